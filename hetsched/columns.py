@@ -1,0 +1,128 @@
+"""Immutable values made of columns: the base class of the data types, and a small table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, NoReturn, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from hetsched.errors import MissingDependency
+
+
+def readonly(values: npt.ArrayLike, dtype: npt.DTypeLike = None) -> npt.NDArray[Any]:
+    """Return `values` as a C-ordered array that nobody can write to; the caller's is not touched."""
+    array = np.array(values, dtype=dtype, order="C")
+    array.setflags(write=False)
+    return array
+
+
+class Frozen:
+    """Base class of immutable values.
+
+    A subclass lists in `_fields` the attributes that make up its value, and sets them once with
+    `_set`. Equality compares them (NaN equals NaN), pickling carries only them; cached properties
+    are derived anew.
+    """
+
+    _fields: ClassVar[tuple[str, ...]] = ()
+
+    def _set(self, **values: Any) -> None:
+        for value in values.values():
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
+        self.__dict__.update(values)
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"{type(self).__name__} is immutable: {name!r} cannot be assigned; make a new one")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"{type(self).__name__} is immutable: {name!r} cannot be deleted")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: self.__dict__[name] for name in self._fields}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._set(**state)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(_same(self.__dict__[name], other.__dict__[name]) for name in self._fields)
+
+    __hash__ = None  # type: ignore[assignment]  # mutable-looking arrays inside: equal values need not hash equal
+
+
+def _same(a: object, b: object) -> bool:
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        if a.shape != b.shape:
+            return False
+        return bool(np.array_equal(a, b, equal_nan=a.dtype.kind == "f" and b.dtype.kind == "f"))
+    return bool(a == b)
+
+
+class Columns(Frozen):
+    """A small immutable table: named one-dimensional arrays of one length.
+
+    Columns are attributes (``schedule.batches.start``); iterating yields one row at a time as a
+    dict; `to_dataframe` gives a pandas DataFrame.
+    """
+
+    _fields = ("_columns",)
+    _columns: dict[str, npt.NDArray[Any]]
+
+    def __init__(self, **columns: npt.ArrayLike) -> None:
+        arrays = {name: readonly(column) for name, column in columns.items()}
+        if len({array.shape for array in arrays.values()}) > 1:
+            raise ValueError(f"columns differ in length: { {n: a.shape for n, a in arrays.items()} }")
+        self._set(_columns=arrays)
+
+    def __getattr__(self, name: str) -> npt.NDArray[Any]:
+        if name != "_columns" and name in self._columns:
+            return self._columns[name]
+        raise AttributeError(f"{type(self).__name__} has no column {name!r}")
+
+    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        return self._columns[name]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Columns):
+            return NotImplemented
+        return self.names == other.names and all(_same(self[n], other[n]) for n in self.names)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __len__(self) -> int:
+        return len(next(iter(self._columns.values()), ()))
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for row in zip(*(column.tolist() for column in self._columns.values()), strict=True):
+            yield dict(zip(self._columns, row, strict=True))
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self._columns]
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} rows of {', '.join(self._columns)}>"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The column names, in order."""
+        return tuple(self._columns)
+
+    def replace(self, **columns: npt.ArrayLike) -> Self:
+        """Return a copy with some columns exchanged or added."""
+        return type(self)(**{**self._columns, **columns})
+
+    def to_dict(self) -> Mapping[str, npt.NDArray[Any]]:
+        """Return the columns by name."""
+        return dict(self._columns)
+
+    def to_dataframe(self) -> Any:
+        """Return a ``pandas.DataFrame`` of the columns; raises `MissingDependency` without pandas."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise MissingDependency("pandas", "report") from error
+        return pandas.DataFrame(dict(self._columns))

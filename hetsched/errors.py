@@ -1,0 +1,41 @@
+"""The errors a user can meet; every message names the value, the rule and the remedy."""
+
+from __future__ import annotations
+
+
+class HetschedError(Exception):
+    """Base class of every error this package raises on purpose."""
+
+
+class InvalidProblem(HetschedError, ValueError):
+    """A graph, cluster, problem or document breaks a rule of the problem statement."""
+
+
+class InvalidSchedule(HetschedError, ValueError):
+    """A decision or schedule does not fit its problem, or breaks one of its rules."""
+
+
+class Infeasible(HetschedError):
+    """A problem is proven to have no valid schedule (raised by ``Solution.raise_for_status``)."""
+
+
+class UnsupportedFeature(HetschedError):
+    """A method, solver or format was asked for something it declares it cannot do."""
+
+
+class MissingDependency(HetschedError, ImportError):
+    """An optional dependency is not installed."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(
+            f"{package!r} is not installed; install it with: pip install 'hetsched[{extra}]'"
+        )
+        self.package = package
+        self.extra = extra
+
+    def __reduce__(self) -> tuple[type, tuple[str, str]]:
+        return type(self), (self.package, self.extra)
+
+
+class InconsistentBound(HetschedError):
+    """A lower bound lies above the makespan of a valid schedule: one of the two is a bug."""

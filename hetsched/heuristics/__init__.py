@@ -1,0 +1,1 @@
+"""Fast methods: list scheduling and search."""

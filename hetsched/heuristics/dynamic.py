@@ -1,0 +1,78 @@
+"""List schedulers that weigh all ready tasks at every step: ETF, DLS, BIL, Min-Min, Max-Min, Sufferage."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hetsched.heuristics.list_scheduling import static_level
+from hetsched.heuristics.offering import WHOLE, check_whole, offer
+from hetsched.problem.graph import FloatArray
+from hetsched.problem.problem import Problem
+from hetsched.search import Monitor, method
+
+_NO_LEVEL, _NO_MEDIAN = np.empty((0, 0)), np.empty(0)
+
+
+def _by_choice(problem: Problem, monitor: Monitor, rule: int, level: FloatArray = _NO_LEVEL, median: FloatArray = _NO_MEDIAN) -> None:
+    from hetsched.heuristics import placing
+
+    check_whole(problem)
+    offer(
+        monitor,
+        lambda need: placing.by_choice(
+            problem.arrays, problem.whole_durations, rule, level, median, problem.unit, need, problem.cluster.memory_bytes
+        ),
+    )
+
+
+@method("etf", summary="earliest time first: the ready pair that starts first, then static level", source="Hwang et al. 1989", supports=WHOLE)
+def etf(problem: Problem, monitor: Monitor) -> None:
+    """The (task, device) pair of earliest start; ties by higher static level, lower task, lower device."""
+    from hetsched.heuristics import placing
+
+    _by_choice(problem, monitor, placing.ETF, static_level(problem)[:, None])
+
+
+@method("dls", summary="dynamic level scheduling: the ready pair of highest dynamic level", source="Sih and Lee 1993", supports=WHOLE)
+def dls(problem: Problem, monitor: Monitor) -> None:
+    """The pair of highest static level - start + (median duration - duration there)."""
+    from hetsched.heuristics import placing, ranking
+
+    check_whole(problem)
+    median = ranking.median_durations(problem.whole_durations)
+    _by_choice(problem, monitor, placing.DLS, static_level(problem, median)[:, None], median)
+
+
+@method("bil", summary="best imaginary level: by the level a task would have were its device always free", source="Oh and Ha 1996", supports=WHOLE)
+def bil(problem: Problem, monitor: Monitor) -> None:
+    """The ready task whose k-th best imaginary makespan is largest, k the number of ready tasks (or
+    of devices, if fewer); on its best device, corrected for crowding."""
+    from hetsched.heuristics import placing, ranking
+
+    check_whole(problem)
+    level = ranking.imaginary_levels(problem.arrays, problem.graph.topological_order, problem.whole_durations)
+    _by_choice(problem, monitor, placing.BIL, level)
+
+
+@method("min-min", summary="the ready task that can finish first, where it does", source="Ibarra and Kim 1977", supports=WHOLE)
+def min_min(problem: Problem, monitor: Monitor) -> None:
+    """The ready task of least minimum completion time."""
+    from hetsched.heuristics import placing
+
+    _by_choice(problem, monitor, placing.MIN_MIN)
+
+
+@method("max-min", summary="the ready task that finishes last at best, where it finishes first", source="Ibarra and Kim 1977", supports=WHOLE)
+def max_min(problem: Problem, monitor: Monitor) -> None:
+    """The ready task of largest minimum completion time."""
+    from hetsched.heuristics import placing
+
+    _by_choice(problem, monitor, placing.MAX_MIN)
+
+
+@method("sufferage", summary="the ready task that would suffer most from its second-best device", source="Maheswaran et al. 1999", supports=WHOLE)
+def sufferage(problem: Problem, monitor: Monitor) -> None:
+    """The ready task of largest difference between second-least and least completion time."""
+    from hetsched.heuristics import placing
+
+    _by_choice(problem, monitor, placing.SUFFERAGE)

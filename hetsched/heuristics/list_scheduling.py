@@ -1,0 +1,149 @@
+"""List schedulers with static priorities: HEFT, CPOP, PEFT, HLFET, MCP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hetsched.errors import UnsupportedFeature
+from hetsched.heuristics.offering import WHOLE, check_whole, offer
+from hetsched.problem.graph import FloatArray, IntArray
+from hetsched.problem.problem import Problem
+from hetsched.search import Monitor, method
+
+_NOTHING, _NOBODY = np.empty((0, 0)), np.empty(0, np.int64)
+
+
+def _mean(name: str) -> int:
+    """Return the code of an averaging rule by its name."""
+    from hetsched.heuristics.ranking import MEAN_COMMUNICATION
+
+    if name not in MEAN_COMMUNICATION:
+        raise UnsupportedFeature(f"mean_communication is {name!r}; choose one of {', '.join(map(repr, MEAN_COMMUNICATION))}")
+    return MEAN_COMMUNICATION[name]
+
+
+def ranks(problem: Problem, mean_communication: str = "paper") -> tuple[FloatArray, FloatArray]:
+    """Return HEFT's upward and downward ranks, [n] each, in seconds.
+
+    `mean_communication` is ``"paper"`` (mean latency + bytes / mean bandwidth over pairs of different
+    devices; Topcuoglu et al. 2002), ``"times"`` (the mean of the transfer times over them) or
+    ``"saga"`` (which averages over each device's free link to itself too).
+    """
+    from hetsched.heuristics import ranking
+
+    check_whole(problem)
+    arrays, order = problem.arrays, problem.graph.topological_order
+    weight = ranking.mean_durations(problem.whole_durations)
+    transfer = ranking.mean_transfers(arrays, _mean(mean_communication))
+    return ranking.upward(arrays, order, weight, transfer), ranking.downward(arrays, order, weight, transfer)
+
+
+def _in_order(
+    problem: Problem, monitor: Monitor, priority: FloatArray, *, start: bool = False, insertion: bool = True,
+    bias: FloatArray = _NOTHING, only: IntArray = _NOBODY,
+) -> None:  # fmt: skip
+    from hetsched.heuristics import placing
+
+    offer(
+        monitor,
+        lambda need: placing.in_order(
+            problem.arrays, problem.whole_durations, priority, bias, only, problem.unit, need,
+            problem.cluster.memory_bytes, placing.START if start else placing.FINISH, insertion,
+        ),
+    )  # fmt: skip
+
+
+def place_heft(problem: Problem, need: FloatArray, mean_communication: str = "paper") -> Any:
+    """Return HEFT's placement alone: (device per task, sequence of tasks, task without a place or -1)."""
+    from hetsched.heuristics import placing
+
+    return placing.heft(
+        problem.arrays, problem.graph.topological_order, problem.whole_durations, problem.unit, need,
+        problem.cluster.memory_bytes, _mean(mean_communication),
+    )  # fmt: skip
+
+
+@method(
+    "heft", summary="heterogeneous earliest finish time: by upward rank, with insertion",
+    source="Topcuoglu, Hariri and Wu 2002", supports=WHOLE,
+)  # fmt: skip
+def heft(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper") -> None:
+    """Tasks by descending upward rank, each in the earliest gap that finishes it first."""
+    check_whole(problem)
+    offer(monitor, lambda need: place_heft(problem, need, mean_communication))
+
+
+@method(
+    "cpop", summary="critical path on a processor: the critical path on one device, the rest by earliest finish",
+    source="Topcuoglu, Hariri and Wu 2002", supports=WHOLE,
+)  # fmt: skip
+def cpop(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper") -> None:
+    """Ready tasks by upward + downward rank; those of the critical path on its fastest device.
+
+    A critical task that cannot run there goes where it finishes first, like the others.
+    """
+    from hetsched.heuristics import ranking
+
+    upward, downward = ranks(problem, mean_communication)
+    priority = upward + downward
+    only = ranking.critical_device(problem.arrays, problem.whole_durations, priority)
+    _in_order(problem, monitor, priority, only=only)
+
+
+@method(
+    "peft", summary="predict earliest finish time: looks ahead through an optimistic cost table, with insertion",
+    source="Arabnejad and Barbosa 2014", supports=WHOLE,
+)  # fmt: skip
+def peft(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper") -> None:
+    """Ready tasks by mean optimistic cost, each where finish + optimistic cost is least."""
+    from hetsched.heuristics import ranking
+
+    check_whole(problem)
+    transfer = ranking.mean_transfers(problem.arrays, _mean(mean_communication))
+    costs = ranking.optimistic_costs(problem.arrays, problem.graph.topological_order, problem.whole_durations, transfer)
+    _in_order(problem, monitor, costs.mean(axis=1), bias=costs)
+
+
+@method(
+    "hlfet", summary="highest level first with estimated times: by static level, earliest start, no insertion",
+    source="Adam, Chandy and Dickson 1974", supports=WHOLE,
+)  # fmt: skip
+def hlfet(problem: Problem, monitor: Monitor) -> None:
+    """Ready tasks by static level (mean durations, no communication), each where it starts first."""
+    _in_order(problem, monitor, static_level(problem), start=True, insertion=False)
+
+
+@method(
+    "mcp", summary="modified critical path: by latest start, earliest start with insertion",
+    source="Wu and Gajski 1990", supports=WHOLE,
+)  # fmt: skip
+def mcp(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper") -> None:
+    """Ready tasks by ascending latest start, each where it starts first.
+
+    The paper compares lists of the latest starts of a task and all its descendants; of these the
+    first two entries are compared here (its own, and the least among its children).
+    """
+    from hetsched.heuristics import ranking
+
+    upward, _ = ranks(problem, mean_communication)
+    latest = upward.max(initial=0.0) - upward
+    order = np.lexsort((ranking.second_latest_start(problem.arrays, latest), latest))
+    priority = np.empty(problem.n_tasks)
+    priority[order] = -np.arange(problem.n_tasks, dtype=np.float64)
+    _in_order(problem, monitor, priority, start=True)
+
+
+def static_level(problem: Problem, weight: FloatArray | None = None) -> FloatArray:
+    """Return the longest path of durations from each task to the end, without communication, [n].
+
+    `weight` [n] defaults to the mean durations.
+    """
+    from hetsched.heuristics import ranking
+
+    check_whole(problem)
+    if weight is None:
+        weight = ranking.mean_durations(problem.whole_durations)
+    level: FloatArray = ranking.upward(problem.arrays, problem.graph.topological_order, weight, np.zeros(problem.graph.n_edges))
+    return level

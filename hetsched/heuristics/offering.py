@@ -1,0 +1,74 @@
+"""From a placement kernel to an offer: memory accounts, and a word to the user when there is no place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from hetsched.columns import readonly
+from hetsched.errors import UnsupportedFeature
+from hetsched.problem.graph import FloatArray
+from hetsched.problem.problem import Problem
+from hetsched.schedule.decision import Decision
+from hetsched.search import Monitor
+
+WHOLE = "any problem; several inputs go as one batch per task"
+
+
+def memory_needs(problem: Problem) -> Iterator[FloatArray]:
+    """Yield, from bold to safe, the bytes each co-location unit claims on its device, [n_units].
+
+    Under ``static`` memory the claims are exact. Under ``peak`` what is held depends on times: first
+    only weights are claimed and the outcome is left to the simulator, then as much as a device
+    could ever hold for the tasks.
+    """
+    graph = problem.graph
+    per_task = [problem.static_bytes @ np.array([1.0, problem.inputs])]
+    if problem.memory == "peak":
+        moved = np.bincount(graph.target, graph.edge_bytes, problem.n_tasks) * problem.inputs
+        per_task = [graph.weight_bytes, per_task[0] + moved]
+    for bytes_ in per_task:
+        yield readonly(np.bincount(problem.unit, bytes_, problem.n_units))
+
+
+def check_whole(problem: Problem) -> None:
+    """Raise `UnsupportedFeature` unless every task has a batch of all inputs somewhere."""
+    stuck = np.flatnonzero(np.isinf(problem.whole_durations).all(axis=1))
+    if len(stuck):
+        raise UnsupportedFeature(
+            f"list schedulers run each task as one batch of all {problem.inputs} inputs, but task "
+            f"{problem.graph.names[stuck[0]]!r} has no such batch on any device; give durations for that size"
+        )
+
+
+def offer(monitor: Monitor, place: Callable[[FloatArray], Any]) -> None:
+    """Offer the placement that ``place(need)`` makes; note why where it makes none that fits."""
+    problem = monitor.problem
+    for need in memory_needs(problem):
+        device, sequence, stuck = place(need)
+        if stuck >= 0:
+            _explain(monitor, need, device, stuck)
+        elif np.isfinite(monitor.offer(Decision.whole(problem, device, sequence))):
+            return
+        if monitor.should_stop:
+            return
+
+
+def _explain(monitor: Monitor, need: FloatArray, device: Any, stuck: int) -> None:
+    """Say why a task found no place after the others were placed."""
+    problem = monitor.problem
+    placed = np.unique(problem.unit[device >= 0])
+    where = np.full(problem.n_units, -1)
+    where[problem.unit[device >= 0]] = device[device >= 0]
+    used = np.bincount(where[placed], need[placed], problem.n_devices)
+    runs = np.isfinite(problem.whole_durations[stuck])
+    free = np.maximum(problem.cluster.memory_bytes - used, 0.0)
+    claim = need[problem.unit[stuck]]
+    room = ", ".join(f"{free[k]:.6g} on {problem.cluster.names[k]!r}" for k in np.flatnonzero(runs))
+    what = f"task {problem.graph.names[stuck]!r}"
+    if (free[runs] * (1 + 1e-9) < claim).all():
+        monitor.note(f"found no place for {what}, which with its co-located tasks claims {claim:.6g} bytes; left: {room}")
+    else:
+        monitor.note(f"found no place for {what}: the devices with room for it are out of reach of its parents or its co-located tasks")

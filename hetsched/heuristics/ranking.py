@@ -1,0 +1,216 @@
+"""Numba kernels for the priorities list schedulers go by."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from hetsched.problem.problem import ProblemArrays
+from hetsched.schedule.kernels import transfer_time
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+# What "mean communication" means; see `mean_transfers`.
+PAPER, TIMES, SAGA = 0, 1, 2
+MEAN_COMMUNICATION = {"paper": PAPER, "times": TIMES, "saga": SAGA}
+
+
+@numba.njit(cache=True)
+def mean_transfers(arrays: ProblemArrays, mean: int) -> FloatArray:
+    """Return the mean transfer time of each edge, [E], for all inputs at once.
+
+    ``PAPER``: mean latency + bytes / mean bandwidth over ordered pairs of different devices
+    (Topcuoglu et al. 2002, section 2). ``TIMES``: the mean of the transfer times over these pairs.
+    ``SAGA``: the mean of the transfer times over unordered pairs that include each device with
+    itself, at no cost (anrg-saga). Pairs without a path are left out. Given transfer times have no
+    bandwidth, so there ``PAPER`` is ``TIMES``.
+    """
+    size = len(arrays.latency)
+    mean_time = np.zeros(len(arrays.source))
+    count = arrays.inputs
+    factor = 1.0 if arrays.per_input else float(count)
+    pairs, latency, bandwidth, slowness = 0, 0.0, 0.0, 0.0
+    for h in range(size):
+        for k in range(size):
+            if h != k and arrays.latency[h, k] < np.inf:
+                pairs += 1
+                latency += arrays.latency[h, k]
+                bandwidth += arrays.bandwidth[h, k]
+                slowness += 1.0 / arrays.bandwidth[h, k]
+    if arrays.given:
+        for e in range(len(mean_time)):
+            total, pairs = 0.0, 0
+            for h in range(size):
+                for k in range(size):
+                    if h != k and arrays.transfers[e, h, k] < np.inf:
+                        total += arrays.transfers[e, h, k] * factor
+                        pairs += 1
+            if mean == SAGA:
+                mean_time[e] = total / (pairs + 2 * size)
+            elif pairs > 0:
+                mean_time[e] = total / pairs
+        return mean_time
+    if pairs == 0:
+        return mean_time
+    if mean == PAPER:
+        latency, slowness = latency / pairs, pairs / bandwidth
+    else:
+        divisor = pairs + 2 * size if mean == SAGA else pairs
+        latency, slowness = latency / divisor, slowness / divisor
+    for e in range(len(mean_time)):
+        mean_time[e] = latency + arrays.edge_bytes[e] * factor * slowness
+    return mean_time
+
+
+@numba.njit(cache=True)
+def mean_durations(durations: FloatArray) -> FloatArray:
+    """Return the mean over the devices that can run each task, [n]."""
+    n, size = durations.shape
+    mean = np.empty(n)
+    for i in range(n):
+        total, count = 0.0, 0
+        for k in range(size):
+            if durations[i, k] < np.inf:
+                total += durations[i, k]
+                count += 1
+        mean[i] = total / count
+    return mean
+
+
+@numba.njit(cache=True)
+def median_durations(durations: FloatArray) -> FloatArray:
+    """Return the adjusted median over all devices, [n]: where it is infinite, the largest finite
+    duration (Sih and Lee 1993)."""
+    n, size = durations.shape
+    median = np.empty(n)
+    for i in range(n):
+        ascending = np.sort(durations[i])
+        median[i] = 0.5 * (ascending[(size - 1) // 2] + ascending[size // 2])
+        last = size - 1
+        while np.isinf(ascending[last]):
+            last -= 1
+        if np.isinf(median[i]):
+            median[i] = ascending[last]
+    return median
+
+
+@numba.njit(cache=True)
+def upward(arrays: ProblemArrays, order: IntArray, weight: FloatArray, transfer: FloatArray) -> FloatArray:
+    """Return the longest path from the start of each task to the end of the graph, [n].
+
+    `weight` [n] is counted per task, `transfer` [E] per edge. With mean durations and mean transfers
+    this is HEFT's upward rank, with no transfers the static level.
+    """
+    rank = np.empty(len(weight))
+    for position in range(len(order) - 1, -1, -1):
+        i = order[position]
+        longest = 0.0
+        for x in range(arrays.succ_ptr[i], arrays.succ_ptr[i + 1]):
+            length = transfer[arrays.succ_edge[x]] + rank[arrays.succ[x]]
+            if length > longest:
+                longest = length
+        rank[i] = weight[i] + longest
+    return rank
+
+
+@numba.njit(cache=True)
+def downward(arrays: ProblemArrays, order: IntArray, weight: FloatArray, transfer: FloatArray) -> FloatArray:
+    """Return the longest path from the start of the graph to the start of each task, [n]."""
+    rank = np.zeros(len(weight))
+    for i in order:
+        for x in range(arrays.pred_ptr[i], arrays.pred_ptr[i + 1]):
+            j = arrays.pred[x]
+            length = rank[j] + weight[j] + transfer[arrays.pred_edge[x]]
+            if length > rank[i]:
+                rank[i] = length
+    return rank
+
+
+@numba.njit(cache=True)
+def optimistic_costs(arrays: ProblemArrays, order: IntArray, durations: FloatArray, transfer: FloatArray) -> FloatArray:
+    """Return PEFT's optimistic cost table, [n, K]: the longest over the children of the least
+    remaining time after a task on a device, were every processor free (Arabnejad and Barbosa 2014)."""
+    n, size = durations.shape
+    table = np.zeros((n, size))
+    for position in range(n - 1, -1, -1):
+        i = order[position]
+        for x in range(arrays.succ_ptr[i], arrays.succ_ptr[i + 1]):
+            j, move = arrays.succ[x], transfer[arrays.succ_edge[x]]
+            anywhere = np.inf
+            for k in range(size):
+                anywhere = min(anywhere, table[j, k] + durations[j, k])
+            for h in range(size):
+                # the move is saved only on the same device
+                table[i, h] = max(table[i, h], min(anywhere + move, table[j, h] + durations[j, h]))
+    return table
+
+
+@numba.njit(cache=True)
+def imaginary_levels(arrays: ProblemArrays, order: IntArray, durations: FloatArray) -> FloatArray:
+    """Return the basic imaginary level of each task on each device, [n, K] (Oh and Ha 1996)."""
+    n, size = durations.shape
+    level = np.empty((n, size))
+    for position in range(n - 1, -1, -1):
+        i = order[position]
+        for h in range(size):
+            longest = 0.0
+            for x in range(arrays.succ_ptr[i], arrays.succ_ptr[i + 1]):
+                j = arrays.succ[x]
+                least = np.inf
+                for k in range(size):
+                    least = min(least, level[j, k] + transfer_time(arrays, arrays.succ_edge[x], h, k, arrays.inputs))
+                longest = max(longest, least)
+            level[i, h] = durations[i, h] + longest
+    return level
+
+
+@numba.njit(cache=True)
+def second_latest_start(arrays: ProblemArrays, latest_start: FloatArray) -> FloatArray:
+    """Return the least latest start among the children of each task, inf without any, [n]."""
+    least = np.full(len(latest_start), np.inf)
+    for e in range(len(arrays.source)):
+        least[arrays.source[e]] = min(least[arrays.source[e]], latest_start[arrays.target[e]])
+    return least
+
+
+@numba.njit(cache=True)
+def critical_device(arrays: ProblemArrays, durations: FloatArray, priority: FloatArray) -> IntArray:
+    """Return the device of CPOP's critical path for the tasks on it, -1 for the others, [n].
+
+    The path starts at the first source of highest `priority` (upward + downward rank) and follows
+    children of equal priority, the lowest first. Its device is the fastest for it in all, among
+    those on which the fewest of its tasks cannot run.
+    """
+    n, size = durations.shape
+    only = np.full(n, -1)
+    if n == 0:
+        return only
+    least = priority.max() * (1 - 1e-9)
+    at = -1
+    for i in range(n):
+        if at < 0 and priority[i] >= least and arrays.pred_ptr[i] == arrays.pred_ptr[i + 1]:
+            at = i
+    total, unable = np.zeros(size), np.zeros(size)
+    while at >= 0:
+        only[at] = 0
+        after = n
+        for k in range(size):
+            if durations[at, k] < np.inf:
+                total[k] += durations[at, k]
+            else:
+                unable[k] += 1
+        for x in range(arrays.succ_ptr[at], arrays.succ_ptr[at + 1]):
+            j = arrays.succ[x]
+            if priority[j] >= least and j < after:
+                after = j
+        at = after if after < n else -1
+    best = 0
+    for k in range(1, size):
+        if unable[k] < unable[best] or (unable[k] == unable[best] and total[k] < total[best]):
+            best = k
+    for i in range(n):
+        if only[i] == 0:
+            only[i] = best
+    return only

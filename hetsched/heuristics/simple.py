@@ -1,0 +1,121 @@
+"""Baselines that hardly look ahead: one device, MET, MCT, OLB, greedy."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hetsched.heuristics.offering import WHOLE, check_whole, offer
+from hetsched.problem.graph import FloatArray, IntArray
+from hetsched.problem.problem import Problem
+from hetsched.schedule.decision import Decision
+from hetsched.search import Monitor, method
+
+
+@method(
+    "best-device",
+    summary="everything on the single device that is fastest for it",
+    source="baseline of every paper; with batching='free' the batch sizes are chosen by dynamic programming",
+)
+def best_device(problem: Problem, monitor: Monitor) -> None:
+    """Offer all tasks on one device, the fastest device first, until one has the memory."""
+    cost, choice = _cheapest_batches(problem)
+    total = np.where(problem.eligible.all(axis=0), cost.sum(axis=0), np.inf)
+    if np.isinf(total).all():
+        monitor.note("no single device can run every task on all inputs")
+    for k in np.argsort(total, kind="stable"):
+        if np.isinf(total[k]) or np.isfinite(monitor.offer(_on_one_device(problem, int(k), choice))):
+            return
+
+
+def _cheapest_batches(problem: Problem) -> tuple[FloatArray, IntArray | None]:
+    """Return (seconds for all inputs of each task on each device, [n, K]; last batch size of the
+    cheapest way to process q inputs, [L + 1, n, K], or None for one batch of all)."""
+    if problem.batching == "once" or problem.inputs == 1:
+        return problem.whole_durations, None
+    durations, shape = problem.arrays.durations, (problem.n_tasks, problem.n_devices)
+    cost = np.full((problem.inputs + 1, *shape), np.inf)
+    choice = np.zeros((problem.inputs + 1, *shape), np.int64)
+    cost[0] = 0.0
+    for q in range(1, problem.inputs + 1):
+        for place, size in enumerate(problem.batch_sizes.tolist()):
+            if size <= q:
+                through = cost[q - size] + durations[:, :, place]
+                better = through < cost[q]
+                cost[q] = np.where(better, through, cost[q])
+                choice[q] = np.where(better, size, choice[q])
+    return cost[-1], choice
+
+
+def _on_one_device(problem: Problem, k: int, choice: IntArray | None) -> Decision:
+    order = problem.graph.topological_order
+    if choice is None:
+        return Decision.whole(problem, np.full(problem.n_tasks, k), order)
+    task: list[int] = []
+    sizes: list[int] = []
+    for i in order.tolist():
+        left = problem.inputs
+        while left:
+            task.append(i)
+            sizes.append(int(choice[left, i, k]))
+            left -= sizes[-1]
+    return Decision(
+        task, np.full(len(task), k), np.concatenate([[0], np.cumsum(sizes)]), np.tile(np.arange(problem.inputs), problem.n_tasks)
+    )
+
+
+def _in_order(problem: Problem, monitor: Monitor, priority: FloatArray, criterion: str, *, insertion: bool = False) -> None:
+    from hetsched.heuristics import placing
+
+    check_whole(problem)
+    code = {"finish": placing.FINISH, "duration": placing.DURATION, "available": placing.AVAILABLE}[criterion]
+    nothing, nobody = np.empty((0, 0)), np.empty(0, np.int64)
+    offer(
+        monitor,
+        lambda need: placing.in_order(
+            problem.arrays, problem.whole_durations, priority, nothing, nobody, problem.unit, need,
+            problem.cluster.memory_bytes, code, insertion,
+        ),
+    )  # fmt: skip
+
+
+def _by_index(problem: Problem) -> FloatArray:
+    """Equal priorities: the ready task of lowest index goes first."""
+    return np.zeros(problem.n_tasks)
+
+
+@method(
+    "met", summary="minimum execution time: each task on its fastest device, whatever the queue there",
+    source="Armstrong et al. 1998; Braun et al. 2001", supports=WHOLE,
+)  # fmt: skip
+def met(problem: Problem, monitor: Monitor) -> None:
+    """Ready tasks in index order, each on its fastest device."""
+    _in_order(problem, monitor, _by_index(problem), "duration")
+
+
+@method(
+    "mct", summary="minimum completion time: ready tasks in index order, each where it finishes first",
+    source="Armstrong et al. 1998; Braun et al. 2001", supports=WHOLE,
+)  # fmt: skip
+def mct(problem: Problem, monitor: Monitor) -> None:
+    """Ready tasks in index order, each appended where it finishes first."""
+    _in_order(problem, monitor, _by_index(problem), "finish")
+
+
+@method(
+    "olb", summary="opportunistic load balancing: each task on the device that is free first",
+    source="Armstrong et al. 1998; Braun et al. 2001", supports=WHOLE,
+)  # fmt: skip
+def olb(problem: Problem, monitor: Monitor) -> None:
+    """Ready tasks in index order, each on the device that falls idle first."""
+    _in_order(problem, monitor, _by_index(problem), "available")
+
+
+@method(
+    "greedy", summary="breadth-first topological order, each task where it finishes first",
+    source="the greedy baseline of DiviML (Ghannane and Abdelfattah), in our reading", supports=WHOLE,
+)  # fmt: skip
+def greedy(problem: Problem, monitor: Monitor) -> None:
+    """Tasks in breadth-first topological order, each appended where it finishes first."""
+    priority = np.empty(problem.n_tasks)
+    priority[problem.graph.topological_order] = -np.arange(problem.n_tasks, dtype=np.float64)
+    _in_order(problem, monitor, priority, "finish")

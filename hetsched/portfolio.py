@@ -1,0 +1,137 @@
+"""The one front door: `solve`, and the methods it knows."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.metadata
+import logging
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from hetsched.errors import InconsistentBound, InvalidSchedule, UnsupportedFeature
+from hetsched.problem.problem import Problem
+from hetsched.schedule.decision import Decision
+from hetsched.schedule.schedule import Schedule
+from hetsched.schedule.verify import verify
+from hetsched.search import Budget, Event, Method, Monitor, Solution, find_method, method, registered
+
+ENTRY_POINTS = "hetsched.methods"
+_BUILT_IN = ("simple", "list_scheduling", "dynamic")
+_LIST_SCHEDULERS = (
+    "best-device", "heft", "peft", "cpop", "etf", "dls", "bil", "mcp", "hlfet", "greedy", "met", "mct", "olb",
+    "min-min", "max-min", "sufferage",
+)  # fmt: skip
+_log = logging.getLogger(__name__)
+
+
+@functools.cache
+def _discover() -> None:
+    """Import the built-in methods, then those that other packages announce."""
+    for name in _BUILT_IN:
+        importlib.import_module(f"hetsched.heuristics.{name}")
+    for entry in importlib.metadata.entry_points(group=ENTRY_POINTS):
+        try:
+            entry.load()
+        except Exception as error:
+            warnings.warn(f"methods of entry point {entry.name!r} ({entry.value}) cannot be loaded: {error}", stacklevel=3)
+
+
+def methods() -> Mapping[str, Method]:
+    """Return every method by name: ours, those registered by the user's code, those of entry points."""
+    _discover()
+    return registered()
+
+
+@method("auto", summary="every list scheduler in turn, until a bound proves the best one optimal")
+def auto(problem: Problem, monitor: Monitor) -> None:
+    """Run the list schedulers in turn on one monitor."""
+    for name in _LIST_SCHEDULERS:
+        if monitor.should_stop:
+            return
+        monitor.run(name)
+
+
+def solve(
+    problem: Problem,
+    method: str | Iterable[str] = "auto",
+    *,
+    time_limit: float | None = None,
+    evaluations: int | None = None,
+    seed: int = 0,
+    start: Solution | Schedule | Decision | None = None,
+    on_progress: Callable[[Event], object] | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Solution:
+    """Schedule a problem and prove the answer valid.
+
+    Parameters
+    ----------
+    problem : Problem
+    method : str or several
+        Names from `methods`; several run one after another and share the budget.
+    time_limit : float, optional
+        Seconds of wall time; methods stop soon after.
+    evaluations : int, optional
+        Number of schedules evaluated; with it a deterministic method answers the same to the bit.
+    seed : int
+    start : Solution, Schedule or Decision, optional
+        A warm start, which the answer never falls behind.
+    on_progress : callable, optional
+        Called with an `Event` at every improvement; returning True stops the solve.
+    options : mapping, optional
+        Options of the methods named, see ``Method.options``.
+
+    Returns
+    -------
+    Solution
+        Its status tells what is known; `solve` does not raise for it. Ctrl-C returns the best found.
+
+    Raises
+    ------
+    UnsupportedFeature
+        Unknown method or option, or a single method asked for what it cannot do.
+    InvalidSchedule
+        `start` is no decision of this problem, or a method made a schedule that breaks a rule (a bug).
+    InconsistentBound
+        A bound lies above a valid schedule (a bug).
+    """
+    from hetsched.bounds import best
+
+    _discover()
+    names = [method] if isinstance(method, str) else list(method)
+    if not names:
+        raise UnsupportedFeature("no method named; give one or more, or leave it out for 'auto'")
+    for name in names:
+        find_method(name).check_options(options or {})
+    monitor = Monitor(problem, Budget(time_limit, evaluations), seed=seed, on_progress=on_progress)
+    failure: Exception | None = None
+    try:
+        monitor.warm_start(start)
+        for lower_bound in best.quick(problem):
+            monitor.raise_bound(lower_bound)
+        for name in names:
+            if monitor.should_stop and (monitor.best is not None or monitor.stopped != "time limit"):
+                break
+            try:
+                monitor.run(name, **(options or {}))
+            except InconsistentBound:
+                raise
+            except Exception as error:
+                _log.exception("method %s failed", name)
+                failure = failure or error
+                monitor.note(f"{name} failed: {type(error).__name__}: {error}")
+    except KeyboardInterrupt:
+        monitor.stop("interrupted")
+    if failure is not None and monitor.best is None:
+        raise failure
+    solution = monitor.solution(", ".join(names))
+    if solution.schedule is not None:
+        violations = verify(problem, solution.schedule)
+        if violations:
+            raise InvalidSchedule(
+                f"method {solution.method!r} made a schedule that breaks {len(violations)} rules, first: {violations[0].message}; "
+                "please report it with the problem's document"
+            )
+    return solution

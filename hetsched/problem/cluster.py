@@ -1,0 +1,228 @@
+"""Devices, the directed channels between them, and the routes where there is no direct channel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hetsched.columns import Frozen, readonly
+from hetsched.errors import InvalidProblem
+from hetsched.problem.graph import FloatArray, IntArray, plural, unique_names
+
+
+@dataclass(frozen=True)
+class Device:
+    """One device of a cluster.
+
+    Parameters
+    ----------
+    name : str
+        Unique within the cluster.
+    kind : str
+        What it is, for instance ``"a100"``; free text that reports show.
+    node : str
+        The host it sits in.
+    memory_bytes : float
+        Capacity in bytes; infinite means unlimited.
+    peak_flops : mapping of str to float
+        Peak FLOP/s per dtype name, for instance ``{"float16": 312e12}`` (for cost models only).
+    memory_bandwidth : float, optional
+        Bytes per second between the device and its memory (for cost models only).
+    launch_overhead : float
+        Seconds to launch one operator (for cost models only).
+    """
+
+    name: str
+    kind: str = ""
+    node: str = ""
+    memory_bytes: float = math.inf
+    peak_flops: Mapping[str, float] = field(default_factory=dict)
+    memory_bandwidth: float | None = None
+    launch_overhead: float = 0.0
+
+    def __post_init__(self) -> None:
+        def check(what: str, value: object, least: str, valid: bool) -> None:
+            if not valid:
+                raise InvalidProblem(f"{what} of device {self.name!r} is {value!r}; it must be {least}")
+
+        check("memory_bytes", self.memory_bytes, "a number >= 0 (inf for unlimited)", _is_number(self.memory_bytes) and self.memory_bytes >= 0)
+        bandwidth = self.memory_bandwidth
+        check("memory_bandwidth", bandwidth, "a number > 0 or None", bandwidth is None or (_is_number(bandwidth) and bandwidth > 0))
+        overhead = self.launch_overhead
+        check("launch_overhead", overhead, "a finite number >= 0", _is_number(overhead) and 0 <= overhead < math.inf)
+        for dtype, peak in self.peak_flops.items():
+            check(f"peak_flops[{dtype!r}]", peak, "a finite number > 0", _is_number(peak) and 0 < peak < math.inf)
+        object.__setattr__(self, "memory_bytes", float(self.memory_bytes))
+        object.__setattr__(self, "peak_flops", dict(self.peak_flops))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+
+
+class Cluster(Frozen):
+    """Devices and the directed channels between them.
+
+    Parameters
+    ----------
+    devices : iterable of Device (or of names)
+    bandwidth : float or array [K, K]
+        Bytes per second from device h to device k: a scalar for every ordered pair, or a matrix
+        where 0 means that there is no direct link. Infinite means that bytes cost nothing. The
+        diagonal is ignored. Needed as soon as there are two devices.
+    latency : float or array [K, K]
+        Seconds before the first byte arrives, likewise.
+
+    Attributes
+    ----------
+    names : tuple of str
+    bandwidth, latency : float64 arrays [K, K]
+        The direct links as given.
+    route_bandwidth, route_latency : float64 arrays [K, K]
+        What a transfer meets: the direct link, else the widest path (largest bottleneck bandwidth,
+        then lowest total latency, then fewest hops; Moirai III-C). 0 and inf where no path exists,
+        inf and 0 on the diagonal.
+    """
+
+    _fields = ("devices", "bandwidth", "latency")
+    devices: tuple[Device, ...]
+    bandwidth: FloatArray
+    latency: FloatArray
+
+    def __init__(
+        self,
+        devices: Iterable[Device | str],
+        bandwidth: npt.ArrayLike | None = None,
+        latency: npt.ArrayLike = 0.0,
+    ) -> None:
+        members = tuple(Device(device) if isinstance(device, str) else device for device in devices)
+        for member in members:
+            if not isinstance(member, Device):
+                raise InvalidProblem(f"{member!r} is not a Device; pass hetsched.Device(name, ...)")
+        if not members:
+            raise InvalidProblem("a cluster needs at least one device")
+        unique_names((member.name for member in members), "device")
+        if bandwidth is None:
+            if len(members) > 1:
+                raise InvalidProblem("bandwidth is missing: give bytes per second (inf if bytes cost nothing)")
+            bandwidth = np.inf
+        beta = self._matrix(bandwidth, "bandwidth", members)
+        alpha = self._matrix(latency, "latency", members)
+        np.fill_diagonal(beta, np.inf)
+        np.fill_diagonal(alpha, 0.0)
+        alpha[beta == 0] = 0.0  # no link, so no latency
+        names = [member.name for member in members]
+        for h, k in np.argwhere(~np.isfinite(alpha)):
+            raise InvalidProblem(f"latency from {names[h]!r} to {names[k]!r} is {alpha[h, k]}; it must be finite (for no link, give bandwidth 0)")
+        self._set(devices=members, bandwidth=beta, latency=alpha)
+
+    @staticmethod
+    def _matrix(values: npt.ArrayLike, what: str, devices: tuple[Device, ...]) -> FloatArray:
+        size = len(devices)
+        try:
+            matrix = np.array(values, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise InvalidProblem(f"{what} must be a number or a {size} x {size} matrix of numbers") from error
+        if matrix.ndim == 0:
+            matrix = np.full((size, size), matrix)
+        if matrix.shape != (size, size):
+            raise InvalidProblem(f"{what} has shape {matrix.shape} but there are {plural(size, 'device')}; give a number or a {size} x {size} matrix")
+        off_diagonal = ~np.eye(size, dtype=bool)
+        for h, k in np.argwhere(off_diagonal & ~(matrix >= 0)):
+            raise InvalidProblem(f"{what} from {devices[h].name!r} to {devices[k].name!r} is {matrix[h, k]}; it must be >= 0")
+        return matrix
+
+    def __repr__(self) -> str:
+        return f"<Cluster of {', '.join(self.names)}>"
+
+    def replace(self, **changes: Any) -> Cluster:
+        """Return a cluster with some constructor arguments exchanged."""
+        return Cluster(**{**{name: self.__dict__[name] for name in self._fields}, **changes})
+
+    @property
+    def n_devices(self) -> int:
+        """Number of devices K."""
+        return len(self.devices)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The device names, in index order."""
+        return tuple(device.name for device in self.devices)
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """The index of each device by name."""
+        return {name: k for k, name in enumerate(self.names)}
+
+    @cached_property
+    def memory_bytes(self) -> FloatArray:
+        """Capacity of each device in bytes, shape [K]."""
+        return readonly([device.memory_bytes for device in self.devices], np.float64)
+
+    @cached_property
+    def _routes(self) -> tuple[FloatArray, FloatArray]:
+        return _widest_routes(self.bandwidth, self.latency)
+
+    @property
+    def route_bandwidth(self) -> FloatArray:
+        """Bottleneck bandwidth from h to k in bytes per second, shape [K, K]."""
+        return self._routes[0]
+
+    @property
+    def route_latency(self) -> FloatArray:
+        """Total latency from h to k in seconds, shape [K, K]."""
+        return self._routes[1]
+
+    def route(self, source: str, target: str) -> tuple[str, ...]:
+        """Return the device names along the route from `source` to `target`; empty if there is none."""
+        try:
+            h, k = self.index[source], self.index[target]
+        except KeyError as error:
+            raise InvalidProblem(f"device {error.args[0]!r} is not in the cluster; it has {', '.join(self.names)}") from None
+        if h == k or self.bandwidth[h, k] > 0:
+            return (source, target)[: 1 + (h != k)]
+        if self.route_bandwidth[h, k] == 0:
+            return ()
+        following = _shortest(self.latency, self.bandwidth >= self.route_bandwidth[h, k])[1]
+        path = [h]
+        while path[-1] != k:
+            path.append(int(following[path[-1], k]))
+        return tuple(self.names[i] for i in path)
+
+
+def _widest_routes(beta: FloatArray, alpha: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return (bottleneck bandwidth, total latency) of the route of every ordered pair."""
+    width = beta.copy()
+    for middle in range(len(beta)):  # Floyd-Warshall on (max, min)
+        np.maximum(width, np.minimum(width[:, middle, None], width[None, middle, :]), out=width)
+    bandwidth = beta.copy()
+    latency = np.where(beta > 0, alpha, np.inf)
+    indirect = (beta == 0) & (width > 0)
+    for bottleneck in np.unique(width[indirect]):
+        chosen = indirect & (width == bottleneck)
+        bandwidth[chosen] = bottleneck
+        latency[chosen] = _shortest(alpha, beta >= bottleneck)[0][chosen]
+    return readonly(bandwidth), readonly(latency)
+
+
+def _shortest(alpha: FloatArray, linked: npt.NDArray[np.bool_]) -> tuple[FloatArray, IntArray]:
+    """Return (total latency, next hop) of the paths of lowest latency, then fewest hops."""
+    size = len(alpha)
+    distance = np.where(linked, alpha, np.inf)
+    hops = np.where(linked, 1, size + 1)
+    np.fill_diagonal(hops, 0)
+    following = np.where(linked, np.arange(size)[None, :], -1)
+    for middle in range(size):
+        through = distance[:, middle, None] + distance[None, middle, :]
+        jumps = hops[:, middle, None] + hops[None, middle, :]
+        better = (through < distance) | ((through == distance) & (jumps < hops))
+        distance = np.where(better, through, distance)
+        hops = np.where(better, jumps, hops)
+        following = np.where(better, following[:, middle, None], following)
+    return distance, following

@@ -1,0 +1,296 @@
+"""The JSON documents: versioned, strict, read back to the bit.
+
+One rule for absent numbers: ``null`` stands for NaN in durations, transfers and work (impossible,
+unknown) and for infinity in memory and bandwidth (unlimited).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Mapping
+from functools import singledispatch
+from pathlib import Path
+from typing import Any, Self, cast
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from hetsched.errors import InvalidProblem
+from hetsched.problem.cluster import Cluster, Device
+from hetsched.problem.graph import TaskGraph
+from hetsched.problem.problem import Batching, Communication, Memory, Problem
+
+VERSION = 1
+Number = float | None
+
+
+class Row(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
+    """Base of the parts of documents: defaults are not written, unknown fields are refused."""
+
+
+class Document(Row, kw_only=True, tag_field="format"):
+    """Base of the documents: a JSON object whose `format` names its kind."""
+
+    version: int
+
+    def value(self) -> Any:
+        """Return what the document describes."""
+        raise TypeError(f"{type(self).__name__} describes nothing")
+
+
+class _Header(msgspec.Struct):
+    format: str
+    version: int = VERSION
+
+
+class TaskRow(Row):
+    """One task; amounts are for one input, in bytes and FLOP."""
+
+    name: str
+    op: str = ""
+    weight_bytes: float = 0.0
+    input_bytes: float = 0.0
+    output_bytes: float = 0.0
+    flops: Number = None
+    bytes_accessed: Number = None
+    colocation: str | None = None
+    devices: tuple[str, ...] | None = None
+
+
+class GraphPart(Row, kw_only=True):
+    """Tasks, and edges as [source, target, bytes]; null bytes mean the source's output_bytes."""
+
+    tasks: list[TaskRow]
+    edges: list[tuple[str, str, Number]] = []
+
+    @classmethod
+    def of(cls, graph: TaskGraph) -> Self:
+        """Return the document part of a graph."""
+        names = graph.names
+        columns = (
+            names, graph.op, graph.weight_bytes.tolist(), graph.input_bytes.tolist(), graph.output_bytes.tolist(),
+            _optional(graph.flops), _optional(graph.bytes_accessed), graph.colocation, graph.devices,
+        )  # fmt: skip
+        edges = zip(graph.source.tolist(), graph.target.tolist(), graph.edge_bytes.tolist(), strict=True)
+        return cls(
+            tasks=[TaskRow(*row) for row in zip(*columns, strict=True)],
+            edges=[(names[i], names[j], size) for i, j, size in edges],
+        )
+
+    def value(self) -> TaskGraph:
+        """Return the graph."""
+        rows = self.tasks
+        return TaskGraph(
+            [row.name for row in rows],
+            self.edges,
+            op=[row.op for row in rows],
+            weight_bytes=[row.weight_bytes for row in rows],
+            input_bytes=[row.input_bytes for row in rows],
+            output_bytes=[row.output_bytes for row in rows],
+            flops=np.array([row.flops for row in rows], np.float64),
+            bytes_accessed=np.array([row.bytes_accessed for row in rows], np.float64),
+            colocation=[row.colocation for row in rows],
+            devices=[row.devices for row in rows],
+        )
+
+
+class DeviceRow(Row):
+    """One device; null memory is unlimited."""
+
+    name: str
+    kind: str = ""
+    node: str = ""
+    memory_bytes: Number = None
+    peak_flops: dict[str, float] = {}
+    memory_bandwidth: Number = None
+    launch_overhead: float = 0.0
+
+
+class ClusterPart(Row, kw_only=True):
+    """Devices and direct channels: one number for all pairs, or a matrix of rows from each device.
+
+    Bandwidth 0 is no link, null is unlimited; the diagonal is ignored.
+    """
+
+    devices: list[DeviceRow]
+    bandwidth: float | None | list[list[Number]] = None
+    latency: float | list[list[float]] = 0.0
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> Self:
+        """Return the document part of a cluster."""
+        rows = [
+            DeviceRow(
+                d.name, d.kind, d.node, d.memory_bytes if np.isfinite(d.memory_bytes) else None,
+                dict(d.peak_flops), d.memory_bandwidth, d.launch_overhead,
+            )
+            for d in cluster.devices
+        ]  # fmt: skip
+        return cls(devices=rows, bandwidth=_optional(cluster.bandwidth), latency=cluster.latency.tolist())
+
+    def value(self) -> Cluster:
+        """Return the cluster."""
+        devices = [
+            Device(**{**msgspec.structs.asdict(row), "memory_bytes": np.inf if row.memory_bytes is None else row.memory_bytes})
+            for row in self.devices
+        ]
+        return Cluster(devices, _unlimited(self.bandwidth), _matrix(self.latency, "latency"))
+
+
+class GraphDocument(Document, kw_only=True, tag="hetsched-graph"):
+    """A task graph alone."""
+
+    graph: GraphPart
+
+    def value(self) -> TaskGraph:
+        """Return the graph."""
+        return self.graph.value()
+
+
+class ClusterDocument(Document, kw_only=True, tag="hetsched-cluster"):
+    """A cluster alone."""
+
+    cluster: ClusterPart
+
+    def value(self) -> Cluster:
+        """Return the cluster."""
+        return self.cluster.value()
+
+
+class ProblemDocument(Document, kw_only=True, tag="hetsched-problem"):
+    """A problem: durations are [task][device] seconds, or [task][device][size] with batch_sizes.
+
+    `transfers` are [edge][from device][to device] seconds for one input.
+    """
+
+    graph: GraphPart
+    cluster: ClusterPart
+    durations: list[list[Number | list[Number]]]
+    batch_sizes: list[int] | None = None
+    inputs: int = 1
+    batching: Batching = "once"
+    communication: Communication = "delay"
+    memory: Memory = "static"
+    transfers: list[list[list[Number]]] | None = None
+
+    def value(self) -> Problem:
+        """Return the problem."""
+        return Problem(
+            self.graph.value(), self.cluster.value(), durations=_matrix(self.durations, "durations"),
+            batch_sizes=self.batch_sizes, inputs=self.inputs, batching=self.batching,
+            communication=self.communication, memory=self.memory,
+            transfers=None if self.transfers is None else _matrix(self.transfers, "transfers"),
+        )  # fmt: skip
+
+
+KINDS: Mapping[str, type[Document]] = {
+    "hetsched-graph": GraphDocument,
+    "hetsched-cluster": ClusterDocument,
+    "hetsched-problem": ProblemDocument,
+}
+
+
+def _optional(column: npt.NDArray[np.float64]) -> list[Any]:
+    """Return nested lists with None for what is not finite."""
+    values = column.astype(object)
+    values[~np.isfinite(column)] = None
+    return cast("list[Any]", values.tolist())
+
+
+def _matrix(values: Any, what: str) -> npt.NDArray[np.float64]:
+    try:
+        return np.array(values, dtype=np.float64)  # None becomes NaN
+    except (TypeError, ValueError):
+        raise InvalidProblem(f"{what} has rows of different lengths; give one number per device in every row") from None
+
+
+def _unlimited(bandwidth: Any) -> npt.NDArray[np.float64]:
+    matrix = _matrix(np.inf if bandwidth is None else bandwidth, "bandwidth")
+    return np.where(np.isnan(matrix), np.inf, matrix)
+
+
+@singledispatch
+def to_document(value: object) -> Document:
+    """Return the document that describes a value."""
+    raise TypeError(f"{type(value).__name__} has no document format")
+
+
+@to_document.register
+def _(value: TaskGraph) -> Document:
+    return GraphDocument(version=VERSION, graph=GraphPart.of(value))
+
+
+@to_document.register
+def _(value: Cluster) -> Document:
+    return ClusterDocument(version=VERSION, cluster=ClusterPart.of(value))
+
+
+@to_document.register
+def _(value: Problem) -> Document:
+    durations = value.durations[:, :, 0] if value.n_sizes == 1 else value.durations
+    return ProblemDocument(
+        version=VERSION, graph=GraphPart.of(value.graph), cluster=ClusterPart.of(value.cluster),
+        durations=_optional(durations), batch_sizes=None if value.batch_sizes.tolist() == [1] else value.batch_sizes.tolist(),
+        inputs=value.inputs, batching=value.batching, communication=value.communication, memory=value.memory,
+        transfers=None if value.transfers is None else _optional(value.transfers),
+    )  # fmt: skip
+
+
+def encode(value: object) -> bytes:
+    """Return the JSON text of a value's document."""
+    return msgspec.json.encode(to_document(value)) + b"\n"
+
+
+def decode(data: bytes | str, kinds: Mapping[str, type[Document]] = KINDS, name: str = "document") -> Any:
+    """Return the value that a JSON document describes.
+
+    Raises
+    ------
+    InvalidProblem
+        In one line: where in the document, what rule, what was found.
+    """
+    try:
+        header = msgspec.json.decode(data, type=_Header)
+        kind = kinds.get(header.format)
+        if kind is None:
+            raise InvalidProblem(f"{name}: format {header.format!r} is not one of {', '.join(map(repr, kinds))}")
+        if header.version != VERSION:
+            raise InvalidProblem(f"{name}: version {header.version} of {header.format} is not version {VERSION}, which this hetsched reads")
+        return msgspec.json.decode(data, type=kind).value()
+    except RecursionError:
+        raise InvalidProblem(f"{name}: the JSON is nested too deeply to be a document") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidProblem(f"{name}: {' '.join(str(error).split())}") from None
+
+
+def read(path: str | os.PathLike[str], kinds: Mapping[str, type[Document]] = KINDS) -> Any:
+    """Return the value in the JSON document at `path`; see `decode`."""
+    return decode(Path(path).read_bytes(), kinds, os.fspath(path))
+
+
+def write(value: object, path: str | os.PathLike[str]) -> None:
+    """Write a value's document to `path`, whole or not at all."""
+    write_bytes(encode(value), path)
+
+
+def write_bytes(data: bytes, path: str | os.PathLike[str]) -> None:
+    """Write `data` beside `path` and move it there, so that a full disk leaves the old file whole."""
+    target = Path(path)
+    if target.exists() and not target.is_file():  # /dev/stdout and the like
+        target.write_bytes(data)
+        return
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o666 & ~umask)
+        os.replace(temporary, target)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise

@@ -1,0 +1,411 @@
+"""Task graphs: columns per task, edges in compressed form both ways."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from hetsched.columns import Frozen, readonly
+from hetsched.errors import InvalidProblem
+
+if TYPE_CHECKING:
+    import networkx
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+Edge = tuple[str, str] | tuple[str, str, float | None]
+
+
+def named(indices: npt.ArrayLike, names: Sequence[str], limit: int = 3) -> str:
+    """Return up to `limit` of the named things as text for a message."""
+    chosen = np.atleast_1d(np.asarray(indices))
+    text = ", ".join(repr(names[int(i)]) for i in chosen[:limit])
+    return text if len(chosen) <= limit else f"{text} and {len(chosen) - limit} more"
+
+
+def plural(count: int, noun: str) -> str:
+    """Return ``count noun`` with an s where one is due."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def unique_names(names: Iterable[str], what: str) -> tuple[str, ...]:
+    """Return `names` as a tuple after checking that they are distinct non-empty strings."""
+    result = tuple(names)
+    for name in result:
+        if not isinstance(name, str) or not name:
+            raise InvalidProblem(f"{what} name {name!r} is not a non-empty string; give each {what} a name")
+    if len(set(result)) < len(result):
+        seen: set[str] = set()
+        duplicates = sorted({name for name in result if name in seen or seen.add(name)})  # type: ignore[func-returns-value]
+        raise InvalidProblem(f"duplicate {what} names: {named(range(len(duplicates)), duplicates)}; names must be unique")
+    return result
+
+
+def _amounts(values: Any, n: int, what: str, names: Sequence[str], *, absent: bool = False) -> FloatArray:
+    """Return a per-task column of finite amounts >= 0 from a scalar or a sequence.
+
+    With `absent`, None and NaN stand for "not known".
+    """
+    if values is None:
+        values = np.nan if absent else 0.0
+    try:
+        column = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidProblem(f"{what} must be a number or {n} numbers, one per task; got {values!r}"[:300]) from error
+    if column.ndim == 0:
+        column = np.full(n, column)
+    if column.shape != (n,):
+        raise InvalidProblem(f"{what} has shape {column.shape} but the graph has {n} tasks; give one number per task")
+    bad = ~((column >= 0) & np.isfinite(column))
+    if absent:
+        bad &= ~np.isnan(column)
+    if bad.any():
+        i = int(np.flatnonzero(bad)[0])
+        raise InvalidProblem(f"{what} of task {names[i]!r} is {column[i]}; it must be a finite number >= 0")
+    return column
+
+
+class TaskGraph(Frozen):
+    """A directed acyclic graph of tasks.
+
+    Parameters
+    ----------
+    tasks : iterable of str
+        Unique task names, in index order.
+    edges : iterable of (source, target) or (source, target, bytes)
+        Data dependencies by task name. `bytes` is the size of the tensor for ONE input item; absent
+        or None means the source's `output_bytes`. Parallel edges are summed. An integer array
+        [E, 2] of task indices is accepted too, with `edge_bytes`.
+    edge_bytes : array [E], optional
+        Bytes per edge, only with an integer array of edges.
+    op : str or sequence of str
+        Operator type per task.
+    weight_bytes, input_bytes, output_bytes : float or array [n]
+        Size of a task's weights, and of its input and output for ONE input item, in bytes.
+    flops, bytes_accessed : float or array [n], optional
+        Work for ONE input item, for cost models; NaN where it is not known.
+    colocation : sequence of (str or None), optional
+        For each input, all tasks of one label run on one device.
+    devices : sequence of (sequence of str or None), optional
+        Names of the devices a task is pinned to; None means any device.
+
+    Attributes
+    ----------
+    names : tuple of str
+    edges : int64 array [E, 2]
+        Source and target of each edge, in the order of first appearance.
+    edge_bytes : float64 array [E]
+    succ_ptr, succ, succ_edge / pred_ptr, pred, pred_edge : int64 arrays
+        Compressed rows: the successors of task i are ``succ[succ_ptr[i]:succ_ptr[i + 1]]`` over the
+        edges ``succ_edge[...]``, and likewise its predecessors.
+
+    Raises
+    ------
+    InvalidProblem
+        Duplicate or unknown names, negative or non-finite numbers, cycles (printed as a path).
+    """
+
+    _fields = (
+        "names", "edges", "edge_bytes", "op", "weight_bytes", "input_bytes", "output_bytes",
+        "flops", "bytes_accessed", "colocation", "devices",
+    )  # fmt: skip
+    names: tuple[str, ...]
+    edges: IntArray
+    edge_bytes: FloatArray
+    op: tuple[str, ...]
+    weight_bytes: FloatArray
+    input_bytes: FloatArray
+    output_bytes: FloatArray
+    flops: FloatArray
+    bytes_accessed: FloatArray
+    colocation: tuple[str | None, ...]
+    devices: tuple[tuple[str, ...] | None, ...]
+
+    def __init__(
+        self,
+        tasks: Iterable[str],
+        edges: Iterable[Edge] | npt.NDArray[np.integer[Any]] = (),
+        *,
+        edge_bytes: npt.ArrayLike | None = None,
+        op: str | Iterable[str] = "",
+        weight_bytes: npt.ArrayLike = 0.0,
+        input_bytes: npt.ArrayLike = 0.0,
+        output_bytes: npt.ArrayLike = 0.0,
+        flops: npt.ArrayLike | None = None,
+        bytes_accessed: npt.ArrayLike | None = None,
+        colocation: Sequence[str | None] | None = None,
+        devices: Sequence[Iterable[str] | None] | None = None,
+    ) -> None:
+        names = unique_names(tasks, "task")
+        n = len(names)
+        output = _amounts(output_bytes, n, "output_bytes", names)
+        arcs, sizes = _read_edges(edges, edge_bytes, names, output)
+        ops = (op,) * n if isinstance(op, str) else tuple(op)
+        labels = (None,) * n if colocation is None else tuple(colocation)
+        pins = (None,) * n if devices is None else tuple(_pin(names, i, pin) for i, pin in enumerate(devices))
+        for what, column in (("op", ops), ("colocation", labels), ("devices", pins)):
+            if len(column) != n:
+                raise InvalidProblem(f"{what} has length {len(column)} but the graph has {n} tasks; give one per task")
+        for what, column, kinds in (("op", ops, str), ("colocation", labels, (str, type(None)))):
+            for name, value in zip(names, column, strict=True):
+                if not isinstance(value, kinds):
+                    raise InvalidProblem(f"{what} of task {name!r} is {value!r}; it must be a string")
+        self._set(
+            names=names, edges=arcs, edge_bytes=sizes, op=ops,
+            weight_bytes=_amounts(weight_bytes, n, "weight_bytes", names),
+            input_bytes=_amounts(input_bytes, n, "input_bytes", names),
+            output_bytes=output,
+            flops=_amounts(flops, n, "flops", names, absent=True),
+            bytes_accessed=_amounts(bytes_accessed, n, "bytes_accessed", names, absent=True),
+            colocation=labels, devices=pins,
+        )  # fmt: skip
+        if len(self.topological_order) < n:
+            raise InvalidProblem(f"the graph has a cycle: {' -> '.join(self._a_cycle())}; remove one of its edges")
+
+    def __repr__(self) -> str:
+        return f"<TaskGraph of {plural(self.n_tasks, 'task')} and {plural(self.n_edges, 'edge')}>"
+
+    def replace(self, **changes: Any) -> TaskGraph:
+        """Return a graph with some constructor arguments exchanged (the names' order must be kept)."""
+        arguments = {name: self.__dict__[name] for name in self._fields if name not in ("names", "edges", "edge_bytes")}
+        if "edges" not in changes:
+            arguments |= {"edges": self.edges, "edge_bytes": self.edge_bytes}
+        return TaskGraph(**{"tasks": self.names, **arguments, **changes})
+
+    @property
+    def n_tasks(self) -> int:
+        """Number of tasks."""
+        return len(self.names)
+
+    @property
+    def n_edges(self) -> int:
+        """Number of edges, parallel ones merged."""
+        return len(self.edges)
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """The index of each task by name."""
+        return {name: i for i, name in enumerate(self.names)}
+
+    @cached_property
+    def source(self) -> IntArray:
+        """Source task of each edge, shape [E]."""
+        return readonly(self.edges[:, 0])
+
+    @cached_property
+    def target(self) -> IntArray:
+        """Target task of each edge, shape [E]."""
+        return readonly(self.edges[:, 1])
+
+    @cached_property
+    def _successors(self) -> tuple[IntArray, IntArray, IntArray]:
+        return _compressed(self.source, self.target, self.n_tasks)
+
+    @cached_property
+    def _predecessors(self) -> tuple[IntArray, IntArray, IntArray]:
+        return _compressed(self.target, self.source, self.n_tasks)
+
+    @property
+    def succ_ptr(self) -> IntArray:
+        """Row starts of `succ` and `succ_edge`, shape [n + 1]."""
+        return self._successors[0]
+
+    @property
+    def succ(self) -> IntArray:
+        """Successors, task after task, shape [E]."""
+        return self._successors[1]
+
+    @property
+    def succ_edge(self) -> IntArray:
+        """Edge indices belonging to `succ`, shape [E]."""
+        return self._successors[2]
+
+    @property
+    def pred_ptr(self) -> IntArray:
+        """Row starts of `pred` and `pred_edge`, shape [n + 1]."""
+        return self._predecessors[0]
+
+    @property
+    def pred(self) -> IntArray:
+        """Predecessors, task after task, shape [E]."""
+        return self._predecessors[1]
+
+    @property
+    def pred_edge(self) -> IntArray:
+        """Edge indices belonging to `pred`, shape [E]."""
+        return self._predecessors[2]
+
+    @cached_property
+    def topological_order(self) -> IntArray:
+        """Breadth-first topological order: Kahn's algorithm with a queue, sources in index order."""
+        from hetsched.problem import topology
+
+        order = topology.breadth_first_order(self.succ_ptr, self.succ, np.diff(self.pred_ptr))
+        order.setflags(write=False)
+        return order  # type: ignore[no-any-return]
+
+    def _a_cycle(self) -> list[str]:
+        """Return the names along one cycle, first and last the same; there must be one."""
+        stuck = np.ones(self.n_tasks, bool)
+        stuck[self.topological_order] = False
+        # Every stuck task has a stuck predecessor, so walking backward must come round.
+        position: dict[int, int] = {}
+        path: list[int] = []
+        i = int(np.flatnonzero(stuck)[0])
+        while i not in position:
+            position[i] = len(path)
+            path.append(i)
+            i = next(int(p) for p in self.pred[self.pred_ptr[i] : self.pred_ptr[i + 1]] if stuck[p])
+        cycle = [*path[position[i] :], i][::-1]
+        return [self.names[i] for i in cycle]
+
+    @classmethod
+    def from_networkx(cls, graph: networkx.DiGraph[Any]) -> TaskGraph:
+        """Build a task graph from a ``networkx.DiGraph``.
+
+        Nodes become tasks (their ``str``), in the graph's order. Node attributes `op`,
+        `weight_bytes`, `input_bytes`, `output_bytes`, `flops`, `bytes_accessed`, `colocation` and
+        `devices` and the edge attribute `bytes` are read; others are ignored. Multigraph edges are
+        summed.
+        """
+        if not graph.is_directed():
+            raise InvalidProblem("an undirected networkx graph has no precedence; pass a DiGraph")
+        nodes = list(graph.nodes(data=True))
+
+        def column(name: str, default: Any) -> list[Any]:
+            return [data.get(name, default) for _, data in nodes]
+
+        return cls(
+            [str(node) for node, _ in nodes],
+            [(str(u), str(v), data.get("bytes")) for u, v, data in graph.edges(data=True)],
+            op=column("op", ""),
+            weight_bytes=column("weight_bytes", 0.0),
+            input_bytes=column("input_bytes", 0.0),
+            output_bytes=column("output_bytes", 0.0),
+            flops=column("flops", np.nan),
+            bytes_accessed=column("bytes_accessed", np.nan),
+            colocation=column("colocation", None),
+            devices=column("devices", None),
+        )
+
+    def to_networkx(self) -> networkx.DiGraph[Any]:
+        """Return a ``networkx.DiGraph`` whose nodes are the task names; inverse of `from_networkx`."""
+        import networkx
+
+        graph: networkx.DiGraph[Any] = networkx.DiGraph()
+        for i, name in enumerate(self.names):
+            graph.add_node(
+                name, op=self.op[i], weight_bytes=float(self.weight_bytes[i]),
+                input_bytes=float(self.input_bytes[i]), output_bytes=float(self.output_bytes[i]),
+                flops=float(self.flops[i]), bytes_accessed=float(self.bytes_accessed[i]),
+                colocation=self.colocation[i], devices=self.devices[i],
+            )  # fmt: skip
+        for (i, j), size in zip(self.edges.tolist(), self.edge_bytes.tolist(), strict=True):
+            graph.add_edge(self.names[i], self.names[j], bytes=size)
+        return graph
+
+
+def _pin(names: Sequence[str], i: int, pin: Iterable[str] | None) -> tuple[str, ...] | None:
+    if pin is None:
+        return None
+    if isinstance(pin, str):
+        return (pin,)
+    devices = tuple(dict.fromkeys(pin))
+    if not devices or not all(isinstance(device, str) for device in devices):
+        where = repr(names[i]) if i < len(names) else f"number {i}"
+        raise InvalidProblem(f"task {where} is pinned to {list(devices)!r}; give one or more device names, or None for any")
+    return devices
+
+
+def _compressed(row: IntArray, column: IntArray, n: int) -> tuple[IntArray, IntArray, IntArray]:
+    """Return (row starts, columns, edge indices) of the arcs grouped by `row`, edge order kept."""
+    pointers = np.zeros(n + 1, np.int64)
+    np.cumsum(np.bincount(row, minlength=n), out=pointers[1:])
+    edge = np.argsort(row, kind="stable")
+    arrays = (pointers, column[edge], edge)
+    for array in arrays:
+        array.setflags(write=False)
+    return arrays
+
+
+def _read_edges(
+    edges: Iterable[Edge] | npt.NDArray[np.integer[Any]],
+    edge_bytes: npt.ArrayLike | None,
+    names: tuple[str, ...],
+    output_bytes: FloatArray,
+) -> tuple[IntArray, FloatArray]:
+    """Return ([E, 2] task indices, [E] bytes) with parallel edges summed."""
+    if isinstance(edges, np.ndarray) and edges.dtype.kind in "iu":
+        arcs, sizes = _indexed_edges(edges, edge_bytes, names, output_bytes)
+    elif edge_bytes is not None:
+        raise InvalidProblem("edge_bytes goes with an integer array of edges; write named edges as (source, target, bytes)")
+    else:
+        arcs, sizes = _named_edges(edges, names, output_bytes)
+    bad = ~((sizes >= 0) & np.isfinite(sizes))
+    if bad.any():
+        e = int(np.flatnonzero(bad)[0])
+        i, j = arcs[e]
+        raise InvalidProblem(f"edge {names[i]!r} -> {names[j]!r} carries {sizes[e]} bytes; it must be a finite number >= 0")
+    keys = arcs[:, 0] * len(names) + arcs[:, 1]
+    unique, first, group = np.unique(keys, return_index=True, return_inverse=True)
+    if len(unique) == len(keys):
+        return arcs, sizes
+    kept = np.sort(first)
+    total = np.zeros(len(unique))
+    np.add.at(total, group, sizes)
+    return arcs[kept], total[group[kept]]
+
+
+def _indexed_edges(
+    edges: npt.NDArray[np.integer[Any]], edge_bytes: npt.ArrayLike | None, names: tuple[str, ...], output_bytes: FloatArray
+) -> tuple[IntArray, FloatArray]:
+    arcs = np.array(edges, dtype=np.int64).reshape(-1, 2) if edges.size == 0 else np.array(edges, dtype=np.int64)
+    if arcs.ndim != 2 or arcs.shape[1] != 2:
+        raise InvalidProblem(f"an array of edges must have shape [E, 2]; got {arcs.shape}")
+    outside = (arcs < 0) | (arcs >= len(names))
+    if outside.any():
+        e = int(np.flatnonzero(outside.any(axis=1))[0])
+        raise InvalidProblem(f"edge {e} joins tasks {tuple(arcs[e].tolist())} but task indices run from 0 to {len(names) - 1}")
+    if edge_bytes is None:
+        return arcs, output_bytes[arcs[:, 0]]
+    sizes = np.array(edge_bytes, dtype=np.float64)
+    if sizes.ndim == 0:
+        sizes = np.full(len(arcs), sizes)
+    if sizes.shape != (len(arcs),):
+        raise InvalidProblem(f"edge_bytes has shape {sizes.shape} but there are {len(arcs)} edges; give one number per edge")
+    return arcs, sizes
+
+
+def _named_edges(edges: Iterable[Edge], names: tuple[str, ...], output_bytes: FloatArray) -> tuple[IntArray, FloatArray]:
+    rows = list(edges)
+    index = {name: i for i, name in enumerate(names)}
+    try:
+        source = [index[row[0]] for row in rows]
+        target = [index[row[1]] for row in rows]
+        given = [row[2] if len(row) > 2 else None for row in rows]
+    except (KeyError, IndexError, TypeError):
+        _refuse_edge(rows, index)
+    arcs = np.array([source, target], dtype=np.int64).reshape(2, -1).T.copy()
+    try:
+        sizes = np.array(given, dtype=np.float64)  # None becomes NaN
+    except (TypeError, ValueError) as error:
+        bad = next(row for row in rows if len(row) > 2 and not isinstance(row[2], int | float | np.number | None))
+        raise InvalidProblem(f"edge {bad!r}: bytes must be a number") from error
+    absent = np.fromiter((size is None for size in given), bool, len(given))
+    sizes[absent] = output_bytes[arcs[absent, 0]]
+    return arcs, sizes
+
+
+def _refuse_edge(rows: Sequence[Any], index: dict[str, int]) -> NoReturn:
+    """Raise the error that names the first malformed edge."""
+    for row in rows:
+        if isinstance(row, str) or not isinstance(row, Sequence) or not 2 <= len(row) <= 3:
+            raise InvalidProblem(f"edge {row!r} is not (source, target) or (source, target, bytes)")
+        for end in row[:2]:
+            if not isinstance(end, str) or end not in index:
+                raise InvalidProblem(f"edge {row[0]!r} -> {row[1]!r} names {end!r}, which is no task of the graph")
+    raise AssertionError("unreachable: every edge is well formed")

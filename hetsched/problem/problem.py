@@ -1,0 +1,485 @@
+"""A scheduling problem: a task graph on a cluster, with durations, inputs and the rules of the game."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from os import PathLike
+from typing import Any, Literal, NamedTuple, Protocol, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from hetsched.columns import Frozen, readonly
+from hetsched.errors import InvalidProblem
+from hetsched.problem.cluster import Cluster
+from hetsched.problem.graph import FloatArray, IntArray, TaskGraph, named
+
+BoolArray = npt.NDArray[np.bool_]
+Batching = Literal["once", "free"]
+Communication = Literal["delay", "per-input", "channel", "port"]
+Memory = Literal["static", "peak"]
+
+
+class CostModel(Protocol):
+    """Anything that turns a graph and a cluster into durations."""
+
+    def durations(self, graph: TaskGraph, cluster: Cluster, batch_sizes: Sequence[int]) -> npt.NDArray[np.float64]:
+        """Return seconds per batch, shape [task, device, size]; NaN where a task cannot run."""
+        ...
+
+
+class ProblemArrays(NamedTuple):
+    """What kernels read: the columns of one problem, in a form numba accepts."""
+
+    inputs: int
+    per_input: bool
+    """Whether a transfer's time does not grow with the number of inputs it carries."""
+    given: bool
+    """Whether `transfers` replaces bytes over bandwidth."""
+    source: IntArray
+    target: IntArray
+    pred_ptr: IntArray
+    pred: IntArray
+    pred_edge: IntArray
+    succ_ptr: IntArray
+    succ: IntArray
+    succ_edge: IntArray
+    edge_bytes: FloatArray
+    latency: FloatArray
+    """[K, K]; inf without a path."""
+    bandwidth: FloatArray
+    """[K, K]; inf on the diagonal and where there is no path (the latency says so)."""
+    transfers: FloatArray
+    """[E, K, K], inf = impossible; or [0, 0, 0]."""
+    sizes: IntArray
+    durations: FloatArray
+    """[n, K, B]; inf where the batch cannot run, pins and co-location included."""
+
+
+class Problem(Frozen):
+    """A task graph to be mapped and scheduled on a cluster; validated once, never changed.
+
+    Parameters
+    ----------
+    graph : TaskGraph
+    cluster : Cluster
+    durations : array [n, K] or [n, K, B]
+        Seconds for one batch of each size of each task on each device; NaN where it cannot run.
+        [n, K] is for one input.
+    costs : CostModel
+        Computes `durations` instead of giving them.
+    batch_sizes : sequence of int
+        The sizes B along the last axis of `durations`. With `costs` and several inputs the default
+        is a quarter, half, three quarters and all of them.
+    inputs : int
+        Number L of inputs that flow through the graph.
+    batching : {"once", "free"}
+        At most one batch per task and device, or any number.
+    communication : {"delay", "per-input", "channel", "port"}
+    memory : {"static", "peak"}
+    transfers : array [E, K, K], optional
+        Transfer seconds for one input along each edge between each ordered pair of devices, in the
+        order of ``graph.edges``; zero on the diagonal, NaN where impossible. Replaces bytes over
+        bandwidth.
+
+    Raises
+    ------
+    InvalidProblem
+        With the offending task, edge or device, the rule and the remedy.
+
+    Notes
+    -----
+    Units are seconds, bytes and bytes per second. See the documentation's page on semantics for
+    what each option means exactly.
+    """
+
+    _fields = ("graph", "cluster", "durations", "batch_sizes", "inputs", "batching", "communication", "memory", "transfers")
+    graph: TaskGraph
+    cluster: Cluster
+    durations: FloatArray
+    batch_sizes: IntArray
+    inputs: int
+    batching: Batching
+    communication: Communication
+    memory: Memory
+    transfers: FloatArray | None
+
+    def __init__(
+        self,
+        graph: TaskGraph,
+        cluster: Cluster,
+        *,
+        durations: npt.ArrayLike | None = None,
+        costs: CostModel | None = None,
+        batch_sizes: Iterable[int] | None = None,
+        inputs: int = 1,
+        batching: Batching = "once",
+        communication: Communication = "delay",
+        memory: Memory = "static",
+        transfers: npt.ArrayLike | None = None,
+    ) -> None:
+        for what, value, choices in (
+            ("batching", batching, get_args(Batching)),
+            ("communication", communication, get_args(Communication)),
+            ("memory", memory, get_args(Memory)),
+        ):
+            if value not in choices:
+                raise InvalidProblem(f"{what} is {value!r}; choose one of {', '.join(map(repr, choices))}")
+        if isinstance(inputs, bool) or not isinstance(inputs, int | np.integer) or inputs < 1:
+            raise InvalidProblem(f"inputs is {inputs!r}; it must be a whole number >= 1")
+        sizes = _batch_sizes(batch_sizes, int(inputs), costs is not None)
+        if (durations is None) == (costs is None):
+            raise InvalidProblem("give either durations (an array of seconds) or costs (a cost model), and not both")
+        if costs is not None:
+            durations = costs.durations(graph, cluster, sizes.tolist())
+        times = _durations(durations, graph, cluster, sizes, batch_sizes is None)
+        order = np.argsort(sizes, kind="stable")
+        self._set(
+            graph=graph, cluster=cluster, durations=np.ascontiguousarray(times[:, :, order]), batch_sizes=sizes[order],
+            inputs=int(inputs), batching=batching, communication=communication, memory=memory,
+            transfers=None if transfers is None else _transfers(transfers, graph, cluster),
+        )  # fmt: skip
+        self._check_eligibility()
+        self._check_coverage()
+
+    def __repr__(self) -> str:
+        inputs = "" if self.inputs == 1 else f", {self.inputs} inputs, batching {self.batching}"
+        return f"<Problem: {self.n_tasks} tasks on {', '.join(self.cluster.names)}{inputs}, communication {self.communication}>"
+
+    def replace(self, **changes: Any) -> Problem:
+        """Return a problem with some constructor arguments exchanged.
+
+        `durations` comes with its `batch_sizes`; `costs` replaces the durations.
+        """
+        arguments = {name: self.__dict__[name] for name in self._fields}
+        if "costs" in changes:
+            del arguments["durations"], arguments["batch_sizes"]
+        elif "durations" in changes:
+            del arguments["batch_sizes"]
+            if self.n_sizes > 1 or self.batch_sizes[0] != 1:
+                arguments["batch_sizes"] = self.batch_sizes
+        return Problem(**{**arguments, **changes})
+
+    def write(self, path: str | PathLike[str]) -> None:
+        """Write the problem as a JSON document; ``hetsched.read`` reads it back to the bit."""
+        from hetsched.problem import document
+
+        document.write(self, path)
+
+    # ------------------------------------------------------------------ sizes and derived columns
+
+    @property
+    def n_tasks(self) -> int:
+        """Number of tasks n."""
+        return self.graph.n_tasks
+
+    @property
+    def n_devices(self) -> int:
+        """Number of devices K."""
+        return self.cluster.n_devices
+
+    @property
+    def n_sizes(self) -> int:
+        """Number of batch sizes B."""
+        return len(self.batch_sizes)
+
+    @cached_property
+    def pinned(self) -> BoolArray:
+        """Whether a task's own pin admits a device, shape [n, K]."""
+        allowed = np.ones((self.n_tasks, self.n_devices), bool)
+        index = self.cluster.index
+        for i, pin in enumerate(self.graph.devices):
+            if pin is not None:
+                for name in pin:
+                    if name not in index:
+                        raise InvalidProblem(f"task {self.graph.names[i]!r} is pinned to {name!r}, which is no device of the cluster ({', '.join(index)})")
+                allowed[i] = False
+                allowed[i, [index[name] for name in pin]] = True
+        return readonly(allowed)
+
+    @cached_property
+    def unit(self) -> IntArray:
+        """Number of the co-location unit of each task, shape [n]; an unlabelled task is its own."""
+        labels = self.graph.colocation
+        if not any(labels):
+            return readonly(np.arange(self.n_tasks))
+        numbers: dict[object, int] = {}
+        return readonly([numbers.setdefault(i if label is None else label, len(numbers)) for i, label in enumerate(labels)], np.int64)
+
+    @cached_property
+    def n_units(self) -> int:
+        """Number of co-location units."""
+        return int(self.unit.max(initial=-1)) + 1
+
+    @cached_property
+    def eligible(self) -> BoolArray:
+        """Whether a task can run on a device in some valid schedule, as far as its duration, pin,
+        co-location and the paths to its neighbours tell; shape [n, K]."""
+        usable = np.isfinite(self.durations[:, :, self.batch_sizes <= self.inputs]).any(axis=2) & self.pinned
+        while True:
+            before = usable
+            usable = self._reachable(self._united(usable))
+            if np.array_equal(usable, before):
+                return readonly(usable)
+
+    def _united(self, usable: BoolArray) -> BoolArray:
+        """Return what all members of each co-location unit admit."""
+        if self.n_units == self.n_tasks:
+            return usable
+        common = np.ones((self.n_units, self.n_devices), bool)
+        np.logical_and.at(common, self.unit, usable)
+        return common[self.unit]
+
+    def _reachable(self, usable: BoolArray) -> BoolArray:
+        """Drop devices from which no admitted device of some neighbour can be reached."""
+        source, target = self.graph.source, self.graph.target
+        if self.transfers is not None:
+            if np.isfinite(self.transfers).all():
+                return usable
+            path = np.isfinite(self.transfers)
+            forward = (path & usable[source][:, :, None]).any(axis=1)
+            backward = (path & usable[target][:, None, :]).any(axis=2)
+        else:
+            if (self.cluster.route_bandwidth > 0).all():
+                return usable
+            hops = (self.cluster.route_bandwidth > 0).astype(np.int64)
+            forward = usable[source].astype(np.int64) @ hops > 0
+            backward = usable[target].astype(np.int64) @ hops.T > 0
+        result = usable.copy()
+        np.logical_and.at(result, target, forward)
+        np.logical_and.at(result, source, backward)
+        return result
+
+    @cached_property
+    def static_bytes(self) -> FloatArray:
+        """Bytes task i adds to the static memory of a device per weight copy and per input, [n, 2]."""
+        graph = self.graph
+        return readonly(np.stack([graph.weight_bytes, graph.input_bytes + graph.output_bytes], axis=1))
+
+    @cached_property
+    def whole_durations(self) -> FloatArray:
+        """Seconds of one batch of all L inputs, shape [n, K]; inf where it cannot run."""
+        place = int(np.searchsorted(self.batch_sizes, self.inputs))
+        if place == self.n_sizes or self.batch_sizes[place] != self.inputs:
+            return readonly(np.full((self.n_tasks, self.n_devices), np.inf))
+        return readonly(self._united(np.isfinite(self.arrays.durations[:, :, place])).choose([np.inf, self.arrays.durations[:, :, place]]))
+
+    @cached_property
+    def arrays(self) -> ProblemArrays:
+        """The columns kernels read."""
+        graph = self.graph
+        usable = self.eligible[:, :, None] & np.isfinite(self.durations) & (self.batch_sizes <= self.inputs)
+        path = self.cluster.route_bandwidth > 0
+        given = self.transfers is not None
+        return ProblemArrays(
+            inputs=self.inputs, per_input=self.communication == "per-input", given=given,
+            source=graph.source, target=graph.target,
+            pred_ptr=graph.pred_ptr, pred=graph.pred, pred_edge=graph.pred_edge,
+            succ_ptr=graph.succ_ptr, succ=graph.succ, succ_edge=graph.succ_edge,
+            edge_bytes=graph.edge_bytes, latency=self.cluster.route_latency,
+            bandwidth=readonly(np.where(path, self.cluster.route_bandwidth, np.inf)),
+            transfers=readonly(np.empty((0, 0, 0)) if self.transfers is None else np.nan_to_num(self.transfers, nan=np.inf)),
+            sizes=self.batch_sizes, durations=readonly(np.where(usable, self.durations, np.inf)),
+        )  # fmt: skip
+
+    # ------------------------------------------------------------------ transfer times
+
+    def transfer_time(self, size: float, source: str, target: str) -> float:
+        """Return the seconds that `size` bytes take between two devices, inf without a path.
+
+        ``alpha + size / beta`` over the route, 0 within a device. Given `transfers` do not matter
+        here: they belong to edges, see `transfer_times`.
+        """
+        h, k = self._device(source), self._device(target)
+        return float(self._route_times(np.float64(size), h, k))
+
+    def transfer_times(self, edge: Any, source: Any, target: Any, count: Any = 1) -> npt.NDArray[np.float64]:
+        """Return the seconds of transfers, element by element.
+
+        Parameters
+        ----------
+        edge, source, target : int arrays (broadcast together)
+            Edge index, device it leaves, device it enters.
+        count : int array
+            Number of inputs it carries.
+
+        Returns
+        -------
+        float64 array
+            0 within a device, inf where there is no path.
+        """
+        edge, source, target, count = np.broadcast_arrays(edge, source, target, count)
+        factor = np.ones(count.shape) if self.communication == "per-input" else count.astype(np.float64)
+        if self.transfers is None:
+            return np.asarray(self._route_times(self.graph.edge_bytes[edge] * factor, source, target))
+        return np.nan_to_num(self.transfers[edge, source, target] * factor, nan=np.inf)
+
+    def _route_times(self, size: Any, h: Any, k: Any) -> Any:
+        bandwidth = self.cluster.route_bandwidth[h, k]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            moving = np.where(size > 0, size / bandwidth, 0.0)
+        return np.where(np.equal(h, k), 0.0, self.cluster.route_latency[h, k] + moving)
+
+    def _device(self, name: str) -> int:
+        try:
+            return self.cluster.index[name]
+        except KeyError:
+            raise InvalidProblem(f"device {name!r} is not in the cluster; it has {', '.join(self.cluster.names)}") from None
+
+    # ------------------------------------------------------------------ validation
+
+    def _check_eligibility(self) -> None:
+        """Refuse a problem in which some task, label or edge is left without a device."""
+        names, devices = self.graph.names, self.cluster.names
+        finite = np.isfinite(self.durations)
+        stuck = np.flatnonzero(~finite.any(axis=(1, 2)))
+        if len(stuck):
+            raise InvalidProblem(f"task {names[stuck[0]]!r} runs on no device: durations[{names[stuck[0]]}] are all absent; give at least one")
+        fitting = finite[:, :, self.batch_sizes <= self.inputs].any(axis=2)
+        stuck = np.flatnonzero(~fitting.any(axis=1))
+        if len(stuck):
+            raise InvalidProblem(
+                f"task {names[stuck[0]]!r} supports no batch size up to inputs={self.inputs}: its sizes are "
+                f"{self.batch_sizes[finite[stuck[0]].any(axis=0)].tolist()}; give durations for a smaller size"
+            )
+        own = fitting & self.pinned
+        stuck = np.flatnonzero(~own.any(axis=1))
+        if len(stuck):
+            i = int(stuck[0])
+            raise InvalidProblem(
+                f"task {names[i]!r} is pinned to {named(np.flatnonzero(self.pinned[i]), devices)} but has durations only on "
+                f"{named(np.flatnonzero(fitting[i]), devices)}; widen the pin or give a duration"
+            )
+        united = self._united(own)
+        stuck = np.flatnonzero(~united.any(axis=1))
+        if len(stuck):
+            members = np.flatnonzero(self.unit == self.unit[stuck[0]])
+            raise InvalidProblem(
+                f"co-location label {self.graph.colocation[stuck[0]]!r} leaves no device on which all of "
+                f"{named(members, names)} can run; relax their pins or durations, or split the label"
+            )
+        stuck = np.flatnonzero(~self.eligible.any(axis=1))
+        if len(stuck):
+            self._refuse_paths(united, int(stuck[0]))
+
+    def _refuse_paths(self, usable: BoolArray, stuck: int) -> None:
+        names, devices = self.graph.names, self.cluster.names
+        for e, (i, j) in enumerate(self.graph.edges.tolist()):
+            pairs = usable[i][:, None] & usable[j][None, :]
+            if not (pairs & np.isfinite(self.transfer_times(e, np.arange(len(devices))[:, None], np.arange(len(devices))[None, :]))).any():
+                raise InvalidProblem(
+                    f"no path between devices for edge {names[i]!r} -> {names[j]!r}: the first can run on "
+                    f"{named(np.flatnonzero(usable[i]), devices)}, the second on {named(np.flatnonzero(usable[j]), devices)}; "
+                    "add a channel or let them share a device"
+                )
+        raise InvalidProblem(
+            f"no path between the devices of task {names[stuck]!r} and those its neighbours are bound to; add a channel or relax pins"
+        )
+
+    def _check_coverage(self) -> None:
+        """Refuse a problem in which some task cannot process all inputs with its batch sizes."""
+        usable = self.eligible[:, :, None] & np.isfinite(self.durations)
+        whole = usable[:, :, self.batch_sizes == self.inputs].any(axis=2)
+        whole = self._united(whole).any(axis=1)
+        done: set[int] = set()
+        cache: dict[bytes, bool] = {}
+        for i in np.flatnonzero(~whole).tolist():
+            if int(self.unit[i]) in done:
+                continue
+            done.add(int(self.unit[i]))
+            members = np.flatnonzero(self.unit == self.unit[i]) if self.graph.colocation[i] is not None else np.array([i])
+            key = usable[members].tobytes()
+            if key not in cache:
+                cache[key] = self._covers(usable[members])
+            if not cache[key]:
+                what = f"task {self.graph.names[i]!r}" if len(members) == 1 else f"co-location label {self.graph.colocation[i]!r}"
+                raise InvalidProblem(
+                    f"{what} has no way to process all {self.inputs} inputs with batch sizes "
+                    f"{self.batch_sizes[usable[members].any(axis=(0, 1))].tolist()} under batching={self.batching!r}; "
+                    "give durations for more sizes" + (" or use batching='free'" if self.batching == "once" else "")
+                )
+
+    def _covers(self, usable: BoolArray) -> bool:
+        """Tell whether the members of a unit, [m, K, B], can share L inputs out over the devices.
+
+        Sets of counts are bit masks: bit q is set if q inputs are possible.
+        """
+        everything = (1 << (self.inputs + 1)) - 1
+        total = 1
+        for k in range(self.n_devices):
+            common = everything
+            for row in usable[:, k]:
+                counts = 1
+                for size in self.batch_sizes[row].tolist():
+                    if self.batching == "once":
+                        counts |= 1 << size
+                    else:
+                        for _ in range(self.inputs // size):
+                            counts |= counts << size
+                common &= counts
+            shifted = 0
+            for q in range(self.inputs + 1):
+                if common >> q & 1:
+                    shifted |= total << q
+            total = shifted & everything
+        return bool(total >> self.inputs & 1)
+
+
+def _batch_sizes(sizes: Iterable[int] | None, inputs: int, from_costs: bool) -> IntArray:
+    if sizes is None:
+        if not from_costs:
+            return np.array([1])
+        return np.array(sorted({max(1, inputs * quarter // 4) for quarter in (1, 2, 3, 4)}))
+    values = list(sizes)
+    for value in values:
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+            raise InvalidProblem(f"batch size {value!r} is not a whole number >= 1")
+    if not values or len(set(values)) < len(values):
+        raise InvalidProblem(f"batch_sizes is {values}; give one or more distinct sizes")
+    return np.array(values, dtype=np.int64)
+
+
+def _durations(values: Any, graph: TaskGraph, cluster: Cluster, sizes: IntArray, implied: bool) -> FloatArray:
+    n, size = graph.n_tasks, cluster.n_devices
+    try:
+        times = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidProblem(f"durations must be an array of {n} tasks x {size} devices of seconds: {error}") from error
+    if times.ndim == 2 and len(sizes) == 1:
+        times = times[:, :, None]
+    if times.shape != (n, size, len(sizes)):
+        wanted = f"[{n} tasks, {size} devices]" if implied else f"[{n} tasks, {size} devices, {len(sizes)} batch sizes]"
+        remedy = "; a third axis needs batch_sizes" if implied and times.ndim == 3 else ""
+        raise InvalidProblem(f"durations has shape {list(times.shape)} but {wanted} is needed{remedy}")
+    bad = (times < 0) | np.isinf(times)
+    if bad.any():
+        i, k, b = np.argwhere(bad)[0]
+        raise InvalidProblem(
+            f"duration of task {graph.names[i]!r} on {cluster.names[k]!r} is {times[i, k, b]}; "
+            "it must be a finite number >= 0, or NaN where the task cannot run"
+        )
+    return times
+
+
+def _transfers(values: Any, graph: TaskGraph, cluster: Cluster) -> FloatArray:
+    shape = (graph.n_edges, cluster.n_devices, cluster.n_devices)
+    try:
+        times = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidProblem(f"transfers must be an array of shape {list(shape)}: {error}") from error
+    if times.shape != shape and not (times.size == 0 and graph.n_edges == 0):
+        raise InvalidProblem(f"transfers has shape {list(times.shape)} but [edge, device, device] = {list(shape)} is needed, in the order of graph.edges")
+    times = times.reshape(shape)
+    bad = (times < 0) | np.isinf(times)
+    diagonal = np.arange(cluster.n_devices)
+    bad[:, diagonal, diagonal] |= times[:, diagonal, diagonal] != 0
+    if bad.any():
+        e, h, k = np.argwhere(bad)[0]
+        i, j = graph.edges[e]
+        rule = "it must be 0 within a device" if h == k else "it must be a finite number >= 0, or NaN where impossible"
+        raise InvalidProblem(
+            f"transfer time of edge {graph.names[i]!r} -> {graph.names[j]!r} from {cluster.names[h]!r} to "
+            f"{cluster.names[k]!r} is {times[e, h, k]}; {rule}"
+        )
+    return times

@@ -1,0 +1,1 @@
+"""From decisions to times, and the independent check of the result."""

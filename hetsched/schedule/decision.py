@@ -1,0 +1,165 @@
+"""What an optimiser chooses: batches, their order on each device, and maybe an order of transfers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hetsched.columns import Frozen, readonly
+from hetsched.errors import InvalidSchedule
+from hetsched.problem.graph import IntArray
+from hetsched.problem.problem import Problem
+
+
+class Decision(Frozen):
+    """Batches listed device by device, on each device in the order in which they run.
+
+    Parameters
+    ----------
+    task, device : int array [m]
+        Task and device index of each batch, in any interleaving of the devices; the order among
+        the batches of one device is the order in which they run.
+    item_ptr, items : int array [m + 1], int array
+        The inputs of batch b are ``items[item_ptr[b]:item_ptr[b + 1]]``. Left out: input 0 alone.
+    transfer_order : int array [T, 3], optional
+        Rows (edge, source batch, target batch), with batches numbered as they are listed here. On
+        every contended resource transfers follow this order strictly. Left out: first come, first
+        served (see `simulate`).
+
+    Attributes
+    ----------
+    task, device, item_ptr, items, transfer_order
+        In canonical form: batches sorted by device, inputs sorted within a batch.
+    """
+
+    _fields = ("task", "device", "item_ptr", "items", "transfer_order")
+    task: IntArray
+    device: IntArray
+    item_ptr: IntArray
+    items: IntArray
+    transfer_order: IntArray | None
+
+    def __init__(
+        self,
+        task: npt.ArrayLike,
+        device: npt.ArrayLike,
+        item_ptr: npt.ArrayLike | None = None,
+        items: npt.ArrayLike | None = None,
+        *,
+        transfer_order: npt.ArrayLike | None = None,
+    ) -> None:
+        tasks, devices = np.asarray(task, np.int64).reshape(-1), np.asarray(device, np.int64).reshape(-1)
+        size = len(tasks)
+        pointers = np.arange(size + 1) if item_ptr is None else np.asarray(item_ptr, np.int64)
+        flat = np.zeros(size, np.int64) if items is None else np.asarray(items, np.int64)
+        if len(devices) != size or len(pointers) != size + 1 or pointers[-1] != len(flat) or (np.diff(pointers) < 1).any():
+            raise InvalidSchedule(
+                f"a decision of {size} batches needs {size} devices and one non-empty set of inputs each; "
+                f"got {len(devices)} devices, {len(pointers)} row starts and {len(flat)} inputs"
+            )
+        listed = np.argsort(devices, kind="stable")
+        counts = np.diff(pointers)
+        batch = np.repeat(np.arange(size), counts)
+        position = np.empty(size, np.int64)
+        position[listed] = np.arange(size)
+        order = None
+        if transfer_order is not None:
+            order = np.array(transfer_order, np.int64).reshape(-1, 3)
+            if ((order[:, 1:] < 0) | (order[:, 1:] >= size)).any():
+                raise InvalidSchedule(f"the transfer order names a batch outside 0 to {size - 1}")
+            order[:, 1:] = position[order[:, 1:]]
+        self._set(
+            task=readonly(tasks[listed]),
+            device=readonly(devices[listed]),
+            item_ptr=readonly(np.concatenate([[0], np.cumsum(counts[listed])]), np.int64),
+            items=readonly(flat[np.lexsort((flat, position[batch]))]),
+            transfer_order=order,
+        )
+
+    def __repr__(self) -> str:
+        return f"<Decision of {self.n_batches} batches on {len(np.unique(self.device))} devices>"
+
+    @property
+    def n_batches(self) -> int:
+        """Number of batches m."""
+        return len(self.task)
+
+    @classmethod
+    def whole(cls, problem: Problem, device: npt.ArrayLike, sequence: npt.ArrayLike) -> Decision:
+        """One batch of all inputs per task: `device` [n] per task, run in the order of `sequence` [n]."""
+        order = np.asarray(sequence, np.int64)
+        count = problem.inputs
+        return cls(
+            order, np.asarray(device, np.int64)[order],
+            np.arange(len(order) + 1) * count, np.tile(np.arange(count), len(order)),
+        )  # fmt: skip
+
+    @classmethod
+    def from_assignment(
+        cls, problem: Problem, assignment: Mapping[str, str], order: Sequence[str] | None = None
+    ) -> Decision:
+        """Build a decision of one batch of all inputs per task, by name.
+
+        Parameters
+        ----------
+        assignment : mapping of task name to device name
+            Every task must be in it.
+        order : sequence of task names, optional
+            All tasks; those of one device run in this order. Default: breadth-first topological.
+        """
+        names, index = problem.graph.names, problem.graph.index
+        missing = [name for name in names if name not in assignment]
+        if missing:
+            raise InvalidSchedule(f"the assignment gives no device for task {missing[0]!r}; every task needs one")
+        device = [_find(problem.cluster.index, assignment[name], "device") for name in names]
+        sequence = problem.graph.topological_order
+        if order is not None:
+            sequence = np.array([_find(index, name, "task") for name in order], np.int64)
+            if len(sequence) != len(names) or len(set(order)) != len(names):
+                raise InvalidSchedule(f"the order must name each of the {len(names)} tasks once; it has {len(sequence)} entries")
+        return cls.whole(problem, device, sequence)
+
+    @classmethod
+    def from_batches(
+        cls,
+        problem: Problem,
+        batches: Iterable[tuple[str, str, Iterable[int]]],
+        *,
+        transfers: Iterable[tuple[tuple[str, str], int, int]] | None = None,
+    ) -> Decision:
+        """Build a decision from (task, device, inputs) rows by name, listed in running order.
+
+        `transfers`, if given, is the order of transfers: ((source task, target task), source batch,
+        target batch) rows, the batches by their place in `batches`.
+        """
+        task: list[int] = []
+        device: list[int] = []
+        items: list[list[int]] = []
+        for name, where, inputs in batches:
+            task.append(_find(problem.graph.index, name, "task"))
+            device.append(_find(problem.cluster.index, where, "device"))
+            items.append(sorted(int(item) for item in inputs))
+        order = None
+        if transfers is not None:
+            edge_of = {edge: e for e, edge in enumerate(map(tuple, problem.graph.edges.tolist()))}
+            order = []
+            for (source, target), a, b in transfers:
+                ends = (_find(problem.graph.index, source, "task"), _find(problem.graph.index, target, "task"))
+                if ends not in edge_of:
+                    raise InvalidSchedule(f"the transfer order names {source!r} -> {target!r}, which is no edge of the graph")
+                order.append((edge_of[ends], a, b))
+        counts = [len(row) for row in items]
+        return cls(
+            task, device, np.concatenate([[0], np.cumsum(counts)]), [item for row in items for item in row],
+            transfer_order=order if order is None else np.array(order, np.int64).reshape(-1, 3),
+        )  # fmt: skip
+
+
+def _find(index: Mapping[str, int], name: Any, what: str) -> int:
+    try:
+        return index[name]
+    except KeyError:
+        raise InvalidSchedule(f"{name!r} is no {what} of the problem") from None

@@ -1,0 +1,281 @@
+"""Numba kernels that turn orders into times; `simulate` is their front door.
+
+Batches and *links* are nodes of one graph. A link is an (edge, source batch, target batch) with at
+least one input in common: a transfer if the batches sit on different devices, else a mere
+precedence of length zero. Batches and transfers of length zero take no part in resource orders.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from hetsched.problem.problem import ProblemArrays
+from hetsched.schedule import heap
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+@numba.njit(cache=True)
+def transfer_time(arrays: ProblemArrays, edge: int, h: int, k: int, count: int) -> float:
+    """Return the seconds that `count` inputs of an edge take from device h to k; inf = impossible."""
+    if h == k:
+        return 0.0
+    factor = 1.0 if arrays.per_input else float(count)
+    if arrays.given:
+        return float(arrays.transfers[edge, h, k] * factor)
+    return float(arrays.latency[h, k] + arrays.edge_bytes[edge] * factor / arrays.bandwidth[h, k])
+
+
+@numba.njit(cache=True)
+def links(arrays: ProblemArrays, batch_of: IntArray, device: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray, FloatArray]:
+    """Return (edge, source batch, target batch, count, duration) of all links.
+
+    They are sorted by (edge, source batch, target batch). `batch_of` is [n, L], `device` is [m].
+    """
+    n_edges, size = len(arrays.source), batch_of.shape[1]
+    edge = np.empty(n_edges * size, np.int64)
+    source, target, count = np.empty_like(edge), np.empty_like(edge), np.empty_like(edge)
+    n_batches = len(device)
+    total = 0
+    pairs = np.empty(size, np.int64)
+    for e in range(n_edges):
+        i, j = arrays.source[e], arrays.target[e]
+        for item in range(size):
+            pairs[item] = batch_of[i, item] * n_batches + batch_of[j, item]
+        if size > 1:
+            pairs.sort()
+        for item in range(size):
+            if item > 0 and pairs[item] == pairs[item - 1]:
+                count[total - 1] += 1
+                continue
+            edge[total] = e
+            source[total] = pairs[item] // n_batches
+            target[total] = pairs[item] % n_batches
+            count[total] = 1
+            total += 1
+    duration = np.empty(total)
+    for x in range(total):
+        duration[x] = transfer_time(arrays, edge[x], device[source[x]], device[target[x]], count[x])
+    return edge[:total].copy(), source[:total].copy(), target[:total].copy(), count[:total].copy(), duration
+
+
+@numba.njit(cache=True)
+def by_source(source: IntArray, n_batches: int) -> tuple[IntArray, IntArray]:
+    """Return (row starts, links) grouped by source batch, the order of links kept."""
+    pointers = np.zeros(n_batches + 1, np.int64)
+    for a in source:
+        pointers[a + 1] += 1
+    for a in range(n_batches):
+        pointers[a + 1] += pointers[a]
+    fill = pointers.copy()
+    grouped = np.empty(len(source), np.int64)
+    for x in range(len(source)):
+        grouped[fill[source[x]]] = x
+        fill[source[x]] += 1
+    return pointers, grouped
+
+
+@numba.njit(cache=True)
+def earliest(
+    duration: FloatArray,
+    next_batch: IntArray,
+    source: IntArray,
+    target: IntArray,
+    link_duration: FloatArray,
+    next_link: IntArray,
+) -> tuple[FloatArray, FloatArray]:
+    """Return the earliest starts of batches [m] and links [x] under fixed orders; NaN in a deadlock.
+
+    `next_batch` [m] is the batch that follows on the device, `next_link` [x, 2] the transfers that
+    follow on the two resources of a link, -1 for none.
+    """
+    m, n_links = len(duration), len(source)
+    out_ptr, out = by_source(source, m)
+    waiting = np.zeros(m + n_links, np.int64)
+    for b in range(m):
+        if next_batch[b] >= 0:
+            waiting[next_batch[b]] += 1
+    for x in range(n_links):
+        waiting[target[x]] += 1
+        waiting[m + x] += 1
+        for side in range(2):
+            if next_link[x, side] >= 0:
+                waiting[m + next_link[x, side]] += 1
+    time = np.zeros(m + n_links)
+    done = np.zeros(m + n_links, np.bool_)
+    stack = np.empty(m + n_links, np.int64)
+    top = 0
+    for b in range(m):
+        if waiting[b] == 0:
+            stack[top] = b
+            top += 1
+    while top > 0:
+        top -= 1
+        node = stack[top]
+        done[node] = True
+        is_batch = node < m
+        first = out_ptr[node] if is_batch else 0
+        n_after = 1 + out_ptr[node + 1] - first if is_batch else 3
+        for position in range(n_after):
+            if is_batch:
+                finish = time[node] + duration[node]
+                after = next_batch[node] if position == 0 else m + out[first + position - 1]
+            else:
+                finish = time[node] + link_duration[node - m]
+                after = target[node - m] if position == 0 else next_link[node - m, position - 1]
+                if position > 0 and after >= 0:
+                    after += m
+            if after < 0:
+                continue
+            time[after] = max(time[after], finish)
+            waiting[after] -= 1
+            if waiting[after] == 0:
+                stack[top] = after
+                top += 1
+    time[~done] = np.nan
+    return time[:m].copy(), time[m:].copy()
+
+
+@numba.njit(cache=True)
+def first_come_first_served(
+    duration: FloatArray,
+    device: IntArray,
+    source: IntArray,
+    target: IntArray,
+    link_duration: FloatArray,
+    one_port: bool,
+    n_devices: int,
+) -> tuple[FloatArray, FloatArray]:
+    """Return the starts of batches [m] and links [x] when transfers contend; NaN in a deadlock.
+
+    Batches are listed in running order, grouped by `device`. A transfer holds the channel of its
+    ordered device pair, or with `one_port` the sender's out-port and the receiver's in-port.
+    Whenever resources free up, the waiting transfers whose every resource is free start in order of
+    (ready time, source batch, edge, target batch).
+    """
+    m, n_links = len(duration), len(source)
+    out_ptr, out = by_source(source, m)
+    priority = np.empty(n_links, np.int64)
+    for position in range(n_links):
+        priority[out[position]] = position  # by (source batch, edge, target batch), as links are sorted by edge first
+    waiting = np.zeros(m, np.int64)
+    for x in range(n_links):
+        waiting[target[x]] += 1
+    start, link_start = np.full(m, np.nan), np.full(n_links, np.nan)
+
+    # Per device the batches of positive length, in order.
+    queue = np.empty(m, np.int64)
+    queue_ptr = np.zeros(n_devices + 1, np.int64)
+    total = 0
+    for b in range(m):
+        if duration[b] > 0:
+            queue[total] = b
+            total += 1
+            queue_ptr[device[b] + 1] = total
+    for k in range(n_devices):
+        queue_ptr[k + 1] = max(queue_ptr[k + 1], queue_ptr[k])
+    turn = queue_ptr[:-1].copy()
+    device_busy = np.zeros(n_devices, np.bool_)
+
+    # Per ordered pair of devices a heap of waiting transfers, keyed by (ready time, priority).
+    n_pairs = n_devices * n_devices
+    pair_base = np.zeros(n_pairs + 1, np.int64)
+    for x in range(n_links):
+        if link_duration[x] > 0:
+            pair_base[device[source[x]] * n_devices + device[target[x]] + 1] += 1
+    for p in range(n_pairs):
+        pair_base[p + 1] += pair_base[p]
+    pair_size = np.zeros(n_pairs, np.int64)
+    ready_keys, ready_items = np.empty(pair_base[n_pairs]), np.empty(pair_base[n_pairs], np.int64)
+    in_use = np.zeros(2 * n_devices if one_port else n_pairs, np.bool_)
+
+    event_keys, event_items = np.empty(m + n_links), np.empty(m + n_links, np.int64)
+    events = 0
+    finished = np.empty(m + n_links, np.int64)
+    count = 0
+    now = 0.0
+    for b in range(m):
+        if waiting[b] == 0 and duration[b] == 0:
+            start[b] = now
+            finished[count] = b
+            count += 1
+    while True:
+        # Settle everything that happens now: finishes, what they release, batches that can start.
+        while True:
+            while events > 0 and event_keys[0] == now:
+                finished[count] = event_items[0]
+                count += 1
+                events = heap.pop(event_keys, event_items, 0, events)
+            while count > 0:
+                count -= 1
+                node = finished[count]
+                first, last = 0, 1
+                if node < m:
+                    if duration[node] > 0:
+                        device_busy[device[node]] = False
+                    first, last = out_ptr[node], out_ptr[node + 1]
+                for position in range(first, last):
+                    x = out[position] if node < m else node - m
+                    if node < m:
+                        if link_duration[x] > 0:
+                            pair = device[source[x]] * n_devices + device[target[x]]
+                            pair_size[pair] = heap.push(ready_keys, ready_items, pair_base[pair], pair_size[pair], now, priority[x])
+                            continue
+                        link_start[x] = now
+                    else:
+                        h, k = device[source[x]], device[target[x]]
+                        if one_port:
+                            in_use[h] = False
+                            in_use[n_devices + k] = False
+                        else:
+                            in_use[h * n_devices + k] = False
+                    b = target[x]
+                    waiting[b] -= 1
+                    if waiting[b] == 0 and duration[b] == 0:
+                        start[b] = now
+                        finished[count] = b
+                        count += 1
+            for k in range(n_devices):
+                if not device_busy[k] and turn[k] < queue_ptr[k + 1] and waiting[queue[turn[k]]] == 0:
+                    b = queue[turn[k]]
+                    turn[k] += 1
+                    device_busy[k] = True
+                    start[b] = now
+                    events = heap.push(event_keys, event_items, 0, events, now + duration[b], b)
+            if events == 0 or event_keys[0] > now:
+                break
+        # Start waiting transfers, the earliest ready first; a blocked one holds nobody up.
+        while True:
+            best = -1
+            for pair in range(n_pairs):
+                if pair_size[pair] == 0:
+                    continue
+                h, k = pair // n_devices, pair % n_devices
+                if one_port:
+                    if in_use[h] or in_use[n_devices + k]:
+                        continue
+                elif in_use[pair]:
+                    continue
+                if best >= 0:
+                    key, other = ready_keys[pair_base[pair]], ready_keys[pair_base[best]]
+                    if key > other or (key == other and ready_items[pair_base[pair]] > ready_items[pair_base[best]]):
+                        continue
+                best = pair
+            if best < 0:
+                break
+            x = out[ready_items[pair_base[best]]]
+            pair_size[best] = heap.pop(ready_keys, ready_items, pair_base[best], pair_size[best])
+            if one_port:
+                in_use[best // n_devices] = True
+                in_use[n_devices + best % n_devices] = True
+            else:
+                in_use[best] = True
+            link_start[x] = now
+            events = heap.push(event_keys, event_items, 0, events, now + link_duration[x], m + x)
+        if events == 0:
+            break
+        now = event_keys[0]
+    return start, link_start

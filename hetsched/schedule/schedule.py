@@ -1,0 +1,180 @@
+"""Schedules: what runs where and when, as immutable columns."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from os import PathLike
+
+import numpy as np
+import numpy.typing as npt
+
+from hetsched.columns import Columns, Frozen, readonly
+from hetsched.errors import InvalidSchedule
+from hetsched.problem.graph import FloatArray, IntArray
+from hetsched.schedule.decision import Decision
+
+
+class Schedule(Frozen):
+    """When and where every batch and every transfer happens.
+
+    Attributes
+    ----------
+    tasks, devices : tuple of str
+        The names the indices below refer to.
+    n_inputs : int
+        Number L of inputs.
+    batches : Columns (task, device, start, finish, size)
+        One row a batch, sorted by device and then by running order; times in seconds.
+    item_ptr, items : int64 arrays
+        The inputs of batch b are ``items[item_ptr[b]:item_ptr[b + 1]]``.
+    transfers : Columns (edge, source, target, start, finish)
+        One row a transfer between devices: edge index, source and target batch.
+    transfer_order : int64 array [T, 3] or None
+        The explicit order of transfers the schedule was made with, see `Decision`.
+    makespan : float
+        The stated makespan in seconds.
+    static_memory, peak_memory : float64 array [K] or None
+        Bytes each device needs under the two memory models; None if nobody computed them.
+
+    Notes
+    -----
+    ``simulate`` makes schedules; `Schedule.from_columns` wraps times that come from elsewhere, which
+    ``verify`` then judges.
+    """
+
+    _fields = (
+        "tasks", "devices", "n_inputs", "batches", "item_ptr", "items", "transfers", "transfer_order",
+        "makespan", "static_memory", "peak_memory",
+    )  # fmt: skip
+    tasks: tuple[str, ...]
+    devices: tuple[str, ...]
+    n_inputs: int
+    batches: Columns
+    item_ptr: IntArray
+    items: IntArray
+    transfers: Columns
+    transfer_order: IntArray | None
+    makespan: float
+    static_memory: FloatArray | None
+    peak_memory: FloatArray | None
+
+    def __init__(self) -> None:
+        raise TypeError("schedules are made by hetsched.simulate(problem, decision), hetsched.read(path) or Schedule.from_columns(...)")
+
+    @classmethod
+    def from_columns(
+        cls,
+        tasks: tuple[str, ...],
+        devices: tuple[str, ...],
+        n_inputs: int,
+        batches: Columns,
+        item_ptr: npt.ArrayLike,
+        items: npt.ArrayLike,
+        transfers: Columns,
+        *,
+        transfer_order: npt.ArrayLike | None = None,
+        makespan: float | None = None,
+        static_memory: npt.ArrayLike | None = None,
+        peak_memory: npt.ArrayLike | None = None,
+    ) -> Schedule:
+        """Return a schedule of the times given, unchecked but for its shape.
+
+        The makespan defaults to the last finish. Raises `InvalidSchedule` for columns that do not
+        fit together or indices that point nowhere.
+        """
+        pointers, flat = readonly(item_ptr, np.int64), readonly(items, np.int64)
+        size = len(batches)
+        if pointers.shape != (size + 1,) or pointers[0] != 0 or pointers[-1] != len(flat) or (np.diff(pointers) < 0).any():
+            raise InvalidSchedule(f"item_ptr must hold {size + 1} non-decreasing row starts from 0 to {len(flat)}")
+        for what, column, limit in (
+            ("task", batches.task, len(tasks)), ("device", batches.device, len(devices)), ("input", flat, n_inputs),
+            ("source batch", transfers.source, size), ("target batch", transfers.target, size),
+        ):  # fmt: skip
+            if len(column) and not (0 <= column.min() and column.max() < limit):
+                raise InvalidSchedule(f"a {what} index runs from {column.min()} to {column.max()} but there are {limit}")
+        if makespan is None:
+            makespan = float(batches.finish.max(initial=0.0))
+        schedule = cls.__new__(cls)
+        schedule._set(
+            tasks=tuple(tasks), devices=tuple(devices), n_inputs=int(n_inputs), batches=batches, item_ptr=pointers, items=flat,
+            transfers=transfers, makespan=float(makespan),
+            transfer_order=None if transfer_order is None else readonly(transfer_order, np.int64).reshape(-1, 3),
+            static_memory=None if static_memory is None else readonly(static_memory, np.float64),
+            peak_memory=None if peak_memory is None else readonly(peak_memory, np.float64),
+        )  # fmt: skip
+        return schedule
+
+    def __repr__(self) -> str:
+        return f"<Schedule of {len(self.batches)} batches on {len(self.devices)} devices, makespan {self.makespan:.6g} s>"
+
+    def write(self, path: str | PathLike[str]) -> None:
+        """Write the schedule as a JSON document; ``hetsched.read`` reads it back to the bit."""
+        from hetsched.problem import document
+
+        document.write(self, path)
+
+    @cached_property
+    def decision(self) -> Decision:
+        """The decision behind the schedule: ``simulate(problem, schedule.decision) == schedule`` if
+        `simulate` made it."""
+        batches = self.batches
+        real = batches.finish > batches.start  # batches of zero length have no place in a device's order
+        later = (np.diff(batches.device[real]) > 0) | (np.diff(batches.start[real]) >= 0)
+        if (np.diff(batches.device) >= 0).all() and later.all():
+            return Decision(batches.task, batches.device, self.item_ptr, self.items, transfer_order=self.transfer_order)
+        order = np.lexsort((batches.finish, batches.start))
+        position = np.empty(len(order), np.int64)
+        position[order] = np.arange(len(order))
+        counts = np.diff(self.item_ptr)
+        listed = position[np.repeat(np.arange(len(order)), counts)]
+        transfer_order = self.transfer_order
+        if transfer_order is not None:
+            transfer_order = np.column_stack([transfer_order[:, 0], position[transfer_order[:, 1:]]])
+        return Decision(
+            batches.task[order], batches.device[order], np.concatenate([[0], np.cumsum(counts[order])]),
+            self.items[np.argsort(listed, kind="stable")], transfer_order=transfer_order,
+        )  # fmt: skip
+
+    @property
+    def throughput(self) -> float:
+        """Inputs per second, L / makespan (inf for an empty makespan)."""
+        return self.n_inputs / self.makespan if self.makespan > 0 else float("inf")
+
+    @cached_property
+    def busy_time(self) -> FloatArray:
+        """Seconds each device spends running batches, shape [K]."""
+        return readonly(np.bincount(self.batches.device, self.batches.finish - self.batches.start, minlength=len(self.devices)))
+
+    @cached_property
+    def _task_index(self) -> dict[str, int]:
+        return {name: i for i, name in enumerate(self.tasks)}
+
+    @cached_property
+    def batch_of(self) -> IntArray:
+        """The batch of each (task, input), shape [n, L]; -1 where there is none."""
+        table = np.full((len(self.tasks), self.n_inputs), -1)
+        batch = np.repeat(np.arange(len(self.batches)), np.diff(self.item_ptr))
+        table[self.batches.task[batch], self.items] = batch
+        return readonly(table)
+
+    def _batch(self, task: str, item: int) -> int:
+        if task not in self._task_index:
+            raise InvalidSchedule(f"{task!r} is no task of the schedule")
+        if not 0 <= item < self.n_inputs:
+            raise InvalidSchedule(f"input {item} is outside 0 to {self.n_inputs - 1}")
+        batch = int(self.batch_of[self._task_index[task], item])
+        if batch < 0:
+            raise InvalidSchedule(f"the schedule never runs input {item} of task {task!r}")
+        return batch
+
+    def device_of(self, task: str, item: int = 0) -> str:
+        """Return the name of the device that runs input `item` of `task`."""
+        return self.devices[int(self.batches.device[self._batch(task, item)])]
+
+    def start(self, task: str, item: int = 0) -> float:
+        """Return when the batch with input `item` of `task` starts, in seconds."""
+        return float(self.batches.start[self._batch(task, item)])
+
+    def finish(self, task: str, item: int = 0) -> float:
+        """Return when the batch with input `item` of `task` finishes, in seconds."""
+        return float(self.batches.finish[self._batch(task, item)])

@@ -1,0 +1,250 @@
+"""The only code that turns decisions into times."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from hetsched.columns import Columns
+from hetsched.errors import InvalidSchedule
+from hetsched.problem.graph import FloatArray, IntArray, named
+from hetsched.problem.problem import Problem
+from hetsched.schedule import memory
+from hetsched.schedule.decision import Decision
+from hetsched.schedule.schedule import Schedule
+
+CONTENDED = ("channel", "port")
+
+
+def simulate(problem: Problem, decision: Decision) -> Schedule:
+    """Return the semi-active schedule of a decision.
+
+    Every batch and every transfer starts as early as its predecessors and the order on its
+    resources allow. Under contention and without an explicit transfer order, the waiting transfers
+    whose every resource is free start in order of (ready time, source batch, edge, target batch).
+    Batches and transfers of zero length take part in no resource order: they happen as soon as
+    they are ready.
+
+    Parameters
+    ----------
+    problem : Problem
+    decision : Decision
+
+    Returns
+    -------
+    Schedule
+        Times in seconds. Memory is reported, not enforced.
+
+    Raises
+    ------
+    InvalidSchedule
+        The decision leaves an input out or processes it twice, uses a device or batch size that is
+        not to be had, splits a co-location label, sends data where there is no path, orders
+        transfers that do not exist, or deadlocks (the cycle is printed).
+    """
+    from hetsched.schedule import kernels
+
+    duration = _durations(problem, decision)
+    batch_of = _batch_of(problem, decision)
+    _check_colocation(problem, decision, batch_of)
+    edge, source, target, count, link_duration = kernels.links(problem.arrays, batch_of, decision.device)
+    if np.isinf(link_duration).any():
+        x = int(np.flatnonzero(np.isinf(link_duration))[0])
+        raise InvalidSchedule(
+            f"edge {_edge_name(problem, edge[x])} is split over {_device_name(problem, decision, source[x])} and "
+            f"{_device_name(problem, decision, target[x])}, between which there is no path; keep both tasks on one device"
+        )
+    contended = problem.communication in CONTENDED
+    if contended and decision.transfer_order is None:
+        start, link_start = kernels.first_come_first_served(
+            duration, decision.device, source, target, link_duration, problem.communication == "port", problem.n_devices
+        )
+        next_link = None
+    else:
+        keys = (edge * decision.n_batches + source) * decision.n_batches + target
+        next_link = _next_links(problem, decision, keys, source, target, link_duration) if contended else None
+        start, link_start = kernels.earliest(
+            duration, _next_batches(decision, duration), source, target, link_duration, _none_if_absent(next_link, len(edge))
+        )
+    if np.isnan(start).any():
+        _refuse_deadlock(problem, decision, start, link_start, duration, source, target, edge, next_link)
+    moving = decision.device[source] != decision.device[target]
+    transfers = Columns(
+        edge=edge[moving], source=source[moving], target=target[moving],
+        start=link_start[moving], finish=link_start[moving] + link_duration[moving],
+    )  # fmt: skip
+    batches = Columns(
+        task=decision.task, device=decision.device, start=start, finish=start + duration, size=np.diff(decision.item_ptr)
+    )
+    link_finish = np.where(moving, link_start + link_duration, 0.0)
+    return Schedule.from_columns(
+        problem.graph.names, problem.cluster.names, problem.inputs, batches, decision.item_ptr, decision.items, transfers,
+        transfer_order=decision.transfer_order,
+        static_memory=memory.static(problem, decision),
+        peak_memory=memory.peak(problem, decision, batches, memory.Links(edge, source, target, count, link_start, link_finish)),
+    )  # fmt: skip
+
+
+def _edge_name(problem: Problem, edge: int) -> str:
+    i, j = problem.graph.edges[edge]
+    return f"{problem.graph.names[i]!r} -> {problem.graph.names[j]!r}"
+
+
+def _device_name(problem: Problem, decision: Decision, batch: int) -> str:
+    return repr(problem.cluster.names[decision.device[batch]])
+
+
+def _durations(problem: Problem, decision: Decision) -> FloatArray:
+    """Return the duration of each batch; refuse what cannot run."""
+    names, devices = problem.graph.names, problem.cluster.names
+    for what, column, known in (("task", decision.task, names), ("device", decision.device, devices)):
+        if len(column) and not (0 <= column.min() and column.max() < len(known)):
+            raise InvalidSchedule(f"the decision names {what} index {column.min()} to {column.max()}; the problem has {len(known)}")
+    size = np.diff(decision.item_ptr)
+    place = np.minimum(np.searchsorted(problem.batch_sizes, size), problem.n_sizes - 1)
+    duration = problem.arrays.durations[decision.task, decision.device, place]
+    duration = np.where(problem.batch_sizes[place] == size, duration, np.inf)
+    bad = np.flatnonzero(np.isinf(duration))
+    if len(bad):
+        b = int(bad[0])
+        i, k = int(decision.task[b]), int(decision.device[b])
+        if not problem.eligible[i, k]:
+            rule = f"it may run on {named(np.flatnonzero(problem.eligible[i]), devices)} (durations, pins, co-location and paths considered)"
+        else:
+            usable = problem.batch_sizes[np.isfinite(problem.arrays.durations[i, k])]
+            rule = f"its batch sizes there are {usable.tolist()}"
+        raise InvalidSchedule(f"task {names[i]!r} cannot run a batch of {size[b]} on {devices[k]!r}: {rule}")
+    if problem.batching == "once":
+        pair, counts = np.unique(decision.task * problem.n_devices + decision.device, return_counts=True)
+        if (counts > 1).any():
+            i, k = divmod(int(pair[np.argmax(counts > 1)]), problem.n_devices)
+            raise InvalidSchedule(
+                f"task {names[i]!r} has {counts.max()} batches on {devices[k]!r} but batching='once' allows one; "
+                "join them or use batching='free'"
+            )
+    return duration
+
+
+def _batch_of(problem: Problem, decision: Decision) -> IntArray:
+    """Return the batch of each (task, input), [n, L]; refuse missing and repeated ones."""
+    items = decision.items
+    if len(items) and not (0 <= items.min() and items.max() < problem.inputs):
+        raise InvalidSchedule(f"the decision names input {items.min()} to {items.max()}; the problem has {problem.inputs}, from 0")
+    batch = np.repeat(np.arange(decision.n_batches), np.diff(decision.item_ptr))
+    cell = decision.task[batch] * problem.inputs + items
+    times = np.bincount(cell, minlength=problem.n_tasks * problem.inputs)
+    wrong = np.flatnonzero(times != 1)
+    if len(wrong):
+        i, item = divmod(int(wrong[0]), problem.inputs)
+        found = "no batch" if times[wrong[0]] == 0 else f"{times[wrong[0]]} batches"
+        raise InvalidSchedule(f"input {item} of task {problem.graph.names[i]!r} is in {found}; every input of every task needs exactly one")
+    table = np.empty(problem.n_tasks * problem.inputs, np.int64)
+    table[cell] = batch
+    return table.reshape(problem.n_tasks, problem.inputs)
+
+
+def _check_colocation(problem: Problem, decision: Decision, batch_of: IntArray) -> None:
+    if problem.n_units == problem.n_tasks:
+        return
+    device = decision.device[batch_of]
+    leader = np.full(problem.n_units, -1)
+    leader[problem.unit[::-1]] = np.arange(problem.n_tasks)[::-1]
+    split = np.argwhere(device != device[leader[problem.unit]])
+    if len(split):
+        i, item = split[0]
+        names, devices = problem.graph.names, problem.cluster.names
+        first = leader[problem.unit[i]]
+        raise InvalidSchedule(
+            f"co-location label {problem.graph.colocation[i]!r} is split for input {item}: {names[first]!r} runs on "
+            f"{devices[device[first, item]]!r}, {names[i]!r} on {devices[device[i, item]]!r}"
+        )
+
+
+def _next_batches(decision: Decision, duration: FloatArray) -> IntArray:
+    """Return the batch that follows each on its device, zero lengths left out; -1 for none."""
+    following = np.full(decision.n_batches, -1)
+    real = np.flatnonzero(duration > 0)
+    same = decision.device[real[:-1]] == decision.device[real[1:]]
+    following[real[:-1][same]] = real[1:][same]
+    return following
+
+
+def _none_if_absent(next_link: IntArray | None, n_links: int) -> IntArray:
+    return np.full((n_links, 2), -1) if next_link is None else next_link
+
+
+def _next_links(
+    problem: Problem, decision: Decision, keys: IntArray, source: IntArray, target: IntArray, link_duration: FloatArray
+) -> IntArray:
+    """Return the transfers that follow each on its two resources under the explicit order."""
+    order = decision.transfer_order
+    assert order is not None
+    wanted = (order[:, 0] * decision.n_batches + order[:, 1]) * decision.n_batches + order[:, 2]
+    place = np.searchsorted(keys, wanted)
+    found = np.zeros(len(wanted), bool)
+    found[place < len(keys)] = keys[place[place < len(keys)]] == wanted[place < len(keys)]
+    if not found.all() or len(np.unique(wanted)) < len(wanted):
+        rows = np.flatnonzero(~found) if not found.all() else [np.argmax([row in wanted[:x].tolist() for x, row in enumerate(wanted.tolist())])]
+        row = order[int(rows[0])].tolist()
+        why = "which is no transfer of this decision" if not found.all() else "twice"
+        raise InvalidSchedule(f"the transfer order names (edge {row[0]}, source batch {row[1]}, target batch {row[2]}) {why}")
+    real = place[link_duration[place] > 0]
+    missing = np.setdiff1d(np.flatnonzero(link_duration > 0), real)
+    if len(missing):
+        x = int(missing[0])
+        raise InvalidSchedule(
+            f"the transfer order leaves out batch {source[x]} -> batch {target[x]} from {_device_name(problem, decision, source[x])} "
+            f"to {_device_name(problem, decision, target[x])}; name every transfer once, or give no order"
+        )
+    h, k = decision.device[source[real]], decision.device[target[real]]
+    size = problem.n_devices
+    resources = (h, k) if problem.communication == "port" else (h * size + k, h * size + k)
+    following = np.full((len(keys), 2), -1)
+    for side, resource in enumerate(resources):
+        grouped = np.argsort(resource, kind="stable")
+        same = resource[grouped[:-1]] == resource[grouped[1:]]
+        following[real[grouped[:-1][same]], side] = real[grouped[1:][same]]
+    return following
+
+
+def _refuse_deadlock(
+    problem: Problem, decision: Decision, start: FloatArray, link_start: FloatArray, duration: FloatArray,
+    source: IntArray, target: IntArray, edge: IntArray, next_link: IntArray | None,
+) -> NoReturn:  # fmt: skip
+    """Raise the error that prints one cycle of orders against precedence."""
+    m = decision.n_batches
+    stuck = np.isnan(np.concatenate([start, link_start]))
+    before: dict[int, list[int]] = {int(node): [] for node in np.flatnonzero(stuck)}
+
+    def add(ahead: npt.ArrayLike, behind: npt.ArrayLike) -> None:
+        for a, b in zip(np.asarray(ahead).tolist(), np.asarray(behind).tolist(), strict=True):
+            if a in before and b in before:
+                before[b].append(a)
+
+    following = _next_batches(decision, duration)
+    add(np.flatnonzero(following >= 0), following[following >= 0])
+    link = m + np.arange(len(source))
+    add(source, link)
+    add(link, target)
+    if next_link is not None:
+        for column in next_link.T:
+            add(link[column >= 0], m + column[column >= 0])
+    position: dict[int, int] = {}
+    path: list[int] = []
+    node = next(iter(before))
+    while node not in position:
+        position[node] = len(path)
+        path.append(node)
+        node = before[node][0]
+    cycle = [*path[position[node] :], node][::-1]
+
+    def text(node: int) -> str:
+        if node >= m:
+            return f"transfer {_edge_name(problem, edge[node - m])}"
+        return f"{problem.graph.names[decision.task[node]]!r} on {_device_name(problem, decision, node)}"
+
+    moving = decision.device[source] != decision.device[target]
+    shown = [text(node) for node in cycle if node < m or moving[node - m]]
+    raise InvalidSchedule(f"the decision deadlocks: {' before '.join(shown)}; reorder one of them")

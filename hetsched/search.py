@@ -1,0 +1,468 @@
+"""The frame of every search: budget, monitor, incumbent, bound, solution, registry of methods."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Protocol
+
+from hetsched.columns import Columns, Frozen
+from hetsched.errors import HetschedError, InconsistentBound, Infeasible, InvalidProblem, UnsupportedFeature
+from hetsched.problem.problem import Problem
+from hetsched.schedule.decision import Decision
+from hetsched.schedule.schedule import Schedule
+
+if TYPE_CHECKING:
+    import numpy as np
+
+OPTIMALITY_GAP = 1e-6
+TOLERANCE = 1e-9
+
+
+class Status(StrEnum):
+    """What is known at the end of a solve."""
+
+    OPTIMAL = "optimal"
+    """A schedule whose gap to the bound is at most 1e-6."""
+    FEASIBLE = "feasible"
+    """A schedule."""
+    INFEASIBLE = "infeasible"
+    """Proven to have no schedule; the bound's evidence says why."""
+    UNKNOWN = "unknown"
+    """No schedule found, none excluded."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A number proven to be at most the optimal makespan of one problem.
+
+    Attributes
+    ----------
+    value : float
+        Seconds; inf if it is proven that there is no schedule.
+    name : str
+        Which bound.
+    evidence : str
+        What it rests on, in a line.
+    """
+
+    value: float
+    name: str
+    evidence: str = ""
+
+
+NO_BOUND = Bound(0.0, "none", "no schedule ends before it starts")
+
+
+@dataclass(frozen=True)
+class Event:
+    """News of a running solve: a better schedule (`incumbent` fell) or a better bound."""
+
+    time: float
+    """Seconds since the start of the solve."""
+    incumbent: float
+    """Makespan of the best schedule so far, inf before the first."""
+    bound: float
+    source: str
+    """The method or bound it comes from."""
+
+    @property
+    def gap(self) -> float:
+        """(incumbent - bound) / incumbent; 1 before the first schedule."""
+        return relative_gap(self.incumbent, self.bound)
+
+
+def relative_gap(makespan: float, bound: float) -> float:
+    """Return (makespan - bound) / makespan, 0 for an empty schedule, 1 for none."""
+    if math.isinf(makespan):
+        return 1.0
+    return max(0.0, (makespan - bound) / makespan) if makespan > 0 else 0.0
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a solve may spend: seconds of wall time, schedule evaluations; None for no limit."""
+
+    time_limit: float | None = None
+    evaluations: int | None = None
+
+    def __post_init__(self) -> None:
+        for what, value in (("time_limit", self.time_limit), ("evaluations", self.evaluations)):
+            if value is not None and not value >= 0:
+                raise InvalidProblem(f"{what} is {value!r}; it must be >= 0, or None for no limit")
+
+
+class Solution(Frozen):
+    """The outcome of a solve; every method returns this.
+
+    Attributes
+    ----------
+    schedule : Schedule or None
+    proof : Bound
+        The best lower bound, its name and what it rests on.
+    status : Status
+    method : str
+        The method that found the schedule, or was asked if there is none.
+    seed : int
+    history : Columns (time, incumbent, bound, source)
+        Every improvement, in seconds since the start.
+    messages : tuple of str
+        What methods had to say, for instance why one found nothing.
+    stopped : str
+        Why it ended: "finished", "time limit", "evaluations", "optimal", "callback" or "interrupted".
+    """
+
+    _fields = ("schedule", "proof", "status", "method", "seed", "history", "messages", "stopped")
+    schedule: Schedule | None
+    proof: Bound
+    status: Status
+    method: str
+    seed: int
+    history: Columns
+    messages: tuple[str, ...]
+    stopped: str
+
+    def __init__(
+        self, schedule: Schedule | None, proof: Bound, *, method: str, seed: int, history: Columns,
+        messages: Iterable[str] = (), stopped: str = "finished",
+    ) -> None:  # fmt: skip
+        if schedule is not None:
+            gap = relative_gap(schedule.makespan, proof.value)
+            status = Status.OPTIMAL if gap <= OPTIMALITY_GAP else Status.FEASIBLE
+        else:
+            status = Status.INFEASIBLE if math.isinf(proof.value) else Status.UNKNOWN
+        self._set(
+            schedule=schedule, proof=proof, status=status, method=method, seed=seed, history=history,
+            messages=tuple(messages), stopped=stopped,
+        )  # fmt: skip
+
+    def __repr__(self) -> str:
+        found = "no schedule" if self.schedule is None else f"makespan {self.makespan:.6g} s, gap {self.gap:.2%}"
+        return f"<Solution by {self.method}: {self.status}, {found}>"
+
+    @property
+    def makespan(self) -> float:
+        """Makespan of the schedule in seconds, inf without one."""
+        return math.inf if self.schedule is None else self.schedule.makespan
+
+    @property
+    def throughput(self) -> float:
+        """Inputs per second, 0 without a schedule."""
+        return 0.0 if self.schedule is None else self.schedule.throughput
+
+    @property
+    def bound(self) -> float:
+        """The best lower bound on the optimal makespan, in seconds."""
+        return self.proof.value
+
+    @property
+    def gap(self) -> float:
+        """(makespan - bound) / makespan; 1 without a schedule."""
+        return relative_gap(self.makespan, self.bound)
+
+    def raise_for_status(self) -> None:
+        """Raise `Infeasible` if it is proven that there is no schedule, `HetschedError` if none was found."""
+        if self.status is Status.INFEASIBLE:
+            raise Infeasible(f"the problem has no valid schedule: {self.proof.evidence}")
+        if self.schedule is None:
+            said = "; ".join(self.messages) or "no message"
+            raise HetschedError(f"{self.method} found no valid schedule ({self.stopped}): {said}")
+
+    def write(self, path: str | PathLike[str]) -> None:
+        """Write the solution as a JSON document; ``hetsched.read`` reads it back to the bit."""
+        from hetsched import documents
+
+        documents.write(self, path)
+
+
+class MethodFunction(Protocol):
+    """A scheduling method: offers decisions to the monitor until it is done or told to stop."""
+
+    def __call__(self, problem: Problem, monitor: Monitor, /, **options: Any) -> None: ...
+
+
+@dataclass(frozen=True)
+class Method:
+    """A registered method."""
+
+    name: str
+    summary: str
+    function: Callable[..., None] = field(repr=False)
+    source: str = ""
+    """The paper it follows."""
+    deterministic: bool = True
+    """Same problem, seed and evaluation limit, same answer to the bit."""
+    supports: str = "every problem"
+    """What it can be asked, in a few words."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Names and defaults of the options it takes."""
+        parameters = list(inspect.signature(self.function).parameters.values())[2:]
+        return {p.name: p.default for p in parameters if p.kind is not p.VAR_KEYWORD}
+
+    def check_options(self, options: Mapping[str, Any]) -> None:
+        """Raise `UnsupportedFeature` for an option the method does not take."""
+        for name in options:
+            if name not in self.options:
+                known = ", ".join(f"{n}={d!r}" for n, d in self.options.items()) or "none"
+                raise UnsupportedFeature(f"method {self.name!r} takes no option {name!r}; its options: {known}")
+
+
+_REGISTRY: dict[str, Method] = {}
+
+
+def method(
+    name: str, *, summary: str, source: str = "", deterministic: bool = True, supports: str = "every problem"
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Register ``function(problem, monitor, **options)`` as a method that `solve` knows by `name`.
+
+    The function offers decisions with ``monitor.offer(decision)``, stops soon after
+    ``monitor.should_stop``, and draws randomness from ``monitor.rng`` only. Registering the same
+    function again is allowed (modules get reloaded); another function of the same name is not.
+    """
+
+    def register(function: Callable[..., None]) -> Callable[..., None]:
+        known = _REGISTRY.get(name)
+        if known is not None and (known.function.__module__, known.function.__qualname__) != (function.__module__, function.__qualname__):
+            raise UnsupportedFeature(f"a method named {name!r} is registered already, by {known.function.__module__}; choose another name")
+        _REGISTRY[name] = Method(name, summary, function, source, deterministic, supports)
+        return function
+
+    return register
+
+
+def registered() -> Mapping[str, Method]:
+    """Return the methods registered so far, by name."""
+    return dict(sorted(_REGISTRY.items()))
+
+
+def find_method(name: str) -> Method:
+    """Return a registered method; raises `UnsupportedFeature` naming those there are."""
+    if name not in _REGISTRY:
+        raise UnsupportedFeature(f"unknown method {name!r}; choose from {', '.join(sorted(_REGISTRY))}")
+    return _REGISTRY[name]
+
+
+class Monitor:
+    """What a running method talks to.
+
+    It simulates the decisions offered, keeps the best schedule and the best bound, writes the
+    history, tells the callback, and says when to stop.
+
+    Parameters
+    ----------
+    problem : Problem
+    budget : Budget
+    seed : int
+    on_progress : callable, optional
+        Called with an `Event` at every improvement; returning True stops the solve.
+    parent : Monitor, optional
+        The monitor of the solve this one is part of; its stop is this one's too.
+
+    Attributes
+    ----------
+    best : Schedule or None
+    bound : Bound
+    rng : numpy.random.Generator
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        budget: Budget = Budget(),
+        *,
+        seed: int = 0,
+        on_progress: Callable[[Event], object] | None = None,
+        parent: Monitor | None = None,
+    ) -> None:
+        self.problem = problem
+        self.budget = budget
+        self.seed = seed
+        self.best: Schedule | None = None
+        self.bound = NO_BOUND
+        self.source = ""
+        self.evaluations = 0
+        self._found_by = ""
+        self._on_progress = on_progress
+        self._parent = parent
+        self._events: list[Event] = []
+        self._messages: dict[str, None] = {}
+        self._stopped = ""
+        self._started = time.monotonic()
+        self._rng: np.random.Generator | None = None
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """The only source of randomness a method may use."""
+        if self._rng is None:
+            import numpy as np
+
+            self._rng = np.random.default_rng(self.seed)
+        return self._rng
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self._started
+
+    @property
+    def time_left(self) -> float:
+        """Seconds until the time limit, inf without one."""
+        own = math.inf if self.budget.time_limit is None else self.budget.time_limit - self.elapsed
+        return own if self._parent is None else min(own, self._parent.time_left)
+
+    @property
+    def incumbent(self) -> float:
+        """Makespan of the best schedule so far, inf before the first."""
+        return math.inf if self.best is None else self.best.makespan
+
+    @property
+    def stopped(self) -> str:
+        """Why the method has to stop, or an empty string while it may go on."""
+        if not self._stopped:
+            if self.best is not None and relative_gap(self.incumbent, self.bound.value) <= OPTIMALITY_GAP:
+                self._stopped = "optimal"
+            elif math.isinf(self.bound.value):
+                self._stopped = "infeasible"
+            elif self.time_left <= 0:
+                self._stopped = "time limit"
+            elif self.budget.evaluations is not None and self.evaluations >= self.budget.evaluations:
+                self._stopped = "evaluations"
+            elif self._parent is not None:
+                self._stopped = self._parent.stopped
+        return self._stopped
+
+    @property
+    def should_stop(self) -> bool:
+        """Whether the method has to stop soon."""
+        return bool(self.stopped)
+
+    def stop(self, reason: str) -> None:
+        """Ask the method to stop."""
+        self._stopped = self._stopped or reason
+
+    def note(self, message: str) -> None:
+        """Record something the user should read, once."""
+        self._messages.setdefault(f"{self.source}: {message}" if self.source else message)
+
+    def evaluated(self, count: int) -> None:
+        """Count evaluations a method made by itself (an offer counts as one already)."""
+        self.evaluations += count
+
+    def offer(self, decision: Decision) -> float:
+        """Simulate a decision and keep its schedule if it is valid and the best so far.
+
+        Returns
+        -------
+        float
+            Its makespan in seconds; inf if it needs more memory than there is, which is noted.
+
+        Raises
+        ------
+        InvalidSchedule
+            The decision breaks another rule, see `simulate`.
+        """
+        from hetsched.schedule.memory import over_capacity
+        from hetsched.schedule.simulate import simulate
+
+        schedule = simulate(self.problem, decision)
+        self.evaluations += 1
+        needed = schedule.static_memory if self.problem.memory == "static" else schedule.peak_memory
+        assert needed is not None
+        over = over_capacity(self.problem, needed)
+        if over.any():
+            k = int(over.argmax())
+            self.note(
+                f"a decision needs {needed[k]:.6g} bytes on {self.problem.cluster.names[k]!r}, "
+                f"{over[k]:.6g} more than there are ({self.problem.memory} memory)"
+            )
+            return math.inf
+        if schedule.makespan < self.incumbent:
+            self.best, self._found_by = schedule, self.source
+            self._check_bound()
+            self._tell(self.source)
+        return schedule.makespan
+
+    def raise_bound(self, bound: Bound) -> None:
+        """Record a lower bound if it is the best so far."""
+        if bound.value > self.bound.value:
+            self.bound = bound
+            self._check_bound()
+            self._tell(bound.name)
+
+    def _check_bound(self) -> None:
+        if self.bound.value > self.incumbent * (1 + TOLERANCE):
+            raise InconsistentBound(
+                f"bound {self.bound.name!r} = {self.bound.value!r} s lies above the makespan {self.incumbent!r} s that "
+                f"{self._found_by!r} found: one of them is wrong; please report it with the problem's document"
+            )
+
+    def _tell(self, source: str) -> None:
+        event = Event(self.elapsed, self.incumbent, self.bound.value, source)
+        self._events.append(event)
+        if self._on_progress is not None and self._on_progress(event) is True:
+            self.stop("callback")
+
+    def run(self, name: str, **options: Any) -> None:
+        """Run a registered method on this problem, its finds coming here under its name."""
+        chosen = find_method(name)
+        chosen.check_options(options)
+        before, self.source = self.source, name
+        try:
+            chosen.function(self.problem, self, **options)
+        finally:
+            self.source = before
+
+    def subsolve(
+        self, problem: Problem, method: str, *, time_limit: float | None = None, evaluations: int | None = None,
+        start: Solution | Schedule | Decision | None = None, **options: Any,
+    ) -> Solution:  # fmt: skip
+        """Solve another problem by a method's name, within this solve's time and stop."""
+        child = Monitor(problem, Budget(time_limit, evaluations), seed=int(self.rng.integers(2**31)), parent=self)
+        child.warm_start(start)
+        if not child.should_stop:
+            child.run(method, **options)
+        self.evaluations += child.evaluations
+        return child.solution(method)
+
+    def warm_start(self, start: Solution | Schedule | Decision | None) -> None:
+        """Offer what an earlier solve left."""
+        if isinstance(start, Solution):
+            start = start.schedule
+        if isinstance(start, Schedule):
+            start = start.decision
+        if start is not None:
+            before, self.source = self.source, "start"
+            self.offer(start)
+            self.source = before
+
+    def solution(self, asked: str) -> Solution:
+        """Return what has been found; `asked` names the method where nothing was."""
+        events = self._events
+        history = Columns(
+            time=[event.time for event in events], incumbent=[event.incumbent for event in events],
+            bound=[event.bound for event in events], source=[event.source for event in events] or _no_text(),
+        )  # fmt: skip
+        return Solution(
+            self.best, self.bound, method=self._found_by or asked, seed=self.seed, history=history,
+            messages=self._messages, stopped=self.stopped or "finished",
+        )  # fmt: skip
+
+    def __iter__(self) -> Iterator[int]:
+        """Count 0, 1, 2, ... until the method has to stop: ``for step in monitor``."""
+        step = 0
+        while not self.should_stop:
+            yield step
+            step += 1
+
+
+def _no_text() -> Any:
+    import numpy as np
+
+    return np.empty(0, dtype="U1")
