@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from hetsched.schedule.schedule import Schedule
     from hetsched.schedule.simulate import simulate
     from hetsched.schedule.verify import Violation, verify
-    from hetsched.search import Bound, Event, Monitor, Solution, Status, method
+    from hetsched.search import Event, Monitor, method
+    from hetsched.solution import Bound, Solution, Status
 
 # Where each public name lives; they are imported when first used, so that `import hetsched` is quick.
 _HOME = {
@@ -46,12 +47,12 @@ _HOME = {
     "simulate": "schedule.simulate",
     "Violation": "schedule.verify",
     "verify": "schedule.verify",
-    "Bound": "search",
     "Event": "search",
     "Monitor": "search",
-    "Solution": "search",
-    "Status": "search",
     "method": "search",
+    "Bound": "solution",
+    "Solution": "solution",
+    "Status": "solution",
     **dict.fromkeys(
         [
             "HetschedError", "InconsistentBound", "Infeasible", "InvalidProblem", "InvalidSchedule",

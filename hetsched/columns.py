@@ -11,7 +11,7 @@ import numpy.typing as npt
 from hetsched.errors import MissingDependency
 
 
-def readonly(values: npt.ArrayLike, dtype: npt.DTypeLike = None) -> npt.NDArray[Any]:
+def readonly(values: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> npt.NDArray[Any]:
     """Return `values` as a C-ordered array that nobody can write to; the caller's is not touched."""
     array = np.array(values, dtype=dtype, order="C")
     array.setflags(write=False)
@@ -91,7 +91,7 @@ class Columns(Frozen):
             return NotImplemented
         return self.names == other.names and all(_same(self[n], other[n]) for n in self.names)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     def __len__(self) -> int:
         return len(next(iter(self._columns.values()), ()))

@@ -15,7 +15,8 @@ from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.verify import verify
-from hetsched.search import Budget, Event, Method, Monitor, Solution, find_method, method, registered
+from hetsched.search import Budget, Event, Method, Monitor, find_method, method, registered
+from hetsched.solution import Solution
 
 ENTRY_POINTS = "hetsched.methods"
 _BUILT_IN = ("simple", "list_scheduling", "dynamic")

@@ -5,58 +5,21 @@ from __future__ import annotations
 import inspect
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
-from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol
 
-from hetsched.columns import Columns, Frozen
-from hetsched.errors import HetschedError, InconsistentBound, Infeasible, InvalidProblem, UnsupportedFeature
+from hetsched.columns import Columns
+from hetsched.errors import InconsistentBound, InvalidProblem, UnsupportedFeature
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
+from hetsched.solution import NO_BOUND, OPTIMALITY_GAP, Bound, Solution, relative_gap
 
 if TYPE_CHECKING:
     import numpy as np
 
-OPTIMALITY_GAP = 1e-6
 TOLERANCE = 1e-9
-
-
-class Status(StrEnum):
-    """What is known at the end of a solve."""
-
-    OPTIMAL = "optimal"
-    """A schedule whose gap to the bound is at most 1e-6."""
-    FEASIBLE = "feasible"
-    """A schedule."""
-    INFEASIBLE = "infeasible"
-    """Proven to have no schedule; the bound's evidence says why."""
-    UNKNOWN = "unknown"
-    """No schedule found, none excluded."""
-
-
-@dataclass(frozen=True)
-class Bound:
-    """A number proven to be at most the optimal makespan of one problem.
-
-    Attributes
-    ----------
-    value : float
-        Seconds; inf if it is proven that there is no schedule.
-    name : str
-        Which bound.
-    evidence : str
-        What it rests on, in a line.
-    """
-
-    value: float
-    name: str
-    evidence: str = ""
-
-
-NO_BOUND = Bound(0.0, "none", "no schedule ends before it starts")
 
 
 @dataclass(frozen=True)
@@ -77,13 +40,6 @@ class Event:
         return relative_gap(self.incumbent, self.bound)
 
 
-def relative_gap(makespan: float, bound: float) -> float:
-    """Return (makespan - bound) / makespan, 0 for an empty schedule, 1 for none."""
-    if math.isinf(makespan):
-        return 1.0
-    return max(0.0, (makespan - bound) / makespan) if makespan > 0 else 0.0
-
-
 @dataclass(frozen=True)
 class Budget:
     """What a solve may spend: seconds of wall time, schedule evaluations; None for no limit."""
@@ -95,89 +51,6 @@ class Budget:
         for what, value in (("time_limit", self.time_limit), ("evaluations", self.evaluations)):
             if value is not None and not value >= 0:
                 raise InvalidProblem(f"{what} is {value!r}; it must be >= 0, or None for no limit")
-
-
-class Solution(Frozen):
-    """The outcome of a solve; every method returns this.
-
-    Attributes
-    ----------
-    schedule : Schedule or None
-    proof : Bound
-        The best lower bound, its name and what it rests on.
-    status : Status
-    method : str
-        The method that found the schedule, or was asked if there is none.
-    seed : int
-    history : Columns (time, incumbent, bound, source)
-        Every improvement, in seconds since the start.
-    messages : tuple of str
-        What methods had to say, for instance why one found nothing.
-    stopped : str
-        Why it ended: "finished", "time limit", "evaluations", "optimal", "callback" or "interrupted".
-    """
-
-    _fields = ("schedule", "proof", "status", "method", "seed", "history", "messages", "stopped")
-    schedule: Schedule | None
-    proof: Bound
-    status: Status
-    method: str
-    seed: int
-    history: Columns
-    messages: tuple[str, ...]
-    stopped: str
-
-    def __init__(
-        self, schedule: Schedule | None, proof: Bound, *, method: str, seed: int, history: Columns,
-        messages: Iterable[str] = (), stopped: str = "finished",
-    ) -> None:  # fmt: skip
-        if schedule is not None:
-            gap = relative_gap(schedule.makespan, proof.value)
-            status = Status.OPTIMAL if gap <= OPTIMALITY_GAP else Status.FEASIBLE
-        else:
-            status = Status.INFEASIBLE if math.isinf(proof.value) else Status.UNKNOWN
-        self._set(
-            schedule=schedule, proof=proof, status=status, method=method, seed=seed, history=history,
-            messages=tuple(messages), stopped=stopped,
-        )  # fmt: skip
-
-    def __repr__(self) -> str:
-        found = "no schedule" if self.schedule is None else f"makespan {self.makespan:.6g} s, gap {self.gap:.2%}"
-        return f"<Solution by {self.method}: {self.status}, {found}>"
-
-    @property
-    def makespan(self) -> float:
-        """Makespan of the schedule in seconds, inf without one."""
-        return math.inf if self.schedule is None else self.schedule.makespan
-
-    @property
-    def throughput(self) -> float:
-        """Inputs per second, 0 without a schedule."""
-        return 0.0 if self.schedule is None else self.schedule.throughput
-
-    @property
-    def bound(self) -> float:
-        """The best lower bound on the optimal makespan, in seconds."""
-        return self.proof.value
-
-    @property
-    def gap(self) -> float:
-        """(makespan - bound) / makespan; 1 without a schedule."""
-        return relative_gap(self.makespan, self.bound)
-
-    def raise_for_status(self) -> None:
-        """Raise `Infeasible` if it is proven that there is no schedule, `HetschedError` if none was found."""
-        if self.status is Status.INFEASIBLE:
-            raise Infeasible(f"the problem has no valid schedule: {self.proof.evidence}")
-        if self.schedule is None:
-            said = "; ".join(self.messages) or "no message"
-            raise HetschedError(f"{self.method} found no valid schedule ({self.stopped}): {said}")
-
-    def write(self, path: str | PathLike[str]) -> None:
-        """Write the solution as a JSON document; ``hetsched.read`` reads it back to the bit."""
-        from hetsched import documents
-
-        documents.write(self, path)
 
 
 class MethodFunction(Protocol):

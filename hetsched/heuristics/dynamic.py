@@ -25,7 +25,10 @@ def _by_choice(problem: Problem, monitor: Monitor, rule: int, level: FloatArray 
     )
 
 
-@method("etf", summary="earliest time first: the ready pair that starts first, then static level", source="Hwang et al. 1989", supports=WHOLE)
+@method(
+    "etf", summary="earliest time first: the ready pair that starts first, then static level",
+    source="Hwang et al. 1989", supports=WHOLE,
+)  # fmt: skip
 def etf(problem: Problem, monitor: Monitor) -> None:
     """The (task, device) pair of earliest start; ties by higher static level, lower task, lower device."""
     from hetsched.heuristics import placing
@@ -33,7 +36,10 @@ def etf(problem: Problem, monitor: Monitor) -> None:
     _by_choice(problem, monitor, placing.ETF, static_level(problem)[:, None])
 
 
-@method("dls", summary="dynamic level scheduling: the ready pair of highest dynamic level", source="Sih and Lee 1993", supports=WHOLE)
+@method(
+    "dls", summary="dynamic level scheduling: the ready pair of highest dynamic level",
+    source="Sih and Lee 1993", supports=WHOLE,
+)  # fmt: skip
 def dls(problem: Problem, monitor: Monitor) -> None:
     """The pair of highest static level - start + (median duration - duration there)."""
     from hetsched.heuristics import placing, ranking
@@ -43,7 +49,10 @@ def dls(problem: Problem, monitor: Monitor) -> None:
     _by_choice(problem, monitor, placing.DLS, static_level(problem, median)[:, None], median)
 
 
-@method("bil", summary="best imaginary level: by the level a task would have were its device always free", source="Oh and Ha 1996", supports=WHOLE)
+@method(
+    "bil", summary="best imaginary level: by the level a task would have were its device always free",
+    source="Oh and Ha 1996", supports=WHOLE,
+)  # fmt: skip
 def bil(problem: Problem, monitor: Monitor) -> None:
     """The ready task whose k-th best imaginary makespan is largest, k the number of ready tasks (or
     of devices, if fewer); on its best device, corrected for crowding."""
@@ -54,7 +63,10 @@ def bil(problem: Problem, monitor: Monitor) -> None:
     _by_choice(problem, monitor, placing.BIL, level)
 
 
-@method("min-min", summary="the ready task that can finish first, where it does", source="Ibarra and Kim 1977", supports=WHOLE)
+@method(
+    "min-min", summary="the ready task that can finish first, where it does",
+    source="Ibarra and Kim 1977", supports=WHOLE,
+)  # fmt: skip
 def min_min(problem: Problem, monitor: Monitor) -> None:
     """The ready task of least minimum completion time."""
     from hetsched.heuristics import placing
@@ -62,7 +74,10 @@ def min_min(problem: Problem, monitor: Monitor) -> None:
     _by_choice(problem, monitor, placing.MIN_MIN)
 
 
-@method("max-min", summary="the ready task that finishes last at best, where it finishes first", source="Ibarra and Kim 1977", supports=WHOLE)
+@method(
+    "max-min", summary="the ready task that finishes last at best, where it finishes first",
+    source="Ibarra and Kim 1977", supports=WHOLE,
+)  # fmt: skip
 def max_min(problem: Problem, monitor: Monitor) -> None:
     """The ready task of largest minimum completion time."""
     from hetsched.heuristics import placing
@@ -70,7 +85,10 @@ def max_min(problem: Problem, monitor: Monitor) -> None:
     _by_choice(problem, monitor, placing.MAX_MIN)
 
 
-@method("sufferage", summary="the ready task that would suffer most from its second-best device", source="Maheswaran et al. 1999", supports=WHOLE)
+@method(
+    "sufferage", summary="the ready task that would suffer most from its second-best device",
+    source="Maheswaran et al. 1999", supports=WHOLE,
+)  # fmt: skip
 def sufferage(problem: Problem, monitor: Monitor) -> None:
     """The ready task of largest difference between second-least and least completion time."""
     from hetsched.heuristics import placing

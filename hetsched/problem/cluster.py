@@ -51,7 +51,8 @@ class Device:
             if not valid:
                 raise InvalidProblem(f"{what} of device {self.name!r} is {value!r}; it must be {least}")
 
-        check("memory_bytes", self.memory_bytes, "a number >= 0 (inf for unlimited)", _is_number(self.memory_bytes) and self.memory_bytes >= 0)
+        memory = self.memory_bytes
+        check("memory_bytes", memory, "a number >= 0 (inf for unlimited)", _is_number(memory) and memory >= 0)
         bandwidth = self.memory_bandwidth
         check("memory_bandwidth", bandwidth, "a number > 0 or None", bandwidth is None or (_is_number(bandwidth) and bandwidth > 0))
         overhead = self.launch_overhead
@@ -119,7 +120,9 @@ class Cluster(Frozen):
         alpha[beta == 0] = 0.0  # no link, so no latency
         names = [member.name for member in members]
         for h, k in np.argwhere(~np.isfinite(alpha)):
-            raise InvalidProblem(f"latency from {names[h]!r} to {names[k]!r} is {alpha[h, k]}; it must be finite (for no link, give bandwidth 0)")
+            raise InvalidProblem(
+                f"latency from {names[h]!r} to {names[k]!r} is {alpha[h, k]}; it must be finite (for no link, give bandwidth 0)"
+            )
         self._set(devices=members, bandwidth=beta, latency=alpha)
 
     @staticmethod
@@ -132,7 +135,9 @@ class Cluster(Frozen):
         if matrix.ndim == 0:
             matrix = np.full((size, size), matrix)
         if matrix.shape != (size, size):
-            raise InvalidProblem(f"{what} has shape {matrix.shape} but there are {plural(size, 'device')}; give a number or a {size} x {size} matrix")
+            raise InvalidProblem(
+                f"{what} has shape {matrix.shape} but there are {plural(size, 'device')}; give a number or a {size} x {size} matrix"
+            )
         off_diagonal = ~np.eye(size, dtype=bool)
         for h, k in np.argwhere(off_diagonal & ~(matrix >= 0)):
             raise InvalidProblem(f"{what} from {devices[h].name!r} to {devices[k].name!r} is {matrix[h, k]}; it must be >= 0")

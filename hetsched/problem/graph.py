@@ -246,7 +246,7 @@ class TaskGraph(Frozen):
 
         order = topology.breadth_first_order(self.succ_ptr, self.succ, np.diff(self.pred_ptr))
         order.setflags(write=False)
-        return order  # type: ignore[no-any-return]
+        return order
 
     def _a_cycle(self) -> list[str]:
         """Return the names along one cycle, first and last the same; there must be one."""

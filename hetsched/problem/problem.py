@@ -193,7 +193,8 @@ class Problem(Frozen):
             if pin is not None:
                 for name in pin:
                     if name not in index:
-                        raise InvalidProblem(f"task {self.graph.names[i]!r} is pinned to {name!r}, which is no device of the cluster ({', '.join(index)})")
+                        task = self.graph.names[i]
+                        raise InvalidProblem(f"task {task!r} is pinned to {name!r}, which is no device of the cluster ({', '.join(index)})")
                 allowed[i] = False
                 allowed[i, [index[name] for name in pin]] = True
         return readonly(allowed)
@@ -263,7 +264,8 @@ class Problem(Frozen):
         place = int(np.searchsorted(self.batch_sizes, self.inputs))
         if place == self.n_sizes or self.batch_sizes[place] != self.inputs:
             return readonly(np.full((self.n_tasks, self.n_devices), np.inf))
-        return readonly(self._united(np.isfinite(self.arrays.durations[:, :, place])).choose([np.inf, self.arrays.durations[:, :, place]]))
+        seconds = self.arrays.durations[:, :, place]
+        return readonly(np.where(self._united(np.isfinite(seconds)), seconds, np.inf))
 
     @cached_property
     def arrays(self) -> ProblemArrays:
@@ -313,7 +315,7 @@ class Problem(Frozen):
         factor = np.ones(count.shape) if self.communication == "per-input" else count.astype(np.float64)
         if self.transfers is None:
             return np.asarray(self._route_times(self.graph.edge_bytes[edge] * factor, source, target))
-        return np.nan_to_num(self.transfers[edge, source, target] * factor, nan=np.inf)
+        return np.asarray(np.nan_to_num(self.transfers[edge, source, target] * factor, nan=np.inf))
 
     def _route_times(self, size: Any, h: Any, k: Any) -> Any:
         bandwidth = self.cluster.route_bandwidth[h, k]
@@ -335,8 +337,9 @@ class Problem(Frozen):
         finite = np.isfinite(self.durations)
         stuck = np.flatnonzero(~finite.any(axis=(1, 2)))
         if len(stuck):
-            raise InvalidProblem(f"task {names[stuck[0]]!r} runs on no device: durations[{names[stuck[0]]}] are all absent; give at least one")
-        fitting = finite[:, :, self.batch_sizes <= self.inputs].any(axis=2)
+            name = names[stuck[0]]
+            raise InvalidProblem(f"task {name!r} runs on no device: durations[{name}] are all absent; give at least one")
+        fitting = np.any(finite[:, :, self.batch_sizes <= self.inputs], axis=2)
         stuck = np.flatnonzero(~fitting.any(axis=1))
         if len(stuck):
             raise InvalidProblem(
@@ -351,7 +354,7 @@ class Problem(Frozen):
                 f"task {names[i]!r} is pinned to {named(np.flatnonzero(self.pinned[i]), devices)} but has durations only on "
                 f"{named(np.flatnonzero(fitting[i]), devices)}; widen the pin or give a duration"
             )
-        united = self._united(own)
+        united = self._united(np.asarray(own))
         stuck = np.flatnonzero(~united.any(axis=1))
         if len(stuck):
             members = np.flatnonzero(self.unit == self.unit[stuck[0]])
@@ -380,8 +383,7 @@ class Problem(Frozen):
     def _check_coverage(self) -> None:
         """Refuse a problem in which some task cannot process all inputs with its batch sizes."""
         usable = self.eligible[:, :, None] & np.isfinite(self.durations)
-        whole = usable[:, :, self.batch_sizes == self.inputs].any(axis=2)
-        whole = self._united(whole).any(axis=1)
+        whole = self._united(np.any(usable[:, :, self.batch_sizes == self.inputs], axis=2)).any(axis=1)
         done: set[int] = set()
         cache: dict[bytes, bool] = {}
         for i in np.flatnonzero(~whole).tolist():
@@ -446,12 +448,13 @@ def _durations(values: Any, graph: TaskGraph, cluster: Cluster, sizes: IntArray,
         times = np.array(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InvalidProblem(f"durations must be an array of {n} tasks x {size} devices of seconds: {error}") from error
+    shape = times.shape
     if times.ndim == 2 and len(sizes) == 1:
         times = times[:, :, None]
     if times.shape != (n, size, len(sizes)):
         wanted = f"[{n} tasks, {size} devices]" if implied else f"[{n} tasks, {size} devices, {len(sizes)} batch sizes]"
         remedy = "; a third axis needs batch_sizes" if implied and times.ndim == 3 else ""
-        raise InvalidProblem(f"durations has shape {list(times.shape)} but {wanted} is needed{remedy}")
+        raise InvalidProblem(f"durations has shape {list(shape)} but {wanted} is needed{remedy}")
     bad = (times < 0) | np.isinf(times)
     if bad.any():
         i, k, b = np.argwhere(bad)[0]
@@ -469,7 +472,9 @@ def _transfers(values: Any, graph: TaskGraph, cluster: Cluster) -> FloatArray:
     except (TypeError, ValueError) as error:
         raise InvalidProblem(f"transfers must be an array of shape {list(shape)}: {error}") from error
     if times.shape != shape and not (times.size == 0 and graph.n_edges == 0):
-        raise InvalidProblem(f"transfers has shape {list(times.shape)} but [edge, device, device] = {list(shape)} is needed, in the order of graph.edges")
+        raise InvalidProblem(
+            f"transfers has shape {list(times.shape)} but [edge, device, device] = {list(shape)} is needed, in the order of graph.edges"
+        )
     times = times.reshape(shape)
     bad = (times < 0) | np.isinf(times)
     diagonal = np.arange(cluster.n_devices)

@@ -18,7 +18,7 @@ class Links(NamedTuple):
     edge: IntArray
     source: IntArray
     target: IntArray
-    count: IntArray
+    inputs: IntArray
     start: FloatArray
     finish: FloatArray
 
@@ -26,7 +26,8 @@ class Links(NamedTuple):
 def weights(problem: Problem, decision: Decision) -> FloatArray:
     """Return the bytes of the weights of the tasks that ever run on each device, [K]."""
     pair = np.unique(decision.task * problem.n_devices + decision.device)
-    return np.bincount(pair % problem.n_devices, problem.graph.weight_bytes[pair // problem.n_devices], problem.n_devices)
+    weight = problem.graph.weight_bytes[pair // problem.n_devices]
+    return np.bincount(pair % problem.n_devices, weight, problem.n_devices).astype(np.float64)
 
 
 def static(problem: Problem, decision: Decision) -> FloatArray:
@@ -65,7 +66,7 @@ def peak(problem: Problem, decision: Decision, batches: Columns, links: Links) -
         (decision.device[batch], batches.start[batch], release, graph.output_bytes[task]),
         (
             decision.device[links.target[moving]], links.start[moving], batches.finish[links.target[moving]],
-            graph.edge_bytes[links.edge[moving]] * links.count[moving],
+            graph.edge_bytes[links.edge[moving]] * links.inputs[moving],
         ),
         (decision.device[batch[sources]], np.zeros(sources.sum()), batches.finish[batch[sources]], graph.input_bytes[task[sources]]),
     ]  # fmt: skip

@@ -111,7 +111,8 @@ def _durations(problem: Problem, decision: Decision) -> FloatArray:
         b = int(bad[0])
         i, k = int(decision.task[b]), int(decision.device[b])
         if not problem.eligible[i, k]:
-            rule = f"it may run on {named(np.flatnonzero(problem.eligible[i]), devices)} (durations, pins, co-location and paths considered)"
+            allowed = named(np.flatnonzero(problem.eligible[i]), devices)
+            rule = f"it may run on {allowed} (durations, pins, co-location and paths considered)"
         else:
             usable = problem.batch_sizes[np.isfinite(problem.arrays.durations[i, k])]
             rule = f"its batch sizes there are {usable.tolist()}"
@@ -185,11 +186,12 @@ def _next_links(
     place = np.searchsorted(keys, wanted)
     found = np.zeros(len(wanted), bool)
     found[place < len(keys)] = keys[place[place < len(keys)]] == wanted[place < len(keys)]
-    if not found.all() or len(np.unique(wanted)) < len(wanted):
-        rows = np.flatnonzero(~found) if not found.all() else [np.argmax([row in wanted[:x].tolist() for x, row in enumerate(wanted.tolist())])]
-        row = order[int(rows[0])].tolist()
-        why = "which is no transfer of this decision" if not found.all() else "twice"
-        raise InvalidSchedule(f"the transfer order names (edge {row[0]}, source batch {row[1]}, target batch {row[2]}) {why}")
+    again = np.ones(len(wanted), bool)
+    again[np.unique(wanted, return_index=True)[1]] = False
+    for wrong, why in ((~found, "which is no transfer of this decision"), (again, "twice")):
+        if wrong.any():
+            row = order[int(wrong.argmax())].tolist()
+            raise InvalidSchedule(f"the transfer order names (edge {row[0]}, source batch {row[1]}, target batch {row[2]}) {why}")
     real = place[link_duration[place] > 0]
     missing = np.setdiff1d(np.flatnonzero(link_duration > 0), real)
     if len(missing):

@@ -1,0 +1,46 @@
+# Everything from nothing but a Python: `make demo`, `make test`, `make lint`. A second run is quick.
+PYTHON ?= python3
+JOBS ?= 2
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: demo test slow lint clean
+
+demo: $(VENV)/.installed-demo  ## schedule Inception-v3 on a CPU, a T4 and an A100
+	$(BIN)/hetsched demo
+
+test: $(VENV)/.installed-test  ## every test but the slow ones
+	$(BIN)/python -m pytest -n $(JOBS)
+
+slow: $(VENV)/.installed-test  ## the tests that take many seconds each
+	$(BIN)/python -m pytest -n $(JOBS) -m slow
+
+lint: $(VENV)/.installed-lint  ## style, types, layers
+	$(BIN)/ruff check .
+	$(BIN)/mypy hetsched
+	$(BIN)/lint-imports
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("hetsched needs Python 3.11 or newer, but $(PYTHON) is %d.%d; say which to use: make PYTHON=python3.12" % sys.version_info[:2])'
+	@echo "making $(VENV) with $$($(PYTHON) --version)"
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.installed-demo: pyproject.toml constraints.txt | $(VENV)/.made
+	@echo "installing hetsched"
+	$(INSTALL) --editable .
+	@touch $@
+
+$(VENV)/.installed-test: pyproject.toml constraints.txt | $(VENV)/.made
+	@echo "installing hetsched with torch and the test tools"
+	$(INSTALL) --editable '.[torch,test]'
+	@touch $@ $(VENV)/.installed-demo
+
+$(VENV)/.installed-lint: pyproject.toml constraints.txt | $(VENV)/.installed-test
+	@echo "installing the linters"
+	$(INSTALL) --editable '.[lint]'
+	@touch $@

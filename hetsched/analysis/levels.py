@@ -1,0 +1,186 @@
+"""Heads, tails, windows and the critical path: what precedence alone says, communication included.
+
+Everything here underestimates: batches take their shortest duration, transfers carry one input,
+devices are never busy. Communication counts exactly where it is unavoidable, because a level belongs
+to a (task, device) pair and a parent is charged the transfer from its best device.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from hetsched.problem.graph import FloatArray, IntArray
+from hetsched.problem.problem import BoolArray, Problem
+
+# Capacities are forgiven 1e-9 by `verify`, so a proof that something does not fit must forgive more.
+CAPACITY = 1.0 + 2e-9
+
+
+class CriticalPath(NamedTuple):
+    """The longest chain of least durations and unavoidable transfers."""
+
+    length: float
+    """Seconds; no schedule is shorter."""
+    tasks: IntArray
+    """Task indices from the first to the last of the path."""
+
+
+class Windows(NamedTuple):
+    """Where and when tasks can run in schedules of a given makespan; all arrays are [n, K]."""
+
+    start: FloatArray
+    """Earliest start in seconds, inf where the task cannot run."""
+    finish: FloatArray
+    """Latest finish in seconds, -inf where the task cannot run."""
+    possible: BoolArray
+    """Whether the task can run on the device; a row without True proves that there is no such schedule."""
+
+
+def batch_durations(problem: Problem) -> FloatArray:
+    """Return seconds of a batch, [n, K, B]; inf where it cannot run or cannot fit the memory.
+
+    Goes beyond the problem's own eligibility by what a batch needs at the very least: under
+    ``static`` the weights of its co-location unit and input and output of as many inputs as the
+    batch holds; under ``peak`` those weights, the batch's outputs and what it reads.
+    """
+    durations = problem.arrays.durations
+    weights = unit_sums(problem, problem.graph.weight_bytes)[problem.unit][:, None, None]
+    size = problem.batch_sizes
+    if problem.memory == "static":
+        needed = weights + unit_sums(problem, problem.static_bytes[:, 1])[problem.unit][:, None, None] * size
+    else:
+        # A zero duration may hold its data for no time at all.
+        held = np.where(durations > 0, (_read_bytes(problem) + problem.graph.output_bytes)[:, None, None] * size, 0.0)
+        needed = weights + held
+    return np.asarray(np.where(needed <= problem.cluster.memory_bytes[:, None] * CAPACITY, durations, np.inf))
+
+
+def _read_bytes(problem: Problem) -> FloatArray:
+    """Return the bytes one input of a running task has on its device, [n]: per parent its output
+    (same device) or the tensor moved, or else the graph's own input."""
+    graph = problem.graph
+    read = np.bincount(graph.target, np.minimum(graph.edge_bytes, graph.output_bytes[graph.source]), graph.n_tasks)
+    return np.asarray(np.where(np.diff(graph.pred_ptr) == 0, graph.input_bytes, read))
+
+
+def least_durations(problem: Problem) -> FloatArray:
+    """Return the shortest batch of each task on each device in seconds, [n, K]; inf = cannot run."""
+    return np.asarray(batch_durations(problem).min(axis=2))
+
+
+def least_work(problem: Problem, durations: FloatArray | None = None) -> FloatArray:
+    """Return the least seconds a device spends on all inputs of a task, [n, K]; inf = cannot run.
+
+    The best seconds per input over the batch sizes of `durations` ([n, K, B], default
+    `batch_durations`), times the number of inputs.
+    """
+    durations = batch_durations(problem) if durations is None else durations
+    return np.asarray((durations * (problem.inputs / problem.batch_sizes)).min(axis=2))
+
+
+def unit_sums(problem: Problem, amounts: FloatArray) -> FloatArray:
+    """Return the sum of `amounts` [n] or [n, K] over each co-location unit, [units] or [units, K]."""
+    if problem.n_units == problem.n_tasks:
+        return amounts
+    total = np.zeros((problem.n_units, *amounts.shape[1:]))
+    np.add.at(total, problem.unit, amounts)
+    return total
+
+
+def earliest_starts(problem: Problem, least: FloatArray | None = None, release: FloatArray | None = None) -> FloatArray:
+    """Return when a batch of each task can start on each device at the earliest, [n, K] seconds.
+
+    The device-indexed recursion: ``EF[i, k] = least[i, k] + max over parents p of min over devices
+    h of (EF[p, h] + transfer of one input from h to k)``, with h = k where both carry one
+    co-location label; this is EF without ``least``.
+
+    Parameters
+    ----------
+    least : array [n, K], optional
+        Seconds of the shortest batch, inf where a task cannot run; default `least_durations`.
+    release : array [n, K], optional
+        Start times known to be unreachable before, default 0.
+    """
+    from hetsched.analysis import level_kernels
+
+    least = least_durations(problem) if least is None else least
+    start = np.empty_like(least)
+    release = np.zeros_like(least) if release is None else release
+    level_kernels.earliest_starts(problem.arrays, problem.graph.topological_order, problem.unit, least, release, start)
+    return start
+
+
+def tails(problem: Problem, least: FloatArray | None = None, delivery: FloatArray | None = None) -> FloatArray:
+    """Return the least time from the finish of each task on each device to the makespan, [n, K] seconds.
+
+    The mirror image of `earliest_starts`.
+    """
+    from hetsched.analysis import level_kernels
+
+    least = least_durations(problem) if least is None else least
+    tail = np.empty_like(least)
+    delivery = np.zeros_like(least) if delivery is None else delivery
+    level_kernels.tails(problem.arrays, problem.graph.topological_order, problem.unit, least, delivery, tail)
+    return tail
+
+
+def top_levels(problem: Problem) -> FloatArray:
+    """Return when each task can start at the earliest on any device, [n] seconds."""
+    return np.asarray(earliest_starts(problem).min(axis=1))
+
+
+def bottom_levels(problem: Problem) -> FloatArray:
+    """Return the least time from the start of each task to the makespan, [n] seconds."""
+    least = least_durations(problem)
+    return np.asarray((least + tails(problem, least)).min(axis=1))
+
+
+def critical_path(problem: Problem) -> CriticalPath:
+    """Return the longest path through any task on its best device, and its tasks.
+
+    The length is at least that of every path of least durations; unavoidable transfers count.
+    """
+    least = least_durations(problem)
+    start, tail = earliest_starts(problem, least), tails(problem, least)
+    if not problem.n_tasks:
+        return CriticalPath(0.0, np.zeros(0, np.int64))
+    through = start + least + tail
+    middle = int(through.min(axis=1).argmax())
+    k = int(through[middle].argmin())
+    graph = problem.graph
+    before = _follow(problem, middle, k, start + least, (graph.pred_ptr, graph.pred, graph.pred_edge), forward=False)
+    after = _follow(problem, middle, k, least + tail, (graph.succ_ptr, graph.succ, graph.succ_edge), forward=True)
+    return CriticalPath(float(through[middle, k]), np.array([*before[::-1], middle, *after], np.int64))
+
+
+def _follow(problem: Problem, i: int, k: int, level: FloatArray, arcs: tuple[IntArray, IntArray, IntArray], *, forward: bool) -> list[int]:
+    """Return the chain of neighbours that determine the level of task i on device k."""
+    pointer, neighbour, edge = arcs
+    path: list[int] = []
+    devices = np.arange(problem.n_devices)
+    while pointer[i] < pointer[i + 1]:
+        near = neighbour[pointer[i] : pointer[i + 1]]
+        ends = (k, devices) if forward else (devices, k)
+        reach = level[near] + problem.transfer_times(edge[pointer[i] : pointer[i + 1], None], *ends)
+        reach[(problem.unit[near] == problem.unit[i])[:, None] & (devices != k)] = np.inf
+        chosen = int(reach.min(axis=1).argmax())
+        i, k = int(near[chosen]), int(reach[chosen].argmin())
+        path.append(i)
+    return path
+
+
+def windows(problem: Problem, horizon: float) -> Windows:
+    """Return where and when each task can run if the makespan is at most `horizon` seconds.
+
+    Devices on which a task's head, duration and tail exceed the horizon are taken away until
+    nothing changes.
+    """
+    from hetsched.analysis import level_kernels
+
+    least = least_durations(problem)
+    start, tail, zero = np.empty_like(least), np.empty_like(least), np.zeros_like(least)
+    level_kernels.narrow(problem.arrays, problem.graph.topological_order, problem.unit, least, zero, zero, horizon, start, tail)
+    possible = np.isfinite(least)
+    return Windows(np.where(possible, start, np.inf), np.where(possible, horizon - tail, -np.inf), possible)

@@ -1,0 +1,145 @@
+"""Numba kernels that search for heads, tails and prices which together prove the most.
+
+Any prices and thresholds give a valid value, so these searches may stop when they like.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+_SAFE = 1.0 - 1e-11  # more than the rounding of a sum of 10,000 terms
+
+
+@numba.njit(cache=True)
+def first_prices(cost: FloatArray) -> FloatArray:
+    """Return prices inversely proportional to the mean finite cost of each device, [K]."""
+    n, size = cost.shape
+    prices = np.empty(size)
+    for k in range(size):
+        total, count = 0.0, 0
+        for i in range(n):
+            if cost[i, k] < np.inf:
+                total += cost[i, k]
+                count += 1
+        prices[k] = count / total if total > 0.0 else 1.0
+    prices /= prices.sum()
+    return prices
+
+
+@numba.njit(cache=True)
+def _cheapest(cost: FloatArray, prices: FloatArray, i: int) -> int:
+    best, device = np.inf, 0
+    for k in range(len(prices)):
+        if cost[i, k] < np.inf and cost[i, k] * prices[k] < best:
+            best, device = cost[i, k] * prices[k], k
+    return device
+
+
+@numba.njit(cache=True)
+def _reprice(prices: FloatArray, load: FloatArray, iteration: int) -> bool:
+    """Raise the prices of loaded devices (multiplicative weights); False if loads are level."""
+    mean = (prices * load).sum()
+    spread = np.abs(load - mean).max()
+    if spread <= 1e-9 * mean:
+        return False
+    step = 1.0 / (1.0 + iteration) ** 0.7
+    prices *= np.exp(step * (load - mean) / spread)
+    prices /= prices.sum()
+    return True
+
+
+@numba.njit(cache=True)
+def best_thresholds(
+    head: FloatArray, tail: FloatArray, cost: FloatArray, heads: FloatArray, tails: FloatArray, iterations: int
+) -> tuple[float, float, float, FloatArray]:
+    """Return (value, a, b, prices [K]) of the largest ``a + load of {head >= a, tail >= b} + b`` found.
+
+    `heads` and `tails` are the ascending thresholds to try; the search alternates between the best
+    pair for the prices and better prices for the pair.
+    """
+    n, size = cost.shape
+    rows, columns = len(heads), len(tails)
+    row, column = np.searchsorted(heads, head, "right") - 1, np.searchsorted(tails, tail, "right") - 1
+    prices = first_prices(cost)
+    best, best_a, best_b, best_prices = 0.0, 0.0, 0.0, prices.copy()
+    chosen = np.empty(n, np.int64)
+    table, load = np.empty((rows + 1, columns + 1)), np.empty(size)
+    for iteration in range(iterations):
+        table[:] = 0.0
+        for i in range(n):
+            chosen[i] = _cheapest(cost, prices, i)
+            if row[i] >= 0 and column[i] >= 0:
+                table[row[i], column[i]] += cost[i, chosen[i]] * prices[chosen[i]]
+        for x in range(rows - 1, -1, -1):
+            table[x] += table[x + 1]
+        for y in range(columns - 1, -1, -1):
+            table[:, y] += table[:, y + 1]
+        value, r, c = 0.0, 0, 0
+        for x in range(rows):
+            for y in range(columns):
+                if table[x, y] > 0.0 and heads[x] + table[x, y] + tails[y] > value:
+                    value, r, c = heads[x] + table[x, y] + tails[y], x, y
+        if value > best:
+            best, best_a, best_b = value, heads[r], tails[c]
+            best_prices[:] = prices
+        load[:] = 0.0
+        for i in range(n):
+            if row[i] >= r and column[i] >= c:
+                load[chosen[i]] += cost[i, chosen[i]]
+        if not _reprice(prices, load, iteration):
+            break
+    return best, best_a, best_b, best_prices
+
+
+@numba.njit(cache=True)
+def raise_releases(
+    order: IntArray, ancestors: BoolArray, head: FloatArray, least: FloatArray, release: FloatArray, iterations: int
+) -> bool:
+    """Raise `release` [n, K] by the load of each task's ancestors; return whether any rose.
+
+    A task cannot start before ``a`` + the load of {its ancestors with head >= a}, for any a. One
+    input is followed, so `least` [n, K] is the shortest batch. Called on the reversed order with
+    descendants and tails, it raises deliveries.
+    """
+    n, size = least.shape
+    latest_first = np.argsort(-head)
+    mine, load = np.empty(n, np.int64), np.empty(size)
+    chosen = np.empty(n, np.int64)
+    initial = first_prices(least)
+    risen = False
+    for j in order:
+        count = 0
+        for i in latest_first:
+            if ancestors[j, i]:
+                mine[count] = i
+                count += 1
+        if count < 2:
+            continue
+        prices = initial.copy()
+        best = 0.0
+        for iteration in range(iterations):
+            total, value, cut = 0.0, 0.0, 0
+            for x in range(count):
+                i = mine[x]
+                chosen[x] = _cheapest(least, prices, i)
+                total += least[i, chosen[x]] * prices[chosen[x]]
+                if head[i] + total > value:
+                    value, cut = head[i] + total, x + 1
+            best = max(best, value)
+            load[:] = 0.0
+            for x in range(cut):
+                load[chosen[x]] += least[mine[x], chosen[x]]
+            if not _reprice(prices, load, iteration):
+                break
+        best *= _SAFE
+        for k in range(size):
+            if best > release[j, k]:
+                risen = risen or best > release[j, k] * (1.0 + 1e-6)
+                release[j, k] = best
+    return risen

@@ -1,0 +1,116 @@
+"""Bounds that need no search: memory, critical path, load, head-tail load.
+
+All hold for any number of inputs, both batchings and every communication model: a batch takes at
+least its shortest duration, an input at least the best seconds per input, a transfer at least the
+time of one input, and contention only lengthens.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from hetsched.analysis import levels
+from hetsched.analysis.load import least_load, priced
+from hetsched.problem.graph import FloatArray, named, plural
+from hetsched.problem.problem import Problem
+from hetsched.solution import Bound
+
+_THRESHOLDS = 64
+
+
+def memory(problem: Problem) -> Bound:
+    """Return inf if the memory model leaves no schedule, with the reason; else 0.
+
+    Under ``static`` the proof counts weights, inputs and outputs, under ``peak`` weights and what
+    one batch needs alone. Fractions of a task may lie on different devices here.
+    """
+    least = levels.least_durations(problem)
+    fits = levels.unit_sums(problem, least) < np.inf
+    stuck = np.flatnonzero(~fits.any(axis=1))
+    if len(stuck):
+        members = np.flatnonzero(problem.unit == stuck[0])
+        return Bound(math.inf, "memory", f"no device that may run {named(members, problem.graph.names)} has the memory for it")
+    burden = _burden(problem, fits)
+    if burden is None:
+        return Bound(0.0, "memory", "any device can hold everything that may run on it")
+    fill = least_load(burden).value
+    if fill > 1.0:
+        return Bound(math.inf, "memory", f"however the tasks are spread, some device needs at least {fill:.4%} of its capacity")
+    return Bound(0.0, "memory", f"tasks in fractions fit, with every device at most {fill:.2%} full")
+
+
+def critical_path(problem: Problem) -> Bound:
+    """Return the length of the longest path of shortest batches, unavoidable transfers included."""
+    path = levels.critical_path(problem)
+    if math.isinf(path.length):
+        return Bound(
+            math.inf, "critical path", f"no device is left for {named(path.tasks, problem.graph.names, 1)}, memory and paths considered"
+        )
+    if not len(path.tasks):
+        return Bound(0.0, "critical path", "there are no tasks")
+    names = problem.graph.names
+    return Bound(
+        path.length, "critical path",
+        f"{plural(len(path.tasks), 'task')} one after another, from {names[path.tasks[0]]!r} to {names[path.tasks[-1]]!r}",
+    )  # fmt: skip
+
+
+def load(problem: Problem) -> Bound:
+    """Return the least load of the busiest device over all fractional assignments.
+
+    Co-located tasks move together; memory rows count fractions of weights and, under ``static``, of
+    inputs and outputs. The value is a Lagrangian evaluated in floating point with its rounding
+    subtracted, so it does not rest on a solver's tolerance.
+    """
+    proof = memory(problem)
+    if math.isinf(proof.value):
+        return Bound(proof.value, "load", proof.evidence)
+    cost = levels.unit_sums(problem, levels.least_work(problem))
+    found = least_load(cost, _burden(problem, cost < np.inf))
+    return Bound(found.value, "load", "work spread over the devices at " + _price_list(problem, found.prices))
+
+
+def head_tail_load(problem: Problem) -> Bound:
+    """Return the largest a + load({tasks with head >= a and tail >= b}) + b over thresholds a and b.
+
+    The tasks of such a set run between a and b before the end. With many distinct heads or tails, 64
+    of each are tried.
+    """
+    from hetsched.analysis import load_kernels
+
+    least = levels.least_durations(problem)
+    head, tail = (level.min(axis=1) for level in (levels.earliest_starts(problem, least), levels.tails(problem, least)))
+    stuck = np.flatnonzero(np.isinf(head + tail))
+    if len(stuck):
+        reason = f"no device is left for {named(stuck, problem.graph.names)}, memory and paths considered"
+        return Bound(math.inf, "head-tail load", reason)
+    work = levels.least_work(problem)
+    iterations = 100 if problem.n_tasks <= 1000 else 30
+    _, a, b, prices = load_kernels.best_thresholds(head, tail, work, thresholds(head), thresholds(tail), iterations)
+    chosen = work[(head >= a) & (tail >= b)]
+    value = max(priced(chosen, prices), least_load(chosen).value)
+    return Bound(
+        a + value + b, "head-tail load",
+        f"{plural(len(chosen), 'task')} that start after {a:.6g} s and end {b:.6g} s before the end keep a device busy for {value:.6g} s",
+    )  # fmt: skip
+
+
+def thresholds(levels_: FloatArray) -> FloatArray:
+    """Return at most 64 of the distinct values, ascending, evenly by rank; the least is among them."""
+    distinct = np.unique(levels_)
+    return distinct[np.unique(np.linspace(0, len(distinct) - 1, min(_THRESHOLDS, len(distinct))).astype(np.int64))]
+
+
+def _burden(problem: Problem, fits: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> FloatArray | None:
+    """Return the share of each capacity a whole unit takes, [units, K]; None if none can be exceeded."""
+    weights, activations = problem.static_bytes.T
+    needed = levels.unit_sums(problem, weights + (problem.inputs * activations if problem.memory == "static" else 0.0))
+    capacity = problem.cluster.memory_bytes * levels.CAPACITY
+    share = np.divide(needed[:, None], capacity, out=np.zeros(fits.shape), where=fits & (needed > 0)[:, None])
+    return np.where(fits, share, np.inf) if (share.sum(axis=0) > 1.0).any() else None
+
+
+def _price_list(problem: Problem, prices: FloatArray) -> str:
+    return "prices " + ", ".join(f"{price:.4g} on {name!r}" for name, price in zip(problem.cluster.names, prices, strict=True))

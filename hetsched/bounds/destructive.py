@@ -1,0 +1,111 @@
+"""Destructive improvement: suppose a makespan, look for a contradiction, raise the bound."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import numpy as np
+
+from hetsched.analysis import levels
+from hetsched.analysis.closure import ancestors
+from hetsched.analysis.load import priced
+from hetsched.bounds.combinatorial import critical_path, head_tail_load, load, thresholds
+from hetsched.problem.graph import FloatArray
+from hetsched.problem.problem import BoolArray, Problem
+from hetsched.solution import Bound
+
+_CLOSURE_LIMIT = 1000
+_ROUNDS = 20
+_ITERATIONS = 20
+
+
+def destructive(problem: Problem, *, start: Bound | None = None, time_limit: float | None = None, precision: float = 5e-7) -> Bound:
+    """Return the largest makespan shown to be out of reach (Klein and Scholl 1999).
+
+    For a supposed makespan T every (task, device) whose head, duration and tail exceed T goes; heads
+    rise by the load of a task's ancestors and tails by that of its descendants (up to 1000 tasks);
+    that takes away more pairs, and so on. T is refuted if a task is left without a device, or if
+    the tasks between some head and tail need more than T. Galloping and bisection find the largest refuted T.
+
+    Parameters
+    ----------
+    start : Bound, optional
+        A bound to begin from; default the best of `critical_path`, `load`, `head_tail_load`.
+    time_limit : float, optional
+        Seconds; the best so far is returned.
+    precision : float
+        Relative; the default is below the gap at which a schedule counts as optimal.
+    """
+    deadline = math.inf if time_limit is None else time.perf_counter() + time_limit
+    if start is None:
+        start = max((bound(problem) for bound in (critical_path, load, head_tail_load)), key=lambda found: found.value)
+    if start.value == 0 or math.isinf(start.value):
+        return start
+    trial = _Trial(problem, deadline)
+    low, step = start.value, 0.01
+    while trial.refutes(low * (1 + step)):
+        low *= 1 + step
+        step *= 2
+    high, middle = low * (1 + step), low * (1 + precision)  # the finest step first: often nothing is left to gain
+    while high - low > precision * low and time.perf_counter() < deadline:
+        if trial.refutes(middle):
+            low = middle
+        else:
+            high = middle
+        middle = (low + high) / 2
+    if low == start.value:
+        return start
+    return Bound(low, "destructive", f"within {low:.9g} s the heads, tails and loads of tasks contradict one another")
+
+
+class _Trial:
+    """What is known of all schedules below the least makespan not refuted so far."""
+
+    def __init__(self, problem: Problem, deadline: float) -> None:
+        self.problem, self.deadline = problem, deadline
+        self.durations = levels.batch_durations(problem)
+        self.order = problem.graph.topological_order
+        self.ancestors: BoolArray | None = None
+        if problem.n_tasks <= _CLOSURE_LIMIT:
+            self.ancestors = ancestors(problem.graph)
+            self.descendants = np.ascontiguousarray(self.ancestors.T)
+        least = self.durations.min(axis=2)
+        self.known = (least, np.zeros_like(least), np.zeros_like(least))
+
+    def refutes(self, horizon: float) -> bool:
+        """Tell whether a makespan of at most `horizon` seconds is shown to be impossible; False at the deadline.
+
+        Horizons must be below the least one not refuted: what held there is the start here.
+        """
+        from hetsched.analysis import level_kernels, load_kernels
+
+        problem, order = self.problem, self.order
+        least, release, delivery = (column.copy() for column in self.known)
+        start, tail = np.empty_like(least), np.empty_like(least)
+        for _ in range(_ROUNDS):
+            if time.perf_counter() > self.deadline:
+                return False
+            if not level_kernels.narrow(problem.arrays, order, problem.unit, least, release, delivery, horizon, start, tail):
+                return True
+            if self.ancestors is None:
+                break
+            heads, tails = start.min(axis=1), tail.min(axis=1)
+            risen = load_kernels.raise_releases(order, self.ancestors, heads, least, release, _ITERATIONS)
+            risen |= load_kernels.raise_releases(order[::-1], self.descendants, tails, least, delivery, _ITERATIONS)
+            if not risen:
+                break
+        if self._overloads(start, tail, horizon):
+            return True
+        self.known = (least, release, delivery)
+        return False
+
+    def _overloads(self, start: FloatArray, tail: FloatArray, horizon: float) -> bool:
+        """Tell whether the tasks between some head and some tail need more than the horizon."""
+        from hetsched.analysis import load_kernels
+
+        possible = start[:, :, None] + self.durations + tail[:, :, None] <= horizon * (1 + 1e-9)
+        work = levels.least_work(self.problem, np.where(possible, self.durations, np.inf))
+        head, end = start.min(axis=1), tail.min(axis=1)
+        _, a, b, prices = load_kernels.best_thresholds(head, end, work, thresholds(head), thresholds(end), _ITERATIONS)
+        return bool(a + priced(work[(head >= a) & (end >= b)], prices) + b > horizon * (1 + 1e-12))

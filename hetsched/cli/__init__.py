@@ -1,0 +1,1 @@
+"""The terminal: `hetsched` and `python -m hetsched`."""

@@ -1,0 +1,131 @@
+"""The application: its commands, and what becomes of their errors.
+
+Exit codes: 0 success; 1 the answer is "no" (invalid schedule, proven infeasible, nothing found);
+2 bad usage, bad input or a failure, told in one line on stderr; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from hetsched import __version__
+from hetsched.cli import demo, listing, making, solving
+from hetsched.cli.terminal import close_quietly, say, warn
+from hetsched.errors import HetschedError
+
+BAD, INTERRUPTED = 2, 130
+
+
+class Application(TyperGroup):
+    """The command group whose `main` turns every outcome into an exit code and at most one line."""
+
+    def main(
+        self, args: Sequence[str] | None = None, prog_name: str | None = None, complete_var: str | None = None,
+        standalone_mode: bool = True, windows_expand_args: bool = True, **extra: Any,
+    ) -> Any:  # fmt: skip
+        """Run one command line and leave with its exit code."""
+        words = list(sys.argv[1:] if args is None else args)
+        debug = "--debug" in words  # good anywhere on the line
+        for stream in (sys.stdout, sys.stderr):
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(errors="backslashreplace")  # names may not fit the terminal's encoding
+        if debug:
+            logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_, **__: warn(message, "warning")
+            settings = {"complete_var": complete_var, **extra}
+            code = self._run([word for word in words if word != "--debug"], prog_name or "hetsched", debug, settings)
+            sys.exit(self._flush(code))
+
+    def _run(self, words: list[str], name: str, debug: bool, settings: dict[str, Any]) -> int:
+        try:
+            code = int(super().main(words, name, standalone_mode=False, **settings) or 0)
+        except KeyboardInterrupt:
+            code = INTERRUPTED
+        except Exception as error:
+            if debug:
+                raise
+            warn(explain(error))
+            return BAD
+        if code == INTERRUPTED:
+            warn("by Ctrl-C", "interrupted")
+        return code
+
+    @staticmethod
+    def _flush(code: int) -> int:
+        """Write out what is buffered; at exit it would be too late to say that the disk is full."""
+        try:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+        except BrokenPipeError:
+            close_quietly(sys.stdout)
+        except OSError as error:
+            close_quietly(sys.stdout)
+            warn(explain(error))
+            return BAD
+        return code
+
+
+def explain(error: Exception) -> str:
+    """Return what a user should read about an error."""
+    if isinstance(error, typer.TyperException):
+        context = getattr(error, "ctx", None)
+        hint = f" (see: {context.command_path} --help)" if context is not None else ""
+        return f"{error.format_message()}{hint}"
+    if isinstance(error, HetschedError):
+        return str(error)
+    if isinstance(error, OSError):
+        what = error.strerror or str(error) or type(error).__name__
+        return what if error.filename is None else f"{os.fsdecode(error.filename)}: {what}"
+    if isinstance(error, MemoryError):
+        return "out of memory"
+    return f"{type(error).__name__}: {error} (unexpected; --debug shows where)"
+
+
+app = typer.Typer(
+    cls=Application, rich_markup_mode="rich", pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)  # fmt: skip
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        say(f"hetsched {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def hetsched(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks and log messages; good anywhere on the line.")] = False,
+) -> None:
+    """Map and schedule task graphs on heterogeneous devices, with bounds and proofs.
+
+    See it work: [bold]hetsched demo[/bold]
+    """
+    if context.invoked_subcommand is None:
+        say(context.get_help())
+
+
+app.command("demo")(demo.demo)
+app.command("solve")(solving.solve)
+app.command("verify")(solving.verify)
+app.command("bound")(solving.bound)
+app.add_typer(making.generate, name="generate")
+app.command("capture")(making.capture)
+app.command("methods")(listing.methods)
+app.command("schema")(listing.schema)
+
+
+def main() -> None:
+    """Run the terminal; the console script calls this."""
+    app(prog_name="hetsched")

@@ -1,0 +1,186 @@
+"""`generate` and `capture`: where problems come from."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from hetsched.cli.files import check_writable, find_cluster
+from hetsched.cli.options import Batching, ClusterName, Communication, Dtype, Inputs, Memory, Output
+from hetsched.cli.terminal import Working, say
+from hetsched.errors import HetschedError, InvalidProblem, MissingDependency
+
+if TYPE_CHECKING:
+    from hetsched.problem.graph import TaskGraph
+
+_SHAPE = "Shape of an example input, batch first, like 1,3,224,224 or 1,128:int64; one for each argument of the model."
+
+generate = typer.Typer(rich_markup_mode="rich")
+
+
+@generate.callback(invoke_without_command=True)
+def _generate(context: typer.Context) -> None:
+    """Generate a problem: a random network or a shipped one on a cluster.
+
+    Example: [bold]hetsched generate rwnn --n 32 --modules 10 -o problem.json[/bold]
+    """
+    if context.invoked_subcommand is None:
+        say(context.get_help())
+
+
+@generate.command("rwnn")
+def rwnn(
+    output: Output,
+    kind: Annotated[Literal["er", "ws", "ba"], typer.Option(help="The random graph inside a module.")] = "er",
+    n: Annotated[int, typer.Option("--n", help="Tasks per module.")] = 32,
+    modules: Annotated[int, typer.Option(help="Modules in a row.")] = 10,
+    channels: Annotated[int, typer.Option(help="Tensors from each module to the next, 1 to 4.")] = 1,
+    dependence: Annotated[Literal["sdep", "wdep"], typer.Option(help="How modules depend on their channels.")] = "sdep",
+    seed: Annotated[int, typer.Option(help="Seed of the random graphs.")] = 0,
+    cluster: ClusterName = "diviml",
+    dtype: Dtype = "float32",
+    inputs: Inputs = 1,
+    batching: Batching = "once",
+    communication: Communication = "delay",
+    memory: Memory = "static",
+) -> None:
+    """Generate a randomly wired neural network (DiviML) on a cluster.
+
+    Example: [bold]hetsched generate rwnn --kind er --n 32 --modules 10 -o problem.json[/bold]
+    """
+    from hetsched import workloads
+
+    check_writable(output)
+    with Working("generating"):
+        graph = workloads.rwnn(kind=kind, n=n, modules=modules, channels=channels, dependence=dependence, seed=seed)
+        _write(graph, cluster, output, dtype, inputs=inputs, batching=batching, communication=communication, memory=memory)
+
+
+@generate.command("network")
+def network(
+    name: Annotated[str, typer.Argument(help="inception_v3 or googlenet.", metavar="NAME")],
+    output: Output,
+    cluster: ClusterName = "diviml",
+    dtype: Dtype = "float32",
+    inputs: Inputs = 1,
+    batching: Batching = "once",
+    communication: Communication = "delay",
+    memory: Memory = "static",
+) -> None:
+    """Put a shipped network on a cluster.
+
+    Example: [bold]hetsched generate network inception_v3 -o problem.json[/bold]
+    """
+    from hetsched.workloads import networks
+
+    check_writable(output)
+    _write(networks.load(name), cluster, output, dtype, inputs=inputs, batching=batching, communication=communication, memory=memory)
+
+
+@generate.command("cluster")
+def cluster(
+    name: Annotated[str, typer.Argument(help="diviml, moirai_inter or moirai_intra.", metavar="NAME")],
+    output: Output,
+) -> None:
+    """Write a named cluster as a document, to be edited and used with --cluster.
+
+    Example: [bold]hetsched generate cluster diviml -o cluster.json[/bold]
+    """
+    from hetsched.documents import write
+
+    check_writable(output)
+    chosen = find_cluster(name)
+    write(chosen, output)
+    say(f"wrote {output}: {', '.join(chosen.names)}")
+
+
+def capture(
+    factory: Annotated[str, typer.Argument(help="Called without arguments, returns a torch.nn.Module.", metavar="MODULE:FUNCTION")],
+    output: Output,
+    shapes: Annotated[list[str], typer.Option("--input", help=_SHAPE, metavar="SHAPE")],
+    cluster: Annotated[str | None, typer.Option(help="As in 'generate'; without it a graph is written.", metavar="NAME|FILE")] = None,
+    dynamic_batch: Annotated[bool, typer.Option(help="Let the first dimension of the inputs be the batch.")] = True,
+    dtype: Dtype = "float32",
+    inputs: Inputs = 1,
+    batching: Batching = "once",
+    communication: Communication = "delay",
+    memory: Memory = "static",
+) -> None:
+    """Capture a PyTorch model in eval mode as a task graph, and put it on a cluster.
+
+    Modules in the current folder can be imported. The model is never run and needs no memory.
+
+    Example: [bold]hetsched capture mypackage.nets:make --input 1,3,224,224 -o graph.json[/bold]
+    """
+    from hetsched.frontends.torch import capture
+
+    check_writable(output)
+    examples = tuple(map(_example, shapes))
+    with Working(f"capturing {factory}"):
+        with _importable_here():
+            make = _find(factory)
+            graph = capture(lambda: make().eval(), examples, dynamic_batch=dynamic_batch)
+        _write(graph, cluster, output, dtype, inputs=inputs, batching=batching, communication=communication, memory=memory)
+
+
+def _write(graph: TaskGraph, cluster: str | None, output: Path, dtype: str, **rules: Any) -> None:
+    """Write the graph, or the problem it makes with a cluster."""
+    from hetsched.documents import write
+
+    value: Any = graph
+    if cluster is not None:
+        from hetsched.costs import Roofline
+        from hetsched.problem.problem import Problem
+
+        value = Problem(graph, find_cluster(cluster), costs=Roofline(dtype=dtype), **rules)
+    write(value, output)
+    where = "" if cluster is None else f" on {', '.join(value.cluster.names)}"
+    say(f"wrote {output}: {graph.n_tasks} tasks, {graph.n_edges} edges{where}")
+
+
+def _example(text: str) -> Any:
+    """Return the tensor of zeros that ``1,3,224,224`` or ``1,128:int64`` describes."""
+    try:
+        import torch
+    except ImportError as error:
+        raise MissingDependency("torch", "torch") from error
+    shape, _, name = text.partition(":")
+    dtype = getattr(torch, name or "float32", None)
+    try:
+        sizes = [int(size) for size in shape.split(",") if size.strip()]
+    except ValueError:
+        sizes = [-1]
+    if min(sizes, default=0) < 0 or not isinstance(dtype, torch.dtype):
+        raise InvalidProblem(f"--input {text!r} is not a shape like 1,3,224,224, with an optional dtype like 1,128:int64")
+    return torch.zeros(sizes, dtype=dtype)
+
+
+def _find(factory: str) -> Any:
+    """Import what ``module:function`` names."""
+    name, colon, attribute = factory.partition(":")
+    if not (colon and name and attribute):
+        raise InvalidProblem(f"{factory!r} is not of the form MODULE:FUNCTION, for instance mypackage.nets:make")
+    try:
+        found = importlib.import_module(name)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except Exception as error:  # whatever the user's module raises on import
+        raise HetschedError(f"{factory} cannot be imported: {type(error).__name__}: {error}") from error
+    return found
+
+
+@contextlib.contextmanager
+def _importable_here() -> Iterator[None]:
+    """Let modules in the current folder be imported, before all others."""
+    here = str(Path.cwd())
+    sys.path.insert(0, here)
+    try:
+        yield
+    finally:
+        sys.path.remove(here)

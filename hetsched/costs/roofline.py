@@ -1,0 +1,105 @@
+"""The roofline cost model: a task is bound by arithmetic or by memory traffic."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hetsched.errors import InvalidProblem
+from hetsched.problem.cluster import Cluster, Device
+from hetsched.problem.graph import FloatArray, TaskGraph
+
+FREE_OPS = frozenset(
+    {
+        "input", "output", "view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "transpose", "permute", "t",
+        "expand", "slice", "select", "split", "chunk", "unbind", "getitem", "detach", "alias", "identity",
+    }
+)  # fmt: skip
+"""Operator types that only name data in another way: they take no time."""
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """Durations from FLOPs, bytes and the devices' peaks.
+
+    One batch of b inputs of a task takes ::
+
+        launch_overhead + max(b * flops / (efficiency * peak), bytes(b) / memory_bandwidth)
+
+    with ``bytes(b) = weight_bytes + b * (bytes_accessed - weight_bytes)``: weights are read once a
+    batch, all else once an input. A task that accesses fewer bytes than it has weights (a look-up in
+    a table) reads no weight in common between inputs: ``bytes(b) = b * bytes_accessed``.
+
+    Parameters
+    ----------
+    dtype : str
+        Which of a device's `peak_flops` counts. Bytes are the graph's and not rescaled.
+    efficiency : float
+        Share of the peak that operators reach, in (0, 1].
+    free_ops : iterable of str
+        Operator types that take no time at all, not even a launch: inputs and views.
+
+    Notes
+    -----
+    Unknown (NaN) `flops` count 0: the task is then bound by its traffic. Unknown `bytes_accessed`
+    count ``weight_bytes + input_bytes + output_bytes``.
+
+    References
+    ----------
+    S. Williams, A. Waterman, D. Patterson, "Roofline: an insightful visual performance model for
+    multicore architectures", Communications of the ACM 52(4), 2009.
+    """
+
+    dtype: str = "float32"
+    efficiency: float = 0.5
+    free_ops: Iterable[str] = FREE_OPS
+
+    def __post_init__(self) -> None:
+        if not 0 < self.efficiency <= 1:
+            raise InvalidProblem(f"efficiency is {self.efficiency!r}; it must be a share of the peak in (0, 1]")
+        object.__setattr__(self, "free_ops", frozenset(self.free_ops))  # an iterator would be used up by the first graph
+
+    def durations(self, graph: TaskGraph, cluster: Cluster, batch_sizes: Sequence[int]) -> FloatArray:
+        """Return seconds per batch, shape [task, device, size].
+
+        Raises
+        ------
+        InvalidProblem
+            A device has no peak for the dtype, or no memory bandwidth.
+        """
+        peak = np.array([self._peak(device) for device in cluster.devices])[:, None]
+        bandwidth = np.array([_bandwidth(device) for device in cluster.devices])[:, None]
+        overhead = np.array([device.launch_overhead for device in cluster.devices])[:, None]
+        batch = np.asarray(batch_sizes, np.float64)
+
+        flops = np.nan_to_num(graph.flops, nan=0.0)
+        whole = graph.weight_bytes + graph.input_bytes + graph.output_bytes
+        accessed = np.where(np.isnan(graph.bytes_accessed), whole, graph.bytes_accessed)
+        shared = np.where(accessed >= graph.weight_bytes, graph.weight_bytes, 0.0)
+        traffic = shared[:, None, None] + (accessed - shared)[:, None, None] * batch
+        arithmetic = flops[:, None, None] * batch / (self.efficiency * peak)
+        seconds: FloatArray = overhead + np.maximum(arithmetic, traffic / bandwidth)
+        free = frozenset(self.free_ops)
+        seconds[np.array([op in free for op in graph.op], bool)] = 0.0
+        return seconds
+
+    def _peak(self, device: Device) -> float:
+        if self.dtype not in device.peak_flops:
+            known = ", ".join(device.peak_flops) or "none"
+            raise InvalidProblem(
+                f"device {device.name!r} has no peak_flops for {self.dtype!r} (it has {known}); "
+                "choose another dtype, give the device that peak, or take it from hetsched.costs.device(kind)"
+            )
+        return device.peak_flops[self.dtype]
+
+
+def _bandwidth(device: Device) -> float:
+    if device.memory_bandwidth is None or not math.isfinite(device.memory_bandwidth):
+        raise InvalidProblem(
+            f"memory_bandwidth of device {device.name!r} is {device.memory_bandwidth}, but the roofline needs bytes per second; "
+            "give the device one, or take it from hetsched.costs.device(kind)"
+        )
+    return device.memory_bandwidth

@@ -1,0 +1,320 @@
+"""Reading a program exported by torch: which tasks, what moves between them, how much work."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
+from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
+
+from hetsched.errors import UnsupportedFeature
+from hetsched.problem.graph import TaskGraph
+
+SAMPLE_BATCH = 2
+"""The batch to export with: torch.export treats sizes 0 and 1 as special."""
+
+CONVOLUTIONS = {"conv1d", "conv2d", "conv3d", "convolution", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"}
+GATHERS = {"embedding", "embedding_bag", "index_select", "index", "gather"}
+SHAPE_QUERIES = {"sym_size", "sym_stride", "sym_numel", "sym_storage_offset"}
+CREATIONS = {"new_zeros", "new_ones", "new_full", "new_empty"}  # read no data of the tensor they are called on
+SHORT_NAMES = {
+    "native_batch_norm_legit_no_training": "batch_norm", "native_batch_norm_legit_functional": "batch_norm",
+    "native_batch_norm_legit": "batch_norm", "native_layer_norm": "layer_norm", "native_group_norm": "group_norm",
+    "native_dropout": "dropout", "max_pool2d_with_indices": "max_pool2d", "max_pool3d_with_indices": "max_pool3d", "to_copy": "to",
+}  # fmt: skip
+
+
+def read(program: ExportedProgram) -> TaskGraph:
+    """Return the task graph of a functional exported program, its numbers for a batch of one.
+
+    See `hetsched.frontends.torch.capture` for the rules.
+    """
+    return _Reader(program).graph()
+
+
+@dataclass(eq=False)
+class _Tensor:
+    """A tensor that exists: an output of a task, or a constant (no task)."""
+
+    size: float
+    grows: bool  # with the batch
+    task: _Task | None
+    used: bool = False
+
+
+@dataclass(eq=False)
+class _Task:
+    name: str
+    op: str
+    flops: float = 0.0
+    weight: float = 0.0
+    outputs: list[_Tensor] = field(default_factory=list)
+    reads: dict[_Tensor, float] = field(default_factory=dict)  # bytes of each tensor that is no constant
+
+    @property
+    def input_bytes(self) -> float:
+        return sum(self.reads.values())
+
+    @property
+    def output_bytes(self) -> float:
+        return sum(tensor.size for tensor in self.outputs if tensor.used)
+
+    @property
+    def bytes_accessed(self) -> float:
+        weights = min(self.weight, self.output_bytes) if self.op in GATHERS else self.weight
+        return weights + self.input_bytes + self.output_bytes
+
+
+Parts = tuple[tuple[_Tensor, ...], ...]
+
+
+class _Reader:
+    """Turns an exported program into a task graph.
+
+    `tensors` says of each node which existing tensors its value shows: its own, or, for a view, that
+    of its source. `parts` says it for each element of a value that is a sequence.
+    """
+
+    def __init__(self, program: ExportedProgram) -> None:
+        self.program = program
+        self.tasks: list[_Task] = []
+        self.tensors: dict[torch.fx.Node, tuple[_Tensor, ...]] = {}
+        self.parts: dict[torch.fx.Node, Parts] = {}
+        self.names: set[str] = set()
+        self.known_flops: dict[str, float] = {}
+        self.at: dict[tuple[Any, int], int] = {}
+        self.symbols: set[Any] = set()
+
+    def graph(self) -> TaskGraph:
+        """Return the task graph."""
+        constants = {spec.arg.name for spec in self.program.graph_signature.input_specs if spec.kind is not InputKind.USER_INPUT}
+        for node in self.program.graph.nodes:
+            if node.op == "placeholder":
+                self._argument(node, node.name in constants)
+            elif node.op == "call_function":
+                self._call(node)
+            elif node.op == "output":
+                for source in node.all_input_nodes:
+                    for tensor in self.tensors[source]:
+                        tensor.used = True
+        tasks = [task for task in self.tasks if task.op != "input" or task.output_bytes]
+        return TaskGraph(
+            [task.name for task in tasks],
+            [(tensor.task.name, task.name, size) for task in tasks for tensor, size in task.reads.items() if tensor.task],
+            op=[task.op for task in tasks],
+            weight_bytes=[task.weight for task in tasks],
+            input_bytes=[task.input_bytes for task in tasks],
+            output_bytes=[task.output_bytes for task in tasks],
+            flops=[task.flops for task in tasks],
+            bytes_accessed=[task.bytes_accessed for task in tasks],
+        )
+
+    def _argument(self, node: torch.fx.Node, constant: bool) -> None:
+        value = node.meta["val"]
+        task = None
+        if not isinstance(value, torch.Tensor):
+            self.tensors[node] = ()  # a number, a string, None: part of the program
+            return
+        if not constant:
+            lengths: list[Any] = list(value.shape)
+            self.symbols |= {symbol for length in lengths if isinstance(length, torch.SymInt) for symbol in length.node.expr.free_symbols}
+            task = _Task(self._unique(node.name), "input")
+            self.tasks.append(task)
+        self._produce(node, task)
+
+    def _call(self, node: torch.fx.Node) -> None:
+        if node.target is operator.getitem:
+            source, index = node.args
+            self.tensors[node] = self.parts[source][index]  # type: ignore[index]
+            return
+        if isinstance(node.target, torch._ops.HigherOrderOperator):
+            raise UnsupportedFeature(
+                f"{node.name!r} is an operator of its own control flow ({node.target}), whose work is not known; take it out of the model"
+            )
+        sources = [tensor for source in node.all_input_nodes for tensor in self.tensors[source]]
+        shown = tuple(dict.fromkeys(sources))
+        value = node.meta.get("val")
+        op = _op(node.target)
+        if op in SHAPE_QUERIES:
+            self.tensors[node] = ()
+        elif not any(isinstance(leaf, torch.Tensor) for leaf in tree_leaves(value)):
+            self.tensors[node] = shown  # numbers: what is made of them depends on what they are made of
+        elif self._is_view(node):
+            self.tensors[node] = shown
+            if isinstance(value, list | tuple):
+                self.parts[node] = (shown,) * len(value)
+        elif all(tensor.task is None for tensor in shown):
+            self._produce(node, None)
+        elif not self._folded_batch_norm(node, op):
+            self._add_task(node, op)
+
+    def _add_task(self, node: torch.fx.Node, op: str) -> None:
+        task = _Task(self._unique("/".join(filter(None, (_module(node), op)))), op, flops=self._flops(node))
+        self.tasks.append(task)
+        amounts: dict[_Tensor, float] = {}
+        for source in node.all_input_nodes:
+            size = self._bytes(source.meta.get("val"), 1, source)
+            for tensor in self.tensors[source]:
+                amounts[tensor] = min(amounts.get(tensor, 0.0) + size, tensor.size)
+        for tensor, size in amounts.items():
+            tensor.used = True
+            if tensor.task is None:
+                task.weight += size
+            else:
+                task.reads[tensor] = size
+        self._produce(node, task)
+        if op not in CREATIONS and any(tensor.grows for tensor in task.reads) and not any(tensor.grows for tensor in task.outputs):
+            self._refuse_mixing(task, "reads a batch but returns no tensor that grows with it")
+
+    def _produce(self, node: torch.fx.Node, task: _Task | None) -> None:
+        """Make the tensors of a node's value, as outputs of `task` or as constants."""
+        value = node.meta["val"]
+        values = value if isinstance(value, list | tuple) else [value]
+        parts: list[tuple[_Tensor, ...]] = []
+        for part in values:
+            one, two, three = (self._bytes(part, batch, node) for batch in (1, 2, 3))
+            if task is not None and three - two != two - one:
+                self._refuse_mixing(task, f"has {one:g}, {two:g}, {three:g} output bytes for batches of 1, 2, 3")
+            parts.append((_Tensor(one, two > one, task),) if isinstance(part, torch.Tensor) else ())
+        made = [tensor for part in parts for tensor in part]
+        self.tensors[node] = tuple(made)
+        if task is not None:
+            task.outputs = made
+        if value is not values[0]:
+            self.parts[node] = tuple(parts)
+
+    def _folded_batch_norm(self, node: torch.fx.Node, op: str) -> bool:
+        """Fold an eval-mode batch norm into the convolution it follows, if it can be done."""
+        producer = node.args[0] if node.args else None
+        if op != "batch_norm" or "no_training" not in str(node.target) or not isinstance(producer, torch.fx.Node):
+            return False
+        if producer.op != "call_function" or _op(producer.target) not in CONVOLUTIONS or len(producer.users) > 1:
+            return False
+        weights = [*node.all_input_nodes, *producer.all_input_nodes[1:]]
+        if any(tensor.task for weight in weights if weight is not producer for tensor in self.tensors[weight]):
+            return False
+        (output,) = self.tensors[producer]
+        if output.task is None:
+            return False
+        bias = producer.kwargs.get("bias", producer.args[2] if len(producer.args) > 2 else None)
+        if bias is None:
+            normalised = producer.meta["val"]
+            output.task.weight += int(normalised.shape[1]) * normalised.element_size()
+        self.tensors[node] = (output,)
+        self.parts[node] = ((output,), (), ())
+        return True
+
+    def _is_view(self, node: torch.fx.Node) -> bool:
+        """Whether a call returns its argument's data, not new data."""
+        if not isinstance(node.target, torch._ops.OpOverload):
+            return False
+        op = _op(node.target)
+        if op == "clone":  # left by dropout in eval mode and the like; one that lays data out anew is work
+            source = node.args[0]
+            assert isinstance(source, torch.fx.Node)
+            return self._strides(node) == self._strides(source)
+        return node.target.is_view or op in ("unsafe_view", "lift_fresh_copy")
+
+    def _strides(self, node: torch.fx.Node) -> list[int]:
+        return [self._number(stride, SAMPLE_BATCH, node) for stride in node.meta["val"].stride()]
+
+    # ------------------------------------------------------------------ numbers for a batch
+
+    def _number(self, size: Any, batch: int, node: torch.fx.Node) -> int:
+        """Return a size, an int or a SymInt, for a batch."""
+        if not isinstance(size, torch.SymInt):
+            return int(size)
+        expression = size.node.expr
+        if (expression, batch) not in self.at:
+            if not expression.free_symbols <= self.symbols:
+                raise UnsupportedFeature(
+                    f"a size of {node.name!r} depends on data ({expression}), so its bytes are not known; "
+                    "give the operator a fixed output shape, or take it out of the model"
+                )
+            self.at[expression, batch] = int(expression.subs(dict.fromkeys(self.symbols, batch)))
+        return self.at[expression, batch]
+
+    def _bytes(self, value: Any, batch: int, node: torch.fx.Node) -> float:
+        """Return the bytes a value occupies; a repeated (expanded) dimension occupies none, a number 8."""
+        if isinstance(value, list | tuple):
+            return sum(self._bytes(part, batch, node) for part in value)
+        if not isinstance(value, torch.Tensor):
+            return 0.0 if value is None else 8.0
+        size = value.element_size()
+        for length, stride in zip(value.shape, value.stride(), strict=True):
+            length = self._number(length, batch, node)
+            size *= length if length == 0 or self._number(stride, batch, node) else 1
+        return float(size)
+
+    def _flops(self, node: torch.fx.Node) -> float:
+        """Return the FLOPs of one call for a batch of one, NaN if it cannot be replayed on meta tensors."""
+
+        def replay(leaf: Any) -> Any:
+            value = leaf.meta.get("val") if isinstance(leaf, torch.fx.Node) else leaf
+            if isinstance(value, torch.Tensor):
+                shape, strides = ([self._number(x, 1, node) for x in numbers] for numbers in (value.shape, value.stride()))
+                return torch.empty_strided(shape, strides, dtype=value.dtype, device="meta")
+            if isinstance(value, torch.SymInt):
+                return self._number(value, 1, node)
+            return torch.device("meta") if isinstance(value, torch.device) else value
+
+        def describe(leaf: Any) -> Any:
+            return (tuple(leaf.shape), leaf.stride(), leaf.dtype) if isinstance(leaf, torch.Tensor) else leaf
+
+        args, kwargs = tree_map(replay, (tuple(node.args), dict(node.kwargs)), is_leaf=lambda leaf: isinstance(leaf, torch.fx.Node))
+        key = f"{node.target}{tree_map(describe, (args, kwargs))}"  # deep networks repeat themselves
+        if key not in self.known_flops:
+            counter = FlopCounterMode(display=False, custom_mapping=CPU_ATTENTION)
+            try:
+                with torch.no_grad(), counter:
+                    node.target(*args, **kwargs)  # type: ignore[operator]
+                self.known_flops[key] = float(counter.get_total_flops())
+            except Exception:  # an operator without a meta kernel: its work is not known
+                self.known_flops[key] = float("nan")
+        return self.known_flops[key]
+
+    # ------------------------------------------------------------------ names and errors
+
+    def _unique(self, name: str) -> str:
+        candidate, count = name, 0
+        while candidate in self.names:
+            count += 1
+            candidate = f"{name}_{count}"
+        self.names.add(candidate)
+        return candidate
+
+    def _refuse_mixing(self, task: _Task, what: str) -> None:
+        raise UnsupportedFeature(
+            f"task {task.name!r} {what}: it mixes the items of a batch, which hetsched takes as independent inputs; "
+            "pass dynamic_batch=False, which takes the whole example as one item"
+        )
+
+
+def _attention_flops(query: Sequence[int], key: Sequence[int], value: Sequence[int], *_: Any, **__: Any) -> int:
+    return int(sdpa_flop_count(query, key, value))  # type: ignore[no-untyped-call]
+
+
+# The CPU kernel is the one attention kernel that torch's counter has no formula for: it counts 0.
+CPU_ATTENTION = {torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _attention_flops}
+
+
+def _op(target: Any) -> str:
+    """Return the operator type of a call: ``aten._softmax.default`` is ``"softmax"``."""
+    if not isinstance(target, torch._ops.OpOverload):
+        return str(getattr(target, "__name__", target))
+    space, _, name = target._schema.name.partition("::")
+    name = name.lstrip("_")
+    return SHORT_NAMES.get(name, name) if space == "aten" else f"{space}.{name}"
+
+
+def _module(node: torch.fx.Node) -> str:
+    """Return the path of the innermost module that a call belongs to."""
+    stack = node.meta.get("nn_module_stack") or {}
+    paths = [path for key, (path, _) in stack.items() if not key.startswith("_empty")]
+    return paths[-1] if paths else ""

@@ -1,0 +1,142 @@
+"""What `verify` reads off a problem and a schedule before it judges: derived columns, and how messages call things."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from hetsched.columns import Columns
+from hetsched.problem.graph import FloatArray, IntArray
+from hetsched.problem.problem import Problem
+from hetsched.schedule.schedule import Schedule
+
+TOLERANCE = 1e-9
+"""Relative to the last finish for times, to the capacity for memory."""
+
+
+class Links(NamedTuple):
+    """What must be bridged: an edge, a source and a target batch that share inputs."""
+
+    edge: IntArray
+    source: IntArray
+    target: IntArray
+    shared: IntArray
+    """Inputs in both."""
+    seconds: FloatArray
+    """Transfer time; 0 on one device, inf without a path."""
+    remote: npt.NDArray[np.bool_]
+    transfer: IntArray
+    """Row of the schedule's transfers that serves it, -1 for none."""
+
+
+class Facts:
+    """A schedule's columns, and what follows from them and the problem."""
+
+    def __init__(self, problem: Problem, schedule: Schedule) -> None:
+        self.problem, self.schedule = problem, schedule
+        batches, transfers = schedule.batches, schedule.transfers
+        self.task, self.device = _integers(batches.task), _integers(batches.device)
+        self.start, self.finish = _times(batches)
+        self.makespan = float(np.fmax.reduce(self.finish, initial=0.0))
+        self.tolerance = TOLERANCE * self.makespan
+        n_rows = np.diff(schedule.item_ptr)
+        # One row a (batch, input), an input that a batch lists twice only once.
+        rows = np.unique(np.repeat(np.arange(len(self.task)), n_rows) * problem.inputs + schedule.items)
+        self.row_batch, self.row_item = np.divmod(rows, problem.inputs)
+        self.count = np.bincount(self.row_batch, minlength=len(self.task))
+        self.repeats = n_rows - self.count
+        cell = self.task[self.row_batch] * problem.inputs + self.row_item
+        self.copies = np.bincount(cell, minlength=problem.n_tasks * problem.inputs)
+        self.move_edge, self.move_source, self.move_target = (_integers(transfers[name]) for name in ("edge", "source", "target"))
+        self.move_start, self.move_finish = _times(transfers)
+        edge, self.source_row, target_row = self._shared_inputs(cell)
+        keys, first, self.link_of, count = np.unique(
+            self.row_batch[self.source_row] * len(self.task) + self.row_batch[target_row],
+            return_index=True, return_inverse=True, return_counts=True,
+        )  # fmt: skip
+        source, target = self.row_batch[self.source_row[first]], self.row_batch[target_row[first]]
+        h, k = self.device[source], self.device[target]
+        seconds = problem.transfer_times(edge[first], h, k, count)
+        self.link_of_move = self._serving(keys, edge[first], h != k)
+        transfer = np.full(len(keys), -1)
+        lawful = np.flatnonzero(self.link_of_move >= 0)
+        transfer[self.link_of_move[lawful]] = lawful
+        self.links = Links(edge[first], source, target, count, seconds, h != k, transfer)
+        size = np.searchsorted(problem.batch_sizes, self.count)
+        fits = (size < len(problem.batch_sizes)) & (problem.batch_sizes[np.minimum(size, len(problem.batch_sizes) - 1)] == self.count)
+        self.duration = np.where(fits, problem.durations[self.task, self.device, np.where(fits, size, 0)], np.nan)
+        self.runs_there = np.any(np.isfinite(problem.durations[self.task, self.device]), axis=1)
+
+    def _shared_inputs(self, cell: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+        """Return (edge, row of the source, row of the target) for every edge, input and copy of both."""
+        graph, inputs = self.problem.graph, self.problem.inputs
+        edge, item = np.repeat(np.arange(graph.n_edges), inputs), np.tile(np.arange(inputs), graph.n_edges)
+        ahead, behind = graph.edges[edge, 0] * inputs + item, graph.edges[edge, 1] * inputs + item
+        row, first = np.argsort(cell, kind="stable"), np.cumsum(self.copies) - self.copies
+        number = self.copies[ahead] * self.copies[behind]
+        pair = np.repeat(np.arange(len(edge)), number)
+        nth = np.arange(len(pair)) - np.repeat(np.cumsum(number) - number, number)
+        a, b = np.divmod(nth, self.copies[behind][pair])
+        return edge[pair], row[first[ahead[pair]] + a], row[first[behind[pair]] + b]
+
+    def _serving(self, keys: IntArray, edge: IntArray, remote: npt.NDArray[np.bool_]) -> IntArray:
+        """Return the link each transfer serves; -1 if there is none, or an earlier row serves it."""
+        result = np.full(len(self.move_edge), -1)
+        if len(keys):
+            wanted = self.move_source * len(self.task) + self.move_target
+            place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+            found = np.flatnonzero((keys[place] == wanted) & (edge[place] == self.move_edge) & remote[place])
+            link, first = np.unique(place[found], return_index=True)
+            result[found[first]] = link
+        return result
+
+    def move(self, row: int) -> tuple[int, int, int]:
+        """Return edge, source and target batch of a row of the schedule's transfers."""
+        return int(self.move_edge[row]), int(self.move_source[row]), int(self.move_target[row])
+
+    def items(self, batch: int) -> tuple[int, ...]:
+        """Return the inputs of a batch."""
+        return tuple(self.row_item[slice(*np.searchsorted(self.row_batch, [batch, batch + 1]))].tolist())
+
+    def batch(self, b: int) -> str:
+        """Return how messages call a batch."""
+        which = "" if self.problem.inputs == 1 else f" ({inputs_text(self.items(b))})"
+        return f"{self.task_name(b)!r}{which} on {self.device_name(b)!r}"
+
+    def task_name(self, b: int) -> str:
+        """Return the name of a batch's task."""
+        return self.problem.graph.names[int(self.task[b])]
+
+    def device_name(self, b: int) -> str:
+        """Return the name of a batch's device."""
+        return self.problem.cluster.names[int(self.device[b])]
+
+    def edge_text(self, e: int) -> str:
+        """Return how messages call an edge."""
+        i, j = self.problem.graph.edges[e]
+        return f"{self.problem.graph.names[i]!r} -> {self.problem.graph.names[j]!r}"
+
+    def transfer(self, edge: int, source: int, target: int) -> str:
+        """Return how messages call a transfer."""
+        which = "" if self.problem.inputs == 1 else f" ({inputs_text(self.items(source))} to {inputs_text(self.items(target))})"
+        return f"the transfer {self.edge_text(edge)}{which} from {self.device_name(source)!r} to {self.device_name(target)!r}"
+
+
+def _integers(column: npt.NDArray[np.generic]) -> IntArray:
+    return np.asarray(column, np.int64)  # an empty column may have come as floats
+
+
+def _times(columns: Columns) -> tuple[FloatArray, FloatArray]:
+    """Return starts and finishes; NaN, which breaks no other rule, where either is not finite."""
+    start, finish = (np.asarray(columns[name], np.float64) for name in ("start", "finish"))
+    proper = np.isfinite(start) & np.isfinite(finish)
+    return np.where(proper, start, np.nan), np.where(proper, finish, np.nan)
+
+
+def inputs_text(items: Sequence[int]) -> str:
+    """Return how messages call some inputs."""
+    shown = ", ".join(map(str, items[:6])) + (f" and {len(items) - 6} more" if len(items) > 6 else "")
+    return f"input {shown}" if len(items) == 1 else f"inputs {shown}" if items else "no input"

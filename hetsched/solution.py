@@ -1,0 +1,206 @@
+"""Outcomes: status, bound, solution, and the JSON document of a solution."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from os import PathLike
+
+import numpy as np
+
+from hetsched.columns import Columns, Frozen
+from hetsched.errors import HetschedError, Infeasible
+from hetsched.problem import document
+from hetsched.problem.document import VERSION, Document, Number, Row, to_document
+from hetsched.schedule.document import SchedulePart
+from hetsched.schedule.schedule import Schedule
+
+OPTIMALITY_GAP = 1e-6
+
+
+class Status(StrEnum):
+    """What is known at the end of a solve."""
+
+    OPTIMAL = "optimal"
+    """A schedule whose gap to the bound is at most 1e-6."""
+    FEASIBLE = "feasible"
+    """A schedule."""
+    INFEASIBLE = "infeasible"
+    """Proven to have no schedule; the bound's evidence says why."""
+    UNKNOWN = "unknown"
+    """No schedule found, none excluded."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A number proven to be at most the optimal makespan of one problem.
+
+    Attributes
+    ----------
+    value : float
+        Seconds; inf if it is proven that there is no schedule.
+    name : str
+        Which bound.
+    evidence : str
+        What it rests on, in a line.
+    """
+
+    value: float
+    name: str
+    evidence: str = ""
+
+
+NO_BOUND = Bound(0.0, "none", "no schedule ends before it starts")
+
+
+def relative_gap(makespan: float, bound: float) -> float:
+    """Return (makespan - bound) / makespan, 0 for an empty schedule, 1 for none."""
+    if math.isinf(makespan):
+        return 1.0
+    return max(0.0, (makespan - bound) / makespan) if makespan > 0 else 0.0
+
+
+class Solution(Frozen):
+    """The outcome of a solve; every method returns this.
+
+    Attributes
+    ----------
+    schedule : Schedule or None
+    proof : Bound
+        The best lower bound, its name and what it rests on.
+    status : Status
+    method : str
+        The method that found the schedule, or was asked if there is none.
+    seed : int
+    history : Columns (time, incumbent, bound, source)
+        Every improvement, in seconds since the start.
+    messages : tuple of str
+        What methods had to say, for instance why one found nothing.
+    stopped : str
+        Why it ended: "finished", "time limit", "evaluations", "optimal", "callback" or "interrupted".
+    """
+
+    _fields = ("schedule", "proof", "status", "method", "seed", "history", "messages", "stopped")
+    schedule: Schedule | None
+    proof: Bound
+    status: Status
+    method: str
+    seed: int
+    history: Columns
+    messages: tuple[str, ...]
+    stopped: str
+
+    def __init__(
+        self, schedule: Schedule | None, proof: Bound, *, method: str, seed: int, history: Columns,
+        messages: Iterable[str] = (), stopped: str = "finished",
+    ) -> None:  # fmt: skip
+        if schedule is not None:
+            gap = relative_gap(schedule.makespan, proof.value)
+            status = Status.OPTIMAL if gap <= OPTIMALITY_GAP else Status.FEASIBLE
+        else:
+            status = Status.INFEASIBLE if math.isinf(proof.value) else Status.UNKNOWN
+        self._set(
+            schedule=schedule, proof=proof, status=status, method=method, seed=seed, history=history,
+            messages=tuple(messages), stopped=stopped,
+        )  # fmt: skip
+
+    def __repr__(self) -> str:
+        found = "no schedule" if self.schedule is None else f"makespan {self.makespan:.6g} s, gap {self.gap:.2%}"
+        return f"<Solution by {self.method}: {self.status}, {found}>"
+
+    @property
+    def makespan(self) -> float:
+        """Makespan of the schedule in seconds, inf without one."""
+        return math.inf if self.schedule is None else self.schedule.makespan
+
+    @property
+    def throughput(self) -> float:
+        """Inputs per second, 0 without a schedule."""
+        return 0.0 if self.schedule is None else self.schedule.throughput
+
+    @property
+    def bound(self) -> float:
+        """The best lower bound on the optimal makespan, in seconds."""
+        return self.proof.value
+
+    @property
+    def gap(self) -> float:
+        """(makespan - bound) / makespan; 1 without a schedule."""
+        return relative_gap(self.makespan, self.bound)
+
+    def raise_for_status(self) -> None:
+        """Raise `Infeasible` if it is proven that there is no schedule, `HetschedError` if none was found."""
+        if self.status is Status.INFEASIBLE:
+            raise Infeasible(f"the problem has no valid schedule: {self.proof.evidence}")
+        if self.schedule is None:
+            said = "; ".join(self.messages) or "no message"
+            raise HetschedError(f"{self.method} found no valid schedule ({self.stopped}): {said}")
+
+    def write(self, path: str | PathLike[str]) -> None:
+        """Write the solution as a JSON document; ``hetsched.read`` reads it back to the bit."""
+        document.write(self, path)
+
+
+class BoundRow(Row):
+    """A lower bound in seconds; null if it is proven that there is no schedule."""
+
+    value: Number
+    name: str
+    evidence: str = ""
+
+
+class HistoryRow(Row):
+    """One improvement; null before the first schedule, or for an infinite bound."""
+
+    time: float
+    incumbent: Number
+    bound: Number
+    source: str
+
+
+class SolutionDocument(Document, kw_only=True, tag="hetsched-solution"):
+    """The outcome of a solve; `status` is derived from the schedule and the bound."""
+
+    schedule: SchedulePart | None
+    status: str
+    bound: BoundRow
+    method: str
+    seed: int
+    history: list[HistoryRow] = []
+    messages: list[str] = []
+    stopped: str = "finished"
+
+    def value(self) -> Solution:
+        """Return the solution."""
+        rows = self.history
+        return Solution(
+            None if self.schedule is None else self.schedule.value(),
+            Bound(_infinite(self.bound.value), self.bound.name, self.bound.evidence),
+            method=self.method, seed=self.seed, messages=self.messages, stopped=self.stopped,
+            history=Columns(
+                time=np.array([row.time for row in rows], np.float64),
+                incumbent=np.array([_infinite(row.incumbent) for row in rows], np.float64),
+                bound=np.array([_infinite(row.bound) for row in rows], np.float64),
+                source=np.array([row.source for row in rows], "U") if rows else np.empty(0, "U1"),
+            ),
+        )  # fmt: skip
+
+
+def _infinite(value: float | None) -> float:
+    return np.inf if value is None else value
+
+
+def _finite(value: float) -> float | None:
+    return None if np.isinf(value) else value
+
+
+@to_document.register
+def _(value: Solution) -> Document:
+    return SolutionDocument(
+        version=VERSION, schedule=None if value.schedule is None else SchedulePart.of(value.schedule), status=str(value.status),
+        bound=BoundRow(_finite(value.bound), value.proof.name, value.proof.evidence), method=value.method, seed=value.seed,
+        history=[HistoryRow(row["time"], _finite(row["incumbent"]), _finite(row["bound"]), row["source"]) for row in value.history],
+        messages=list(value.messages), stopped=value.stopped,
+    )  # fmt: skip

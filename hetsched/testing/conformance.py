@@ -1,0 +1,259 @@
+"""The tests that a scheduling method must pass, ready to be inherited."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, note, settings
+from hypothesis import strategies as st
+from hypothesis.strategies import DataObject, SearchStrategy
+
+from hetsched.errors import UnsupportedFeature
+from hetsched.portfolio import methods, solve
+from hetsched.problem.cluster import Cluster
+from hetsched.problem.document import encode
+from hetsched.problem.graph import TaskGraph
+from hetsched.problem.problem import Problem
+from hetsched.schedule.schedule import Schedule
+from hetsched.schedule.simulate import simulate
+from hetsched.schedule.verify import verify
+from hetsched.solution import Solution, Status
+from hetsched.testing import strategies
+from hetsched.testing.brute_force import brute_force
+
+TOLERANCE = 1e-9
+
+# The tests are inherited by one class a method, on purpose; their first example may compile kernels.
+_SETTINGS = settings(
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.differing_executors, HealthCheck.too_slow]
+)  # fmt: skip
+
+
+class MethodSuite:
+    """Base class of the tests of one method.
+
+    Subclass it in a test module and pytest does the rest::
+
+        class TestMine(conformance.MethodSuite):
+            method = "mine"
+
+    Attributes
+    ----------
+    method : str
+        The registered name.
+    options : mapping
+        Options to solve with.
+    evaluations : int or None
+        The evaluation limit of each solve.
+    time_limit : float or None
+        Seconds of each solve; needed for methods that heed no evaluation limit.
+    answers_plain : bool
+        Whether it must find a schedule where nothing restricts it (one input, any device, enough
+        memory, no contention).
+    scales : bool
+        Whether the makespan must double when all times do.
+    seconds_to_stop : float
+        How long after a time limit of zero the method may still run.
+    """
+
+    method: ClassVar[str]
+    options: ClassVar[Mapping[str, Any]] = {}
+    evaluations: ClassVar[int | None] = 200
+    time_limit: ClassVar[float | None] = None
+    answers_plain: ClassVar[bool] = True
+    scales: ClassVar[bool] = True
+    seconds_to_stop: ClassVar[float] = 2.0
+
+    def problems(self, **features: Any) -> SearchStrategy[Problem]:
+        """Return the problems to test with; override it to narrow them down or to add some."""
+        return strategies.problems(**features)
+
+    def plain_problems(self) -> SearchStrategy[Problem]:
+        """Return problems that restrict nothing."""
+        return strategies.problems(
+            inputs=1, communication="delay", memory="static", tight=False, absent=False, pins=False, colocation=False,
+            missing_links=False, transfers=False,
+        )  # fmt: skip
+
+    def solve(self, problem: Problem, **arguments: Any) -> Solution | None:
+        """Solve with the method; None if it refuses with `UnsupportedFeature`."""
+        given_arguments = {"evaluations": self.evaluations, "time_limit": self.time_limit, "options": self.options, **arguments}
+        try:
+            return solve(problem, self.method, **given_arguments)
+        except UnsupportedFeature:
+            return None
+
+    def draw(self, data: DataObject, problems: SearchStrategy[Problem]) -> Problem:
+        """Draw a problem; a failing test prints it as a document."""
+        problem = data.draw(problems)
+        note(encode(problem).decode())
+        return problem
+
+    def check(self, problem: Problem, solution: Solution | None) -> Schedule | None:
+        """Check an answer against the rules and the true optimum; return its schedule."""
+        if solution is None:
+            return None
+        optimum = brute_force(problem)
+        if solution.status is Status.INFEASIBLE:
+            assert optimum is None, f"called infeasible, but a schedule of {optimum and optimum.makespan} s exists"
+        if optimum is not None:
+            assert solution.bound <= optimum.makespan * (1 + TOLERANCE), "the bound lies above the optimum"
+        schedule = solution.schedule
+        if schedule is None:
+            return None
+        assert verify(problem, schedule) == []
+        assert simulate(problem, schedule.decision) == schedule
+        assert optimum is not None, "a schedule of a problem that has none"
+        assert schedule.makespan >= optimum.makespan * (1 - TOLERANCE), "better than the optimum"
+        if solution.status is Status.OPTIMAL:
+            assert schedule.makespan <= optimum.makespan * (1 + 1e-6) + TOLERANCE, "called optimal but is not"
+        return schedule
+
+    # ------------------------------------------------------------------ the tests
+
+    def test_is_registered_with_a_summary(self) -> None:
+        method = methods()[self.method]
+        assert method.summary
+        assert method.supports
+
+    @_SETTINGS
+    @given(data=st.data())
+    def test_plain_problems_are_answered(self, data: DataObject) -> None:
+        problem = self.draw(data, self.plain_problems())
+        schedule = self.check(problem, self.solve(problem))
+        if self.answers_plain:
+            assert schedule is not None, "no schedule for a problem without restrictions"
+
+    @_SETTINGS
+    @given(data=st.data())
+    def test_answers_keep_every_rule_and_never_beat_the_optimum(self, data: DataObject) -> None:
+        problem = self.draw(data, self.problems())
+        self.check(problem, self.solve(problem))
+
+    @_SETTINGS
+    @given(data=st.data())
+    def test_restrictions_are_kept_or_refused(self, data: DataObject) -> None:
+        problem = self.draw(data, self.problems(n_tasks=4, tight=True, absent=True, pins=True, colocation=True, missing_links=True))
+        schedule = self.check(problem, self.solve(problem))
+        if schedule is None:
+            return
+        graph = problem.graph
+        for i, name in enumerate(graph.names):
+            for item in range(problem.inputs):
+                device = schedule.device_of(name, item)
+                assert device in (graph.devices[i] or problem.cluster.names)
+                assert np.isfinite(problem.durations[i, problem.cluster.index[device]]).any()
+                for other, label in zip(graph.names, graph.colocation, strict=True):
+                    assert label is None or label != graph.colocation[i] or schedule.device_of(other, item) == device
+
+    @_SETTINGS
+    @given(data=st.data())
+    def test_several_inputs_and_contention_are_kept_or_refused(self, data: DataObject) -> None:
+        communication = data.draw(st.sampled_from(["channel", "port"]))
+        problem = self.draw(data, self.problems(n_tasks=3, n_devices=2, inputs=2, communication=communication))
+        self.check(problem, self.solve(problem))
+
+    @_SETTINGS
+    @given(data=st.data())
+    def test_the_same_seed_gives_the_same_answer(self, data: DataObject) -> None:
+        if not methods()[self.method].deterministic:
+            pytest.skip("does not claim to be deterministic")
+        problem = self.draw(data, self.problems())
+        seed = data.draw(st.integers(0, 100))
+        first, second = (self.solve(problem, seed=seed, time_limit=None) for _ in range(2))
+        if first is None or second is None:
+            assert first is second, "refuses only sometimes"
+            return
+        assert first.schedule == second.schedule
+        assert (first.status, first.method) == (second.status, second.method)
+
+    @_SETTINGS
+    @given(data=st.data(), factor=st.sampled_from([0.25, 2.0, 1024.0]))
+    def test_the_makespan_scales_with_the_times(self, data: DataObject, factor: float) -> None:
+        if not self.scales:
+            pytest.skip("does not claim to scale")
+        problem = self.draw(data, self.problems())
+        one, other = self.solve(problem), self.solve(scaled(problem, factor))
+        if one is None or other is None:
+            assert one is other, "refuses only at some scale"
+            return
+        assert other.makespan == pytest.approx(one.makespan * factor, rel=TOLERANCE, abs=0)
+
+    @_SETTINGS
+    @given(data=st.data())
+    def test_names_and_numbering_do_not_matter_to_validity(self, data: DataObject) -> None:
+        problem = self.draw(data, self.problems())
+        tasks, devices = (data.draw(st.permutations(range(n))) for n in (problem.n_tasks, problem.n_devices))
+        twin = renumbered(problem, tasks, devices)
+        self.check(twin, self.solve(twin))
+
+    @_SETTINGS
+    @given(data=st.data())
+    def test_a_warm_start_never_worsens(self, data: DataObject) -> None:
+        problem = self.draw(data, self.problems())
+        decision = data.draw(strategies.decisions(problem))
+        start = simulate(problem, decision)
+        assume(not verify(problem, start))
+        solution = self.solve(problem, start=decision)
+        assert solution is not None, "a schedule was given, so there is one to return"
+        assert solution.makespan <= start.makespan
+        self.check(problem, solution)
+
+    def test_stops_when_told(self) -> None:
+        problem = _larger_problem()
+        for limits in ({"time_limit": 0.0, "evaluations": None}, {"time_limit": None, "evaluations": 1}):
+            self.solve(problem, time_limit=0.01)  # compiles what is to be compiled
+            started = time.monotonic()
+            solution = self.solve(problem, **limits)
+            assert time.monotonic() - started <= self.seconds_to_stop
+            if solution is not None and solution.schedule is not None:
+                assert verify(problem, solution.schedule) == []
+
+
+def scaled(problem: Problem, factor: float) -> Problem:
+    """Return the problem with all times multiplied by `factor`."""
+    cluster = problem.cluster
+    return problem.replace(
+        cluster=Cluster(cluster.devices, cluster.bandwidth / factor, cluster.latency * factor),
+        durations=problem.durations * factor,
+        transfers=None if problem.transfers is None else problem.transfers * factor,
+    )  # fmt: skip
+
+
+def renumbered(problem: Problem, tasks: list[int], devices: list[int]) -> Problem:
+    """Return the problem with other names, and task ``tasks[x]`` and device ``devices[x]`` at place x."""
+    graph, cluster = problem.graph, problem.cluster
+    place = np.argsort(tasks)
+    named = {cluster.names[k]: f"machine {x}" for x, k in enumerate(devices)}
+    pins = [graph.devices[i] for i in tasks]
+    twin = TaskGraph(
+        [f"job {x}" for x in range(len(tasks))], place[graph.edges], edge_bytes=graph.edge_bytes,
+        weight_bytes=graph.weight_bytes[tasks], input_bytes=graph.input_bytes[tasks], output_bytes=graph.output_bytes[tasks],
+        colocation=[graph.colocation[i] for i in tasks],
+        devices=[None if pin is None else [named[name] for name in pin] for pin in pins],
+    )  # fmt: skip
+    grid = np.ix_(devices, devices)
+    return problem.replace(
+        graph=twin,
+        cluster=Cluster(
+            [dataclasses.replace(cluster.devices[k], name=f"machine {x}") for x, k in enumerate(devices)],
+            cluster.bandwidth[grid], cluster.latency[grid],
+        ),
+        durations=problem.durations[np.ix_(tasks, devices)],
+        transfers=None if problem.transfers is None else problem.transfers[:, devices][:, :, devices],
+    )  # fmt: skip
+
+
+def _larger_problem() -> Problem:
+    """Return a problem too large to be finished with at once by anything that searches."""
+    n = 40
+    rng = np.random.default_rng(0)
+    pairs = np.array([(i, j) for j in range(n) for i in range(j)])
+    edges = pairs[rng.random(len(pairs)) < 0.1]
+    graph = TaskGraph([f"t{i}" for i in range(n)], edges, edge_bytes=rng.random(len(edges)))
+    return Problem(graph, Cluster(["a", "b", "c"], bandwidth=1.0), durations=rng.random((n, 3)))

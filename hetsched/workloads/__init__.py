@@ -1,0 +1,23 @@
+"""Workloads to try things on: generated graphs, shipped networks, the papers' clusters."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from hetsched.workloads.rwnn import rwnn  # the function: it takes the place of the module of its name
+
+if TYPE_CHECKING:
+    from hetsched.workloads import clusters, networks
+
+__all__ = ["clusters", "networks", "rwnn"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("clusters", "networks"):
+        return importlib.import_module(f"hetsched.workloads.{name}")
+    raise AttributeError(f"module 'hetsched.workloads' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,69 @@
+"""A small problem on disk, and the terminal run in-process in a folder of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import hetsched as hs
+from hetsched.cli.app import app
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of its own, made the current one."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def run(folder: Path) -> Run:
+    """Run a command line in-process; the result has exit_code, stdout and stderr."""
+
+    def run(*words: object) -> Any:
+        return CliRunner().invoke(app, [str(word) for word in words])
+
+    return run
+
+
+def small_problem(**changes: Any) -> hs.Problem:
+    """Five tasks on two devices that differ; the best schedule uses both."""
+    graph = hs.TaskGraph(
+        ["load", "left", "right", "join", "end"],
+        [("load", "left", 4e6), ("load", "right", 4e6), ("left", "join", 1e6), ("right", "join", 1e6), ("join", "end", 1e3)],
+        op=["input", "conv2d", "conv2d", "add", "softmax"], weight_bytes=[0, 9e6, 9e6, 0, 0], output_bytes=1e6,
+    )  # fmt: skip
+    cluster = hs.Cluster([hs.Device("cpu", memory_bytes=64e9), hs.Device("gpu", memory_bytes=16e9)], bandwidth=25e9, latency=5e-6)
+    times = np.array([[1e-4, 2e-4], [3e-3, 1e-3], [2e-3, 1.5e-3], [1e-4, 2e-4], [1e-4, 1e-4]])
+    return hs.Problem(graph, cluster, **{"durations": times, **changes})
+
+
+@pytest.fixture
+def problem(folder: Path) -> hs.Problem:
+    """The small problem, written as problem.json."""
+    made = small_problem()
+    made.write("problem.json")
+    return made
+
+
+@pytest.fixture
+def schedule(problem: hs.Problem, folder: Path) -> hs.Schedule:
+    """A valid schedule of the small problem, all on the slower device, written as schedule.json."""
+    made = hs.simulate(problem, hs.Decision.from_assignment(problem, dict.fromkeys(problem.graph.names, "cpu")))
+    made.write("schedule.json")
+    return made
+
+
+@pytest.fixture
+def document(problem: hs.Problem) -> dict[str, Any]:
+    """The small problem's document as plain data, to be spoilt."""
+    loaded: dict[str, Any] = json.loads(Path("problem.json").read_text())
+    return loaded

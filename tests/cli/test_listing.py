@@ -1,0 +1,97 @@
+"""The commands that list things, the help, and the exit codes of bad usage."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import jsonschema
+import pytest
+
+import hetsched as hs
+
+COMMANDS = [
+    ["demo"], ["solve"], ["verify"], ["bound"], ["generate"], ["generate", "rwnn"], ["generate", "network"],
+    ["generate", "cluster"], ["capture"], ["methods"], ["schema"],
+]  # fmt: skip
+
+
+def test_version(run: Any) -> None:
+    assert run("--version").stdout == f"hetsched {hs.__version__}\n"
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_help_teaches_with_an_example_of_the_command(run: Any, words: list[str]) -> None:
+    shown = run(*words, "--help")
+    assert shown.exit_code == 0
+    assert re.search(rf"Example: hetsched {' '.join(words)}\b", shown.stdout)
+
+
+def test_alone_it_shows_the_commands(run: Any) -> None:
+    shown = run()
+    assert shown.exit_code == 0
+    assert all(words[0] in shown.stdout for words in COMMANDS)
+    assert run("generate").exit_code == 0
+
+
+def test_methods_lists_every_method_with_its_options(run: Any) -> None:
+    known = hs.methods()
+    rows = json.loads(run("methods", "--json").stdout)
+    assert {row["name"] for row in rows} == set(known)
+    assert all(set(row["options"]) == set(known[row["name"]].options) for row in rows)
+    shown = run("methods")
+    assert all(name in shown.stdout for name in known)
+
+
+@pytest.mark.parametrize("kind", ["graph", "cluster", "problem", "schedule", "solution"])
+def test_schema_is_a_json_schema_that_documents_meet(run: Any, problem: hs.Problem, kind: str) -> None:
+    schema = json.loads(run("schema", kind).stdout)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    solution = hs.solve(problem, "heft")
+    values = {"graph": problem.graph, "cluster": problem.cluster, "problem": problem, "schedule": solution.schedule, "solution": solution}
+    jsonschema.validate(json.loads(hs.documents.encode(values[kind])), schema)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["frobnicate"], "No such command 'frobnicate'"),
+        (["solve"], "Missing argument 'PROBLEM'"),
+        (["solve", "problem.json", "--frobnicate"], "No such option: --frobnicate"),
+        (["solve", "problem.json", "--seed", "many"], "Invalid value for '--seed'"),
+        (["solve", "problem.json", "--method", "frobnicate"], "unknown method 'frobnicate'; choose from"),
+        (["solve", "problem.json", "--method", "heft", "--option", "frobnicate=1"], "'heft' takes no option 'frobnicate'"),
+        (["solve", "problem.json", "--option", "frobnicate"], "'frobnicate' is not of the form KEY=VALUE"),
+        (["solve", "problem.json", "--method", ","], "no method named"),
+        (["solve", "problem.json", "--time-limit", "-1"], "time_limit is -1.0; it must be >= 0"),
+        (["solve", "problem.json", "--time-limit", "nan"], "time_limit is nan"),
+        (["solve", "problem.json", "-o", "nowhere/schedule.json"], "nowhere: no such folder to write into"),
+        (["solve", "problem.json", "-o", "."], ".: Is a directory"),
+        (["solve", "problem.json", "--start", "problem.json"], "problem.json holds a problem, but a schedule or a solution is needed here"),
+        (["verify", "problem.json", "problem.json"], "problem.json holds a problem, but a schedule or a solution is needed here"),
+        (["verify", "schedule.json", "problem.json"], "schedule.json holds a schedule, but a problem is needed here"),
+        (["bound", "nowhere.json"], "nowhere.json: No such file or directory"),
+        (["schema", "frobnicate"], "no document kind 'frobnicate'; choose from graph"),
+        (["generate", "rwnn", "--kind", "frobnicate", "-o", "p.json"], "frobnicate"),
+        (["generate", "rwnn", "--n", "-3", "-o", "p.json"], "-3"),
+        (["generate", "rwnn", "--cluster", "frobnicate", "-o", "p.json"], "cluster 'frobnicate' is neither a file nor one of diviml"),
+        (["generate", "rwnn", "--cluster", "problem.json", "-o", "p.json"], "problem.json holds a problem, but a cluster is needed here"),
+        (["generate", "rwnn", "--dtype", "frobnicate", "-o", "p.json"], "frobnicate"),
+        (["generate", "network", "frobnicate", "-o", "p.json"], "frobnicate"),
+        (["demo", "--network", "frobnicate"], "frobnicate"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_bad_usage_is_one_line_and_exit_code_2(run: Any, schedule: hs.Schedule, words: list[str], said: str) -> None:
+    failed = run(*words)
+    assert failed.exit_code == 2
+    assert failed.stdout == ""
+    assert failed.stderr.startswith("error: ")
+    assert failed.stderr.count("\n") == 1
+    assert said in failed.stderr
+
+
+@pytest.mark.parametrize("words", [["--debug", "bound", "nowhere.json"], ["bound", "nowhere.json", "--debug"]])
+def test_debug_lets_the_error_through(run: Any, words: list[str]) -> None:
+    assert isinstance(run(*words).exception, FileNotFoundError)

@@ -1,0 +1,62 @@
+"""Readers for other people's instances, which lie beside the repository, not in it."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+
+import hetsched as hs
+
+
+def references(folder: Path, key: str) -> dict[str, dict[str, str]]:
+    """Return the rows of a folder's reference.csv by the column `key`."""
+    with open(folder / "reference.csv") as file:
+        return {row[key]: row for row in csv.DictReader(file)}
+
+
+def flexible_job_shop(path: Path) -> hs.Problem:
+    """Read a flexible job shop: chains or DAGs of operations, eligible machines, no communication."""
+    data = json.loads(path.read_text())
+    rows = data["operations"]
+    n = max(row["operation"] for row in rows) + 1
+    n_machines = max(row["machine"] for row in rows) + 1
+    durations = np.full((n, n_machines), np.nan)
+    for row in rows:
+        durations[row["operation"], row["machine"]] = row["duration"]
+    arcs = [(f"o{row['before']}", f"o{row['after']}") for row in data["precedences"]]
+    cluster = hs.Cluster([f"m{k}" for k in range(n_machines)], bandwidth=np.inf)
+    return hs.Problem(hs.TaskGraph([f"o{i}" for i in range(n)], arcs), cluster, durations=durations)
+
+
+def standard_task_graph(path: Path, processors: int) -> hs.Problem:
+    """Read a graph of the Standard Task Graph set for identical processors, no communication."""
+    numbers = [[int(word) for word in line.split()] for line in path.read_text().splitlines() if line.strip() and line[0] != "#"]
+    rows = numbers[1:]
+    arcs = [(f"t{parent}", f"t{row[0]}") for row in rows for parent in row[3 : 3 + row[2]]]
+    durations = np.repeat(np.array([[row[1]] for row in rows], float), processors, axis=1)
+    cluster = hs.Cluster([f"p{k}" for k in range(processors)], bandwidth=np.inf)
+    return hs.Problem(hs.TaskGraph([f"t{row[0]}" for row in rows], arcs), cluster, durations=durations)
+
+
+def moirai(path: Path, communication: str = "delay") -> hs.Problem:
+    """Read one of Moirai's profiled graphs: unrelated devices, a transfer time per edge and device pair."""
+    data = json.loads(path.read_text())
+    size = len(data["devices"])
+    graph = hs.TaskGraph(
+        [f"t{task['id']}" for task in data["tasks"]],
+        [(f"t{edge['src']}", f"t{edge['dst']}", 0.0) for edge in data["edges"]],
+        weight_bytes=[task["memory"] for task in data["tasks"]],
+    )
+    index = {tuple(edge): e for e, edge in enumerate(graph.edges.tolist())}
+    transfers = np.zeros((graph.n_edges, size, size))
+    for edge in data["edges"]:
+        e = index[graph.index[f"t{edge['src']}"], graph.index[f"t{edge['dst']}"]]
+        transfers[e] += edge.get("comm_time", np.zeros((size, size)))
+    devices = [hs.Device(f"d{device['id']}", memory_bytes=device["memory"]) for device in data["devices"]]
+    return hs.Problem(
+        graph, hs.Cluster(devices, bandwidth=np.inf), durations=[task["time"] for task in data["tasks"]], transfers=transfers,
+        communication=communication,
+    )  # fmt: skip

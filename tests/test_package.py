@@ -1,0 +1,62 @@
+"""What the installed package carries, and what its metadata promises."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+import hetsched
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def test_every_public_name_resolves() -> None:
+    for name in hetsched.__all__:
+        assert getattr(hetsched, name) is not None
+    assert set(hetsched.__all__) <= set(dir(hetsched))
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'frobnicate'"):
+        hetsched.frobnicate  # noqa: B018
+
+
+def test_the_package_is_typed_and_carries_its_documents() -> None:
+    package = files("hetsched")
+    assert package.joinpath("py.typed").is_file()
+    names = {entry.name for entry in package.joinpath("workloads", "documents").iterdir()}
+    assert {"googlenet.json", "inception_v3.json"} <= names
+
+
+def test_every_dependency_has_a_pin() -> None:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pinned = {line.split("==")[0].lower() for line in lines if line and not line.startswith("#")}
+    asked = [*PROJECT["dependencies"], *(name for extra in PROJECT["optional-dependencies"].values() for name in extra)]
+    assert {re.split(r"[<>=\[]", name)[0].lower() for name in asked} <= pinned
+
+
+def test_the_module_runs_as_the_console_script_does() -> None:
+    assert PROJECT["scripts"]["hetsched"] == "hetsched.cli.app:main"
+    shown = subprocess.run([sys.executable, "-m", "hetsched", "--version"], capture_output=True, text=True, timeout=60)
+    assert shown.stdout == f"hetsched {hetsched.__version__}\n"
+
+
+def test_what_can_be_written_can_be_written_first(tmp_path: Path) -> None:
+    """Writing works in a process that has read nothing yet."""
+    code = """
+import sys, hetsched as hs
+problem = hs.Problem(hs.TaskGraph(["a"]), hs.Cluster(["cpu"]), durations=[[1.0]])
+hs.simulate(problem, hs.Decision.whole(problem, [0], [0])).write(sys.argv[1])
+"""
+    path = tmp_path / "schedule.json"
+    subprocess.run([sys.executable, "-c", code, str(path)], check=True, timeout=120)
+    schedule = hetsched.read(path)
+    assert isinstance(schedule, hetsched.Schedule)
+    assert schedule.makespan == 1.0

@@ -1,0 +1,81 @@
+"""Instances with published optima: no bound above them, no makespan below them, everything verifies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import hetsched as hs
+from tests import instances
+from tests.golden import arabnejad, topcuoglu
+
+SLACK = 1e-9
+
+
+def bracket(problem: hs.Problem, lower: float, upper: float) -> tuple[float, float]:
+    """Solve and bound; the optimum is known to lie between `lower` and `upper`."""
+    solution = hs.solve(problem)
+    assert solution.schedule is not None
+    assert hs.verify(problem, solution.schedule) == []
+    bound = hs.bound(problem, time_limit=0.1).value
+    assert bound <= upper * (1 + SLACK)
+    assert solution.bound <= upper * (1 + SLACK)
+    assert solution.makespan >= lower * (1 - SLACK)
+    return bound, solution.makespan
+
+
+@pytest.mark.parametrize(("instance", "optimum"), [(topcuoglu, 73), (arabnejad, 113)])
+def test_examples_of_the_list_scheduling_papers(instance, optimum):
+    bound, makespan = bracket(instance(), optimum, optimum)
+    assert bound > 0.5 * optimum
+    assert makespan < 1.2 * optimum
+
+
+def test_flexible_job_shops(shared_data: Path):
+    folder = shared_data / "fjsp"
+    rows = instances.references(folder, "instance")
+    assert rows
+    for name, row in rows.items():
+        problem = instances.flexible_job_shop(folder / f"{name}.json")
+        assert problem.n_tasks == int(row["operations"]), name
+        bracket(problem, float(row["lower"]), float(row["upper"]))
+
+
+def test_standard_task_graphs(shared_data: Path):
+    folder = shared_data / "stg"
+    rows = instances.references(folder, "file")
+    assert rows
+    proven = 0
+    for name, row in rows.items():
+        problem = instances.standard_task_graph(folder / name, int(row["processors"]))
+        optimum = float(row["optimum"])
+        bound, makespan = bracket(problem, optimum, optimum)
+        proven += makespan == optimum
+    assert proven > len(rows) / 3, "on identical processors list scheduling is often optimal"
+
+
+@pytest.mark.parametrize("communication", ["delay", "channel", "port"])
+def test_moirais_tight_example(shared_data: Path, communication: str):
+    problem = instances.moirai(shared_data / "moirai" / "example-1.json", communication)
+    assert hs.bound(problem, time_limit=2).value <= 30
+    solution = hs.solve(problem)
+    if solution.schedule is None:  # memory is exactly enough: greedy packing may fail, and must say so
+        assert solution.messages
+    else:
+        assert solution.makespan >= 30
+    roomy = problem.replace(cluster=problem.cluster.replace(devices=problem.cluster.names))
+    bracket(roomy, 28, 28 if communication == "delay" else 30)
+
+
+@pytest.mark.parametrize("communication", ["delay", "channel", "port"])
+@pytest.mark.parametrize("network", ["GoogLeNet", "transformer"])
+def test_moirais_networks_are_scheduled_validly(shared_data: Path, network: str, communication: str):
+    problem = instances.moirai(shared_data / "moirai" / f"{network}.json", communication)
+    best_known = {"GoogLeNet": 1.314, "transformer": 20.04}[network]
+    solution = hs.solve(problem)
+    assert solution.schedule is not None
+    assert hs.verify(problem, solution.schedule) == []
+    if communication == "delay":
+        assert hs.bound(problem, time_limit=2).value <= best_known
+    assert solution.makespan <= hs.solve(problem, "best-device").makespan
