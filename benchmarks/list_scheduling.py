@@ -73,7 +73,7 @@ def ours(problem: hs.Problem) -> dict[str, dict[str, float]]:
     for name in METHODS:
         options = {"mean_communication": "saga"} if name == "heft" else {}
         monitor, deaf = Monitor(problem), Deaf(problem)
-        monitor.run(name, **options)
+        monitor.run(name, options)
         function = find_method(name).function
         seconds = least(
             (lambda: place_heft(problem, need, "saga"))

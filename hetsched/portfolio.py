@@ -20,10 +20,11 @@ from hetsched.solution import Solution
 
 ENTRY_POINTS = "hetsched.methods"
 _BUILT_IN = ("simple", "list_scheduling", "dynamic")
-_LIST_SCHEDULERS = (
+LIST_SCHEDULERS = (
     "best-device", "heft", "peft", "cpop", "etf", "dls", "bil", "mcp", "hlfet", "greedy", "met", "mct", "olb",
     "min-min", "max-min", "sufferage",
 )  # fmt: skip
+"""The methods that answer at once, in the order in which `auto` runs them."""
 _log = logging.getLogger(__name__)
 
 
@@ -48,7 +49,7 @@ def methods() -> Mapping[str, Method]:
 @method("auto", summary="every list scheduler in turn, until a bound proves the best one optimal")
 def auto(problem: Problem, monitor: Monitor) -> None:
     """Run the list schedulers in turn on one monitor."""
-    for name in _LIST_SCHEDULERS:
+    for name in LIST_SCHEDULERS:
         if monitor.should_stop:
             return
         monitor.run(name)
@@ -116,11 +117,12 @@ def solve(
             if monitor.should_stop and (monitor.best is not None or monitor.stopped != "time limit"):
                 break
             try:
-                monitor.run(name, **(options or {}))
+                monitor.run(name, options)
             except InconsistentBound:
                 raise
             except Exception as error:
-                _log.exception("method %s failed", name)
+                if not isinstance(error, UnsupportedFeature):
+                    _log.exception("method %s failed", name)
                 failure = failure or error
                 monitor.note(f"{name} failed: {type(error).__name__}: {error}")
     except KeyboardInterrupt:

@@ -282,9 +282,9 @@ class Monitor:
         if self._on_progress is not None and self._on_progress(event) is True:
             self.stop("callback")
 
-    def run(self, name: str, **options: Any) -> None:
+    def run(self, name: str, options: Mapping[str, Any] | None = None) -> None:
         """Run a registered method on this problem, its finds coming here under its name."""
-        chosen = find_method(name)
+        chosen, options = find_method(name), options or {}
         chosen.check_options(options)
         before, self.source = self.source, name
         try:
@@ -294,13 +294,13 @@ class Monitor:
 
     def subsolve(
         self, problem: Problem, method: str, *, time_limit: float | None = None, evaluations: int | None = None,
-        start: Solution | Schedule | Decision | None = None, **options: Any,
+        start: Solution | Schedule | Decision | None = None, options: Mapping[str, Any] | None = None,
     ) -> Solution:  # fmt: skip
         """Solve another problem by a method's name, within this solve's time and stop."""
         child = Monitor(problem, Budget(time_limit, evaluations), seed=int(self.rng.integers(2**31)), parent=self)
         child.warm_start(start)
         if not child.should_stop:
-            child.run(method, **options)
+            child.run(method, options)
         self.evaluations += child.evaluations
         return child.solution(method)
 

@@ -49,7 +49,7 @@ def least_load(cost: FloatArray, burden: FloatArray | None = None) -> Load:
     """
     n_devices = cost.shape[1]
     allowed = np.isfinite(cost)
-    if not len(cost) or not (cost.min(axis=1) > 0).any():
+    if not (cost[allowed] > 0).any():
         return Load(0.0, np.full(n_devices, 1.0 / n_devices), np.zeros(n_devices))
     scale = float(cost[allowed].mean())  # solvers have absolute tolerances
     scaled = np.where(allowed, cost, 0.0) / scale
@@ -96,7 +96,9 @@ def _by_program(cost: FloatArray, allowed: Any, burden: FloatArray | None) -> tu
     whole = csr_matrix((np.ones(len(unit)), (unit, pairs)), (n_units, shape[1]))
     objective = np.zeros(shape[1])
     objective[0] = 1.0
-    result = _solved(objective, A_ub=matrix, b_ub=limits, A_eq=whole, b_eq=np.ones(n_units))
+    # C is free, so that its price row is an equation and lambda sums to 1.
+    bounds = np.array([[-np.inf, np.inf], *[[0.0, np.inf]] * len(unit)])
+    result = _solved(objective, A_ub=matrix, b_ub=limits, A_eq=whole, b_eq=np.ones(n_units), bounds=bounds)
     return _cleaned(-result.ineqlin.marginals, n_devices)
 
 

@@ -42,8 +42,23 @@ def _cheapest(cost: FloatArray, prices: FloatArray, i: int) -> int:
 
 
 @numba.njit(cache=True)
-def _reprice(prices: FloatArray, load: FloatArray, iteration: int) -> bool:
-    """Raise the prices of loaded devices (multiplicative weights); False if loads are level."""
+def _alone(prices: FloatArray, iteration: int) -> None:
+    prices[:] = 0.0
+    prices[iteration] = 1.0
+
+
+@numba.njit(cache=True)
+def _reprice(prices: FloatArray, load: FloatArray, iteration: int, initial: FloatArray) -> bool:
+    """Raise the prices of loaded devices (multiplicative weights); False if loads are level.
+
+    Iterations count from -K: first every device alone is priced, for the work that has no other
+    place, then comes the search from `initial`.
+    """
+    if iteration < 0:
+        prices[:] = initial
+        if iteration < -1:
+            _alone(prices, iteration + 1)
+        return True
     mean = (prices * load).sum()
     spread = np.abs(load - mean).max()
     if spread <= 1e-9 * mean:
@@ -66,11 +81,13 @@ def best_thresholds(
     n, size = cost.shape
     rows, columns = len(heads), len(tails)
     row, column = np.searchsorted(heads, head, "right") - 1, np.searchsorted(tails, tail, "right") - 1
-    prices = first_prices(cost)
-    best, best_a, best_b, best_prices = 0.0, 0.0, 0.0, prices.copy()
+    initial = first_prices(cost)
+    prices = np.empty(size)
+    _alone(prices, -size)
+    best, best_a, best_b, best_prices = 0.0, 0.0, 0.0, initial.copy()
     chosen = np.empty(n, np.int64)
     table, load = np.empty((rows + 1, columns + 1)), np.empty(size)
-    for iteration in range(iterations):
+    for iteration in range(-size, iterations):
         table[:] = 0.0
         for i in range(n):
             chosen[i] = _cheapest(cost, prices, i)
@@ -92,7 +109,7 @@ def best_thresholds(
         for i in range(n):
             if row[i] >= r and column[i] >= c:
                 load[chosen[i]] += cost[i, chosen[i]]
-        if not _reprice(prices, load, iteration):
+        if not _reprice(prices, load, iteration, initial):
             break
     return best, best_a, best_b, best_prices
 
@@ -111,7 +128,7 @@ def raise_releases(
     latest_first = np.argsort(-head)
     mine, load = np.empty(n, np.int64), np.empty(size)
     chosen = np.empty(n, np.int64)
-    initial = first_prices(least)
+    initial, prices = first_prices(least), np.empty(size)
     risen = False
     for j in order:
         count = 0
@@ -121,9 +138,9 @@ def raise_releases(
                 count += 1
         if count < 2:
             continue
-        prices = initial.copy()
+        _alone(prices, -size)
         best = 0.0
-        for iteration in range(iterations):
+        for iteration in range(-size, iterations):
             total, value, cut = 0.0, 0.0, 0
             for x in range(count):
                 i = mine[x]
@@ -135,7 +152,7 @@ def raise_releases(
             load[:] = 0.0
             for x in range(cut):
                 load[chosen[x]] += least[mine[x], chosen[x]]
-            if not _reprice(prices, load, iteration):
+            if not _reprice(prices, load, iteration, initial):
                 break
         best *= _SAFE
         for k in range(size):

@@ -46,6 +46,9 @@ def series(problem: Problem, *, time_limit: float | None = None) -> Bound:
         Seconds of wall time.
     """
     deadline = math.inf if time_limit is None else time.perf_counter() + time_limit
+    proof = critical_path(problem)
+    if math.isinf(proof.value):
+        return Bound(proof.value, "series", proof.evidence)
     modules = _modules(problem)
     chosen = set(sorted(range(len(modules)), key=lambda x: -len(modules[x].inner))[: _MODULE_BOUNDS // problem.n_devices**2])
     least = levels.least_durations(problem)
@@ -66,9 +69,12 @@ def series(problem: Problem, *, time_limit: float | None = None) -> Bound:
         if target is None:
             last = float(arrival.min())
         else:
-            release[target] = np.where(np.isfinite(arrival), arrival - least[target], math.inf)
+            reached = np.isfinite(arrival)
+            release[target] = np.where(reached, arrival - np.where(reached, least[target], 0.0), math.inf)
     through = levels.earliest_starts(problem, least, release) + least + levels.tails(problem, least)
     value = max(last, float(through.min(axis=1).max(initial=0.0)))
+    if math.isinf(value):
+        return Bound(value, "series", "whatever devices the ends of the modules take, some task between them is left without any")
     return Bound(value, "series", f"{count} of {len(modules)} modules in series, bounded one by one for each pair of end devices")
 
 

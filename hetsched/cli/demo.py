@@ -17,10 +17,6 @@ if TYPE_CHECKING:
 
 BOUND_SECONDS = 5.0
 BASELINE = "best-device"
-METHODS = (
-    BASELINE, "heft", "peft", "cpop", "etf", "dls", "bil", "mcp", "hlfet", "greedy", "met", "mct", "olb",
-    "min-min", "max-min", "sufferage",
-)  # fmt: skip
 
 
 def demo(
@@ -71,11 +67,11 @@ def demo(
 
 def _solve_all(problem: Problem) -> tuple[dict[str, Solution], bool]:
     """Return the solution of each method in turn, and whether Ctrl-C cut it short."""
-    from hetsched import solve
+    from hetsched.portfolio import LIST_SCHEDULERS, solve
 
     found: dict[str, Solution] = {}
     with Working("scheduling") as working:
-        for name in METHODS:
+        for name in LIST_SCHEDULERS:
             working.update(f"scheduling with {name} (the first run compiles the kernels)")
             found[name] = solve(problem, name)
             if found[name].stopped == "interrupted":

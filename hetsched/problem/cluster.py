@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from hetsched.columns import Frozen, readonly
 from hetsched.errors import InvalidProblem
-from hetsched.problem.graph import FloatArray, IntArray, plural, unique_names
+from hetsched.problem.graph import LARGEST, FloatArray, IntArray, plural, unique_names
 
 
 @dataclass(frozen=True)
@@ -119,9 +119,12 @@ class Cluster(Frozen):
         np.fill_diagonal(alpha, 0.0)
         alpha[beta == 0] = 0.0  # no link, so no latency
         names = [member.name for member in members]
-        for h, k in np.argwhere(~np.isfinite(alpha)):
+        for h, k in np.argwhere(alpha > LARGEST):
+            where = f"latency from {names[h]!r} to {names[k]!r}"
+            raise InvalidProblem(f"{where} is {alpha[h, k]}; it must be at most {LARGEST:g} (for no link, give bandwidth 0)")
+        for h, k in np.argwhere((beta > 0) & (beta < 1 / LARGEST)):
             raise InvalidProblem(
-                f"latency from {names[h]!r} to {names[k]!r} is {alpha[h, k]}; it must be finite (for no link, give bandwidth 0)"
+                f"bandwidth from {names[h]!r} to {names[k]!r} is {beta[h, k]}; it must be 0 (no link) or at least {1 / LARGEST:g}"
             )
         self._set(devices=members, bandwidth=beta, latency=alpha)
 

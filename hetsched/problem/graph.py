@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+LARGEST = 1e100
+"""No number of a problem may be larger (nor a bandwidth smaller than its inverse), so that sums stay finite."""
 Edge = tuple[str, str] | tuple[str, str, float | None]
 
 
@@ -60,12 +62,12 @@ def _amounts(values: Any, n: int, what: str, names: Sequence[str], *, absent: bo
         column = np.full(n, column)
     if column.shape != (n,):
         raise InvalidProblem(f"{what} has shape {column.shape} but the graph has {n} tasks; give one number per task")
-    bad = ~((column >= 0) & np.isfinite(column))
+    bad = ~((column >= 0) & (column <= LARGEST))
     if absent:
         bad &= ~np.isnan(column)
     if bad.any():
         i = int(np.flatnonzero(bad)[0])
-        raise InvalidProblem(f"{what} of task {names[i]!r} is {column[i]}; it must be a finite number >= 0")
+        raise InvalidProblem(f"{what} of task {names[i]!r} is {column[i]}; it must be a number from 0 to {LARGEST:g}")
     return column
 
 
@@ -345,11 +347,11 @@ def _read_edges(
         raise InvalidProblem("edge_bytes goes with an integer array of edges; write named edges as (source, target, bytes)")
     else:
         arcs, sizes = _named_edges(edges, names, output_bytes)
-    bad = ~((sizes >= 0) & np.isfinite(sizes))
+    bad = ~((sizes >= 0) & (sizes <= LARGEST))
     if bad.any():
         e = int(np.flatnonzero(bad)[0])
         i, j = arcs[e]
-        raise InvalidProblem(f"edge {names[i]!r} -> {names[j]!r} carries {sizes[e]} bytes; it must be a finite number >= 0")
+        raise InvalidProblem(f"edge {names[i]!r} -> {names[j]!r} carries {sizes[e]} bytes; it must be a number from 0 to {LARGEST:g}")
     keys = arcs[:, 0] * len(names) + arcs[:, 1]
     unique, first, group = np.unique(keys, return_index=True, return_inverse=True)
     if len(unique) == len(keys):

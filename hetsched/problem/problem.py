@@ -13,12 +13,13 @@ import numpy.typing as npt
 from hetsched.columns import Frozen, readonly
 from hetsched.errors import InvalidProblem
 from hetsched.problem.cluster import Cluster
-from hetsched.problem.graph import FloatArray, IntArray, TaskGraph, named
+from hetsched.problem.graph import LARGEST, FloatArray, IntArray, TaskGraph, named
 
 BoolArray = npt.NDArray[np.bool_]
 Batching = Literal["once", "free"]
 Communication = Literal["delay", "per-input", "channel", "port"]
 Memory = Literal["static", "peak"]
+MOST_INPUTS = 1_000_000
 
 
 class CostModel(Protocol):
@@ -90,7 +91,7 @@ class Problem(Frozen):
 
     Notes
     -----
-    Units are seconds, bytes and bytes per second. See the documentation's page on semantics for
+    Units are seconds, bytes and bytes per second. docs/semantics.md says
     what each option means exactly.
     """
 
@@ -126,8 +127,7 @@ class Problem(Frozen):
         ):
             if value not in choices:
                 raise InvalidProblem(f"{what} is {value!r}; choose one of {', '.join(map(repr, choices))}")
-        if isinstance(inputs, bool) or not isinstance(inputs, int | np.integer) or inputs < 1:
-            raise InvalidProblem(f"inputs is {inputs!r}; it must be a whole number >= 1")
+        _check_count(inputs, "inputs")
         sizes = _batch_sizes(batch_sizes, int(inputs), costs is not None)
         if (durations is None) == (costs is None):
             raise InvalidProblem("give either durations (an array of seconds) or costs (a cost model), and not both")
@@ -428,6 +428,11 @@ class Problem(Frozen):
         return bool(total >> self.inputs & 1)
 
 
+def _check_count(value: Any, what: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= MOST_INPUTS:
+        raise InvalidProblem(f"{what} is {value!r}; it must be a whole number from 1 to {MOST_INPUTS}")
+
+
 def _batch_sizes(sizes: Iterable[int] | None, inputs: int, from_costs: bool) -> IntArray:
     if sizes is None:
         if not from_costs:
@@ -435,8 +440,7 @@ def _batch_sizes(sizes: Iterable[int] | None, inputs: int, from_costs: bool) -> 
         return np.array(sorted({max(1, inputs * quarter // 4) for quarter in (1, 2, 3, 4)}))
     values = list(sizes)
     for value in values:
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-            raise InvalidProblem(f"batch size {value!r} is not a whole number >= 1")
+        _check_count(value, "batch size")
     if not values or len(set(values)) < len(values):
         raise InvalidProblem(f"batch_sizes is {values}; give one or more distinct sizes")
     return np.array(values, dtype=np.int64)
@@ -455,12 +459,12 @@ def _durations(values: Any, graph: TaskGraph, cluster: Cluster, sizes: IntArray,
         wanted = f"[{n} tasks, {size} devices]" if implied else f"[{n} tasks, {size} devices, {len(sizes)} batch sizes]"
         remedy = "; a third axis needs batch_sizes" if implied and times.ndim == 3 else ""
         raise InvalidProblem(f"durations has shape {list(shape)} but {wanted} is needed{remedy}")
-    bad = (times < 0) | np.isinf(times)
+    bad = (times < 0) | (times > LARGEST)
     if bad.any():
         i, k, b = np.argwhere(bad)[0]
         raise InvalidProblem(
             f"duration of task {graph.names[i]!r} on {cluster.names[k]!r} is {times[i, k, b]}; "
-            "it must be a finite number >= 0, or NaN where the task cannot run"
+            f"it must be a number from 0 to {LARGEST:g}, or NaN where the task cannot run"
         )
     return times
 
@@ -476,13 +480,13 @@ def _transfers(values: Any, graph: TaskGraph, cluster: Cluster) -> FloatArray:
             f"transfers has shape {list(times.shape)} but [edge, device, device] = {list(shape)} is needed, in the order of graph.edges"
         )
     times = times.reshape(shape)
-    bad = (times < 0) | np.isinf(times)
+    bad = (times < 0) | (times > LARGEST)
     diagonal = np.arange(cluster.n_devices)
     bad[:, diagonal, diagonal] |= times[:, diagonal, diagonal] != 0
     if bad.any():
         e, h, k = np.argwhere(bad)[0]
         i, j = graph.edges[e]
-        rule = "it must be 0 within a device" if h == k else "it must be a finite number >= 0, or NaN where impossible"
+        rule = "it must be 0 within a device" if h == k else f"it must be a number from 0 to {LARGEST:g}, or NaN where impossible"
         raise InvalidProblem(
             f"transfer time of edge {graph.names[i]!r} -> {graph.names[j]!r} from {cluster.names[h]!r} to "
             f"{cluster.names[k]!r} is {times[e, h, k]}; {rule}"

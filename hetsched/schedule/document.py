@@ -7,8 +7,10 @@ import numpy as np
 
 from hetsched.columns import Columns
 from hetsched.errors import InvalidProblem, InvalidSchedule
-from hetsched.problem.document import VERSION, Document, Number, Row, to_document
+from hetsched.problem.document import VERSION, Document, Number, Row, to_document, write
 from hetsched.schedule.schedule import Schedule
+
+__all__ = ["BatchRow", "ScheduleDocument", "SchedulePart", "TransferRow", "write"]
 
 
 class BatchRow(Row):

@@ -38,23 +38,22 @@ def links(arrays: ProblemArrays, batch_of: IntArray, device: IntArray) -> tuple[
     n_edges, size = len(arrays.source), batch_of.shape[1]
     edge = np.empty(n_edges * size, np.int64)
     source, target, count = np.empty_like(edge), np.empty_like(edge), np.empty_like(edge)
-    n_batches = len(device)
     total = 0
-    pairs = np.empty(size, np.int64)
     for e in range(n_edges):
         i, j = arrays.source[e], arrays.target[e]
+        first = total
         for item in range(size):
-            pairs[item] = batch_of[i, item] * n_batches + batch_of[j, item]
-        if size > 1:
-            pairs.sort()
-        for item in range(size):
-            if item > 0 and pairs[item] == pairs[item - 1]:
-                count[total - 1] += 1
+            a, b = batch_of[i, item], batch_of[j, item]
+            x = total  # the place of (a, b) among the links of this edge, which are few and sorted
+            while x > first and (source[x - 1] > a or (source[x - 1] == a and target[x - 1] > b)):
+                x -= 1
+            if x > first and source[x - 1] == a and target[x - 1] == b:
+                count[x - 1] += 1
                 continue
+            for y in range(total, x, -1):
+                source[y], target[y], count[y] = source[y - 1], target[y - 1], count[y - 1]
             edge[total] = e
-            source[total] = pairs[item] // n_batches
-            target[total] = pairs[item] % n_batches
-            count[total] = 1
+            source[x], target[x], count[x] = a, b, 1
             total += 1
     duration = np.empty(total)
     for x in range(total):

@@ -109,7 +109,7 @@ class Schedule(Frozen):
 
     def write(self, path: str | PathLike[str]) -> None:
         """Write the schedule as a JSON document; ``hetsched.read`` reads it back to the bit."""
-        from hetsched.problem import document
+        from hetsched.schedule import document
 
         document.write(self, path)
 

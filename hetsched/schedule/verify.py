@@ -213,8 +213,9 @@ def _colocation(facts: Facts) -> Iterator[Violation]:
         if split[x].any():
             items = _rows(split[x])
             members = rows[(label[rows] == x) & split[x][facts.row_item[rows]]]
-            batches = np.unique(facts.row_batch[members]).tolist()
-            tasks, where = (tuple(dict.fromkeys(map(f, batches))) for f in (facts.task_name, facts.device_name))
+            batches = np.unique(facts.row_batch[members])
+            tasks = tuple(facts.problem.graph.names[i] for i in np.unique(facts.task[batches]))
+            where = tuple(devices[k] for k in np.unique(facts.device[batches]))
             message = (
                 f"co-location label {name!r} is split for {inputs_text(items)}: {named(range(len(tasks)), tasks)} run on "
                 f"{named(range(len(where)), where)}"

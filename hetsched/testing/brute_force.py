@@ -93,7 +93,7 @@ def _assignments(problem: Problem, count: _Count) -> Iterator[Assignment]:
         history = list(zip(*(labels[j] for j in order[:depth]), strict=True)) or [()] * problem.inputs
         for row in _labellings(choices, i, labels, history):
             labels[i] = row
-            if problem.memory == "peak" or _fits_static(problem, labels):
+            if _can_fit(problem, labels):
                 yield from extend(depth + 1)
             del labels[i]
 
@@ -128,14 +128,16 @@ def _labellings(
     return extend(())
 
 
-def _fits_static(problem: Problem, labels: dict[int, tuple[Label, ...]]) -> bool:
+def _can_fit(problem: Problem, labels: dict[int, tuple[Label, ...]]) -> bool:
+    """Tell whether the memory needed whatever the order is there: all of it if static, weights if not."""
     graph = problem.graph
     needed = [0.0] * problem.n_devices
     for i, row in labels.items():
         for k in {label[0] for label in row}:
             needed[k] += float(graph.weight_bytes[i])
-        for k, _ in row:
-            needed[k] += float(graph.input_bytes[i] + graph.output_bytes[i])
+        if problem.memory == "static":
+            for k, _ in row:
+                needed[k] += float(graph.input_bytes[i] + graph.output_bytes[i])
     return _within(needed, problem)
 
 

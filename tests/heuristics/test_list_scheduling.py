@@ -10,21 +10,16 @@ import pytest
 
 import hetsched as hs
 from hetsched.heuristics.list_scheduling import ranks
-from hetsched.portfolio import methods
+from hetsched.portfolio import LIST_SCHEDULERS, methods
 from hetsched.search import Monitor
 from tests.golden import UPWARD_RANKS, arabnejad, topcuoglu
-
-LIST_SCHEDULERS = (
-    "best-device", "bil", "cpop", "dls", "etf", "greedy", "heft", "hlfet", "max-min", "mcp", "mct", "met", "min-min", "olb", "peft",
-    "sufferage",
-)  # fmt: skip
 
 
 def run(problem: hs.Problem, name: str, **options: object) -> Monitor:
     """Run one method with nothing around it."""
     methods()
     monitor = Monitor(problem)
-    monitor.run(name, **options)
+    monitor.run(name, options)
     return monitor
 
 

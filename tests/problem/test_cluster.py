@@ -71,6 +71,7 @@ def test_transfer_time_is_the_line_alpha_plus_bytes_over_beta():
         ({"devices": ["a", "b"]}, "bandwidth is missing"),
         ({"devices": ["a", "b"], "bandwidth": -1}, "bandwidth from 'a' to 'b' is -1.0"),
         ({"devices": ["a", "b"], "bandwidth": float("nan")}, "bandwidth from 'a' to 'b' is nan"),
+        ({"devices": ["a", "b"], "bandwidth": 1e-300}, "it must be 0 (no link) or at least 1e-100"),
         ({"devices": ["a", "b"], "bandwidth": [[1, 2]]}, "bandwidth has shape (1, 2)"),
         ({"devices": ["a", "b"], "bandwidth": 1, "latency": float("inf")}, "latency from 'a' to 'b' is inf"),
         ({"devices": ["a", "b"], "bandwidth": "wide"}, "bandwidth must be a number or a 2 x 2 matrix"),

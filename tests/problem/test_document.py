@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 
 import jsonschema
 import numpy as np
@@ -54,6 +55,12 @@ def test_documents_meet_their_published_schema():
         jsonschema.validate(broken, documents.schema("problem"))
     with pytest.raises(hs.InvalidProblem, match="no document kind 'poem'"):
         documents.schema("poem")
+
+
+@pytest.mark.parametrize("kind", ["graph", "cluster", "problem", "schedule", "solution"])
+def test_the_published_schemas_are_up_to_date(kind):
+    published = Path(__file__).parents[2] / "docs" / "schema" / f"{kind}.json"
+    assert json.loads(published.read_text()) == documents.schema(kind), f"run: hetsched schema {kind} > docs/schema/{kind}.json"
 
 
 def test_a_hand_written_cluster_may_give_one_number_for_all_links():

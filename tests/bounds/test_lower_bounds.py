@@ -1,0 +1,221 @@
+"""Every bound against true optima, valid schedules, published optima, and worked examples."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hetsched as hs
+from hetsched.bounds import best
+from hetsched.bounds.combinatorial import critical_path, head_tail_load, load, memory
+from hetsched.bounds.destructive import destructive
+from hetsched.bounds.series import series
+from hetsched.errors import UnsupportedFeature
+from hetsched.testing import brute_force, decisions, problems
+from tests import golden
+
+BoundFunction = Callable[[hs.Problem], hs.Bound]
+BOUNDS: list[BoundFunction] = [memory, critical_path, load, head_tail_load, destructive, series, hs.bound]
+each_bound = pytest.mark.parametrize("function", BOUNDS[1:], ids=lambda function: function.__name__)
+
+
+@settings(max_examples=150)
+@given(problems())
+def test_no_bound_is_above_the_optimum(problem: hs.Problem) -> None:
+    """Under every model; inf means that the enumeration finds nothing either."""
+    try:
+        optimum = brute_force(problem, limit=50_000)
+    except UnsupportedFeature:
+        return
+    makespan = math.inf if optimum is None else optimum.makespan
+    for function in BOUNDS:
+        assert function(problem).value <= makespan * (1 + 1e-9), function.__name__
+
+
+@settings(max_examples=60)
+@given(st.data(), problems(n_tasks=st.integers(5, 12), inputs=st.integers(1, 4), tight=False))
+def test_no_bound_is_above_a_schedule(data: st.DataObject, problem: hs.Problem) -> None:
+    """Larger problems than the enumeration can take."""
+    makespan = hs.simulate(problem, data.draw(decisions(problem))).makespan
+    for function in BOUNDS:
+        assert function(problem).value <= makespan * (1 + 1e-9), function.__name__
+
+
+@each_bound
+@settings(max_examples=30)
+@given(problem=problems(n_tasks=st.integers(1, 6), transfers=False), factor=st.sampled_from([2.0**-20, 0.5, 4.0, 2.0**17]))
+def test_bounds_scale_with_the_unit_of_time(function: BoundFunction, problem: hs.Problem, factor: float) -> None:
+    """In another unit the bound is the same, to the bit where the factor is a power of two."""
+    cluster = problem.cluster.replace(bandwidth=problem.cluster.bandwidth / factor, latency=problem.cluster.latency * factor)
+    scaled = problem.replace(durations=problem.durations * factor, batch_sizes=problem.batch_sizes, cluster=cluster)
+    assert function(scaled).value == pytest.approx(function(problem).value * factor, rel=1e-12)
+
+
+@settings(max_examples=40)
+@given(st.data(), problems(n_tasks=st.integers(1, 6), missing_links=False, transfers=False))
+def test_bounds_do_not_depend_on_numbering(data: st.DataObject, problem: hs.Problem) -> None:
+    """Tasks and devices in another order have the same bounds, where these are optima of their kind."""
+    graph, cluster = problem.graph, problem.cluster
+    tasks = np.array(data.draw(st.permutations(range(problem.n_tasks))))
+    devices = np.array(data.draw(st.permutations(range(problem.n_devices))))
+    place = np.argsort(tasks)
+    renumbered = problem.replace(
+        graph=hs.TaskGraph(
+            [graph.names[i] for i in tasks], place[graph.edges], edge_bytes=graph.edge_bytes,
+            weight_bytes=graph.weight_bytes[tasks], input_bytes=graph.input_bytes[tasks], output_bytes=graph.output_bytes[tasks],
+            colocation=[graph.colocation[i] for i in tasks], devices=[graph.devices[i] for i in tasks],
+        ),
+        cluster=hs.Cluster(
+            [cluster.devices[k] for k in devices], cluster.bandwidth[np.ix_(devices, devices)], cluster.latency[np.ix_(devices, devices)]
+        ),
+        durations=problem.durations[np.ix_(tasks, devices)], batch_sizes=problem.batch_sizes,
+    )  # fmt: skip
+    for function in (memory, critical_path, load):
+        assert function(renumbered).value == pytest.approx(function(problem).value, rel=1e-5), function.__name__
+
+
+@given(problems(n_tasks=st.integers(1, 8)))
+def test_the_best_bound_is_the_best(problem: hs.Problem) -> None:
+    """`bound` is at least every quick one, and `destructive` at least what it starts from."""
+    quick = list(best.quick(problem))
+    assert hs.bound(problem).value >= max(found.value for found in quick)
+    assert destructive(problem).value >= max(found.value for found in quick)
+
+
+@pytest.mark.parametrize(("problem", "optimum"), [(golden.topcuoglu(), 73.0), (golden.arabnejad(), 113.0)], ids=["topcuoglu", "arabnejad"])
+@each_bound
+def test_published_optima_are_not_exceeded(function: BoundFunction, problem: hs.Problem, optimum: float) -> None:
+    """And the best bound comes near them."""
+    assert function(problem).value <= optimum * (1 + 1e-9)
+    assert hs.bound(problem).value >= 0.85 * optimum
+
+
+def two(**options: object) -> hs.Problem:
+    """Return tasks a -> b of 10 bytes of weights each on two devices of 15 bytes."""
+    graph = hs.TaskGraph(["a", "b"], [("a", "b", 4)], weight_bytes=10)
+    cluster = hs.Cluster([hs.Device("x", memory_bytes=15), hs.Device("y", memory_bytes=15)], bandwidth=1)
+    return hs.Problem(graph, cluster, **{"durations": [[1, 9], [1, 9]], **options})  # type: ignore[arg-type]
+
+
+def test_memory_splits_the_load() -> None:
+    """x holds one task and a half: half a task goes to y. Without memory all of it is 1.8 s, spread by speed."""
+    assert load(two()).value == pytest.approx(4.5, rel=1e-5)
+    roomy = two().replace(cluster=hs.Cluster(["x", "y"], bandwidth=1))
+    assert load(roomy).value == pytest.approx(1.8)
+
+
+@pytest.mark.parametrize("model", ["static", "peak"])
+def test_more_weights_than_memory_is_proven_infeasible(model: str) -> None:
+    """20 bytes of weights do not fit 18 in all, though each task fits each device."""
+    devices = [hs.Device("x", memory_bytes=10), hs.Device("y", memory_bytes=8)]
+    small = two(memory=model).replace(
+        graph=hs.TaskGraph(["a", "b", "c"], weight_bytes=[7, 7, 6]), cluster=hs.Cluster(devices, bandwidth=1), durations=np.ones((3, 2))
+    )
+    proof = memory(small)
+    assert math.isinf(proof.value)
+    assert proof.evidence == "however the tasks are spread, some device needs at least 111.1111% of its capacity"
+    assert hs.bound(small) == proof
+    assert math.isinf(load(small).value)
+
+
+def test_activations_count_under_static_only() -> None:
+    """Outputs of 8 inputs need 16 bytes at once under static; under peak they may come one after another."""
+    graph = hs.TaskGraph(["a"], output_bytes=2)
+    cluster = hs.Cluster([hs.Device("x", memory_bytes=10)])
+    problem = hs.Problem(graph, cluster, durations=[[[1.0]]], batch_sizes=[1], inputs=8, batching="free")
+    assert math.isinf(memory(problem).value)
+    assert memory(problem.replace(memory="peak")).value == 0
+
+
+@each_bound
+def test_a_task_that_fits_nowhere_is_named(function: BoundFunction) -> None:
+    """Its pins leave it a device that is too small."""
+    graph = hs.TaskGraph(["a", "b"], weight_bytes=[1, 9], devices=[None, ["x"]])
+    cluster = hs.Cluster([hs.Device("x", memory_bytes=8), hs.Device("y")], bandwidth=1)
+    proof = function(hs.Problem(graph, cluster, durations=np.ones((2, 2))))
+    assert math.isinf(proof.value)
+    assert "'b'" in proof.evidence
+
+
+def test_colocated_tasks_move_together() -> None:
+    """The two tasks of a label cost 1 + 9 on x and 9 + 1 on y: 5 when halved; apart they would cost 1 each."""
+    graph = hs.TaskGraph(["a", "b"], colocation=["l", "l"])
+    problem = hs.Problem(graph, hs.Cluster(["x", "y"], bandwidth=1), durations=[[1, 9], [9, 1]])
+    assert load(problem).value == pytest.approx(5)
+    assert hs.bound(problem).value <= 10
+
+
+def test_heads_and_tails_add_to_the_load_between_them() -> None:
+    """Four tasks of 2 s between a first and a last of 1 s on two devices: 1 + 4 + 1."""
+    middle = ["p", "q", "r", "s"]
+    graph = hs.TaskGraph(["first", *middle, "last"], [("first", m, 0) for m in middle] + [(m, "last", 0) for m in middle])
+    durations = [[1, 1], *[[2, 2]] * 4, [1, 1]]
+    problem = hs.Problem(graph, hs.Cluster(["x", "y"], bandwidth=1), durations=durations)
+    assert head_tail_load(problem).value == pytest.approx(6)
+    assert critical_path(problem).value == 4
+    assert load(problem).value == pytest.approx(5)
+
+
+def test_supposing_a_makespan_proves_what_fractions_do_not() -> None:
+    """Fractions of b and c lie on both devices; below 14 s neither can lie on y at all."""
+    graph = hs.TaskGraph(["a", "b", "c"], [("a", "b", 8), ("a", "c", 8)])
+    problem = hs.Problem(graph, hs.Cluster(["x", "y"], bandwidth=1), durations=[[2, np.nan], [4, 4], [4, 4]])
+    assert brute_force(problem).makespan == 10  # type: ignore[union-attr]
+    assert head_tail_load(problem).value < 7
+    assert destructive(problem).value == pytest.approx(10, rel=1e-5)
+
+
+def test_modules_in_series_add_up() -> None:
+    """Three times fork and join through single tasks: each fork keeps both on x, 1 + 3 + 3, and 1 at the end."""
+    names, edges = ["cut0"], []
+    for m in range(3):
+        names += [f"left{m}", f"right{m}", f"cut{m + 1}"]
+        for side in ("left", "right"):
+            edges += [(f"cut{m}", f"{side}{m}", 9), (f"{side}{m}", f"cut{m + 1}", 9)]
+    durations = [[1, 2] if name.startswith("cut") else [3, 6] for name in names]
+    problem = hs.Problem(hs.TaskGraph(names, edges), hs.Cluster(["x", "y"], bandwidth=1), durations=durations)
+    found = series(problem)
+    assert found.value == pytest.approx(22, rel=1e-3)
+    assert found.value <= 22
+    assert found.evidence == "3 of 5 modules in series, bounded one by one for each pair of end devices"
+    assert load(problem).value == pytest.approx(44 / 3)
+
+
+def test_no_time_still_gives_the_cheapest_bound() -> None:
+    """A limit of zero returns after the first."""
+    problem = golden.topcuoglu()
+    assert hs.bound(problem, time_limit=0) == critical_path(problem)
+    assert destructive(problem, start=load(problem), time_limit=0) == load(problem)
+
+
+def test_an_empty_graph_takes_no_time() -> None:
+    """Every bound is 0."""
+    problem = hs.Problem(hs.TaskGraph([]), hs.Cluster(["x", "y"], bandwidth=1), durations=np.zeros((0, 2)))
+    assert [function(problem).value for function in BOUNDS] == [0] * len(BOUNDS)
+
+
+def peer(path: Path) -> hs.Problem:
+    """Read an instance of the folder ``peer``."""
+    data = json.loads(path.read_text())
+    bandwidth = np.array(data["bw"])
+    np.fill_diagonal(bandwidth, np.inf)
+    graph = hs.TaskGraph([f"t{i}" for i in range(data["n"])], np.array(data["edges"]), edge_bytes=data["size"])
+    return hs.Problem(graph, hs.Cluster([f"d{k}" for k in range(data["m"])], bandwidth=bandwidth), durations=data["exec"])
+
+
+def test_random_modules_are_bounded_within_a_few_percent(shared_data: Path) -> None:
+    """Makespans are the best found by long annealing runs that agree."""
+    known = {"rwnn1x10": 137.716449, "rwnn1x10u": 194.975244, "rwnn1x32": 372.317680, "rwnn1x32u": 453.673503}
+    gaps = {}
+    for name, makespan in known.items():
+        value = destructive(peer(shared_data / "peer" / f"{name}.json")).value
+        assert value <= makespan * (1 + 1e-6)
+        gaps[name] = 1 - value / makespan
+    assert sum(gaps.values()) / len(gaps) <= 0.03

@@ -1,0 +1,10 @@
+"""Every built-in method through the published suite."""
+
+from __future__ import annotations
+
+from hetsched.portfolio import LIST_SCHEDULERS
+from hetsched.testing import conformance
+
+for _name in (*LIST_SCHEDULERS, "auto"):
+    _title = "Test" + _name.title().replace("-", "")
+    globals()[_title] = type(_title, (conformance.MethodSuite,), {"method": _name, "__module__": __name__})

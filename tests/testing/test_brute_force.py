@@ -1,0 +1,114 @@
+"""The enumeration against an even plainer one, and against optima known by other means."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hetsched as hs
+from hetsched.testing import brute_force, conformance, decisions, problems
+
+
+def plainly(problem: hs.Problem) -> float | None:
+    """Return the least makespan over every device of every task and every order of batches and of transfers; one input."""
+    best = None
+    n, edges = problem.n_tasks, problem.graph.edges.tolist()
+    for device in itertools.product(range(problem.n_devices), repeat=n):
+        for sequence in itertools.permutations(range(n)):
+            moves = [(e, sequence.index(i), sequence.index(j)) for e, (i, j) in enumerate(edges) if device[i] != device[j]]
+            contended = problem.communication in ("channel", "port")
+            for order in itertools.permutations(moves) if contended else [None]:
+                chosen = hs.Decision(sequence, [device[i] for i in sequence], transfer_order=order)
+                try:
+                    schedule = hs.simulate(problem, chosen)
+                except hs.InvalidSchedule:
+                    continue
+                if not hs.verify(problem, schedule):
+                    best = schedule.makespan if best is None else min(best, schedule.makespan)
+    return best
+
+
+@settings(max_examples=60)
+@given(problems(n_tasks=st.integers(1, 3), n_devices=st.integers(1, 2), inputs=1))
+def test_it_is_the_least_of_all_orders(problem):
+    optimum = brute_force(problem)
+    assert (optimum and optimum.makespan) == plainly(problem)
+
+
+@given(st.data())
+def test_no_random_decision_beats_it(data):
+    problem = data.draw(problems(n_tasks=st.integers(2, 4), n_devices=2, inputs=st.integers(1, 2)))
+    schedule = hs.simulate(problem, data.draw(decisions(problem)))
+    optimum = brute_force(problem, limit=20_000)
+    if not hs.verify(problem, schedule):
+        assert optimum is not None
+        assert optimum.makespan <= schedule.makespan
+
+
+@settings(max_examples=50)
+@given(problems(n_tasks=st.integers(1, 3), n_devices=2, inputs=st.integers(1, 2)))
+def test_its_answer_is_a_valid_schedule_of_its_decision(problem):
+    optimum = brute_force(problem)
+    if optimum is not None:
+        assert hs.verify(problem, optimum.schedule) == []
+        assert hs.simulate(problem, optimum.decision) == optimum.schedule
+        assert optimum.makespan == optimum.schedule.makespan
+
+
+@settings(max_examples=50)
+@given(st.data())
+def test_numbering_does_not_matter(data):
+    problem = data.draw(problems(n_tasks=3, n_devices=2, inputs=st.integers(1, 2)))
+    tasks, devices = (data.draw(st.permutations(range(size))) for size in (problem.n_tasks, problem.n_devices))
+    one, other = brute_force(problem), brute_force(conformance.renumbered(problem, tasks, devices))
+    assert (one and one.makespan) == (other and other.makespan)
+
+
+def test_batches_are_enumerated():
+    graph = hs.TaskGraph(["a", "b"], [("a", "b")])
+    cluster = hs.Cluster(["x", "y"], bandwidth=np.inf)
+    times = np.array([[[1, 4], [9, 9]], [[9, 9], [1, 4]]], float)
+    problem = hs.Problem(graph, cluster, durations=times, batch_sizes=[1, 3], inputs=3)
+    assert brute_force(problem).makespan == 8, "one batch of three after another, as a second batch on a device is not allowed"
+    assert brute_force(problem.replace(batching="free")).makespan == 4, "single inputs overlap"
+
+
+def test_transfer_orders_are_enumerated():
+    graph = hs.TaskGraph(["a", "b", "c"], [("a", "b", 2.0), ("a", "c", 2.0)])
+    cluster = hs.Cluster(["x", "y"], bandwidth=1.0)
+    times = [[1, np.nan], [np.nan, 1], [np.nan, 5]]
+    problem = hs.Problem(graph, cluster, durations=times, communication="channel")
+    # First come, first served moves b's input first: 1 + 4 + 5 + ... ; the optimum moves c's first.
+    optimum = brute_force(problem)
+    assert optimum.makespan == 9
+    assert optimum.decision.transfer_order[0, 0] == 1
+    assert brute_force(problem.replace(communication="delay")).makespan == 9
+
+
+def test_memory_may_leave_nothing():
+    graph = hs.TaskGraph(["a", "b"], [("a", "b", 1.0)], weight_bytes=3, output_bytes=[2, 0])
+    cluster = hs.Cluster([hs.Device("x", memory_bytes=7), hs.Device("y", memory_bytes=1)], bandwidth=1.0)
+    problem = hs.Problem(graph, cluster, durations=np.ones((2, 2)))
+    assert brute_force(problem) is None
+    assert brute_force(problem.replace(memory="peak")) is None
+    roomier = hs.Cluster([hs.Device("x", memory_bytes=8), hs.Device("y", memory_bytes=1)], bandwidth=1.0)
+    assert brute_force(problem.replace(cluster=roomier)).makespan == 2
+
+
+def test_paths_may_leave_nothing():
+    graph = hs.TaskGraph(["a", "b", "c"], [("a", "c"), ("b", "c")], devices=["x", "y", None])
+    problem = hs.Problem(graph, hs.Cluster(["x", "y", "z"], [[0, 1, 1], [1, 0, 0], [0, 0, 0]]), durations=np.ones((3, 3)))
+    assert brute_force(problem).makespan == 2
+    with pytest.raises(hs.InvalidProblem, match="no path"):
+        hs.Problem(graph, hs.Cluster(["x", "y", "z"], np.zeros((3, 3))), durations=np.ones((3, 3)))
+
+
+def test_large_problems_are_refused():
+    graph = hs.TaskGraph([f"t{i}" for i in range(12)])
+    problem = hs.Problem(graph, hs.Cluster(["x", "y"], bandwidth=1.0), durations=np.ones((12, 2)))
+    with pytest.raises(hs.UnsupportedFeature, match="too large to enumerate: more than limit=1000 partial schedules; take fewer tasks"):
+        brute_force(problem, limit=1000)

@@ -1,0 +1,129 @@
+"""The suite on our own methods, and on impostors that it must unmask."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+import hetsched as hs
+from hetsched import portfolio, search
+from hetsched.testing import conformance
+
+
+class TestHeft(conformance.MethodSuite):
+    method = "heft"
+
+
+@pytest.fixture
+def mine(monkeypatch):
+    """A registry of one's own, so that tests leave nothing behind."""
+    portfolio.methods()
+    monkeypatch.setattr(search, "_REGISTRY", dict(search._REGISTRY))
+
+
+QUICK = settings(max_examples=100, database=None, phases=[Phase.generate], report_multiple_bugs=False, suppress_health_check=list(HealthCheck))
+
+
+def run(test, name, **attributes):
+    """Run one test of the suite on a method, without making a failing example small."""
+    suite = type("Suite", (conformance.MethodSuite,), {"method": name, **attributes})
+    inner = getattr(suite, test).hypothesis.inner_test
+
+    @QUICK
+    @given(data=st.data())
+    def once(data):
+        inner(suite(), data)
+
+    once()
+
+
+def test_a_method_that_breaks_a_rule_is_unmasked(mine, monkeypatch):
+    @hs.method("careless", summary="ignores memory")
+    def careless(problem, monitor):
+        monitor.best = hs.simulate(problem, hs.Decision.whole(problem, np.zeros(problem.n_tasks, int), problem.graph.topological_order))
+
+    with pytest.raises(hs.InvalidSchedule):
+        run("test_restrictions_are_kept_or_refused", "careless")
+
+
+def test_a_method_that_finds_nothing_is_unmasked(mine):
+    @hs.method("shy", summary="offers nothing")
+    def shy(problem, monitor):
+        monitor.note("nothing to offer")
+
+    with pytest.raises(AssertionError, match="no schedule for a problem without restrictions"):
+        run("test_plain_problems_are_answered", "shy")
+    run("test_plain_problems_are_answered", "shy", answers_plain=False)
+
+
+def test_a_method_that_dies_is_unmasked(mine):
+    @hs.method("dies", summary="dies")
+    def dies(problem, monitor):
+        raise KeyError("a column")
+
+    with pytest.raises(KeyError, match="a column"):
+        run("test_answers_keep_every_rule_and_never_beat_the_optimum", "dies")
+
+
+def test_a_method_that_refuses_is_let_be(mine):
+    @hs.method("choosy", summary="takes one input only")
+    def choosy(problem, monitor):
+        if problem.inputs > 1:
+            raise hs.UnsupportedFeature("choosy takes one input; set inputs=1")
+        monitor.run("heft")
+
+    run("test_several_inputs_and_contention_are_kept_or_refused", "choosy")
+    run("test_plain_problems_are_answered", "choosy")
+
+
+def test_false_bounds_are_unmasked(mine):
+    @hs.method("boastful", summary="claims that what it found is optimal")
+    def boastful(problem, monitor):
+        monitor.run("best-device")
+        monitor.raise_bound(hs.Bound(monitor.incumbent, "hearsay"))
+
+    with pytest.raises((AssertionError, hs.InconsistentBound)):
+        run("test_answers_keep_every_rule_and_never_beat_the_optimum", "boastful")
+
+
+def test_hidden_randomness_is_unmasked(mine):
+    calls = iter(range(10**9))
+
+    @hs.method("moody", summary="changes its mind between calls")
+    def moody(problem, monitor):
+        k = next(calls) % problem.n_devices
+        order = problem.graph.topological_order
+        if problem.inputs == 1 and np.isfinite(problem.whole_durations[:, k]).all():
+            monitor.offer(hs.Decision.whole(problem, np.full(problem.n_tasks, k), order))
+
+    with pytest.raises(AssertionError):
+        run("test_the_same_seed_gives_the_same_answer", "moody")
+
+
+def test_dependence_on_the_scale_is_unmasked(mine):
+    @hs.method("metric", summary="chooses by seconds")
+    def metric(problem, monitor):
+        monitor.run("best-device" if np.nanmax(problem.durations, initial=0) > 8 else "heft")
+
+    with pytest.raises(AssertionError):
+        run("test_the_makespan_scales_with_the_times", "metric")
+    with pytest.raises(pytest.skip.Exception, match="does not claim to scale"):
+        run("test_the_makespan_scales_with_the_times", "metric", scales=False)
+
+
+def test_methods_that_do_not_stop_are_unmasked(mine):
+    @hs.method("deaf", summary="goes on whatever it is told")
+    def deaf(problem, monitor):
+        monitor.run("heft")
+        time.sleep(0.3)
+
+    class Suite(conformance.MethodSuite):
+        method = "deaf"
+        seconds_to_stop = 0.2
+
+    with pytest.raises(AssertionError):
+        Suite().test_stops_when_told()
