@@ -46,13 +46,23 @@ def methods() -> Mapping[str, Method]:
     return registered()
 
 
-@method("auto", summary="every list scheduler in turn, until a bound proves the best one optimal")
+@method("auto", summary="every list scheduler in turn, then the best lower bound; stops at a proven optimum")
 def auto(problem: Problem, monitor: Monitor) -> None:
-    """Run the list schedulers in turn on one monitor."""
+    """Run the list schedulers in turn on one monitor, then look for the best bound, for 2 s at most.
+
+    A list scheduler that cannot handle the problem is passed over with a note.
+    """
+    from hetsched.bounds import best
+
     for name in LIST_SCHEDULERS:
         if monitor.should_stop:
             return
-        monitor.run(name)
+        try:
+            monitor.run(name)
+        except UnsupportedFeature as refusal:
+            monitor.note(f"{name}: {refusal}")
+    if not monitor.should_stop:
+        monitor.raise_bound(best.bound(problem, time_limit=min(2.0, monitor.time_left)))
 
 
 def solve(

@@ -75,6 +75,29 @@ def priced(cost: FloatArray, prices: FloatArray, burden: FloatArray | None = Non
     return float(max(0.0, earned - paid - margin) / max(1.0, float(prices.sum())))
 
 
+def best_thresholds(
+    head: FloatArray, tail: FloatArray, cost: FloatArray, heads: FloatArray, tails: FloatArray, iterations: int
+) -> tuple[float, float, float, FloatArray]:
+    """Return (value, a, b, prices [K]) of the largest ``a + load of {head >= a, tail >= b} + b`` found.
+
+    Parameters
+    ----------
+    head, tail : arrays [n]
+        Seconds before and after each task.
+    cost : array [n, K]
+        As in `least_load`.
+    heads, tails : arrays
+        The ascending thresholds to try.
+    iterations : int
+        How often prices are improved.
+    """
+    from hetsched.analysis import load_kernels
+
+    row, column = np.searchsorted(heads, head, "right") - 1, np.searchsorted(tails, tail, "right") - 1
+    value, a, b, prices = load_kernels.best_thresholds(row, column, cost, heads, tails, iterations)
+    return value, a, b, prices
+
+
 def _by_program(cost: FloatArray, allowed: Any, burden: FloatArray | None) -> tuple[FloatArray, FloatArray]:
     """Return prices from the marginals of the sparse linear program."""
     from scipy.sparse import csr_matrix
@@ -110,7 +133,7 @@ def _by_cuts(cost: FloatArray, allowed: Any, burden: FloatArray | None) -> tuple
     prices = np.full(n_devices * (1 if burden is None else 2), 0.0)
     prices[:n_devices] = 1.0 / n_devices
     best, best_value = prices, -np.inf
-    box = 10.0 * float(np.where(allowed, cost, np.inf).min(axis=1).sum())
+    box = 10.0 * n_units  # costs are 1 in the mean
     cuts: list[FloatArray] = []
     while len(cuts) < _CUTS:
         price = cost * prices[:n_devices] + forbidden
@@ -125,8 +148,8 @@ def _by_cuts(cost: FloatArray, allowed: Any, burden: FloatArray | None) -> tuple
             best, best_value = prices, value
         cuts.append(cut)
         ceiling, prices = _master(np.array(cuts), n_devices, box)
-        if ceiling - best_value <= _TOLERANCE * abs(best_value):
-            if prices[n_devices:].max(initial=0.0) < box:
+        if ceiling - best_value <= _TOLERANCE * max(best_value, 1e-3):
+            if prices[n_devices:].max(initial=0.0) < box * (1 - 1e-9):
                 break
             box *= 10.0
     return _cleaned(best, n_devices)

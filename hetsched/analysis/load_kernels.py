@@ -5,6 +5,8 @@ Any prices and thresholds give a valid value, so these searches may stop when th
 
 from __future__ import annotations
 
+import math
+
 import numba
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +22,7 @@ _SAFE = 1.0 - 1e-11  # more than the rounding of a sum of 10,000 terms
 def first_prices(cost: FloatArray) -> FloatArray:
     """Return prices inversely proportional to the mean finite cost of each device, [K]."""
     n, size = cost.shape
-    prices = np.empty(size)
+    prices, whole = np.empty(size), 0.0
     for k in range(size):
         total, count = 0.0, 0
         for i in range(n):
@@ -28,7 +30,9 @@ def first_prices(cost: FloatArray) -> FloatArray:
                 total += cost[i, k]
                 count += 1
         prices[k] = count / total if total > 0.0 else 1.0
-    prices /= prices.sum()
+        whole += prices[k]
+    for k in range(size):
+        prices[k] /= whole
     return prices
 
 
@@ -43,7 +47,8 @@ def _cheapest(cost: FloatArray, prices: FloatArray, i: int) -> int:
 
 @numba.njit(cache=True)
 def _alone(prices: FloatArray, iteration: int) -> None:
-    prices[:] = 0.0
+    for k in range(len(prices)):
+        prices[k] = 0.0
     prices[iteration] = 1.0
 
 
@@ -55,32 +60,39 @@ def _reprice(prices: FloatArray, load: FloatArray, iteration: int, initial: Floa
     place, then comes the search from `initial`.
     """
     if iteration < 0:
-        prices[:] = initial
+        for k in range(len(prices)):
+            prices[k] = initial[k]
         if iteration < -1:
             _alone(prices, iteration + 1)
         return True
-    mean = (prices * load).sum()
-    spread = np.abs(load - mean).max()
+    mean, spread, total = 0.0, 0.0, 0.0
+    for k in range(len(prices)):
+        mean += prices[k] * load[k]
+    for k in range(len(prices)):
+        spread = max(spread, abs(load[k] - mean))
     if spread <= 1e-9 * mean:
         return False
     step = 1.0 / (1.0 + iteration) ** 0.7
-    prices *= np.exp(step * (load - mean) / spread)
-    prices /= prices.sum()
+    for k in range(len(prices)):
+        prices[k] *= math.exp(step * (load[k] - mean) / spread)
+        total += prices[k]
+    for k in range(len(prices)):
+        prices[k] /= total
     return True
 
 
 @numba.njit(cache=True)
 def best_thresholds(
-    head: FloatArray, tail: FloatArray, cost: FloatArray, heads: FloatArray, tails: FloatArray, iterations: int
+    row: IntArray, column: IntArray, cost: FloatArray, heads: FloatArray, tails: FloatArray, iterations: int
 ) -> tuple[float, float, float, FloatArray]:
     """Return (value, a, b, prices [K]) of the largest ``a + load of {head >= a, tail >= b} + b`` found.
 
-    `heads` and `tails` are the ascending thresholds to try; the search alternates between the best
-    pair for the prices and better prices for the pair.
+    `heads` and `tails` are the ascending thresholds to try, `row` and `column` [n] the last ones that a
+    task reaches (-1 for none); the search alternates between the best pair for the prices and better
+    prices for the pair.
     """
     n, size = cost.shape
     rows, columns = len(heads), len(tails)
-    row, column = np.searchsorted(heads, head, "right") - 1, np.searchsorted(tails, tail, "right") - 1
     initial = first_prices(cost)
     prices = np.empty(size)
     _alone(prices, -size)
@@ -88,24 +100,25 @@ def best_thresholds(
     chosen = np.empty(n, np.int64)
     table, load = np.empty((rows + 1, columns + 1)), np.empty(size)
     for iteration in range(-size, iterations):
-        table[:] = 0.0
+        for x in range(rows + 1):
+            for y in range(columns + 1):
+                table[x, y] = 0.0
         for i in range(n):
             chosen[i] = _cheapest(cost, prices, i)
             if row[i] >= 0 and column[i] >= 0:
                 table[row[i], column[i]] += cost[i, chosen[i]] * prices[chosen[i]]
-        for x in range(rows - 1, -1, -1):
-            table[x] += table[x + 1]
-        for y in range(columns - 1, -1, -1):
-            table[:, y] += table[:, y + 1]
         value, r, c = 0.0, 0, 0
-        for x in range(rows):
-            for y in range(columns):
+        for x in range(rows - 1, -1, -1):
+            for y in range(columns - 1, -1, -1):  # table becomes the sum over all cells at or beyond (x, y)
+                table[x, y] += table[x + 1, y] + table[x, y + 1] - table[x + 1, y + 1]
                 if table[x, y] > 0.0 and heads[x] + table[x, y] + tails[y] > value:
                     value, r, c = heads[x] + table[x, y] + tails[y], x, y
         if value > best:
             best, best_a, best_b = value, heads[r], tails[c]
-            best_prices[:] = prices
-        load[:] = 0.0
+            for k in range(size):
+                best_prices[k] = prices[k]
+        for k in range(size):
+            load[k] = 0.0
         for i in range(n):
             if row[i] >= r and column[i] >= c:
                 load[chosen[i]] += cost[i, chosen[i]]
@@ -149,7 +162,8 @@ def raise_releases(
                 if head[i] + total > value:
                     value, cut = head[i] + total, x + 1
             best = max(best, value)
-            load[:] = 0.0
+            for k in range(size):
+                load[k] = 0.0
             for x in range(cut):
                 load[chosen[x]] += least[mine[x], chosen[x]]
             if not _reprice(prices, load, iteration, initial):

@@ -15,7 +15,7 @@ from hetsched.solution import Bound
 
 
 def quick(problem: Problem) -> Iterator[Bound]:
-    """Yield the bounds that need no search, cheap to dear: critical path, load, head-tail load.
+    """Yield the bounds that need neither search nor a linear program: critical path, head-tail load.
 
     If memory alone rules every schedule out, that proof (value inf) is the only one. 50,000 tasks on
     three devices take less than a second in all, a module of 32 tasks some milliseconds.
@@ -25,8 +25,37 @@ def quick(problem: Problem) -> Iterator[Bound]:
         yield proof
         return
     yield combinatorial.critical_path(problem)
+    yield combinatorial.head_tail_load(problem, program=False)
+
+
+def every(problem: Problem, *, time_limit: float | None = None) -> Iterator[Bound]:
+    """Yield all bounds from cheap to dear: those of `quick`, `load`, `head_tail_load`, `series` (if the
+    graph is one), `destructive`.
+
+    What does not fit the time limit is left out or cut short, but for the very first; a proof that
+    there is no schedule (value inf) is the last.
+    """
+    deadline = math.inf if time_limit is None else time.perf_counter() + time_limit
+    best: Bound | None = None
+    for found in _every(problem, deadline):
+        best = found if best is None or found.value > best.value else best
+        yield found
+        if math.isinf(best.value) or time.perf_counter() >= deadline:
+            return
+    assert best is not None  # quick yields at least one
+    yield destructive(problem, start=best, time_limit=_left(deadline))
+
+
+def _every(problem: Problem, deadline: float) -> Iterator[Bound]:
+    yield from quick(problem)
     yield combinatorial.load(problem)
     yield combinatorial.head_tail_load(problem)
+    if len(series_cuts(problem.graph)):
+        yield series(problem, time_limit=_left(deadline))
+
+
+def _left(deadline: float) -> float | None:
+    return None if math.isinf(deadline) else max(0.0, deadline - time.perf_counter())
 
 
 def bound(problem: Problem, *, time_limit: float | None = None) -> Bound:
@@ -36,29 +65,11 @@ def bound(problem: Problem, *, time_limit: float | None = None) -> Bound:
     ----------
     problem : Problem
     time_limit : float, optional
-        Seconds of wall time. In order: the bounds of `quick`, `series` (if the graph is one),
-        `destructive`. What does not fit is left out or cut short, but for the very first.
+        Seconds of wall time; see `every` for the order in which it is spent.
 
     Returns
     -------
     Bound
         Its value is inf if no schedule exists; the evidence says why.
     """
-    deadline = math.inf if time_limit is None else time.perf_counter() + time_limit
-    best: Bound | None = None
-    for found in quick(problem):
-        best = found if best is None else _larger(best, found)
-        if time.perf_counter() >= deadline:
-            return best
-    assert best is not None  # quick yields at least one
-    if math.isfinite(best.value) and len(series_cuts(problem.graph)):
-        best = _larger(best, series(problem, time_limit=_left(deadline)))
-    return destructive(problem, start=best, time_limit=_left(deadline))
-
-
-def _larger(one: Bound, other: Bound) -> Bound:
-    return other if other.value > one.value else one
-
-
-def _left(deadline: float) -> float | None:
-    return None if math.isinf(deadline) else max(0.0, deadline - time.perf_counter())
+    return max(every(problem, time_limit=time_limit), key=lambda found: found.value)

@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from hetsched.analysis import levels
-from hetsched.analysis.load import least_load, priced
+from hetsched.analysis.load import Load, best_thresholds, least_load, priced
 from hetsched.problem.graph import FloatArray, named, plural
 from hetsched.problem.problem import Problem
 from hetsched.solution import Bound
@@ -69,17 +69,16 @@ def load(problem: Problem) -> Bound:
         return Bound(proof.value, "load", proof.evidence)
     cost = levels.unit_sums(problem, levels.least_work(problem))
     found = least_load(cost, _burden(problem, cost < np.inf))
-    return Bound(found.value, "load", "work spread over the devices at " + _price_list(problem, found.prices))
+    return Bound(found.value, "load", "work spread over the devices at " + _price_list(problem, found))
 
 
-def head_tail_load(problem: Problem) -> Bound:
+def head_tail_load(problem: Problem, *, program: bool = True) -> Bound:
     """Return the largest a + load({tasks with head >= a and tail >= b}) + b over thresholds a and b.
 
     The tasks of such a set run between a and b before the end. With many distinct heads or tails, 64
-    of each are tried.
+    of each are tried. With `program` the load of the set found is that of its linear program, else
+    that of the prices found with it, which is quicker and a little lower.
     """
-    from hetsched.analysis import load_kernels
-
     least = levels.least_durations(problem)
     head, tail = (level.min(axis=1) for level in (levels.earliest_starts(problem, least), levels.tails(problem, least)))
     stuck = np.flatnonzero(np.isinf(head + tail))
@@ -88,9 +87,9 @@ def head_tail_load(problem: Problem) -> Bound:
         return Bound(math.inf, "head-tail load", reason)
     work = levels.least_work(problem)
     iterations = 100 if problem.n_tasks <= 1000 else 30
-    _, a, b, prices = load_kernels.best_thresholds(head, tail, work, thresholds(head), thresholds(tail), iterations)
+    _, a, b, prices = best_thresholds(head, tail, work, thresholds(head), thresholds(tail), iterations)
     chosen = work[(head >= a) & (tail >= b)]
-    value = max(priced(chosen, prices), least_load(chosen).value)
+    value = max(priced(chosen, prices), least_load(chosen).value if program else 0.0)
     return Bound(
         a + value + b, "head-tail load",
         f"{plural(len(chosen), 'task')} that start after {a:.6g} s and end {b:.6g} s before the end keep a device busy for {value:.6g} s",
@@ -112,5 +111,9 @@ def _burden(problem: Problem, fits: np.ndarray[tuple[int, ...], np.dtype[np.bool
     return np.where(fits, share, np.inf) if (share.sum(axis=0) > 1.0).any() else None
 
 
-def _price_list(problem: Problem, prices: FloatArray) -> str:
-    return "prices " + ", ".join(f"{price:.4g} on {name!r}" for name, price in zip(problem.cluster.names, prices, strict=True))
+def _price_list(problem: Problem, load: Load) -> str:
+    def listed(prices: FloatArray, unit: str) -> str:
+        return ", ".join(f"{price:.4g}{unit} on {name!r}" for name, price in zip(problem.cluster.names, prices, strict=True) if price > 0)
+
+    memory = f", full memory at {listed(load.burden_prices, ' s')}" if load.burden_prices.any() else ""
+    return f"prices {listed(load.prices, '')}{memory}"

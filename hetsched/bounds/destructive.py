@@ -9,7 +9,7 @@ import numpy as np
 
 from hetsched.analysis import levels
 from hetsched.analysis.closure import ancestors
-from hetsched.analysis.load import priced
+from hetsched.analysis.load import best_thresholds, priced
 from hetsched.bounds.combinatorial import critical_path, head_tail_load, load, thresholds
 from hetsched.problem.graph import FloatArray
 from hetsched.problem.problem import BoolArray, Problem
@@ -102,10 +102,8 @@ class _Trial:
 
     def _overloads(self, start: FloatArray, tail: FloatArray, horizon: float) -> bool:
         """Tell whether the tasks between some head and some tail need more than the horizon."""
-        from hetsched.analysis import load_kernels
-
         possible = start[:, :, None] + self.durations + tail[:, :, None] <= horizon * (1 + 1e-9)
         work = levels.least_work(self.problem, np.where(possible, self.durations, np.inf))
         head, end = start.min(axis=1), tail.min(axis=1)
-        _, a, b, prices = load_kernels.best_thresholds(head, end, work, thresholds(head), thresholds(end), _ITERATIONS)
+        _, a, b, prices = best_thresholds(head, end, work, thresholds(head), thresholds(end), _ITERATIONS)
         return bool(a + priced(work[(head >= a) & (end >= b)], prices) + b > horizon * (1 + 1e-12))

@@ -33,7 +33,6 @@ def demo(
     """
     from hetsched import HetschedError, Problem, bound, verify
     from hetsched.costs import Roofline
-    from hetsched.documents import write
     from hetsched.workloads import clusters, networks
 
     out.mkdir(parents=True, exist_ok=True)
@@ -49,8 +48,8 @@ def demo(
     best = min(answers, key=lambda solution: solution.makespan)
     assert best.schedule is not None
     violations = verify(problem, best.schedule)
-    for value, file in zip((problem, best.schedule), files, strict=True):
-        write(value, file)
+    problem.write(files[0])
+    best.schedule.write(files[1])
     if json:
         rows = [{"method": name, "makespan": solution.makespan} for name, solution in found.items()]
         facts = {"network": network, "best": best.method, "bound": proof.value, "bound_name": proof.name, "valid": not violations}

@@ -18,7 +18,7 @@ from hetsched.errors import InvalidSchedule
 if TYPE_CHECKING:
     from hetsched.problem.problem import Problem
     from hetsched.search import Event
-    from hetsched.solution import Bound, Solution
+    from hetsched.solution import Solution
 
 _WORDS = {"true": True, "false": False, "none": None}
 
@@ -154,9 +154,12 @@ def bound(problem: ProblemFile, time_limit: TimeLimit = None, json: JSON = False
 
     Example: [bold]hetsched bound problem.json --time-limit 5[/bold]
     """
+    from hetsched.bounds import best
+
     asked = read_problem(problem)
     with Working("bounding"):
-        found = sorted(_bounds(asked, time_limit), key=lambda bound: -bound.value)
+        found = list({each.name: each for each in best.every(asked, time_limit=time_limit)}.values())
+    found.sort(key=lambda bound: -bound.value)
     strongest = found[0]
     if json:
         say_json({**vars(strongest), "all": [vars(each) for each in found]})
@@ -164,18 +167,3 @@ def bound(problem: ProblemFile, time_limit: TimeLimit = None, json: JSON = False
         say(f"{seconds(strongest.value)} by {strongest.name}: {one_line(strongest.evidence)}")
         say(*(f"  {seconds(each.value)} by {each.name}: {one_line(each.evidence)}" for each in found[1:]))
     raise typer.Exit(1 if math.isinf(strongest.value) else 0)
-
-
-def _bounds(problem: Problem, time_limit: float | None) -> list[Bound]:
-    """Return the bounds that need no search and, where it says more, the best of all."""
-    from hetsched.bounds import best
-
-    began = time.perf_counter()
-    found = []
-    for each in best.quick(problem):
-        found.append(each)
-        if time_limit is not None and time.perf_counter() - began >= time_limit:
-            return found
-    left = None if time_limit is None else time_limit - (time.perf_counter() - began)
-    strongest = best.bound(problem, time_limit=left)
-    return found if strongest in found else [*found, strongest]

@@ -184,8 +184,9 @@ def _next_links(
     assert order is not None
     wanted = (order[:, 0] * decision.n_batches + order[:, 1]) * decision.n_batches + order[:, 2]
     place = np.searchsorted(keys, wanted)
-    found = np.zeros(len(wanted), bool)
-    found[place < len(keys)] = keys[place[place < len(keys)]] == wanted[place < len(keys)]
+    place = np.minimum(place, max(len(keys) - 1, 0))
+    moving = decision.device[source] != decision.device[target]
+    found = (keys[place] == wanted) & moving[place] if len(keys) else np.zeros(len(wanted), bool)
     again = np.ones(len(wanted), bool)
     again[np.unique(wanted, return_index=True)[1]] = False
     for wrong, why in ((~found, "which is no transfer of this decision"), (again, "twice")):

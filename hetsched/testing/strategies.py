@@ -192,7 +192,8 @@ def problems(
     sizes = sorted(draw(st.sets(st.integers(1, count), min_size=1)))
     shape = (tasks.n_tasks, len(names), len(sizes))
     times = np.array(_each(draw, durations, math.prod(shape))).reshape(shape)
-    if _value(draw, absent):
+    may_lack = _value(draw, absent)
+    if may_lack:
         missing = draw(st.lists(st.sampled_from([False, False, True]), min_size=times.size, max_size=times.size))
         times[np.array(missing).reshape(shape)] = np.nan
     arguments: dict[str, Any] = {
@@ -202,8 +203,11 @@ def problems(
     try:
         return Problem(tasks, network, durations=times, batch_sizes=sizes, **arguments)
     except InvalidProblem:
+        whole = np.array(_each(draw, durations, math.prod(shape[:2]))).reshape(shape[:2])
         home = draw(st.integers(0, len(names) - 1))
-        return _repaired(tasks, network, times, sizes, home, arguments)
+        if may_lack:
+            whole[:, np.arange(len(names)) != home] = np.nan
+        return _repaired(tasks, network, times, sizes, home, whole, arguments)
 
 
 def _transfers(draw: DrawFn, graph: TaskGraph, n_devices: int) -> FloatArray:
@@ -215,17 +219,16 @@ def _transfers(draw: DrawFn, graph: TaskGraph, n_devices: int) -> FloatArray:
 
 
 def _repaired(
-    graph: TaskGraph, cluster: Cluster, times: FloatArray, sizes: list[int], home: int, arguments: dict[str, Any]
+    graph: TaskGraph, cluster: Cluster, times: FloatArray, sizes: list[int], home: int, whole: FloatArray, arguments: dict[str, Any]
 ) -> Problem:  # fmt: skip
-    """Return the problem with device `home` made able, and allowed, to run all inputs of every task."""
-    count = arguments["inputs"]
-    if count not in sizes:
-        sizes = [*sizes, count]
-        times = np.concatenate([times, np.full((*times.shape[:2], 1), np.nan)], axis=2)
-    column = times[:, home, sizes.index(count)]
-    column[np.isnan(column)] = 1.0
+    """Return the problem with device `home` made able, and allowed, to run all inputs of every task, in `whole` [n, K] seconds."""
+    if arguments["inputs"] not in sizes:
+        sizes = [*sizes, arguments["inputs"]]
+        times = np.concatenate([times, whole[:, :, None]], axis=2)
+    column = times[:, home, sizes.index(arguments["inputs"])]
+    column[np.isnan(column)] = whole[np.isnan(column), home]
     name = cluster.names[home]
-    pins = [None if pin is None else {*pin, name} for pin in graph.devices]
+    pins = [None if pin is None else [*pin, name] for pin in graph.devices]
     return Problem(graph.replace(devices=pins), cluster, durations=times, batch_sizes=sizes, **arguments)
 
 

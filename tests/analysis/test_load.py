@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.optimize import linprog
 
-from hetsched.analysis import load, load_kernels
+from hetsched.analysis import load
 
 costs = hnp.arrays(
     np.float64, st.tuples(st.integers(1, 7), st.integers(1, 4)), elements=st.one_of(st.floats(0.01, 100), st.just(0.0), st.just(np.inf))
@@ -91,7 +91,7 @@ def test_the_thresholds_found_prove_at_most_the_best_pair(cost: np.ndarray, data
     """The value of the search is below the best over all pairs, and reached by the thresholds it names."""
     levels = hnp.arrays(np.float64, len(cost), elements=st.integers(0, 20).map(float))
     head, tail = data.draw(levels), data.draw(levels)
-    value, a, b, prices = load_kernels.best_thresholds(head, tail, cost, np.unique(head), np.unique(tail), 50)
+    value, a, b, prices = load.best_thresholds(head, tail, cost, np.unique(head), np.unique(tail), 50)
     best = 0.0
     for low in np.unique(head):
         for last in np.unique(tail):

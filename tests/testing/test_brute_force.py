@@ -82,7 +82,8 @@ def test_transfer_orders_are_enumerated():
     cluster = hs.Cluster(["x", "y"], bandwidth=1.0)
     times = [[1, np.nan], [np.nan, 1], [np.nan, 5]]
     problem = hs.Problem(graph, cluster, durations=times, communication="channel")
-    # First come, first served moves b's input first: 1 + 4 + 5 + ... ; the optimum moves c's first.
+    served = hs.simulate(problem, hs.Decision.from_assignment(problem, {"a": "x", "b": "y", "c": "y"}, ["a", "b", "c"]))
+    assert served.makespan == 10, "first come, first served moves b's input before c's"
     optimum = brute_force(problem)
     assert optimum.makespan == 9
     assert optimum.decision.transfer_order[0, 0] == 1

@@ -25,7 +25,9 @@ def mine(monkeypatch):
     monkeypatch.setattr(search, "_REGISTRY", dict(search._REGISTRY))
 
 
-QUICK = settings(max_examples=100, database=None, phases=[Phase.generate], report_multiple_bugs=False, suppress_health_check=list(HealthCheck))
+QUICK = settings(
+    max_examples=100, database=None, phases=[Phase.generate], report_multiple_bugs=False, suppress_health_check=list(HealthCheck)
+)
 
 
 def run(test, name, **attributes):
