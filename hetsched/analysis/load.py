@@ -49,9 +49,10 @@ def least_load(cost: FloatArray, burden: FloatArray | None = None) -> Load:
     """
     n_devices = cost.shape[1]
     allowed = np.isfinite(cost)
-    if not (cost[allowed] > 0).any():
+    # Solvers have absolute tolerances. Without burdens the answer is from 1 to K of this scale.
+    scale = float(cost.min(axis=1).sum()) / n_devices if burden is None else float(cost[allowed].sum()) / max(1, len(cost))
+    if scale == 0.0:
         return Load(0.0, np.full(n_devices, 1.0 / n_devices), np.zeros(n_devices))
-    scale = float(cost[allowed].mean())  # solvers have absolute tolerances
     scaled = np.where(allowed, cost, 0.0) / scale
     search = _by_program if cost.size <= _SPARSE_LIMIT else _by_cuts
     prices, burden_prices = search(scaled, allowed, None if burden is None else np.where(allowed, burden, 0.0))
@@ -80,6 +81,9 @@ def best_thresholds(
 ) -> tuple[float, float, float, FloatArray]:
     """Return (value, a, b, prices [K]) of the largest ``a + load of {head >= a, tail >= b} + b`` found.
 
+    The search alternates between the best pair for the prices and better prices for the pair; any
+    prices and thresholds give a valid value, so it may stop when it likes.
+
     Parameters
     ----------
     head, tail : arrays [n]
@@ -91,11 +95,47 @@ def best_thresholds(
     iterations : int
         How often prices are improved.
     """
-    from hetsched.analysis import load_kernels
-
+    n_devices = cost.shape[1]
+    allowed = np.isfinite(cost)
+    finite = np.where(allowed, cost, 0.0)
+    total = finite.sum(axis=0)
+    prices = np.where(total > 0, allowed.sum(axis=0) / np.where(total > 0, total, 1.0), 0.0)
+    if not prices.any():  # there is no work
+        return 0.0, 0.0, 0.0, np.full(n_devices, 1.0 / n_devices)
+    prices /= prices.sum()
     row, column = np.searchsorted(heads, head, "right") - 1, np.searchsorted(tails, tail, "right") - 1
-    value, a, b, prices = load_kernels.best_thresholds(row, column, cost, heads, tails, iterations)
-    return value, a, b, prices
+    counted = np.flatnonzero((row >= 0) & (column >= 0))
+    cell, shape = row[counted] * len(tails) + column[counted], (len(heads), len(tails))
+    everyone = np.arange(len(cost))
+
+    def evaluate(prices: FloatArray) -> tuple[float, int, int, FloatArray]:
+        """Return the value of the best pair of thresholds, the pair, and the loads of its set."""
+        price = np.where(allowed, finite * prices, np.inf)
+        chosen = price.argmin(axis=1)
+        table = np.bincount(cell, price[counted, chosen[counted]], len(heads) * len(tails)).reshape(shape)
+        beyond = table[::-1, ::-1].cumsum(axis=0).cumsum(axis=1)[::-1, ::-1]  # over all cells from here on
+        value = np.where(beyond > 0, heads[:, None] + beyond + tails, 0.0)
+        r, c = divmod(int(value.argmax()), len(tails))
+        mine = (row >= r) & (column >= c)
+        load = np.bincount(chosen[mine], finite[everyone[mine], chosen[mine]], n_devices).astype(np.float64)
+        return float(value[r, c]), r, c, load
+
+    best = (0.0, 0.0, 0.0, prices)
+    for alone in np.eye(n_devices):  # for work that has no other place
+        value, r, c, _ = evaluate(alone)
+        if value > best[0]:
+            best = (value, float(heads[r]), float(tails[c]), alone)
+    for iteration in range(iterations):
+        value, r, c, load = evaluate(prices)
+        if value > best[0]:
+            best = (value, float(heads[r]), float(tails[c]), prices)
+        mean = float(prices @ load)
+        spread = float(np.abs(load - mean).max())
+        if spread <= 1e-9 * mean:
+            break
+        prices = prices * np.exp((load - mean) / spread / (1.0 + iteration) ** 0.7)  # multiplicative weights
+        prices /= prices.sum()
+    return best
 
 
 def _by_program(cost: FloatArray, allowed: Any, burden: FloatArray | None) -> tuple[FloatArray, FloatArray]:

@@ -1,6 +1,6 @@
-"""Numba kernels that search for heads, tails and prices which together prove the most.
+"""Numba kernels that raise heads and tails by the load of ancestors and descendants.
 
-Any prices and thresholds give a valid value, so these searches may stop when they like.
+Any prices give a valid value, so the search for them may stop when it likes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SAFE = 1.0 - 1e-11  # more than the rounding of a sum of 10,000 terms
 
 @numba.njit(cache=True)
 def first_prices(cost: FloatArray) -> FloatArray:
-    """Return prices inversely proportional to the mean finite cost of each device, [K]."""
+    """Return prices inversely proportional to the mean finite cost of each device, [K]; 0 where it is 0."""
     n, size = cost.shape
     prices, whole = np.empty(size), 0.0
     for k in range(size):
@@ -29,10 +29,10 @@ def first_prices(cost: FloatArray) -> FloatArray:
             if cost[i, k] < np.inf:
                 total += cost[i, k]
                 count += 1
-        prices[k] = count / total if total > 0.0 else 1.0
+        prices[k] = count / total if total > 0.0 else 0.0
         whole += prices[k]
     for k in range(size):
-        prices[k] /= whole
+        prices[k] = prices[k] / whole if whole > 0.0 else 1.0 / size
     return prices
 
 
@@ -79,52 +79,6 @@ def _reprice(prices: FloatArray, load: FloatArray, iteration: int, initial: Floa
     for k in range(len(prices)):
         prices[k] /= total
     return True
-
-
-@numba.njit(cache=True)
-def best_thresholds(
-    row: IntArray, column: IntArray, cost: FloatArray, heads: FloatArray, tails: FloatArray, iterations: int
-) -> tuple[float, float, float, FloatArray]:
-    """Return (value, a, b, prices [K]) of the largest ``a + load of {head >= a, tail >= b} + b`` found.
-
-    `heads` and `tails` are the ascending thresholds to try, `row` and `column` [n] the last ones that a
-    task reaches (-1 for none); the search alternates between the best pair for the prices and better
-    prices for the pair.
-    """
-    n, size = cost.shape
-    rows, columns = len(heads), len(tails)
-    initial = first_prices(cost)
-    prices = np.empty(size)
-    _alone(prices, -size)
-    best, best_a, best_b, best_prices = 0.0, 0.0, 0.0, initial.copy()
-    chosen = np.empty(n, np.int64)
-    table, load = np.empty((rows + 1, columns + 1)), np.empty(size)
-    for iteration in range(-size, iterations):
-        for x in range(rows + 1):
-            for y in range(columns + 1):
-                table[x, y] = 0.0
-        for i in range(n):
-            chosen[i] = _cheapest(cost, prices, i)
-            if row[i] >= 0 and column[i] >= 0:
-                table[row[i], column[i]] += cost[i, chosen[i]] * prices[chosen[i]]
-        value, r, c = 0.0, 0, 0
-        for x in range(rows - 1, -1, -1):
-            for y in range(columns - 1, -1, -1):  # table becomes the sum over all cells at or beyond (x, y)
-                table[x, y] += table[x + 1, y] + table[x, y + 1] - table[x + 1, y + 1]
-                if table[x, y] > 0.0 and heads[x] + table[x, y] + tails[y] > value:
-                    value, r, c = heads[x] + table[x, y] + tails[y], x, y
-        if value > best:
-            best, best_a, best_b = value, heads[r], tails[c]
-            for k in range(size):
-                best_prices[k] = prices[k]
-        for k in range(size):
-            load[k] = 0.0
-        for i in range(n):
-            if row[i] >= r and column[i] >= c:
-                load[chosen[i]] += cost[i, chosen[i]]
-        if not _reprice(prices, load, iteration, initial):
-            break
-    return best, best_a, best_b, best_prices
 
 
 @numba.njit(cache=True)

@@ -30,38 +30,6 @@ def transfer_time(arrays: ProblemArrays, edge: int, h: int, k: int, count: int) 
 
 
 @numba.njit(cache=True)
-def links(arrays: ProblemArrays, batch_of: IntArray, device: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray, FloatArray]:
-    """Return (edge, source batch, target batch, count, duration) of all links.
-
-    They are sorted by (edge, source batch, target batch). `batch_of` is [n, L], `device` is [m].
-    """
-    n_edges, size = len(arrays.source), batch_of.shape[1]
-    edge = np.empty(n_edges * size, np.int64)
-    source, target, count = np.empty_like(edge), np.empty_like(edge), np.empty_like(edge)
-    total = 0
-    for e in range(n_edges):
-        i, j = arrays.source[e], arrays.target[e]
-        first = total
-        for item in range(size):
-            a, b = batch_of[i, item], batch_of[j, item]
-            x = total  # the place of (a, b) among the links of this edge, which are few and sorted
-            while x > first and (source[x - 1] > a or (source[x - 1] == a and target[x - 1] > b)):
-                x -= 1
-            if x > first and source[x - 1] == a and target[x - 1] == b:
-                count[x - 1] += 1
-                continue
-            for y in range(total, x, -1):
-                source[y], target[y], count[y] = source[y - 1], target[y - 1], count[y - 1]
-            edge[total] = e
-            source[x], target[x], count[x] = a, b, 1
-            total += 1
-    duration = np.empty(total)
-    for x in range(total):
-        duration[x] = transfer_time(arrays, edge[x], device[source[x]], device[target[x]], count[x])
-    return edge[:total].copy(), source[:total].copy(), target[:total].copy(), count[:total].copy(), duration
-
-
-@numba.njit(cache=True)
 def by_source(source: IntArray, n_batches: int) -> tuple[IntArray, IntArray]:
     """Return (row starts, links) grouped by source batch, the order of links kept."""
     pointers = np.zeros(n_batches + 1, np.int64)

@@ -49,7 +49,8 @@ def simulate(problem: Problem, decision: Decision) -> Schedule:
     duration = _durations(problem, decision)
     batch_of = _batch_of(problem, decision)
     _check_colocation(problem, decision, batch_of)
-    edge, source, target, count, link_duration = kernels.links(problem.arrays, batch_of, decision.device)
+    edge, source, target, count = _links(problem, decision, batch_of)
+    link_duration = problem.transfer_times(edge, decision.device[source], decision.device[target], count)
     if np.isinf(link_duration).any():
         x = int(np.flatnonzero(np.isinf(link_duration))[0])
         raise InvalidSchedule(
@@ -144,6 +145,18 @@ def _batch_of(problem: Problem, decision: Decision) -> IntArray:
     table = np.empty(problem.n_tasks * problem.inputs, np.int64)
     table[cell] = batch
     return table.reshape(problem.n_tasks, problem.inputs)
+
+
+def _links(problem: Problem, decision: Decision, batch_of: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    """Return (edge, source batch, target batch, number of shared inputs) of all links, sorted by the
+    first three: the batches of an edge's ends that have inputs in common."""
+    graph, m = problem.graph, max(decision.n_batches, 1)
+    edge = np.arange(graph.n_edges)
+    source, target = batch_of[graph.source], batch_of[graph.target]  # [E, L]
+    if problem.inputs == 1:
+        return edge, source[:, 0], target[:, 0], np.ones(len(edge), np.int64)
+    keys, count = np.unique((edge[:, None] * m + source) * m + target, return_counts=True)
+    return keys // m // m, keys // m % m, keys % m, count
 
 
 def _check_colocation(problem: Problem, decision: Decision, batch_of: IntArray) -> None:

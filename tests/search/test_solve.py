@@ -39,7 +39,7 @@ def test_solve_answers_with_a_verified_schedule_a_bound_and_a_history():
     assert (np.diff(history.time) >= 0).all()
     assert (np.diff(history.incumbent[np.isfinite(history.incumbent)]) <= 0).all()
     assert (np.diff(history.bound) >= 0).all()
-    assert solution.method == history.source[np.isfinite(history.incumbent)][-1]
+    assert solution.method == history.source[history.incumbent == solution.makespan][0]
     assert hs.simulate(problem, solution.schedule.decision) == solution.schedule
 
 
