@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from hetsched.columns import Columns
-from hetsched.problem.graph import FloatArray, IntArray
+from hetsched.problem.graph import FloatArray
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
-
-
-class Links(NamedTuple):
-    """(edge, source batch, target batch) with shared inputs; `finish` is that of a transfer."""
-
-    edge: IntArray
-    source: IntArray
-    target: IntArray
-    inputs: IntArray
-    start: FloatArray
-    finish: FloatArray
+from hetsched.schedule.links import Links
 
 
 def weights(problem: Problem, decision: Decision) -> FloatArray:
@@ -37,7 +25,7 @@ def static(problem: Problem, decision: Decision) -> FloatArray:
     return weights(problem, decision) + np.bincount(decision.device, activations, problem.n_devices)
 
 
-def peak(problem: Problem, decision: Decision, batches: Columns, links: Links) -> FloatArray:
+def peak(problem: Problem, decision: Decision, batches: Columns, links: Links, link_start: FloatArray) -> FloatArray:
     """Return the largest number of bytes each device holds at any time, [K].
 
     Outputs live from their batch's start until nothing on the device needs them, moved tensors from
@@ -48,24 +36,18 @@ def peak(problem: Problem, decision: Decision, batches: Columns, links: Links) -
     batch = np.repeat(np.arange(decision.n_batches), np.diff(decision.item_ptr))  # one row per (task, input)
     task = decision.task[batch]
     makespan = batches.finish.max(initial=0.0)
+    release = np.where((np.diff(graph.succ_ptr) == 0)[task], makespan, batches.finish[batch])
     row = np.empty((problem.n_tasks, problem.inputs), np.int64)
     row[task, decision.items] = np.arange(len(batch))
-    release = batches.finish[batch].copy()
-    release[(np.diff(graph.succ_ptr) == 0)[task]] = makespan
-
-    moving = decision.device[links.source] != decision.device[links.target]
-    needed_until = np.where(moving, links.finish, batches.finish[links.target])
-    if problem.inputs == 1:
-        np.maximum.at(release, row[graph.source[links.edge], 0], needed_until)
-    else:
-        item_link, item = _items_of_links(problem, decision, links)
-        np.maximum.at(release, row[graph.source[links.edge[item_link]], item], needed_until[item_link])
+    moving = links.moving
+    needed_until = np.where(moving, link_start + links.seconds, batches.finish[links.target])
+    np.maximum.at(release, row[graph.source], needed_until[links.of_input])
 
     sources = (np.diff(graph.pred_ptr) == 0)[task]
     intervals = [
         (decision.device[batch], batches.start[batch], release, graph.output_bytes[task]),
         (
-            decision.device[links.target[moving]], links.start[moving], batches.finish[links.target[moving]],
+            decision.device[links.target[moving]], link_start[moving], batches.finish[links.target[moving]],
             graph.edge_bytes[links.edge[moving]] * links.inputs[moving],
         ),
         (decision.device[batch[sources]], np.zeros(sources.sum()), batches.finish[batch[sources]], graph.input_bytes[task[sources]]),
@@ -81,23 +63,6 @@ def peak(problem: Problem, decision: Decision, batches: Columns, links: Links) -
         mine = order[device[order] == k]
         result[k] += np.cumsum(change[mine]).max(initial=0.0)
     return result
-
-
-def _items_of_links(problem: Problem, decision: Decision, links: Links) -> tuple[IntArray, IntArray]:
-    """Return (link, input) for every input that a link carries."""
-    size = problem.inputs
-    batch = np.repeat(np.arange(decision.n_batches), np.diff(decision.item_ptr))
-    batch_of = np.empty((problem.n_tasks, size), np.int64)
-    batch_of[decision.task[batch], decision.items] = batch
-    edge = np.repeat(np.arange(problem.graph.n_edges), size)
-    item = np.tile(np.arange(size), problem.graph.n_edges)
-    m = decision.n_batches
-
-    def key(e: IntArray, a: IntArray, b: IntArray) -> IntArray:
-        return (e * m + a) * m + b
-
-    wanted = key(edge, batch_of[problem.graph.source[edge], item], batch_of[problem.graph.target[edge], item])
-    return np.searchsorted(key(links.edge, links.source, links.target), wanted), item
 
 
 def over_capacity(problem: Problem, needed: FloatArray) -> FloatArray:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import NoReturn
 
 import numpy as np
-import numpy.typing as npt
 
 from hetsched.columns import Columns
 from hetsched.errors import InvalidSchedule
 from hetsched.problem.graph import FloatArray, IntArray, named
-from hetsched.problem.problem import Problem
+from hetsched.problem.problem import BoolArray, Problem
 from hetsched.schedule import memory
 from hetsched.schedule.decision import Decision
+from hetsched.schedule.links import Links, links_of
 from hetsched.schedule.schedule import Schedule
 
 CONTENDED = ("channel", "port")
@@ -49,42 +49,34 @@ def simulate(problem: Problem, decision: Decision) -> Schedule:
     duration = _durations(problem, decision)
     batch_of = _batch_of(problem, decision)
     _check_colocation(problem, decision, batch_of)
-    edge, source, target, count = _links(problem, decision, batch_of)
-    link_duration = problem.transfer_times(edge, decision.device[source], decision.device[target], count)
-    if np.isinf(link_duration).any():
-        x = int(np.flatnonzero(np.isinf(link_duration))[0])
-        raise InvalidSchedule(
-            f"edge {_edge_name(problem, edge[x])} is split over {_device_name(problem, decision, source[x])} and "
-            f"{_device_name(problem, decision, target[x])}, between which there is no path; keep both tasks on one device"
-        )
+    links = links_of(problem, decision, batch_of)
+    _check_paths(problem, decision, links)
+    following = _next_batches(decision, duration)
+    next_link = np.full((len(links.edge), 2), -1)
     contended = problem.communication in CONTENDED
     if contended and decision.transfer_order is None:
         start, link_start = kernels.first_come_first_served(
-            duration, decision.device, source, target, link_duration, problem.communication == "port", problem.n_devices
+            duration, decision.device, links.source, links.target, links.seconds, problem.communication == "port", problem.n_devices
         )
-        next_link = None
     else:
-        keys = (edge * decision.n_batches + source) * decision.n_batches + target
-        next_link = _next_links(problem, decision, keys, source, target, link_duration) if contended else None
-        start, link_start = kernels.earliest(
-            duration, _next_batches(decision, duration), source, target, link_duration, _none_if_absent(next_link, len(edge))
-        )
+        if contended:
+            next_link = _next_links(problem, decision, links)
+        start, link_start = kernels.earliest(duration, following, links.source, links.target, links.seconds, next_link)
     if np.isnan(start).any():
-        _refuse_deadlock(problem, decision, start, link_start, duration, source, target, edge, next_link)
-    moving = decision.device[source] != decision.device[target]
+        _refuse_deadlock(problem, decision, links, following, next_link, np.isnan(np.concatenate([start, link_start])))
+    moving = links.moving
     transfers = Columns(
-        edge=edge[moving], source=source[moving], target=target[moving],
-        start=link_start[moving], finish=link_start[moving] + link_duration[moving],
+        edge=links.edge[moving], source=links.source[moving], target=links.target[moving],
+        start=link_start[moving], finish=link_start[moving] + links.seconds[moving],
     )  # fmt: skip
     batches = Columns(
         task=decision.task, device=decision.device, start=start, finish=start + duration, size=np.diff(decision.item_ptr)
     )
-    link_finish = np.where(moving, link_start + link_duration, 0.0)
     return Schedule.from_columns(
         problem.graph.names, problem.cluster.names, problem.inputs, batches, decision.item_ptr, decision.items, transfers,
         transfer_order=decision.transfer_order,
         static_memory=memory.static(problem, decision),
-        peak_memory=memory.peak(problem, decision, batches, memory.Links(edge, source, target, count, link_start, link_finish)),
+        peak_memory=memory.peak(problem, decision, batches, links, link_start),
     )  # fmt: skip
 
 
@@ -147,16 +139,14 @@ def _batch_of(problem: Problem, decision: Decision) -> IntArray:
     return table.reshape(problem.n_tasks, problem.inputs)
 
 
-def _links(problem: Problem, decision: Decision, batch_of: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    """Return (edge, source batch, target batch, number of shared inputs) of all links, sorted by the
-    first three: the batches of an edge's ends that have inputs in common."""
-    graph, m = problem.graph, max(decision.n_batches, 1)
-    edge = np.arange(graph.n_edges)
-    source, target = batch_of[graph.source], batch_of[graph.target]  # [E, L]
-    if problem.inputs == 1:
-        return edge, source[:, 0], target[:, 0], np.ones(len(edge), np.int64)
-    keys, count = np.unique((edge[:, None] * m + source) * m + target, return_counts=True)
-    return keys // m // m, keys // m % m, keys % m, count
+def _check_paths(problem: Problem, decision: Decision, links: Links) -> None:
+    lost = np.flatnonzero(np.isinf(links.seconds))
+    if len(lost):
+        x = int(lost[0])
+        raise InvalidSchedule(
+            f"edge {_edge_name(problem, links.edge[x])} is split over {_device_name(problem, decision, links.source[x])} and "
+            f"{_device_name(problem, decision, links.target[x])}, between which there is no path; keep both tasks on one device"
+        )
 
 
 def _check_colocation(problem: Problem, decision: Decision, batch_of: IntArray) -> None:
@@ -185,36 +175,30 @@ def _next_batches(decision: Decision, duration: FloatArray) -> IntArray:
     return following
 
 
-def _none_if_absent(next_link: IntArray | None, n_links: int) -> IntArray:
-    return np.full((n_links, 2), -1) if next_link is None else next_link
-
-
-def _next_links(
-    problem: Problem, decision: Decision, keys: IntArray, source: IntArray, target: IntArray, link_duration: FloatArray
-) -> IntArray:
-    """Return the transfers that follow each on its two resources under the explicit order."""
+def _next_links(problem: Problem, decision: Decision, links: Links) -> IntArray:
+    """Return the transfers that follow each on its two resources under the explicit order, [x, 2]."""
     order = decision.transfer_order
     assert order is not None
-    wanted = (order[:, 0] * decision.n_batches + order[:, 1]) * decision.n_batches + order[:, 2]
-    place = np.searchsorted(keys, wanted)
-    place = np.minimum(place, max(len(keys) - 1, 0))
-    moving = decision.device[source] != decision.device[target]
-    found = (keys[place] == wanted) & moving[place] if len(keys) else np.zeros(len(wanted), bool)
+    m = decision.n_batches
+    keys = (links.edge * m + links.source) * m + links.target
+    wanted = (order[:, 0] * m + order[:, 1]) * m + order[:, 2]
+    place = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
+    found = (keys[place] == wanted) & links.moving[place] if len(keys) else np.zeros(len(wanted), bool)
     again = np.ones(len(wanted), bool)
     again[np.unique(wanted, return_index=True)[1]] = False
     for wrong, why in ((~found, "which is no transfer of this decision"), (again, "twice")):
         if wrong.any():
             row = order[int(wrong.argmax())].tolist()
             raise InvalidSchedule(f"the transfer order names (edge {row[0]}, source batch {row[1]}, target batch {row[2]}) {why}")
-    real = place[link_duration[place] > 0]
-    missing = np.setdiff1d(np.flatnonzero(link_duration > 0), real)
+    real = place[links.seconds[place] > 0]
+    missing = np.setdiff1d(np.flatnonzero(links.seconds > 0), real)
     if len(missing):
-        x = int(missing[0])
+        a, b = int(links.source[missing[0]]), int(links.target[missing[0]])
         raise InvalidSchedule(
-            f"the transfer order leaves out batch {source[x]} -> batch {target[x]} from {_device_name(problem, decision, source[x])} "
-            f"to {_device_name(problem, decision, target[x])}; name every transfer once, or give no order"
+            f"the transfer order leaves out batch {a} -> batch {b} from {_device_name(problem, decision, a)} "
+            f"to {_device_name(problem, decision, b)}; name every transfer once, or give no order"
         )
-    h, k = decision.device[source[real]], decision.device[target[real]]
+    h, k = decision.device[links.source[real]], decision.device[links.target[real]]
     size = problem.n_devices
     resources = (h, k) if problem.communication == "port" else (h * size + k, h * size + k)
     following = np.full((len(keys), 2), -1)
@@ -226,27 +210,23 @@ def _next_links(
 
 
 def _refuse_deadlock(
-    problem: Problem, decision: Decision, start: FloatArray, link_start: FloatArray, duration: FloatArray,
-    source: IntArray, target: IntArray, edge: IntArray, next_link: IntArray | None,
-) -> NoReturn:  # fmt: skip
-    """Raise the error that prints one cycle of orders against precedence."""
+    problem: Problem, decision: Decision, links: Links, following: IntArray, next_link: IntArray, stuck: BoolArray
+) -> NoReturn:
+    """Raise the error that prints one cycle of orders against precedence among the stuck batches and links."""
     m = decision.n_batches
-    stuck = np.isnan(np.concatenate([start, link_start]))
     before: dict[int, list[int]] = {int(node): [] for node in np.flatnonzero(stuck)}
 
-    def add(ahead: npt.ArrayLike, behind: npt.ArrayLike) -> None:
-        for a, b in zip(np.asarray(ahead).tolist(), np.asarray(behind).tolist(), strict=True):
+    def add(ahead: IntArray, behind: IntArray) -> None:
+        for a, b in zip(ahead.tolist(), behind.tolist(), strict=True):
             if a in before and b in before:
                 before[b].append(a)
 
-    following = _next_batches(decision, duration)
+    link = m + np.arange(len(links.edge))
     add(np.flatnonzero(following >= 0), following[following >= 0])
-    link = m + np.arange(len(source))
-    add(source, link)
-    add(link, target)
-    if next_link is not None:
-        for column in next_link.T:
-            add(link[column >= 0], m + column[column >= 0])
+    add(links.source, link)
+    add(link, links.target)
+    for column in next_link.T:
+        add(link[column >= 0], m + column[column >= 0])
     position: dict[int, int] = {}
     path: list[int] = []
     node = next(iter(before))
@@ -258,9 +238,8 @@ def _refuse_deadlock(
 
     def text(node: int) -> str:
         if node >= m:
-            return f"transfer {_edge_name(problem, edge[node - m])}"
+            return f"transfer {_edge_name(problem, links.edge[node - m])}"
         return f"{problem.graph.names[decision.task[node]]!r} on {_device_name(problem, decision, node)}"
 
-    moving = decision.device[source] != decision.device[target]
-    shown = [text(node) for node in cycle if node < m or moving[node - m]]
+    shown = [text(node) for node in cycle if node < m or links.moving[node - m]]
     raise InvalidSchedule(f"the decision deadlocks: {' before '.join(shown)}; reorder one of them")

@@ -1,0 +1,44 @@
+"""Links: what a decision makes of the edges."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from hetsched.problem.graph import FloatArray, IntArray
+from hetsched.problem.problem import BoolArray, Problem
+from hetsched.schedule.decision import Decision
+
+
+class Links(NamedTuple):
+    """(edge, source batch, target batch) triples with inputs in common, sorted.
+
+    A link is a transfer if its batches sit on different devices, else a mere precedence.
+    """
+
+    edge: IntArray
+    source: IntArray
+    target: IntArray
+    inputs: IntArray
+    """Number of inputs in both batches."""
+    seconds: FloatArray
+    """Transfer time; 0 on one device, inf without a path."""
+    moving: BoolArray
+    """Whether the link is a transfer."""
+    of_input: IntArray
+    """[E, L]: the link that carries each input along each edge."""
+
+
+def links_of(problem: Problem, decision: Decision, batch_of: IntArray) -> Links:
+    """Return the links of a decision whose (task, input) is in batch ``batch_of[task, input]``."""
+    graph, m = problem.graph, max(decision.n_batches, 1)
+    edge = np.arange(graph.n_edges)
+    source, target = batch_of[graph.source], batch_of[graph.target]  # [E, L]
+    if problem.inputs == 1:
+        source, target, count, of_input = source[:, 0], target[:, 0], np.ones(len(edge), np.int64), edge[:, None]
+    else:
+        keys, of_input, count = np.unique((edge[:, None] * m + source) * m + target, return_inverse=True, return_counts=True)
+        edge, source, target, of_input = keys // m // m, keys // m % m, keys % m, of_input.reshape(source.shape)
+    h, k = decision.device[source], decision.device[target]
+    return Links(edge, source, target, count, problem.transfer_times(edge, h, k, count), h != k, of_input)
