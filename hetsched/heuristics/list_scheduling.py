@@ -7,12 +7,10 @@ from typing import Any
 import numpy as np
 
 from hetsched.errors import UnsupportedFeature
-from hetsched.heuristics.offering import WHOLE, check_whole, offer
-from hetsched.problem.graph import FloatArray, IntArray
+from hetsched.heuristics.offering import WHOLE, check_whole, offer, offer_in_order
+from hetsched.problem.graph import FloatArray
 from hetsched.problem.problem import Problem
 from hetsched.search import Monitor, method
-
-_NOTHING, _NOBODY = np.empty((0, 0)), np.empty(0, np.int64)
 
 
 def _mean(name: str) -> int:
@@ -38,21 +36,6 @@ def ranks(problem: Problem, mean_communication: str = "paper") -> tuple[FloatArr
     weight = ranking.mean_durations(problem.whole_durations)
     transfer = ranking.mean_transfers(arrays, _mean(mean_communication))
     return ranking.upward(arrays, order, weight, transfer), ranking.downward(arrays, order, weight, transfer)
-
-
-def _in_order(
-    problem: Problem, monitor: Monitor, priority: FloatArray, *, start: bool = False, insertion: bool = True,
-    bias: FloatArray = _NOTHING, only: IntArray = _NOBODY,
-) -> None:  # fmt: skip
-    from hetsched.heuristics import placing
-
-    offer(
-        monitor,
-        lambda need: placing.in_order(
-            problem.arrays, problem.whole_durations, priority, bias, only, problem.unit, need,
-            problem.cluster.memory_bytes, placing.START if start else placing.FINISH, insertion,
-        ),
-    )  # fmt: skip
 
 
 def place_heft(problem: Problem, need: FloatArray, mean_communication: str = "paper") -> Any:
@@ -89,7 +72,7 @@ def cpop(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper
     upward, downward = ranks(problem, mean_communication)
     priority = upward + downward
     only = ranking.critical_device(problem.arrays, problem.whole_durations, priority)
-    _in_order(problem, monitor, priority, only=only)
+    offer_in_order(monitor, priority, criterion="finish", insertion=True, only=only)
 
 
 @method(
@@ -103,7 +86,7 @@ def peft(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper
     check_whole(problem)
     transfer = ranking.mean_transfers(problem.arrays, _mean(mean_communication))
     costs = ranking.optimistic_costs(problem.arrays, problem.graph.topological_order, problem.whole_durations, transfer)
-    _in_order(problem, monitor, costs.mean(axis=1), bias=costs)
+    offer_in_order(monitor, costs.mean(axis=1), criterion="finish", insertion=True, bias=costs)
 
 
 @method(
@@ -112,7 +95,7 @@ def peft(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper
 )  # fmt: skip
 def hlfet(problem: Problem, monitor: Monitor) -> None:
     """Ready tasks by static level (mean durations, no communication), each where it starts first."""
-    _in_order(problem, monitor, static_level(problem), start=True, insertion=False)
+    offer_in_order(monitor, static_level(problem), criterion="start", insertion=False)
 
 
 @method(
@@ -132,7 +115,7 @@ def mcp(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper"
     order = np.lexsort((ranking.second_latest_start(problem.arrays, latest), latest))
     priority = np.empty(problem.n_tasks)
     priority[order] = -np.arange(problem.n_tasks, dtype=np.float64)
-    _in_order(problem, monitor, priority, start=True)
+    offer_in_order(monitor, priority, criterion="start", insertion=True)
 
 
 def static_level(problem: Problem, weight: FloatArray | None = None) -> FloatArray:

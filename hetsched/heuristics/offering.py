@@ -9,7 +9,7 @@ import numpy as np
 
 from hetsched.columns import readonly
 from hetsched.errors import UnsupportedFeature
-from hetsched.problem.graph import FloatArray
+from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.search import Monitor
@@ -54,6 +54,32 @@ def offer(monitor: Monitor, place: Callable[[FloatArray], Any]) -> None:
             return
         if monitor.should_stop:
             return
+
+
+def offer_in_order(
+    monitor: Monitor, priority: FloatArray, *, criterion: str, insertion: bool, bias: FloatArray | None = None, only: IntArray | None = None
+) -> None:
+    """Offer what ``placing.in_order`` makes of a priority per task, [n].
+
+    `criterion` is what is least on the chosen device: ``"finish"`` (plus `bias` [n, K], if given),
+    ``"start"``, ``"duration"``, or ``"available"`` (when the device falls idle). `only` [n] is a
+    preferred device per task, -1 for none.
+    """
+    from hetsched.heuristics import placing
+
+    problem = monitor.problem
+    check_whole(problem)
+    code = {
+        "finish": placing.FINISH, "start": placing.START, "duration": placing.DURATION, "available": placing.AVAILABLE,
+    }[criterion]  # fmt: skip
+    bias = np.empty((0, 0)) if bias is None else bias
+    only = np.empty(0, np.int64) if only is None else only
+    offer(
+        monitor,
+        lambda need: placing.in_order(
+            problem.arrays, problem.whole_durations, priority, bias, only, problem.unit, need, problem.cluster.memory_bytes, code, insertion
+        ),
+    )
 
 
 def _explain(monitor: Monitor, need: FloatArray, device: Any, stuck: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hetsched.heuristics.offering import WHOLE, check_whole, offer
+from hetsched.heuristics.offering import WHOLE, offer_in_order
 from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
@@ -63,21 +63,6 @@ def _on_one_device(problem: Problem, k: int, choice: IntArray | None) -> Decisio
     )
 
 
-def _in_order(problem: Problem, monitor: Monitor, priority: FloatArray, criterion: str, *, insertion: bool = False) -> None:
-    from hetsched.heuristics import placing
-
-    check_whole(problem)
-    code = {"finish": placing.FINISH, "duration": placing.DURATION, "available": placing.AVAILABLE}[criterion]
-    nothing, nobody = np.empty((0, 0)), np.empty(0, np.int64)
-    offer(
-        monitor,
-        lambda need: placing.in_order(
-            problem.arrays, problem.whole_durations, priority, nothing, nobody, problem.unit, need,
-            problem.cluster.memory_bytes, code, insertion,
-        ),
-    )  # fmt: skip
-
-
 def _by_index(problem: Problem) -> FloatArray:
     """Equal priorities: the ready task of lowest index goes first."""
     return np.zeros(problem.n_tasks)
@@ -89,7 +74,7 @@ def _by_index(problem: Problem) -> FloatArray:
 )  # fmt: skip
 def met(problem: Problem, monitor: Monitor) -> None:
     """Ready tasks in index order, each on its fastest device."""
-    _in_order(problem, monitor, _by_index(problem), "duration")
+    offer_in_order(monitor, _by_index(problem), criterion="duration", insertion=False)
 
 
 @method(
@@ -98,7 +83,7 @@ def met(problem: Problem, monitor: Monitor) -> None:
 )  # fmt: skip
 def mct(problem: Problem, monitor: Monitor) -> None:
     """Ready tasks in index order, each appended where it finishes first."""
-    _in_order(problem, monitor, _by_index(problem), "finish")
+    offer_in_order(monitor, _by_index(problem), criterion="finish", insertion=False)
 
 
 @method(
@@ -107,7 +92,7 @@ def mct(problem: Problem, monitor: Monitor) -> None:
 )  # fmt: skip
 def olb(problem: Problem, monitor: Monitor) -> None:
     """Ready tasks in index order, each on the device that falls idle first."""
-    _in_order(problem, monitor, _by_index(problem), "available")
+    offer_in_order(monitor, _by_index(problem), criterion="available", insertion=False)
 
 
 @method(
@@ -118,4 +103,4 @@ def greedy(problem: Problem, monitor: Monitor) -> None:
     """Tasks in breadth-first topological order, each appended where it finishes first."""
     priority = np.empty(problem.n_tasks)
     priority[problem.graph.topological_order] = -np.arange(problem.n_tasks, dtype=np.float64)
-    _in_order(problem, monitor, priority, "finish")
+    offer_in_order(monitor, priority, criterion="finish", insertion=False)
