@@ -57,9 +57,7 @@ def arrivals(
         else:
             amount = edge_bytes[e]
             for k in range(size):
-                arrival = done + latency[h, k] + amount * slowness[h, k]
-                if arrival > ready[k]:
-                    ready[k] = arrival
+                ready[k] = max(ready[k], done + latency[h, k] + amount * slowness[h, k])
 
 
 @numba.njit(cache=True, inline="always")
