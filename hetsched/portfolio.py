@@ -46,9 +46,9 @@ def methods() -> Mapping[str, Method]:
     return registered()
 
 
-@method("auto", summary="every list scheduler in turn, then the best lower bound; stops at a proven optimum")
+@method("auto", summary="every list scheduler in turn, then the best lower bound; stops at a proven optimum", deterministic=False)
 def auto(problem: Problem, monitor: Monitor) -> None:
-    """Run the list schedulers in turn on one monitor, then look for the best bound, for 2 s at most.
+    """Run the list schedulers in turn on one monitor, then look for the best bound, for 5 s at most.
 
     A list scheduler that cannot handle the problem is passed over with a note.
     """
@@ -62,7 +62,7 @@ def auto(problem: Problem, monitor: Monitor) -> None:
         except UnsupportedFeature as refusal:
             monitor.note(f"{name}: {refusal}")
     if not monitor.should_stop:
-        monitor.raise_bound(best.bound(problem, time_limit=min(2.0, monitor.time_left)))
+        monitor.raise_bound(best.bound(problem, time_limit=min(5.0, monitor.time_left)))
 
 
 def solve(

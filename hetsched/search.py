@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hetsched.columns import Columns
-from hetsched.errors import InconsistentBound, InvalidProblem, UnsupportedFeature
+from hetsched.errors import InconsistentBound, InvalidProblem, InvalidSchedule, UnsupportedFeature
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
@@ -309,6 +309,12 @@ class Monitor:
         if isinstance(start, Solution):
             start = start.schedule
         if isinstance(start, Schedule):
+            theirs, ours = (start.tasks, start.devices, start.n_inputs), (self.problem.graph.names, self.problem.cluster.names)
+            if theirs != (*ours, self.problem.inputs):
+                raise InvalidSchedule(
+                    f"the start is a schedule of {len(start.tasks)} tasks, {len(start.devices)} devices and {start.n_inputs} inputs "
+                    "that are not those of this problem; start from a schedule of the same tasks and devices"
+                )
             start = start.decision
         if start is not None:
             before, self.source = self.source, "start"

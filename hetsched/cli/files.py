@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,11 +60,19 @@ def find_cluster(name: str) -> Cluster:
     return cluster
 
 
-def check_writable(*paths: Path | None) -> None:
-    """Raise `OSError` for a file that cannot be written, before hours are spent on what goes in."""
+def check_writable(*paths: Path | None, sources: Sequence[Path | None] = ()) -> None:
+    """Raise an error for a file that cannot be written, before hours are spent on what goes in.
+
+    Nor may a file be written that is read as one of the `sources`, or written twice.
+    """
+    taken = [path.resolve() for path in sources if path is not None]
     for path in paths:
         if path is None:
             continue
+        if path.is_file() or not path.exists():
+            if path.resolve() in taken:
+                raise InvalidProblem(f"{path} would be overwritten by the answer; give the output another name")
+            taken.append(path.resolve())
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         if not path.parent.is_dir():

@@ -43,7 +43,7 @@ def solve(
     """
     from hetsched import solve
 
-    check_writable(output, solution)
+    check_writable(output, solution, sources=[problem])
     names = [name.strip() for given in method or ["auto"] for name in given.split(",") if name.strip()]
     options = dict(map(_option, option or []))
     asked = read_problem(problem)
@@ -55,17 +55,21 @@ def solve(
             on_progress=lambda event: working.update(_news(event)),
         )  # fmt: skip
     took = time.perf_counter() - began
-    written = []
-    if output is not None and found.schedule is not None:
-        found.schedule.write(output)
-        written.append(str(output))
-    if solution is not None:
-        found.write(solution)
-        written.append(str(solution))
+    written: list[str] = []
+    failures: list[OSError] = []
+    for value, path in ((found.schedule, output), (found, solution)):
+        if value is not None and path is not None:
+            try:
+                value.write(path)
+                written.append(str(path))
+            except OSError as failure:  # the answer is told all the same
+                failures.append(failure)
     if json:
         say_json({**_facts(found), "seconds": took, "written": written})
     else:
         _summary(asked, found, took, written)
+    if failures:
+        raise failures[0]
     raise typer.Exit(outcome(found))
 
 
@@ -103,7 +107,8 @@ def _facts(found: Solution) -> dict[str, Any]:
 
 def _summary(problem: Problem, found: Solution, took: float, written: list[str]) -> None:
     size = f"{problem.n_tasks} tasks, {problem.graph.n_edges} edges, {problem.n_devices} devices"
-    rows = [("problem", f"{size}, {problem.communication} communication"), ("status", f"{found.status} ({found.stopped})")]
+    why = "" if found.stopped == found.status else f" ({found.stopped})"
+    rows = [("problem", f"{size}, {problem.communication} communication"), ("status", f"{found.status}{why}")]
     if found.schedule is not None:
         inputs = "" if problem.inputs == 1 else f" for {problem.inputs} inputs"
         rows.append(("makespan", f"{seconds(found.makespan)}{inputs}, {found.throughput:.4g} inputs/s"))

@@ -178,8 +178,12 @@ class ProblemDocument(Document, kw_only=True, tag="hetsched-problem"):
 
     def value(self) -> Problem:
         """Return the problem."""
+        graph, cluster = self.graph.value(), self.cluster.value()
+        durations = _matrix(self.durations, "durations")
+        if not graph.n_tasks and not durations.size:  # no rows to tell the other sizes from
+            durations = durations.reshape(0, cluster.n_devices, len(self.batch_sizes or [1]))
         return Problem(
-            self.graph.value(), self.cluster.value(), durations=_matrix(self.durations, "durations"),
+            graph, cluster, durations=durations,
             batch_sizes=self.batch_sizes, inputs=self.inputs, batching=self.batching,
             communication=self.communication, memory=self.memory,
             transfers=None if self.transfers is None else _matrix(self.transfers, "transfers"),
@@ -280,7 +284,10 @@ def write_bytes(data: bytes, path: str | os.PathLike[str]) -> None:
     """Write `data` beside `path` and move it there, so that a full disk leaves the old file whole."""
     target = Path(path)
     if target.exists() and not target.is_file():  # /dev/stdout and the like
-        target.write_bytes(data)
+        try:
+            target.write_bytes(data)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, os.fspath(path)) from None
         return
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:

@@ -91,7 +91,9 @@ class Schedule(Frozen):
             ("source batch", transfers.source, size), ("target batch", transfers.target, size),
         ):  # fmt: skip
             if len(column) and not (0 <= column.min() and column.max() < limit):
-                raise InvalidSchedule(f"a {what} index runs from {column.min()} to {column.max()} but there are {limit}")
+                raise InvalidSchedule(
+                    f"{what} numbers run from {column.min()} to {column.max()}, but the schedule has {limit}, numbered from 0"
+                )
         if makespan is None:
             makespan = float(batches.finish.max(initial=0.0))
         schedule = cls.__new__(cls)

@@ -135,3 +135,21 @@ def test_bound_prints_the_strongest_first_with_its_evidence(run: Any, problem: h
     assert facts["all"][0] == {key: facts[key] for key in ("value", "name", "evidence")}
     hasty = json.loads(run("bound", "problem.json", "--time-limit", 0, "--json").stdout)
     assert len(hasty["all"]) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments", [["-o", "problem.json"], ["--solution", "./problem.json"], ["-o", "answer.json", "--solution", "answer.json"]]
+)
+def test_the_answer_never_overwrites_what_it_is_made_from(run: Any, problem: hs.Problem, arguments: list[str]) -> None:
+    before = Path("problem.json").read_bytes()
+    solved = run("solve", "problem.json", *arguments)
+    assert solved.exit_code == 2
+    assert "would be overwritten by the answer; give the output another name" in solved.stderr
+    assert Path("problem.json").read_bytes() == before
+
+
+def test_an_answer_that_cannot_be_written_is_told_all_the_same(run: Any, problem: hs.Problem) -> None:
+    solved = run("solve", "problem.json", "-o", "/dev/full")
+    assert solved.exit_code == 2
+    assert "makespan" in solved.stdout
+    assert solved.stderr == "error: /dev/full: No space left on device\n"

@@ -46,6 +46,14 @@ def test_documents_round_trip_to_the_bit(tmp_path):
         assert documents.encode(back) == path.read_bytes()
 
 
+@pytest.mark.parametrize("sizes", [[1], [1, 2]])
+def test_a_problem_without_tasks_comes_back(sizes):
+    nothing = hs.Problem(
+        hs.TaskGraph([]), hs.Cluster(["a", "b"], bandwidth=1.0), durations=np.zeros((0, 2, len(sizes))), batch_sizes=sizes
+    )
+    assert document.decode(documents.encode(nothing)) == nothing
+
+
 def test_documents_meet_their_published_schema():
     for kind, value in (("problem", awkward()), ("graph", awkward().graph), ("cluster", awkward().cluster)):
         jsonschema.validate(json.loads(documents.encode(value)), documents.schema(kind))

@@ -88,7 +88,7 @@ def test_warm_starts_never_worsen_the_answer():
         assert solution.makespan == 76
         assert solution.method == "start"
     assert hs.solve(problem, "min-min", start=hs.solve(problem, "olb")).makespan == 76
-    with pytest.raises(hs.InvalidSchedule):
+    with pytest.raises(hs.InvalidSchedule, match="the start is a schedule of 10 tasks, 3 devices and 1 inputs that are not those"):
         hs.solve(chain(), start=good)
 
 
@@ -260,5 +260,5 @@ def test_foreign_schedules_get_one_line_errors(tmp_path):
     with pytest.raises(hs.InvalidProblem, match="batch 0 of the schedule names task 'b', which is not in its list of tasks"):
         hs.read(path)
     path.write_text(text % '{"task": "a", "device": "x", "start": 0, "finish": 1, "inputs": [4]}')
-    with pytest.raises(hs.InvalidSchedule, match="input index runs from 4 to 4 but there are 1"):
+    with pytest.raises(hs.InvalidSchedule, match="input numbers run from 4 to 4, but the schedule has 1, numbered from 0"):
         hs.read(path)
