@@ -91,7 +91,7 @@ def _assignments(problem: Problem, count: _Count) -> Iterator[Assignment]:
             return
         i = order[depth]
         history = list(zip(*(labels[j] for j in order[:depth]), strict=True)) or [()] * problem.inputs
-        for row in _labellings(choices, i, labels, history):
+        for row in _labellings(choices, i, labels, history, count):
             labels[i] = row
             if _can_fit(problem, labels):
                 yield from extend(depth + 1)
@@ -101,7 +101,7 @@ def _assignments(problem: Problem, count: _Count) -> Iterator[Assignment]:
 
 
 def _labellings(
-    choices: Choices, i: int, labels: dict[int, tuple[Label, ...]], history: list[tuple[Label, ...]]
+    choices: Choices, i: int, labels: dict[int, tuple[Label, ...]], history: list[tuple[Label, ...]], count: _Count
 ) -> Iterator[tuple[Label, ...]]:
     """Yield the labels that task i may give its inputs."""
     problem = choices.problem
@@ -109,6 +109,7 @@ def _labellings(
     previous = {item: max((x for x in range(item) if history[x] == history[item]), default=-1) for item in range(problem.inputs)}
 
     def extend(row: tuple[Label, ...]) -> Iterator[tuple[Label, ...]]:
+        count.one()
         item = len(row)
         if item == problem.inputs:
             if all(row.count(label) in choices.sizes[i][label[0]] for label in set(row)):

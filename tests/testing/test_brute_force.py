@@ -113,3 +113,12 @@ def test_large_problems_are_refused():
     problem = hs.Problem(graph, hs.Cluster(["x", "y"], bandwidth=1.0), durations=np.ones((12, 2)))
     with pytest.raises(hs.UnsupportedFeature, match="too large to enumerate: more than limit=1000 partial schedules; take fewer tasks"):
         brute_force(problem, limit=1000)
+
+
+def test_the_limit_holds_for_batches_of_many_inputs():
+    graph = hs.TaskGraph(["a", "b", "c", "d"], [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")])
+    problem = hs.Problem(
+        graph, hs.Cluster(["x", "y"], bandwidth=1.0), durations=np.ones((4, 2, 4)), batch_sizes=[4, 8, 12, 16], inputs=16, batching="free"
+    )
+    with pytest.raises(hs.UnsupportedFeature, match="more than limit=1000 partial schedules"):
+        brute_force(problem, limit=1000)
