@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import importlib.metadata
 import logging
+import math
+import signal
+import threading
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from hetsched.errors import InconsistentBound, InvalidSchedule, UnsupportedFeature
@@ -55,7 +59,7 @@ def auto(problem: Problem, monitor: Monitor) -> None:
     from hetsched.bounds import best
 
     for name in LIST_SCHEDULERS:
-        if monitor.should_stop:
+        if monitor.should_stop and (name != LIST_SCHEDULERS[0] or monitor.stopped != "time limit"):
             return
         try:
             monitor.run(name)
@@ -89,7 +93,7 @@ def solve(
         Number of schedules evaluated; with it a deterministic method answers the same to the bit.
     seed : int
     start : Solution, Schedule or Decision, optional
-        A warm start, which the answer never falls behind.
+        A warm start: its decision is re-timed and the answer never falls behind that.
     on_progress : callable, optional
         Called with an `Event` at every improvement; returning True stops the solve.
     options : mapping, optional
@@ -98,7 +102,8 @@ def solve(
     Returns
     -------
     Solution
-        Its status tells what is known; `solve` does not raise for it. Ctrl-C returns the best found.
+        Its status tells what is known; `solve` does not raise for it. Ctrl-C returns the best found,
+        as soon as the running method looks up; a second one does not wait for that.
 
     Raises
     ------
@@ -109,8 +114,6 @@ def solve(
     InconsistentBound
         A bound lies above a valid schedule (a bug).
     """
-    from hetsched.bounds import best
-
     _discover()
     names = [method] if isinstance(method, str) else list(method)
     if not names:
@@ -118,7 +121,52 @@ def solve(
     for name in names:
         find_method(name).check_options(options or {})
     monitor = Monitor(problem, Budget(time_limit, evaluations), seed=seed, on_progress=on_progress)
+    with _ctrl_c(monitor):
+        failure = _run(monitor, names, start, options)
+        solution = monitor.solution(", ".join(names))
+        if solution.schedule is not None:
+            violations = verify(problem, solution.schedule)
+            if violations:
+                raise InvalidSchedule(
+                    f"method {solution.method!r} made a schedule that breaks {len(violations)} rules, first: {violations[0].message}; "
+                    "please report it with the problem's document"
+                )
+    if failure is not None and solution.schedule is None and not math.isinf(solution.bound):
+        raise failure
+    return solution
+
+
+@contextlib.contextmanager
+def _ctrl_c(monitor: Monitor) -> Iterator[None]:
+    """Let the first Ctrl-C ask the method to stop, the second interrupt it.
+
+    An exception in the midst of a compiled kernel would not be safe. Only where Ctrl-C would raise
+    `KeyboardInterrupt`: handlers of one's own, and other threads, are left alone.
+    """
+    usual = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or usual is not signal.default_int_handler:
+        yield
+        return
+
+    def ask(_number: int, _frame: object) -> None:
+        signal.signal(signal.SIGINT, usual)
+        monitor.stop("interrupted")
+
+    signal.signal(signal.SIGINT, ask)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
+
+
+def _run(
+    monitor: Monitor, names: list[str], start: Solution | Schedule | Decision | None, options: Mapping[str, Any] | None
+) -> Exception | None:
+    """Run the quick bounds and the methods; return the first failure of one."""
+    from hetsched.bounds import best
+
     failure: Exception | None = None
+    problem = monitor.problem
     try:
         monitor.warm_start(start)
         for lower_bound in best.quick(problem):
@@ -137,14 +185,4 @@ def solve(
                 monitor.note(f"{name} failed: {type(error).__name__}: {error}")
     except KeyboardInterrupt:
         monitor.stop("interrupted")
-    if failure is not None and monitor.best is None:
-        raise failure
-    solution = monitor.solution(", ".join(names))
-    if solution.schedule is not None:
-        violations = verify(problem, solution.schedule)
-        if violations:
-            raise InvalidSchedule(
-                f"method {solution.method!r} made a schedule that breaks {len(violations)} rules, first: {violations[0].message}; "
-                "please report it with the problem's document"
-            )
-    return solution
+    return failure

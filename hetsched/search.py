@@ -297,6 +297,9 @@ class Monitor:
         start: Solution | Schedule | Decision | None = None, options: Mapping[str, Any] | None = None,
     ) -> Solution:  # fmt: skip
         """Solve another problem by a method's name, within this solve's time and stop."""
+        if self.budget.evaluations is not None:
+            left = max(0, self.budget.evaluations - self.evaluations)
+            evaluations = left if evaluations is None else min(left, evaluations)
         child = Monitor(problem, Budget(time_limit, evaluations), seed=int(self.rng.integers(2**31)), parent=self)
         child.warm_start(start)
         if not child.should_stop:

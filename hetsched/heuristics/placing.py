@@ -28,20 +28,9 @@ ETF, DLS, BIL, MIN_MIN, MAX_MIN, SUFFERAGE = 0, 1, 2, 3, 4, 5
 MEMORY_SLACK = 1 + 1e-9
 
 
-@numba.njit(cache=True)
-def seconds_per_byte(arrays: ProblemArrays) -> FloatArray:
-    """Return the inverse bandwidths for all inputs at once, [K, K]; multiplying beats dividing."""
-    factor = 1.0 if arrays.per_input else float(arrays.inputs)
-    slowness = np.empty_like(arrays.bandwidth)
-    for h in range(len(slowness)):
-        for k in range(len(slowness)):
-            slowness[h, k] = factor / arrays.bandwidth[h, k]
-    return slowness
-
-
 @numba.njit(cache=True, inline="always")
 def arrivals(
-    pred_ptr: IntArray, pred: IntArray, pred_edge: IntArray, edge_bytes: FloatArray, latency: FloatArray, slowness: FloatArray,
+    pred_ptr: IntArray, pred: IntArray, pred_edge: IntArray, edge_bytes: FloatArray, latency: FloatArray, bandwidth: FloatArray,
     given: bool, transfers: FloatArray, factor: float, i: int, device: IntArray, finish: FloatArray, ready: FloatArray,
 ) -> None:  # fmt: skip
     """Fill `ready` [K] with the times at which all data of task i can be on each device."""
@@ -55,9 +44,9 @@ def arrivals(
             for k in range(size):
                 ready[k] = max(ready[k], done + transfers[e, h, k] * factor)
         else:
-            amount = edge_bytes[e]
-            for k in range(size):
-                ready[k] = max(ready[k], done + latency[h, k] + amount * slowness[h, k])
+            amount = edge_bytes[e] * factor
+            for k in range(size):  # term by term as the simulator has it, so that ties stay ties
+                ready[k] = max(ready[k], done + (latency[h, k] + amount / bandwidth[h, k]))
 
 
 @numba.njit(cache=True, inline="always")
@@ -92,8 +81,8 @@ def fill_gap(
     dropped.
     """
     end = gap_end[gap]
-    keep_left = start - gap_start[gap] >= least
-    keep_right = end - finish >= least
+    keep_left = gap_start[gap] + least <= start
+    keep_right = finish + least <= end
     if keep_left and keep_right:
         for x in range(count, gap + 1, -1):
             gap_start[x], gap_end[x], gap_after[x] = gap_start[x - 1], gap_end[x - 1], gap_after[x - 1]
@@ -153,9 +142,9 @@ def in_order(
     device, finish = np.full(n, -1), np.zeros(n)
     unit_device, used = np.full(len(need), -1), np.zeros(size)
     pred_ptr, pred, pred_edge, succ_ptr, succ = arrays.pred_ptr, arrays.pred, arrays.pred_edge, arrays.succ_ptr, arrays.succ
-    edge_bytes, latency, given, transfers = arrays.edge_bytes, arrays.latency, arrays.given, arrays.transfers
+    edge_bytes, latency, bandwidth = arrays.edge_bytes, arrays.latency, arrays.bandwidth
+    given, transfers = arrays.given, arrays.transfers
     factor = 1.0 if arrays.per_input else float(arrays.inputs)
-    slowness = seconds_per_byte(arrays)
     # Per device its idle gaps, and its tasks as a linked list; without insertion only the last gap.
     least = least_durations(durations) if insertion else np.full(size, np.inf)
     gap_start, gap_end, gap_after = np.empty((size, n + 1)), np.empty((size, n + 1)), np.empty((size, n + 1), np.int64)
@@ -174,7 +163,7 @@ def in_order(
     while queued > 0:
         i = items[0]
         queued = heap.pop(keys, items, 0, queued)
-        arrivals(pred_ptr, pred, pred_edge, edge_bytes, latency, slowness, given, transfers, factor, i, device, finish, ready)
+        arrivals(pred_ptr, pred, pred_edge, edge_bytes, latency, bandwidth, given, transfers, factor, i, device, finish, ready)
         u = unit[i]
         chosen, chosen_start, chosen_gap, best = -1, 0.0, 0, np.inf
         for attempt in range(2):
@@ -198,6 +187,8 @@ def in_order(
                 if length > 0.0:
                     gap = first_gap(gap_start, gap_end, k, gaps[k], ready[k], length, limit)
                     start = max(ready[k], gap_start[k, gap])
+                    if start + length > gap_end[k, gap]:  # the search gave up at `limit`
+                        continue
                 if criterion == FINISH:
                     score = start + length + extra
                 elif criterion == START:
@@ -280,9 +271,9 @@ def by_choice(
     """
     n, size = durations.shape
     pred_ptr, pred, pred_edge, succ_ptr, succ = arrays.pred_ptr, arrays.pred, arrays.pred_edge, arrays.succ_ptr, arrays.succ
-    edge_bytes, latency, given, transfers = arrays.edge_bytes, arrays.latency, arrays.given, arrays.transfers
+    edge_bytes, latency, bandwidth = arrays.edge_bytes, arrays.latency, arrays.bandwidth
+    given, transfers = arrays.given, arrays.transfers
     factor = 1.0 if arrays.per_input else float(arrays.inputs)
-    slowness = seconds_per_byte(arrays)
     device, finish = np.full(n, -1), np.zeros(n)
     unit_device, used = np.full(len(need), -1), np.zeros(size)
     available = np.zeros(size)
@@ -298,7 +289,7 @@ def by_choice(
     for i in range(n):
         waiting[i] = pred_ptr[i + 1] - pred_ptr[i]
         if waiting[i] == 0:
-            arrivals(pred_ptr, pred, pred_edge, edge_bytes, latency, slowness, given, transfers, factor, i, device, finish, ready[i])
+            arrivals(pred_ptr, pred, pred_edge, edge_bytes, latency, bandwidth, given, transfers, factor, i, device, finish, ready[i])
             ready_tasks[n_ready] = i
             n_ready += 1
     last_device, last_unit = -1, -1
@@ -317,7 +308,7 @@ def by_choice(
                         continue
                     if unit_device[u] < 0 and used[k] + need[u] > capacity[k] * MEMORY_SLACK:
                         continue
-                    start = max(ready[i, k], available[k])
+                    start = ready[i, k] if durations[i, k] == 0.0 else max(ready[i, k], available[k])
                     if rule == ETF:
                         value = -start
                     elif rule == DLS:
@@ -370,7 +361,7 @@ def by_choice(
             j = succ[x]
             waiting[j] -= 1
             if waiting[j] == 0:
-                arrivals(pred_ptr, pred, pred_edge, edge_bytes, latency, slowness, given, transfers, factor, j, device, finish, ready[j])
+                arrivals(pred_ptr, pred, pred_edge, edge_bytes, latency, bandwidth, given, transfers, factor, j, device, finish, ready[j])
                 ready_tasks[n_ready] = j
                 n_ready += 1
     return device, sequence, -1

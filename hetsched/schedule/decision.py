@@ -55,7 +55,8 @@ class Decision(Frozen):
         size = len(tasks)
         pointers = np.arange(size + 1) if item_ptr is None else np.asarray(item_ptr, np.int64)
         flat = np.zeros(size, np.int64) if items is None else np.asarray(items, np.int64)
-        if len(devices) != size or len(pointers) != size + 1 or pointers[-1] != len(flat) or (np.diff(pointers) < 1).any():
+        rows = len(pointers) == size + 1 and pointers[0] == 0 and pointers[-1] == len(flat) and (np.diff(pointers) > 0).all()
+        if len(devices) != size or not rows:
             raise InvalidSchedule(
                 f"a decision of {size} batches needs {size} devices and one non-empty set of inputs each; "
                 f"got {len(devices)} devices, {len(pointers)} row starts and {len(flat)} inputs"

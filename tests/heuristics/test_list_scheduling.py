@@ -238,3 +238,34 @@ def test_every_list_scheduler_handles_a_large_graph(name):
     problem = hs.Problem(graph, hs.Cluster(["x", "y", "z"], bandwidth=2.0), durations=rng.random((n, 3)))
     solution = run(problem, name)
     assert hs.verify(problem, solution.best) == []
+
+
+def plain(durations, edges, bandwidth=1.0, scale=1.0):
+    graph = hs.TaskGraph([f"t{i}" for i in range(len(durations))], [(f"t{i}", f"t{j}", c * scale) for i, j, c in edges])
+    devices = [f"d{k}" for k in range(len(durations[0]))]
+    return hs.Problem(graph, hs.Cluster(devices, bandwidth=bandwidth), durations=durations)
+
+
+@pytest.mark.parametrize("name", LIST_SCHEDULERS)
+def test_equal_transfer_times_give_equal_answers_whatever_the_units(name):
+    """49 * (1 / 49) is less than 1: times made another way than the simulator's once broke ties otherwise."""
+    times, edges = [[1, 2], [3, 4], [1, 4]], [(0, 1, 4), (0, 2, 3)]
+    assert run(plain(times, edges), name).best.decision == run(plain(times, edges, 49.0, 49.0), name).best.decision
+
+
+def test_a_gap_that_is_just_too_short_is_not_taken():
+    """The search for a gap gives up where the start cannot win; by an ulp it once took one that does not fit."""
+    nan = np.nan
+    times = [[nan, nan, 0.8], [nan, 1.0, nan], [nan, 0.7, nan], [0.9, 0.2, nan], [nan, 0.05, 0.01]]  # q X p i e on A B C
+    assert run(plain(times, [(0, 1, 0)]), "heft").incumbent == pytest.approx(1.8)
+
+
+def test_a_gap_that_fits_exactly_is_taken():
+    nan = np.nan
+    times = [[0.4, nan], [0.1, nan], [nan, 0.5], [9.0, nan]]  # p and i fill the half second before X exactly
+    assert run(plain(times, [(2, 3, 0)]), "heft").incumbent == pytest.approx(9.5)
+
+
+@pytest.mark.parametrize("name", ["etf", "dls", "bil", "min-min", "max-min", "sufferage", "heft"])
+def test_tasks_of_length_zero_wait_for_no_device(name):
+    assert run(plain([[0, 5], [1, 5]], []), name).incumbent == 1

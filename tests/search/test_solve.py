@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.metadata
 import math
+import os
+import signal
 import time
 
 import numpy as np
@@ -262,3 +264,42 @@ def test_foreign_schedules_get_one_line_errors(tmp_path):
     path.write_text(text % '{"task": "a", "device": "x", "start": 0, "finish": 1, "inputs": [4]}')
     with pytest.raises(hs.InvalidSchedule, match="input numbers run from 4 to 4, but the schedule has 1, numbered from 0"):
         hs.read(path)
+
+
+@pytest.mark.parametrize("method", ["auto", "heft", "best-device"])
+def test_a_time_limit_of_zero_still_gives_an_answer(method):
+    assert hs.solve(topcuoglu(), method, time_limit=0).schedule is not None
+
+
+def test_the_first_ctrl_c_asks_and_the_second_interrupts(mine):
+    usual = signal.getsignal(signal.SIGINT)
+
+    @hs.method("polite", summary="stops when asked")
+    def polite(problem, monitor):
+        monitor.run("olb")
+        os.kill(os.getpid(), signal.SIGINT)
+        assert monitor.stopped == "interrupted"
+
+    @hs.method("rude", summary="does not look up")
+    def rude(problem, monitor):
+        monitor.run("olb")
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        raise AssertionError("never reached")
+
+    for name in ("polite", "rude"):
+        solution = hs.solve(topcuoglu(), [name, "heft"])
+        assert (solution.stopped, solution.method) == ("interrupted", "olb")
+        assert signal.getsignal(signal.SIGINT) is usual
+
+
+def test_a_failure_does_not_hide_a_proof(mine):
+    @hs.method("bad", summary="dies")
+    def bad(problem, monitor):
+        raise RuntimeError("bad luck")
+
+    @hs.method("proves", summary="proves that there is no schedule")
+    def proves(problem, monitor):
+        monitor.raise_bound(hs.Bound(math.inf, "proof", "for a test"))
+
+    assert hs.solve(topcuoglu(), ["bad", "proves"]).status == "infeasible"
