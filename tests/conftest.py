@@ -21,3 +21,11 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"the public instances are not at {folder}")
     return folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _methods_found() -> None:
+    """Find all methods before a test exchanges the registry for one of its own."""
+    from hetsched.portfolio import methods
+
+    methods()
