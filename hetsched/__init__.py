@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from hetsched import analysis, bounds, costs, documents, errors, frontends, heuristics, search, workloads
+    from hetsched import analysis, bounds, costs, documents, errors, frontends, heuristics, report, search, workloads
     from hetsched.bounds.best import bound
     from hetsched.documents import read
     from hetsched.errors import (
@@ -61,13 +61,13 @@ _HOME = {
         "errors",
     ),
 }  # fmt: skip
-_PARTS = ("analysis", "bounds", "costs", "documents", "errors", "frontends", "heuristics", "search", "workloads")
+_PARTS = ("analysis", "bounds", "costs", "documents", "errors", "frontends", "heuristics", "report", "search", "workloads")
 
 __all__ = [
     "Bound", "Cluster", "Decision", "Device", "Event", "HetschedError", "InconsistentBound", "Infeasible", "InvalidProblem",
     "InvalidSchedule", "MissingDependency", "Monitor", "Problem", "Schedule", "Solution", "Status", "TaskGraph",
     "UnsupportedFeature", "Violation", "analysis", "bound", "bounds", "costs", "documents", "errors", "frontends", "heuristics",
-    "method", "methods", "read", "search", "simulate", "solve", "verify", "workloads",
+    "method", "methods", "read", "report", "search", "simulate", "solve", "verify", "workloads",
 ]  # fmt: skip
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())

@@ -51,8 +51,8 @@ def methods() -> Mapping[str, Method]:
 
 
 @method("auto", summary="every list scheduler in turn, then the best lower bound; stops at a proven optimum", deterministic=False)
-def auto(problem: Problem, monitor: Monitor) -> None:
-    """Run the list schedulers in turn on one monitor, then look for the best bound, for 5 s at most.
+def auto(problem: Problem, monitor: Monitor, *, bound_seconds: float = 5.0) -> None:
+    """Run the list schedulers in turn on one monitor, then bound after bound for `bound_seconds` at most.
 
     A list scheduler that cannot handle the problem is passed over with a note.
     """
@@ -65,8 +65,10 @@ def auto(problem: Problem, monitor: Monitor) -> None:
             monitor.run(name)
         except UnsupportedFeature as refusal:
             monitor.note(f"{name}: {refusal}")
-    if not monitor.should_stop:
-        monitor.raise_bound(best.bound(problem, time_limit=min(5.0, monitor.time_left)))
+    for lower_bound in best.every(problem, time_limit=max(0.0, min(bound_seconds, monitor.time_left))):
+        monitor.raise_bound(lower_bound)
+        if monitor.should_stop:
+            return
 
 
 def solve(

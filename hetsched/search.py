@@ -5,9 +5,11 @@ from __future__ import annotations
 import inspect
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
+
+import numpy as np
 
 from hetsched.columns import Columns
 from hetsched.errors import InconsistentBound, InvalidProblem, InvalidSchedule, UnsupportedFeature
@@ -15,9 +17,6 @@ from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
 from hetsched.solution import NO_BOUND, OPTIMALITY_GAP, Bound, Solution, relative_gap
-
-if TYPE_CHECKING:
-    import numpy as np
 
 TOLERANCE = 1e-9
 
@@ -51,6 +50,15 @@ class Budget:
         for what, value in (("time_limit", self.time_limit), ("evaluations", self.evaluations)):
             if value is not None and not value >= 0:
                 raise InvalidProblem(f"{what} is {value!r}; it must be >= 0, or None for no limit")
+
+
+@dataclass
+class _Effort:
+    """What one method did in a solve."""
+
+    makespan: float = math.inf
+    evaluations: int = 0
+    seconds: float = 0.0
 
 
 class MethodFunction(Protocol):
@@ -165,6 +173,7 @@ class Monitor:
         self._on_progress = on_progress
         self._parent = parent
         self._events: list[Event] = []
+        self._efforts: dict[str, _Effort] = {}
         self._messages: dict[str, None] = {}
         self._stopped = ""
         self._started = time.monotonic()
@@ -174,8 +183,6 @@ class Monitor:
     def rng(self) -> np.random.Generator:
         """The only source of randomness a method may use."""
         if self._rng is None:
-            import numpy as np
-
             self._rng = np.random.default_rng(self.seed)
         return self._rng
 
@@ -227,6 +234,11 @@ class Monitor:
     def evaluated(self, count: int) -> None:
         """Count evaluations a method made by itself (an offer counts as one already)."""
         self.evaluations += count
+        self._effort.evaluations += count
+
+    @property
+    def _effort(self) -> _Effort:
+        return self._efforts.setdefault(self.source, _Effort())
 
     def offer(self, decision: Decision) -> float:
         """Simulate a decision and keep its schedule if it is valid and the best so far.
@@ -245,7 +257,7 @@ class Monitor:
         from hetsched.schedule.simulate import simulate
 
         schedule = simulate(self.problem, decision)
-        self.evaluations += 1
+        self.evaluated(1)
         needed = schedule.static_memory if self.problem.memory == "static" else schedule.peak_memory
         assert needed is not None
         over = over_capacity(self.problem, needed)
@@ -256,6 +268,7 @@ class Monitor:
                 f"{over[k]:.6g} more than there are ({self.problem.memory} memory)"
             )
             return math.inf
+        self._effort.makespan = min(self._effort.makespan, schedule.makespan)
         if schedule.makespan < self.incumbent:
             self.best, self._found_by = schedule, self.source
             self._check_bound()
@@ -287,10 +300,15 @@ class Monitor:
         chosen, options = find_method(name), options or {}
         chosen.check_options(options)
         before, self.source = self.source, name
+        started = self.elapsed
         try:
             chosen.function(self.problem, self, **options)
         finally:
+            took = self.elapsed - started
+            self._effort.seconds += took
             self.source = before
+            if before:
+                self._effort.seconds -= took  # the caller's share is without that of what it called
 
     def subsolve(
         self, problem: Problem, method: str, *, time_limit: float | None = None, evaluations: int | None = None,
@@ -329,10 +347,16 @@ class Monitor:
         events = self._events
         history = Columns(
             time=[event.time for event in events], incumbent=[event.incumbent for event in events],
-            bound=[event.bound for event in events], source=[event.source for event in events] or _no_text(),
+            bound=[event.bound for event in events], source=_texts(event.source for event in events),
+        )  # fmt: skip
+        efforts = {name: effort for name, effort in self._efforts.items() if name}
+        methods = Columns(
+            method=_texts(efforts), makespan=[effort.makespan for effort in efforts.values()],
+            evaluations=np.array([effort.evaluations for effort in efforts.values()], np.int64),
+            seconds=[effort.seconds for effort in efforts.values()],
         )  # fmt: skip
         return Solution(
-            self.best, self.bound, method=self._found_by or asked, seed=self.seed, history=history,
+            self.best, self.bound, method=self._found_by or asked, seed=self.seed, history=history, methods=methods,
             messages=self._messages, stopped=self.stopped or "finished",
         )  # fmt: skip
 
@@ -344,7 +368,5 @@ class Monitor:
             step += 1
 
 
-def _no_text() -> Any:
-    import numpy as np
-
-    return np.empty(0, dtype="U1")
+def _texts(values: Iterable[str]) -> Any:
+    return np.array(list(values), dtype="U")  # an empty list alone would be of floats

@@ -76,24 +76,28 @@ class Solution(Frozen):
     seed : int
     history : Columns (time, incumbent, bound, source)
         Every improvement, in seconds since the start.
+    methods : Columns (method, makespan, evaluations, seconds)
+        Every method that ran: its best valid makespan (inf if it found none), the schedules it
+        evaluated and its seconds, without those of the methods it called.
     messages : tuple of str
         What methods had to say, for instance why one found nothing.
     stopped : str
         Why it ended: "finished", "time limit", "evaluations", "optimal", "callback" or "interrupted".
     """
 
-    _fields = ("schedule", "proof", "status", "method", "seed", "history", "messages", "stopped")
+    _fields = ("schedule", "proof", "status", "method", "seed", "history", "methods", "messages", "stopped")
     schedule: Schedule | None
     proof: Bound
     status: Status
     method: str
     seed: int
     history: Columns
+    methods: Columns
     messages: tuple[str, ...]
     stopped: str
 
     def __init__(
-        self, schedule: Schedule | None, proof: Bound, *, method: str, seed: int, history: Columns,
+        self, schedule: Schedule | None, proof: Bound, *, method: str, seed: int, history: Columns, methods: Columns,
         messages: Iterable[str] = (), stopped: str = "finished",
     ) -> None:  # fmt: skip
         if schedule is not None:
@@ -102,7 +106,7 @@ class Solution(Frozen):
         else:
             status = Status.INFEASIBLE if math.isinf(proof.value) else Status.UNKNOWN
         self._set(
-            schedule=schedule, proof=proof, status=status, method=method, seed=seed, history=history,
+            schedule=schedule, proof=proof, status=status, method=method, seed=seed, history=history, methods=methods,
             messages=tuple(messages), stopped=stopped,
         )  # fmt: skip
 
@@ -160,6 +164,15 @@ class HistoryRow(Row):
     source: str
 
 
+class MethodRow(Row):
+    """What one method did; its makespan is null if it found no valid schedule."""
+
+    method: str
+    makespan: Number
+    evaluations: int
+    seconds: float
+
+
 class SolutionDocument(Document, kw_only=True, tag="hetsched-solution"):
     """The outcome of a solve; `status` is derived from the schedule and the bound."""
 
@@ -169,12 +182,13 @@ class SolutionDocument(Document, kw_only=True, tag="hetsched-solution"):
     method: str
     seed: int
     history: list[HistoryRow] = []
+    methods: list[MethodRow] = []
     messages: list[str] = []
     stopped: str = "finished"
 
     def value(self) -> Solution:
         """Return the solution."""
-        rows = self.history
+        rows, runs = self.history, self.methods
         return Solution(
             None if self.schedule is None else self.schedule.value(),
             Bound(_infinite(self.bound.value), self.bound.name, self.bound.evidence),
@@ -183,7 +197,13 @@ class SolutionDocument(Document, kw_only=True, tag="hetsched-solution"):
                 time=np.array([row.time for row in rows], np.float64),
                 incumbent=np.array([_infinite(row.incumbent) for row in rows], np.float64),
                 bound=np.array([_infinite(row.bound) for row in rows], np.float64),
-                source=np.array([row.source for row in rows], "U") if rows else np.empty(0, "U1"),
+                source=np.array([row.source for row in rows], "U"),
+            ),
+            methods=Columns(
+                method=np.array([run.method for run in runs], "U"),
+                makespan=np.array([_infinite(run.makespan) for run in runs], np.float64),
+                evaluations=np.array([run.evaluations for run in runs], np.int64),
+                seconds=np.array([run.seconds for run in runs], np.float64),
             ),
         )  # fmt: skip
 
@@ -202,5 +222,6 @@ def _(value: Solution) -> Document:
         version=VERSION, schedule=None if value.schedule is None else SchedulePart.of(value.schedule), status=str(value.status),
         bound=BoundRow(_finite(value.bound), value.proof.name, value.proof.evidence), method=value.method, seed=value.seed,
         history=[HistoryRow(row["time"], _finite(row["incumbent"]), _finite(row["bound"]), row["source"]) for row in value.history],
+        methods=[MethodRow(row["method"], _finite(row["makespan"]), row["evaluations"], row["seconds"]) for row in value.methods],
         messages=list(value.messages), stopped=value.stopped,
     )  # fmt: skip

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.browser import launched
 
 # No deadline: the first example of a test may compile a kernel. In CI the examples are always the same.
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -21,6 +25,12 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"the public instances are not at {folder}")
     return folder
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """A headless Chromium."""
+    yield from launched()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from hetsched.columns import Columns
-from hetsched.problem.graph import FloatArray
+from hetsched.errors import InvalidSchedule
+from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
-from hetsched.schedule.links import Links
+from hetsched.schedule.links import Links, links_of
+from hetsched.schedule.schedule import Schedule
 
 
 def weights(problem: Problem, decision: Decision) -> FloatArray:
@@ -26,13 +28,61 @@ def static(problem: Problem, decision: Decision) -> FloatArray:
 
 
 def peak(problem: Problem, decision: Decision, batches: Columns, links: Links, link_start: FloatArray) -> FloatArray:
-    """Return the largest number of bytes each device holds at any time, [K].
+    """Return the largest number of bytes each device holds at any time, [K]."""
+    device, _, change = _changes(problem, decision, batches, links, link_start)
+    result = weights(problem, decision)
+    for k in range(problem.n_devices):
+        result[k] += np.cumsum(change[device == k]).max(initial=0.0)
+    return result
+
+
+def profile(problem: Problem, schedule: Schedule) -> Columns:
+    """Return the bytes each device holds over time, under the accounting of ``memory="peak"``.
+
+    Parameters
+    ----------
+    problem : Problem
+    schedule : Schedule
+        A valid one.
+
+    Returns
+    -------
+    Columns (device, time, bytes)
+        Steps by device and time: from `time` (seconds) to the next step, or to the makespan, the
+        device holds so many `bytes`. Every device has a step at time 0.
+    """
+    batches = schedule.batches
+    decision = Decision(batches.task, batches.device, schedule.item_ptr, schedule.items)
+    links = links_of(problem, decision, schedule.batch_of)
+    link_start, moving = batches.finish[links.source], np.flatnonzero(links.moving)
+    moves = schedule.transfers
+    by_key = np.lexsort((moves.target, moves.source, moves.edge))  # the order of the links
+    wanted = [getattr(links, name)[moving] for name in ("edge", "source", "target")]
+    if len(by_key) != len(moving) or (np.array([moves[name][by_key] for name in ("edge", "source", "target")]) != wanted).any():
+        raise InvalidSchedule("the transfers are not those its batches need; hetsched.verify(problem, schedule) says which")
+    link_start[moving] = moves.start[by_key]
+    device, time, change = _changes(problem, decision, batches, links, link_start)
+    every = np.arange(problem.n_devices)
+    device, time = np.concatenate([every, device]), np.concatenate([np.zeros(len(every)), time])
+    change = np.concatenate([weights(problem, decision), change])
+    order = np.argsort(device, kind="stable")
+    device, time, total = device[order], time[order], np.cumsum(change[order])
+    first = np.searchsorted(device, every)
+    total -= np.concatenate([[0.0], total])[first][device]
+    last = np.append((np.diff(device) != 0) | (np.diff(time) != 0), True)  # of the changes at one time
+    return Columns(device=device[last], time=time[last], bytes=np.maximum(total[last], 0.0))
+
+
+def _changes(
+    problem: Problem, decision: Decision, batches: Columns, links: Links, link_start: FloatArray
+) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Return (device, time, bytes acquired or released), by device and time, weights left out.
 
     Outputs live from their batch's start until nothing on the device needs them, moved tensors from
     the transfer's start to their consumer's finish, the inputs of tasks without parents from time 0
     to their finish.
     """
-    graph, n_devices = problem.graph, problem.n_devices
+    graph = problem.graph
     batch = np.repeat(np.arange(decision.n_batches), np.diff(decision.item_ptr))  # one row per (task, input)
     task = decision.task[batch]
     makespan = batches.finish.max(initial=0.0)
@@ -57,12 +107,8 @@ def peak(problem: Problem, decision: Decision, batches: Columns, links: Links, l
     device, start, end, size = device[held], start[held], end[held], size[held]
     time, change = np.concatenate([start, end]), np.concatenate([size, -size])
     device = np.concatenate([device, device])
-    result = weights(problem, decision)
     order = np.lexsort((change, time, device))  # releases before acquisitions at one time
-    for k in range(n_devices):
-        mine = order[device[order] == k]
-        result[k] += np.cumsum(change[mine]).max(initial=0.0)
-    return result
+    return device[order], time[order], change[order]
 
 
 def over_capacity(problem: Problem, needed: FloatArray) -> FloatArray:

@@ -1,0 +1,52 @@
+"""Pictures of schedules: Gantt charts, an interactive page, traces for Perfetto, data frames."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from typing import TYPE_CHECKING, Any
+
+from hetsched.errors import MissingDependency
+
+if TYPE_CHECKING:
+    from hetsched.report.gantt_chart import gantt, write_gantt
+    from hetsched.report.page import html, write_html
+    from hetsched.report.tables import device_table, method_table, to_dataframe
+    from hetsched.report.trace import chrome_trace, write_trace
+
+GANTT_FORMATS = (".png", ".svg", ".pdf")
+"""The file names `write_gantt` takes end in one of these."""
+
+_HOME = {
+    "chrome_trace": "trace", "write_trace": "trace", "gantt": "gantt_chart", "write_gantt": "gantt_chart",
+    "html": "page", "write_html": "page", "device_table": "tables", "method_table": "tables", "to_dataframe": "tables",
+}  # fmt: skip
+_NEEDS = {"gantt": ("matplotlib",), "html": ("plotly", "jinja2"), "dataframe": ("pandas",), "trace": ()}
+
+__all__ = [
+    "GANTT_FORMATS", "chrome_trace", "device_table", "gantt", "html", "method_table", "require", "to_dataframe", "write_gantt",
+    "write_html", "write_trace",
+]  # fmt: skip
+
+
+def require(*parts: str) -> None:
+    """Raise `MissingDependency` if a library that a part needs is not installed.
+
+    Parts are "gantt", "html", "dataframe" and "trace"; ask before long work, not after it.
+    """
+    for part in parts:
+        for library in _NEEDS[part]:
+            if importlib.util.find_spec(library) is None:
+                raise MissingDependency(library, "report")
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'hetsched.report' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"hetsched.report.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

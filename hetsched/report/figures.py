@@ -1,0 +1,255 @@
+"""The interactive charts of the page, by plotly: Gantt, memory over time, incumbent and bound over time."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hetsched.columns import Columns
+from hetsched.problem.graph import FloatArray, IntArray
+from hetsched.problem.problem import Problem
+from hetsched.report.groups import COLOURS, Groups, labels
+from hetsched.report.tables import batch_table
+from hetsched.report.units import byte_unit, percent, seconds, size, time_unit
+from hetsched.schedule.schedule import Schedule
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+HEIGHT = 0.62  # of a bar, where devices are 1 apart
+MOST_BARS = 8000  # beyond, runs of short batches are drawn as one
+MOST_TRANSFERS = 8000
+SLOTS = 3000  # of the makespan, for such runs and for long memory curves
+FEW = 300  # bars or transfers, drawn boldly
+SHOWN = 60  # batches, beyond which the critical chain is outlined only when asked for
+LINE = "#222222"
+
+
+def gantt_figure(problem: Problem, schedule: Schedule, grouping: Groups, chain: Columns | None) -> Figure:
+    """Return the Gantt chart: a trace of bars per group, transfers as lines, the critical chain as outlines."""
+    from plotly.graph_objects import Bar, Figure, Scatter
+
+    unit, scale = time_unit(schedule.makespan)
+    batches = schedule.batches
+    rows = batch_table(problem, schedule)
+    end = schedule.makespan or 1.0
+    short = batches.finish - batches.start < end / SLOTS if len(batches) > MOST_BARS else np.zeros(len(batches), bool)
+    figure = Figure()
+    tone, names = grouping.of_task[batches.task], labels(schedule)
+    hover = _hover(rows, names, np.flatnonzero(~short))
+    edge = 0.5 if len(batches) <= FEW else 0.0
+    wide = batches.finish - batches.start >= end / 25
+    for number, (name, colour) in enumerate(zip(grouping.names, grouping.colours, strict=True)):
+        own = np.flatnonzero((tone == number) & ~short)
+        if len(own):
+            figure.add_trace(
+                Bar(
+                    name=escape(name), orientation="h", base=batches.start[own] / scale, y=batches.device[own], width=HEIGHT,
+                    x=(batches.finish - batches.start)[own] / scale, marker={"color": colour, "line": {"color": "white", "width": edge}},
+                    hovertext=[hover[b] for b in own.tolist()], hovertemplate="%{hovertext}<extra></extra>",
+                    text=[escape(names[b]) if wide[b] else "" for b in own.tolist()], textposition="inside", insidetextanchor="middle",
+                    textangle=0, textfont={"size": 12},
+                )
+            )  # fmt: skip
+    if short.any():
+        figure.add_trace(_runs(schedule, np.flatnonzero(short), end / SLOTS, scale))
+    if 0 < len(schedule.transfers) <= MOST_TRANSFERS:
+        figure.add_trace(_transfers(problem, schedule, scale))
+    if chain is not None and len(chain):
+        own, moved = chain.batch[chain.batch >= 0], chain.transfer[chain.transfer >= 0]
+        shown = {"legendgroup": "chain", "hoverinfo": "skip", "visible": True if len(batches) <= SHOWN else "legendonly"}
+        x, y = _segments(schedule, moved, scale)
+        figure.add_trace(Scatter(x=x, y=y, mode="lines", line={"color": LINE, "width": 2.0}, showlegend=False, **shown))
+        figure.add_trace(
+            Bar(
+                name="critical chain", orientation="h", base=batches.start[own] / scale, y=batches.device[own], width=HEIGHT + 0.1,
+                x=(batches.finish - batches.start)[own] / scale,
+                marker={"color": "rgba(0,0,0,0)", "line": {"color": LINE, "width": 1.6}}, **shown,
+            )
+        )  # fmt: skip
+    if not figure.data:
+        figure.add_trace(Scatter(x=[], y=[]))
+    ticks = list(range(len(schedule.devices)))
+    figure.update_layout(
+        **_look(f"time, {unit}", max(300, 130 + 64 * len(ticks))), barmode="overlay", bargap=0.0, hovermode="closest",
+        uniformtext={"minsize": 9, "mode": "hide"},
+        legend={"title": {"text": grouping.title}, "itemsizing": "constant"},
+    )  # fmt: skip
+    figure.update_xaxes(range=[0.0, end / scale])
+    figure.update_yaxes(
+        tickvals=ticks,
+        ticktext=[escape(name) for name in schedule.devices],
+        range=[len(ticks) - 0.5, -0.5],
+        fixedrange=True,
+        showgrid=False,
+    )
+    return figure
+
+
+def left_out(schedule: Schedule) -> list[str]:
+    """Return what the Gantt chart does not show one by one, in sentences."""
+    said = []
+    if len(schedule.batches) > MOST_BARS:
+        said.append(
+            f"Runs of batches shorter than {seconds(schedule.makespan / SLOTS)} are drawn as one grey block; the trace file shows each."
+        )
+    if len(schedule.transfers) > MOST_TRANSFERS:
+        said.append(f"The {len(schedule.transfers)} transfers are not drawn; the trace file shows them.")
+    return said
+
+
+def _hover(rows: Columns, names: list[str], shown: IntArray) -> dict[int, str]:
+    """Return what hovering over each of the batches shown says."""
+    texts = {}
+    columns = [rows[name][shown].tolist() for name in ("op", "device", "start", "finish", "duration", "inputs", "size")]
+    batched = bool((rows.size > 1).any())
+    for b, op, device, start, finish, duration, inputs, count in zip(shown.tolist(), *columns, strict=True):
+        which = f"<br>inputs {inputs} ({count})" if batched else ""
+        texts[b] = (
+            f"<b>{escape(names[b])}</b><br>{escape(op) + ' on ' if op else 'on '}{escape(device)}{which}"
+            f"<br>{seconds(start)} to {seconds(finish)} ({seconds(duration)})"
+        )
+    return texts
+
+
+def _runs(schedule: Schedule, short: IntArray, slot: float, scale: float) -> Any:
+    """Return blocks for batches too short to be seen, all of a device that start in one slot of time."""
+    from plotly.graph_objects import Bar
+
+    batches = schedule.batches
+    start, finish, device = batches.start[short], batches.finish[short], batches.device[short]
+    key, which, count = np.unique(device * (SLOTS + 2) + (start / slot).astype(np.int64), return_inverse=True, return_counts=True)
+    first, last = np.full(len(key), np.inf), np.zeros(len(key))
+    np.minimum.at(first, which, start)
+    np.maximum.at(last, which, finish)
+    busy = np.bincount(which, finish - start)
+    texts = [
+        f"<b>{many} short batches</b><br>on {escape(schedule.devices[row // (SLOTS + 2)])}<br>{seconds(a)} to {seconds(z)}"
+        f"<br>busy {percent(work / (z - a) if z > a else 0.0)} of it"
+        for row, many, a, z, work in zip(key.tolist(), count.tolist(), first.tolist(), last.tolist(), busy.tolist(), strict=True)
+    ]
+    return Bar(
+        name="short batches", orientation="h", base=first / scale, x=(last - first) / scale, y=key // (SLOTS + 2), width=HEIGHT,
+        marker={"color": "#7f7f7f", "opacity": 0.25 + 0.75 * np.clip(busy / np.maximum(last - first, 1e-300), 0, 1)},
+        hovertext=texts, hovertemplate="%{hovertext}<extra></extra>",
+    )  # fmt: skip
+
+
+def _transfers(problem: Problem, schedule: Schedule, scale: float) -> Any:
+    """Return one trace of line segments between the rows of the devices."""
+    from plotly.graph_objects import Scatter
+
+    moves, batches, names = schedule.transfers, schedule.batches, schedule.tasks
+    source, target = moves.source.astype(np.int64), moves.target.astype(np.int64)
+    h, k = batches.device[source], batches.device[target]
+    x, y = _segments(schedule, np.arange(len(moves)), scale)
+    columns = [
+        column.tolist() for column in (batches.task[source], batches.task[target], h, k, moves.start, moves.finish)
+    ]  # fmt: skip
+    texts = [
+        f"<b>{escape(names[i])}</b> to <b>{escape(names[j])}</b><br>{escape(schedule.devices[a])} to {escape(schedule.devices[b])}"
+        f"<br>{size(amount)} for one input<br>{seconds(start)} to {seconds(finish)} ({seconds(finish - start)})"
+        for i, j, a, b, start, finish, amount in zip(*columns, problem.graph.edge_bytes[moves.edge.astype(np.int64)].tolist(), strict=True)
+    ]
+    few = len(moves) <= FEW
+    return Scatter(
+        name="transfers", x=x, y=y, mode="lines+markers", hovertext=[text for text in texts for _ in range(3)],
+        hovertemplate="%{hovertext}<extra></extra>", line={"color": "#444444", "width": 1.0 if few else 0.6},
+        marker={"size": 4 if few else 3, "color": "#444444"}, opacity=0.75 if few else 0.4,
+    )  # fmt: skip
+
+
+def _segments(schedule: Schedule, moves: IntArray, scale: float) -> tuple[FloatArray, FloatArray]:
+    """Return the ends of lines for some transfers, from row to row, with NaN between them."""
+    rows, device = schedule.transfers, schedule.batches.device
+    h, k = device[rows.source[moves].astype(np.int64)], device[rows.target[moves].astype(np.int64)]
+    side, gap = np.sign(k - h) * HEIGHT / 2, np.full(len(moves), np.nan)
+    x = np.column_stack([rows.start[moves] / scale, rows.finish[moves] / scale, gap])
+    return x.ravel(), np.column_stack([h + side, k - side, gap]).ravel()
+
+
+def memory_figure(problem: Problem, schedule: Schedule, profile: Columns) -> Figure:
+    """Return bytes held over time, a step line a device; dashed lines are capacities within reach."""
+    from plotly.graph_objects import Figure, Scatter
+
+    unit, scale = time_unit(schedule.makespan)
+    most = float(profile.bytes.max(initial=0.0))
+    amount, bytes_scale = byte_unit(most)
+    figure = Figure()
+    for k, name in enumerate(schedule.devices):
+        own = profile.device == k
+        time, held = np.append(profile.time[own], schedule.makespan), profile.bytes[own]
+        time, held = _thinned(time, np.append(held, held[-1]), schedule.makespan)
+        colour = COLOURS[k % len(COLOURS)]
+        figure.add_trace(
+            Scatter(
+                name=escape(name), x=time / scale, y=held / bytes_scale, mode="lines",
+                line={"color": colour, "shape": "hv", "width": 1.6, "dash": "solid" if k < len(COLOURS) else "dot"},
+                hovertemplate=f"{escape(name)}: %{{y:.4g}} {amount} at %{{x:.4g}} {unit}<extra></extra>",
+            )
+        )  # fmt: skip
+        capacity = float(problem.cluster.memory_bytes[k])
+        if 0 < capacity <= 4 * most:
+            figure.add_hline(capacity / bytes_scale, line={"color": colour, "dash": "dash"}, annotation_text=f"capacity of {escape(name)}")
+    figure.update_layout(**_look(f"time, {unit}", 330), hovermode="closest", showlegend=True)
+    figure.update_xaxes(range=[0.0, (schedule.makespan or 1.0) / scale])
+    figure.update_yaxes(title=f"held, {amount}", rangemode="tozero")
+    return figure
+
+
+def _thinned(time: FloatArray, value: FloatArray, end: float) -> tuple[FloatArray, FloatArray]:
+    """Return a step curve with at most two steps a slot of time: its first value and its largest."""
+    if len(time) <= 2 * SLOTS:
+        return time, value
+    slot = np.minimum((time * (SLOTS / end)).astype(np.int64), SLOTS - 1)
+    first = np.flatnonzero(np.diff(slot, prepend=-1))
+    highest = np.lexsort((np.arange(len(time)), -value, slot))[np.searchsorted(slot, slot[first])]
+    kept = np.unique(np.concatenate([first, highest, [len(time) - 1]]))
+    return time[kept], value[kept]
+
+
+def progress_figure(history: Columns) -> Figure:
+    """Return incumbent and bound over the seconds of the solve."""
+    from plotly.graph_objects import Figure, Scatter
+
+    finite = history.incumbent[np.isfinite(history.incumbent)]
+    unit, scale = time_unit(float(finite.max(initial=float(history.bound[np.isfinite(history.bound)].max(initial=0.0)))))
+    figure = Figure()
+    for name, values, colour in (("incumbent", history.incumbent, COLOURS[0]), ("bound", history.bound, COLOURS[5])):
+        told = np.flatnonzero(np.isfinite(values) & np.append(True, values[1:] != values[:-1]))
+        if not len(told):
+            continue
+        x, y, sources = history.time[told], values[told] / scale, [escape(source) for source in history.source[told].tolist()]
+        last = float(history.time[-1])
+        figure.add_trace(
+            Scatter(
+                name=name, x=np.append(x, last), y=np.append(y, y[-1]), mode="lines+markers",
+                line={"color": colour, "shape": "hv"}, marker={"size": [6] * len(x) + [0.1]}, hovertext=[*sources, sources[-1]],
+                hovertemplate=f"{name} %{{y:.6g}} {unit} by %{{hovertext}}, after %{{x:.3g}} s<extra></extra>",
+            )
+        )  # fmt: skip
+    figure.update_layout(**_look("seconds since the start of the solve", 330), hovermode="closest", showlegend=True)
+    figure.update_yaxes(title=f"makespan, {unit}", rangemode="normal")
+    return figure
+
+
+def _look(x_title: str, height: int) -> dict[str, Any]:
+    """Return the layout all charts share."""
+    axis = {"gridcolor": "#e4e4e4", "zeroline": False, "linecolor": "#444444"}
+    return {
+        "height": height, "margin": {"l": 10, "r": 10, "t": 10, "b": 10}, "plot_bgcolor": "white", "paper_bgcolor": "white",
+        "font": {"family": "system-ui, sans-serif", "size": 13, "color": "#222222"}, "template": "none",
+        "xaxis": {**axis, "title": {"text": x_title}, "ticks": "outside", "automargin": True}, "yaxis": {**axis, "automargin": True},
+        "hoverlabel": {"bgcolor": "white", "font": {"color": "#222222"}, "align": "left"},
+    }  # fmt: skip
+
+
+def embed(figure: Figure, name: str) -> str:
+    """Return the HTML of a figure, without plotly's script."""
+    text: str = figure.to_html(
+        full_html=False, include_plotlyjs=False, div_id=name,
+        config={"displaylogo": False, "responsive": True, "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"]},
+    )  # fmt: skip
+    return text

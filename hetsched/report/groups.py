@@ -1,0 +1,117 @@
+"""Groups of tasks and their colours: by operator type, by module, or as the caller says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from hetsched.errors import UnsupportedFeature
+from hetsched.problem.graph import IntArray
+from hetsched.problem.problem import Problem
+from hetsched.schedule.schedule import Schedule
+
+# Okabe and Ito's colours (2008), told apart with every common colour vision; black is left to lines.
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
+OTHER = "#A6A6A6"
+# Even steps of matplotlib's viridis, whose lightness grows steadily: the order shows in every colour vision.
+SCALE = (
+    (68, 1, 84), (71, 44, 122), (59, 81, 139), (44, 113, 142), (33, 144, 141), (39, 173, 129), (92, 200, 99), (170, 220, 50),
+    (253, 231, 37),
+)  # fmt: skip
+PALER = 0.45
+MOST_OF_ALL = 0.8
+
+
+class Groups(NamedTuple):
+    """A partition of the tasks."""
+
+    names: tuple[str, ...]
+    colours: tuple[str, ...]
+    """As ``#rrggbb``, one a group."""
+    of_task: IntArray
+    """[n]: the group of each task."""
+    title: str
+    """What the groups are."""
+
+
+def groups(problem: Problem, schedule: Schedule, colour_by: str | Sequence[str] = "op") -> Groups:
+    """Return the tasks in coloured groups.
+
+    Parameters
+    ----------
+    problem : Problem
+    schedule : Schedule
+    colour_by : "op", "module" or a sequence of str
+        By operator type; by module, which is the leading part of names such as ``layer3.0.conv/conv2d``;
+        or by the group names given, one a task. Modules are coloured in the order in which they start.
+        Of the others, the seven that take the most time have a colour each; the rest share a grey.
+
+    Raises
+    ------
+    UnsupportedFeature
+        `colour_by` is another word, or a sequence of another length.
+    """
+    if colour_by == "module":
+        return _in_order(schedule, modules(problem.graph.names))
+    if isinstance(colour_by, str):
+        if colour_by != "op":
+            raise UnsupportedFeature(f"colour_by is {colour_by!r}; choose 'op', 'module', or give one group name a task")
+        return _longest(schedule, [op or "task" for op in problem.graph.op], "operator")
+    if len(colour_by) != problem.n_tasks:
+        raise UnsupportedFeature(f"colour_by names {len(colour_by)} groups for {problem.n_tasks} tasks; give one a task")
+    return _longest(schedule, [str(name) for name in colour_by], "group")
+
+
+def modules(names: Sequence[str]) -> list[str]:
+    """Return the module of each task: the leading parts of its name, as few as tell modules apart.
+
+    Parts end at ``.`` and ``/``; a part that nearly all tasks share (``model.``) tells nothing.
+    """
+    parts = [re.split(r"[./]", name) for name in names]
+    found = list(names)
+    for depth in range(1, max(map(len, parts), default=0) + 1):
+        found = [".".join(part[:depth]) for part in parts]
+        if np.unique(found, return_counts=True)[1].max() <= MOST_OF_ALL * len(found):
+            break
+    return found
+
+
+def _longest(schedule: Schedule, names: Sequence[str], title: str) -> Groups:
+    batches = schedule.batches
+    known, of_task = np.unique(np.array(names, dtype="U"), return_inverse=True)
+    time = np.bincount(of_task[batches.task], batches.finish - batches.start, len(known))
+    ranked = np.argsort(-time, kind="stable")
+    shown = len(known) if len(known) <= len(COLOURS) else len(COLOURS)
+    place = np.minimum(np.argsort(ranked), shown)
+    rest = ("other",) if shown < len(known) else ()
+    return Groups((*known[ranked[:shown]].tolist(), *rest), (*COLOURS[:shown], *(OTHER for _ in rest)), place[of_task], title)
+
+
+def _in_order(schedule: Schedule, names: Sequence[str]) -> Groups:
+    batches = schedule.batches
+    known, of_task = np.unique(np.array(names, dtype="U"), return_inverse=True)
+    first = np.full(len(known), np.inf)
+    np.minimum.at(first, of_task[batches.task], batches.start)
+    ranked = np.argsort(first, kind="stable")
+    at = np.linspace(0, len(SCALE) - 1, max(len(known), 1))
+    channels = np.stack([np.interp(at, np.arange(len(SCALE)), channel) for channel in zip(*SCALE, strict=True)], axis=1)
+    channels[1::2] += PALER * (255 - channels[1::2])  # neighbours differ
+    colours = tuple("#{:02x}{:02x}{:02x}".format(*row) for row in np.round(channels).astype(int).tolist())
+    return Groups(tuple(known[ranked].tolist()), colours[: len(known)], np.argsort(ranked)[of_task], "module")
+
+
+def ink(colour: str) -> str:
+    """Return the colour, black or white, of text that is read best on `colour`."""
+    red, green, blue = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    return "#000000" if 0.2126 * red**2.2 + 0.7152 * green**2.2 + 0.0722 * blue**2.2 > 0.18 else "#ffffff"
+
+
+def labels(schedule: Schedule) -> list[str]:
+    """Return what a chart writes on each batch: its task, and its size if the schedule has batches."""
+    names = [schedule.tasks[i] for i in schedule.batches.task.tolist()]
+    if schedule.n_inputs == 1:
+        return names
+    return [f"{name} x {size}" for name, size in zip(names, schedule.batches.size.tolist(), strict=True)]

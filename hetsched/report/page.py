@@ -1,0 +1,145 @@
+"""One offline HTML file about a solution: charts to zoom and hover, tables, and what is proven."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+from hetsched import __version__
+from hetsched.analysis.critical import critical_chain
+from hetsched.columns import Columns
+from hetsched.problem.document import write_bytes
+from hetsched.problem.problem import Problem
+from hetsched.report import require
+from hetsched.report.groups import groups
+from hetsched.report.tables import device_table, method_table
+from hetsched.report.units import percent, seconds, size
+from hetsched.schedule import memory
+from hetsched.schedule.schedule import Schedule
+from hetsched.schedule.verify import Violation, verify
+from hetsched.solution import Solution
+
+MOST_STEPS = 500  # of the critical chain, in its table
+MOST_VIOLATIONS = 50
+WAITED = {"start": "nothing", "data": "its data", "device": "its device", "link": "its channel or port"}
+
+
+def html(problem: Problem, solution: Solution | Schedule, *, colour_by: str | Sequence[str] = "op") -> str:
+    """Return a page about a solution, or about a schedule alone, that needs nothing but itself.
+
+    It holds an interactive Gantt chart, the methods that ran, utilisation, transfers and memory of the
+    devices, memory over time, the critical chain, incumbent and bound over the time of the solve, and
+    what the independent check says of the schedule, which is done anew.
+
+    Parameters
+    ----------
+    problem : Problem
+    solution : Solution or Schedule
+        A solution without a schedule makes a page about its status.
+    colour_by : "op", "module" or a sequence of str
+        What colours stand for, as in `gantt`.
+
+    Raises
+    ------
+    MissingDependency
+        plotly or jinja2 is not installed.
+    UnsupportedFeature
+        `colour_by` makes no groups of the tasks.
+    """
+    require("html")
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from plotly.offline import get_plotlyjs
+
+    filters = {"seconds": seconds, "size": size, "percent": percent}
+    environment = Environment(loader=PackageLoader("hetsched.report", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    environment.filters.update(filters)
+    schedule = solution.schedule if isinstance(solution, Solution) else solution
+    values = _facts(problem, solution if isinstance(solution, Solution) else None)
+    if schedule is not None:
+        values |= _of_schedule(problem, schedule, colour_by)
+    return environment.get_template("page.html.jinja").render(
+        version=__version__, infinity=float("inf"), script=get_plotlyjs(), problem=problem, schedule=schedule, **values
+    )
+
+
+def write_html(
+    problem: Problem, solution: Solution | Schedule, path: str | PathLike[str], *, colour_by: str | Sequence[str] = "op"
+) -> None:
+    """Write the page of `html` to a file."""
+    write_bytes(html(problem, solution, colour_by=colour_by).encode(), path)
+
+
+def _facts(problem: Problem, solution: Solution | None) -> dict[str, Any]:
+    """Return what the page says of the problem and the solve."""
+    from hetsched.report.figures import embed, progress_figure
+
+    told = solution is not None and len(solution.history) > 0
+    return {
+        "solution": solution,
+        "methods": method_table(solution) if solution is not None else None,
+        "progress": embed(progress_figure(solution.history), "progress") if solution is not None and told else None,
+        "ccr": _ccr(problem),
+    }
+
+
+def _of_schedule(problem: Problem, schedule: Schedule, colour_by: str | Sequence[str]) -> dict[str, Any]:
+    """Return what the page says of a schedule; chain and memory only if it is valid."""
+    from hetsched.report.figures import embed, gantt_figure, left_out, memory_figure
+
+    violations: list[Violation] = verify(problem, schedule)
+    chain = None if violations else critical_chain(problem, schedule)
+    return {
+        "violations": violations[:MOST_VIOLATIONS], "n_violations": len(violations), "left_out": left_out(schedule),
+        "gantt": embed(gantt_figure(problem, schedule, groups(problem, schedule, colour_by), chain), "gantt"),
+        "devices": device_table(problem, schedule),
+        "memory": None if violations else embed(memory_figure(problem, schedule, memory.profile(problem, schedule)), "memory"),
+        "chain": None if chain is None else list(_steps(problem, schedule, chain)), "most_steps": MOST_STEPS,
+        "shares": [] if chain is None else list(_shares(schedule, chain)),
+    }  # fmt: skip
+
+
+def _ccr(problem: Problem) -> float:
+    """Return mean transfer time over mean computation time, over tasks, edges and pairs of devices; NaN without edges."""
+    graph, every = problem.graph, np.arange(problem.n_devices)
+    if not graph.n_edges or problem.n_devices < 2:
+        return float("nan")
+    times = problem.transfer_times(np.arange(graph.n_edges)[:, None, None], every[:, None], every)
+    apart = times[:, every[:, None] != every]
+    single = problem.durations[:, :, 0] / problem.batch_sizes[0]
+    work = np.nanmean(single)
+    moved = apart[np.isfinite(apart)]
+    return float(moved.mean() * graph.n_edges / (work * problem.n_tasks)) if len(moved) and work > 0 else float("nan")
+
+
+def _steps(problem: Problem, schedule: Schedule, chain: Columns) -> Iterator[dict[str, Any]]:
+    """Yield the steps of the critical chain, with names."""
+    batches, moves = schedule.batches, schedule.transfers
+    for row in chain:
+        if row["batch"] >= 0:
+            what = schedule.tasks[int(batches.task[row["batch"]])]
+            where = schedule.devices[int(batches.device[row["batch"]])]
+        else:
+            source, target = int(moves.source[row["transfer"]]), int(moves.target[row["transfer"]])
+            what = f"transfer of {schedule.tasks[int(batches.task[source])]} to {schedule.tasks[int(batches.task[target])]}"
+            where = f"{schedule.devices[int(batches.device[source])]} to {schedule.devices[int(batches.device[target])]}"
+        yield {**row, "what": what, "where": where, "waited_for": WAITED[row["waited_for"]]}
+
+
+def _shares(schedule: Schedule, chain: Columns) -> Iterator[tuple[str, float]]:
+    """Yield what the makespan is made of: computing per device, transfers, waiting."""
+    length = chain.finish - chain.start
+    of_batch = chain.batch >= 0
+    device = schedule.batches.device[chain.batch[of_batch]]
+    busy = np.bincount(device, length[of_batch], len(schedule.devices))
+    for k in np.argsort(-busy, kind="stable").tolist():
+        if busy[k] > 0:
+            yield f"computing on {schedule.devices[k]}", float(busy[k])
+    moving = float(length[~of_batch].sum())
+    waiting = schedule.makespan - float(length.sum())
+    if moving > 0:
+        yield "transfers", moving
+    if waiting > 1e-9 * schedule.makespan:
+        yield "waiting, though nothing stood in the way", waiting

@@ -1,0 +1,93 @@
+"""Schedules and solutions as tables, with names instead of indices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hetsched.columns import Columns
+from hetsched.problem.graph import FloatArray, IntArray
+from hetsched.problem.problem import Problem
+from hetsched.report.groups import modules
+from hetsched.schedule.schedule import Schedule
+from hetsched.solution import Solution, relative_gap
+
+
+def batch_table(problem: Problem, schedule: Schedule) -> Columns:
+    """Return one row a batch, in the order of ``schedule.batches``.
+
+    Columns are task, op, module, device, start, finish, duration (seconds), size and inputs (text).
+    """
+    batches, graph = schedule.batches, problem.graph
+    module = np.array(modules(graph.names), dtype="U")
+    inputs = [spans(run) for run in np.split(schedule.items, schedule.item_ptr[1:-1])] if len(batches) else []
+    return Columns(
+        task=np.array(graph.names, "U")[batches.task], op=np.array(graph.op, "U")[batches.task], module=module[batches.task],
+        device=np.array(schedule.devices, "U")[batches.device], start=batches.start, finish=batches.finish,
+        duration=batches.finish - batches.start, size=batches.size, inputs=np.array(inputs, dtype="U"),
+    )  # fmt: skip
+
+
+def to_dataframe(problem: Problem, schedule: Schedule) -> Any:
+    """Return a ``pandas.DataFrame`` with one row a batch, by start.
+
+    Columns are task, op, module, device, start, finish, duration (seconds), size (inputs in the batch)
+    and inputs (which, for instance ``"0-3, 7"``). ``schedule.transfers.to_dataframe()`` has the
+    transfers. Raises `MissingDependency` without pandas.
+    """
+    return batch_table(problem, schedule).to_dataframe().sort_values(["start", "finish"], kind="stable", ignore_index=True)
+
+
+def device_table(problem: Problem, schedule: Schedule) -> Columns:
+    """Return one row a device: what it did and what it holds.
+
+    Columns are device, kind, batches, busy (seconds), utilisation (share of the makespan), sent and
+    received (bytes), static_memory and peak_memory (bytes, NaN if nobody computed them) and capacity
+    (bytes, inf for none).
+    """
+    size, moves, device = problem.n_devices, schedule.transfers, schedule.batches.device
+    sender, receiver = device[moves.source.astype(np.int64)], device[moves.target.astype(np.int64)]
+    amount = problem.graph.edge_bytes[moves.edge.astype(np.int64)] * _shared(schedule)
+    unknown = np.full(size, np.nan)
+    return Columns(
+        device=np.array(schedule.devices, "U"), kind=np.array([device.kind for device in problem.cluster.devices], "U"),
+        batches=np.bincount(device, minlength=size), busy=schedule.busy_time,
+        utilisation=schedule.busy_time / schedule.makespan if schedule.makespan > 0 else np.zeros(size),
+        sent=np.bincount(sender, amount, size), received=np.bincount(receiver, amount, size),
+        static_memory=unknown if schedule.static_memory is None else schedule.static_memory,
+        peak_memory=unknown if schedule.peak_memory is None else schedule.peak_memory,
+        capacity=problem.cluster.memory_bytes,
+    )  # fmt: skip
+
+
+def method_table(solution: Solution) -> Columns:
+    """Return one row a method that looked for schedules, the best first.
+
+    Columns are method, makespan (seconds, inf if it found none), gap (to the solution's bound),
+    evaluations and seconds.
+    """
+    ran = solution.methods
+    searched = np.flatnonzero(np.isfinite(ran.makespan) | (ran.evaluations > 0))
+    order = searched[np.argsort(ran.makespan[searched], kind="stable")]
+    gap = np.array([relative_gap(makespan, solution.bound) for makespan in ran.makespan[order].tolist()], np.float64)
+    columns = {name: ran[name][order] for name in ("method", "makespan", "evaluations", "seconds")}
+    return Columns(**columns, gap=gap)
+
+
+def spans(items: IntArray) -> str:
+    """Return input numbers as text: ``0-3, 7``."""
+    numbers = np.sort(items)
+    breaks = np.flatnonzero(np.diff(numbers) != 1) + 1
+    runs = [run for run in np.split(numbers, breaks) if len(run)]
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+
+
+def _shared(schedule: Schedule) -> FloatArray:
+    """Return the number of inputs each transfer carries, [T]."""
+    moves, ptr, items = schedule.transfers, schedule.item_ptr, schedule.items
+    if schedule.n_inputs == 1:
+        return np.ones(len(moves))
+    sets = [frozenset(run.tolist()) for run in np.split(items, ptr[1:-1])] if len(schedule.batches) else []
+    pairs = zip(moves.source.tolist(), moves.target.tolist(), strict=True)
+    return np.array([len(sets[a] & sets[b]) for a, b in pairs], np.float64)

@@ -1,0 +1,143 @@
+"""Schedules as traces for Perfetto (ui.perfetto.dev) and chrome://tracing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from os import PathLike
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from hetsched.errors import UnsupportedFeature
+from hetsched.problem.document import write_bytes
+from hetsched.problem.graph import FloatArray, IntArray
+from hetsched.problem.problem import Problem
+from hetsched.report.tables import batch_table
+from hetsched.schedule import memory
+from hetsched.schedule.schedule import Schedule
+
+DEVICES, CHANNELS = 1, 2  # process numbers
+FIRST_TRACK = 1000  # thread numbers, devices first: viewers give 0, and those of processes, a meaning of their own
+LONGEST = 1e9  # seconds
+
+
+def chrome_trace(problem: Problem, schedule: Schedule) -> dict[str, Any]:
+    """Return a schedule in the Trace Event Format, to be written as JSON.
+
+    Devices are the tracks of one process, channels those of another; transfers of one channel that
+    overlap (without contention they may) lie on several tracks of its name. Arrows join producer,
+    transfer and consumer; counters show the bytes each device holds over time. A second of the
+    schedule is a second of the trace, in whole nanoseconds, the finest that viewers keep.
+
+    Parameters
+    ----------
+    problem : Problem
+    schedule : Schedule
+        A valid one.
+
+    Raises
+    ------
+    InvalidSchedule
+        The transfers are not those its batches need.
+    UnsupportedFeature
+        The makespan is beyond 1e9 s.
+    """
+    if schedule.makespan > LONGEST:
+        raise UnsupportedFeature(f"a trace holds at most {LONGEST:g} s, not {schedule.makespan:g} s; give durations in a larger unit")
+    events = [*_tracks(schedule), *_batches(problem, schedule), *_transfers(problem, schedule), *_memory(problem, schedule)]
+    return {"traceEvents": events, "displayTimeUnit": "ns", "otherData": {"makespan_s": schedule.makespan}}
+
+
+def write_trace(problem: Problem, schedule: Schedule, path: str | PathLike[str]) -> None:
+    """Write `chrome_trace` as JSON; open the file in ui.perfetto.dev or chrome://tracing."""
+    write_bytes(msgspec.json.encode(chrome_trace(problem, schedule)), path)
+
+
+def _clock(times: FloatArray) -> list[int]:
+    """Return times in whole nanoseconds, so that what touches does not overlap."""
+    rounded: list[int] = np.round(np.asarray(times, np.float64) * 1e9).astype(np.int64).tolist()
+    return rounded
+
+
+def _microseconds(nanoseconds: int) -> float:
+    """Return the number that a viewer which cuts off, as Perfetto does, reads as so many nanoseconds."""
+    return (nanoseconds + 0.25) / 1e3
+
+
+def _at(time: int) -> dict[str, float]:
+    return {"ts": _microseconds(time)}
+
+
+def _span(begin: int, end: int) -> dict[str, float]:
+    return {"ts": _microseconds(begin), "dur": _microseconds(end - begin)}
+
+
+def _name(process: int, what: str, name: str, thread: int = 0) -> dict[str, Any]:
+    return {"ph": "M", "pid": process, "tid": thread, "name": what, "args": {"name": name}}
+
+
+def _tracks(schedule: Schedule) -> Iterator[dict[str, Any]]:
+    yield _name(DEVICES, "process_name", "devices")
+    for k, device in enumerate(schedule.devices):
+        yield _name(DEVICES, "thread_name", device, FIRST_TRACK + k)
+
+
+def _batches(problem: Problem, schedule: Schedule) -> Iterator[dict[str, Any]]:
+    batches = schedule.batches
+    times = zip(batches.device.tolist(), _clock(batches.start), _clock(batches.finish), strict=True)
+    for row, (k, begin, end) in zip(batch_table(problem, schedule), times, strict=True):
+        yield {
+            "ph": "X", "pid": DEVICES, "tid": FIRST_TRACK + k, **_span(begin, end),
+            "name": row["task"], "cat": row["op"] or "task",
+            "args": {"op": row["op"], "module": row["module"], "inputs": row["inputs"], "batch": row["size"]},
+        }  # fmt: skip
+
+
+def _transfers(problem: Problem, schedule: Schedule) -> Iterator[dict[str, Any]]:
+    moves, batches = schedule.transfers, schedule.batches
+    if not len(moves):
+        return
+    yield _name(CHANNELS, "process_name", "channels")
+    size, names = len(schedule.devices), schedule.tasks
+    source, target = moves.source.astype(np.int64), moves.target.astype(np.int64)
+    h, k = batches.device[source], batches.device[target]
+    lane = lanes(h * size + k, moves.start, moves.finish)
+    tracks, track = np.unique(np.column_stack([h, k, lane]), axis=0, return_inverse=True)
+    for thread, (a, b, nth) in enumerate(tracks.tolist()):
+        name = f"{schedule.devices[a]} -> {schedule.devices[b]}" + (f" ({nth + 1})" if nth else "")
+        yield _name(CHANNELS, "thread_name", name, FIRST_TRACK + size + thread)
+    amount = problem.graph.edge_bytes[moves.edge.astype(np.int64)].tolist()
+    produced, begun, ended, consumed = map(_clock, (batches.finish[source], moves.start, moves.finish, batches.start[target]))
+    tasks = [[names[i] for i in batches.task[end].tolist()] for end in (source, target)]
+    for x, thread in enumerate(track.ravel().tolist()):
+        where = {"pid": CHANNELS, "tid": FIRST_TRACK + size + thread}
+        yield {
+            "ph": "X", **where, **_span(begun[x], ended[x]), "name": tasks[0][x], "cat": "transfer",
+            "args": {"to": tasks[1][x], "bytes for one input": amount[x]},
+        }  # fmt: skip
+        out = {"pid": DEVICES, "tid": FIRST_TRACK + int(h[x]), **_at(produced[x])}
+        into = {"pid": DEVICES, "tid": FIRST_TRACK + int(k[x]), **_at(consumed[x])}
+        for leg, (tail, head) in enumerate(((out, {**where, **_at(begun[x])}), ({**where, **_at(ended[x])}, into))):
+            arrow = {"id": 2 * x + leg, "name": "data", "cat": "data"}
+            yield {"ph": "s", **tail, **arrow}
+            yield {"ph": "f", "bp": "e", **head, **arrow}
+
+
+def _memory(problem: Problem, schedule: Schedule) -> Iterator[dict[str, Any]]:
+    profile = memory.profile(problem, schedule)
+    for row, time in zip(profile, _clock(profile.time), strict=True):
+        name = f"memory of {schedule.devices[row['device']]}"
+        yield {"ph": "C", "pid": DEVICES, **_at(time), "name": name, "args": {"bytes": row["bytes"]}}
+
+
+def lanes(resource: IntArray, start: FloatArray, finish: FloatArray) -> IntArray:
+    """Return a lane for each interval, the lowest in which it overlaps no other of its resource."""
+    lane = np.zeros(len(start), np.int64)
+    until: dict[int, list[float]] = {}
+    for x in np.lexsort((finish, start)).tolist():
+        ends = until.setdefault(int(resource[x]), [])
+        free = next((n for n, end in enumerate(ends) if end <= start[x]), len(ends))
+        ends[free : free + 1] = [float(finish[x])]
+        lane[x] = free
+    return lane

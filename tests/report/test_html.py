@@ -1,0 +1,163 @@
+"""The page about a solution, in a real browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+import hetsched as hs
+from hetsched.report.units import seconds
+from tests.browser import Visit, visit
+from tests.report.cases import diamond, schedules, stack
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+
+def shown(browser: Browser, folder: Path, problem: hs.Problem, solution: hs.Solution | hs.Schedule, **options: Any) -> Visit:
+    """Return the page of a solution, opened; it must not complain nor ask for anything."""
+    path = folder / "report.html"
+    hs.report.write_html(problem, solution, path, **options)
+    seen = visit(browser, path.as_uri(), local=path.as_uri())
+    if isinstance(solution, hs.Schedule) or solution.schedule is not None:
+        seen.page.wait_for_selector("#gantt .plot-container .bars, #gantt .plot-container .scatterlayer")
+    assert seen.complaints == []
+    assert seen.requests == []
+    return seen
+
+
+def hover(page: Page, trace: str, number: int) -> str:
+    """Return what the chart says when the pointer rests on a bar."""
+    index = page.evaluate("name => document.getElementById('gantt').data.findIndex(t => t.name === name)", trace)
+    shape = page.locator("#gantt .bars.trace, #gantt .trace.bars").nth(
+        page.evaluate("index => document.getElementById('gantt').data.slice(0, index).filter(t => t.type === 'bar').length", index)
+    )
+    box = shape.locator(".point path").nth(number).bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.wait_for_selector("#gantt .hoverlayer .hovertext")
+    return page.locator("#gantt .hoverlayer .hovertext").text_content() or ""
+
+
+def test_hovering_over_a_batch_tells_what_runs_where_and_when(browser: Browser, tmp_path: Path) -> None:
+    problem, solution = diamond()
+    page = shown(browser, tmp_path, problem, solution).page
+    assert hover(page, "conv2d", 0) == "bconv2d on gpu3.000 ms to 7.000 ms (4.000 ms)"
+    page.close()
+
+
+def test_the_page_tells_what_is_known(browser: Browser, tmp_path: Path) -> None:
+    problem, solution = diamond()
+    page = shown(browser, tmp_path, problem, solution).page
+    assert page.title() == "hetsched: makespan 10.00 ms"
+    assert page.inner_text("h1") == "4 tasks on 2 devices in 10.00 ms"
+    text = page.inner_text("body")
+    for words in ("This schedule is optimal", "keeps every rule", "4 edges; 1 input; channel communication", "Critical chain"):
+        assert words in text
+    rows = [row.split("\t") for row in page.locator("h2#devices + div tr").all_inner_texts()]
+    assert [row[0].strip() for row in rows] == ["device", "cpu", "gpu"]
+    assert rows[1][4].strip() == "70.00 %"
+    chain = page.locator("h2#chain ~ div.tall tr").all_inner_texts()
+    assert [row.split("\t")[0].strip() for row in chain] == ["step", "a", "transfer of a to b", "b", "transfer of b to d", "d"]
+    page.close()
+
+
+def test_zooming_and_the_legend_work(browser: Browser, tmp_path: Path) -> None:
+    problem, solution = stack(2, 10)
+    page = shown(browser, tmp_path, problem, solution).page
+    chart = page.locator("#gantt .nsewdrag").first
+    box = chart.bounding_box()
+    assert box is not None
+    y = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + box["width"] * 0.25, y)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.5, y, steps=5)
+    page.mouse.up()
+    left, right = page.evaluate("document.getElementById('gantt').layout.xaxis.range")
+    whole = problem and solution.makespan * 1e6
+    assert [left, right] == pytest.approx([whole * 0.25, whole * 0.5], rel=0.05)
+    page.locator("#gantt .legendtoggle").first.click()
+    page.wait_for_function("document.getElementById('gantt').data[0].visible === 'legendonly'")
+    page.close()
+
+
+@pytest.mark.parametrize(("modules", "communication"), [(32, "delay"), (400, "channel")])
+def test_large_schedules_are_drawn(browser: Browser, tmp_path: Path, modules: int, communication: str) -> None:
+    problem, solution = stack(modules, communication=communication)
+    seen = shown(browser, tmp_path, problem, solution, colour_by="module")
+    page = seen.page
+    bars = page.locator("#gantt .barlayer .point").count()
+    assert solution.schedule is not None
+    text = page.inner_text("body")
+    if modules == 32:
+        assert bars == len(solution.schedule.batches) == 1024
+    else:
+        assert 1000 < bars < 12800
+        assert "are drawn as one grey block" in text
+        assert f"The {len(solution.schedule.transfers)} transfers are not drawn" in text or len(solution.schedule.transfers) <= 8000
+    page.close()
+
+
+def test_names_are_text_whatever_they_hold(browser: Browser, tmp_path: Path) -> None:
+    evil = "</script><script>console.error('run')</script><b>&amp;"
+    problem, solution = diamond(a=evil, cpu="<img src=x onerror=console.error('run')>")
+    page = shown(browser, tmp_path, problem, solution).page
+    assert evil in page.inner_text("h2#chain ~ div.tall")
+    assert evil in hover(page, "input", 0)
+    page.close()
+
+
+def test_no_schedule_makes_a_page_that_says_so(browser: Browser, tmp_path: Path) -> None:
+    graph = hs.TaskGraph(["a"], [], weight_bytes=9.0)
+    problem = hs.Problem(graph, hs.Cluster([hs.Device("x", memory_bytes=8.0)], bandwidth=1.0), durations=[[1.0]])
+    solution = hs.solve(problem, "heft")
+    assert solution.schedule is None
+    page = shown(browser, tmp_path, problem, solution).page
+    assert page.inner_text("h1") == "1 tasks on 1 devices: no valid schedule exists"
+    assert solution.proof.evidence in page.inner_text("body")
+    page.close()
+
+
+def test_broken_rules_are_listed(browser: Browser, tmp_path: Path) -> None:
+    problem, solution = diamond()
+    assert solution.schedule is not None
+    whole = solution.schedule
+    early = hs.Schedule.from_columns(
+        whole.tasks, whole.devices, 1, whole.batches.replace(start=whole.batches.start * 0.9), whole.item_ptr, whole.items, whole.transfers
+    )
+    page = shown(browser, tmp_path, problem, early).page
+    text = page.inner_text("body")
+    assert f"{len(hs.verify(problem, early))} broken rules" in text
+    assert "Critical chain" not in text
+    page.close()
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
+@given(schedules())
+def test_a_page_is_made_of_every_schedule(case: tuple[hs.Problem, hs.Schedule]) -> None:
+    problem, schedule = case
+    text = hs.report.html(problem, schedule)
+    assert f"in {seconds(schedule.makespan)}" in text
+    assert text.count("<script") == text.count("</script>")
+
+
+def test_missing_plotly_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem, solution = diamond()
+    monkeypatch.setattr("importlib.util.find_spec", lambda name, package=None: None)
+    with pytest.raises(hs.MissingDependency, match="'plotly' is not installed"):
+        hs.report.html(problem, solution)
+
+
+def test_memory_curves_are_thinned_without_losing_the_peak() -> None:
+    from hetsched.report.figures import _thinned
+
+    rng = np.random.default_rng(0)
+    time, value = np.sort(rng.random(40000)), rng.random(40000)
+    few, thin = _thinned(time, value, 1.0)
+    assert len(few) < 7000
+    assert thin.max() == value.max()
+    assert (np.diff(few) > 0).all()

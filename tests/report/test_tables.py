@@ -1,0 +1,63 @@
+"""Schedules and solutions as tables."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+import hetsched as hs
+from hetsched.report.tables import spans
+from tests.report.cases import schedules, stack
+
+
+@given(schedules())
+def test_the_device_table_adds_up(case: tuple[hs.Problem, hs.Schedule]) -> None:
+    problem, schedule = case
+    table = hs.report.device_table(problem, schedule)
+    assert table.batches.sum() == len(schedule.batches)
+    assert table.busy.sum() == pytest.approx((schedule.batches.finish - schedule.batches.start).sum())
+    assert table.sent.sum() == pytest.approx(table.received.sum())
+    device = [schedule.batches.device[schedule.batch_of[end]] for end in (problem.graph.source, problem.graph.target)]
+    moved = (device[0] != device[1]).sum(axis=1) @ problem.graph.edge_bytes  # each input along each edge
+    assert table.sent.sum() == pytest.approx(moved)
+    assert (table.utilisation <= 1 + 1e-9).all()
+
+
+@given(schedules())
+def test_the_data_frame_has_a_row_a_batch_by_start(case: tuple[hs.Problem, hs.Schedule]) -> None:
+    problem, schedule = case
+    frame = hs.report.to_dataframe(problem, schedule)
+    assert list(frame.columns) == ["task", "op", "module", "device", "start", "finish", "duration", "size", "inputs"]
+    assert len(frame) == len(schedule.batches)
+    assert frame.start.is_monotonic_increasing
+    for row in frame.itertuples():
+        first = int(row.inputs.split(",")[0].split("-")[0])
+        assert schedule.device_of(row.task, first) == row.device
+        assert schedule.start(row.task, first) == row.start
+
+
+def test_inputs_are_told_in_spans() -> None:
+    assert spans(np.array([7, 0, 1, 2])) == "0-2, 7"
+    assert spans(np.array([4])) == "4"
+
+
+def test_the_method_table_ranks_what_ran() -> None:
+    problem, _ = stack(2, 10)
+    solution = hs.solve(problem, ["heft", "peft"])
+    table = hs.report.method_table(solution)
+    assert set(table.method.tolist()) == {"heft", "peft"}
+    assert (np.diff(table.makespan) >= 0).all()
+    assert table.makespan[0] == solution.makespan
+    assert table.gap[0] == solution.gap
+    assert (table.evaluations == 1).all()
+
+
+def test_a_method_that_found_nothing_is_listed_without_a_makespan() -> None:
+    graph = hs.TaskGraph(["a", "b"], [("a", "b")], weight_bytes=[6, 6])
+    cluster = hs.Cluster([hs.Device("x", memory_bytes=8), hs.Device("y", memory_bytes=8)], bandwidth=1.0)
+    problem = hs.Problem(graph, cluster, durations=[[1.0, 2.0], [1.0, 2.0]])
+    table = hs.solve(problem, ["best-device", "heft"]).methods
+    found = dict(zip(table.method.tolist(), table.makespan.tolist(), strict=True))
+    assert np.isinf(found["best-device"])
+    assert np.isfinite(found["heft"])
