@@ -14,18 +14,24 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from hetsched import __version__
-from hetsched.cli import demo, listing, making, solving
+from hetsched.cli import demo, listing, making, showing, solving
+from hetsched.cli.commands import Command, Group
 from hetsched.cli.terminal import close_quietly, say, warn
+from hetsched.cli.welcome import welcome
 from hetsched.errors import HetschedError
 
 BAD, INTERRUPTED = 2, 130
+ORDER = ("demo", "generate", "capture", "solve", "bound", "verify", "show", "methods", "schema")  # as one meets them
 
 
-class Application(TyperGroup):
+class Application(Group):
     """The command group whose `main` turns every outcome into an exit code and at most one line."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of the commands in the order in which help lists them."""
+        return sorted(super().list_commands(ctx), key=ORDER.index)
 
     def main(
         self, args: Sequence[str] | None = None, prog_name: str | None = None, complete_var: str | None = None,
@@ -53,7 +59,8 @@ class Application(TyperGroup):
         except Exception as error:
             if debug:
                 raise
-            warn(explain(error))
+            for each in error.exceptions if isinstance(error, ExceptionGroup) else (error,):
+                warn(explain(each))
             return BAD
         if code == INTERRUPTED:
             warn("by Ctrl-C", "interrupted")
@@ -110,20 +117,23 @@ def hetsched(
 ) -> None:
     """Map and schedule task graphs on heterogeneous devices, with bounds and proofs.
 
-    See it work: [bold]hetsched demo[/bold]
+    What to do next: [bold]hetsched[/bold]
+
+    Example: [bold]hetsched demo[/bold]
     """
     if context.invoked_subcommand is None:
-        say(context.get_help())
+        welcome()
 
 
-app.command("demo")(demo.demo)
-app.command("solve")(solving.solve)
-app.command("verify")(solving.verify)
-app.command("bound")(solving.bound)
 app.add_typer(making.generate, name="generate")
-app.command("capture")(making.capture)
-app.command("methods")(listing.methods)
-app.command("schema")(listing.schema)
+app.command("demo", cls=Command)(demo.demo)
+app.command("capture", cls=Command)(making.capture)
+app.command("solve", cls=Command)(solving.solve)
+app.command("bound", cls=Command)(solving.bound)
+app.command("verify", cls=Command)(solving.verify)
+app.command("show", cls=Command)(showing.show)
+app.command("methods", cls=Command)(listing.methods)
+app.command("schema", cls=Command)(listing.schema)
 
 
 def main() -> None:

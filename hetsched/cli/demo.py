@@ -2,112 +2,101 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hetsched.cli.files import check_writable
-from hetsched.cli.options import JSON
-from hetsched.cli.terminal import Working, console, percent, say, say_json, seconds, warn
+from hetsched.cli import completion
+from hetsched.cli.files import Outputs, check_writable
+from hetsched.cli.options import JSON, Gantt, Report, Trace
+from hetsched.cli.pictures import Pictures, draw
+from hetsched.cli.solving import outcome
+from hetsched.cli.terminal import Working, console, say, say_json, warn
+from hetsched.report.units import percent, seconds
 
 if TYPE_CHECKING:
     from hetsched.problem.problem import Problem
-    from hetsched.solution import Bound, Solution
+    from hetsched.solution import Solution
 
 BOUND_SECONDS = 15.0  # on the first run most of it is compiling
 BASELINE = "best-device"
 
 
 def demo(
-    network: Annotated[str, typer.Option(help="inception_v3 or googlenet.")] = "inception_v3",
-    out: Annotated[Path, typer.Option(help="Folder for problem.json and schedule.json.", metavar="DIR")] = Path(),
+    network: Annotated[
+        str, typer.Option(help="inception_v3 or googlenet.", metavar="NAME", autocompletion=completion.networks)
+    ] = "inception_v3",
+    out: Annotated[Path, typer.Option(help="Folder for problem.json and schedule.json.", metavar="FOLDER")] = Path(),
+    report: Report = None,
+    trace: Trace = None,
+    gantt: Gantt = None,
     json: JSON = False,
 ) -> None:
-    """Schedule Inception-v3 on a CPU, a T4 and an A100 with every list scheduler.
+    """See it work: a network, three devices, every list scheduler.
 
-    Prints a table of methods, draws the best schedule, and writes problem.json and schedule.json,
-    checked by the independent verifier.
+    Schedules Inception-v3 on a CPU, a T4 and an A100. Prints a table of methods, draws the best
+    schedule, and writes problem.json and schedule.json, checked by the independent verifier; files
+    of these names are overwritten. The report compares all methods.
 
-    Example: [bold]hetsched demo --out /tmp[/bold]
+    Example: [bold]hetsched demo --out demo --report report.html[/bold]
     """
-    from hetsched import HetschedError, Problem, bound, verify
+    from hetsched import HetschedError, Problem, solve
     from hetsched.costs import Roofline
+    from hetsched.report import method_table
     from hetsched.workloads import clusters, networks
 
+    pictures = Pictures(report, trace, gantt)
+    pictures.check()
     out.mkdir(parents=True, exist_ok=True)
     files = [out / "problem.json", out / "schedule.json"]
-    check_writable(*files)
+    check_writable(*files, *pictures)
     problem = Problem(networks.load(network), clusters.diviml(), costs=Roofline())
-    with Working("bounding"):
-        proof = bound(problem, time_limit=BOUND_SECONDS)
-    found, interrupted = _solve_all(problem)
-    answers = [solution for solution in found.values() if solution.schedule is not None]
-    if not answers:
-        raise typer.Exit(130) if interrupted else HetschedError(f"no method found a schedule of {network}")
-    best = min(answers, key=lambda solution: solution.makespan)
-    assert best.schedule is not None
-    violations = verify(problem, best.schedule)
-    problem.write(files[0])
-    best.schedule.write(files[1])
+    with Working("scheduling (the first run compiles the kernels)") as working:
+        found = solve(
+            problem, options={"bound_seconds": BOUND_SECONDS}, on_progress=lambda event: working.update(f"scheduling: {event.source}")
+        )
+    if found.schedule is None:
+        raise typer.Exit(130) if found.stopped == "interrupted" else HetschedError(f"no method found a schedule of {network}")
+    outputs = Outputs()
+    outputs.write(files[0], problem.write)
+    outputs.write(files[1], found.schedule.write)
+    pictures.write(problem, found, outputs)
     if json:
-        rows = [{"method": name, "makespan": solution.makespan} for name, solution in found.items()]
-        facts = {"network": network, "best": best.method, "bound": proof.value, "bound_name": proof.name, "valid": not violations}
-        say_json({**facts, "methods": rows, "written": [str(file) for file in files]})
+        rows = [{"method": row["method"], "makespan": row["makespan"]} for row in method_table(found)]
+        facts = {"network": network, "best": found.method, "bound": found.bound, "bound_name": found.proof.name}
+        say_json({**facts, "methods": rows, "written": outputs.written})
     else:
-        _show(problem, found, best, network, proof)
-        say("", f"{best.method}'s schedule is {'NOT VALID: ' + violations[0].message if violations else 'verified: it keeps every rule'}")
-        say(*(f"wrote {file}" for file in files), f"next: hetsched verify {files[0]} {files[1]}")
-    if interrupted:
-        raise typer.Exit(130)
-    if violations:
-        raise typer.Exit(1)
+        _show(problem, found, network)
+        draw(problem, found.schedule, f"the schedule of {found.method}")
+        say("", "verified: it keeps every rule, says the independent check")
+        say(*(f"wrote {file}" for file in outputs.written), f"next: hetsched show {files[0]} {files[1]}")
+    outputs.finish()
+    raise typer.Exit(outcome(found))
 
 
-def _solve_all(problem: Problem) -> tuple[dict[str, Solution], bool]:
-    """Return the solution of each method in turn, and whether Ctrl-C cut it short."""
-    from hetsched.portfolio import LIST_SCHEDULERS, solve
-
-    found: dict[str, Solution] = {}
-    with Working("scheduling") as working:
-        for name in LIST_SCHEDULERS:
-            working.update(f"scheduling with {name} (the first run compiles the kernels)")
-            found[name] = solve(problem, name)
-            if found[name].stopped == "interrupted":
-                return found, True
-    return found, False
-
-
-def _show(problem: Problem, found: dict[str, Solution], best: Solution, network: str, proof: Bound) -> None:
-    """Print the table of methods and the best schedule."""
+def _show(problem: Problem, found: Solution, network: str) -> None:
+    """Print the table of methods, best first."""
     from rich.table import Table
 
-    from hetsched.cli.gantt import gantt
-    from hetsched.solution import relative_gap
+    from hetsched.report import method_table
 
-    alone = found[BASELINE].makespan
-    devices = ", ".join(problem.cluster.names)
+    alone = next((row["makespan"] for row in method_table(found) if row["method"] == BASELINE), math.inf)
     table = Table("method", "makespan", "speed-up", "gap to bound", show_edge=False, pad_edge=False)
     for column in table.columns[1:]:
         column.justify = "right"
-    for name, solution in sorted(found.items(), key=lambda item: item[1].makespan):
-        if solution.schedule is None:
-            table.add_row(name, "nothing found", "", "")
-            for message in solution.messages:
-                warn(message, "note")
+    for row in method_table(found):
+        if math.isinf(row["makespan"]):
+            table.add_row(row["method"], "nothing found", "", "")
             continue
-        speed_up = f"{alone / solution.makespan:.3f}" if alone < float("inf") else "-"
-        table.add_row(
-            name, seconds(solution.makespan), speed_up, percent(relative_gap(solution.makespan, proof.value)),
-            style="bold" if name == best.method else "",
-        )  # fmt: skip
-    screen = console()
+        speed_up = f"{alone / row['makespan']:.3f}" if math.isfinite(alone) else "-"
+        style = "bold" if row["method"] == found.method else ""
+        table.add_row(row["method"], seconds(row["makespan"]), speed_up, percent(row["gap"]), style=style)
     say(
-        f"{network}: {problem.n_tasks} tasks, {problem.graph.n_edges} edges, on {devices}",
-        f"no schedule can be shorter than {seconds(proof.value)}; speed-up is over the best single device", "",
+        f"{network}: {problem.n_tasks} tasks, {problem.graph.n_edges} edges, on {', '.join(problem.cluster.names)}",
+        f"no schedule can be shorter than {seconds(found.bound)}; speed-up: over the best single device", "",
     )  # fmt: skip
-    screen.print(table)
-    say("", f"the schedule of {best.method} ({seconds(best.makespan)}); below each device, what arrives from the others", "")
-    assert best.schedule is not None
-    for line in gantt(best.schedule, screen, problem.graph.op):
-        screen.print(line, soft_wrap=True)
+    console().print(table)
+    for message in found.messages:
+        warn(message, "note")

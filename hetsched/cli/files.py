@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hetsched.cli.terminal import Working
-from hetsched.errors import InvalidProblem
+from hetsched.cli.terminal import Working, warn
+from hetsched.errors import HetschedError, InvalidProblem
 
 if TYPE_CHECKING:
     from hetsched.problem.cluster import Cluster
@@ -65,17 +65,65 @@ def check_writable(*paths: Path | None, sources: Sequence[Path | None] = ()) -> 
 
     Nor may a file be written that is read as one of the `sources`, or written twice.
     """
-    taken = [path.resolve() for path in sources if path is not None]
+    read = {path.resolve() for path in sources if path is not None}
+    written: set[Path] = set()
     for path in paths:
         if path is None:
             continue
+        if str(path) == "-":
+            raise InvalidProblem("'-' cannot be written to: standard output carries what the command has to say; name a file")
         if path.is_file() or not path.exists():
-            if path.resolve() in taken:
+            if path.resolve() in read:
                 raise InvalidProblem(f"{path} would be overwritten by the answer; give the output another name")
-            taken.append(path.resolve())
+            if path.resolve() in written:
+                raise InvalidProblem(f"{path} is named for two outputs; give each a name of its own")
+            written.add(path.resolve())
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         if not path.parent.is_dir():
             raise FileNotFoundError(errno.ENOENT, "no such folder to write into", str(path.parent))
         if not os.access(path if path.exists() and not path.is_file() else path.parent, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+
+class Outputs:
+    """Writes one file after another; none is lost because another fails.
+
+    Attributes
+    ----------
+    written : list of str
+        The files that were written.
+    """
+
+    def __init__(self) -> None:
+        self.written: list[str] = []
+        self._left_out: list[Path] = []
+        self._failures: list[Exception] = []
+
+    def write(self, path: Path | None, write: Callable[[Path], object] | None) -> None:
+        """Call `write` with the path; a path may be unwanted (None), or have nothing to go into it (`write` is None)."""
+        if path is None:
+            return
+        if write is None:
+            self._left_out.append(path)
+            return
+        try:
+            with Working(f"writing {path}"):
+                write(path)
+            self.written.append(str(path))
+        except (OSError, HetschedError) as failure:
+            self._failures.append(failure)
+        except Exception as failure:
+            unexpected = HetschedError(f"{path} is not written: {type(failure).__name__}: {failure} (unexpected; --debug shows where)")
+            unexpected.__cause__ = failure
+            self._failures.append(unexpected)
+
+    def finish(self) -> None:
+        """Say what was left out, and raise an `ExceptionGroup` of the failures if there are any.
+
+        Call it last, when all else has been said.
+        """
+        for path in self._left_out:
+            warn(f"{path} is not written: there is no valid schedule", "note")
+        if self._failures:
+            raise ExceptionGroup("not everything could be written", self._failures)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from hetsched.cli.terminal import one_line, seconds
+from hetsched.cli.terminal import one_line
+from hetsched.report.units import seconds
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,9 +21,13 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float64]
 COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "red")
-OTHER = "white"
+OTHER = "default"  # the terminal's own text colour can be seen on dark and on light ground
+_INK = {"blue": "white on blue", OTHER: "reverse"}  # how a name is written on a colour, if not in black
 NAMED = 4  # a batch this many cells long is drawn on its own, with its name
+SHORT = 8  # cells; a name cut to fewer keeps its start only
 MOST_DEVICES = 24
+_RIGHT = 7  # cells of the column at the right: how busy a device is, how many transfers reach it
+_OPERATOR = 20  # cells of an operator's name in the legend, at most
 
 
 @dataclass(frozen=True)
@@ -33,27 +38,28 @@ class Marks:
     moving: str
     arrived: str
     tick: str
+    rule: str
+    cut: str
 
 
-UNICODE = Marks("░▒▓█", "·", "▾", "┬")
-ASCII = Marks(".-+#", "-", "v", "+")
+UNICODE = Marks("░▒▓█", "·", "▾", "┬", "─", "…")
+ASCII = Marks(".:*#", "-", "v", "+", "-", "~")
 
 
 def gantt(schedule: Schedule, console: Console, ops: Sequence[str] | None = None) -> Iterator[Text]:
-    """Yield the lines of the chart, fitted to a console's width, colours and encoding.
+    """Yield the lines of the chart, fitted to a console's width, colours and encoding; the last explain the marks.
 
     Parameters
     ----------
     schedule : Schedule
     console : rich.console.Console
-        Where it will be printed; without colour the shapes alone carry the meaning.
+        Where it will be printed, 40 columns or wider; without colour the shapes alone carry the meaning.
     ops : sequence of str, optional
         Operator type per task, which colours the batches.
     """
     from rich.text import Text
 
-    colour = console.color_system is not None and not console.no_color
-    chart = _Chart(schedule, console.width, UNICODE if console.encoding.startswith("utf") else ASCII, colour, ops)
+    chart = _Chart(schedule, console, ops)
     busiest = sorted(np.argsort(-schedule.busy_time, kind="stable")[:MOST_DEVICES].tolist())
     for k in busiest:
         yield chart.batches(k)
@@ -63,20 +69,43 @@ def gantt(schedule: Schedule, console: Console, ops: Sequence[str] | None = None
     if len(schedule.devices) > len(busiest):
         yield Text(f"and {len(schedule.devices) - len(busiest)} less busy devices")
     yield from chart.axis()
-    if colour and chart.palette:
-        yield Text.assemble(*((f"█ {op or 'other'}  ", tone) for op, tone in chart.legend()))
+    yield from chart.legend()
+
+
+def _fitted(text: str, width: int, cut: str, fill: str = " ") -> str:
+    """Return the text in exactly `width` cells, filled at its end or cut in its middle: both ends tell names apart."""
+    from rich.cells import cell_len, set_cell_size
+
+    if cell_len(text) > width and width < SHORT:
+        text = set_cell_size(text[: 4 * width], width).rstrip()
+    elif cell_len(text) > width:
+        head = set_cell_size(text[: 4 * width], (width - 1) // 2).rstrip()
+        tail = text[-width:]
+        while cell_len(tail) > width - 1 - cell_len(head):
+            tail = tail[1:]
+        text = head + cut + tail
+    return text + fill * (width - cell_len(text))
 
 
 class _Chart:
-    def __init__(self, schedule: Schedule, width: int, marks: Marks, colour: bool, ops: Sequence[str] | None) -> None:
-        self.schedule, self.marks, self.colour = schedule, marks, colour
-        self.names = [one_line(name) for name in schedule.devices]
-        self.label = min(12, max(map(len, self.names)))
-        self.width = max(20, width - self.label - 9)
+    def __init__(self, schedule: Schedule, console: Console, ops: Sequence[str] | None) -> None:
+        from rich.cells import cell_len
+
+        self.schedule, self.columns, self.encoding = schedule, console.width, console.encoding
+        self.colour = console.color_system is not None and not console.no_color
+        self.marks = UNICODE if self.encoding.startswith("utf") else ASCII
+        self.names = [self._printable(name) for name in schedule.devices]
+        self.label = min(max(map(cell_len, self.names)), max(8, min(24, self.columns // 5)))
+        self.width = max(20, self.columns - self.label - _RIGHT - 2)
         self.end = max(schedule.makespan, float(schedule.batches.finish.max(initial=0.0)))
         self.edges = np.linspace(0.0, self.end, self.width + 1)
         self.ops = list(ops) if ops is not None else [""] * len(schedule.tasks)
         self.palette = self._palette()
+        self.named = False  # whether a batch has been drawn with its name
+
+    def _printable(self, name: str) -> str:
+        """Return a name on one line, with what the encoding lacks escaped now, so that its width is known."""
+        return one_line(name).encode(self.encoding, "backslashreplace").decode(self.encoding)
 
     def _palette(self) -> dict[str, str]:
         """Return a colour for each of the operator types that take the most time."""
@@ -86,18 +115,13 @@ class _Chart:
         longest = sorted((op for op in time if op and time[op] > 0), key=lambda op: -time[op])
         return dict(zip(longest, COLOURS, strict=False))
 
-    def legend(self) -> list[tuple[str, str]]:
-        """Return the operator types and their colours, what the palette leaves out under an empty name."""
-        rest = set(self.ops) - set(self.palette)
-        return [*self.palette.items(), *([("", OTHER)] if rest else [])]
-
     def _row(self, label: str, cells: list[tuple[str, str]], right: str) -> Text:
         from rich.text import Text
 
-        text = Text(f"{label[: self.label]:<{self.label}} ", no_wrap=True, overflow="crop")
+        text = Text(f"{_fitted(label, self.label, self.marks.cut)} ", no_wrap=True, overflow="crop")
         for style, run in groupby(cells, key=lambda cell: cell[1] if self.colour else ""):
             text.append("".join(mark for mark, _ in run), style)
-        return text.append(f" {right:>7}")
+        return text.append(f" {right:>{_RIGHT}}")
 
     def _share(self, start: Floats, finish: Floats) -> Floats:
         """Return which share of each cell the intervals cover, counted once each where they overlap."""
@@ -129,12 +153,17 @@ class _Chart:
             first = np.round(start * self.width / self.end).astype(np.int64)
             last = np.round(finish * self.width / self.end).astype(np.int64)
             for b in np.flatnonzero(last - first >= NAMED).tolist():
-                a, z, tone = int(first[b]), int(last[b]), tones[int(tone_of[b])]
-                name = one_line(self.schedule.tasks[int(task[b])])[: z - a - 2]
-                bar = f"[{name:{'=' if not self.colour else ' '}<{z - a - 2}}]"
-                cells[a:z] = [(mark, f"black on {tone}") for mark in bar]
+                a, z = int(first[b]), int(last[b])
+                bar = self._bar(self.schedule.tasks[int(task[b])], z - a)
+                tone = tones[int(tone_of[b])]
+                style = _INK.get(tone, f"black on {tone}")
+                self.named = True
+                cells[a:z] = [(bar, style), *[("", style)] * (z - a - 1)]  # wide characters take two cells
         busy = float(self.schedule.busy_time[k]) / self.end if self.end > 0 else 0.0
         return self._row(self.names[k], cells, f"{busy:.0%}")
+
+    def _bar(self, name: str, width: int) -> str:
+        return f"[{_fitted(self._printable(name), width - 2, self.marks.cut, ' ' if self.colour else '=')}]"
 
     def arrivals(self, k: int) -> Text | None:
         """Return the row of what reaches a device: a trail while it moves, a mark where it arrives."""
@@ -146,18 +175,46 @@ class _Chart:
         arrived = np.zeros(self.width, bool)
         arrived[np.minimum((moves.finish[here] * self.width / self.end).astype(np.int64), self.width - 1)] = True
         marks = np.where(arrived, self.marks.arrived, np.where(moving, self.marks.moving, " "))
-        return self._row("", [("".join(marks.tolist()), "dim")], f"{int(here.sum())} in")
+        count = int(here.sum())
+        return self._row("", [("".join(marks.tolist()), "dim")], f"{count if count < 10_000 else f'{count // 1000}k'} in")
 
     def axis(self) -> Iterator[Text]:
-        """Yield the time axis: ticks at the quarters, times below them."""
-        ticks = [round(quarter * (self.width - 1) / 4) for quarter in range(5)]
-        ruler = ["-" if self.marks is ASCII else "─"] * self.width
-        for tick in ticks:
-            ruler[tick] = self.marks.tick
-        yield self._row("", [("".join(ruler), "")], "")
-        texts = [seconds(self.end * quarter / 4) for quarter in range(5)]
-        line = [" "] * self.width
-        for tick, text in zip(ticks, texts, strict=True):
+        """Yield the time axis: ticks at the quarters, or the halves if it is short, times below them."""
+        parts = 0 if self.end <= 0 else 2 if self.width < 48 else 4
+        shares = [part / max(1, parts) for part in range(parts + 1)]
+        ticks = [round(share * (self.width - 1)) for share in shares]
+        ruler, line = [self.marks.rule] * self.width, [" "] * self.width
+        for tick, share in zip(ticks, shares, strict=True):
+            text = seconds(self.end * share)
             at = min(max(0, tick - len(text) // 2), self.width - len(text))
-            line[at : at + len(text)] = text
+            ruler[tick], line[at : at + len(text)] = self.marks.tick, text
+        yield self._row("", [("".join(ruler), "")], "")
         yield self._row("", [("".join(line), "")], "busy")
+
+    def legend(self) -> Iterator[Text]:
+        """Yield what the colours mean and the marks drawn until now, in lines that fit."""
+        if self.colour and self.palette:
+            names = {op: _fitted(name := self._printable(op), min(_OPERATOR, len(name)), self.marks.cut).rstrip() for op in self.palette}
+            rest = [("other", OTHER)] if set(self.ops) - set(self.palette) else []
+            colours = [*((names[op], tone) for op, tone in self.palette.items()), *rest]
+            yield from self._flowing((f"{self.marks.shades[-1]} ", name, tone) for name, tone in colours)
+        if self.end > 0:
+            used = [(f"{self.marks.shades} ", "how busy")]
+            used += [(f"{self._bar('name', 8)} ", "a long task")] * self.named
+            if len(self.schedule.transfers):
+                used += [(f"{self.marks.moving} ", "data coming in"), (f"{self.marks.arrived} ", "arrived")]
+            yield from self._flowing((mark, meaning, "") for mark, meaning in used)
+
+    def _flowing(self, entries: Iterable[tuple[str, str, str]]) -> Iterator[Text]:
+        """Yield lines of entries (mark, meaning, style), as many to a line as fit."""
+        from rich.text import Text
+
+        line = Text(no_wrap=True)
+        for mark, meaning, style in entries:
+            entry = Text.assemble((mark, style), meaning)
+            if line.cell_len and line.cell_len + 2 + entry.cell_len > self.columns:
+                yield line
+                line = Text(no_wrap=True)
+            line = Text.assemble(line, "  ", entry) if line.cell_len else entry
+        if line.cell_len:
+            yield line

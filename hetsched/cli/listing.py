@@ -6,12 +6,13 @@ from typing import Annotated
 
 import typer
 
+from hetsched.cli import completion
 from hetsched.cli.options import JSON
 from hetsched.cli.terminal import console, say_json
 
 
 def methods(json: JSON = False) -> None:
-    """List the scheduling methods: what each does, its source and its options.
+    """List the methods: what each does, its source, its options.
 
     Example: [bold]hetsched methods[/bold]
     """
@@ -42,10 +43,14 @@ def methods(json: JSON = False) -> None:
     console().print(table)
 
 
-def schema(kind: Annotated[str, typer.Argument(help="graph, cluster, problem, schedule or solution.", metavar="KIND")]) -> None:
+def schema(
+    kind: Annotated[
+        str, typer.Argument(help="graph, cluster, problem, schedule or solution.", metavar="KIND", autocompletion=completion.kinds)
+    ],
+) -> None:
     """Print the JSON Schema of a kind of document.
 
-    Example: [bold]hetsched schema problem > problem.schema.json[/bold]
+    Example: [bold]hetsched schema problem[/bold]
     """
     from hetsched.documents import schema
 

@@ -11,22 +11,24 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from hetsched.cli import completion
+from hetsched.cli.commands import Command, Group
 from hetsched.cli.files import check_writable, find_cluster
-from hetsched.cli.options import Batching, ClusterName, Communication, Dtype, Inputs, Memory, Output
+from hetsched.cli.options import Batching, ClusterName, Communication, Dtype, Inputs, Memory, Output, Seed
 from hetsched.cli.terminal import Working, say
 from hetsched.errors import HetschedError, InvalidProblem, MissingDependency
 
 if TYPE_CHECKING:
     from hetsched.problem.graph import TaskGraph
 
-_SHAPE = "Shape of an example input, batch first, like 1,3,224,224 or 1,128:int64; one for each argument of the model."
+_SHAPE = "Shape of an example input, batch first: 1,3,224,224 or 1,128:int64; repeat it for each argument of the model."
 
-generate = typer.Typer(rich_markup_mode="rich")
+generate = typer.Typer(cls=Group, rich_markup_mode="rich", context_settings={"help_option_names": ["-h", "--help"]})
 
 
 @generate.callback(invoke_without_command=True)
 def _generate(context: typer.Context) -> None:
-    """Generate a problem: a random network or a shipped one on a cluster.
+    """Make a problem of a random or a shipped network.
 
     Example: [bold]hetsched generate rwnn --n 32 --modules 10 -o problem.json[/bold]
     """
@@ -34,15 +36,19 @@ def _generate(context: typer.Context) -> None:
         say(context.get_help())
 
 
-@generate.command("rwnn")
+@generate.command("rwnn", cls=Command)
 def rwnn(
     output: Output,
-    kind: Annotated[Literal["er", "ws", "ba"], typer.Option(help="The random graph inside a module.")] = "er",
-    n: Annotated[int, typer.Option("--n", help="Tasks per module.")] = 32,
-    modules: Annotated[int, typer.Option(help="Modules in a row.")] = 10,
-    channels: Annotated[int, typer.Option(help="Tensors from each module to the next, 1 to 4.")] = 1,
-    dependence: Annotated[Literal["sdep", "wdep"], typer.Option(help="How modules depend on their channels.")] = "sdep",
-    seed: Annotated[int, typer.Option(help="Seed of the random graphs.")] = 0,
+    kind: Annotated[
+        Literal["er", "ws", "ba"], typer.Option(help="Random graph in a module: Erdos-Renyi, Watts-Strogatz, Barabasi-Albert.")
+    ] = "er",
+    n: Annotated[int, typer.Option("--n", help="Tasks per module.", metavar="NUMBER")] = 32,
+    modules: Annotated[int, typer.Option(help="Modules in a row.", metavar="NUMBER")] = 10,
+    channels: Annotated[int, typer.Option(help="Tensors from each module to the next.", metavar="NUMBER")] = 1,
+    dependence: Annotated[
+        Literal["sdep", "wdep"], typer.Option(help="Where modules join: sdep at their first and last tasks, wdep at random ones.")
+    ] = "sdep",
+    seed: Seed = 0,
     cluster: ClusterName = "diviml",
     dtype: Dtype = "float32",
     inputs: Inputs = 1,
@@ -50,9 +56,11 @@ def rwnn(
     communication: Communication = "delay",
     memory: Memory = "static",
 ) -> None:
-    """Generate a randomly wired neural network (DiviML) on a cluster.
+    """Put a randomly wired neural network on a cluster.
 
-    Example: [bold]hetsched generate rwnn --kind er --n 32 --modules 10 -o problem.json[/bold]
+    The networks of the DiviML paper: modules of random graphs, one behind the other.
+
+    Example: [bold]hetsched generate rwnn --kind ws --n 16 --modules 4 -o problem.json[/bold]
     """
     from hetsched import workloads
 
@@ -62,9 +70,9 @@ def rwnn(
         _write(graph, cluster, output, dtype, inputs=inputs, batching=batching, communication=communication, memory=memory)
 
 
-@generate.command("network")
+@generate.command("network", cls=Command)
 def network(
-    name: Annotated[str, typer.Argument(help="inception_v3 or googlenet.", metavar="NAME")],
+    name: Annotated[str, typer.Argument(help="inception_v3 or googlenet.", metavar="NAME", autocompletion=completion.networks)],
     output: Output,
     cluster: ClusterName = "diviml",
     dtype: Dtype = "float32",
@@ -75,7 +83,7 @@ def network(
 ) -> None:
     """Put a shipped network on a cluster.
 
-    Example: [bold]hetsched generate network inception_v3 -o problem.json[/bold]
+    Example: [bold]hetsched generate network googlenet -o problem.json[/bold]
     """
     from hetsched.workloads import networks
 
@@ -83,12 +91,14 @@ def network(
     _write(networks.load(name), cluster, output, dtype, inputs=inputs, batching=batching, communication=communication, memory=memory)
 
 
-@generate.command("cluster")
+@generate.command("cluster", cls=Command)
 def cluster(
-    name: Annotated[str, typer.Argument(help="diviml, moirai_inter or moirai_intra.", metavar="NAME")],
+    name: Annotated[str, typer.Argument(help="diviml, moirai_inter or moirai_intra.", metavar="NAME", autocompletion=completion.clusters)],
     output: Output,
 ) -> None:
-    """Write a named cluster as a document, to be edited and used with --cluster.
+    """Write a named cluster as a document to edit.
+
+    Give it back with --cluster.
 
     Example: [bold]hetsched generate cluster diviml -o cluster.json[/bold]
     """
@@ -101,22 +111,33 @@ def cluster(
 
 
 def capture(
-    factory: Annotated[str, typer.Argument(help="Called without arguments, returns a torch.nn.Module.", metavar="MODULE:FUNCTION")],
+    factory: Annotated[str, typer.Argument(help="A function without arguments that returns a torch.nn.Module.", metavar="MODULE:FUNCTION")],
     output: Output,
     shapes: Annotated[list[str], typer.Option("--input", help=_SHAPE, metavar="SHAPE")],
-    cluster: Annotated[str | None, typer.Option(help="As in 'generate'; without it a graph is written.", metavar="NAME|FILE")] = None,
-    dynamic_batch: Annotated[bool, typer.Option(help="Let the first dimension of the inputs be the batch.")] = True,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            help="As in 'generate', for a problem; without it the graph alone is written.",
+            metavar="NAME|FILE",
+            autocompletion=completion.clusters,
+        ),
+    ] = None,
+    fixed_batch: Annotated[
+        bool, typer.Option("--fixed-batch", help="The first dimension of the inputs is no batch (dynamic_batch=False).")
+    ] = False,
     dtype: Dtype = "float32",
     inputs: Inputs = 1,
     batching: Batching = "once",
     communication: Communication = "delay",
     memory: Memory = "static",
 ) -> None:
-    """Capture a PyTorch model in eval mode as a task graph, and put it on a cluster.
+    r"""Make a problem of a PyTorch model of your own.
 
-    Modules in the current folder can be imported. The model is never run and needs no memory.
+    The model is captured in eval mode, never run, and needs no memory. Modules in the current folder
+    can be imported. This one ships with the package:
 
-    Example: [bold]hetsched capture mypackage.nets:make --input 1,3,224,224 -o graph.json[/bold]
+    Example: [bold]hetsched capture hetsched.workloads.vision:googlenet \
+      --input 1,3,224,224 --cluster diviml -o problem.json[/bold]
     """
     from hetsched.frontends.torch import capture
 
@@ -125,7 +146,7 @@ def capture(
     with Working(f"capturing {factory}"):
         with _importable_here():
             make = _find(factory)
-            graph = capture(lambda: make().eval(), examples, dynamic_batch=dynamic_batch)
+            graph = capture(lambda: make().eval(), examples, dynamic_batch=not fixed_batch)
         _write(graph, cluster, output, dtype, inputs=inputs, batching=batching, communication=communication, memory=memory)
 
 

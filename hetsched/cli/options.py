@@ -7,14 +7,62 @@ from typing import Annotated
 
 import typer
 
+from hetsched.cli import completion
+
 JSON = Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else.")]
 Output = Annotated[Path, typer.Option("-o", "--output", help="Write the document here.", metavar="FILE")]
 ProblemFile = Annotated[Path, typer.Argument(help="A problem document.", metavar="PROBLEM")]
-TimeLimit = Annotated[float | None, typer.Option(help="Seconds of wall time.", metavar="SECONDS")]
+ScheduleFile = Annotated[Path, typer.Argument(help="A schedule or solution document.", metavar="SCHEDULE")]
+Seed = Annotated[int, typer.Option(help="Seed of all random choices.", metavar="NUMBER")]
 
-ClusterName = Annotated[str, typer.Option(help="diviml, moirai_inter, moirai_intra or a cluster document.", metavar="NAME|FILE")]
-Dtype = Annotated[str, typer.Option(help="Number format the cost model assumes, for instance float16.")]
-Inputs = Annotated[int, typer.Option(help="Inputs that flow through the graph.")]
-Batching = Annotated[str, typer.Option(help="once: one batch per task and device; free: any number.", metavar="RULE")]
-Communication = Annotated[str, typer.Option(help="delay, per-input, channel or port.", metavar="MODEL")]
-Memory = Annotated[str, typer.Option(help="static or peak.", metavar="MODEL")]
+_PICTURES = "Pictures"
+Report = Annotated[
+    Path | None,
+    typer.Option(help="Write a page for any browser, offline too.", metavar="FILE.html", rich_help_panel=_PICTURES),
+]
+Trace = Annotated[
+    Path | None,
+    typer.Option(help="Write a trace for ui.perfetto.dev or chrome://tracing.", metavar="FILE.json", rich_help_panel=_PICTURES),
+]
+Gantt = Annotated[
+    Path | None,
+    typer.Option(help="Write a Gantt chart: .png, .svg or .pdf.", metavar="FILE.png|svg|pdf", rich_help_panel=_PICTURES),
+]
+
+_RULES = "Costs and rules"
+ClusterName = Annotated[
+    str,
+    typer.Option(
+        help="diviml, moirai_inter, moirai_intra, or a cluster document.", metavar="NAME|FILE", autocompletion=completion.clusters
+    ),
+]
+Dtype = Annotated[
+    str,
+    typer.Option(
+        help="Number format the durations are estimated for, for instance float16.", metavar="TYPE",
+        autocompletion=completion.dtypes, rich_help_panel=_RULES,
+    ),
+]  # fmt: skip
+Inputs = Annotated[int, typer.Option(help="How many inputs flow through the graph.", metavar="NUMBER", rich_help_panel=_RULES)]
+Batching = Annotated[
+    str,
+    typer.Option(
+        help="once: at most one batch per task and device; free: any number.", metavar="RULE",
+        autocompletion=completion.batching, rich_help_panel=_RULES,
+    ),
+]  # fmt: skip
+Communication = Annotated[
+    str,
+    typer.Option(
+        help="delay: transfers never wait; per-input: nor do they grow with the batch; channel: one at a time "
+        "on each link; port: one in and one out at a time on each device.", metavar="MODEL",
+        autocompletion=completion.communication, rich_help_panel=_RULES,
+    ),
+]  # fmt: skip
+Memory = Annotated[
+    str,
+    typer.Option(
+        help="static: a device holds everything it ever touches; peak: what it needs at each moment.", metavar="MODEL",
+        autocompletion=completion.memory, rich_help_panel=_RULES,
+    ),
+]  # fmt: skip

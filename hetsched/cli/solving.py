@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hetsched.cli.files import check_writable, read_answer, read_problem
-from hetsched.cli.options import JSON, ProblemFile, TimeLimit
-from hetsched.cli.terminal import Working, one_line, percent, say, say_json, seconds, warn
+from hetsched.cli import completion
+from hetsched.cli.files import Outputs, check_writable, read_answer, read_problem
+from hetsched.cli.options import JSON, Gantt, ProblemFile, Report, ScheduleFile, Seed, Trace
+from hetsched.cli.pictures import Pictures, draw
+from hetsched.cli.terminal import Working, one_line, say, say_json, say_rows, warn
 from hetsched.errors import InvalidSchedule
+from hetsched.report.units import percent, seconds
 
 if TYPE_CHECKING:
     from hetsched.problem.problem import Problem
@@ -25,25 +28,42 @@ _WORDS = {"true": True, "false": False, "none": None}
 
 def solve(
     problem: ProblemFile,
-    method: Annotated[list[str] | None, typer.Option(help="A name from 'hetsched methods'; repeat it or use commas for several.")] = None,
-    option: Annotated[list[str] | None, typer.Option(help="An option of the method; repeatable.", metavar="KEY=VALUE")] = None,
-    time_limit: TimeLimit = None,
-    evaluations: Annotated[int | None, typer.Option(help="How many schedules to evaluate at most.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of all randomness.")] = 0,
-    start: Annotated[Path | None, typer.Option(help="A schedule or solution document to start from.", metavar="FILE")] = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Methods to run in turn, from 'hetsched methods'; auto if none is named.",
+            metavar="NAME[,NAME]",
+            autocompletion=completion.methods,
+        ),
+    ] = None,
+    option: Annotated[list[str] | None, typer.Option(help="Set an option of the methods; repeatable.", metavar="KEY=VALUE")] = None,
+    time_limit: Annotated[float | None, typer.Option(help="Stop after this many seconds.", metavar="SECONDS")] = None,
+    evaluations: Annotated[int | None, typer.Option(help="Stop after evaluating this many schedules.", metavar="NUMBER")] = None,
+    seed: Seed = 0,
+    start: Annotated[Path | None, typer.Option(help="Start from this schedule or solution document.", metavar="FILE")] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the schedule here.", metavar="FILE")] = None,
-    solution: Annotated[Path | None, typer.Option(help="Write the solution here: schedule, bound, history.", metavar="FILE")] = None,
+    solution: Annotated[Path | None, typer.Option(help="Write the schedule, bound and history here.", metavar="FILE")] = None,
+    report: Report = None,
+    trace: Trace = None,
+    gantt: Gantt = None,
+    show: Annotated[bool, typer.Option("--show", help="Draw the schedule in the terminal.", rich_help_panel="Pictures")] = False,
     json: JSON = False,
 ) -> None:
-    """Schedule a problem; the answer is checked and comes with a lower bound.
+    """Schedule a problem; every answer is checked and bounded.
 
-    Ctrl-C stops the search and keeps the best schedule found. Exit code 1 if there is no schedule.
+    The independent check must find nothing wrong, and a lower bound tells how far from optimal the
+    schedule can be. Ctrl-C stops the search and keeps the best schedule found. Exit code 1 if there
+    is no schedule.
 
-    Example: [bold]hetsched solve problem.json --method heft,peft -o schedule.json[/bold]
+    Example: [bold]hetsched solve problem.json -o schedule.json --report report.html[/bold]
     """
     from hetsched import solve
 
-    check_writable(output, solution, sources=[problem])
+    if show and json:
+        raise typer.BadParameter("a drawing is no JSON; leave one of --show and --json out", param_hint="--show")
+    pictures = Pictures(report, trace, gantt)
+    pictures.check()
+    check_writable(output, solution, *pictures, sources=[problem])
     names = [name.strip() for given in method or ["auto"] for name in given.split(",") if name.strip()]
     options = dict(map(_option, option or []))
     asked = read_problem(problem)
@@ -55,21 +75,19 @@ def solve(
             on_progress=lambda event: working.update(_news(event)),
         )  # fmt: skip
     took = time.perf_counter() - began
-    written: list[str] = []
-    failures: list[OSError] = []
-    for value, path in ((found.schedule, output), (found, solution)):
-        if value is not None and path is not None:
-            try:
-                value.write(path)
-                written.append(str(path))
-            except OSError as failure:  # the answer is told all the same
-                failures.append(failure)
+    outputs = Outputs()
+    outputs.write(output, None if found.schedule is None else found.schedule.write)
+    outputs.write(solution, found.write)
+    pictures.write(asked, found, outputs)
     if json:
-        say_json({**_facts(found), "seconds": took, "written": written})
+        say_json({**facts(found), "seconds": took, "written": outputs.written})
     else:
-        _summary(asked, found, took, written)
-    if failures:
-        raise failures[0]
+        say_rows([*summary(asked, found), ("method", f"{found.method}, {seconds(took)}"), *(("wrote", name) for name in outputs.written)])
+        for message in found.messages:
+            warn(message, "note")
+        if show and found.schedule is not None:
+            draw(asked, found.schedule, f"the schedule of {found.method}")
+    outputs.finish()
     raise typer.Exit(outcome(found))
 
 
@@ -97,7 +115,8 @@ def _news(event: Event) -> str:
     return f"{event.source}: makespan {seconds(event.incumbent)}, bound {seconds(event.bound)}, gap {percent(event.gap)}"
 
 
-def _facts(found: Solution) -> dict[str, Any]:
+def facts(found: Solution) -> dict[str, Any]:
+    """Return what a machine is told about a solution."""
     return {
         "status": str(found.status), "makespan": found.makespan, "throughput": found.throughput,
         "bound": found.bound, "bound_name": found.proof.name, "bound_evidence": found.proof.evidence, "gap": found.gap,
@@ -105,31 +124,29 @@ def _facts(found: Solution) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _summary(problem: Problem, found: Solution, took: float, written: list[str]) -> None:
+def summary(problem: Problem, found: Solution, broken: str = "") -> list[tuple[str, str]]:
+    """Return what is to be said about a solution: labels and facts; `broken` is the first rule its schedule breaks."""
     size = f"{problem.n_tasks} tasks, {problem.graph.n_edges} edges, {problem.n_devices} devices"
     why = "" if found.stopped == found.status else f" ({found.stopped})"
-    rows = [("problem", f"{size}, {problem.communication} communication"), ("status", f"{found.status}{why}")]
+    status = f"NOT VALID: {broken}" if broken else f"{found.status}{why}"
+    rows = [("problem", f"{size}, {problem.communication} communication"), ("status", status)]
     if found.schedule is not None:
         inputs = "" if problem.inputs == 1 else f" for {problem.inputs} inputs"
         rows.append(("makespan", f"{seconds(found.makespan)}{inputs}, {found.throughput:.4g} inputs/s"))
-        rows.append(("verified", "yes, by the independent check"))
-        rows.append(("gap", percent(found.gap)))
+        if not broken:
+            rows += [("verified", "yes, by the independent check"), ("gap", percent(found.gap))]
     rows.append(("bound", f"{seconds(found.bound)} by {found.proof.name}: {found.proof.evidence}"))
-    rows.append(("method", f"{found.method}, {seconds(took)}"))
-    rows += [("wrote", name) for name in written]
-    say(*(f"{label:<9} {one_line(value)}" for label, value in rows))
-    for message in found.messages:
-        warn(message, "note")
+    return rows
 
 
 def verify(
     problem: ProblemFile,
-    schedule: Annotated[Path, typer.Argument(help="A schedule or solution document.", metavar="SCHEDULE")],
+    schedule: ScheduleFile,
     json: JSON = False,
 ) -> None:
-    """Check a schedule against its problem, by code that shares nothing with the schedulers.
+    """Check a schedule against its problem, independently.
 
-    Exit code 0 if it is valid, 1 with one line per broken rule if not.
+    The check shares no code with the schedulers. Exit code 0 if it is valid, 1 with one line per broken rule if not.
 
     Example: [bold]hetsched verify problem.json schedule.json[/bold]
     """
@@ -152,10 +169,14 @@ def verify(
     raise typer.Exit(1 if violations else 0)
 
 
-def bound(problem: ProblemFile, time_limit: TimeLimit = None, json: JSON = False) -> None:
-    """Print the best lower bound on the makespan and what it rests on, then the others.
+def bound(
+    problem: ProblemFile,
+    time_limit: Annotated[float | None, typer.Option(help="Stop looking for better ones after it.", metavar="SECONDS")] = None,
+    json: JSON = False,
+) -> None:
+    """Print lower bounds on the makespan, the best first.
 
-    Exit code 1 if it proves that there is no schedule.
+    No schedule can be shorter; each bound says what it rests on. Exit code 1 if it proves that there is no schedule.
 
     Example: [bold]hetsched bound problem.json --time-limit 5[/bold]
     """
@@ -169,6 +190,5 @@ def bound(problem: ProblemFile, time_limit: TimeLimit = None, json: JSON = False
     if json:
         say_json({**vars(strongest), "all": [vars(each) for each in found]})
     else:
-        say(f"{seconds(strongest.value)} by {strongest.name}: {one_line(strongest.evidence)}")
-        say(*(f"  {seconds(each.value)} by {each.name}: {one_line(each.evidence)}" for each in found[1:]))
+        say_rows((seconds(each.value), f"by {each.name}: {each.evidence}") for each in found)
     raise typer.Exit(1 if math.isinf(strongest.value) else 0)

@@ -7,7 +7,7 @@ import math
 import os
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 ONE_SECOND = 1.0
-_UNITS = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9))
+LABEL = 9  # columns of the labels of facts
+NO_TERMINAL = 80  # columns of what goes into a file or a pipe, wherever it is run from
 
 
 def one_line(text: object) -> str:
@@ -56,8 +57,11 @@ def _console_type() -> type[Console]:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Return a console on today's stdout or stderr."""
-    return _console_type()(stderr=stderr, highlight=False, markup=False, emoji=False)
+    """Return a console on today's stdout or stderr; without a terminal it has 80 columns, or ``$COLUMNS``."""
+    made = _console_type()(stderr=stderr, highlight=False, markup=False, emoji=False)
+    if not made.is_terminal and not os.environ.get("COLUMNS", "").isdigit():
+        made.width = NO_TERMINAL
+    return made
 
 
 def say(*lines: str) -> None:
@@ -65,6 +69,22 @@ def say(*lines: str) -> None:
     out = console()
     for line in lines:
         out.print(line, soft_wrap=True)
+
+
+def say_rows(rows: Iterable[tuple[str, str]]) -> None:
+    """Write labelled facts to stdout: a line each, which a terminal breaks beside the labels."""
+    from rich.table import Table
+
+    screen = console()
+    if not screen.is_terminal:
+        say(*(f"{label:<{LABEL}} {one_line(value)}" for label, value in rows))
+        return
+    table = Table.grid(padding=(0, 1))
+    table.add_column(no_wrap=True, min_width=LABEL)
+    table.add_column(overflow="fold")
+    for label, value in rows:
+        table.add_row(label, one_line(value))
+    screen.print(table)
 
 
 def say_json(value: object) -> None:
@@ -78,21 +98,6 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def seconds(value: float) -> str:
-    """Return seconds in a unit that suits them, with four significant digits."""
-    if not math.isfinite(value):
-        return "-" if math.isnan(value) else "inf"
-    if value == 0:
-        return "0 s"
-    unit, scale = next((pair for pair in _UNITS if abs(value) >= pair[1]), _UNITS[-1])
-    return f"{value / scale:#.4g}".rstrip(".") + f" {unit}"
-
-
-def percent(share: float) -> str:
-    """Return a share as per cent; what rounds to nothing without being nothing says so."""
-    return "< 0.01 %" if 0 < share < 1e-4 else f"{share:.2%}".replace("%", " %")
 
 
 class Working:

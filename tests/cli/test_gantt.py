@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 from rich.console import Console
 
 import hetsched as hs
-from hetsched.cli.gantt import ASCII, COLOURS, MOST_DEVICES, gantt
+from hetsched.cli.gantt import ASCII, COLOURS, MOST_DEVICES, UNICODE, gantt
 
 
 def drawn(
@@ -42,9 +43,43 @@ def test_it_always_fits_the_width(n: int, k: int, seed: int, width: int, colour:
     schedule = random_schedule(n, k, seed)
     lines = drawn(schedule, width=width, colour=colour, ops=[f"op{i % 9}" for i in range(n)])
     plain = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in lines]
-    chart = plain[:-1] if colour and n and schedule.makespan > 0 else plain  # the legend is free
-    assert all(len(line) <= width for line in chart)
-    assert [line.split()[0] for line in chart if line.startswith("device")] == [f"device{i}" for i in range(k)]
+    assert all(len(line) <= width for line in plain)
+    assert [line.split()[0] for line in plain if line.startswith("device")] == [f"device{i}" for i in range(k)]
+
+
+NAMES = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc", "Mn", "Me", "Cf", "Zl", "Zp"]), min_size=1, max_size=40)
+
+
+@given(names=st.lists(NAMES, min_size=2, max_size=2, unique=True), width=st.integers(40, 120), encoding=st.sampled_from(["utf-8", "ascii"]))
+def test_it_fits_whatever_the_names(names: list[str], width: int, encoding: str) -> None:
+    """Wide characters count twice, what the encoding lacks is escaped, and every row ends in the same column."""
+    problem = hs.Problem(hs.TaskGraph(names), hs.Cluster(names, 1e9), durations=[[1.0, 9.0], [9.0, 2.0]])
+    schedule = hs.simulate(problem, hs.Decision.from_assignment(problem, {names[0]: names[0], names[1]: names[1]}))
+    lines = drawn(schedule, width=width, encoding=encoding, ops=names)
+    assert [cell_len(line) for line in lines[:2]] == [cell_len(lines[3])] * 2
+    assert all(cell_len(line) <= width for line in lines)
+
+
+def test_long_names_keep_both_ends() -> None:
+    names = [f"node-{i}.rack.example.org/accelerator:{i}" for i in range(2)]
+    problem = hs.Problem(hs.TaskGraph(["t"]), hs.Cluster(names, 1e9), durations=[[1.0, 1.0]])
+    lines = drawn(hs.simulate(problem, hs.Decision.whole(problem, np.zeros(1, int), np.arange(1))))
+    assert lines[0].startswith("node-0.…erator:0 [t==")
+    assert lines[1].startswith("node-1.…erator:1 ")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_without_colour_a_line_explains_the_marks_that_are_drawn(encoding: str) -> None:
+    graph = hs.TaskGraph(["producer", "consumer"], [("producer", "consumer", 1e9)])
+    problem = hs.Problem(graph, hs.Cluster(["a", "b"], 1e9), durations=[[1.0, 9.0], [9.0, 1.0]])
+    apart, together = (
+        hs.simulate(problem, hs.Decision.from_assignment(problem, {"producer": "a", "consumer": where})) for where in ("b", "a")
+    )
+    marks = UNICODE if encoding == "utf-8" else ASCII
+    legend = drawn(apart, encoding=encoding)[-1]
+    assert legend == (f"{marks.shades} how busy  [name==] a long task  {marks.moving} data coming in  {marks.arrived} arrived")
+    assert drawn(together, encoding=encoding)[-1] == f"{marks.shades} how busy  [name==] a long task"
+    assert "long task" not in drawn(random_schedule(1000, 2, 0), encoding=encoding)[-1]
 
 
 @given(seed=st.integers(0, 99))
@@ -70,7 +105,7 @@ def test_long_batches_carry_their_names_and_transfers_show() -> None:
     graph = hs.TaskGraph(["producer", "consumer"], [("producer", "consumer", 1e9)])
     problem = hs.Problem(graph, hs.Cluster(["a", "b"], 1e9), durations=[[1.0, 9.0], [9.0, 1.0]])
     schedule = hs.simulate(problem, hs.Decision.from_assignment(problem, {"producer": "a", "consumer": "b"}))
-    a, b, arrivals, ruler, times = drawn(schedule)
+    a, b, arrivals, ruler, times, _ = drawn(schedule)
     assert a.startswith("a [producer=")
     assert a.endswith("33%")
     assert "[consumer=" in b
@@ -92,12 +127,12 @@ def test_without_unicode_it_is_ascii() -> None:
 def test_colours_tell_operator_types_apart_and_are_explained() -> None:
     schedule = random_schedule(20, 2, 3)
     lines = drawn(schedule, colour=True, ops=["conv2d" if i % 2 else "relu" for i in range(20)])
-    assert "conv2d" in lines[-1]
-    assert "relu" in lines[-1]
-    assert "other" not in lines[-1]
+    assert "conv2d" in lines[-2]
+    assert "relu" in lines[-2]
+    assert "other" not in lines[-2]
     many = drawn(schedule, colour=True, ops=[f"op{i}" for i in range(20)])
-    assert "other" in many[-1]
-    assert many[-1].count("█") <= len(COLOURS) + 1
+    assert "other" in many[-2]
+    assert many[-2].count("█") <= len(COLOURS) + 1
 
 
 def test_of_many_devices_the_busiest_are_drawn() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 import hetsched as hs
 from hetsched.costs import Roofline
+from hetsched.portfolio import LIST_SCHEDULERS
 from hetsched.workloads import clusters, networks
 
 TINY_NET = """
@@ -122,7 +123,7 @@ def test_demo_tells_draws_writes_and_proves(run: Any, network: str) -> None:
     assert "verified: it keeps every rule" in shown.stdout
     for word in ("heft", "best-device", "sufferage", "speed-up", "gap to bound", *problem.cluster.names):
         assert word in shown.stdout
-    assert max(map(len, shown.stdout.replace(str(Path.cwd()), "").splitlines())) <= 100
+    assert max(map(len, shown.stdout.splitlines())) <= 80
     assert schedule.makespan <= hs.solve(problem, "heft").makespan
 
 
@@ -130,7 +131,7 @@ def test_demo_json(run: Any) -> None:
     facts = json.loads(run("demo", "--network", "googlenet", "--json").stdout)
     schedule = hs.read("schedule.json")
     assert isinstance(schedule, hs.Schedule)
-    assert facts["valid"] is True
+    assert {row["method"] for row in facts["methods"]} == set(LIST_SCHEDULERS)
     assert schedule.makespan == min(row["makespan"] for row in facts["methods"] if row["makespan"] is not None)
     assert 0 < facts["bound"] <= schedule.makespan
 

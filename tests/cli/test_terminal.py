@@ -14,28 +14,6 @@ from rich.console import Console
 from hetsched.cli import terminal
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0.0, "0 s"), (1.0, "1.000 s"), (12345.6, "1.235e+04 s"), (0.00204, "2.040 ms"), (1e-6, "1.000 us"), (1.5e-9, "1.500 ns"),
-        (3e-12, "0.003000 ns"), (math.inf, "inf"), (math.nan, "-"),
-    ],
-)  # fmt: skip
-def test_seconds_have_a_unit_and_four_digits(value: float, text: str) -> None:
-    assert terminal.seconds(value) == text
-
-
-@given(st.floats(1e-12, 1e12))
-def test_seconds_lose_nothing_but_digits(value: float) -> None:
-    number, unit = terminal.seconds(value).split()
-    assert float(number) * {"s": 1, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}[unit] == pytest.approx(value, rel=1e-3)
-
-
-@pytest.mark.parametrize(("share", "text"), [(0.0, "0.00 %"), (1e-9, "< 0.01 %"), (0.5, "50.00 %"), (1.0, "100.00 %")])
-def test_a_small_gap_is_not_called_none(share: float, text: str) -> None:
-    assert terminal.percent(share) == text
-
-
 @given(st.text())
 def test_one_line_is_one_printable_line(text: str) -> None:
     line = terminal.one_line(text)
@@ -60,3 +38,12 @@ def test_progress_shows_on_a_terminal_once_work_takes_long(monkeypatch: pytest.M
         working.update("still crunching")
         time.sleep(0.2)
     assert ("crunching" in file.getvalue()) is shown
+
+
+@pytest.mark.parametrize(("tty", "expected"), [(True, ["name      one two", "          three"]), (False, ["name      one two three"])])
+def test_facts_are_broken_beside_their_labels_on_a_terminal_only(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tty: bool, expected: list[str]
+) -> None:
+    monkeypatch.setattr(terminal, "console", lambda: Console(force_terminal=tty, width=18, color_system=None))
+    terminal.say_rows([("name", "one two three")])
+    assert [line.rstrip() for line in capsys.readouterr().out.splitlines()] == expected

@@ -1,0 +1,72 @@
+"""What the shell offers on Tab where a value is one of a few; where nothing is offered it completes file names."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from typing import get_args
+
+
+def methods(incomplete: str) -> list[tuple[str, str]]:
+    """Return the methods and their summaries; after a comma, those not named yet."""
+    from hetsched.portfolio import methods
+
+    before, comma, last = incomplete.rpartition(",")
+    taken = [name.strip() for name in before.split(",")]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of other packages' methods; a warning would land in the command line
+        known = methods()
+    return [(f"{before}{comma}{name}", method.summary) for name, method in known.items() if name.startswith(last) and name not in taken]
+
+
+def networks(incomplete: str) -> list[str]:
+    """Return the shipped networks."""
+    from hetsched.workloads import networks
+
+    return _beginning(incomplete, networks.names())
+
+
+def clusters(incomplete: str) -> list[str]:
+    """Return the named clusters."""
+    from hetsched.workloads import clusters
+
+    return _beginning(incomplete, clusters.names())
+
+
+def dtypes(incomplete: str) -> list[str]:
+    """Return the number formats that a device of the catalogue has a peak for."""
+    from hetsched.costs.devices import CATALOGUE
+
+    return _beginning(incomplete, sorted({dtype for entry in CATALOGUE.values() for dtype in entry.peak_flops}))
+
+
+def batching(incomplete: str) -> list[str]:
+    """Return the batching rules."""
+    from hetsched.problem.problem import Batching
+
+    return _beginning(incomplete, get_args(Batching))
+
+
+def communication(incomplete: str) -> list[str]:
+    """Return the communication models."""
+    from hetsched.problem.problem import Communication
+
+    return _beginning(incomplete, get_args(Communication))
+
+
+def memory(incomplete: str) -> list[str]:
+    """Return the memory models."""
+    from hetsched.problem.problem import Memory
+
+    return _beginning(incomplete, get_args(Memory))
+
+
+def kinds(incomplete: str) -> list[str]:
+    """Return the kinds of documents."""
+    from hetsched.documents import KINDS
+
+    return _beginning(incomplete, (name.removeprefix("hetsched-") for name in KINDS))
+
+
+def _beginning(incomplete: str, values: Iterable[str]) -> list[str]:
+    return [value for value in values if value.startswith(incomplete)]

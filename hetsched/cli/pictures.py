@@ -1,0 +1,54 @@
+"""Pictures of an answer: the report, the trace and the Gantt chart that `solve`, `demo` and `show` write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import typer
+
+from hetsched.cli.files import Outputs
+from hetsched.cli.terminal import console, say
+from hetsched.report.units import seconds
+
+if TYPE_CHECKING:
+    from hetsched.problem.problem import Problem
+    from hetsched.schedule.schedule import Schedule
+    from hetsched.solution import Solution
+
+
+class Pictures(NamedTuple):
+    """Where the pictures go; None for those not wanted."""
+
+    report: Path | None
+    trace: Path | None
+    gantt: Path | None
+
+    def check(self) -> None:
+        """Raise an error for a format that cannot be drawn or a library that is missing, before the work."""
+        from hetsched.report import GANTT_FORMATS, require
+
+        if self.gantt is not None and self.gantt.suffix.lower() not in GANTT_FORMATS:
+            formats = " or ".join([", ".join(GANTT_FORMATS[:-1]), GANTT_FORMATS[-1]])
+            raise typer.BadParameter(f"{str(self.gantt)!r} does not end in {formats}", param_hint="--gantt")
+        wanted = {"html": self.report, "trace": self.trace, "gantt": self.gantt}
+        require(*(part for part, path in wanted.items() if path is not None))
+
+    def write(self, problem: Problem, found: Solution, outputs: Outputs, *, valid: bool = True) -> None:
+        """Write them; without a valid schedule there is only the report, which says what is known."""
+        from hetsched import report
+
+        schedule = found.schedule if valid else None
+        outputs.write(self.trace, None if schedule is None else lambda path: report.write_trace(problem, schedule, path))
+        outputs.write(self.gantt, None if schedule is None else lambda path: report.write_gantt(problem, schedule, path))
+        outputs.write(self.report, lambda path: report.write_html(problem, found, path))
+
+
+def draw(problem: Problem, schedule: Schedule, title: str) -> None:
+    """Print a schedule as a Gantt chart, under a title and above what its marks mean."""
+    from hetsched.cli.gantt import gantt
+
+    screen = console()
+    say("", f"{title}, {seconds(schedule.makespan)} long", "")
+    for line in gantt(schedule, screen, problem.graph.op):
+        screen.print(line, soft_wrap=True)

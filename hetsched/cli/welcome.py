@@ -1,0 +1,35 @@
+"""What `hetsched` alone says: what this is, and what to do next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hetsched import __version__
+from hetsched.cli.terminal import console
+
+STEPS = (
+    ("see it work", "hetsched demo"),
+    ("a problem", "hetsched generate network inception_v3 -o problem.json"),
+    ("your model", "hetsched capture --help"),
+    ("solve it", "hetsched solve problem.json -o schedule.json --report report.html"),
+    ("check it", "hetsched verify problem.json schedule.json"),
+    ("look at it", "hetsched show problem.json schedule.json"),
+    ("how good?", "hetsched bound problem.json"),
+    ("methods", "hetsched methods"),
+    ("more", "hetsched --help"),
+    ("Tab key", "hetsched --install-completion"),
+)
+
+
+def welcome() -> None:
+    """Print it; if a problem lies in the current folder, solving it is the next step."""
+    from rich.text import Text
+
+    screen = console()
+    screen.print(Text.assemble(("hetsched", "bold"), f" {__version__}: maps and schedules task graphs on heterogeneous devices,"))
+    screen.print("tells how far from optimal the answer can be, and proves every answer.\n")
+    width = max(len(what) for what, _ in STEPS)
+    for what, command in STEPS:
+        screen.print(Text.assemble(f"  {what:<{width}}  ", (command, "bold")), soft_wrap=True)
+    if Path("problem.json").is_file():
+        screen.print(Text.assemble("\nproblem.json is here already; next: ", ("hetsched solve problem.json --show", "bold")))

@@ -1,0 +1,135 @@
+"""Help: every command teaches with examples, and the examples work."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import hetsched as hs
+from hetsched.cli.app import app
+from hetsched.cli.welcome import STEPS
+from hetsched.problem.problem import Batching, Communication, Memory
+from hetsched.workloads import clusters, networks
+
+
+def walk(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield every command with its words, in the order of the help."""
+    yield words, command
+    for name in command.list_commands(None) if hasattr(command, "list_commands") else ():
+        yield from walk(command.commands[name], (*words, name))
+
+
+COMMANDS = dict(walk(typer.main.get_command(app)))
+WORDS = pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+
+
+def help_of(words: tuple[str, ...], width: int = 80) -> str:
+    shown = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": str(width), "TERMINAL_WIDTH": ""})
+    assert shown.exit_code == 0
+    return shown.stdout
+
+
+def examples(words: tuple[str, ...]) -> list[str]:
+    """Return the commands after "Example: " as a reader at 80 columns would copy them."""
+    lines = [line.strip() for line in help_of(words).splitlines()]
+    found = []
+    for i, line in enumerate(lines):
+        if line.startswith("Example: "):
+            command = line.removeprefix("Example: ")
+            while command.endswith("\\"):
+                i += 1
+                command = command[:-1] + lines[i]
+            assert lines[i + 1] == ""  # nothing was broken off
+            found.append(command)
+    return found
+
+
+def test_there_are_commands() -> None:
+    assert {("solve",), ("generate", "rwnn"), ("generate", "network"), ("show",)} < set(COMMANDS)
+
+
+@WORDS
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_help_fits_the_terminal(words: tuple[str, ...], width: int) -> None:
+    assert max(map(len, help_of(words, width).splitlines())) <= width
+
+
+@WORDS
+def test_every_command_has_an_example_of_itself(words: tuple[str, ...]) -> None:
+    found = examples(words)
+    assert found
+    assert all(example.startswith(" ".join(["hetsched", *words])) for example in found)
+
+
+def test_the_examples_work_in_the_order_of_the_help(run: Any, folder: Path) -> None:
+    """All in one folder: a later one may need what an earlier one wrote, as for somebody who reads from the top."""
+    for words in COMMANDS:
+        if words == ("capture",):
+            pytest.importorskip("torch", reason="capturing needs torch")
+        for example in examples(words):
+            done = run(*shlex.split(example)[1:])
+            assert done.exit_code == 0, f"{example}\n{done.stderr}"
+            for name in re.findall(r"\S+\.(?:json|html|svg)", example):
+                assert Path(name).exists(), f"{example} left no {name}"
+
+
+@WORDS
+def test_every_option_is_explained(words: tuple[str, ...]) -> None:
+    for parameter in COMMANDS[words].params:
+        assert parameter.help, parameter.name
+        assert parameter.help.endswith("."), parameter.name
+
+
+def test_flags_show_no_type(run: Any) -> None:
+    for words in COMMANDS:
+        assert "<bool>" not in help_of(words)
+
+
+@pytest.mark.parametrize(
+    ("option", "values"),
+    [
+        ("communication", get_args(Communication)), ("batching", get_args(Batching)), ("memory", get_args(Memory)),
+        ("cluster", clusters.names()), ("name", networks.names()),
+    ],
+)  # fmt: skip
+def test_help_names_the_values_there_are(option: str, values: tuple[str, ...]) -> None:
+    found = next(each for each in COMMANDS["generate", "network"].params if each.name == option)
+    assert all(re.search(rf"\b{value}\b", found.help) for value in values)
+
+
+def test_alone_it_says_what_to_do_next(run: Any, folder: Path) -> None:
+    shown = run()
+    assert (shown.exit_code, shown.stderr) == (0, "")
+    lines = shown.stdout.splitlines()
+    assert lines[0].startswith(f"hetsched {hs.__version__}: ")
+    assert len(lines) <= 20  # leaves room for a prompt in 24 rows
+    assert max(map(len, lines)) <= 80
+    assert "\x1b" not in shown.stdout
+    assert "is here already" not in shown.stdout
+    Path("problem.json").touch()
+    assert "problem.json is here already; next: hetsched solve problem.json --show" in run().stdout
+
+
+def test_the_steps_it_shows_work(run: Any, folder: Path) -> None:
+    for _, command in STEPS:
+        if command.endswith("--install-completion"):
+            continue  # writes into the home folder
+        done = run(*command.split()[1:])
+        assert done.exit_code == 0, f"{command}\n{done.stderr}"
+
+
+def test_without_a_terminal_the_width_is_80_unless_columns_says_otherwise(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "get_terminal_size", lambda *_: os.terminal_size((150, 50)))
+    for columns, expected in ((None, 80), ("100", 100), ("wide", 80)):
+        monkeypatch.delenv("COLUMNS", raising=False)
+        if columns is not None:
+            monkeypatch.setenv("COLUMNS", columns)
+        assert 0 < expected - max(map(len, run("methods").stdout.splitlines())) + 1 <= 12
