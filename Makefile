@@ -8,7 +8,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 .PHONY: demo test slow lint clean
 
 demo: $(VENV)/.installed-demo  ## schedule Inception-v3 on a CPU, a T4 and an A100
-	$(BIN)/hetsched demo
+	$(BIN)/hetsched demo --report report.html
 
 test: $(VENV)/.installed-test  ## every test but the slow ones
 	$(BIN)/python -m pytest -n $(JOBS)
@@ -31,8 +31,8 @@ $(VENV)/.made:
 	@touch $@
 
 $(VENV)/.installed-demo: pyproject.toml constraints.txt | $(VENV)/.made
-	@echo "installing hetsched"
-	$(INSTALL) --editable .
+	@echo "installing hetsched with what draws"
+	$(INSTALL) --editable '.[report]'
 	@touch $@
 
 $(VENV)/.installed-test: pyproject.toml constraints.txt | $(VENV)/.made

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 HEIGHT = 0.62  # of a bar, where devices are 1 apart
 MOST_BARS = 8000  # beyond, runs of short batches are drawn as one
 MOST_TRANSFERS = 8000
+MOST_CURVES = 8  # of memory, shown at once
 SLOTS = 3000  # of the makespan, for such runs and for long memory curves
 FEW = 300  # bars or transfers, drawn boldly
 SHOWN = 60  # batches, beyond which the critical chain is outlined only when asked for
@@ -178,6 +179,9 @@ def memory_figure(problem: Problem, schedule: Schedule, profile: Columns) -> Fig
     most = float(profile.bytes.max(initial=0.0))
     amount, bytes_scale = byte_unit(most)
     figure = Figure()
+    peak = np.zeros(len(schedule.devices))
+    np.maximum.at(peak, profile.device, profile.bytes)
+    largest = set(np.argsort(-peak, kind="stable")[:MOST_CURVES].tolist())
     for k, name in enumerate(schedule.devices):
         own = profile.device == k
         time, held = np.append(profile.time[own], schedule.makespan), profile.bytes[own]
@@ -185,7 +189,7 @@ def memory_figure(problem: Problem, schedule: Schedule, profile: Columns) -> Fig
         colour = COLOURS[k % len(COLOURS)]
         figure.add_trace(
             Scatter(
-                name=escape(name), x=time / scale, y=held / bytes_scale, mode="lines",
+                name=escape(name), x=time / scale, y=held / bytes_scale, mode="lines", visible=True if k in largest else "legendonly",
                 line={"color": colour, "shape": "hv", "width": 1.6, "dash": "solid" if k < len(COLOURS) else "dot"},
                 hovertemplate=f"{escape(name)}: %{{y:.4g}} {amount} at %{{x:.4g}} {unit}<extra></extra>",
             )

@@ -14,7 +14,7 @@ from hetsched.columns import Columns
 from hetsched.problem.document import write_bytes
 from hetsched.problem.problem import Problem
 from hetsched.report import require
-from hetsched.report.groups import groups
+from hetsched.report.groups import groups, labels
 from hetsched.report.tables import device_table, method_table
 from hetsched.report.units import percent, seconds, size
 from hetsched.schedule import memory
@@ -116,10 +116,10 @@ def _ccr(problem: Problem) -> float:
 
 def _steps(problem: Problem, schedule: Schedule, chain: Columns) -> Iterator[dict[str, Any]]:
     """Yield the steps of the critical chain, with names."""
-    batches, moves = schedule.batches, schedule.transfers
+    batches, moves, names = schedule.batches, schedule.transfers, labels(schedule)
     for row in chain:
         if row["batch"] >= 0:
-            what = schedule.tasks[int(batches.task[row["batch"]])]
+            what = names[row["batch"]]
             where = schedule.devices[int(batches.device[row["batch"]])]
         else:
             source, target = int(moves.source[row["transfer"]]), int(moves.target[row["transfer"]])
