@@ -1,32 +1,58 @@
-"""List schedulers: CPU time per call and makespan, against anrg-saga in the same run.
+"""League table of the list schedulers: CPU time per call and makespan, against anrg-saga in the same run.
 
-    python benchmarks/list_scheduling.py [--saga PYTHON] [--data DIR] [--rounds N]
+    python benchmarks/list_scheduling.py [--quick] [--no-saga] [--peer-python PYTHON [--saga-version VERSION]]
 
-`--saga` names the Python of a venv with anrg-saga (pip install anrg-saga==2.0.2); without it only
-our own times are printed. Rounds alternate between the two, so that a noisy machine is noisy for
-both. Times are the least over all rounds. Ours are of the heuristic on a built problem (priorities,
-order, placement), neither simulation nor verification around it.
+anrg-saga 2.0.2 is installed into a venv of its own when first needed, below --peers; with
+--peer-python a second version is, on that Python. Rounds of ours and theirs alternate, so that a noisy
+machine is noisy for all; times are the least CPU time over all calls. Ours are of a method on a built
+problem, from ranks to decision, without simulation and verification; theirs of `schedule()`.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import subprocess
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-import numpy as np
+import figures
+import instances
+import peers
 
 import hetsched as hs
 from hetsched.heuristics.list_scheduling import place_heft
 from hetsched.heuristics.offering import memory_needs
+from hetsched.portfolio import LIST_SCHEDULERS
 from hetsched.search import Monitor, find_method
 
-INSTANCES = ("layered100", "rwnn10x32", "layered1000")
-METHODS = ("heft", "cpop", "etf", "min-min", "max-min", "sufferage", "peft", "dls", "bil", "mcp", "hlfet")
-PEERS = ("heft", "cpop", "etf", "min-min", "max-min", "sufferage")
+REGION = "list_scheduling"
+PEER_INSTANCES = ("layered100", "rwnn10x32", "layered1000")
+LARGER = {"layers2000": (2_000, 50), "layers5000": (5_000, 100)}
+"""Tasks and width of generated graphs."""
+PLACING = "heft, placing only"
+ROWS = (PLACING, *LIST_SCHEDULERS)
+SAGA = {
+    PLACING: "HeftScheduler", "best-device": "FastestNodeScheduler", "heft": "HeftScheduler", "peft": "PEFTScheduler",
+    "cpop": "CpopScheduler", "etf": "ETFScheduler", "bil": "BILScheduler", "met": "METScheduler", "mct": "MCTScheduler",
+    "olb": "OLBScheduler", "min-min": "MinMinScheduler", "max-min": "MaxMinScheduler", "sufferage": "SufferageScheduler",
+}  # fmt: skip
+"""SAGA's class for each row. Its GDL is no DLS: it takes the least dynamic level where the paper takes the greatest."""
+TARGETS = dict.fromkeys(("peft", "cpop", "etf", "min-min", "max-min", "sufferage"), 300)
+LEAST_TASKS = 320
+"""Those targets are for graphs of at least so many tasks; HEFT's hold for all."""
+HEFT_TARGETS = {"2.0.2": 1000, "2.1.0": 500}
+BUILDING = "build from lists, then heft's placing"
+PATIENCE = 5.0
+"""What takes SAGA more seconds, calls or building its graph, is not repeated in later rounds."""
+
+
+def target(saga: peers.Saga, row: str) -> int | None:
+    """Return how many times quicker than this version of SAGA a scheduler is to be."""
+    return HEFT_TARGETS.get(saga.version) if row == PLACING else TARGETS.get(row)
 
 
 class Deaf(Monitor):
@@ -36,98 +62,211 @@ class Deaf(Monitor):
         return 0.0
 
 
-def read(path: Path) -> hs.Problem:
-    """Return the problem in one of the peer instances."""
-    data = json.loads(path.read_text())
-    graph = hs.TaskGraph([f"t{i}" for i in range(data["n"])], np.array(data["edges"]), edge_bytes=data["size"])
-    return hs.Problem(graph, hs.Cluster([f"d{k}" for k in range(data["m"])], bandwidth=data["bw"]), durations=data["exec"])
+class League:
+    """Our figures and those of the versions of SAGA, by (instance, row)."""
+
+    def __init__(self, sagas: list[peers.Saga], limit: float, seconds: float) -> None:
+        self.sagas, self.limit, self.each = sagas, limit, seconds
+        self.sizes: dict[str, str] = {}
+        self.tasks: dict[str, int] = {}
+        self.seconds: dict[tuple[str, str], float] = {}
+        self.makespans: dict[tuple[str, str], float] = {}
+
+    def play(self, instance: str, data: dict[str, Any], path: Path, rounds: int) -> None:
+        """Let all run on an instance, in alternating rounds."""
+        problem = instances.peer(data)
+        self.tasks[instance] = problem.n_tasks
+        self.sizes[instance] = f"{problem.n_tasks} tasks, {problem.graph.n_edges} edges, {problem.n_devices} devices"
+        for turn in range(rounds):
+            print(f"{instance}: {self.sizes[instance]}, round {turn + 1} of {rounds}", flush=True)
+            self._ours(instance, data, problem)
+            for saga in self.sagas:
+                saga.run(instance, path, self.limit, list(dict.fromkeys(SAGA.values())), patience=PATIENCE)
+
+    def _ours(self, instance: str, data: dict[str, Any], problem: hs.Problem) -> None:
+        need, deaf = next(memory_needs(problem)), Deaf(problem)
+        calls: dict[str, Callable[[], object]] = {name: partial(find_method(name).function, problem, deaf) for name in LIST_SCHEDULERS}
+        calls[PLACING] = lambda: place_heft(problem, need, "saga")
+        calls[BUILDING] = lambda: place_heft(instances.peer(data), need)
+        for row, call in calls.items():
+            seconds = figures.least(call, self.each)
+            self.seconds[instance, row] = min(seconds, self.seconds.get((instance, row), seconds))
+        for row in ROWS:
+            monitor = Monitor(problem)
+            monitor.run("heft" if row == PLACING else row, {"mean_communication": "saga"} if row == PLACING else {})
+            self.makespans[instance, row] = monitor.incumbent
+
+    def ratio(self, saga: peers.Saga, instance: str, row: str) -> float | None:
+        """Return how many times longer SAGA takes (at least, if it ran out of time); None if it has no such scheduler."""
+        theirs = saga.seconds.get((instance, SAGA.get(row, "")))
+        return None if theirs is None else theirs / self.seconds[instance, row]
+
+    def timed_out(self, saga: peers.Saga, instance: str, row: str) -> bool:
+        """Whether SAGA ran out of time."""
+        return saga.makespans.get((instance, SAGA.get(row, "")), 0.0) is None
+
+    def table(self, instance: str) -> str:
+        """Return the table of one instance."""
+        head = ["scheduler", "us", "makespan"]
+        for saga in self.sagas:
+            head += [f"{saga.title}, us", "makespan", "ratio"]
+        return figures.table(head, [self._row(instance, row) for row in ROWS])
+
+    def _row(self, instance: str, row: str) -> list[str]:
+        cells = [row, figures.number(self.seconds[instance, row] * 1e6), f"{self.makespans[instance, row]:.3f}"]
+        for saga in self.sagas:
+            ratio = self.ratio(saga, instance, row)
+            if ratio is None:
+                cells += ["", "", ""]
+            elif self.timed_out(saga, instance, row):
+                cells += [f"> {figures.number(self.limit * 1e6)}", "", f"> {figures.number(ratio)}"]
+            else:
+                key = (instance, SAGA[row])
+                cells += [figures.number(saga.seconds[key] * 1e6), f"{saga.makespans[key]:.3f}", figures.number(ratio)]
+        return cells
+
+    def ratios(self, saga: peers.Saga) -> str:
+        """Return the table of one version's ratios on all instances; those that miss their target are bold."""
+        rows = []
+        for row in ROWS:
+            found = {name: ratio for name in self.sizes if (ratio := self.ratio(saga, name, row)) is not None}
+            if not found:
+                continue
+            cells = [row, "" if target(saga, row) is None else str(target(saga, row))]
+            for name in self.sizes:
+                goal = target(saga, row) if row == PLACING or self.tasks[name] >= LEAST_TASKS else None
+                cell = "> " * self.timed_out(saga, name, row) + figures.number(found[name])
+                cells.append(f"**{cell}**" if goal is not None and found[name] < goal else cell)
+            rows.append(cells)
+        return figures.table(["scheduler", "target", *self.sizes], rows)
+
+    def equal_makespans(self) -> str:
+        """Return the sentences that say where HEFT with SAGA's mean makes SAGA's makespan."""
+        lines = []
+        for saga in self.sagas:
+            theirs = {name: value for name in self.sizes if (value := saga.makespans.get((name, SAGA[PLACING]))) is not None}
+            off = [name for name, value in theirs.items() if abs(value - self.makespans[name, PLACING]) > 1e-9 * value]
+            where = f"not on {', '.join(off)}" if off else "on all of them"
+            lines.append(f"{saga.title} finished HEFT on {len(theirs)} instances; `{PLACING}` makes its makespan {where}.")
+        return "\n".join(lines)
+
+    def building(self) -> str:
+        """Return the table of building a problem from Python lists and placing it with HEFT."""
+        head = ["instance", "ms", *(cell for saga in self.sagas for cell in (f"{saga.title}, ms", "ratio"))]
+        rows = []
+        for name in self.sizes:
+            ours = self.seconds[name, BUILDING]
+            cells = [name, figures.number(ours * 1e3)]
+            for saga in self.sagas:
+                theirs = saga.seconds[name, "build"] + saga.seconds[name, SAGA["heft"]]
+                more = "> " * self.timed_out(saga, name, "heft")
+                cells += [f"{more}{figures.number(theirs * 1e3)}", f"{more}{figures.number(theirs / ours)}"]
+            rows.append(cells)
+        return figures.table(head, rows)
+
+    def plot(self, path: Path) -> None:
+        """Draw the ratios: a panel for each version of SAGA, a line for each scheduler, a dot for each instance."""
+        import matplotlib.pyplot as plt
+
+        rows = [row for row in ROWS if row in SAGA]
+        figure, axes = plt.subplots(1, len(self.sagas), figsize=(1 + 4.5 * len(self.sagas), 5.5), sharex=True, sharey=True, squeeze=False)
+        for ax, saga in zip(axes[0], self.sagas, strict=True):
+            every = {name: {row: self.ratio(saga, name, row) for row in rows} for name in self.sizes}
+            series = [(name, {row: ratio for row, ratio in values.items() if ratio is not None}) for name, values in every.items()]
+            figures.dots(ax, rows, series, beyond=lambda name, row, saga=saga: self.timed_out(saga, name, row))
+            for y, row in enumerate(rows):
+                goal = target(saga, row)
+                if goal is not None:
+                    ax.plot([goal, goal], [y - 0.4, y + 0.4], color="0.4", linewidth=1.5)
+            figures.log_ticks(ax, (10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000))
+            ax.set_title(saga.title)
+            ax.set_xlabel("times the CPU time of hetsched")
+        figures.legend_below(figure, axes[0][0])
+        figures.save(figure, path)
+        plt.close(figure)
+
+    def json(self) -> dict[str, Any]:
+        """Return the figures for the JSON file."""
+        result: dict[str, Any] = {}
+        for name in self.sizes:
+            own = {row: {"cpu_s": self.seconds[name, row], "makespan": self.makespans.get((name, row))} for row in (*ROWS, BUILDING)}
+            result[name] = {"size": self.sizes[name], "hetsched": own}
+            for saga in self.sagas:
+                keys = [key for key in saga.seconds if key[0] == name]
+                result[name][saga.title] = {key[1]: {"cpu_s": saga.seconds[key], "makespan": saga.makespans[key]} for key in keys}
+        return result
 
 
-def layered(n: int, width: int, n_devices: int, seed: int = 0) -> hs.Problem:
-    """Return layers of `width` tasks, each task with up to three parents in the layer before."""
-    rng = np.random.default_rng(seed)
-    target = np.arange(width, n).repeat(3)
-    source = (target // width - 1) * width + rng.integers(0, width, len(target))
-    edges = np.unique(np.column_stack([source, target]), axis=0)
-    graph = hs.TaskGraph([f"t{i}" for i in range(n)], edges, edge_bytes=rng.random(len(edges)))
-    cluster = hs.Cluster([f"d{k}" for k in range(n_devices)], bandwidth=1.0)
-    return hs.Problem(graph, cluster, durations=rng.random((n, n_devices)) + 0.5)
-
-
-def least(call: Callable[[], object], seconds: float = 0.2) -> float:
-    """Return the least CPU time of calls repeated for some time, after one to compile and warm up."""
-    call()
-    times, started = [], time.perf_counter()
-    while len(times) < 3 or time.perf_counter() - started < seconds:
-        before = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - before)
-    return min(times)
-
-
-def ours(problem: hs.Problem) -> dict[str, dict[str, float]]:
-    """Return seconds per call and makespan of each of our methods."""
-    hs.methods()
-    need = next(memory_needs(problem))
-    result = {}
-    for name in METHODS:
-        options = {"mean_communication": "saga"} if name == "heft" else {}
-        monitor, deaf = Monitor(problem), Deaf(problem)
-        monitor.run(name, options)
-        function = find_method(name).function
-        seconds = least(
-            (lambda: place_heft(problem, need, "saga"))
-            if name == "heft"
-            else (lambda function=function, deaf=deaf: function(problem, deaf))
-        )
-        result[name] = {"cpu_s": seconds, "makespan": monitor.incumbent}
-    return result
-
-
-def main() -> None:
-    """Print one table an instance."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--saga", help="Python of a venv with anrg-saga")
-    parser.add_argument("--data", type=Path, default=Path(__file__).resolve().parents[2] / "shared" / "data" / "peer")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", type=Path, help="write the figures here too")
-    arguments = parser.parse_args()
-    figures: dict[str, object] = {}
-    for name in INSTANCES:
-        path = arguments.data / f"{name}.json"
-        problem = read(path)
-        mine: dict[str, dict[str, float]] = {}
-        peer: dict[str, dict[str, float]] = {}
-        for _ in range(arguments.rounds):
-            rounds = [(mine, ours(problem))]
-            if arguments.saga:
-                command = [arguments.saga, str(Path(__file__).with_name("saga_peer.py")), str(path), "1", *PEERS]
-                rounds.append((peer, json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)))
-            for kept, new in rounds:
-                for method, row in new.items():
-                    if method not in kept or row["cpu_s"] < kept[method]["cpu_s"]:
-                        kept[method] = row
-        print(f"\n{name}: {problem.n_tasks} tasks, {problem.graph.n_edges} edges, {problem.n_devices} devices")
-        print(f"{'method':<12}{'us/call':>10}{'makespan':>12}{'SAGA us':>12}{'SAGA makespan':>15}{'ratio':>8}")
-        for method in METHODS:
-            row = mine[method]
-            line = f"{method:<12}{row['cpu_s'] * 1e6:>10.1f}{row['makespan']:>12.3f}"
-            if method in peer:
-                other = peer[method]
-                line += f"{other['cpu_s'] * 1e6:>12.0f}{other['makespan']:>15.3f}{other['cpu_s'] / row['cpu_s']:>8.0f}"
-            print(line)
-        figures[name] = {"ours": mine, "saga": peer}
-    print("\nHEFT per edge and device")
-    for n, width, n_devices in ((1_000, 20, 3), (10_000, 50, 3), (50_000, 50, 3), (50_000, 500, 4)):
-        problem = layered(n, width, n_devices)
+def per_edge(sizes: Sequence[tuple[int, int, int]], seconds: float) -> tuple[str, dict[str, float]]:
+    """Return the table of HEFT's placing per edge and device, and the figures."""
+    rows, found = [], {}
+    for n, width, n_devices in sizes:
+        problem = instances.peer(instances.layered(n, width, speeds=(1.0, 1.5, 2.0, 3.0)[:n_devices]))
         need = next(memory_needs(problem))
-        seconds = least(lambda problem=problem, need=need: place_heft(problem, need), 0.5)
-        each = seconds / problem.graph.n_edges / n_devices
-        size = f"{n:>7} tasks in layers of {width:>3}, {problem.graph.n_edges:>7} edges, {n_devices} devices"
-        print(f"{size}: {seconds * 1e3:8.2f} ms, {each * 1e9:5.1f} ns")
-        figures[f"layered {n} {width} {n_devices}"] = {"seconds": seconds, "ns_per_edge_and_device": each * 1e9}
-    if arguments.json:
-        arguments.json.write_text(json.dumps(figures, indent=1))
+        took = figures.least(lambda problem=problem, need=need: place_heft(problem, need), seconds)
+        each, goal = took / problem.graph.n_edges / n_devices * 1e9, 15 if n <= 10_000 else 20
+        found[f"{n} in {width}, {n_devices} devices"] = each
+        shown = f"{each:.1f}" if each <= goal else f"**{each:.1f}**"
+        rows.append([f"{n} in {width}", str(problem.graph.n_edges), str(n_devices), figures.number(took * 1e3), shown, str(goal)])
+    return figures.table(["tasks in layers of", "edges", "devices", "ms", "ns per edge and device", "target"], rows), found
+
+
+def options(words: Sequence[str] | None) -> argparse.Namespace:
+    """Return the command line's options."""
+    parser = figures.parser(__doc__)
+    parser.add_argument("--data", type=Path, default=instances.DATA / "peer", help="folder of the peer instances (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, help="alternating rounds (default: 3, with --quick 1)")
+    parser.add_argument("--limit", type=float, help="seconds of CPU time for a call of SAGA (default: 60, with --quick 5)")
+    parser.add_argument("--no-saga", action="store_true", help="only our own figures")
+    parser.add_argument("--peers", type=Path, default=peers.CACHE, help="folder for the venvs (default: %(default)s)")
+    parser.add_argument("--peer-python", metavar="PYTHON", help="another Python, for a second version of anrg-saga")
+    parser.add_argument("--saga-version", default="2.1.0", metavar="VERSION", help="that second version (default: %(default)s)")
+    arguments = figures.parse(parser, words, region=REGION, plot=True)
+    arguments.rounds = arguments.rounds or (1 if arguments.quick else 3)
+    arguments.limit = arguments.limit or (5.0 if arguments.quick else 60.0)
+    return arguments
+
+
+def text(league: League, edges: str) -> str:
+    """Return what goes into the page."""
+    parts = [f"Taken on: {figures.machine()}."]
+    for saga in league.sagas:
+        parts += [f"### Times the CPU time of hetsched: {saga.title}", league.ratios(saga)]
+    if league.sagas:
+        parts += [
+            league.equal_makespans(),
+            f"![CPU time of SAGA over that of hetsched, for each scheduler and instance](images/{REGION}.svg)",
+            f"Grey bars are targets. Calls were broken off after {league.limit:g} s of CPU time (`>`, an arrowhead): the ratio is larger.",
+        ]
+    for name, size in league.sizes.items():
+        parts += [f"### {name}: {size}", league.table(name)]
+    return "\n\n".join([*parts, "### Building included", league.building(), "### HEFT per edge and device", edges])
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Run the league and publish its tables."""
+    arguments = options(words)
+    started = time.perf_counter()
+    hs.methods()
+    sagas = [] if arguments.no_saga else [peers.saga("2.0.2", peers.RUNNING, arguments.peers)]
+    if arguments.peer_python and not arguments.no_saga:
+        sagas.append(peers.saga(arguments.saga_version, arguments.peer_python, arguments.peers))
+    league = League(sagas, arguments.limit, 0.02 if arguments.quick else 0.2)
+    for name in PEER_INSTANCES[: 2 if arguments.quick else None]:
+        path = arguments.data / f"{name}.json"
+        league.play(name, json.loads(path.read_text()), path, arguments.rounds)
+    with tempfile.TemporaryDirectory() as folder:
+        for name, (n, width) in ({"layers500": (500, 20)} if arguments.quick else LARGER).items():
+            path = Path(folder) / f"{name}.json"
+            data = instances.layered(n, width)
+            path.write_text(json.dumps(data))
+            league.play(name, data, path, arguments.rounds)
+    sizes = ((1_000, 20, 3), (10_000, 50, 3), (50_000, 50, 3), (50_000, 500, 4))
+    edges, per_edge_ns = per_edge(sizes[: 1 if arguments.quick else None], 0.5)
+    if league.sagas and arguments.docs is not None:
+        league.plot(arguments.docs / "images" / f"{REGION}.svg")
+    figures.publish(arguments, REGION, text(league, edges), {**league.json(), "heft_ns_per_edge_and_device": per_edge_ns})
+    print(f"took {time.perf_counter() - started:.0f} s")
 
 
 if __name__ == "__main__":

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import instances
 import pytest
 
 import hetsched as hs
-from tests import instances
 from tests.golden import arabnejad, topcuoglu
 
 SLACK = 1e-9

@@ -1,14 +1,18 @@
-"""Readers for other people's instances, which lie beside the repository, not in it."""
+"""Instances of the benchmarks and of the tests: readers for other people's, which lie beside the repository, and one generator."""
 
 from __future__ import annotations
 
 import csv
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import hetsched as hs
+
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+"""Where the public instances are looked for unless said otherwise."""
 
 
 def references(folder: Path, key: str) -> dict[str, dict[str, str]]:
@@ -60,3 +64,32 @@ def moirai(path: Path, communication: str = "delay") -> hs.Problem:
         graph, hs.Cluster(devices, bandwidth=np.inf), durations=[task["time"] for task in data["tasks"]], transfers=transfers,
         communication=communication,
     )  # fmt: skip
+
+
+def peer(data: dict[str, Any]) -> hs.Problem:
+    """Return the problem in a peer instance: n, m, edges, size[edge], exec[task][device], bw[device][device]."""
+    graph = hs.TaskGraph([f"t{i}" for i in range(data["n"])], np.array(data["edges"]), edge_bytes=data["size"])
+    return hs.Problem(graph, hs.Cluster([f"d{k}" for k in range(data["m"])], bandwidth=data["bw"]), durations=data["exec"])
+
+
+def layered(n: int, width: int, *, speeds: tuple[float, ...] = (1.0, 1.5, 2.0, 3.0), seed: int = 0) -> dict[str, Any]:
+    """Generate layers of `width` tasks, each task with up to three parents in the layer before.
+
+    Related devices (cost over speed), symmetric links, transfers about as long as tasks. Returns a
+    peer instance, with the `cost` and `speed` that anrg-saga asks for.
+    """
+    rng = np.random.default_rng(seed)
+    target = np.arange(width, n).repeat(3)
+    source = (target // width - 1) * width + rng.integers(0, width, len(target))
+    edges = np.unique(np.column_stack([source, target]), axis=0)
+    cost, links = rng.uniform(1, 100, n), rng.uniform(0.5, 1.5, (len(speeds), len(speeds)))
+    return {
+        "n": n,
+        "m": len(speeds),
+        "cost": cost.tolist(),
+        "speed": list(speeds),
+        "exec": (cost[:, None] / np.array(speeds)).tolist(),
+        "edges": edges.tolist(),
+        "size": rng.uniform(1, 50, len(edges)).tolist(),
+        "bw": ((links + links.T) / 2).tolist(),
+    }

@@ -1,0 +1,98 @@
+"""Wall time of imports and whole commands, and of documents and checks at 50,000 tasks.
+
+    python benchmarks/start_up.py [--quick]
+
+Imports and commands run in a process of their own; times are the least over some, but for the cold
+start and for what takes seconds, which run once.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import figures
+import instances
+
+import hetsched as hs
+
+REGION = "start_up"
+IMPORT = "import time; t = time.perf_counter(); import hetsched; print(time.perf_counter() - t)"
+
+
+def command(*words: str, cache: Path | None = None) -> float:
+    """Return the wall seconds of a `hetsched` command; `cache` is where it keeps compiled kernels, if not where it always does."""
+    environment = dict(os.environ) if cache is None else {**os.environ, "NUMBA_CACHE_DIR": str(cache)}
+    started = time.perf_counter()
+    subprocess.run([sys.executable, "-m", "hetsched", *words], check=True, capture_output=True, env=environment)
+    return time.perf_counter() - started
+
+
+def imports() -> float:
+    """Return the seconds of `import hetsched` in a new process."""
+    return float(subprocess.run([sys.executable, "-c", IMPORT], check=True, capture_output=True, text=True).stdout)
+
+
+def wall(call: Callable[[], object]) -> float:
+    """Return the wall seconds of one call."""
+    started = time.perf_counter()
+    call()
+    return time.perf_counter() - started
+
+
+def commands(folder: Path, repeats: int, modules: int) -> dict[str, tuple[float, str]]:
+    """Return seconds and target of whole commands."""
+    problem, schedule, cache = str(folder / "problem.json"), str(folder / "schedule.json"), folder / "kernels"
+    found = {
+        "`import hetsched`": (min(imports() for _ in range(repeats)), "0.25 s"),
+        "`hetsched --help`": (min(command("--help") for _ in range(repeats)), "0.4 s"),
+    }
+    command("demo", "--out", str(folder))
+    solve = ("solve", problem, "--method", "heft")
+    found["first `hetsched solve --method heft`, empty kernel cache"] = (command(*solve, cache=cache), "10 s")
+    found["the same, warm kernel cache"] = (min(command(*solve, cache=cache) for _ in range(repeats)), "1 s")
+    generate = ("generate", "rwnn", "--kind", "er", "--n", "16", "--modules", str(modules), "--cluster", "diviml", "-o", problem)
+    parts = [command(*generate), command("solve", problem, "--method", "heft", "-o", schedule), command("verify", problem, schedule)]
+    found[f"`generate` + `solve --method heft` + `verify`, {16 * modules:,} tasks"] = (sum(parts), "10 s")
+    return found
+
+
+def calls(folder: Path, n: int) -> dict[str, tuple[float, str]]:
+    """Return seconds and target of writing, reading, simulating and verifying a large problem."""
+    problem, path = instances.peer(instances.layered(n, 50)), folder / "large.json"
+    size = f"{n:,} tasks, {problem.graph.n_edges:,} edges"
+    found = {f"write + read a problem document, {size}": (wall(lambda: problem.write(path)) + wall(lambda: hs.read(path)), "2 s")}
+    schedule = hs.solve(problem, "heft").schedule
+    assert schedule is not None
+    for communication in ("delay", "channel", "port"):
+        each = problem.replace(communication=communication)
+        hs.simulate(each, schedule.decision)  # compiles
+        timed = hs.simulate(each, schedule.decision)
+        found[f"`simulate`, {communication}, {size}"] = (wall(lambda each=each: hs.simulate(each, schedule.decision)), "")
+        found[f"`verify`, {communication}, {size}"] = (wall(lambda each=each, timed=timed: hs.verify(each, timed)), "")
+    return found
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Time everything and publish the table."""
+    arguments = figures.parse(figures.parser(__doc__), words, region=REGION)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        found = commands(folder, 1 if arguments.quick else 5, 60 if arguments.quick else 3_125)
+        found |= calls(folder, 1_000 if arguments.quick else 50_000)
+    rows = []
+    for what, (seconds, goal) in found.items():
+        missed = goal and seconds > float(goal.split()[0])
+        rows.append([what, f"**{figures.number(seconds)} s**" if missed else f"{figures.number(seconds)} s", goal])
+    table = figures.table(["what", "wall time", "target"], rows)
+    seconds = {what: {"wall_s": seconds, "target": goal} for what, (seconds, goal) in found.items()}
+    figures.publish(arguments, REGION, f"Taken on: {figures.machine()}.\n\n{table}", seconds)
+
+
+if __name__ == "__main__":
+    main()

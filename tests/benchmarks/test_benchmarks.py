@@ -1,0 +1,247 @@
+"""The benchmarks run to their end and write what they say; their helpers keep their promises."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import bounds
+import figures
+import instances
+import list_scheduling
+import numpy as np
+import peers
+import pytest
+import real_graphs
+import start_up
+
+import hetsched as hs
+
+REGIONS = ("list_scheduling", "real_graphs", "bounds", "start_up")
+
+FAKE_SAGA = """
+class Network:
+    @classmethod
+    def create(cls, nodes, links):
+        return dict(nodes)
+
+class TaskGraph:
+    @classmethod
+    def create(cls, tasks, arcs):
+        return list(tasks)
+"""
+FAKE_SCHEDULERS = """
+import time
+from types import SimpleNamespace
+from saga.schedulers import cpop
+
+class FastestNodeScheduler:
+    def schedule(self, network, graph):
+        end = time.thread_time() + 0.02
+        while time.thread_time() < end:
+            pass
+        return SimpleNamespace(makespan=sum(cost for _, cost in graph) / max(network.values()))
+
+class HeftScheduler:
+    def schedule(self, network, graph):
+        return SimpleNamespace(makespan=1.0)
+
+class SufferageScheduler:
+    def schedule(self, network, graph):
+        while True:
+            pass
+"""
+FAKE_RANKS = """
+from functools import cache
+upward_rank = cache(lambda: 0)
+cpop_ranks = cache(lambda: 0)
+"""
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Path:
+    """Return a folder with a page of empty regions."""
+    regions = "".join(f"## {name}\n\n<!-- {name}: begin -->\n<!-- {name}: end -->\n\nkept {name}\n\n" for name in REGIONS)
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "benchmarks.md").write_text(f"# Figures\n\n{regions}")
+    return tmp_path / "docs"
+
+
+@pytest.fixture
+def fake_saga(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> peers.Saga:
+    """Return a version of SAGA with three schedulers: one quick, one wrong, one that never ends."""
+    schedulers = tmp_path / "saga" / "schedulers"
+    schedulers.mkdir(parents=True)
+    (tmp_path / "saga" / "__init__.py").write_text(FAKE_SAGA)
+    (schedulers / "__init__.py").write_text(FAKE_SCHEDULERS)
+    (schedulers / "cpop.py").write_text(FAKE_RANKS)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    return peers.Saga("2.0.2", Path(sys.executable))
+
+
+def test_a_region_is_exchanged_and_the_rest_kept(docs: Path):
+    page = docs / "benchmarks.md"
+    old = page.read_text()
+    page.write_text(figures.replaced(page, "bounds", "| new |\n"))
+    once = page.read_text()
+    assert once.replace("\n| new |\n\n<!-- bounds: end", "<!-- bounds: end") == old
+    page.write_text(figures.replaced(page, "bounds", "\n| new |"))
+    assert page.read_text() == once, "the same text makes the same page"
+
+
+@pytest.mark.parametrize(
+    ("page", "named"),
+    [
+        ("<!-- bounds: end -->\n", "bounds: begin"),
+        ("<!-- bounds: begin -->\n", "bounds: end"),
+        ("<!-- bounds: begin -->\n" * 2 + "<!-- bounds: end -->\n", "bounds: begin"),
+        ("<!-- bounds: end -->\n<!-- bounds: begin -->\n", "bounds: end"),
+    ],
+)
+def test_a_page_without_its_markers_is_refused_before_anything_runs(tmp_path: Path, page: str, named: str):
+    (tmp_path / "benchmarks.md").write_text(page)
+    with pytest.raises(SystemExit, match=named):
+        bounds.main(["--quick", "--docs", str(tmp_path), "--data", "no such folder"])
+    assert (tmp_path / "benchmarks.md").read_text() == page
+
+
+def test_the_page_of_the_docs_has_every_region():
+    for name in REGIONS:
+        assert figures.replaced(figures.DOCS / "benchmarks.md", name, "x")
+
+
+def test_tables_align_and_refuse_ragged_rows():
+    assert figures.table(["a", "b"], [["x", "1"]]) == "| a | b |\n| --- | ---: |\n| x | 1 |"
+    with pytest.raises(ValueError, match="1 cells under a head of 2"):
+        figures.table(["a", "b"], [["x"]])
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (0.0, "0.00"),
+        (0.0123, "0.0123"),
+        (0.5, "0.500"),
+        (1.5, "1.50"),
+        (22.84, "22.8"),
+        (99.96, "100"),
+        (123.4, "123"),
+        (25840.2, "25 840"),
+    ],
+)
+def test_numbers_have_three_digits(value: float, shown: str):
+    assert figures.number(value).replace("\N{NO-BREAK SPACE}", " ") == shown
+
+
+def test_the_least_time_is_cpu_time():
+    assert figures.least(lambda: sum(range(200_000)), 0.0) > 1e-4
+    assert figures.least(lambda: time.sleep(0.05), 0.0) < 0.04, "sleeping costs no CPU time"
+
+
+def test_the_same_figure_makes_the_same_file(tmp_path: Path):
+    plt = pytest.importorskip("matplotlib.pyplot")
+    files = [tmp_path / "images" / name for name in ("one.svg", "two.svg")]
+    for file in files:
+        figure, ax = plt.subplots()
+        figures.dots(ax, ["a", "b"], [("s", {"a": 10.0, "b": 100.0})], beyond=lambda _, row: row == "b")
+        figures.log_ticks(ax, (1, 10, 100))
+        figures.save(figure, file)
+        plt.close(figure)
+    assert files[0].read_bytes() == files[1].read_bytes()
+    assert b"dc:date" not in files[0].read_bytes()
+
+
+def test_layered_graphs_are_what_both_sides_can_read():
+    data = instances.layered(500, 20, seed=3)
+    assert data == instances.layered(500, 20, seed=3) != instances.layered(500, 20, seed=4)
+    assert json.loads(json.dumps(data)) == data
+    problem = instances.peer(data)
+    assert (problem.n_tasks, problem.n_devices, problem.graph.n_edges) == (500, 4, len(data["edges"]))
+    layer = np.arange(500) // 20
+    assert (layer[problem.graph.target] == layer[problem.graph.source] + 1).all()
+    assert set(np.bincount(problem.graph.target, minlength=500)[20:]) <= {1, 2, 3}
+    assert np.allclose(problem.whole_durations, np.array(data["cost"])[:, None] / data["speed"])
+    links = np.array(data["bw"])
+    assert (links == links.T).all(), "SAGA's links are symmetric"
+
+
+def test_a_scheduler_of_saga_is_measured_or_broken_off(tmp_path: Path, fake_saga: peers.Saga, capsys: pytest.CaptureFixture[str]):
+    data = instances.layered(40, 4)
+    path = tmp_path / "tiny.json"
+    path.write_text(json.dumps(data))
+    names = ["FastestNodeScheduler", "SufferageScheduler", "ETFScheduler"]
+    fake_saga.run("tiny", path, 0.3, names, patience=0.2)
+    assert fake_saga.makespans["tiny", "FastestNodeScheduler"] == pytest.approx(sum(data["cost"]) / 3)
+    assert fake_saga.seconds["tiny", "FastestNodeScheduler"] == pytest.approx(0.02, abs=0.02)
+    assert fake_saga.makespans["tiny", "SufferageScheduler"] is None
+    assert fake_saga.seconds["tiny", "SufferageScheduler"] == 0.3
+    assert ("tiny", "ETFScheduler") not in fake_saga.seconds, "this version has none"
+    assert "SufferageScheduler: > 0.3 s" in capsys.readouterr().out
+    fake_saga.run("tiny", path, 0.3, names, patience=0.2)
+    again = capsys.readouterr().out
+    assert "FastestNodeScheduler" in again
+    assert "SufferageScheduler" not in again, "beyond patience it is not run again"
+    fake_saga.run("tiny", path, 0.3, names, patience=0.0)
+    assert capsys.readouterr().out == "", "nor is anything if building is beyond patience"
+
+
+def test_a_venv_that_is_there_is_used_again(tmp_path: Path):
+    release = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    home = tmp_path / f"saga-2.0.2-python{release}"
+    home.mkdir()
+    (home / ".installed").touch()
+    assert peers.saga("2.0.2", sys.executable, tmp_path).python == home / "bin" / "python"
+    with pytest.raises(SystemExit, match="no-such-python.*--peer-python"):
+        peers.saga("2.0.2", "no-such-python", tmp_path)
+
+
+def test_the_league_writes_its_tables_and_its_plot(shared_data: Path, docs: Path, fake_saga: peers.Saga, monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(peers, "saga", lambda *_: fake_saga)
+    words = ["--quick", "--docs", str(docs), "--data", str(shared_data / "peer"), "--limit", "0.2", "--json", str(docs / "league.json")]
+    list_scheduling.main(words)
+    page = (docs / "benchmarks.md").read_text()
+    assert "kept list_scheduling" in page
+    for name in ("layered100", "rwnn10x32", "layers500"):
+        section = page.partition(f"### {name}:")[2].partition("###")[0]
+        rows = {line.split(" | ")[0].strip("| "): line.split(" | ") for line in section.splitlines() if line.startswith("| ")}
+        assert set(list_scheduling.ROWS) < set(rows)
+        assert rows["sufferage"][-1].startswith("> "), "it ran out of time, and is shown all the same"
+        assert rows["mcp"][-3:] == ["", "", " |"]
+    assert "not on layered100, rwnn10x32, layers500." in page, "the fake's HEFT makes another makespan"
+    written = json.loads((docs / "league.json").read_text())["figures"]
+    best = hs.solve(instances.peer(json.loads((shared_data / "peer" / "layered100.json").read_text()))).makespan
+    found = {row: value["makespan"] for row, value in written["layered100"]["hetsched"].items() if row in list_scheduling.ROWS}
+    assert min(found[name] for name in list_scheduling.LIST_SCHEDULERS) == best
+    assert (docs / "images" / "list_scheduling.svg").exists()
+
+
+def test_real_graphs_write_their_tables_and_their_plot(shared_data: Path, docs: Path, monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(real_graphs, "COMMUNICATIONS", ("delay",))
+    found = docs / "real.json"
+    real_graphs.main(["--quick", "--docs", str(docs), "--data", str(shared_data / "moirai"), "--json", str(found)])
+    section = (docs / "benchmarks.md").read_text().partition("### GoogLeNet")[2].partition("###")[0]
+    for name in (*real_graphs.METHODS, "lower bound", "gap"):
+        assert f"\n| {name} | " in section
+    for graph in json.loads(found.read_text())["figures"].values():
+        for row in graph.values():
+            assert row["bound"] <= row["makespans"]["auto"] == min(row["makespans"].values())
+    assert (docs / "images" / "real_graphs.svg").exists()
+
+
+def test_bounds_write_their_table(shared_data: Path, docs: Path):
+    bounds.main(["--quick", "--docs", str(docs), "--data", str(shared_data / "peer")])
+    page = (docs / "benchmarks.md").read_text()
+    assert "\n| rwnn1x10 | 128.3 | 68.5 | " in page
+    assert "kept bounds" in page
+
+
+@pytest.mark.slow
+def test_start_up_writes_its_table(docs: Path):
+    start_up.main(["--quick", "--docs", str(docs)])
+    page = (docs / "benchmarks.md").read_text()
+    assert page.count(" s |") > 10
+    assert "`import hetsched`" in page
