@@ -1,11 +1,11 @@
-# Everything from nothing but a Python: `make demo`, `make test`, `make lint`. A second run is quick.
+# Everything from nothing but a Python: `make demo`, `make test`, `make lint`, `make docs`. A second run is quick.
 PYTHON ?= python3
 JOBS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test slow lint clean
+.PHONY: demo test slow lint docs clean
 
 demo: $(VENV)/.installed-demo  ## schedule Inception-v3 on a CPU, a T4 and an A100
 	$(BIN)/hetsched demo --report report.html
@@ -21,8 +21,12 @@ lint: $(VENV)/.installed-lint  ## style, types, layers
 	$(BIN)/mypy hetsched
 	$(BIN)/lint-imports
 
+docs: $(VENV)/.installed-docs  ## the documentation site, into docs/_build
+	$(BIN)/python -m sphinx -W --keep-going --quiet --fresh-env docs docs/_build
+	@echo "open docs/_build/index.html"
+
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf docs/_build docs/_made $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 
 $(VENV)/.made:
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("hetsched needs Python 3.11 or newer, but $(PYTHON) is %d.%d; say which to use: make PYTHON=python3.12" % sys.version_info[:2])'
@@ -43,4 +47,9 @@ $(VENV)/.installed-test: pyproject.toml constraints.txt | $(VENV)/.made
 $(VENV)/.installed-lint: pyproject.toml constraints.txt | $(VENV)/.installed-test
 	@echo "installing the linters"
 	$(INSTALL) --editable '.[lint]'
+	@touch $@
+
+$(VENV)/.installed-docs: pyproject.toml constraints.txt | $(VENV)/.made
+	@echo "installing hetsched with torch and Sphinx"
+	$(INSTALL) --editable '.[torch,docs]'
 	@touch $@

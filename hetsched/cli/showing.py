@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from hetsched.schedule.schedule import Schedule
     from hetsched.solution import Solution
 
+BOUND_SECONDS = 3.0
+
 
 def show(
     problem: ProblemFile,
@@ -58,7 +60,7 @@ def show(
 
 
 def _solution(problem: Problem, answer: Schedule | Solution, path: Path) -> Solution:
-    """Return the solution in a document, or make one of a schedule and the quick bounds."""
+    """Return the solution in a document, or make one of a schedule and the best bound found in some seconds."""
     from hetsched.bounds import best
     from hetsched.search import Budget, Monitor
     from hetsched.solution import Solution
@@ -68,5 +70,5 @@ def _solution(problem: Problem, answer: Schedule | Solution, path: Path) -> Solu
             raise InvalidSchedule(f"{path} holds a solution without a schedule; there is nothing to show")
         return answer
     nothing = Monitor(problem, Budget()).solution(path.name)
-    proof = max(best.quick(problem), key=lambda bound: bound.value)
+    proof = best.bound(problem, time_limit=BOUND_SECONDS)
     return Solution(answer, proof, method=path.name, seed=0, history=nothing.history, methods=nothing.methods)

@@ -91,7 +91,7 @@ class Problem(Frozen):
 
     Notes
     -----
-    Units are seconds, bytes and bytes per second. docs/semantics.md says
+    Units are seconds, bytes and bytes per second. docs/background/semantics.md says
     what each option means exactly.
     """
 

@@ -27,7 +27,9 @@ class Optimum(NamedTuple):
     makespan: float
     """Seconds."""
     decision: Decision
+    """What runs where, and in which order."""
     schedule: Schedule
+    """What `simulate` makes of it."""
 
 
 def brute_force(problem: Problem, *, limit: int = 1_000_000) -> Optimum | None:

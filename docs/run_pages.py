@@ -1,0 +1,174 @@
+"""Run what a page of Markdown shows, block by block, and compare what is printed with what the page says is printed.
+
+    python docs/run_pages.py docs/tutorial.md FOLDER
+
+The tests run every page so; the build of the site runs the pages whose pictures it needs. The rules:
+
+- ``python`` blocks run in order, in one namespace, in the folder given.
+- ``console`` blocks: each line begins with ``$ `` and is run by bash, in the same folder. Commands that install
+  something or take minutes are not run; `not_run` lists them.
+- A ``text`` block is what the block before it printed. As in doctest, ``...`` stands for anything and white space is
+  compared loosely.
+- ``{code-block}`` with a caption is a file of that name, written to the folder.
+- ``toml`` and ``json`` blocks must parse. A fence without a language is a picture. No other language is allowed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PARSERS = {"toml": tomllib.loads, "json": json.loads}
+RUN = ("hetsched", "python")
+INSTALLS = {"git clone", "cd hetsched", ". .venv/bin/activate", "pip install", "make demo", "make test", "make docs"}
+_FENCE = re.compile(r"^```(?P<info>[^`\n]*)\n(?P<body>.*?)^```[ ]*$", re.MULTILINE | re.DOTALL)
+_CAPTION = re.compile(r"^:caption: (?P<name>\S+)\n\n?", re.MULTILINE)
+_LOOSE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+class PageError(Exception):
+    """A block of a page does not do what the page says."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block: its language (or ``file``), its text, the line its text starts at, and its file name."""
+
+    language: str
+    text: str
+    line: int
+    name: str = ""
+
+
+def blocks(text: str) -> Iterator[Block]:
+    """Yield the blocks of a page that stand for code or output; directives other than code blocks are left out."""
+    for fence in _FENCE.finditer(text):
+        info, body = fence["info"].strip(), fence["body"]
+        line = text.count("\n", 0, fence.start()) + 2
+        if info.startswith("{code-block}"):
+            caption = _CAPTION.match(body)
+            if caption is None:
+                raise PageError(f"line {line}: a code block without a caption; fence it with its language alone")
+            skipped = body[: caption.end()].count("\n")
+            yield Block("file", body[caption.end() :], line + skipped, caption["name"])
+        elif not info.startswith("{"):
+            yield Block(info, body, line)
+
+
+def commands(block: Block) -> Iterator[str]:
+    """Yield the commands of a console block."""
+    for number, line in enumerate(block.text.replace("\\\n", "").splitlines()):
+        if not line.startswith("$ "):
+            raise PageError(f"line {block.line + number}: {line!r} is no command; begin it with '$ ', and put output into a text block")
+        yield line.removeprefix("$ ")
+
+
+def not_run(command: str) -> bool:
+    """Tell whether a command is left out: it installs something, or is a benchmark script (which must exist)."""
+    words = command.split()
+    if words[0] == "python" and words[1].startswith("benchmarks/"):
+        return (ROOT / words[1]).is_file()
+    return any(command == start or command.startswith(f"{start} ") for start in INSTALLS)
+
+
+def needs_torch(text: str) -> bool:
+    """Tell whether running a page needs torch."""
+    return any(
+        re.search(r"^(import|from) torch|frontends\.torch|^\$ hetsched capture", block.text, re.MULTILINE) is not None
+        for block in blocks(text)
+    )
+
+
+def runs_something(text: str) -> bool:
+    """Tell whether a page has a block that is run."""
+    return any(
+        block.language == "python" or (block.language == "console" and not all(map(not_run, commands(block)))) for block in blocks(text)
+    )
+
+
+def run(page: Path, folder: Path) -> None:
+    """Run a page in a folder, printing what its blocks print; raises `PageError` at the first that fails or is not true."""
+    namespace: dict[str, object] = {"__name__": "page"}
+    printed = ""
+    with contextlib.chdir(folder):
+        for block in blocks(page.read_text(encoding="utf-8")):
+            where = f"{page}:{block.line}"
+            if block.language == "text":
+                _compare(block.text, printed, where)
+            elif block.language == "file":
+                Path(block.name).write_text(block.text, encoding="utf-8")
+            elif block.language == "python":
+                printed = _echoed(_python(block, namespace, page))
+            elif block.language == "console":
+                printed = "".join(_echoed(_command(command, where)) for command in commands(block) if not not_run(command))
+            elif block.language in PARSERS:
+                PARSERS[block.language](block.text)
+            elif block.language:
+                raise PageError(f"{where}: nobody runs blocks of {block.language!r}")
+
+
+def _echoed(text: str) -> str:
+    sys.stdout.write(text)
+    return text
+
+
+def _python(block: Block, namespace: dict[str, object], page: Path) -> str:
+    printed = io.StringIO()
+    code = compile("\n" * (block.line - 1) + block.text, str(page), "exec")  # so that a traceback names lines of the page
+    try:
+        with contextlib.redirect_stdout(printed):
+            exec(code, namespace)
+    except Exception as error:
+        raise PageError(f"{page}:{block.line}: the block fails\n{traceback.format_exc()}") from error
+    return printed.getvalue()
+
+
+def _command(command: str, where: str) -> str:
+    if command.split()[0] not in RUN:
+        raise PageError(f"{where}: {command!r} is not run; begin with one of {', '.join(RUN)}, or list it in run_pages.py")
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    settings = {**os.environ, "PATH": path, "COLUMNS": "90", "NO_COLOR": "1"}
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=settings, check=False
+    )
+    if done.returncode:
+        raise PageError(f"{where}: {command!r} ends with exit code {done.returncode}\n{done.stdout}")
+    return done.stdout
+
+
+def _compare(shown: str, printed: str, where: str) -> None:
+    example = doctest.Example("", shown)
+    checker = doctest.OutputChecker()
+    if not checker.check_output(shown, printed, _LOOSE):
+        difference = checker.output_difference(example, printed, _LOOSE | doctest.REPORT_NDIFF)
+        raise PageError(f"{where}: the page shows something else than is printed\n{difference}\nPrinted:\n{printed}")
+
+
+def main() -> int:
+    """Run one page; return the exit code."""
+    page, folder = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    os.environ.setdefault("MPLBACKEND", "Agg")
+    sys.path[0] = str(folder)  # the files a page writes can be imported
+    try:
+        run(page, folder)
+    except PageError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

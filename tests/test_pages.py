@@ -1,0 +1,117 @@
+"""What README.md and the pages of docs/ show is run: every command, every block of Python, every output."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from docs.run_pages import PageError, blocks, commands, needs_torch, not_run, run, runs_something
+from hetsched.cli.app import app
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+COMMANDS = [command for block in blocks(README) if block.language == "console" for command in commands(block)]
+
+
+def pages() -> list[str]:
+    """Return the pages, as paths from the root; not what the build of the site makes."""
+    found = [page.relative_to(ROOT) for page in (ROOT / "docs").rglob("*.md")]
+    return ["README.md", *sorted(str(page) for page in found if page.parts[1] not in ("_build", "_made"))]
+
+
+def followed(page: Path, folder: Path) -> str:
+    """Run a page as a process of its own, as a reader would, and return what it prints."""
+    done = subprocess.run([sys.executable, str(ROOT / "docs" / "run_pages.py"), str(page), str(folder)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("page", [page for page in pages() if runs_something((ROOT / page).read_text(encoding="utf-8"))])
+def test_what_a_page_shows_is_so(page: str, tmp_path: Path) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    if needs_torch(text) and importlib.util.find_spec("torch") is None:
+        pytest.skip("this page captures a model, which needs torch")
+    said = followed(ROOT / page, tmp_path)
+    if page == "README.md":
+        assert said.startswith("<Solution by ")
+        assert "\nheft\n" in said
+
+
+@pytest.mark.parametrize("page", pages())
+def test_no_block_is_left_out_unnoticed(page: str) -> None:
+    for block in blocks((ROOT / page).read_text(encoding="utf-8")):
+        assert block.language in ("python", "console", "text", "toml", "json", "file", ""), f"{page}:{block.line}"
+
+
+# ---------------------------------------------------------------------- what runs pages refuses what is not so
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("```python\nprint(1)\n```\n\n```text\n2\n```\n", r"page\.md:6: the page shows something else"),
+        ("\n\n```python\nraise KeyError(3)\n```\n", r"page\.md:4: the block fails(.|\n)*line 4(.|\n)*KeyError: 3"),
+        ("```console\n$ hetsched schema nothing\n```\n", "ends with exit code 2"),
+        ("```console\n$ rm -rf folder\n```\n", "'rm -rf folder' is not run"),
+        ("```console\nhetsched methods\n```\n", "is no command"),
+        ("```ruby\nputs 1\n```\n", "nobody runs blocks of 'ruby'"),
+        ("```{code-block} python\nprint(1)\n```\n", "a code block without a caption"),
+    ],
+)
+def test_a_page_that_is_not_true_is_refused(text: str, message: str, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(text, encoding="utf-8")
+    with pytest.raises(PageError, match=message):
+        run(page, tmp_path)
+
+
+def test_blocks_share_names_and_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "```{code-block} text\n:caption: note.txt\n\nhello\n```\n\n```python\nx = open('note.txt').read()\n```\n\n"
+        "```python\nprint(x, 0.123)\n```\n\n```text\nhello\n 0.1...\n```\n",
+        encoding="utf-8",
+    )
+    run(page, tmp_path)
+    assert capsys.readouterr().out == "hello\n 0.123\n"
+
+
+# ---------------------------------------------------------------------- README alone
+
+
+def test_the_readme_shows_the_commands() -> None:
+    ours = {shlex.split(command)[1] for command in COMMANDS if command.startswith("hetsched ")}
+    assert ours >= {"demo", "generate", "solve", "verify", "bound", "methods", "schema", "capture"}
+
+
+def test_the_make_targets_exist() -> None:
+    targets = {command.removeprefix("make ") for command in COMMANDS if not_run(command)}
+    assert targets >= {"demo", "test"}
+    for target in targets:
+        assert re.search(rf"^{target}: ", MAKEFILE, re.MULTILINE)
+
+
+def test_make_demo_runs_the_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    recipe = re.search(r"^demo: .*\n\t\$\(BIN\)/hetsched (.*)$", MAKEFILE, re.MULTILINE)
+    assert recipe is not None
+    result = CliRunner().invoke(app, shlex.split(recipe[1]))
+    assert result.exit_code == 0, result.output
+    assert {path.name for path in tmp_path.iterdir()} >= {"problem.json", "schedule.json"}
+
+
+def test_the_picture_shows_the_layers_that_are_enforced() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
+    layers = [[name.strip() for name in layer.split("|")] for layer in contracts[0]["layers"]]
+    picture = next(block.text for block in blocks(README) if block.language == "" and block.text.startswith("cli"))
+    for line, layer in zip(picture.splitlines(), layers, strict=True):
+        assert line.split()[: len(layer)] == layer
