@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from hetsched import analysis, bounds, costs, documents, errors, frontends, heuristics, report, search, workloads
+    from hetsched import analysis, bounds, costs, documents, errors, frontends, heuristics, modeling, models, report, search, workloads
     from hetsched.bounds.best import bound
     from hetsched.documents import read
     from hetsched.errors import (
         HetschedError,
         InconsistentBound,
         Infeasible,
+        InvalidModel,
         InvalidProblem,
         InvalidSchedule,
         MissingDependency,
@@ -55,19 +56,21 @@ _HOME = {
     "Status": "solution",
     **dict.fromkeys(
         [
-            "HetschedError", "InconsistentBound", "Infeasible", "InvalidProblem", "InvalidSchedule",
+            "HetschedError", "InconsistentBound", "Infeasible", "InvalidModel", "InvalidProblem", "InvalidSchedule",
             "MissingDependency", "UnsupportedFeature",
         ],
         "errors",
     ),
 }  # fmt: skip
-_PARTS = ("analysis", "bounds", "costs", "documents", "errors", "frontends", "heuristics", "report", "search", "workloads")
+_PARTS = (
+    "analysis", "bounds", "costs", "documents", "errors", "frontends", "heuristics", "modeling", "models", "report", "search", "workloads",
+)  # fmt: skip
 
 __all__ = [
-    "Bound", "Cluster", "Decision", "Device", "Event", "HetschedError", "InconsistentBound", "Infeasible", "InvalidProblem",
+    "Bound", "Cluster", "Decision", "Device", "Event", "HetschedError", "InconsistentBound", "Infeasible", "InvalidModel", "InvalidProblem",
     "InvalidSchedule", "MissingDependency", "Monitor", "Problem", "Schedule", "Solution", "Status", "TaskGraph",
     "UnsupportedFeature", "Violation", "analysis", "bound", "bounds", "costs", "documents", "errors", "frontends", "heuristics",
-    "method", "methods", "read", "report", "search", "simulate", "solve", "verify", "workloads",
+    "method", "methods", "modeling", "models", "read", "report", "search", "simulate", "solve", "verify", "workloads",
 ]  # fmt: skip
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())

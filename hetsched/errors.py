@@ -15,6 +15,10 @@ class InvalidSchedule(HetschedError, ValueError):
     """A decision or schedule does not fit its problem, or breaks one of its rules."""
 
 
+class InvalidModel(HetschedError, ValueError):
+    """Columns, expressions or rows of an optimisation model do not fit together."""
+
+
 class Infeasible(HetschedError):
     """A problem is proven to have no valid schedule (raised by ``Solution.raise_for_status``)."""
 

@@ -23,7 +23,7 @@ from hetsched.search import Budget, Event, Method, Monitor, find_method, method,
 from hetsched.solution import Solution
 
 ENTRY_POINTS = "hetsched.methods"
-_BUILT_IN = ("simple", "list_scheduling", "dynamic")
+_BUILT_IN = ("heuristics.simple", "heuristics.list_scheduling", "heuristics.dynamic", "models.methods")
 LIST_SCHEDULERS = (
     "best-device", "heft", "peft", "cpop", "etf", "dls", "bil", "mcp", "hlfet", "greedy", "met", "mct", "olb",
     "min-min", "max-min", "sufferage",
@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 def _discover() -> None:
     """Import the built-in methods, then those that other packages announce."""
     for name in _BUILT_IN:
-        importlib.import_module(f"hetsched.heuristics.{name}")
+        importlib.import_module(f"hetsched.{name}")
     for entry in importlib.metadata.entry_points(group=ENTRY_POINTS):
         try:
             entry.load()

@@ -1,0 +1,143 @@
+"""Solvers that models are handed to: what one must do, and which there are."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from hetsched.errors import UnsupportedFeature
+from hetsched.modeling.expression import FloatArray
+from hetsched.modeling.outcome import Incumbent, Outcome
+from hetsched.modeling.program import Program
+
+_HOME = {"scip": "scip", "highs": "highs", "cpsat": "cpsat"}
+WAKE = 0.02  # seconds between looks at the clock
+
+
+@dataclass(frozen=True)
+class Request:
+    """How a model is to be solved; see ``Model.solve``."""
+
+    time_limit: float | None = None
+    gap: float = 0.0
+    threads: int = 1
+    seed: int = 0
+    cuts: bool = True
+    hint: FloatArray | None = None
+    on_incumbent: Callable[[Incumbent], object] | None = None
+    on_bound: Callable[[float], object] | None = None
+    stop: Callable[[], object] | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Backend(Protocol):
+    """A solver.
+
+    `solve` minimises the program's objective. It keeps the time limit to half a second, stops with
+    the best solution found when `request.stop` or a callback says so or on Ctrl-C, and reports values
+    of the program's own columns.
+    """
+
+    name: str
+
+    def solve(self, program: Program, request: Request) -> Outcome:
+        """Solve a program."""
+        ...
+
+    def native(self, program: Program) -> Any:
+        """Return the program as an object of the solver's own."""
+        ...
+
+
+def backend(name: str) -> Backend:
+    """Return a backend by name; raises `UnsupportedFeature` naming those there are."""
+    if name not in _HOME:
+        raise UnsupportedFeature(f"unknown solver {name!r}; choose from {', '.join(_HOME)}")
+    found: Backend = importlib.import_module(f"hetsched.modeling.backends.{_HOME[name]}").BACKEND
+    return found
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of the solvers."""
+    return tuple(_HOME)
+
+
+class Run:
+    """One solve: the clock, the callbacks, and a thread to work in while this one listens for Ctrl-C."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.stopped = ""
+        self._started = time.monotonic()
+        self._told = -float("inf")
+        self._failure: BaseException | None = None
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self._started
+
+    @property
+    def time_left(self) -> float | None:
+        """Seconds until the time limit, None without one."""
+        return None if self.request.time_limit is None else max(0.0, self.request.time_limit - self.elapsed)
+
+    def found(self, objective: float, values: Callable[[], FloatArray]) -> None:
+        """Tell of a better solution; its values are asked for only if somebody listens."""
+        listener = self.request.on_incumbent
+        if listener is not None:
+            self._tell(lambda: listener(Incumbent(self.elapsed, objective, values())))
+
+    def bounded(self, bound: float) -> None:
+        """Tell of a better bound."""
+        listener = self.request.on_bound
+        if bound > self._told:
+            self._told = bound
+            if listener is not None:
+                self._tell(lambda: listener(bound))
+
+    def _tell(self, call: Callable[[], object]) -> None:
+        """Call a listener from within a solver, which no exception may pass through: it is raised when the solver has stopped."""
+        if self._failure is not None:
+            return
+        try:
+            if call() is True:
+                self.stopped = self.stopped or "callback"
+        except BaseException as error:
+            self._failure = error
+            self.stopped = self.stopped or "failed"
+
+    def work(self, solve: Callable[[], object], interrupt: Callable[[], object]) -> None:
+        """Run `solve` in a thread of its own; call `interrupt` when it has to stop, until it does."""
+        failure: list[BaseException] = []
+
+        def body() -> None:
+            try:
+                solve()
+            except BaseException as error:
+                failure.append(error)
+
+        thread = threading.Thread(target=body, daemon=True)
+        thread.start()
+        while thread.is_alive():
+            try:
+                thread.join(WAKE)
+                self._look()
+                if self.stopped and thread.is_alive():
+                    interrupt()
+            except KeyboardInterrupt:
+                self.stopped = self.stopped or "interrupted"
+        for error in (self._failure, *failure):
+            if error is not None:
+                raise error
+
+    def _look(self) -> None:
+        if self.request.stop is not None and not self.stopped and self.request.stop():
+            self.stopped = "stopped"
+        # The solver keeps the limit by itself; this is for when it is deaf.
+        if not self.stopped and self.request.time_limit is not None and self.elapsed > self.request.time_limit + 0.1:
+            self.stopped = "time limit"

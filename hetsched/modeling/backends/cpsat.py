@@ -1,0 +1,284 @@
+"""OR-tools' CP-SAT: optional intervals, non-overlap and enforced rows as they are, times in whole units."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hetsched.errors import MissingDependency, UnsupportedFeature
+from hetsched.modeling.backends import Request, Run
+from hetsched.modeling.expression import Expression, FloatArray
+from hetsched.modeling.integers import IntegerRows, Units, rounded, units
+from hetsched.modeling.lowering import linear, maxima, without_cuts
+from hetsched.modeling.outcome import Outcome
+from hetsched.modeling.program import Constraint, ExactlyOne, Implies, Linear, NoOverlap, Program
+
+try:
+    from ortools.sat.python import cp_model
+except ModuleNotFoundError as error:
+    raise MissingDependency("ortools", "solvers") from error
+
+PROVEN = {cp_model.OPTIMAL: "optimal", cp_model.INFEASIBLE: "infeasible"}
+TOLERANCE = 2e-9  # relative, of a bound: numbers that near whole ones were taken for whole
+
+
+class CpSat:
+    """CP-SAT as a backend."""
+
+    name = "cpsat"
+
+    def native(self, program: Program) -> Any:
+        """Return an ``ortools.sat.python.cp_model.CpModel``; its first variables are the columns in order."""
+        return _Build(program, 0.0).model
+
+    def solve(self, program: Program, request: Request) -> Outcome:
+        """Solve a program.
+
+        Bounds hold for the program in real times whatever the unit. Where the times have no common
+        unit, a solution is made exact again by a linear program that keeps all choices and orders.
+        """
+        run = Run(request)
+        if not request.cuts:
+            program = without_cuts(program)
+        built = _Build(program, request.gap)
+        if request.hint is not None:
+            built.hint(request.hint)
+        solver = cp_model.CpSolver()
+        parameters = solver.parameters
+        parameters.num_workers, parameters.random_seed = request.threads, request.seed % (2**31)
+        parameters.relative_gap_limit, parameters.catch_sigint_signal = request.gap, False
+        if run.time_left is not None:
+            parameters.max_time_in_seconds = run.time_left
+        for name, value in request.options.items():
+            try:
+                setattr(parameters, name, value)
+            except (AttributeError, TypeError, ValueError) as error:
+                raise UnsupportedFeature(f"CP-SAT takes no parameter {name!r} = {value!r}: {error}") from None
+        listener = _Listener(run, built)
+        solver.best_bound_callback = lambda bound: run.bounded(built.real_bound(bound))
+        status: list[Any] = []
+        run.work(lambda: status.append(solver.solve(built.model, listener)), solver.stop_search)
+        return _outcome(solver, status[0], built, run)
+
+
+class _Listener(cp_model.CpSolverSolutionCallback):
+    def __init__(self, run: Run, built: _Build) -> None:
+        super().__init__()
+        self.run, self.built = run, built
+
+    def on_solution_callback(self) -> None:
+        values = self.built.real([self.value(variable) for variable in self.built.columns])
+        if self.built.exact or self.run.request.on_incumbent is None:
+            self.run.found(float(self.built.program.objective.value(values)), lambda: values)
+        else:
+            repaired = self.built.repair(values)
+            if repaired is not None:
+                self.run.found(float(self.built.program.objective.value(repaired)), lambda: repaired)
+        if self.run.stopped:
+            self.stop_search()
+
+
+class _Build:
+    """A CP-SAT model of a program, and the way back."""
+
+    def __init__(self, program: Program, gap: float) -> None:
+        self.program = maxima(program).check()
+        self.units: Units = units(self.program, gap)
+        self.exact = self.units.common
+        self.model = cp_model.CpModel()
+        names = self.program.column_names()
+        low, high = self.units.lower.tolist(), self.units.upper.tolist()
+        self.columns = [self.model.new_int_var(a, b, name) for a, b, name in zip(low, high, names, strict=True)]
+        for each in self.program.constraints:
+            self._add(each)
+        self._minimise()
+
+    def _add(self, said: Constraint) -> None:
+        if isinstance(said, Linear):
+            self._rows(rounded(said.rows, self.units), None, said.cut)
+        elif isinstance(said, Implies):
+            self._rows(rounded(said.rows, self.units), self._literals(said.literals, said.tag), said.cut)
+        elif isinstance(said, ExactlyOne):
+            for line in self._literals(said.literals, said.tag):
+                self.model.add_exactly_one(line)
+        elif isinstance(said, NoOverlap):
+            self._no_overlap(said)
+
+    def _rows(self, rows: IntegerRows, literals: list[list[Any]] | None, cut: bool) -> None:
+        self.exact &= rows.exact or cut
+        ptr, column, coefficient = rows.ptr.tolist(), rows.column.tolist(), rows.coefficient.tolist()
+        for r, (limit, source) in enumerate(zip(rows.limit.tolist(), rows.row.tolist(), strict=True)):
+            terms = slice(ptr[r], ptr[r + 1])
+            total = cp_model.LinearExpr.weighted_sum([self.columns[c] for c in column[terms]], coefficient[terms])
+            added = self.model.add_linear_constraint(total, -(2**62), limit)
+            if literals is not None:
+                added.only_enforce_if(literals[source])
+
+    def _literals(self, literals: Expression, tag: str) -> list[list[Any]]:
+        """Return binaries or their negations, a list a line."""
+        plain = np.diff(literals.ptr) == 1
+        sign = literals.coefficient if plain.all() else np.zeros(0)
+        if not plain.all() or not (((sign == 1) & (literals.constant == 0)) | ((sign == -1) & (literals.constant == 1))).all():
+            raise UnsupportedFeature(f"a literal of {tag!r} is neither a binary x nor 1 - x; say it so, or use scip or highs")
+        found = [
+            self.columns[c] if s > 0 else self.columns[c].negated() for c, s in zip(literals.column.tolist(), sign.tolist(), strict=True)
+        ]
+        width = literals.shape[-1]
+        return [found[i : i + width] for i in range(0, len(found), width)]
+
+    def _no_overlap(self, said: NoOverlap) -> None:
+        intervals = said.intervals
+        listed = np.unique(said.pairs)
+        everything = len(said.pairs) == len(listed) * (len(listed) - 1) // 2
+        for resource in range(intervals.resources):
+            made = {}
+            for i in listed.tolist():
+                interval = self._interval(said, i, resource)
+                if interval is not None:
+                    made[i] = interval
+            if everything:
+                self.model.add_no_overlap(list(made.values()))
+            else:
+                for i, j in said.pairs.tolist():
+                    if i in made and j in made:
+                        self.model.add_no_overlap([made[i], made[j]])
+
+    def _interval(self, said: NoOverlap, i: int, resource: int) -> Any:
+        """Return the interval of i on a resource in units, None if it cannot be there or takes no time."""
+        intervals = said.intervals
+        start, size = (
+            each[i] if each.ndim == 1 else each[i, resource if each.shape[1] > 1 else 0] for each in (intervals.start, intervals.size)
+        )
+        presence = None
+        if intervals.presence is not None:
+            ((presence,),) = self._literals(intervals.presence[i, resource].reshape(1, 1), said.tag)
+            if self.units.upper[int(intervals.presence[i, resource].column[0])] == 0:
+                return None
+        begin, length = self._affine(start, said.tag), self._affine(size, said.tag)
+        if isinstance(length, int) and length <= 0:
+            return None
+        name = f"{said.tag}[{i},{resource}]"
+        if isinstance(length, int):
+            if presence is None:
+                return self.model.new_fixed_size_interval_var(begin, length, name)
+            return self.model.new_optional_fixed_size_interval_var(begin, length, presence, name)
+        end = self.model.new_int_var(-(2**50), 2**50, f"end of {name}")
+        if presence is None:
+            return self.model.new_interval_var(begin, length, end, name)
+        return self.model.new_optional_interval_var(begin, length, end, presence, name)
+
+    def _affine(self, expression: Expression, tag: str) -> Any:
+        """Return a time in units, rounded down: a number, a column, or a new column below the expression."""
+        unit = self.units.unit
+        constant = float(expression.constant[0])
+        if not len(expression.column):
+            counted = constant / unit
+            whole = round(counted) if abs(counted - round(counted)) <= 1e-9 * max(1.0, abs(counted)) else math.floor(counted)
+            self.exact &= abs(counted - whole) <= 1e-6
+            return whole
+        if len(expression.column) == 1 and expression.coefficient[0] == 1 and constant == 0 and self.units.is_time[expression.column[0]]:
+            return self.columns[int(expression.column[0])]
+        raise_to = self.program.lower, self.program.upper
+        low, high = expression.reshape(1).bounds(*raise_to)
+        below = self.model.new_int_var(math.floor(low[0] / unit) - 1, math.ceil(high[0] / unit) + 1, f"part of {tag}")
+        # expression - unit < unit * below' <= expression, and every part rounded down is within that.
+        parts = [
+            (self.columns[c], a / unit * self.units.scale[c])
+            for c, a in zip(expression.column.tolist(), expression.coefficient.tolist(), strict=True)
+        ]
+        if any(
+            self.units.is_time[c] and abs(weight - round(weight)) > 1e-9
+            for c, (_, weight) in zip(expression.column.tolist(), parts, strict=True)
+        ):
+            raise UnsupportedFeature(f"an interval of {tag!r} has a fraction of a time in its start or size; use scip or highs")
+        weights = [round(w) if abs(w - round(w)) <= 1e-9 * max(1.0, abs(w)) else math.floor(w) for _, w in parts]
+        base = constant / unit
+        offset = round(base) if abs(base - round(base)) <= 1e-9 * max(1.0, abs(base)) else math.floor(base)
+        self.exact &= abs(base - offset) <= 1e-6 and all(abs(w - k) <= 1e-6 for k, (_, w) in zip(weights, parts, strict=True))
+        self.model.add(below == cp_model.LinearExpr.weighted_sum([column for column, _ in parts], weights) + offset)
+        return below
+
+    def _minimise(self) -> None:
+        goal = self.program.objective
+        weight = np.bincount(goal.column, goal.coefficient * self.units.scale[goal.column], self.program.n_columns)
+        used = np.flatnonzero(weight)
+        self.offset = float(goal.constant[0])
+        self.factor = 1.0
+        if not len(used):
+            return
+        smallest = float(np.abs(weight[used]).min())
+        self.factor = 1.0 / smallest
+        scaled = weight[used] * self.factor
+        if (np.abs(scaled - np.round(scaled)) > 1e-9 * np.abs(scaled)).any():
+            self.factor = 1e9 / float(np.abs(weight[used]).max())
+            scaled = weight[used] * self.factor
+        near = np.abs(scaled - np.round(scaled)) <= 1e-9 * np.maximum(1.0, np.abs(scaled))
+        whole = np.where(near, np.round(scaled), np.floor(scaled))
+        low = self.units.lower[used]
+        # Rounded down from the lower end of each column; a time with a negative weight may be a unit longer.
+        self.offset += float((weight[used] * low).sum() - (whole * low).sum() / self.factor)
+        self.offset += float(np.minimum(weight[used] * self.units.is_time[used], 0.0).sum() if not self.units.common else 0.0)
+        self.model.minimize(cp_model.LinearExpr.weighted_sum([self.columns[c] for c in used.tolist()], whole.astype(np.int64).tolist()))
+
+    def real_bound(self, bound: float) -> float:
+        """Return a bound on the program's objective from one on the model's."""
+        value = bound / self.factor + self.offset
+        return value - TOLERANCE * abs(value)
+
+    def real(self, values: Sequence[int]) -> FloatArray:
+        """Return values of the columns in seconds."""
+        return np.asarray(values, np.float64) * self.units.scale
+
+    def hint(self, values: FloatArray) -> None:
+        """Hand a start over, as far as it is known."""
+        known = np.flatnonzero(np.isfinite(values))
+        scaled = np.clip(np.floor(values[known] / self.units.scale[known] + 1e-6), self.units.lower[known], self.units.upper[known])
+        for c, value in zip(known.tolist(), scaled.astype(np.int64).tolist(), strict=True):
+            self.model.add_hint(self.columns[c], value)
+
+    def repair(self, values: FloatArray) -> FloatArray | None:
+        """Return exact times for the choices and orders of a solution in units; None if there are none."""
+        from scipy.optimize import linprog
+        from scipy.sparse import csr_matrix, vstack
+
+        lowered = linear(self.program, cuts=False)
+        full = lowered.program.complete(values, exact=False)
+        whole = lowered.integer
+        bounds = np.column_stack([np.where(whole, full, lowered.program.lower), np.where(whole, full, lowered.program.upper)])
+        rows = csr_matrix((lowered.coefficient, lowered.column, lowered.start), shape=(len(lowered.row_lower), len(full)))
+        above, below = np.isfinite(lowered.row_upper), np.isfinite(lowered.row_lower)
+        solved = linprog(
+            lowered.cost, A_ub=vstack([rows[above], -rows[below]]), method="highs", bounds=bounds,
+            b_ub=np.concatenate([lowered.row_upper[above], -lowered.row_lower[below]]),
+        )  # fmt: skip
+        return solved.x[: self.program.n_columns] if solved.status == 0 else None
+
+
+def _outcome(solver: Any, status: Any, built: _Build, run: Run) -> Outcome:
+    program = built.program
+    proven = PROVEN.get(status, "")
+    values, objective = None, math.inf
+    if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        values = built.real([solver.value(column) for column in built.columns])
+        if not built.exact:
+            values = built.repair(values)
+        if values is not None:
+            objective = float(program.objective.value(values))
+    bound = math.inf if proven == "infeasible" else built.real_bound(solver.best_objective_bound)
+    if not len(program.objective.column):
+        bound = -math.inf if proven == "" else min(built.offset, objective)
+    bound = min(bound, objective) if values is not None and built.exact else bound
+    gap = (objective - bound) / max(abs(objective), 1e-9) if values is not None else math.inf
+    finished = status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
+    stopped = run.stopped or ("finished" if finished else "time limit" if status != cp_model.MODEL_INVALID else "refused")
+    if proven == "optimal" and not gap <= 1e-6:
+        stopped, proven = ("gap" if run.request.gap else "finished"), ""
+    if status == cp_model.MODEL_INVALID:
+        raise UnsupportedFeature(f"CP-SAT refuses the model: {built.model.validate()}")
+    return Outcome(stopped, values, proven, objective, bound, "cpsat", run.elapsed, int(solver.num_branches))
+
+
+BACKEND = CpSat()

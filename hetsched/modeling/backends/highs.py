@@ -1,0 +1,128 @@
+"""HiGHS, through highspy."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from hetsched.errors import MissingDependency, UnsupportedFeature
+from hetsched.modeling.backends import Request, Run
+from hetsched.modeling.lowering import Matrix, linear
+from hetsched.modeling.outcome import Outcome
+from hetsched.modeling.program import Program
+
+try:
+    import highspy
+    from highspy import HighsModelStatus as Status
+except ModuleNotFoundError as error:
+    raise MissingDependency("highspy", "solvers") from error
+
+FINISHED = (Status.kOptimal, Status.kInfeasible, Status.kUnbounded, Status.kUnboundedOrInfeasible, Status.kModelEmpty)
+STOPPED = {
+    **dict.fromkeys(FINISHED, "finished"), Status.kTimeLimit: "time limit", Status.kInterrupt: "interrupted",
+    Status.kHighsInterrupt: "interrupted",
+}  # fmt: skip
+PROVEN = {
+    Status.kOptimal: "optimal", Status.kModelEmpty: "optimal", Status.kInfeasible: "infeasible", Status.kUnbounded: "unbounded",
+}  # fmt: skip
+
+
+class Highs:
+    """HiGHS as a backend."""
+
+    name = "highs"
+
+    def native(self, program: Program) -> Any:
+        """Return a ``highspy.Highs``; its columns are called as in `Program.column_names`."""
+        return load(linear(program))
+
+    def solve(self, program: Program, request: Request) -> Outcome:
+        """Solve a program by branch and cut; bounds hold within HiGHS' tolerance of 1e-6."""
+        run = Run(request)
+        lowered = linear(program, cuts=request.cuts)
+        model = load(lowered)
+        settings: dict[str, Any] = {
+            "mip_feasibility_tolerance": 1e-7,
+            "mip_rel_gap": request.gap,
+            "random_seed": request.seed % (2**31),
+            "threads": request.threads,
+        }
+        for name, value in {**settings, **request.options}.items():
+            if model.setOptionValue(name, value) != highspy.HighsStatus.kOk:
+                raise UnsupportedFeature(f"HiGHS takes no option {name!r} = {value!r}")
+        if run.time_left is not None:
+            model.setOptionValue("time_limit", run.time_left)
+        if request.hint is not None:
+            values = lowered.program.complete(request.hint)
+            known = np.flatnonzero(np.isfinite(values)).astype(np.int32)
+            model.setSolution(len(known), known, values[known])
+        _listen(model, run, program.n_columns)
+        run.work(model.run, model.cancelSolve)
+        return _outcome(model, program, run)
+
+
+def _listen(model: Any, run: Run, own: int) -> None:
+    """Tell of better solutions and bounds, and let the solve be stopped."""
+
+    def improved(event: Any) -> None:
+        data = event.data_out
+        values = np.array(data.mip_solution)[:own]
+        run.found(float(data.objective_function_value), lambda: values)
+
+    def logged(event: Any) -> None:
+        bound = float(event.data_out.mip_dual_bound)
+        if math.isfinite(bound):
+            run.bounded(bound)
+
+    model.HandleUserInterrupt = True
+    model.cbMipImprovingSolution.subscribe(improved)
+    model.cbMipLogging.subscribe(logged)
+    model.cbMipInterrupt.subscribe(logged)
+
+
+def _outcome(model: Any, program: Program, run: Run) -> Outcome:
+    status, information = model.getModelStatus(), model.getInfo()
+    stopped = run.stopped or STOPPED.get(status, model.modelStatusToString(status))
+    proven = PROVEN.get(status, "")
+    if status == Status.kUnboundedOrInfeasible:
+        proven = ""
+    values, objective = None, math.inf
+    if information.primal_solution_status == 2 and proven != "infeasible":
+        values = np.array(model.getSolution().col_value)[: program.n_columns]
+        objective = float(information.objective_function_value)
+    is_mip = bool((program.kind == 1).any()) or len(program.derived) > 0
+    bound = float(information.mip_dual_bound) if is_mip else objective if proven == "optimal" else -math.inf
+    if proven == "infeasible":
+        bound = math.inf
+    if proven == "optimal":
+        bound = min(bound, objective)
+        if run.request.gap and objective - bound > 1e-9 * abs(objective):
+            stopped, proven = "gap", ""
+    return Outcome(stopped, values, proven, objective, bound, "highs", run.elapsed, max(0, int(information.mip_node_count)))
+
+
+def load(lowered: Matrix) -> Any:
+    """Return a HiGHS model of a matrix, handed over in one piece."""
+    program, infinity = lowered.program, highspy.kHighsInf
+    lp = highspy.HighsLp()
+    lp.num_col_, lp.num_row_ = program.n_columns, len(lowered.row_lower)
+    lp.col_cost_, lp.offset_ = lowered.cost, lowered.offset
+    lp.col_lower_, lp.col_upper_ = np.clip(program.lower, -infinity, infinity), np.clip(program.upper, -infinity, infinity)
+    lp.row_lower_, lp.row_upper_ = np.clip(lowered.row_lower, -infinity, infinity), np.clip(lowered.row_upper, -infinity, infinity)
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    lp.a_matrix_.num_col_, lp.a_matrix_.num_row_ = lp.num_col_, lp.num_row_
+    lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = lowered.start, lowered.column, lowered.coefficient
+    if lowered.integer.any():
+        kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
+        lp.integrality_ = [kinds[whole] for whole in lowered.integer.tolist()]
+    lp.col_names_ = program.column_names()
+    model = highspy.Highs()
+    model.setOptionValue("output_flag", False)
+    if model.passModel(lp) == highspy.HighsStatus.kError:
+        raise UnsupportedFeature("HiGHS refuses the model; a coefficient may be beyond what it takes")
+    return model
+
+
+BACKEND = Highs()

@@ -1,0 +1,189 @@
+"""From real times to whole units: every row rounded so that it only gets weaker.
+
+Let u be the unit and T = floor(t / u) for every time t. A row ``sum of a x + sum of b t <= r`` over whole x
+and times t then implies ``sum of (a/u) x + sum of b T <= r/u - sum of b f`` with 0 <= f < 1, whose right
+side is below ``r/u + sum of |b| over negative b`` if there is such a b. With x and T shifted to begin at 0,
+coefficients rounded down weaken the row further. So whatever is feasible in real times is feasible in
+units, and a bound on the one problem is a bound on the other, whatever the unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from hetsched.errors import InvalidModel, UnsupportedFeature
+from hetsched.modeling.expression import Expression, FloatArray, IntArray, Rows, totals
+from hetsched.modeling.program import Implies, Kind, Linear, Maximum, NoOverlap, Program
+
+NEAR, NEAR_OF_LARGE = 1e-9, 1e-13  # what is so near a whole number, absolutely and relatively, is one
+LARGEST = 2.0**40  # of a time in units
+DECIMALS = 9
+ROUNDING = 1e-6  # of the horizon, that all roundings along a path may amount to
+
+
+@dataclass(frozen=True)
+class IntegerRows:
+    """Rows ``sum of coefficient * column <= limit`` over whole columns, flat like `Expression`."""
+
+    ptr: IntArray
+    column: IntArray
+    coefficient: IntArray
+    limit: IntArray
+    row: IntArray
+    """Which of the rows given each comes from."""
+    exact: bool
+    """Whether nothing was rounded."""
+
+
+@dataclass(frozen=True)
+class Units:
+    """How columns are counted: a time is `unit` seconds long, all else counts as it is."""
+
+    unit: float
+    scale: FloatArray
+    """[columns]: the unit of times, 1 of whole numbers."""
+    lower: IntArray
+    upper: IntArray
+    """Bounds in units."""
+    is_time: np.ndarray
+    common: bool
+    """Whether all that the model says of times is a multiple of the unit."""
+
+
+def units(program: Program, gap: float) -> Units:
+    """Return the units of a program: one common to all its times if there is one, else one that keeps rounding small."""
+    if (program.kind == Kind.CONTINUOUS).any():
+        name = program.column_names()[int(np.argmax(program.kind == Kind.CONTINUOUS))]
+        raise UnsupportedFeature(
+            f"cpsat knows whole numbers and times only, but {name} is continuous; make it a time, or use scip or highs"
+        )
+    infinite = np.isinf(program.lower) | np.isinf(program.upper)
+    if infinite.any():
+        raise InvalidModel(
+            f"cpsat needs finite bounds, but column {program.column_names()[int(infinite.argmax())]} lacks one; give it both"
+        )
+    is_time = program.kind == Kind.TIME
+    horizon = float(np.abs(np.concatenate([program.lower[is_time], program.upper[is_time], [0.0]])).max())
+    said = np.unique(np.abs(np.concatenate([np.zeros(1), *_said_of_times(program, is_time)])))
+    said = said[np.isfinite(said) & (said > 0)]
+    unit, common = _common_unit(said, horizon)
+    if not common:
+        steps = sum(each.intervals.n for each in program.constraints if isinstance(each, NoOverlap)) or int(is_time.sum())
+        unit = max(horizon * max(gap / 2, ROUNDING) / (2 * max(steps, 1)), horizon / LARGEST) or 1.0
+    scale = np.where(is_time, unit, 1.0)
+    lower, upper = (_down(bound / scale).astype(np.int64) for bound in (program.lower, program.upper))
+    return Units(unit, scale, lower, upper, is_time, common)
+
+
+def _said_of_times(program: Program, is_time: np.ndarray) -> Iterator[FloatArray]:
+    """Yield the numbers of seconds in a program, cuts left out."""
+    yield program.lower[is_time]
+    for each in program.constraints:
+        if isinstance(each, Linear | Implies) and not each.cut:
+            expression = each.rows.expression
+            timed = np.zeros(len(each.rows), bool)
+            timed[expression.row[is_time[expression.column]]] = True
+            yield expression.coefficient[timed[expression.row] & ~is_time[expression.column]]
+            yield each.rows.lower[timed]
+            yield each.rows.upper[timed]
+        elif isinstance(each, NoOverlap):
+            yield each.intervals.size.coefficient
+            yield each.intervals.size.constant
+        elif isinstance(each, Maximum):
+            yield each.terms.constant
+            yield each.terms.coefficient[~is_time[each.terms.column]]
+
+
+def _common_unit(said: FloatArray, horizon: float) -> tuple[float, bool]:
+    """Return the largest unit of which all numbers are multiples, if it is decimal and not too small."""
+    if not len(said):
+        return 1.0, True
+    for decimals in range(-6, DECIMALS + 1):
+        unit = 10.0**-decimals
+        count = said / unit
+        if horizon / unit > LARGEST:
+            break
+        if _whole(count).all() and (np.round(count) > 0).all():
+            shared = np.gcd.reduce(np.round(count).astype(np.int64))
+            return float(shared) * unit, True
+    return 1.0, False
+
+
+def rounded(rows: Rows, counted: Units) -> IntegerRows:
+    """Return rows over whole columns that follow from the rows given; an equality gives two."""
+    expression = rows.expression
+    parts = []
+    exact = True
+    for limit, sign in ((rows.upper, 1.0), (-rows.lower, -1.0)):
+        chosen = np.flatnonzero(np.isfinite(limit))
+        part = expression._take(chosen)
+        part = Expression(part.shape, part.ptr, part.column, part.coefficient * sign, part.constant)
+        integers = _one_sided(part, limit[chosen], counted)
+        exact &= integers.exact
+        parts.append((integers, chosen))
+    first, second = parts[0][0], parts[1][0]
+    return IntegerRows(
+        np.concatenate([first.ptr, second.ptr[1:] + first.ptr[-1]]), np.concatenate([first.column, second.column]),
+        np.concatenate([first.coefficient, second.coefficient]), np.concatenate([first.limit, second.limit]),
+        np.concatenate([parts[0][1], parts[1][1]]), exact,
+    )  # fmt: skip
+
+
+def _one_sided(expression: Expression, limit: FloatArray, counted: Units) -> IntegerRows:
+    """Return ``expression <= limit`` in units."""
+    row, column = expression.row, expression.column
+    amount = expression.coefficient * counted.scale[column]
+    timed = counted.is_time[column]
+    size = expression.size
+    has_time = np.zeros(size, bool)
+    has_time[row[timed]] = True
+    weight = np.where(has_time, 1.0 / counted.unit, 1.0) * _multiplier(amount, row, size, has_time, counted)
+    alpha = amount * weight[row]
+    whole = _down(alpha)
+    shift = totals(row, alpha * counted.lower[column], size)
+    beta = limit * weight - shift
+    negative = timed & (alpha < 0)
+    slack = totals(row[negative], -alpha[negative], size)
+    below = np.zeros(size, bool)
+    below[row[negative]] = True
+    most = np.where(below, -_down(-(beta + slack)) - 1, _down(beta))
+    # A fraction lost in a coefficient or limit means that the row is not the same any more.
+    exact = bool((np.abs(alpha - whole) <= 1e-6).all() and (np.abs(beta - np.round(beta)) <= 1e-6 * np.maximum(1.0, np.abs(beta))).all())
+    back = totals(row, whole * counted.lower[column], size)
+    if size and not (np.abs(most + back).max(initial=0.0) < 2.0**62 and np.abs(whole).max(initial=0.0) < 2.0**62):
+        raise InvalidModel("a coefficient is too large for whole numbers; use scip or highs")
+    return IntegerRows(expression.ptr, column, whole.astype(np.int64), (most + back).astype(np.int64), np.arange(size), exact)
+
+
+def _multiplier(amount: FloatArray, row: IntArray, size: int, has_time: np.ndarray, counted: Units) -> FloatArray:
+    """Return by what to multiply each row so that its coefficients are whole, or lose little when rounded."""
+    base = amount * np.where(has_time, 1.0 / counted.unit, 1.0)[row]
+    factor = np.ones(size)
+    open_rows = np.ones(size, bool)
+    for power in range(7):
+        scaled = base * 10.0**power
+        off = ~_whole(scaled)
+        broken = np.zeros(size, bool)
+        broken[row[off]] = True
+        settled = open_rows & ~broken
+        factor[settled] = 10.0**power
+        open_rows &= broken
+        if not open_rows.any():
+            return factor
+    # Times keep their unit: a fraction of it is what rounding may cost. The rest gets nine digits.
+    largest = np.zeros(size)
+    np.maximum.at(largest, row, np.abs(base))
+    factor[open_rows] = np.where(has_time[open_rows], 1.0, 1e9 / np.maximum(largest[open_rows], 1e-300))
+    return factor
+
+
+def _whole(values: FloatArray) -> np.ndarray:
+    """Return which numbers are whole but for rounding in their last digits."""
+    return np.abs(values - np.round(values)) <= NEAR + NEAR_OF_LARGE * np.abs(values)
+
+
+def _down(values: FloatArray) -> FloatArray:
+    return np.where(_whole(values), np.round(values), np.floor(values))

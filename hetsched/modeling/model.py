@@ -1,0 +1,304 @@
+"""Models: columns, rows that keep their meaning, an objective; solved by any backend."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hetsched.errors import InvalidModel, UnsupportedFeature
+from hetsched.modeling.expression import Expression, FloatArray, Rows, expression
+from hetsched.modeling.outcome import Incumbent, Outcome
+from hetsched.modeling.program import Block, Constraint, ExactlyOne, Implies, Intervals, Kind, Linear, Maximum, NoOverlap, Program
+
+FORMATS = (".lp", ".mps")
+
+
+class Model:
+    """A mixed-integer model, said once and solved by any backend.
+
+    Columns are made in arrays (`binary`, `integer`, `continuous`, `time`) and combine to expressions
+    like numpy arrays. Rows keep their meaning (`add`, `exactly_one`, `implies`, `no_overlap`,
+    `maximum`) until a backend's passes lower them to what its solver knows.
+
+    Examples
+    --------
+    >>> model = Model()
+    >>> x = model.binary("x", 3)
+    >>> _ = model.add(np.array([5, 4, 3]) @ x <= 8, tag="weight")
+    >>> model.maximise(np.array([10, 7, 6]) @ x)
+    >>> model.solve().objective
+    16.0
+    """
+
+    def __init__(self) -> None:
+        self._blocks: list[Block] = []
+        self._kind: list[npt.NDArray[np.int8]] = []
+        self._lower: list[FloatArray] = []
+        self._upper: list[FloatArray] = []
+        self._constraints: list[Constraint] = []
+        self.objective = Expression.of_numbers(0.0)
+        self._sign = 1.0
+        self._n_columns = 0
+
+    def __repr__(self) -> str:
+        return f"<Model of {self._n_columns} columns and {sum(map(_size, self._constraints))} rows>"
+
+    # Columns
+
+    def _columns(self, name: str, shape: int | tuple[int, ...], kind: Kind, lower: npt.ArrayLike, upper: npt.ArrayLike) -> Expression:
+        shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        if name in (block.name for block in self._blocks):
+            raise InvalidModel(f"columns named {name!r} exist already; choose another name")
+        try:
+            low, high = (np.broadcast_to(np.asarray(each, np.float64), shape).ravel().copy() for each in (lower, upper))
+        except ValueError:
+            raise InvalidModel(f"bounds of shapes {np.shape(lower)} and {np.shape(upper)} do not fit columns of shape {shape}") from None
+        if not (low <= high).all():
+            bad = int(np.argmin(low <= high))
+            raise InvalidModel(f"column {Block(name, 0, shape).column_name(bad)} has lower bound {low[bad]} above upper bound {high[bad]}")
+        first = self._n_columns
+        self._blocks.append(Block(name, first, shape))
+        self._kind.append(np.full(len(low), kind, np.int8))
+        self._lower.append(low)
+        self._upper.append(high)
+        self._n_columns += len(low)
+        return Expression.of_columns(first, shape)
+
+    def binary(self, name: str, shape: int | tuple[int, ...] = (), *, lower: npt.ArrayLike = 0, upper: npt.ArrayLike = 1) -> Expression:
+        """Return new columns that are 0 or 1; bounds fix some."""
+        return self._columns(name, shape, Kind.INTEGER, lower, upper)
+
+    def integer(self, name: str, shape: int | tuple[int, ...] = (), *, lower: npt.ArrayLike, upper: npt.ArrayLike) -> Expression:
+        """Return new columns of whole numbers."""
+        return self._columns(name, shape, Kind.INTEGER, np.ceil(lower), np.floor(upper))
+
+    def continuous(
+        self, name: str, shape: int | tuple[int, ...] = (), *, lower: npt.ArrayLike = 0.0, upper: npt.ArrayLike = np.inf
+    ) -> Expression:
+        """Return new columns of real numbers."""
+        return self._columns(name, shape, Kind.CONTINUOUS, lower, upper)
+
+    def time(
+        self, name: str, shape: int | tuple[int, ...] = (), *, lower: npt.ArrayLike = 0.0, upper: npt.ArrayLike = np.inf
+    ) -> Expression:
+        """Return new columns of times: real numbers, of which a solver of integers takes multiples of a unit."""
+        return self._columns(name, shape, Kind.TIME, lower, upper)
+
+    def set_bounds(self, columns: Expression, *, lower: npt.ArrayLike | None = None, upper: npt.ArrayLike | None = None) -> None:
+        """Change bounds of columns, for instance of slices of those that `binary` returned."""
+        if (np.diff(columns.ptr) != 1).any() or (columns.coefficient != 1).any() or columns.constant.any():
+            raise InvalidModel("bounds belong to columns, not to expressions of them; add a row instead")
+        for store, values in ((self._lower, lower), (self._upper, upper)):
+            if values is not None:
+                whole = np.concatenate(store)
+                whole[columns.column] = np.broadcast_to(np.asarray(values, np.float64), columns.shape).ravel()
+                store[:] = [whole]
+
+    # Rows
+
+    def add(self, rows: Rows, *, tag: str = "", cut: bool = False) -> None:
+        """Add rows; `tag` names them in `describe` and in `violations`.
+
+        A `cut` is redundant: leaving it out changes no optimal value, only how fast it is proven.
+        """
+        if not isinstance(rows, Rows):
+            raise InvalidModel(f"{rows!r} is no row; compare expressions: model.add(x.sum() <= 1)")
+        self._constraints.append(Linear(rows, tag, cut))
+
+    def exactly_one(self, literals: Expression, *, axis: int = -1, tag: str = "") -> None:
+        """Require that along an axis exactly one binary is one."""
+        size = literals.shape[axis]
+        lines = literals._take(np.moveaxis(np.arange(literals.size).reshape(literals.shape), axis, -1).reshape(-1, size))
+        self._constraints.append(ExactlyOne(lines, tag))
+
+    def implies(self, literals: Expression, rows: Rows, *, tag: str = "", cut: bool = False) -> None:
+        """Require rows where their literals are one.
+
+        Parameters
+        ----------
+        literals : Expression
+            Binaries or ``1 - binary``, of the shape of the rows, or with one more axis at the end of
+            literals that must all be one.
+        rows : Rows
+        """
+        if literals.shape == rows.shape:
+            literals = literals.reshape(*literals.shape, 1)
+        if literals.shape[:-1] != rows.shape:
+            raise InvalidModel(f"literals of shape {literals.shape} do not fit rows of shape {rows.shape}, with or without an axis more")
+        flat = Rows(rows.expression.reshape(-1), rows.lower, rows.upper)
+        self._constraints.append(Implies(literals.reshape(len(rows), literals.shape[-1]), flat, tag, cut))
+
+    def interval(
+        self, start: Expression, size: Expression | npt.ArrayLike, *, end: Expression | None = None, presence: Expression | None = None
+    ) -> Intervals:
+        """Return intervals for `no_overlap`.
+
+        Parameters
+        ----------
+        start : Expression [n] or [n, R]
+        size : Expression or array, [n] or [n, R]
+        end : Expression, optional
+            The same shape as `start`; default ``start + size``. Rows that tie it to start and size are the caller's.
+        presence : Expression [n, R], optional
+            Binaries: whether the interval is on the resource; without it all are on one.
+        """
+        length = expression(size)
+        if end is None:
+            end = start + length
+        n = start.shape[0]
+        resources = 1 if presence is None else presence.shape[1]
+        for what, part in (("start", start), ("size", length), ("end", end)):
+            if part.shape not in ((n,), (n, resources)):
+                raise InvalidModel(f"the {what} of intervals has shape {part.shape}; it must be {(n,)} or {(n, resources)}")
+        if end.shape != start.shape:
+            raise InvalidModel(f"start has shape {start.shape} but end {end.shape}; give end the shape of start")
+        return Intervals(start, length, end, presence)
+
+    def no_overlap(self, intervals: Intervals, pairs: npt.ArrayLike | None = None, *, tag: str = "") -> None:
+        """Require that intervals present on one resource do not overlap there.
+
+        `pairs` [P, 2] are those for which it does not follow from other rows; default all.
+        """
+        if pairs is None:
+            pairs = np.stack(np.triu_indices(intervals.n, 1), axis=1)
+        listed = np.asarray(pairs, np.int64).reshape(-1, 2)
+        if len(listed) and not (0 <= listed.min() and listed.max() < intervals.n):
+            raise InvalidModel(f"pairs name intervals {listed.min()} to {listed.max()}, but there are {intervals.n}, from 0")
+        self._constraints.append(NoOverlap(intervals, listed, tag))
+
+    def maximum(self, name: str, terms: Expression, *, tag: str = "") -> Expression:
+        """Return a new time that is at least each of the terms [..., m], in an optimum their maximum if it is minimised."""
+        lines = terms.reshape(-1, terms.shape[-1]) if terms.ndim > 1 else terms.reshape(1, -1)
+        low, high = lines.bounds(np.concatenate(self._lower), np.concatenate(self._upper))
+        ends = [each.reshape(lines.shape).max(axis=1).reshape(terms.shape[:-1]) for each in (low, high)]
+        target = self.time(name, terms.shape[:-1], lower=ends[0], upper=ends[1])
+        self._constraints.append(Maximum(target.reshape(-1), lines, tag))
+        return target
+
+    # Objective
+
+    def minimise(self, objective: Expression) -> None:
+        """Set what is to be made as small as can be."""
+        self.objective, self._sign = objective, 1.0
+
+    def maximise(self, objective: Expression) -> None:
+        """Set what is to be made as large as can be."""
+        self.objective, self._sign = objective, -1.0
+
+    # What it says
+
+    @property
+    def program(self) -> Program:
+        """The model as data."""
+        nothing = np.zeros(0)
+        return Program(
+            tuple(self._blocks), np.concatenate([np.zeros(0, np.int8), *self._kind]), np.concatenate([nothing, *self._lower]),
+            np.concatenate([nothing, *self._upper]), tuple(self._constraints), self.objective * self._sign,
+        )  # fmt: skip
+
+    def describe(self) -> str:
+        """Return the numbers of columns by name and of rows by tag, as text."""
+        lines = [f"{self._n_columns} columns"]
+        lines += [
+            f"  {block.name:<24} {int(np.prod(block.shape)):>9}  {'x'.join(map(str, block.shape)) or 'single'}" for block in self._blocks
+        ]
+        rows: Counter[str] = Counter()
+        for constraint in self._constraints:
+            cut = " (cut)" if getattr(constraint, "cut", False) else ""
+            rows[f"{constraint.tag or '-'} {type(constraint).__name__}{cut}"] += _size(constraint)
+        lines += [f"{sum(rows.values())} rows", *(f"  {name:<34} {count:>9}" for name, count in rows.items())]
+        return "\n".join(lines)
+
+    def violations(self, values: npt.ArrayLike, *, tolerance: float = 1e-6) -> list[str]:
+        """Return what values of all columns violate, a line each, naming the tag; relative to the rows' terms."""
+        from hetsched.modeling.lowering import violations
+
+        return violations(self.program, np.asarray(values, np.float64), tolerance)
+
+    def solve(
+        self,
+        solver: str = "scip",
+        *,
+        time_limit: float | None = None,
+        gap: float = 0.0,
+        threads: int = 1,
+        seed: int = 0,
+        hint: npt.ArrayLike | None = None,
+        cuts: bool = True,
+        on_incumbent: Callable[[Incumbent], object] | None = None,
+        on_bound: Callable[[float], object] | None = None,
+        stop: Callable[[], object] | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> Outcome:
+        """Solve the model.
+
+        Parameters
+        ----------
+        solver : "scip", "highs" or "cpsat"
+        time_limit : float, optional
+            Seconds of wall time, kept to half a second.
+        gap : float
+            Relative gap at which to stop.
+        threads, seed : int
+        hint : array [columns], optional
+            A start; NaN where nothing is known.
+        cuts : bool
+            Whether to tell the solver rows that are redundant.
+        on_incumbent : callable, optional
+            Called with each better solution; returning True stops the solve.
+        on_bound : callable, optional
+            Called with each better bound on the objective; returning True stops the solve.
+        stop : callable, optional
+            Asked some times a second; once it returns something true the solve stops.
+        options : mapping, optional
+            The solver's own parameters by their names.
+
+        Returns
+        -------
+        Outcome
+            Ctrl-C returns what has been found.
+
+        Raises
+        ------
+        UnsupportedFeature
+            The solver cannot do what the model asks; the message names one that can.
+        MissingDependency
+            The solver is not installed.
+        InvalidModel
+            The model is not well-formed, or a row needs bounds that its columns lack.
+        """
+        from hetsched.modeling.backends import Request, backend
+
+        request = Request(
+            time_limit=time_limit, gap=gap, threads=threads, seed=seed, cuts=cuts, on_incumbent=on_incumbent, on_bound=on_bound, stop=stop,
+            hint=None if hint is None else np.asarray(hint, np.float64), options=dict(options or {}),
+        )  # fmt: skip
+        return backend(solver).solve(self.program.check(), request).signed(self._sign)
+
+    def native(self, solver: str = "scip") -> Any:
+        """Return the model as an object of the solver's own, to go on with by its own means."""
+        from hetsched.modeling.backends import backend
+
+        return backend(solver).native(self.program.check())
+
+    def write(self, path: str | PathLike[str]) -> None:
+        """Write the model, lowered to the rows of a linear program, as .lp or .mps (by SCIP)."""
+        if Path(path).suffix.lower() not in FORMATS:
+            raise UnsupportedFeature(f"no model can be written to {os.fspath(path)!r}: its name must end in {' or '.join(FORMATS)}")
+        self.native("scip").writeProblem(os.fspath(path), verbose=False)
+
+
+def _size(constraint: Constraint) -> int:
+    """Return how many things a constraint says."""
+    if isinstance(constraint, Linear | Implies):
+        return len(constraint.rows)
+    if isinstance(constraint, NoOverlap):
+        return len(constraint.pairs)
+    return constraint.literals.shape[0] if isinstance(constraint, ExactlyOne) else constraint.target.size

@@ -1,0 +1,64 @@
+"""What a solver returns: why it stopped, whether there is a solution, what is proven."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from hetsched.modeling.expression import FloatArray
+
+
+@dataclass(frozen=True)
+class Incumbent:
+    """A better solution found on the way."""
+
+    time: float
+    """Seconds since the start of the solve."""
+    objective: float
+    values: FloatArray
+    """[columns]"""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of a solve: three facts that do not follow from one another, and numbers.
+
+    Attributes
+    ----------
+    stopped : str
+        Why it ended: "finished", "time limit", "gap", "interrupted", "callback", or the solver's own
+        word for another limit.
+    values : float64 array [columns] or None
+        The best solution found.
+    proven : str
+        "optimal" (within the solver's tolerance), "infeasible", "unbounded", or "" for nothing.
+    objective : float
+        Of the best solution; inf (-inf when maximising) without one.
+    bound : float
+        Proven bound on the optimal objective; kept even where there is no solution.
+    solver : str
+    seconds : float
+        Wall time, building included.
+    nodes : int
+        Nodes or branches explored.
+    """
+
+    stopped: str
+    values: FloatArray | None
+    proven: str
+    objective: float
+    bound: float
+    solver: str
+    seconds: float
+    nodes: int = 0
+
+    @property
+    def gap(self) -> float:
+        """|objective - bound| / |objective|; inf without a solution."""
+        if self.values is None:
+            return math.inf
+        return abs(self.objective - self.bound) / max(abs(self.objective), 1e-9)
+
+    def signed(self, sign: float) -> Outcome:
+        """Return the outcome of the model before it was made a minimisation."""
+        return self if sign > 0 else replace(self, objective=-self.objective, bound=-self.bound)

@@ -1,0 +1,274 @@
+"""The frame of every formulation: a problem, a model, components, and the way from decisions to values and back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from hetsched.analysis.closure import ancestors
+from hetsched.analysis.levels import Windows, windows
+from hetsched.errors import InvalidSchedule, UnsupportedFeature
+from hetsched.modeling.expression import Expression, FloatArray, IntArray
+from hetsched.modeling.model import Model
+from hetsched.modeling.outcome import Incumbent, Outcome
+from hetsched.problem.problem import BoolArray, Problem
+from hetsched.schedule.decision import Decision
+from hetsched.schedule.schedule import Schedule
+from hetsched.schedule.simulate import simulate
+from hetsched.search import Budget, Event, Monitor
+from hetsched.solution import Bound, Solution
+
+SLACK = 1e-9  # relative, of the upper bound: a schedule as long as it stays feasible
+TOLERANCE = {"scip": 5e-7, "highs": 5e-7, "cpsat": 0.0}  # relative, taken off a solver's bound
+QUICK = ("best-device", "heft", "peft", "bil", "dls")
+
+
+class Component(Protocol):
+    """A part of a formulation: columns, rows, and how they follow from a schedule."""
+
+    def add_to(self, formulation: Any) -> None:
+        """Add its columns and rows to ``formulation.model``; columns others need become attributes."""
+        ...
+
+
+class Formulation:
+    """A problem said to a solver.
+
+    Times in the model are in units of `second` to the second, so that the upper bound is some
+    thousands, whatever the problem's scale: solvers' tolerances are absolute.
+
+    Parameters
+    ----------
+    problem : Problem
+    faithful : bool
+        The paper's literal form instead of ours.
+    upper : float, optional
+        Seconds: schedules longer than this are cut off. Default: the best of some list schedulers.
+    components : iterable, optional
+        Instead of those of the formulation, see `parts`.
+
+    Attributes
+    ----------
+    model : Model
+    components : list
+    upper : float
+        Seconds.
+    windows : Windows
+        Where and when tasks can run in a schedule of that length.
+    """
+
+    name = "formulation"
+
+    def __init__(
+        self, problem: Problem, *, faithful: bool = False, upper: float | None = None, components: Iterable[Component] | None = None
+    ) -> None:
+        self.check(problem)
+        self.problem, self.faithful = problem, faithful
+        self.model = Model()
+        self.known: Solution | None = None
+        if upper is None:
+            self.known = quick(problem)
+            upper = self.known.makespan
+        if math.isinf(upper):
+            upper = longest(problem)
+        self.upper = upper * (1 + SLACK)
+        self.second = 10.0 ** (3 - math.floor(math.log10(self.upper))) if self.upper > 0 else 1.0
+        self.windows: Windows = windows(problem, self.upper)
+        self.components: list[Component] = []
+        for component in self.parts() if components is None else components:
+            self.add(component)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.problem.n_tasks} tasks: {self.model!r}>"
+
+    def check(self, problem: Problem) -> None:
+        """Raise `UnsupportedFeature` for what the formulation cannot say."""
+        if problem.memory == "peak":
+            raise UnsupportedFeature(f"{self.name} says static memory only; use problem.replace(memory='static'), or a search method")
+
+    def parts(self) -> list[Component]:
+        """Return the components the formulation is made of, in order."""
+        raise NotImplementedError
+
+    def add(self, component: Component) -> None:
+        """Add a component."""
+        component.add_to(self)
+        self.components.append(component)
+
+    # What components need
+
+    @property
+    def ticks(self) -> float:
+        """The upper bound in the model's time."""
+        return self.upper * self.second
+
+    @property
+    def possible(self) -> BoolArray:
+        """[n, K]: where tasks can run at all, in a schedule no longer than the upper bound."""
+        found = self.windows
+        return self.problem.eligible & found.possible & np.isfinite(found.start) & np.isfinite(found.finish)
+
+    def unordered(self) -> IntArray:
+        """Return the pairs of tasks that no path joins, [P, 2]."""
+        before = ancestors(self.problem.graph)
+        return np.argwhere(np.triu(~(before | before.T), 1))
+
+    # From decisions to values and back
+
+    def encode(self, decision: Decision | Schedule | Solution) -> FloatArray:
+        """Return values of all columns for a decision, those nobody knows NaN.
+
+        Raises `InvalidSchedule` if its schedule is longer than the upper bound.
+        """
+        schedule = simulate(self.problem, _decision(decision))
+        if not self.says(schedule):
+            raise InvalidSchedule(
+                f"the schedule is {schedule.makespan:.6g} s long and has {len(schedule.batches)} batches; the model knows schedules up to "
+                f"{self.upper:.6g} s with one batch of a task on a device; make the formulation with a larger `upper`"
+            )
+        values = np.full(self.model.program.n_columns, np.nan)
+        for component in self.components:
+            fill = getattr(component, "fill", None)
+            if fill is not None:
+                fill(self, schedule, values)
+        return values
+
+    def says(self, schedule: Schedule) -> bool:
+        """Return whether the model has words for a schedule: it is short enough, and a device has one batch of a task at most."""
+        pair = schedule.batches.task * len(schedule.devices) + schedule.batches.device
+        return schedule.makespan <= self.upper and len(np.unique(pair)) == len(pair)
+
+    def decode(self, values: FloatArray) -> Decision:
+        """Return the decision that values of the columns stand for; `simulate` gives it its times."""
+        raise NotImplementedError
+
+    # Solving
+
+    def solve(
+        self, solver: str = "scip", *, time_limit: float | None = None, gap: float = 0.0, threads: int = 1, seed: int = 0,
+        start: Solution | Schedule | Decision | None = None, cuts: bool = True,
+        on_progress: Callable[[Event], object] | None = None, options: Mapping[str, Any] | None = None,
+    ) -> Solution:  # fmt: skip
+        """Solve the formulation; parameters are those of ``Model.solve`` and of ``hetsched.solve``.
+
+        The schedules are re-timed by `simulate`; the bound is the solver's, its tolerance taken off.
+        """
+        monitor = Monitor(self.problem, Budget(time_limit), seed=seed, on_progress=on_progress)
+        self.run(monitor, solver, gap=gap, threads=threads, start=start, cuts=cuts, options=options)
+        return monitor.solution(self.name)
+
+    def run(
+        self, monitor: Monitor, solver: str, *, gap: float = 0.0, threads: int = 1, cuts: bool = True,
+        start: Solution | Schedule | Decision | None = None, options: Mapping[str, Any] | None = None,
+    ) -> Outcome:  # fmt: skip
+        """Solve under a monitor, which gets the schedules and bounds as they are found."""
+        monitor.source = monitor.source or self.name
+        hint = None
+        for begin in (self.known, start):
+            hint = self._begin(monitor, begin, hint)
+        ours = self.is_makespan
+
+        def incumbent(found: Incumbent) -> bool:
+            if ours:
+                self.offer(monitor, found.values)
+            return False
+
+        def bound(value: float) -> bool:
+            if ours:
+                self.raise_bound(monitor, value, solver)
+            return False
+
+        outcome = self.model.solve(
+            solver, time_limit=None if math.isinf(monitor.time_left) else max(0.0, monitor.time_left), gap=gap, threads=threads,
+            seed=monitor.seed, hint=hint, cuts=cuts, on_incumbent=incumbent, on_bound=bound, stop=lambda: monitor.should_stop,
+            options=options,
+        )  # fmt: skip
+        if outcome.values is not None:
+            self.offer(monitor, outcome.values)
+        if ours or outcome.proven == "infeasible":
+            self.raise_bound(monitor, outcome.bound, solver)
+        return outcome
+
+    def _begin(self, monitor: Monitor, begin: Solution | Schedule | Decision | None, hint: FloatArray | None) -> FloatArray | None:
+        """Offer a start that keeps every row, those of the user's own too, and return the better hint."""
+        if begin is None or (isinstance(begin, Solution) and begin.schedule is None):
+            return hint
+        schedule = simulate(self.problem, _decision(begin))
+        if not self.says(schedule):
+            return hint
+        values = self.encode(schedule)
+        if np.isfinite(values).all() and self.model.violations(values, tolerance=1e-5):
+            return hint
+        if self.is_makespan and np.isfinite(values).all() and schedule.makespan < monitor.incumbent:
+            before, monitor.source = monitor.source, begin.method if isinstance(begin, Solution) else "start"
+            monitor.offer(schedule.decision)
+            monitor.source = before
+            return values
+        return values if hint is None else hint
+
+    def offer(self, monitor: Monitor, values: FloatArray) -> None:
+        """Offer what values stand for."""
+        monitor.offer(self.decode(values))
+
+    def raise_bound(self, monitor: Monitor, value: float, solver: str) -> None:
+        """Raise the bound by a solver's, in the model's time; nothing beyond the upper bound is claimed."""
+        if not (value > 0 and self.bounds_problem):
+            return
+        if math.isinf(value) and self.upper >= longest(self.problem):
+            monitor.raise_bound(Bound(math.inf, f"{self.name} by {solver}", "proven: no schedule keeps every rule"))
+            return
+        # What is cut off is longer than the upper bound, so no more than that is known.
+        least = min(value / self.second * (1 - TOLERANCE[solver]), self.upper / (1 + SLACK))
+        monitor.raise_bound(Bound(least, f"{self.name} by {solver}", f"dual bound of {self.model!r}"))
+
+    @property
+    def is_makespan(self) -> bool:
+        """Whether the objective is the makespan, and not one of the user's own."""
+        return self.model.objective is getattr(self, "makespan", None)
+
+    @property
+    def bounds_problem(self) -> bool:
+        """Whether a bound on the formulation is one on the problem: for several inputs the literal form
+        forbids some schedules, and every form those with more than one batch of a task on a device."""
+        return self.problem.inputs == 1 or (self.problem.batching == "once" and not self.faithful)
+
+
+def _decision(given: Solution | Schedule | Decision) -> Decision:
+    found = given.schedule if isinstance(given, Solution) else given
+    if found is None:
+        raise InvalidSchedule("the solution holds no schedule to start from")
+    return found.decision if isinstance(found, Schedule) else found
+
+
+def quick(problem: Problem) -> Solution:
+    """Return the best of some list schedulers, maybe without a schedule."""
+    from hetsched.heuristics import list_scheduling, simple  # noqa: F401  # they register their methods
+
+    monitor = Monitor(problem)
+    for name in QUICK:
+        try:
+            monitor.run(name)
+        except UnsupportedFeature:
+            continue
+    return monitor.solution("list schedulers")
+
+
+def longest(problem: Problem) -> float:
+    """Return a length beyond which no semi-active schedule goes: all tasks and transfers one after another."""
+    durations = np.where(np.isfinite(problem.durations), problem.durations, 0.0)
+    every = np.arange(problem.n_devices)
+    edge = np.arange(problem.graph.n_edges)
+    work = durations.max(axis=2).sum() if problem.inputs > 1 else durations.max(axis=(1, 2)).sum()
+    if not len(edge):
+        return float(work) or 1.0
+    times = problem.transfer_times(edge[:, None, None], every[:, None], every, problem.inputs)
+    finite = np.where(np.isfinite(times), times, 0.0)
+    return float(work + (finite.max(axis=(1, 2)) * problem.inputs).sum()) or 1.0
+
+
+def fill_in(values: FloatArray, columns: Expression, known: Any) -> None:
+    """Set the values of columns."""
+    values[columns.column] = np.broadcast_to(np.asarray(known, np.float64), columns.shape).ravel()

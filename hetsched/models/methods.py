@@ -1,0 +1,46 @@
+"""Exact methods: formulations handed to solvers, under the names that `solve` knows."""
+
+from __future__ import annotations
+
+from hetsched.problem.problem import Problem
+from hetsched.search import Monitor, method
+
+DIVIML = "DiviML, equations (1) to (7)"
+MOIRAI = "Moirai, equations (4) to (8)"
+SUPPORTS = "static memory; several inputs without contention only"
+
+
+def _solve(problem: Problem, monitor: Monitor, solver: str, *, gap: float, threads: int, cuts: bool) -> None:
+    """Say the problem in the formulation that fits it, and hand it over."""
+    from hetsched.models.batched import BatchedMakespan
+    from hetsched.models.moirai import CongestionAware
+
+    contended = problem.communication in ("channel", "port")
+    formulation = (CongestionAware if contended else BatchedMakespan)(problem)
+    formulation.run(monitor, solver, gap=gap, threads=threads, cuts=cuts, start=monitor.best)
+
+
+@method("milp", summary="the batched MILP (with contention Moirai's), tightened, solved by SCIP", source=DIVIML, supports=SUPPORTS)
+def milp(problem: Problem, monitor: Monitor, *, gap: float = 0.0, threads: int = 1, cuts: bool = True) -> None:
+    """Solve by SCIP to a relative gap."""
+    _solve(problem, monitor, "scip", gap=gap, threads=threads, cuts=cuts)
+
+
+@method("milp:highs", summary="the same, solved by HiGHS", source=DIVIML, supports=SUPPORTS)
+def milp_highs(problem: Problem, monitor: Monitor, *, gap: float = 0.0, threads: int = 1, cuts: bool = True) -> None:
+    """Solve by HiGHS to a relative gap."""
+    _solve(problem, monitor, "highs", gap=gap, threads=threads, cuts=cuts)
+
+
+@method("cpsat", summary="the same with optional intervals, solved by CP-SAT", source=DIVIML, deterministic=False, supports=SUPPORTS)
+def cpsat(problem: Problem, monitor: Monitor, *, gap: float = 0.0, threads: int = 1, cuts: bool = True) -> None:
+    """Solve by CP-SAT to a relative gap."""
+    _solve(problem, monitor, "cpsat", gap=gap, threads=threads, cuts=cuts)
+
+
+@method("moirai", summary="Moirai's MILP as printed, solved by SCIP", source=MOIRAI, supports="static memory, one input")
+def moirai(problem: Problem, monitor: Monitor, *, solver: str = "scip", gap: float = 0.0, threads: int = 1, faithful: bool = True) -> None:
+    """Solve Moirai's formulation; ``faithful=False`` adds redundant load rows."""
+    from hetsched.models.moirai import CongestionAware
+
+    CongestionAware(problem, faithful=faithful).run(monitor, solver, gap=gap, threads=threads, start=monitor.best)

@@ -1,0 +1,130 @@
+"""Moirai's MILP: transfers that contend for channels or ports are planned together with the tasks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hetsched.errors import UnsupportedFeature
+from hetsched.modeling.expression import FloatArray
+from hetsched.models import components as parts
+from hetsched.models.batched import BatchedMakespan, decode
+from hetsched.models.formulation import Component, fill_in
+from hetsched.problem.problem import Problem
+from hetsched.schedule.decision import Decision
+from hetsched.schedule.schedule import Schedule
+
+
+class Flows:
+    """A flow node an edge, after its source and before its target; Moirai (4a), (5), (6).
+
+    ``pair[e, u, v]`` chooses the ends (the paper's z and u at once: it is one where the source runs on
+    u and the target on v), ``leave[e]`` and ``arrive[e]`` are the times of the transfer.
+    """
+
+    def add_to(self, f: Any) -> None:
+        graph, model = f.problem.graph, f.model
+        self.edges = np.arange(graph.n_edges)
+        self.times = parts.transfer_ticks(f)
+        self.seconds = np.where(np.isfinite(self.times), self.times, 0.0)
+        f.pair = parts.flows(f, "pair", self.edges, self.times)
+        f.leave = model.time("leave", graph.n_edges, upper=f.ticks)
+        f.arrive = model.time("arrive", graph.n_edges, upper=f.ticks)
+        f.moving = (f.pair * self.seconds).sum(axis=(1, 2))
+        model.add(f.arrive == f.leave + f.moving, tag="(6)")
+        model.add(f.leave >= f.finish[graph.source], tag="(4a)")
+        model.add(f.start[graph.target] >= f.arrive, tag="(4a)")
+        f.flow_seconds = self.seconds
+
+    def fill(self, f: Any, schedule: Schedule, values: Any) -> None:
+        parts.fill_flows(f, f.pair, self.edges, values)
+        moves = schedule.transfers
+        finish = values[f.finish.column]
+        leave = finish[f.problem.graph.source]
+        arrive = leave.copy()
+        leave[moves.edge], arrive[moves.edge] = moves.start * f.second, moves.finish * f.second
+        fill_in(values, f.leave, leave)
+        fill_in(values, f.arrive, arrive)
+
+
+class Contention:
+    """No two flows at a time on a channel, Moirai (7), (8), or in the sending or receiving port of a device."""
+
+    def add_to(self, f: Any) -> None:
+        problem, k = f.problem, f.problem.n_devices
+        if not problem.graph.n_edges or k < 2:
+            return
+        pairs = self._pairs(f)
+        if problem.communication == "channel":
+            u, v = np.nonzero(~np.eye(k, dtype=bool))
+            intervals = f.model.interval(f.leave, f.flow_seconds[:, u, v], end=f.arrive, presence=f.pair[:, u, v])
+            f.model.no_overlap(intervals, pairs, tag="(7)-(8)")
+            return
+        others = ~np.eye(k, dtype=bool)
+        self.ports = {}
+        for name, axis in (("send", 2), ("receive", 1)):
+            used = f.model.binary(name, (problem.graph.n_edges, k))
+            f.model.add(used == (f.pair * others).sum(axis=axis), tag=name)
+            longest = f.flow_seconds.max(axis=(1, 2))
+            taking = np.flatnonzero(longest > 0)
+            intervals = f.model.interval(f.leave[taking], f.moving[taking], end=f.arrive[taking], presence=used[taking])
+            place = np.full(problem.graph.n_edges, -1)
+            place[taking] = np.arange(len(taking))
+            kept = pairs[(place[pairs] >= 0).all(axis=1)]
+            f.model.no_overlap(intervals, place[kept], tag=f"one {name}s")
+            self.ports[name] = (used, axis)
+
+    def _pairs(self, f: Any) -> Any:
+        """Return the pairs of edges that precedence does not order, [P, 2]."""
+        from hetsched.analysis.closure import ancestors
+
+        graph = f.problem.graph
+        before = ancestors(graph) | np.eye(graph.n_tasks, dtype=bool)
+        # Edge a is before edge b if the target of a is, or leads to, the source of b.
+        ordered = before[graph.source[:, None], graph.target[None, :]]
+        return np.argwhere(np.triu(~(ordered | ordered.T), 1))
+
+    def fill(self, f: Any, schedule: Schedule, values: Any) -> None:
+        for used, axis in getattr(self, "ports", {}).values():
+            pair = values[f.pair.column].reshape(f.pair.shape) * ~np.eye(f.problem.n_devices, dtype=bool)
+            fill_in(values, used, pair.sum(axis=axis))
+
+
+class CongestionAware(BatchedMakespan):
+    """Placement and order of tasks and of transfers for the least makespan, equations (4) to (8) of Moirai; one input.
+
+    Every edge is a flow node of the augmented graph; with ``communication="channel"`` flows on one
+    directed channel exclude one another, with ``"port"`` those that leave or reach one device.
+    """
+
+    name = "moirai"
+
+    def check(self, problem: Problem) -> None:
+        super(BatchedMakespan, self).check(problem)
+        if problem.inputs > 1:
+            raise UnsupportedFeature(
+                f"{self.name} schedules one input, not {problem.inputs}; use BatchedMakespan where there is no contention"
+            )
+
+    def parts(self) -> list[Component]:
+        contention: list[Component] = [Contention()] if self.problem.communication in ("channel", "port") else []
+        found: list[Component] = [
+            parts.Assignment(), parts.SharedTiming(), Flows(), *contention, parts.NonOverlap(), parts.StaticMemory(), parts.Makespan(),
+        ]  # fmt: skip
+        return found if self.faithful else [*found, parts.LoadCuts()]
+
+    def decode(self, values: FloatArray) -> Decision:
+        decision = decode(self, values)
+        if self.problem.communication not in ("channel", "port"):
+            return decision
+        batch = np.empty(self.problem.n_tasks, np.int64)
+        batch[decision.task] = np.arange(decision.n_batches)
+        source, target = batch[self.problem.graph.source], batch[self.problem.graph.target]
+        apart = np.flatnonzero(decision.device[source] != decision.device[target])
+        leave, arrive = self.leave.value(values), self.arrive.value(values)  # type: ignore[attr-defined]
+        order = apart[np.lexsort((arrive[apart], leave[apart]))]
+        return Decision(
+            decision.task, decision.device, decision.item_ptr, decision.items,
+            transfer_order=np.column_stack([order, source[order], target[order]]),
+        )  # fmt: skip

@@ -1,0 +1,282 @@
+"""The tests that a solver's backend must pass, ready to be inherited."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import threading
+import time
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hetsched.errors import UnsupportedFeature
+from hetsched.modeling.expression import Expression, stack
+from hetsched.modeling.model import Model
+from hetsched.modeling.outcome import Incumbent
+
+DEADLINE = 0.5  # seconds by which a time limit may be missed
+
+_SETTINGS = settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.differing_executors, HealthCheck.too_slow]
+)  # fmt: skip
+
+
+class Shop:
+    """Jobs that each run on one of some machines; between some a delay where they change machines.
+
+    Attributes
+    ----------
+    length : array [n, machines]
+    arcs : list of (job, later job, delay)
+    """
+
+    def __init__(self, length: Any, arcs: list[tuple[int, int, float]]) -> None:
+        self.length, self.arcs = np.asarray(length, np.float64), arcs
+
+    def __repr__(self) -> str:
+        return f"Shop({self.length.tolist()}, {self.arcs})"
+
+    def optimum(self) -> float:
+        """Return the least makespan, by trying every assignment and every order."""
+        n, machines = self.length.shape
+        best = math.inf
+        for order in itertools.permutations(range(n)):
+            if any(order.index(i) > order.index(j) for i, j, _ in self.arcs):
+                continue
+            for where in itertools.product(range(machines), repeat=n):
+                free, finish = [0.0] * machines, [0.0] * n
+                for j in order:
+                    ready = max((finish[a] + (d if where[a] != where[j] else 0.0) for a, b, d in self.arcs if b == j), default=0.0)
+                    # What takes no time occupies nothing.
+                    finish[j] = max(ready, free[where[j]] if self.length[j, where[j]] > 0 else 0.0) + self.length[j, where[j]]
+                    if self.length[j, where[j]] > 0:
+                        free[where[j]] = finish[j]
+                best = min(best, max(finish))
+        return best
+
+    def model(self) -> tuple[Model, dict[str, Expression]]:
+        """Return the model of the least makespan, and its columns by name."""
+        n, machines = self.length.shape
+        horizon = float(self.length.max(axis=1).sum() + sum(delay for *_, delay in self.arcs)) + 1.0
+        model = Model()
+        x = model.binary("x", (n, machines))
+        start, finish = (model.time(name, n, upper=horizon) for name in ("start", "finish"))
+        model.exactly_one(x, tag="one machine")
+        model.add(finish == start + (x * self.length).sum(axis=1), tag="length")
+        for i, j, delay in self.arcs:
+            model.add(start[j] >= finish[i], tag="arc")
+            late = (start[j] - finish[i]).reshape(1).broadcast_to((machines,)) >= delay
+            model.implies(stack([x[i], 1 - x[j]]), late, tag="delay")
+        model.no_overlap(model.interval(start, self.length, end=finish, presence=x), tag="machine")
+        makespan = model.maximum("C", finish, tag="makespan")
+        model.minimise(makespan)
+        return model, {"x": x, "start": start, "finish": finish, "C": makespan}
+
+
+@st.composite
+def shops(draw: st.DrawFn, times: st.SearchStrategy[float], largest: int = 4) -> Shop:
+    """Draw a shop of few jobs and machines."""
+    n, machines = draw(st.integers(1, largest)), draw(st.integers(1, 2))
+    arcs = [(i, j, draw(times)) for j in range(n) for i in range(j) if draw(st.booleans())]
+    return Shop([[draw(times) for _ in range(machines)] for _ in range(n)], arcs)
+
+
+WHOLE = st.integers(0, 9).map(float)
+TENTHS = st.integers(0, 99).map(lambda count: count / 10)
+ANY = st.floats(0.0, 10.0, allow_subnormal=False).map(lambda value: 0.0 if value < 1e-3 else value)
+
+
+def hard(n: int = 40, machines: int = 4, seed: int = 0) -> Model:
+    """Return a model that no solver finishes in seconds."""
+    rng = np.random.default_rng(seed)
+    arcs = [(i, j, float(rng.integers(1, 20))) for j in range(n) for i in range(j) if rng.random() < 0.1]
+    return Shop(rng.integers(5, 60, (n, machines)), arcs).model()[0]
+
+
+class BackendSuite:
+    """Base class of the tests of one backend.
+
+    Subclass it in a test module and pytest does the rest::
+
+        class TestScip(solvers.BackendSuite):
+            solver = "scip"
+
+    Attributes
+    ----------
+    solver : str
+    tolerance : float
+        Relative, of objectives and bounds.
+    knows_continuous : bool
+        Whether it solves models with continuous columns that are no times.
+    option, bad_option : tuple of str and value
+        A parameter it takes, and one it does not.
+    """
+
+    solver: str
+    tolerance: float = 1e-6
+    knows_continuous: bool = True
+    option: ClassVar[tuple[str, Any]]
+    bad_option: ClassVar[tuple[str, Any]] = ("no_such_parameter", 1)
+
+    def _agrees(self, shop: Shop) -> None:
+        model, _ = shop.model()
+        outcome, optimum = model.solve(self.solver, time_limit=60), shop.optimum()
+        slack = self.tolerance * max(1.0, optimum)
+        assert outcome.bound <= optimum + slack, "a bound above the optimum"
+        assert outcome.values is not None
+        assert outcome.objective >= optimum - slack, "better than the optimum"
+        assert outcome.objective <= optimum + 2 * slack
+        assert outcome.bound >= optimum - 3 * slack
+        assert outcome.stopped == "finished"
+        assert model.violations(outcome.values, tolerance=1e-5) == []
+
+    @_SETTINGS
+    @given(shop=shops(WHOLE))
+    def test_it_finds_the_optimum_in_whole_times(self, shop: Shop) -> None:
+        self._agrees(shop)
+
+    @_SETTINGS
+    @given(shop=shops(TENTHS))
+    def test_it_finds_the_optimum_in_decimal_times(self, shop: Shop) -> None:
+        self._agrees(shop)
+
+    @_SETTINGS
+    @given(shop=shops(ANY))
+    def test_it_finds_the_optimum_in_any_times(self, shop: Shop) -> None:
+        self._agrees(shop)
+
+    def test_a_knapsack_is_packed(self) -> None:
+        model = Model()
+        x = model.binary("x", 4)
+        model.add(np.array([5, 4, 3, 2]) @ x <= 9, tag="weight")
+        model.maximise(np.array([10, 7, 6, 1]) @ x + 3)
+        outcome = model.solve(self.solver)
+        assert outcome.objective == pytest.approx(20)
+        assert outcome.bound == pytest.approx(20)
+        assert outcome.proven == "optimal"
+        assert x.value(outcome.values).round().tolist() == [1, 1, 0, 0]  # type: ignore[arg-type]
+
+    def test_whole_numbers_below_zero(self) -> None:
+        model = Model()
+        y = model.integer("y", 2, lower=-7, upper=7)
+        model.add(2 * y[0] + 3 * y[1] >= -11)
+        model.add(y[0] - y[1] == 2)
+        model.minimise(y.sum())
+        outcome = model.solve(self.solver)
+        assert outcome.objective == pytest.approx(-4)
+        assert y.value(outcome.values).round().tolist() == [-1, -3]  # type: ignore[arg-type]
+
+    def test_what_cannot_be_is_proven_infeasible(self) -> None:
+        model = Model()
+        x = model.binary("x", 3)
+        model.exactly_one(x)
+        model.add(x.sum() >= 2)
+        model.minimise(x[0])
+        outcome = model.solve(self.solver)
+        assert (outcome.proven, outcome.stopped, outcome.values) == ("infeasible", "finished", None)
+        assert outcome.bound == math.inf
+        assert outcome.gap == math.inf
+
+    def test_continuous_columns(self) -> None:
+        model = Model()
+        y = model.continuous("y", 2, upper=10)
+        model.add(y[0] + 2 * y[1] <= 7)
+        model.add(3 * y[0] + y[1] <= 11)
+        model.maximise(y.sum())
+        if self.knows_continuous:
+            outcome = model.solve(self.solver)
+            assert outcome.objective == pytest.approx(5)
+            assert outcome.bound == pytest.approx(5)
+        else:
+            with pytest.raises(UnsupportedFeature, match=r"y\(0\) is continuous; .* use scip or highs"):
+                model.solve(self.solver)
+
+    @pytest.mark.parametrize("limit", [0.0, 1.0])
+    def test_a_time_limit_is_kept_and_the_bound_too(self, limit: float) -> None:
+        model = hard()
+        started = time.monotonic()
+        outcome = model.solve(self.solver, time_limit=limit)
+        assert time.monotonic() - started <= limit + DEADLINE + 0.5  # building it takes some of that
+        assert outcome.stopped == "time limit"
+        assert outcome.proven == ""
+        assert outcome.bound <= outcome.objective
+
+    def test_a_gap_stops_it(self) -> None:
+        outcome = hard(12).solve(self.solver, gap=0.5, time_limit=30)
+        assert outcome.gap <= 0.5
+        assert outcome.stopped in ("gap", "finished")
+
+    def test_another_thread_stops_it(self) -> None:
+        asked = threading.Event()
+        threading.Timer(1.0, asked.set).start()
+        started = time.monotonic()
+        outcome = hard().solve(self.solver, time_limit=30, stop=asked.is_set)
+        assert time.monotonic() - started < 1.0 + 2 * DEADLINE + 0.5
+        assert outcome.stopped == "stopped"
+
+    def test_a_listener_stops_it_and_hears_what_is_found(self) -> None:
+        heard: list[float] = []
+
+        def listen(found: Incumbent) -> bool:
+            heard.append(found.objective)
+            return len(heard) >= 2
+
+        outcome = hard(24, 3).solve(self.solver, time_limit=30, on_incumbent=listen)
+        assert outcome.stopped == "callback"
+        assert heard == sorted(heard, reverse=True)
+        assert outcome.values is not None
+        assert outcome.objective <= heard[0] + 1e-6
+
+    def test_bounds_are_told_as_they_rise(self) -> None:
+        heard: list[float] = []
+        outcome = hard(12).solve(self.solver, time_limit=3, on_bound=heard.append)
+        assert heard
+        assert heard == sorted(heard)
+        assert heard[-1] <= outcome.objective * (1 + 1e-6)
+
+    def test_what_a_listener_raises_comes_out(self) -> None:
+        def fail(_: object) -> None:
+            raise RuntimeError("the listener's own")
+
+        with pytest.raises(RuntimeError, match="the listener's own"):
+            hard(24, 3).solve(self.solver, time_limit=30, on_incumbent=fail)
+
+    def test_a_start_is_taken(self) -> None:
+        model = hard(14)
+        first = model.solve(self.solver, time_limit=3)
+        assert first.values is not None
+        again = model.solve(self.solver, time_limit=1, hint=first.values)
+        assert again.values is not None
+        assert again.objective <= first.objective * (1 + 1e-6)
+
+    def test_part_of_a_start_is_taken(self) -> None:
+        model, columns = Shop([[3.0, 4.0], [2.0, 5.0], [4.0, 4.0]], [(0, 2, 1.0)]).model()
+        hint = np.full(model.program.n_columns, np.nan)
+        hint[columns["x"].column] = [1, 0, 0, 1, 1, 0]
+        assert model.solve(self.solver, hint=hint).proven == "optimal"
+
+    def test_leaving_cuts_out_changes_no_optimum(self) -> None:
+        model, columns = Shop([[3.0, 4.0], [2.0, 5.0], [4.0, 4.0]], [(0, 2, 1.0)]).model()
+        model.add(columns["C"] >= 4.0, tag="redundant", cut=True)
+        outcomes = [model.solve(self.solver, cuts=cuts).objective for cuts in (True, False)]
+        assert outcomes[0] == pytest.approx(outcomes[1])
+
+    def test_bounds_of_columns_may_change_between_solves(self) -> None:
+        model, columns = Shop([[3.0, 1.0], [2.0, 5.0]], []).model()
+        assert model.solve(self.solver).objective == pytest.approx(2)
+        model.set_bounds(columns["x"][0, 1], upper=0)
+        assert model.solve(self.solver).objective == pytest.approx(5)
+
+    def test_its_own_options_are_passed_on_and_others_refused(self) -> None:
+        model, _ = Shop([[3.0, 4.0]], []).model()
+        assert model.solve(self.solver, options=dict([self.option])).proven == "optimal"
+        with pytest.raises(UnsupportedFeature, match=self.bad_option[0]):
+            model.solve(self.solver, options=dict([self.bad_option]))
+
+    def test_the_native_model_is_handed_out(self) -> None:
+        model, _ = Shop([[3.0, 4.0]], []).model()
+        assert model.native(self.solver) is not None

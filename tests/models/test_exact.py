@@ -1,0 +1,169 @@
+"""The exact formulations against the true optimum of tiny problems, and against published optima."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import instances
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import hetsched as hs
+from hetsched.models import BatchedMakespan, CongestionAware, Formulation
+from hetsched.testing import brute_force, decisions, problems
+from tests.golden import arabnejad, topcuoglu
+
+SOLVERS = ("scip", "highs", "cpsat")
+few = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quiet = {"batching": "once", "memory": "static", "n_tasks": st.integers(1, 4)}
+
+
+def agrees(problem: hs.Problem, formulation: Formulation, solver: str) -> None:
+    """Solve, and compare with the optimum."""
+    solution = formulation.solve(solver, time_limit=60)
+    optimum = brute_force(problem)
+    if optimum is None:
+        assert solution.status == "infeasible"
+        return
+    assert solution.makespan <= optimum.makespan * (1 + 1e-6)
+    assert optimum.makespan * (1 - 3e-6) <= solution.bound <= optimum.makespan * (1 + 1e-9)
+    assert hs.verify(problem, solution.schedule) == []
+    values = formulation.encode(solution)
+    assert formulation.model.violations(values) == []
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@few
+@given(problem=problems(**quiet, inputs=st.integers(1, 3), communication=st.sampled_from(["delay", "per-input"])))
+def test_batched_makespan_finds_the_optimum(solver: str, problem: hs.Problem) -> None:
+    agrees(problem, BatchedMakespan(problem), solver)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@few
+@given(problem=problems(**quiet, inputs=1, communication=st.sampled_from(["delay", "channel", "port"])))
+def test_congestion_aware_finds_the_optimum(solver: str, problem: hs.Problem) -> None:
+    agrees(problem, CongestionAware(problem), solver)
+
+
+@few
+@given(problem=problems(**quiet, inputs=1, communication="delay"))
+def test_the_literal_form_is_as_good_for_one_input(problem: hs.Problem) -> None:
+    agrees(problem, BatchedMakespan(problem, faithful=True), "scip")
+
+
+@few
+@given(problem=problems(**quiet, inputs=st.integers(2, 3), communication="per-input"))
+def test_the_literal_form_is_never_better_for_several(problem: hs.Problem) -> None:
+    literal = BatchedMakespan(problem, faithful=True).solve("scip", time_limit=60)
+    tightened = BatchedMakespan(problem).solve("scip", time_limit=60)
+    assert literal.makespan >= tightened.makespan * (1 - 1e-6)
+
+
+@few
+@given(problem=problems(**quiet, inputs=st.integers(1, 2), communication="delay"))
+def test_leaving_cuts_out_changes_no_optimum(problem: hs.Problem) -> None:
+    with_cuts, without = (BatchedMakespan(problem).solve("cpsat", time_limit=60, cuts=cuts) for cuts in (True, False))
+    assert with_cuts.status == without.status
+    if math.isfinite(with_cuts.makespan):
+        assert without.makespan == pytest.approx(with_cuts.makespan, rel=1e-6)
+
+
+@given(problem=problems(**quiet, inputs=st.integers(1, 3)), data=st.data())
+def test_every_valid_decision_is_a_solution_of_the_model(problem: hs.Problem, data: st.DataObject) -> None:
+    kinds: list[type[Formulation]] = []
+    if problem.communication in ("delay", "per-input"):
+        kinds.append(BatchedMakespan)
+    if problem.inputs == 1:
+        kinds.append(CongestionAware)
+    schedule = hs.simulate(problem, data.draw(decisions(problem)))
+    if hs.verify(problem, schedule):
+        return
+    for kind in kinds:
+        for faithful in (False, True):
+            if faithful and problem.inputs > 1:
+                continue  # the literal form forbids some
+            formulation = kind(problem, upper=schedule.makespan * 1.5, faithful=faithful)
+            values = formulation.encode(schedule)
+            assert not np.isnan(values).any()
+            assert formulation.model.violations(values) == []
+            assert hs.simulate(problem, formulation.decode(values)).makespan <= schedule.makespan * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize(("problem", "optimum"), [(topcuoglu(), 73.0), (arabnejad(), 113.0)])
+def test_published_optima(problem: hs.Problem, optimum: float, solver: str) -> None:
+    solution = BatchedMakespan(problem).solve(solver, time_limit=60)
+    assert solution.makespan == optimum
+    assert solution.status == "optimal"
+
+
+@pytest.mark.parametrize("communication", ["delay", "channel", "port"])
+def test_moirai_example(shared_data: Path, communication: str) -> None:
+    problem = instances.moirai(shared_data / "moirai" / "example-1.json", communication)
+    assert CongestionAware(problem).solve("cpsat", time_limit=60).makespan == 30
+    unlimited = hs.Cluster([hs.Device(name) for name in problem.cluster.names], bandwidth=np.inf)
+    free = CongestionAware(problem.replace(cluster=unlimited)).solve("cpsat", time_limit=60)
+    assert free.makespan == 28
+
+
+def test_a_start_above_the_upper_bound_is_refused() -> None:
+    problem = topcuoglu()
+    formulation = BatchedMakespan(problem, upper=80.0)
+    slow = hs.simulate(problem, hs.Decision.from_assignment(problem, dict.fromkeys(problem.graph.names, problem.cluster.names[0])))
+    with pytest.raises(hs.InvalidSchedule, match=r"127 s long .* up to 80 s with .* make the formulation with a larger `upper`"):
+        formulation.encode(slow)
+
+
+def test_an_upper_bound_below_the_optimum_is_a_bound_and_no_infeasibility() -> None:
+    solution = BatchedMakespan(topcuoglu(), upper=70.0).solve("cpsat", time_limit=30)
+    assert solution.status == "unknown"
+    assert solution.bound == pytest.approx(70.0)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"memory": "peak"}, "says static memory only"),
+        ({"communication": "port"}, "knows no contention"),
+    ],
+)
+def test_what_it_cannot_say_is_refused(change: dict[str, str], message: str) -> None:
+    with pytest.raises(hs.UnsupportedFeature, match=message):
+        BatchedMakespan(topcuoglu().replace(**change))
+
+
+def test_methods_are_registered_and_stream_into_the_monitor() -> None:
+    for name in ("milp", "milp:highs", "cpsat", "moirai"):
+        solution = hs.solve(arabnejad(), name, time_limit=60)
+        assert (solution.makespan, solution.status) == (113.0, "optimal")
+        assert (np.diff(solution.history.bound) >= 0).all()
+
+
+def test_rows_and_components_of_ones_own() -> None:
+    """A power cap: the fast device may take so many joules; and a task is pinned."""
+    problem = arabnejad()
+    best = BatchedMakespan(problem).solve("cpsat", time_limit=30)
+
+    class EnergyBudget:
+        def __init__(self, joules: float, watts: list[float]) -> None:
+            self.joules, self.watts = joules, np.array(watts)
+
+        def add_to(self, f: BatchedMakespan) -> None:
+            used = (f.duration * self.watts).sum() * (1 / f.second)
+            f.model.add(used <= self.joules, tag="energy")
+
+    watts = [1.0, 2.0, 5.0]
+    formulation = BatchedMakespan(problem, upper=300.0)
+    formulation.add(EnergyBudget(260.0, watts))
+    formulation.model.add(formulation.on[0, 0] == 1, tag="first on P1")
+    solution = formulation.solve("scip", time_limit=60, start=None)
+    schedule = solution.schedule
+    assert schedule is not None
+    energy = sum(w * busy for w, busy in zip(watts, schedule.busy_time.tolist(), strict=True))
+    assert energy <= 260.0 + 1e-6
+    assert schedule.device_of(problem.graph.names[0]) == problem.cluster.names[0]
+    assert solution.makespan > best.makespan
