@@ -65,6 +65,8 @@ def auto(problem: Problem, monitor: Monitor, *, bound_seconds: float = 5.0) -> N
             monitor.run(name)
         except UnsupportedFeature as refusal:
             monitor.note(f"{name}: {refusal}")
+    if math.isinf(monitor.time_left) and not monitor.should_stop:
+        best.prepare()  # so that compiling, on the first run, takes nothing from the seconds given
     for lower_bound in best.every(problem, time_limit=max(0.0, min(bound_seconds, monitor.time_left))):
         monitor.raise_bound(lower_bound)
         if monitor.should_stop:

@@ -11,6 +11,7 @@ from hetsched.schedule.decision import Decision
 from hetsched.schedule.links import links_of
 from hetsched.schedule.schedule import Schedule
 
+TOLERANCE = 1e-9  # of the makespan, as `verify` forgives
 START, DATA, DEVICE, LINK = "start", "data", "device", "link"
 """Why a step does not start earlier: nothing precedes it, its data, its device, or its channel or port."""
 
@@ -59,6 +60,7 @@ class _Walk:
         self.start = np.concatenate([batches.start, moves.start])
         self.finish = np.concatenate([batches.finish, moves.finish])
         self.last = int(batches.finish.argmax()) if n else -1
+        self.tolerance = TOLERANCE * float(batches.finish.max(initial=0.0))
         decision = Decision(batches.task, batches.device, schedule.item_ptr, schedule.items)
         links = links_of(problem, decision, schedule.batch_of)
         local, move = ~links.moving, np.arange(len(moves)) + n
@@ -95,7 +97,9 @@ class _Walk:
         for resource_of, occupants, why in self.resources:
             rows, finishes = occupants.get(int(resource_of[node]), (None, None))
             if rows is not None and finishes is not None:
-                place = int(np.searchsorted(finishes, self.start[node], side="right")) - 1
+                place = int(np.searchsorted(finishes, self.start[node] + self.tolerance, side="right")) - 1
+                while place >= 0 and self.start[rows[place]] >= self.start[node]:
+                    place -= 1  # shorter than the tolerance, and not before
                 if place >= 0 and (found < 0 or finishes[place] > self.finish[found]):
                     found, reason = int(rows[place]), why
         return found, reason

@@ -10,6 +10,8 @@ from hetsched.analysis.cuts import series_cuts
 from hetsched.bounds import combinatorial
 from hetsched.bounds.destructive import destructive
 from hetsched.bounds.series import series
+from hetsched.problem.cluster import Cluster
+from hetsched.problem.graph import TaskGraph
 from hetsched.problem.problem import Problem
 from hetsched.solution import Bound
 
@@ -56,6 +58,16 @@ def _every(problem: Problem, deadline: float) -> Iterator[Bound]:
 
 def _left(deadline: float) -> float | None:
     return None if math.isinf(deadline) else max(0.0, deadline - time.perf_counter())
+
+
+def prepare() -> None:
+    """Compile what `every` needs, by bounding a small problem; takes milliseconds where that has been done before."""
+    names = [f"t{i}" for i in range(9)]
+    arcs = [(f"t{i}", f"t{j}") for i, j in ((0, 1), (0, 2), (1, 3), (2, 3), (3, 4), (4, 5), (4, 6), (4, 7), (5, 8), (6, 8), (7, 8))]
+    durations = [[1.0 + (3 * i) % 5, 2.0 + (2 * i) % 3] for i in range(9)]
+    problem = Problem(TaskGraph(names, arcs, output_bytes=1.0), Cluster(["a", "b"], bandwidth=2.0), durations=durations)
+    for _ in every(problem):
+        pass
 
 
 def bound(problem: Problem, *, time_limit: float | None = None) -> Bound:

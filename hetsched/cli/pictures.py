@@ -28,9 +28,14 @@ class Pictures(NamedTuple):
         """Raise an error for a format that cannot be drawn or a library that is missing, before the work."""
         from hetsched.report import GANTT_FORMATS, require
 
-        if self.gantt is not None and self.gantt.suffix.lower() not in GANTT_FORMATS:
-            formats = " or ".join([", ".join(GANTT_FORMATS[:-1]), GANTT_FORMATS[-1]])
-            raise typer.BadParameter(f"{str(self.gantt)!r} does not end in {formats}", param_hint="--gantt")
+        for name, path, formats in (
+            ("report", self.report, (".html",)),
+            ("trace", self.trace, (".json",)),
+            ("gantt", self.gantt, GANTT_FORMATS),
+        ):
+            if path is not None and path.suffix.lower() not in formats:
+                wanted_end = " or ".join(filter(None, [", ".join(formats[:-1]), formats[-1]]))
+                raise typer.BadParameter(f"{str(path)!r} does not end in {wanted_end}", param_hint=f"--{name}")
         wanted = {"html": self.report, "trace": self.trace, "gantt": self.gantt}
         require(*(part for part, path in wanted.items() if path is not None))
 

@@ -31,5 +31,8 @@ def welcome() -> None:
     width = max(len(what) for what, _ in STEPS)
     for what, command in STEPS:
         screen.print(Text.assemble(f"  {what:<{width}}  ", (command, "bold")), soft_wrap=True)
-    if Path("problem.json").is_file():
-        screen.print(Text.assemble("\nproblem.json is here already; next: ", ("hetsched solve problem.json --show", "bold")))
+    here = [name for name in ("problem.json", "schedule.json") if Path(name).is_file()]
+    if here[:1] == ["problem.json"]:
+        next_step = "hetsched solve problem.json --show" if len(here) == 1 else "hetsched show problem.json schedule.json"
+        said = " and ".join(here) + (" is" if len(here) == 1 else " are")
+        screen.print(Text.assemble(f"\n{said} here already; next: ", (next_step, "bold")))

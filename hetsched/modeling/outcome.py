@@ -54,7 +54,7 @@ class Outcome:
 
     @property
     def gap(self) -> float:
-        """|objective - bound| / |objective|; inf without a solution."""
+        """``abs(objective - bound) / abs(objective)``; inf without a solution."""
         if self.values is None:
             return math.inf
         return abs(self.objective - self.bound) / max(abs(self.objective), 1e-9)

@@ -25,6 +25,8 @@ MOST_CURVES = 8  # of memory, shown at once
 SLOTS = 3000  # of the makespan, for such runs and for long memory curves
 FEW = 300  # bars or transfers, drawn boldly
 SHOWN = 60  # batches, beyond which the critical chain is outlined only when asked for
+MOST_GROUPS = 24  # named in the legend
+BUTTONS = ["zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d", "toImage"]
 LINE = "#222222"
 
 
@@ -47,7 +49,8 @@ def gantt_figure(problem: Problem, schedule: Schedule, grouping: Groups, chain: 
         if len(own):
             figure.add_trace(
                 Bar(
-                    name=escape(name), orientation="h", base=batches.start[own] / scale, y=batches.device[own], width=HEIGHT,
+                    name=escape(name), showlegend=len(grouping.names) <= MOST_GROUPS,
+                    orientation="h", base=batches.start[own] / scale, y=batches.device[own], width=HEIGHT,
                     x=(batches.finish - batches.start)[own] / scale, marker={"color": colour, "line": {"color": "white", "width": edge}},
                     hovertext=[hover[b] for b in own.tolist()], hovertemplate="%{hovertext}<extra></extra>",
                     text=[escape(names[b]) if wide[b] else "" for b in own.tolist()], textposition="inside", insidetextanchor="middle",
@@ -60,7 +63,7 @@ def gantt_figure(problem: Problem, schedule: Schedule, grouping: Groups, chain: 
         figure.add_trace(_transfers(problem, schedule, scale))
     if chain is not None and len(chain):
         own, moved = chain.batch[chain.batch >= 0], chain.transfer[chain.transfer >= 0]
-        shown = {"legendgroup": "chain", "hoverinfo": "skip", "visible": True if len(batches) <= SHOWN else "legendonly"}
+        shown = {"legendgroup": "chain", "legendrank": 2, "hoverinfo": "skip", "visible": True if len(batches) <= SHOWN else "legendonly"}
         x, y = _segments(schedule, moved, scale)
         figure.add_trace(Scatter(x=x, y=y, mode="lines", line={"color": LINE, "width": 2.0}, showlegend=False, **shown))
         figure.add_trace(
@@ -76,7 +79,6 @@ def gantt_figure(problem: Problem, schedule: Schedule, grouping: Groups, chain: 
     figure.update_layout(
         **_look(f"time, {unit}", max(300, 130 + 64 * len(ticks))), barmode="overlay", bargap=0.0, hovermode="closest",
         uniformtext={"minsize": 9, "mode": "hide"},
-        legend={"title": {"text": grouping.title}, "itemsizing": "constant"},
     )  # fmt: skip
     figure.update_xaxes(range=[0.0, end / scale])
     figure.update_yaxes(
@@ -156,7 +158,7 @@ def _transfers(problem: Problem, schedule: Schedule, scale: float) -> Any:
     ]
     few = len(moves) <= FEW
     return Scatter(
-        name="transfers", x=x, y=y, mode="lines+markers", hovertext=[text for text in texts for _ in range(3)],
+        name="transfers", legendrank=1, x=x, y=y, mode="lines+markers", hovertext=[text for text in texts for _ in range(3)],
         hovertemplate="%{hovertext}<extra></extra>", line={"color": "#444444", "width": 1.0 if few else 0.6},
         marker={"size": 4 if few else 3, "color": "#444444"}, opacity=0.75 if few else 0.4,
     )  # fmt: skip
@@ -243,7 +245,9 @@ def _look(x_title: str, height: int) -> dict[str, Any]:
     """Return the layout all charts share."""
     axis = {"gridcolor": "#e4e4e4", "zeroline": False, "linecolor": "#444444"}
     return {
-        "height": height, "margin": {"l": 10, "r": 10, "t": 10, "b": 10}, "plot_bgcolor": "white", "paper_bgcolor": "white",
+        "height": height, "margin": {"l": 10, "r": 40, "t": 10, "b": 10}, "modebar": {"orientation": "v"},
+        "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom", "itemsizing": "constant"},
+        "plot_bgcolor": "white", "paper_bgcolor": "white",
         "font": {"family": "system-ui, sans-serif", "size": 13, "color": "#222222"}, "template": "none",
         "xaxis": {**axis, "title": {"text": x_title}, "ticks": "outside", "automargin": True}, "yaxis": {**axis, "automargin": True},
         "hoverlabel": {"bgcolor": "white", "font": {"color": "#222222"}, "align": "left"},
@@ -254,6 +258,6 @@ def embed(figure: Figure, name: str) -> str:
     """Return the HTML of a figure, without plotly's script."""
     text: str = figure.to_html(
         full_html=False, include_plotlyjs=False, div_id=name,
-        config={"displaylogo": False, "responsive": True, "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"]},
+        config={"displaylogo": False, "responsive": True, "modeBarButtons": [BUTTONS], "plotlyServerURL": "", "showSendToCloud": False},
     )  # fmt: skip
     return text

@@ -15,22 +15,26 @@ from hetsched.problem.document import write_bytes
 from hetsched.problem.problem import Problem
 from hetsched.report import GANTT_FORMATS, require
 from hetsched.report.groups import Groups, groups, ink, labels
+from hetsched.report.tables import schedule_of
 from hetsched.report.units import seconds, time_unit
 from hetsched.schedule.schedule import Schedule
+from hetsched.solution import Solution
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 HEIGHT = 0.62  # of a bar, where devices are 1 apart
 LABEL = 7.0  # points
+BUSY = 0.85  # inches, right of the chart, for how busy a device is
 FEW = 40  # transfers, drawn boldly
 MANY = 4000  # shapes that a vector file draws as pixels beyond
 MOST_NAMES = 24  # in a legend
 
 
 def gantt(
-    problem: Problem, schedule: Schedule, *, ax: Axes | None = None, colour_by: str | Sequence[str] = "op", transfers: bool = True
-) -> Axes:
+    problem: Problem, answer: Schedule | Solution, *, ax: Axes | None = None, colour_by: str | Sequence[str] = "op",
+    transfers: bool = True, legend: bool = True,
+) -> Axes:  # fmt: skip
     """Draw a schedule: a row a device, a bar a batch, a line a transfer from its producer's row to its consumer's.
 
     Bars wide enough carry their task's name; to the right of each row stands the share of the
@@ -39,15 +43,16 @@ def gantt(
     Parameters
     ----------
     problem : Problem
-    schedule : Schedule
+    answer : Schedule or Solution
         Of this problem; it need not be valid.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; default a new figure. Names are fitted to its size as it is now.
+        Where to draw; default a new figure. Names are fitted to its size as it is now. In a figure of
+        one's own ``layout="constrained"`` makes room for the legend.
     colour_by : "op", "module" or a sequence of str
         What the colours stand for: operator types, modules (the leading part of the tasks' names), or
         one group name a task.
-    transfers : bool
-        Whether to draw transfers.
+    transfers, legend : bool
+        Whether to draw transfers, and to say right of the chart what the colours stand for.
 
     Returns
     -------
@@ -61,15 +66,16 @@ def gantt(
         `colour_by` makes no groups of the tasks.
     """
     require("gantt")
+    schedule = schedule_of(problem, answer)
     if ax is None:
         from matplotlib import pyplot
 
         ax = pyplot.subplots(figsize=_figure_size(schedule), layout="constrained")[1]
-    _Drawing(problem, schedule, ax, groups(problem, schedule, colour_by)).draw(transfers)
+    _Drawing(problem, schedule, ax, groups(problem, schedule, colour_by)).draw(transfers, legend)
     return ax
 
 
-def write_gantt(problem: Problem, schedule: Schedule, path: str | PathLike[str], *, colour_by: str | Sequence[str] = "op") -> None:
+def write_gantt(problem: Problem, answer: Schedule | Solution, path: str | PathLike[str], *, colour_by: str | Sequence[str] = "op") -> None:
     """Write the chart of `gantt` as a picture; the name ends in .png, .svg or .pdf."""
     require("gantt")
     suffix = Path(path).suffix.lower()
@@ -77,6 +83,7 @@ def write_gantt(problem: Problem, schedule: Schedule, path: str | PathLike[str],
         raise UnsupportedFeature(f"no picture can be written to {fspath(path)!r}: its name must end in {', '.join(GANTT_FORMATS)}")
     from matplotlib.figure import Figure
 
+    schedule = schedule_of(problem, answer)
     figure = Figure(figsize=_figure_size(schedule), layout="constrained", dpi=150)
     gantt(problem, schedule, ax=figure.subplots(), colour_by=colour_by)
     picture = io.BytesIO()
@@ -98,13 +105,14 @@ class _Drawing:
         self.start, self.finish = batches.start / self.scale, batches.finish / self.scale
         self.tone = grouping.of_task[batches.task]
 
-    def draw(self, transfers: bool) -> None:
+    def draw(self, transfers: bool, legend: bool) -> None:
         self._frame()
         if transfers:
             self._transfers()
         self._batches()
         self._names()
-        self._legend()
+        if legend:
+            self._legend()
 
     def _frame(self) -> None:
         ax, schedule = self.ax, self.schedule
@@ -173,7 +181,7 @@ class _Drawing:
             if len(text) > fits:
                 if fits < 7:
                     continue
-                text = text[: fits - 1] + "\N{HORIZONTAL ELLIPSIS}"
+                text = text[: (fits - 1) // 2] + "\N{HORIZONTAL ELLIPSIS}" + text[-(fits // 2) :]  # both ends tell names apart
             self.ax.text(
                 (self.start[b] + self.finish[b]) / 2, row[b], _shown(text), ha="center", va="center", fontsize=LABEL, clip_on=True,
                 zorder=4, color=ink(self.groups.colours[self.tone[b]]),
@@ -185,6 +193,7 @@ class _Drawing:
 
     def _legend(self) -> None:
         from matplotlib.patches import Patch
+        from matplotlib.transforms import ScaledTranslation
 
         names = self.groups.names
         if len(names) > MOST_NAMES:
@@ -196,8 +205,9 @@ class _Drawing:
         patches = [Patch(color=colour, label=_shown(name)) for name, colour in zip(names, self.groups.colours, strict=True)]
         if patches:
             self.ax.legend(
-                handles=patches, title=self.groups.title, loc="upper left", bbox_to_anchor=(1.09, 1.02), fontsize=8, title_fontsize=8,
+                handles=patches, title=self.groups.title, loc="upper left", bbox_to_anchor=(1.0, 1.02), fontsize=8, title_fontsize=8,
                 frameon=False, ncols=1 + len(patches) // 9, borderaxespad=0.0, handlelength=1.0,
+                bbox_transform=self.ax.transAxes + ScaledTranslation(BUSY, 0.0, self.ax.figure.dpi_scale_trans),
             )  # fmt: skip
 
 

@@ -68,9 +68,12 @@ def groups(problem: Problem, schedule: Schedule, colour_by: str | Sequence[str] 
 def modules(names: Sequence[str]) -> list[str]:
     """Return the module of each task: the leading parts of its name, as few as tell modules apart.
 
-    Parts end at ``.`` and ``/``; a part that nearly all tasks share (``model.``) tells nothing.
+    Parts end at ``.`` and ``/``; a part that nearly all tasks share (``model.``) tells nothing. Names
+    without parts make one module.
     """
     parts = [re.split(r"[./]", name) for name in names]
+    if max(map(len, parts), default=0) == 1:
+        return ["all"] * len(names)
     found = list(names)
     for depth in range(1, max(map(len, parts), default=0) + 1):
         found = [".".join(part[:depth]) for part in parts]
@@ -84,7 +87,7 @@ def _longest(schedule: Schedule, names: Sequence[str], title: str) -> Groups:
     known, of_task = np.unique(np.array(names, dtype="U"), return_inverse=True)
     time = np.bincount(of_task[batches.task], batches.finish - batches.start, len(known))
     ranked = np.argsort(-time, kind="stable")
-    shown = len(known) if len(known) <= len(COLOURS) else len(COLOURS)
+    shown = min(len(known), len(COLOURS))
     place = np.minimum(np.argsort(ranked), shown)
     rest = ("other",) if shown < len(known) else ()
     return Groups((*known[ranked[:shown]].tolist(), *rest), (*COLOURS[:shown], *(OTHER for _ in rest)), place[of_task], title)

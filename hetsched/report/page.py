@@ -15,7 +15,7 @@ from hetsched.problem.document import write_bytes
 from hetsched.problem.problem import Problem
 from hetsched.report import require
 from hetsched.report.groups import groups, labels
-from hetsched.report.tables import device_table, method_table
+from hetsched.report.tables import device_table, method_table, schedule_of
 from hetsched.report.units import percent, seconds, size
 from hetsched.schedule import memory
 from hetsched.schedule.schedule import Schedule
@@ -56,7 +56,8 @@ def html(problem: Problem, solution: Solution | Schedule, *, colour_by: str | Se
     filters = {"seconds": seconds, "size": size, "percent": percent}
     environment = Environment(loader=PackageLoader("hetsched.report", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     environment.filters.update(filters)
-    schedule = solution.schedule if isinstance(solution, Solution) else solution
+    nothing = isinstance(solution, Solution) and solution.schedule is None
+    schedule = None if nothing else schedule_of(problem, solution)
     values = _facts(problem, solution if isinstance(solution, Solution) else None)
     if schedule is not None:
         values |= _of_schedule(problem, schedule, colour_by)
@@ -76,12 +77,14 @@ def _facts(problem: Problem, solution: Solution | None) -> dict[str, Any]:
     """Return what the page says of the problem and the solve."""
     from hetsched.report.figures import embed, progress_figure
 
-    told = solution is not None and len(solution.history) > 0
+    told = solution is not None and bool((np.isfinite(solution.history.incumbent) | (solution.history.bound > 0)).any())
+    told = told and solution is not None and not np.isinf(solution.bound)
     return {
         "solution": solution,
         "methods": method_table(solution) if solution is not None else None,
         "progress": embed(progress_figure(solution.history), "progress") if solution is not None and told else None,
         "ccr": _ccr(problem),
+        "counted": f"{_count(problem.n_tasks, 'task')} on {_count(problem.n_devices, 'device')}",
     }
 
 
@@ -101,8 +104,15 @@ def _of_schedule(problem: Problem, schedule: Schedule, colour_by: str | Sequence
     }  # fmt: skip
 
 
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 def _ccr(problem: Problem) -> float:
-    """Return mean transfer time over mean computation time, over tasks, edges and pairs of devices; NaN without edges."""
+    """Return the transfer time of all edges over the computation time of all tasks, means over devices; NaN without edges.
+
+    The communication-to-computation ratio of Celeritas, equation (1).
+    """
     graph, every = problem.graph, np.arange(problem.n_devices)
     if not graph.n_edges or problem.n_devices < 2:
         return float("nan")

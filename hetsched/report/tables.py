@@ -7,11 +7,26 @@ from typing import Any
 import numpy as np
 
 from hetsched.columns import Columns
+from hetsched.errors import InvalidSchedule
 from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import Problem
 from hetsched.report.groups import modules
 from hetsched.schedule.schedule import Schedule
 from hetsched.solution import Solution, relative_gap
+
+
+def schedule_of(problem: Problem, answer: Schedule | Solution) -> Schedule:
+    """Return the schedule of an answer; raises `InvalidSchedule` if there is none, or it is one of another problem."""
+    schedule = answer.schedule if isinstance(answer, Solution) else answer
+    if schedule is None:
+        raise InvalidSchedule("the solution holds no schedule to draw; solution.status and solution.messages say why")
+    theirs, ours = (schedule.tasks, schedule.devices, schedule.n_inputs), (problem.graph.names, problem.cluster.names, problem.inputs)
+    if theirs != ours:
+        raise InvalidSchedule(
+            f"the schedule is one of {len(schedule.tasks)} tasks, {len(schedule.devices)} devices and {schedule.n_inputs} inputs that are "
+            "not those of this problem; give the problem it was made for"
+        )
+    return schedule
 
 
 def batch_table(problem: Problem, schedule: Schedule) -> Columns:
@@ -29,23 +44,28 @@ def batch_table(problem: Problem, schedule: Schedule) -> Columns:
     )  # fmt: skip
 
 
-def to_dataframe(problem: Problem, schedule: Schedule) -> Any:
+def to_dataframe(problem: Problem, schedule: Schedule | Solution) -> Any:
     """Return a ``pandas.DataFrame`` with one row a batch, by start.
 
     Columns are task, op, module, device, start, finish, duration (seconds), size (inputs in the batch)
     and inputs (which, for instance ``"0-3, 7"``). ``schedule.transfers.to_dataframe()`` has the
     transfers. Raises `MissingDependency` without pandas.
     """
-    return batch_table(problem, schedule).to_dataframe().sort_values(["start", "finish"], kind="stable", ignore_index=True)
+    return (
+        batch_table(problem, schedule_of(problem, schedule))
+        .to_dataframe()
+        .sort_values(["start", "finish"], kind="stable", ignore_index=True)
+    )
 
 
-def device_table(problem: Problem, schedule: Schedule) -> Columns:
+def device_table(problem: Problem, answer: Schedule | Solution) -> Columns:
     """Return one row a device: what it did and what it holds.
 
     Columns are device, kind, batches, busy (seconds), utilisation (share of the makespan), sent and
     received (bytes), static_memory and peak_memory (bytes, NaN if nobody computed them) and capacity
     (bytes, inf for none).
     """
+    schedule = schedule_of(problem, answer)
     size, moves, device = problem.n_devices, schedule.transfers, schedule.batches.device
     sender, receiver = device[moves.source.astype(np.int64)], device[moves.target.astype(np.int64)]
     amount = problem.graph.edge_bytes[moves.edge.astype(np.int64)] * _shared(schedule)

@@ -13,16 +13,17 @@ from hetsched.errors import UnsupportedFeature
 from hetsched.problem.document import write_bytes
 from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import Problem
-from hetsched.report.tables import batch_table
+from hetsched.report.tables import batch_table, schedule_of
 from hetsched.schedule import memory
 from hetsched.schedule.schedule import Schedule
+from hetsched.solution import Solution
 
 DEVICES, CHANNELS = 1, 2  # process numbers
 FIRST_TRACK = 1000  # thread numbers, devices first: viewers give 0, and those of processes, a meaning of their own
 LONGEST = 1e9  # seconds
 
 
-def chrome_trace(problem: Problem, schedule: Schedule) -> dict[str, Any]:
+def chrome_trace(problem: Problem, answer: Schedule | Solution) -> dict[str, Any]:
     """Return a schedule in the Trace Event Format, to be written as JSON.
 
     Devices are the tracks of one process, channels those of another; transfers of one channel that
@@ -33,8 +34,8 @@ def chrome_trace(problem: Problem, schedule: Schedule) -> dict[str, Any]:
     Parameters
     ----------
     problem : Problem
-    schedule : Schedule
-        A valid one.
+    answer : Schedule or Solution
+        With all transfers its batches need.
 
     Raises
     ------
@@ -43,15 +44,16 @@ def chrome_trace(problem: Problem, schedule: Schedule) -> dict[str, Any]:
     UnsupportedFeature
         The makespan is beyond 1e9 s.
     """
+    schedule = schedule_of(problem, answer)
     if schedule.makespan > LONGEST:
         raise UnsupportedFeature(f"a trace holds at most {LONGEST:g} s, not {schedule.makespan:g} s; give durations in a larger unit")
     events = [*_tracks(schedule), *_batches(problem, schedule), *_transfers(problem, schedule), *_memory(problem, schedule)]
     return {"traceEvents": events, "displayTimeUnit": "ns", "otherData": {"makespan_s": schedule.makespan}}
 
 
-def write_trace(problem: Problem, schedule: Schedule, path: str | PathLike[str]) -> None:
+def write_trace(problem: Problem, answer: Schedule | Solution, path: str | PathLike[str]) -> None:
     """Write `chrome_trace` as JSON; open the file in ui.perfetto.dev or chrome://tracing."""
-    write_bytes(msgspec.json.encode(chrome_trace(problem, schedule)), path)
+    write_bytes(msgspec.json.encode(chrome_trace(problem, answer)), path)
 
 
 def _clock(times: FloatArray) -> list[int]:

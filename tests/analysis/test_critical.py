@@ -68,6 +68,23 @@ def test_a_gap_of_a_foreign_schedule_is_left_open() -> None:
     assert chain.waited_for[0] == "start"
 
 
+def test_noise_that_the_check_forgives_breaks_no_chain() -> None:
+    problem, solution = stack(4, 16, "channel")
+    assert solution.schedule is not None
+    whole, rng = solution.schedule, np.random.default_rng(0)
+    noise = 1e-11 * whole.makespan
+    batches, moves = (
+        rows.replace(start=rows.start + (shift := rng.uniform(-noise, noise, len(rows))), finish=rows.finish + shift)
+        for rows in (whole.batches, whole.transfers)
+    )
+    noisy = hs.Schedule.from_columns(whole.tasks, whole.devices, 1, batches, whole.item_ptr, whole.items, moves)
+    assert hs.verify(problem, noisy) == []
+    chain = critical_chain(problem, noisy)
+    assert np.abs(chain.start[1:] - chain.finish[:-1]).max() <= 4 * noise
+    assert chain.start[0] <= noise
+    assert len(chain) == len(critical_chain(problem, whole))
+
+
 def test_an_empty_schedule_has_an_empty_chain() -> None:
     problem = hs.Problem(hs.TaskGraph([], []), hs.Cluster(["x"], bandwidth=1.0), durations=np.zeros((0, 1)))
     schedule = hs.simulate(problem, hs.Decision.from_assignment(problem, {}))

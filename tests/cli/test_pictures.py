@@ -144,8 +144,8 @@ COMMANDS = [["solve", "problem.json"], ["show", "problem.json", "schedule.json"]
         (["--gantt", "chart.bmp"], "Invalid value for --gantt: 'chart.bmp' does not end in .png, .svg or .pdf"),
         (["--gantt", "chart"], "'chart' does not end in .png, .svg or .pdf"),
         (["--gantt", "nowhere/chart.PNG"], "nowhere: no such folder to write into"),
-        (["--report", "."], ".: Is a directory"),
-        (["--report", "a.html", "--trace", "a.html"], "a.html is named for two outputs"),
+        (["--report", "page.txt"], "Invalid value for --report: 'page.txt' does not end in .html"),
+        (["--trace", "trace.html"], "Invalid value for --trace: 'trace.html' does not end in .json"),
     ],
 )
 def test_pictures_that_cannot_be_are_refused_before_the_work(
@@ -178,3 +178,16 @@ def test_an_input_is_never_overwritten(run: Any, schedule: hs.Schedule) -> None:
     assert failed.exit_code == 2
     assert "schedule.json would be overwritten by the answer; give the output another name" in failed.stderr
     assert Path("schedule.json").read_bytes() == before
+
+
+def test_a_file_named_for_two_outputs_is_refused(run: Any, schedule: hs.Schedule) -> None:
+    failed = run("solve", "problem.json", "-o", "a.json", "--trace", "a.json")
+    assert (failed.exit_code, failed.stdout) == (2, "")
+    assert "a.json is named for two outputs" in failed.stderr
+
+
+def test_a_folder_is_no_file_to_write(run: Any, schedule: hs.Schedule) -> None:
+    Path("folder.html").mkdir()
+    failed = run("solve", "problem.json", "--report", "folder.html")
+    assert failed.exit_code == 2
+    assert "folder.html: Is a directory" in failed.stderr

@@ -64,7 +64,7 @@ def test_modules_are_the_fewest_leading_parts_that_tell_tasks_apart() -> None:
     assert modules(["conv1/conv2d", "layer1.0.conv/conv2d", "layer1.0.relu", "layer2.conv"]) == ["conv1", "layer1", "layer1", "layer2"]
     assert modules([f"model.h.{i}.attn" for i in range(4)]) == [f"model.h.{i}" for i in range(4)]
     assert modules(["same.a", "same.b"]) == ["same.a", "same.b"]
-    assert modules(["one"]) == ["one"]
+    assert modules(["one", "two"]) == ["all", "all"]
     assert modules([]) == []
 
 

@@ -80,8 +80,32 @@ def test_zooming_and_the_legend_work(browser: Browser, tmp_path: Path) -> None:
     left, right = page.evaluate("document.getElementById('gantt').layout.xaxis.range")
     whole = problem and solution.makespan * 1e6
     assert [left, right] == pytest.approx([whole * 0.25, whole * 0.5], rel=0.05)
-    page.locator("#gantt .legendtoggle").first.click()
+    page.locator("#gantt .legend .traces", has_text="relu_sepconv").locator(".legendtoggle").click()
     page.wait_for_function("document.getElementById('gantt').data[0].visible === 'legendonly'")
+    page.close()
+
+
+def test_the_critical_chain_is_switched_on_and_nothing_is_offered_for_upload(browser: Browser, tmp_path: Path) -> None:
+    problem, solution = stack(4, 32)
+    page = shown(browser, tmp_path, problem, solution).page
+    chain = "document.getElementById('gantt').data.findIndex(t => t.name === 'critical chain')"
+    assert page.evaluate(f"document.getElementById('gantt').data[{chain}].visible") == "legendonly"
+    page.locator("#gantt .legend .traces", has_text="critical chain").locator(".legendtoggle").click()
+    page.wait_for_function(f"document.getElementById('gantt').data[{chain}].visible === true")
+    titles = page.eval_on_selector_all("#gantt .modebar-btn", "found => found.map(each => each.getAttribute('data-title'))")
+    assert titles
+    assert not [title for title in titles if "loud" in title or "hare" in title]
+    page.close()
+
+
+def test_many_groups_leave_the_legend_to_the_switches(browser: Browser, tmp_path: Path) -> None:
+    problem, solution = stack(3, 10)
+    page = shown(browser, tmp_path, problem, solution, colour_by=[f"g.{i % 30}" for i in range(problem.n_tasks)]).page
+    assert page.locator("#gantt .legend .traces").count() <= 10
+    page.close()
+    problem, solution = stack(30, 10)
+    page = shown(browser, tmp_path, problem, solution, colour_by="module").page
+    assert page.locator("#gantt .legend .traces").all_text_contents() == ["transfers", "critical chain"]
     page.close()
 
 
@@ -117,8 +141,9 @@ def test_no_schedule_makes_a_page_that_says_so(browser: Browser, tmp_path: Path)
     solution = hs.solve(problem, "heft")
     assert solution.schedule is None
     page = shown(browser, tmp_path, problem, solution).page
-    assert page.inner_text("h1") == "1 tasks on 1 devices: no valid schedule exists"
+    assert page.inner_text("h1") == "1 task on 1 device: no valid schedule exists"
     assert solution.proof.evidence in page.inner_text("body")
+    assert page.locator("#progress").count() == 0
     page.close()
 
 
@@ -132,6 +157,7 @@ def test_broken_rules_are_listed(browser: Browser, tmp_path: Path) -> None:
     page = shown(browser, tmp_path, problem, early).page
     text = page.inner_text("body")
     assert f"{len(hs.verify(problem, early))} broken rules" in text
+    assert "as claimed; the check disagrees" in page.inner_text("h1")
     assert "Critical chain" not in text
     page.close()
 

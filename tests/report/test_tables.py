@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
 
 import hetsched as hs
 from hetsched.report.tables import spans
-from tests.report.cases import schedules, stack
+from tests.report.cases import diamond, schedules, stack
 
 
 @given(schedules())
@@ -35,6 +38,33 @@ def test_the_data_frame_has_a_row_a_batch_by_start(case: tuple[hs.Problem, hs.Sc
         first = int(row.inputs.split(",")[0].split("-")[0])
         assert schedule.device_of(row.task, first) == row.device
         assert schedule.start(row.task, first) == row.start
+
+
+def test_a_solution_is_as_good_as_its_schedule(tmp_path: Path) -> None:
+    problem, solution = diamond()
+    assert solution.schedule is not None
+    for draw in (hs.report.to_dataframe, hs.report.chrome_trace):
+        assert str(draw(problem, solution)) == str(draw(problem, solution.schedule))
+    hs.report.write_gantt(problem, solution, tmp_path / "a.png")
+    hs.report.write_trace(problem, solution, tmp_path / "a.json")
+
+
+DRAWING = (hs.report.gantt, hs.report.html, hs.report.chrome_trace, hs.report.to_dataframe, hs.report.device_table)
+
+
+@pytest.mark.parametrize("draw", DRAWING)
+def test_the_schedule_of_another_problem_is_refused(draw: Callable[..., object]) -> None:
+    problem, _ = diamond()
+    with pytest.raises(hs.InvalidSchedule, match="schedule is one of 10 tasks, 3 devices and 1 inputs that are not those of this problem"):
+        draw(problem, stack(1, 10)[1])
+
+
+@pytest.mark.parametrize("draw", [draw for draw in DRAWING if draw is not hs.report.html])
+def test_a_solution_without_a_schedule_is_refused(draw: Callable[..., object]) -> None:
+    graph = hs.TaskGraph(["a"], [], weight_bytes=9.0)
+    problem = hs.Problem(graph, hs.Cluster([hs.Device("x", memory_bytes=8.0)], bandwidth=1.0), durations=[[1.0]])
+    with pytest.raises(hs.InvalidSchedule, match="holds no schedule to draw"):
+        draw(problem, hs.solve(problem, "heft"))
 
 
 def test_inputs_are_told_in_spans() -> None:
