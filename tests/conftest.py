@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,14 @@ def shared_data() -> Path:
 def browser() -> Iterator[Any]:
     """A headless Chromium."""
     yield from launched()
+
+
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Make Ctrl-C interrupt, here and in processes started from here, also where a shell started the tests in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -39,8 +39,8 @@ def show(
     from hetsched import verify
 
     pictures = Pictures(report, trace, gantt)
-    pictures.check()
     check_writable(*pictures, sources=[problem, schedule])
+    pictures.check()
     asked, answer = read_problem(problem), read_answer(schedule)
     with Working("checking"):
         found = _solution(asked, answer, schedule)

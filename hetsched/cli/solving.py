@@ -62,8 +62,8 @@ def solve(
     if show and json:
         raise typer.BadParameter("a drawing is no JSON; leave one of --show and --json out", param_hint="--show")
     pictures = Pictures(report, trace, gantt)
-    pictures.check()
     check_writable(output, solution, *pictures, sources=[problem])
+    pictures.check()
     names = [name.strip() for given in method or ["auto"] for name in given.split(",") if name.strip()]
     options = dict(map(_option, option or []))
     asked = read_problem(problem)

@@ -9,11 +9,18 @@ if TYPE_CHECKING:
     from hetsched.models import components
     from hetsched.models.batched import BatchedMakespan
     from hetsched.models.formulation import Component, Formulation
+    from hetsched.models.methods import formulate
     from hetsched.models.moirai import CongestionAware
 
-_HOME = {"BatchedMakespan": "batched", "Component": "formulation", "CongestionAware": "moirai", "Formulation": "formulation"}
+_HOME = {
+    "BatchedMakespan": "batched",
+    "Component": "formulation",
+    "CongestionAware": "moirai",
+    "Formulation": "formulation",
+    "formulate": "methods",
+}
 
-__all__ = ["BatchedMakespan", "Component", "CongestionAware", "Formulation", "components"]
+__all__ = ["BatchedMakespan", "Component", "CongestionAware", "Formulation", "components", "formulate"]
 
 
 def __getattr__(name: str) -> Any:

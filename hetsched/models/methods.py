@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from hetsched.problem.problem import Problem
 from hetsched.search import Monitor, method
+
+if TYPE_CHECKING:
+    from hetsched.models.formulation import Formulation
 
 DIVIML = "DiviML, equations (1) to (7)"
 MOIRAI = "Moirai, equations (4) to (8)"
 SUPPORTS = "static memory; several inputs without contention only"
 
 
-def _solve(problem: Problem, monitor: Monitor, solver: str, *, gap: float, threads: int, cuts: bool) -> None:
-    """Say the problem in the formulation that fits it, and hand it over."""
+def formulate(problem: Problem, *, faithful: bool = False, upper: float | None = None) -> Formulation:
+    """Return the formulation that fits a problem: Moirai's where transfers contend, else DiviML's.
+
+    `faithful` and `upper` are as in `Formulation`. Raises `UnsupportedFeature` for what neither can say.
+    """
     from hetsched.models.batched import BatchedMakespan
     from hetsched.models.moirai import CongestionAware
 
     contended = problem.communication in ("channel", "port")
-    formulation = (CongestionAware if contended else BatchedMakespan)(problem)
-    formulation.run(monitor, solver, gap=gap, threads=threads, cuts=cuts, start=monitor.best)
+    return (CongestionAware if contended else BatchedMakespan)(problem, faithful=faithful, upper=upper)
+
+
+def _solve(problem: Problem, monitor: Monitor, solver: str, *, gap: float, threads: int, cuts: bool) -> None:
+    """Say the problem in the formulation that fits it, and hand it over."""
+    formulate(problem).run(monitor, solver, gap=gap, threads=threads, cuts=cuts, start=monitor.best)
 
 
 @method("milp", summary="the batched MILP (with contention Moirai's), tightened, solved by SCIP", source=DIVIML, supports=SUPPORTS)

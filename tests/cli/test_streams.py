@@ -33,6 +33,7 @@ def hetsched(*words: str, **options: object) -> subprocess.CompletedProcess[byte
     return subprocess.run([sys.executable, "-m", "hetsched", *words], capture_output=True, timeout=120, **options)  # type: ignore[call-overload,no-any-return]
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_sigint_leaves_the_best_schedule_and_exit_code_130(problem: hs.Problem) -> None:
     process = subprocess.Popen([sys.executable, "-c", SLOW_METHOD], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     deadline = time.monotonic() + 100

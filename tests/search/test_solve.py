@@ -271,7 +271,7 @@ def test_a_time_limit_of_zero_still_gives_an_answer(method):
     assert hs.solve(topcuoglu(), method, time_limit=0).schedule is not None
 
 
-def test_the_first_ctrl_c_asks_and_the_second_interrupts(mine):
+def test_the_first_ctrl_c_asks_and_the_second_interrupts(mine, ctrl_c):
     usual = signal.getsignal(signal.SIGINT)
 
     @hs.method("polite", summary="stops when asked")
