@@ -114,20 +114,22 @@ class Run:
     def work(self, solve: Callable[[], object], interrupt: Callable[[], object]) -> None:
         """Run `solve` in a thread of its own; call `interrupt` when it has to stop, until it does."""
         failure: list[BaseException] = []
+        done = threading.Event()  # a join that Ctrl-C breaks into may take the thread for dead
 
         def body() -> None:
             try:
                 solve()
             except BaseException as error:
                 failure.append(error)
+            finally:
+                done.set()
 
-        thread = threading.Thread(target=body, daemon=True)
-        thread.start()
-        while thread.is_alive():
+        threading.Thread(target=body, daemon=True).start()
+        while not done.is_set():
             try:
-                thread.join(WAKE)
+                done.wait(WAKE)
                 self._look()
-                if self.stopped and thread.is_alive():
+                if self.stopped and not done.is_set():
                     interrupt()
             except KeyboardInterrupt:
                 self.stopped = self.stopped or "interrupted"
