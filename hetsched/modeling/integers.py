@@ -20,6 +20,7 @@ from hetsched.modeling.program import Implies, Kind, Linear, Maximum, NoOverlap,
 
 NEAR, NEAR_OF_LARGE = 1e-9, 1e-13  # what is so near a whole number, absolutely and relatively, is one
 LARGEST = 2.0**40  # of a time in units
+MOST = 2.0**60  # that the parts of a row may add up to
 DECIMALS = 9
 ROUNDING = 1e-6  # of the horizon, that all roundings along a path may amount to
 
@@ -140,7 +141,7 @@ def _one_sided(expression: Expression, limit: FloatArray, counted: Units) -> Int
     size = expression.size
     has_time = np.zeros(size, bool)
     has_time[row[timed]] = True
-    weight = np.where(has_time, 1.0 / counted.unit, 1.0) * _multiplier(amount, row, size, has_time, counted)
+    weight = np.where(has_time, 1.0 / counted.unit, 1.0) * _multiplier(expression, limit, has_time, counted)
     alpha = amount * weight[row]
     whole = _down(alpha)
     shift = totals(row, alpha * counted.lower[column], size)
@@ -158,9 +159,13 @@ def _one_sided(expression: Expression, limit: FloatArray, counted: Units) -> Int
     return IntegerRows(expression.ptr, column, whole.astype(np.int64), (most + back).astype(np.int64), np.arange(size), exact)
 
 
-def _multiplier(amount: FloatArray, row: IntArray, size: int, has_time: np.ndarray, counted: Units) -> FloatArray:
+def _multiplier(expression: Expression, limit: FloatArray, has_time: np.ndarray, counted: Units) -> FloatArray:
     """Return by what to multiply each row so that its coefficients are whole, or lose little when rounded."""
-    base = amount * np.where(has_time, 1.0 / counted.unit, 1.0)[row]
+    row, column, size = expression.row, expression.column, expression.size
+    start = np.where(has_time, 1.0 / counted.unit, 1.0)
+    base = expression.coefficient * counted.scale[column] * start[row]
+    reach = np.maximum(np.abs(counted.lower), np.abs(counted.upper))[column] + 1.0
+    largest = totals(row, np.abs(base) * reach, size) + np.abs(limit) * start
     factor = np.ones(size)
     open_rows = np.ones(size, bool)
     for power in range(7):
@@ -168,15 +173,14 @@ def _multiplier(amount: FloatArray, row: IntArray, size: int, has_time: np.ndarr
         off = ~_whole(scaled)
         broken = np.zeros(size, bool)
         broken[row[off]] = True
-        settled = open_rows & ~broken
+        settled = open_rows & ~broken & (largest * 10.0**power <= MOST)
         factor[settled] = 10.0**power
-        open_rows &= broken
+        open_rows &= ~settled
         if not open_rows.any():
             return factor
     # Times keep their unit: a fraction of it is what rounding may cost. The rest gets nine digits.
-    largest = np.zeros(size)
-    np.maximum.at(largest, row, np.abs(base))
-    factor[open_rows] = np.where(has_time[open_rows], 1.0, 1e9 / np.maximum(largest[open_rows], 1e-300))
+    fine = np.where(has_time, 1.0, 1e9 / np.maximum(largest, 1e-300))
+    factor[open_rows] = np.minimum(fine, MOST / np.maximum(largest, 1e-300))[open_rows]
     return factor
 
 

@@ -330,7 +330,7 @@ def _uniform(times: Any) -> Any:
     if size < 2:
         return np.zeros(len(times))
     apart = times[:, ~np.eye(size, dtype=bool)]
-    same = np.isfinite(apart).all(axis=1) & (apart.max(axis=1, initial=0) - apart.min(axis=1, initial=np.inf) <= 0)
+    same = np.isfinite(apart).all(axis=1) & (apart.max(axis=1, initial=0) == apart.min(axis=1, initial=np.inf))
     return np.where(same, apart[:, 0], np.nan) if apart.shape[1] else np.zeros(len(times))
 
 
