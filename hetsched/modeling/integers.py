@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from hetsched.errors import InvalidModel, UnsupportedFeature
 from hetsched.modeling.expression import Expression, FloatArray, IntArray, Rows, totals
@@ -71,12 +72,22 @@ def units(program: Program, gap: float) -> Units:
     said = np.unique(np.abs(np.concatenate([np.zeros(1), *_said_of_times(program, is_time)])))
     said = said[np.isfinite(said) & (said > 0)]
     unit, common = _common_unit(said, horizon)
+    common &= all(_differences(each.rows, is_time) for each in program.constraints if isinstance(each, Linear | Implies) and not each.cut)
     if not common:
         steps = sum(each.intervals.n for each in program.constraints if isinstance(each, NoOverlap)) or int(is_time.sum())
         unit = max(horizon * max(gap / 2, ROUNDING) / (2 * max(steps, 1)), horizon / LARGEST) or 1.0
     scale = np.where(is_time, unit, 1.0)
-    lower, upper = (_down(bound / scale).astype(np.int64) for bound in (program.lower, program.upper))
+    lower, upper = (down(bound / scale).astype(np.int64) for bound in (program.lower, program.upper))
     return Units(unit, scale, lower, upper, is_time, common)
+
+
+def _differences(rows: Rows, is_time: np.ndarray) -> bool:
+    """Return whether rows bound single times or differences of two: only then some optimum has whole times."""
+    expression = rows.expression
+    timed = is_time[expression.column]
+    sign, row = expression.coefficient[timed], expression.row[timed]
+    often = max(np.bincount(row[sign == way], minlength=1).max() for way in (1.0, -1.0))
+    return bool((np.abs(sign) == 1).all() and often <= 1)
 
 
 def _said_of_times(program: Program, is_time: np.ndarray) -> Iterator[FloatArray]:
@@ -107,7 +118,7 @@ def _common_unit(said: FloatArray, horizon: float) -> tuple[float, bool]:
         count = said / unit
         if horizon / unit > LARGEST:
             break
-        if _whole(count).all() and (np.round(count) > 0).all():
+        if whole_numbers(count).all() and (np.round(count) > 0).all():
             shared = np.gcd.reduce(np.round(count).astype(np.int64))
             return float(shared) * unit, True
     return 1.0, False
@@ -143,14 +154,14 @@ def _one_sided(expression: Expression, limit: FloatArray, counted: Units) -> Int
     has_time[row[timed]] = True
     weight = np.where(has_time, 1.0 / counted.unit, 1.0) * _multiplier(expression, limit, has_time, counted)
     alpha = amount * weight[row]
-    whole = _down(alpha)
+    whole = down(alpha)
     shift = totals(row, alpha * counted.lower[column], size)
     beta = limit * weight - shift
     negative = timed & (alpha < 0)
     slack = totals(row[negative], -alpha[negative], size)
     below = np.zeros(size, bool)
     below[row[negative]] = True
-    most = np.where(below, -_down(-(beta + slack)) - 1, _down(beta))
+    most = np.where(below, -down(-(beta + slack)) - 1, down(beta))
     # A fraction lost in a coefficient or limit means that the row is not the same any more.
     exact = bool((np.abs(alpha - whole) <= 1e-6).all() and (np.abs(beta - np.round(beta)) <= 1e-6 * np.maximum(1.0, np.abs(beta))).all())
     back = totals(row, whole * counted.lower[column], size)
@@ -170,7 +181,7 @@ def _multiplier(expression: Expression, limit: FloatArray, has_time: np.ndarray,
     open_rows = np.ones(size, bool)
     for power in range(7):
         scaled = base * 10.0**power
-        off = ~_whole(scaled)
+        off = ~whole_numbers(scaled)
         broken = np.zeros(size, bool)
         broken[row[off]] = True
         settled = open_rows & ~broken & (largest * 10.0**power <= MOST)
@@ -184,10 +195,12 @@ def _multiplier(expression: Expression, limit: FloatArray, has_time: np.ndarray,
     return factor
 
 
-def _whole(values: FloatArray) -> np.ndarray:
+def whole_numbers(values: FloatArray) -> np.ndarray:
     """Return which numbers are whole but for rounding in their last digits."""
     return np.abs(values - np.round(values)) <= NEAR + NEAR_OF_LARGE * np.abs(values)
 
 
-def _down(values: FloatArray) -> FloatArray:
-    return np.where(_whole(values), np.round(values), np.floor(values))
+def down(values: npt.ArrayLike) -> FloatArray:
+    """Return numbers rounded down, those that are whole but for rounding kept."""
+    numbers = np.asarray(values, np.float64)
+    return np.where(whole_numbers(numbers), np.round(numbers), np.floor(numbers))

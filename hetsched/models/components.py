@@ -32,7 +32,6 @@ class Assignment:
             f.on = f.busy = f.x[:, :, 0]
             f.seconds = seconds[:, :, size]
             f.duration = f.on * f.seconds
-            f.least_seconds = f.seconds
         else:
             usable = np.isfinite(problem.durations) * possible[:, :, None]
             f.b = model.binary("b", (n, k, problem.n_sizes), upper=usable)

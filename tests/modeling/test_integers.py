@@ -87,3 +87,21 @@ def test_what_cannot_be_counted_is_told() -> None:
     model.continuous("flow", 2, upper=1)
     with pytest.raises(hs.UnsupportedFeature, match=r"flow\(0\) is continuous; make it a time, or use scip or highs"):
         units(model.program, 0.0)
+
+
+def test_times_that_need_not_be_whole_are_bounded_and_found_all_the_same() -> None:
+    """An odd right side under an even coefficient, and an odd cycle: their optima lie between the multiples of the unit."""
+    model = Model()
+    t = model.time("t", upper=100.0)
+    model.add(2 * t <= 7)
+    model.maximise(t)
+    outcome = model.solve("cpsat")
+    assert outcome.objective == pytest.approx(3.5)
+    assert outcome.bound >= 3.5
+    model = Model()
+    t = model.time("t", 3, upper=100.0)
+    model.add(t + t[[1, 2, 0]] <= 1)
+    model.maximise(t.sum())
+    outcome = model.solve("cpsat")
+    assert outcome.objective == pytest.approx(1.5)
+    assert outcome.bound >= 1.5

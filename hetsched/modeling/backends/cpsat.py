@@ -11,7 +11,7 @@ import numpy as np
 from hetsched.errors import MissingDependency, UnsupportedFeature
 from hetsched.modeling.backends import Request, Run
 from hetsched.modeling.expression import Expression, FloatArray
-from hetsched.modeling.integers import IntegerRows, Units, rounded, units
+from hetsched.modeling.integers import IntegerRows, Units, down, rounded, units
 from hetsched.modeling.lowering import linear, maxima, without_cuts
 from hetsched.modeling.outcome import Outcome
 from hetsched.modeling.program import Constraint, ExactlyOne, Implies, Linear, NoOverlap, Program
@@ -176,13 +176,12 @@ class _Build:
         constant = float(expression.constant[0])
         if not len(expression.column):
             counted = constant / unit
-            whole = round(counted) if abs(counted - round(counted)) <= 1e-9 * max(1.0, abs(counted)) else math.floor(counted)
+            whole = int(down(counted))
             self.exact &= abs(counted - whole) <= 1e-6
             return whole
         if len(expression.column) == 1 and expression.coefficient[0] == 1 and constant == 0 and self.units.is_time[expression.column[0]]:
             return self.columns[int(expression.column[0])]
-        raise_to = self.program.lower, self.program.upper
-        low, high = expression.reshape(1).bounds(*raise_to)
+        low, high = expression.reshape(1).bounds(self.program.lower, self.program.upper)
         below = self.model.new_int_var(math.floor(low[0] / unit) - 1, math.ceil(high[0] / unit) + 1, f"part of {tag}")
         # expression - unit < unit * below' <= expression, and every part rounded down is within that.
         parts = [
@@ -194,9 +193,9 @@ class _Build:
             for c, (_, weight) in zip(expression.column.tolist(), parts, strict=True)
         ):
             raise UnsupportedFeature(f"an interval of {tag!r} has a fraction of a time in its start or size; use scip or highs")
-        weights = [round(w) if abs(w - round(w)) <= 1e-9 * max(1.0, abs(w)) else math.floor(w) for _, w in parts]
+        weights = [int(down(w)) for _, w in parts]
         base = constant / unit
-        offset = round(base) if abs(base - round(base)) <= 1e-9 * max(1.0, abs(base)) else math.floor(base)
+        offset = int(down(base))
         self.exact &= abs(base - offset) <= 1e-6 and all(abs(w - k) <= 1e-6 for k, (_, w) in zip(weights, parts, strict=True))
         self.model.add(below == cp_model.LinearExpr.weighted_sum([column for column, _ in parts], weights) + offset)
         return below
@@ -215,12 +214,13 @@ class _Build:
         if (np.abs(scaled - np.round(scaled)) > 1e-9 * np.abs(scaled)).any():
             self.factor = 1e9 / float(np.abs(weight[used]).max())
             scaled = weight[used] * self.factor
-        near = np.abs(scaled - np.round(scaled)) <= 1e-9 * np.maximum(1.0, np.abs(scaled))
-        whole = np.where(near, np.round(scaled), np.floor(scaled))
+        whole = down(scaled)
         low = self.units.lower[used]
         # Rounded down from the lower end of each column; a time with a negative weight may be a unit longer.
         self.offset += float((weight[used] * low).sum() - (whole * low).sum() / self.factor)
-        self.offset += float(np.minimum(weight[used] * self.units.is_time[used], 0.0).sum() if not self.units.common else 0.0)
+        longer = np.minimum(weight[used] * self.units.is_time[used], 0.0)
+        self.offset += float(longer.sum())
+        self.exact &= not longer.any()
         self.model.minimize(cp_model.LinearExpr.weighted_sum([self.columns[c] for c in used.tolist()], whole.astype(np.int64).tolist()))
 
     def real_bound(self, bound: float) -> float:
