@@ -72,6 +72,24 @@ def peer(data: dict[str, Any]) -> hs.Problem:
     return hs.Problem(graph, hs.Cluster([f"d{k}" for k in range(data["m"])], bandwidth=data["bw"]), durations=data["exec"])
 
 
+def module(kind: str, n: int, seed: int, *, unrelated: bool = False) -> hs.Problem:
+    """Generate one randomly wired module on three devices, transfers about as long as tasks.
+
+    The costs of tasks are uniform on 1 to 100, the devices 1, 1.5 and 2 times as fast; if `unrelated`
+    each time is multiplied by a uniform number of 0.5 to 1.5.
+    """
+    rng = np.random.default_rng(seed)
+    wiring = hs.workloads.rwnn(kind, n, modules=1, seed=seed)  # type: ignore[arg-type]
+    durations = rng.uniform(1, 100, (n, 1)) / np.array([1.0, 1.5, 2.0])
+    if unrelated:
+        durations *= rng.uniform(0.5, 1.5, durations.shape)
+    links = rng.uniform(0.5, 1.5, (3, 3))
+    size = rng.uniform(1, 2 * durations.mean(), wiring.n_edges)
+    graph = hs.TaskGraph(wiring.names, wiring.edges, edge_bytes=size)
+    cluster = hs.Cluster(["d0", "d1", "d2"], bandwidth=(links + links.T) / 2)
+    return hs.Problem(graph, cluster, durations=durations)
+
+
 def layered(n: int, width: int, *, speeds: tuple[float, ...] = (1.0, 1.5, 2.0, 3.0), seed: int = 0) -> dict[str, Any]:
     """Generate layers of `width` tasks, each task with up to three parents in the layer before.
 

@@ -32,6 +32,8 @@ class Event:
     bound: float
     source: str
     """The method or bound it comes from."""
+    nodes: int = 0
+    """Nodes or branches that a solver has explored."""
 
     @property
     def gap(self) -> float:
@@ -150,6 +152,8 @@ class Monitor:
     ----------
     best : Schedule or None
     bound : Bound
+    nodes : int
+        Nodes or branches explored, for methods that count them.
     rng : numpy.random.Generator
     """
 
@@ -169,6 +173,7 @@ class Monitor:
         self.bound = NO_BOUND
         self.source = ""
         self.evaluations = 0
+        self.nodes = 0
         self._found_by = ""
         self._on_progress = on_progress
         self._parent = parent
@@ -290,7 +295,7 @@ class Monitor:
             )
 
     def _tell(self, source: str) -> None:
-        event = Event(self.elapsed, self.incumbent, self.bound.value, source)
+        event = Event(self.elapsed, self.incumbent, self.bound.value, source, self.nodes)
         self._events.append(event)
         if self._on_progress is not None and self._on_progress(event) is True:
             self.stop("callback")

@@ -15,14 +15,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hetsched.analysis import levels
 from hetsched.errors import HetschedError
-from hetsched.problem.graph import FloatArray
+from hetsched.problem.graph import FloatArray, IntArray
+from hetsched.problem.problem import Problem
 
 # Where the sparse linear program ends and cutting planes on the few prices begin, in unit-device
 # pairs; measured to be equal around here for 3 devices.
 _SPARSE_LIMIT = 30_000
 _CUTS = 400
 _TOLERANCE = 1e-8
+_THRESHOLDS = 64
 
 
 class Load(NamedTuple):
@@ -74,6 +77,40 @@ def priced(cost: FloatArray, prices: FloatArray, burden: FloatArray | None = Non
     earned = float(least.sum())
     margin = 4 * np.finfo(float).eps * (len(cost) + cost.shape[1]) * (earned + paid)
     return float(max(0.0, earned - paid - margin) / max(1.0, float(prices.sum())))
+
+
+class Squeeze(NamedTuple):
+    """Tasks that have to run between `head` and `tail` before the end, and keep a device busy for `load`; seconds."""
+
+    head: float
+    load: float
+    tail: float
+    tasks: IntArray
+    """[m]; empty if some task can run nowhere, and then `head` is inf."""
+
+
+def squeeze(problem: Problem, *, program: bool = True) -> Squeeze:
+    """Return the tasks ``{head >= a, tail >= b}`` with the largest ``a + load + b`` over thresholds a and b.
+
+    With many distinct heads or tails, 64 of each are tried. With `program` the load is that of the
+    set's linear program, else that of the prices found with it, which is quicker and a little lower.
+    """
+    least = levels.least_durations(problem)
+    head, tail = (level.min(axis=1, initial=np.inf) for level in (levels.earliest_starts(problem, least), levels.tails(problem, least)))
+    if np.isinf(head + tail).any():
+        return Squeeze(np.inf, 0.0, 0.0, np.flatnonzero(np.isinf(head + tail)))
+    work = levels.least_work(problem)
+    iterations = 100 if problem.n_tasks <= 1000 else 30
+    _, a, b, prices = best_thresholds(head, tail, work, thresholds(head), thresholds(tail), iterations)
+    chosen = np.flatnonzero((head >= a) & (tail >= b))
+    value = max(priced(work[chosen], prices), least_load(work[chosen]).value if program else 0.0)
+    return Squeeze(a, value, b, chosen)
+
+
+def thresholds(levels_: FloatArray) -> FloatArray:
+    """Return at most 64 of the distinct values, ascending, evenly by rank; the least is among them."""
+    distinct = np.unique(levels_)
+    return distinct[np.unique(np.linspace(0, len(distinct) - 1, min(_THRESHOLDS, len(distinct))).astype(np.int64))]
 
 
 def best_thresholds(

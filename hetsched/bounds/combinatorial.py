@@ -12,12 +12,10 @@ import math
 import numpy as np
 
 from hetsched.analysis import levels
-from hetsched.analysis.load import Load, best_thresholds, least_load, priced
+from hetsched.analysis.load import Load, least_load, squeeze
 from hetsched.problem.graph import FloatArray, named, plural
 from hetsched.problem.problem import Problem
 from hetsched.solution import Bound
-
-_THRESHOLDS = 64
 
 
 def memory(problem: Problem) -> Bound:
@@ -79,27 +77,15 @@ def head_tail_load(problem: Problem, *, program: bool = True) -> Bound:
     of each are tried. With `program` the load of the set found is that of its linear program, else
     that of the prices found with it, which is quicker and a little lower.
     """
-    least = levels.least_durations(problem)
-    head, tail = (level.min(axis=1) for level in (levels.earliest_starts(problem, least), levels.tails(problem, least)))
-    stuck = np.flatnonzero(np.isinf(head + tail))
-    if len(stuck):
-        reason = f"no device is left for {named(stuck, problem.graph.names)}, memory and paths considered"
+    found = squeeze(problem, program=program)
+    if math.isinf(found.head):
+        reason = f"no device is left for {named(found.tasks, problem.graph.names)}, memory and paths considered"
         return Bound(math.inf, "head-tail load", reason)
-    work = levels.least_work(problem)
-    iterations = 100 if problem.n_tasks <= 1000 else 30
-    _, a, b, prices = best_thresholds(head, tail, work, thresholds(head), thresholds(tail), iterations)
-    chosen = work[(head >= a) & (tail >= b)]
-    value = max(priced(chosen, prices), least_load(chosen).value if program else 0.0)
     return Bound(
-        a + value + b, "head-tail load",
-        f"{plural(len(chosen), 'task')} that start after {a:.6g} s and end {b:.6g} s before the end keep a device busy for {value:.6g} s",
+        found.head + found.load + found.tail, "head-tail load",
+        f"{plural(len(found.tasks), 'task')} that start after {found.head:.6g} s and end {found.tail:.6g} s before the end "
+        f"keep a device busy for {found.load:.6g} s",
     )  # fmt: skip
-
-
-def thresholds(levels_: FloatArray) -> FloatArray:
-    """Return at most 64 of the distinct values, ascending, evenly by rank; the least is among them."""
-    distinct = np.unique(levels_)
-    return distinct[np.unique(np.linspace(0, len(distinct) - 1, min(_THRESHOLDS, len(distinct))).astype(np.int64))]
 
 
 def _burden(problem: Problem, fits: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> FloatArray | None:

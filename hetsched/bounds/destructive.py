@@ -9,8 +9,8 @@ import numpy as np
 
 from hetsched.analysis import levels
 from hetsched.analysis.closure import ancestors
-from hetsched.analysis.load import best_thresholds, priced
-from hetsched.bounds.combinatorial import critical_path, head_tail_load, load, thresholds
+from hetsched.analysis.load import best_thresholds, priced, thresholds
+from hetsched.bounds.combinatorial import critical_path, head_tail_load, load
 from hetsched.problem.graph import FloatArray
 from hetsched.problem.problem import BoolArray, Problem
 from hetsched.solution import Bound

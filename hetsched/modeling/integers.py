@@ -4,7 +4,8 @@ Let u be the unit and T = floor(t / u) for every time t. A row ``sum of a x + su
 and times t then implies ``sum of (a/u) x + sum of b T <= r/u - sum of b f`` with 0 <= f < 1, whose right
 side is below ``r/u + sum of |b| over negative b`` if there is such a b. With x and T shifted to begin at 0,
 coefficients rounded down weaken the row further. So whatever is feasible in real times is feasible in
-units, and a bound on the one problem is a bound on the other, whatever the unit.
+units, and a bound on the one problem is a bound on the other, whatever the unit. Where some optimum has
+times that are multiples of a common unit, f is 0.
 """
 
 from __future__ import annotations
@@ -157,7 +158,7 @@ def _one_sided(expression: Expression, limit: FloatArray, counted: Units) -> Int
     whole = down(alpha)
     shift = totals(row, alpha * counted.lower[column], size)
     beta = limit * weight - shift
-    negative = timed & (alpha < 0)
+    negative = timed & (alpha < 0) & (not counted.common)  # with a common unit nothing is lost of a time
     slack = totals(row[negative], -alpha[negative], size)
     below = np.zeros(size, bool)
     below[row[negative]] = True

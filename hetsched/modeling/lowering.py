@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +34,45 @@ class Matrix:
     coefficient: FloatArray
     row_lower: FloatArray
     row_upper: FloatArray
+
+    def edits(self, old: Matrix) -> Edits | None:
+        """Return what turns `old` into this matrix; None if that takes more than changed numbers and rows more."""
+        mine, theirs = self.program, old.program
+        if mine.blocks != theirs.blocks or (self.integer != old.integer).any():
+            return None
+        kept = len(old.row_lower)
+        if len(self.row_lower) < kept:
+            return None
+        upper, lower = (_csr(each.start[: kept + 1], each.column, each.coefficient, mine.n_columns) for each in (self, old))
+        changed = np.zeros(kept, bool)
+        changed[(upper - lower).nonzero()[0]] = True
+        changed |= (self.row_lower[:kept] != old.row_lower) | (self.row_upper[:kept] != old.row_upper)
+        moved = (mine.lower != theirs.lower) | (mine.upper != theirs.upper)
+        return Edits(
+            np.flatnonzero(moved), np.flatnonzero(self.cost != old.cost), np.flatnonzero(changed), np.arange(kept, len(self.row_lower))
+        )  # fmt: skip
+
+    def row(self, row: int) -> dict[int, float]:
+        """Return the coefficients of a row by column."""
+        terms = slice(int(self.start[row]), int(self.start[row + 1]))
+        return dict(zip(self.column[terms].tolist(), self.coefficient[terms].tolist(), strict=True))
+
+
+@dataclass(frozen=True)
+class Edits:
+    """How one matrix differs from another: columns with other bounds or costs, rows that changed, rows that are new."""
+
+    bounds: IntArray
+    costs: IntArray
+    changed: IntArray
+    added: IntArray
+
+
+def _csr(start: IntArray, column: IntArray, coefficient: FloatArray, width: int) -> Any:
+    from scipy.sparse import csr_matrix
+
+    end = int(start[-1])
+    return csr_matrix((coefficient[:end], column[:end], start), shape=(len(start) - 1, width))
 
 
 def linear(program: Program, *, cuts: bool = True) -> Matrix:

@@ -7,15 +7,18 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from hetsched.errors import InvalidModel, UnsupportedFeature
 from hetsched.modeling.expression import Expression, FloatArray, Rows, expression
-from hetsched.modeling.outcome import Incumbent, Outcome
+from hetsched.modeling.outcome import Incumbent, NewBound, Outcome
 from hetsched.modeling.program import Block, Constraint, ExactlyOne, Implies, Intervals, Kind, Linear, Maximum, NoOverlap, Program
+
+if TYPE_CHECKING:
+    from hetsched.modeling.backends import Backend
 
 FORMATS = (".lp", ".mps")
 
@@ -224,16 +227,16 @@ class Model:
 
     def solve(
         self,
-        solver: str = "scip",
+        solver: str | Backend = "scip",
         *,
         time_limit: float | None = None,
         gap: float = 0.0,
-        threads: int = 1,
+        threads: int | None = None,
         seed: int = 0,
         hint: npt.ArrayLike | None = None,
         cuts: bool = True,
         on_incumbent: Callable[[Incumbent], object] | None = None,
-        on_bound: Callable[[float], object] | None = None,
+        on_bound: Callable[[NewBound], object] | None = None,
         stop: Callable[[], object] | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> Outcome:
@@ -241,12 +244,16 @@ class Model:
 
         Parameters
         ----------
-        solver : "scip", "highs" or "cpsat"
+        solver : "scip", "highs", "cpsat", or a backend
+            A backend (``hetsched.modeling.backends.backend(name)``) keeps what it has built, so that solving
+            with it again after changed bounds, objective or more rows is quicker.
         time_limit : float, optional
             Seconds of wall time, kept to half a second.
         gap : float
             Relative gap at which to stop.
-        threads, seed : int
+        threads : int, optional
+            How many threads the solver may use; default its own choice: one, and for cpsat one a core.
+        seed : int
         hint : array [columns], optional
             A start; NaN where nothing is known.
         cuts : bool
@@ -254,7 +261,7 @@ class Model:
         on_incumbent : callable, optional
             Called with each better solution; returning True stops the solve.
         on_bound : callable, optional
-            Called with each better bound on the objective; returning True stops the solve.
+            Called with each better bound; returning True stops the solve.
         stop : callable, optional
             Asked some times a second; once it returns something true the solve stops.
         options : mapping, optional
@@ -280,7 +287,8 @@ class Model:
             time_limit=time_limit, gap=gap, threads=threads, seed=seed, cuts=cuts, on_incumbent=on_incumbent, on_bound=on_bound, stop=stop,
             hint=None if hint is None else np.asarray(hint, np.float64), options=dict(options or {}),
         )  # fmt: skip
-        return backend(solver).solve(self.program.check(), request).signed(self._sign)
+        kept = backend(solver) if isinstance(solver, str) else solver
+        return kept.solve(self.program.check(), request).signed(self._sign)
 
     def native(self, solver: str = "scip") -> Any:
         """Return the model as an object of the solver's own, to go on with by its own means."""

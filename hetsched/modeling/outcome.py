@@ -17,6 +17,20 @@ class Incumbent:
     objective: float
     values: FloatArray
     """[columns]"""
+    nodes: int = 0
+    """Nodes or branches explored so far."""
+
+
+@dataclass(frozen=True)
+class NewBound:
+    """A better bound found on the way."""
+
+    time: float
+    """Seconds since the start of the solve."""
+    bound: float
+    """On the objective."""
+    nodes: int = 0
+    """Nodes or branches explored so far."""
 
 
 @dataclass(frozen=True)

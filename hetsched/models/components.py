@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from hetsched.analysis.closure import ancestors
 from hetsched.analysis.levels import earliest_starts, least_durations, tails
+from hetsched.analysis.load import squeeze
 from hetsched.errors import UnsupportedFeature
 from hetsched.modeling.expression import stack
 from hetsched.models.formulation import Formulation, fill_in
@@ -269,6 +271,11 @@ class LoadCuts:
         if f.problem.inputs > 1:
             return
         problem, model = f.problem, f.model
+        found = squeeze(problem)
+        if math.isinf(found.head):  # a task can run nowhere, so the model is infeasible anyway
+            return
+        if found.load:  # what no choice of devices can avoid: the rows below imply it, but only together
+            model.add(f.makespan >= (found.head + found.load + found.tail) * f.second, tag="load", cut=True)
         least = least_durations(problem)
         head = np.where(np.isfinite(least), earliest_starts(problem, least), np.inf).min(axis=1) * f.second
         tail = np.where(np.isfinite(least), tails(problem, least), np.inf).min(axis=1) * f.second

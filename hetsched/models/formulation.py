@@ -13,7 +13,7 @@ from hetsched.analysis.levels import Windows, windows
 from hetsched.errors import InvalidSchedule, UnsupportedFeature
 from hetsched.modeling.expression import Expression, FloatArray, IntArray
 from hetsched.modeling.model import Model
-from hetsched.modeling.outcome import Incumbent, Outcome
+from hetsched.modeling.outcome import Incumbent, NewBound, Outcome
 from hetsched.problem.problem import BoolArray, Problem
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
@@ -148,7 +148,7 @@ class Formulation:
     # Solving
 
     def solve(
-        self, solver: str = "scip", *, time_limit: float | None = None, gap: float = 0.0, threads: int = 1, seed: int = 0,
+        self, solver: str = "scip", *, time_limit: float | None = None, gap: float = 0.0, threads: int | None = None, seed: int = 0,
         start: Solution | Schedule | Decision | None = None, cuts: bool = True,
         on_progress: Callable[[Event], object] | None = None, options: Mapping[str, Any] | None = None,
     ) -> Solution:  # fmt: skip
@@ -161,7 +161,7 @@ class Formulation:
         return monitor.solution(self.name)
 
     def run(
-        self, monitor: Monitor, solver: str, *, gap: float = 0.0, threads: int = 1, cuts: bool = True,
+        self, monitor: Monitor, solver: str, *, gap: float = 0.0, threads: int | None = None, cuts: bool = True,
         start: Solution | Schedule | Decision | None = None, options: Mapping[str, Any] | None = None,
     ) -> Outcome:  # fmt: skip
         """Solve under a monitor, which gets the schedules and bounds as they are found."""
@@ -173,12 +173,14 @@ class Formulation:
 
         def incumbent(found: Incumbent) -> bool:
             if ours:
+                monitor.nodes = found.nodes
                 self.offer(monitor, found.values)
             return False
 
-        def bound(value: float) -> bool:
+        def bound(found: NewBound) -> bool:
             if ours:
-                self.raise_bound(monitor, value, solver)
+                monitor.nodes = found.nodes
+                self.raise_bound(monitor, found.bound, solver)
             return False
 
         outcome = self.model.solve(

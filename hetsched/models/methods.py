@@ -27,31 +27,33 @@ def formulate(problem: Problem, *, faithful: bool = False, upper: float | None =
     return (CongestionAware if contended else BatchedMakespan)(problem, faithful=faithful, upper=upper)
 
 
-def _solve(problem: Problem, monitor: Monitor, solver: str, *, gap: float, threads: int, cuts: bool) -> None:
+def _solve(problem: Problem, monitor: Monitor, solver: str, *, gap: float, threads: int | None, cuts: bool) -> None:
     """Say the problem in the formulation that fits it, and hand it over."""
     formulate(problem).run(monitor, solver, gap=gap, threads=threads, cuts=cuts, start=monitor.best)
 
 
 @method("milp", summary="the batched MILP (with contention Moirai's), tightened, solved by SCIP", source=DIVIML, supports=SUPPORTS)
-def milp(problem: Problem, monitor: Monitor, *, gap: float = 0.0, threads: int = 1, cuts: bool = True) -> None:
+def milp(problem: Problem, monitor: Monitor, *, gap: float = 0.0, threads: int | None = None, cuts: bool = True) -> None:
     """Solve by SCIP to a relative gap."""
     _solve(problem, monitor, "scip", gap=gap, threads=threads, cuts=cuts)
 
 
 @method("milp:highs", summary="the same, solved by HiGHS", source=DIVIML, supports=SUPPORTS)
-def milp_highs(problem: Problem, monitor: Monitor, *, gap: float = 0.0, threads: int = 1, cuts: bool = True) -> None:
+def milp_highs(problem: Problem, monitor: Monitor, *, gap: float = 0.0, threads: int | None = None, cuts: bool = True) -> None:
     """Solve by HiGHS to a relative gap."""
     _solve(problem, monitor, "highs", gap=gap, threads=threads, cuts=cuts)
 
 
 @method("cpsat", summary="the same with optional intervals, solved by CP-SAT", source=DIVIML, deterministic=False, supports=SUPPORTS)
-def cpsat(problem: Problem, monitor: Monitor, *, gap: float = 0.0, threads: int = 1, cuts: bool = True) -> None:
+def cpsat(problem: Problem, monitor: Monitor, *, gap: float = 0.0, threads: int | None = None, cuts: bool = True) -> None:
     """Solve by CP-SAT to a relative gap."""
     _solve(problem, monitor, "cpsat", gap=gap, threads=threads, cuts=cuts)
 
 
 @method("moirai", summary="Moirai's MILP as printed, solved by SCIP", source=MOIRAI, supports="static memory, one input")
-def moirai(problem: Problem, monitor: Monitor, *, solver: str = "scip", gap: float = 0.0, threads: int = 1, faithful: bool = True) -> None:
+def moirai(
+    problem: Problem, monitor: Monitor, *, solver: str = "scip", gap: float = 0.0, threads: int | None = None, faithful: bool = True
+) -> None:  # fmt: skip
     """Solve Moirai's formulation; ``faithful=False`` adds redundant load rows."""
     from hetsched.models.moirai import CongestionAware
 

@@ -14,9 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hetsched.errors import UnsupportedFeature
+from hetsched.modeling.backends import backend
 from hetsched.modeling.expression import Expression, stack
 from hetsched.modeling.model import Model
-from hetsched.modeling.outcome import Incumbent
+from hetsched.modeling.outcome import Incumbent, NewBound
 
 DEADLINE = 0.5  # seconds by which a time limit may be missed
 
@@ -233,7 +234,11 @@ class BackendSuite:
 
     def test_bounds_are_told_as_they_rise(self) -> None:
         heard: list[float] = []
-        outcome = hard(12).solve(self.solver, time_limit=3, on_bound=heard.append)
+
+        def listen(found: NewBound) -> None:
+            heard.append(found.bound)
+
+        outcome = hard(12).solve(self.solver, time_limit=3, on_bound=listen)
         assert heard
         assert heard == sorted(heard)
         assert heard[-1] <= outcome.objective * (1 + 1e-6)
@@ -280,3 +285,27 @@ class BackendSuite:
     def test_the_native_model_is_handed_out(self) -> None:
         model, _ = Shop([[3.0, 4.0]], []).model()
         assert model.native(self.solver) is not None
+
+    def test_a_backend_that_is_kept_solves_changed_models(self) -> None:
+        """Bounds, rows, costs and sides change in turn; the answers are those of a new solve."""
+        solver = backend(self.solver)
+        model, columns = Shop([[3.0, 1.0], [2.0, 5.0], [2.0, 2.0]], [(0, 2, 1.0)]).model()
+        x, makespan = columns["x"], columns["C"]
+
+        def check(solution: float | None = None) -> None:
+            outcome = model.solve(solver)
+            assert outcome.proven == "optimal"
+            assert outcome.objective == pytest.approx(model.solve(self.solver).objective if solution is None else solution)
+            assert outcome.values is not None
+            assert model.violations(outcome.values, tolerance=1e-5) == []
+
+        check(3)
+        model.set_bounds(x[0, 1], upper=0)
+        check(5)
+        model.set_bounds(x[0, 1], upper=1)
+        check(3)
+        model.add(x[1:, 0].sum() <= 1, tag="one of the two")
+        model.minimise(2 * makespan + x[:, 1].sum() + 7)
+        check()
+        model.add(makespan >= 6, tag="late")
+        check()

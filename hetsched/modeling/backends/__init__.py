@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from hetsched.errors import UnsupportedFeature
 from hetsched.modeling.expression import FloatArray
-from hetsched.modeling.outcome import Incumbent, Outcome
+from hetsched.modeling.outcome import Incumbent, NewBound, Outcome
 from hetsched.modeling.program import Program
 
 _HOME = {"scip": "scip", "highs": "highs", "cpsat": "cpsat"}
@@ -24,18 +24,39 @@ class Request:
 
     time_limit: float | None = None
     gap: float = 0.0
-    threads: int = 1
+    threads: int | None = None
     seed: int = 0
     cuts: bool = True
     hint: FloatArray | None = None
     on_incumbent: Callable[[Incumbent], object] | None = None
-    on_bound: Callable[[float], object] | None = None
+    on_bound: Callable[[NewBound], object] | None = None
     stop: Callable[[], object] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Capabilities:
+    """What a solver can do; what it cannot it refuses with `UnsupportedFeature`."""
+
+    continuous: bool
+    """Takes columns that are neither whole numbers nor times."""
+    unbounded: bool
+    """Takes columns without finite bounds."""
+    threads: bool
+    """Can use more than one thread."""
+    intervals: bool
+    """Takes intervals, non-overlap and enforced rows as they are; else they are lowered to linear rows."""
+    incremental: bool
+    """Solves a changed model again without building it anew."""
+    deterministic: bool
+    """With one thread, the same model and seed give the same answer."""
+
+
 class Backend(Protocol):
     """A solver.
+
+    An object keeps what it has built: where the next program to `solve` differs by bounds, costs or rows
+    only, `incremental` ones pass on no more than that.
 
     `solve` minimises the program's objective. It keeps the time limit to half a second, stops with
     the best solution found when `request.stop` or a callback says so or on Ctrl-C, and reports values
@@ -43,6 +64,7 @@ class Backend(Protocol):
     """
 
     name: str
+    capabilities: Capabilities
 
     def solve(self, program: Program, request: Request) -> Outcome:
         """Solve a program."""
@@ -54,11 +76,11 @@ class Backend(Protocol):
 
 
 def backend(name: str) -> Backend:
-    """Return a backend by name; raises `UnsupportedFeature` naming those there are."""
+    """Return a new backend by name; raises `UnsupportedFeature` naming those there are."""
     if name not in _HOME:
         raise UnsupportedFeature(f"unknown solver {name!r}; choose from {', '.join(_HOME)}")
-    found: Backend = importlib.import_module(f"hetsched.modeling.backends.{_HOME[name]}").BACKEND
-    return found
+    found: type[Backend] = importlib.import_module(f"hetsched.modeling.backends.{_HOME[name]}").BACKEND
+    return found()
 
 
 def names() -> tuple[str, ...]:
@@ -69,9 +91,16 @@ def names() -> tuple[str, ...]:
 class Run:
     """One solve: the clock, the callbacks, and a thread to work in while this one listens for Ctrl-C."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, solver: Backend) -> None:
+        if request.threads is not None and request.threads < 1:
+            raise UnsupportedFeature(f"threads is {request.threads}; it must be 1 or more, or None for the solver's own choice")
+        if request.threads not in (None, 1) and not solver.capabilities.threads:
+            raise UnsupportedFeature(
+                f"{solver.name} searches in one thread, not {request.threads}; leave threads out, or use highs or cpsat"
+            )
         self.request = request
         self.stopped = ""
+        self.nodes = 0
         self._started = time.monotonic()
         self._told = -float("inf")
         self._failure: BaseException | None = None
@@ -90,7 +119,7 @@ class Run:
         """Tell of a better solution; its values are asked for only if somebody listens."""
         listener = self.request.on_incumbent
         if listener is not None:
-            self._tell(lambda: listener(Incumbent(self.elapsed, objective, values())))
+            self._tell(lambda: listener(Incumbent(self.elapsed, objective, values(), self.nodes)))
 
     def bounded(self, bound: float) -> None:
         """Tell of a better bound."""
@@ -98,7 +127,7 @@ class Run:
         if bound > self._told:
             self._told = bound
             if listener is not None:
-                self._tell(lambda: listener(bound))
+                self._tell(lambda: listener(NewBound(self.elapsed, bound, self.nodes)))
 
     def _tell(self, call: Callable[[], object]) -> None:
         """Call a listener from within a solver, which no exception may pass through: it is raised when the solver has stopped."""

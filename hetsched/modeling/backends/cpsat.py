@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from hetsched.errors import MissingDependency, UnsupportedFeature
-from hetsched.modeling.backends import Request, Run
+from hetsched.modeling.backends import Capabilities, Request, Run
 from hetsched.modeling.expression import Expression, FloatArray
 from hetsched.modeling.integers import IntegerRows, Units, down, rounded, units
 from hetsched.modeling.lowering import linear, maxima, without_cuts
@@ -22,6 +23,9 @@ except ModuleNotFoundError as error:
     raise MissingDependency("ortools", "solvers") from error
 
 PROVEN = {cp_model.OPTIMAL: "optimal", cp_model.INFEASIBLE: "infeasible"}
+SCHEDULING = ("no_lp", "default_lp", "quick_restart_no_lp", "quick_restart", "reduced_costs", "max_lp")
+"""CP-SAT's own names of full searches, the best for schedules first."""
+LEAST_WORKERS = 3  # two full searches, and one for neighbourhoods
 TOLERANCE = 2e-9  # relative, of a bound: numbers that near whole ones were taken for whole
 
 
@@ -29,6 +33,7 @@ class CpSat:
     """CP-SAT as a backend."""
 
     name = "cpsat"
+    capabilities = Capabilities(continuous=False, unbounded=False, threads=True, intervals=True, incremental=False, deterministic=True)
 
     def native(self, program: Program) -> Any:
         """Return an ``ortools.sat.python.cp_model.CpModel``; its first variables are the columns in order."""
@@ -40,7 +45,7 @@ class CpSat:
         Bounds hold for the program in real times whatever the unit. Where the times have no common
         unit, a solution is made exact again by a linear program that keeps all choices and orders.
         """
-        run = Run(request)
+        run = Run(request, self)
         if not request.cuts:
             program = without_cuts(program)
         built = _Build(program, request.gap)
@@ -48,8 +53,13 @@ class CpSat:
             built.hint(request.hint)
         solver = cp_model.CpSolver()
         parameters = solver.parameters
-        parameters.num_workers, parameters.random_seed = request.threads, request.seed % (2**31)
+        parameters.num_workers = request.threads or max(LEAST_WORKERS, _cores())
+        parameters.random_seed = request.seed % (2**31)
         parameters.relative_gap_limit, parameters.catch_sigint_signal = request.gap, False
+        # In 9.15 this part of presolve cuts optima off (google/or-tools issue 5293).
+        parameters.presolve_inclusion_work_limit = 0
+        if any(isinstance(each, NoOverlap) for each in program.constraints):
+            _search_for_schedules(parameters)
         if run.time_left is not None:
             parameters.max_time_in_seconds = run.time_left
         for name, value in request.options.items():
@@ -70,6 +80,7 @@ class _Listener(cp_model.CpSolverSolutionCallback):
         self.run, self.built = run, built
 
     def on_solution_callback(self) -> None:
+        self.run.nodes = int(self.num_branches)
         values = self.built.real([self.value(variable) for variable in self.built.columns])
         if self.built.exact or self.run.request.on_incumbent is None:
             self.run.found(float(self.built.program.objective.value(values)), lambda: values)
@@ -113,7 +124,7 @@ class _Build:
         for r, (limit, source) in enumerate(zip(rows.limit.tolist(), rows.row.tolist(), strict=True)):
             terms = slice(ptr[r], ptr[r + 1])
             total = cp_model.LinearExpr.weighted_sum([self.columns[c] for c in column[terms]], coefficient[terms])
-            added = self.model.add_linear_constraint(total, -(2**62), limit)
+            added = self.model.add_linear_constraint(total, cp_model.INT_MIN, limit)
             if literals is not None:
                 added.only_enforce_if(literals[source])
 
@@ -131,20 +142,9 @@ class _Build:
 
     def _no_overlap(self, said: NoOverlap) -> None:
         intervals = said.intervals
-        listed = np.unique(said.pairs)
-        everything = len(said.pairs) == len(listed) * (len(listed) - 1) // 2
         for resource in range(intervals.resources):
-            made = {}
-            for i in listed.tolist():
-                interval = self._interval(said, i, resource)
-                if interval is not None:
-                    made[i] = interval
-            if everything:
-                self.model.add_no_overlap(list(made.values()))
-            else:
-                for i, j in said.pairs.tolist():
-                    if i in made and j in made:
-                        self.model.add_no_overlap([made[i], made[j]])
+            made = (self._interval(said, i, resource) for i in range(intervals.n))
+            self.model.add_no_overlap([interval for interval in made if interval is not None])
 
     def _interval(self, said: NoOverlap, i: int, resource: int) -> Any:
         """Return the interval of i on a resource in units, None if it cannot be there or takes no time."""
@@ -257,6 +257,18 @@ class _Build:
         return solved.x[: self.program.n_columns] if solved.status == 0 else None
 
 
+def _cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _search_for_schedules(parameters: Any) -> None:
+    """Set the search to what proves schedules: full searches with and without linear relaxation, beside them neighbourhoods."""
+    workers = parameters.num_workers
+    parameters.subsolvers.extend(SCHEDULING[: max(2, workers // 2)])
+    parameters.interleave_search = workers < 3  # too few for all: they take turns
+
+
 def _outcome(solver: Any, status: Any, built: _Build, run: Run) -> Outcome:
     program = built.program
     proven = PROVEN.get(status, "")
@@ -281,4 +293,4 @@ def _outcome(solver: Any, status: Any, built: _Build, run: Run) -> Outcome:
     return Outcome(stopped, values, proven, objective, bound, "cpsat", run.elapsed, int(solver.num_branches))
 
 
-BACKEND = CpSat()
+BACKEND = CpSat

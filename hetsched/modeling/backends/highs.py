@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from hetsched.errors import MissingDependency, UnsupportedFeature
-from hetsched.modeling.backends import Request, Run
-from hetsched.modeling.lowering import Matrix, linear
+from hetsched.modeling.backends import Capabilities, Request, Run
+from hetsched.modeling.lowering import Edits, Matrix, linear
 from hetsched.modeling.outcome import Outcome
 from hetsched.modeling.program import Program
 
@@ -33,6 +33,10 @@ class Highs:
     """HiGHS as a backend."""
 
     name = "highs"
+    capabilities = Capabilities(continuous=True, unbounded=True, threads=True, intervals=False, incremental=True, deterministic=True)
+
+    def __init__(self) -> None:
+        self._kept: tuple[Any, Matrix] | None = None
 
     def native(self, program: Program) -> Any:
         """Return a ``highspy.Highs``; its columns are called as in `Program.column_names`."""
@@ -40,14 +44,14 @@ class Highs:
 
     def solve(self, program: Program, request: Request) -> Outcome:
         """Solve a program by branch and cut; bounds hold within HiGHS' tolerance of 1e-6."""
-        run = Run(request)
+        run = Run(request, self)
         lowered = linear(program, cuts=request.cuts)
-        model = load(lowered)
+        model = self._loaded(lowered)
         settings: dict[str, Any] = {
             "mip_feasibility_tolerance": 1e-7,
             "mip_rel_gap": request.gap,
             "random_seed": request.seed % (2**31),
-            "threads": request.threads,
+            "threads": request.threads or 1,
         }
         for name, value in {**settings, **request.options}.items():
             if model.setOptionValue(name, value) != highspy.HighsStatus.kOk:
@@ -62,17 +66,53 @@ class Highs:
         run.work(model.run, model.cancelSolve)
         return _outcome(model, program, run)
 
+    def _loaded(self, lowered: Matrix) -> Any:
+        """Return a model of a matrix: the last one, edited, or a new one."""
+        edits = None if self._kept is None else lowered.edits(self._kept[1])
+        if self._kept is None or edits is None:
+            model = load(lowered)
+        else:
+            model, old = self._kept
+            model.resetOptions()
+            model.setOptionValue("output_flag", False)
+            _edit(model, lowered, old, edits)
+        self._kept = (model, lowered)
+        return model
+
+
+def _edit(model: Any, lowered: Matrix, old: Matrix, edits: Edits) -> None:
+    """Make a model of one matrix that of another."""
+    infinity, program = highspy.kHighsInf, lowered.program
+    low, high = (np.clip(bound, -infinity, infinity) for bound in (program.lower, program.upper))
+    row_low, row_high = (np.clip(bound, -infinity, infinity) for bound in (lowered.row_lower, lowered.row_upper))
+    columns = edits.bounds.astype(np.int32)
+    model.changeColsBounds(len(columns), columns, low[columns], high[columns])
+    costs = edits.costs.astype(np.int32)
+    model.changeColsCost(len(costs), costs, lowered.cost[costs])
+    model.changeObjectiveOffset(lowered.offset)
+    for row in edits.changed.tolist():
+        before, after = (matrix.row(row) for matrix in (old, lowered))
+        for column in before.keys() | after.keys():
+            if before.get(column) != after.get(column):
+                model.changeCoeff(row, column, after.get(column, 0.0))
+        model.changeRowBounds(row, row_low[row], row_high[row])
+    for row in edits.added.tolist():
+        terms = lowered.row(row)
+        model.addRow(row_low[row], row_high[row], len(terms), np.array([*terms], np.int32), np.array([*terms.values()], np.float64))
+
 
 def _listen(model: Any, run: Run, own: int) -> None:
     """Tell of better solutions and bounds, and let the solve be stopped."""
 
     def improved(event: Any) -> None:
         data = event.data_out
+        run.nodes = max(0, int(data.mip_node_count))
         values = np.array(data.mip_solution)[:own]
         run.found(float(data.objective_function_value), lambda: values)
 
     def logged(event: Any) -> None:
         bound = float(event.data_out.mip_dual_bound)
+        run.nodes = max(0, int(event.data_out.mip_node_count))
         if math.isfinite(bound):
             run.bounded(bound)
 
@@ -125,4 +165,4 @@ def load(lowered: Matrix) -> Any:
     return model
 
 
-BACKEND = Highs()
+BACKEND = Highs

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import math
-from itertools import pairwise
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from hetsched.errors import MissingDependency, UnsupportedFeature
-from hetsched.modeling.backends import Request, Run
+from hetsched.modeling.backends import Capabilities, Request, Run
 from hetsched.modeling.expression import FloatArray
-from hetsched.modeling.lowering import Matrix, linear
+from hetsched.modeling.lowering import Edits, Matrix, linear
 from hetsched.modeling.outcome import Outcome
 from hetsched.modeling.program import Program
 
@@ -32,17 +32,21 @@ class Scip:
     """SCIP as a backend."""
 
     name = "scip"
+    capabilities = Capabilities(continuous=True, unbounded=True, threads=False, intervals=False, incremental=True, deterministic=True)
+
+    def __init__(self) -> None:
+        self._kept: tuple[_Loaded, Matrix] | None = None
 
     def native(self, program: Program) -> Any:
         """Return a ``pyscipopt.Model``; its columns are called as in `Program.column_names`."""
-        return load(linear(program))[0]
+        return _Loaded(linear(program)).model
 
     def solve(self, program: Program, request: Request) -> Outcome:
         """Solve a program by branch and cut; bounds hold within SCIP's tolerance of 1e-6."""
-        run = Run(request)
+        run = Run(request, self)
         lowered = linear(program, cuts=request.cuts)
-        model, columns = load(lowered)
-        model.setParam("misc/catchctrlc", False)  # Ctrl-C is this process's, see Run
+        loaded = self._loaded(lowered)
+        model, columns = loaded.model, loaded.columns
         model.setParam("randomization/randomseedshift", request.seed % (2**31))
         model.setParam("limits/gap", request.gap)
         if run.time_left is not None:
@@ -54,17 +58,28 @@ class Scip:
                 raise UnsupportedFeature(f"SCIP takes no parameter {name!r} = {value!r}: {error}") from None
         if request.hint is not None:
             _start(model, columns, program, lowered, request.hint)
-        listener = _Listener(run, columns, program.n_columns)
-        model.includeEventhdlr(listener, "hetsched", "tells of incumbents and bounds")
+        loaded.listener.listen(run, columns[: program.n_columns])
         run.work(model.optimizeNogil, model.interruptSolve)
         return _outcome(model, columns, program, run)
+
+    def _loaded(self, lowered: Matrix) -> _Loaded:
+        """Return a model of a matrix: the last one, edited, or a new one."""
+        edits = None if self._kept is None else lowered.edits(self._kept[1])
+        if self._kept is None or edits is None:
+            loaded = _Loaded(lowered)
+        else:
+            loaded = self._kept[0]
+            loaded.edit(lowered, edits)
+        self._kept = (loaded, lowered)
+        return loaded
 
 
 class _Listener(Eventhdlr):
     """Tells of better solutions and bounds."""
 
-    def __init__(self, run: Run, columns: list[Any], own: int) -> None:
-        self.run, self.columns, self.own = run, columns[:own], own
+    def listen(self, run: Run, columns: list[Any]) -> None:
+        """Tell a run from now on, with values of these columns."""
+        self.run, self.columns = run, columns
 
     def eventinit(self) -> None:
         for event in (SCIP_EVENTTYPE.BESTSOLFOUND, SCIP_EVENTTYPE.NODESOLVED, SCIP_EVENTTYPE.FIRSTLPSOLVED):
@@ -76,6 +91,7 @@ class _Listener(Eventhdlr):
 
     def eventexec(self, event: Any) -> dict[str, Any]:
         model = self.model
+        self.run.nodes = model.getNTotalNodes()
         if event.getType() == SCIP_EVENTTYPE.BESTSOLFOUND:
             solution = model.getBestSol()
             self.run.found(model.getSolObjVal(solution), lambda: np.array([model.getSolVal(solution, column) for column in self.columns]))
@@ -115,42 +131,79 @@ def _outcome(model: Any, columns: list[Any], program: Program, run: Run) -> Outc
     return Outcome(stopped, values, proven, objective, bound, "scip", run.elapsed, int(model.getNTotalNodes()))
 
 
-def load(lowered: Matrix) -> tuple[Any, list[Any]]:
-    """Return a SCIP model of a matrix, and its columns in order.
+class _Loaded:
+    """A SCIP model of a matrix, its columns in order, and the addresses of its rows.
 
     Rows go in through SCIP's C interface, found in the library that pyscipopt brings: row by row
     through Python objects takes three times as long.
     """
-    model = pyscipopt.Model()
-    model.hideOutput()
-    program, infinity = lowered.program, model.infinity()
-    low, high = (np.clip(bound, -infinity, infinity).tolist() for bound in (program.lower, program.upper))
-    types = np.where(lowered.integer, np.where((program.lower >= 0) & (program.upper <= 1), "B", "I"), "C").tolist()
-    columns = [
-        model.addVar(name, vtype=kind, lb=lb, ub=ub, obj=cost)
-        for name, kind, lb, ub, cost in zip(program.column_names(), types, low, high, lowered.cost.tolist(), strict=True)
-    ]
-    model.addObjoffset(lowered.offset)
-    model.setMinimize()
-    _add_rows(model, columns, lowered, infinity)
-    return model, columns
+
+    def __init__(self, lowered: Matrix) -> None:
+        self.model = model = pyscipopt.Model()
+        program, infinity = lowered.program, model.infinity()
+        self._hush()
+        low, high = (np.clip(bound, -infinity, infinity).tolist() for bound in (program.lower, program.upper))
+        types = np.where(lowered.integer, np.where((program.lower >= 0) & (program.upper <= 1), "B", "I"), "C").tolist()
+        self.columns = [
+            model.addVar(name, vtype=kind, lb=lb, ub=ub, obj=cost)
+            for name, kind, lb, ub, cost in zip(program.column_names(), types, low, high, lowered.cost.tolist(), strict=True)
+        ]
+        self.offset = lowered.offset
+        model.addObjoffset(lowered.offset)
+        model.setMinimize()
+        self.listener = _Listener()
+        model.includeEventhdlr(self.listener, "hetsched", "tells of incumbents and bounds")
+        self._library, self._scip = _library(), _pointer(model)
+        self.rows: list[int] = []
+        self.rows += self._add(lowered, range(len(lowered.row_lower)))
+
+    def _hush(self) -> None:
+        self.model.hideOutput()
+        self.model.setParam("misc/catchctrlc", False)  # Ctrl-C is this process's, see Run
+
+    def edit(self, lowered: Matrix, edits: Edits) -> None:
+        """Make it the model of another matrix."""
+        model, program = self.model, lowered.program
+        model.freeTransform()
+        model.resetParams()
+        self._hush()
+        infinity = model.infinity()
+        for c in edits.bounds.tolist():
+            model.chgVarLb(self.columns[c], max(-infinity, program.lower[c]))
+            model.chgVarUb(self.columns[c], min(infinity, program.upper[c]))
+        for c in edits.costs.tolist():
+            _done(self._library.SCIPchgVarObj(self._scip, self.columns[c].ptr(), lowered.cost[c]))
+        model.addObjoffset(lowered.offset - self.offset)
+        self.offset = lowered.offset
+        for r, new in zip(edits.changed.tolist(), self._add(lowered, edits.changed.tolist()), strict=True):
+            _done(self._library.SCIPdelCons(self._scip, self.rows[r]))
+            self.rows[r] = new
+        self.rows += self._add(lowered, edits.added.tolist())
+
+    def _add(self, lowered: Matrix, rows: Iterable[int]) -> list[int]:
+        """Hand rows over and return their addresses."""
+        library, scip, infinity = self._library, self._scip, self.model.infinity()
+        pointers = np.array([column.ptr() for column in self.columns], np.uintp)[lowered.column]
+        coefficients = np.ascontiguousarray(lowered.coefficient, np.float64)
+        first_pointer, first_coefficient = pointers.ctypes.data, coefficients.ctypes.data
+        row = ctypes.c_void_p()
+        where = ctypes.byref(row)
+        low, high = (np.clip(limit, -infinity, infinity).tolist() for limit in (lowered.row_lower, lowered.row_upper))
+        starts = lowered.start.tolist()
+        added = []
+        for r in rows:
+            begin, length = starts[r], starts[r + 1] - starts[r]
+            terms = first_pointer + 8 * begin, first_coefficient + 8 * begin
+            _done(library.SCIPcreateConsBasicLinear(scip, where, b"r%d" % r, length, *terms, low[r], high[r]))
+            _done(library.SCIPaddCons(scip, row))
+            added.append(int(row.value or 0))
+            _done(library.SCIPreleaseCons(scip, where))
+        return added
 
 
-def _add_rows(model: Any, columns: list[Any], lowered: Matrix, infinity: float) -> None:
-    library, scip = _library(), _pointer(model)
-    pointers = np.array([column.ptr() for column in columns], np.uintp)[lowered.column]
-    coefficients = np.ascontiguousarray(lowered.coefficient, np.float64)
-    first_pointer, first_coefficient = pointers.ctypes.data, coefficients.ctypes.data
-    row = ctypes.c_void_p()
-    where = ctypes.byref(row)
-    low, high = (np.clip(limit, -infinity, infinity).tolist() for limit in (lowered.row_lower, lowered.row_upper))
-    starts = lowered.start.tolist()
-    for r, (begin, end) in enumerate(pairwise(starts)):
-        done = library.SCIPcreateConsBasicLinear(
-            scip, where, b"r%d" % r, end - begin, first_pointer + 8 * begin, first_coefficient + 8 * begin, low[r], high[r]
-        )  # fmt: skip
-        if done != OKAY or library.SCIPaddCons(scip, row) != OKAY or library.SCIPreleaseCons(scip, where) != OKAY:
-            raise MemoryError("SCIP could not take a row")
+def _done(code: int) -> None:
+    if code != OKAY:
+        raise MemoryError(f"SCIP could not take a change of the model (code {code})")
 
 
 def _library() -> ctypes.CDLL:
@@ -162,7 +215,8 @@ def _library() -> ctypes.CDLL:
     library.SCIPcreateConsBasicLinear.argtypes = [
         pointer, ctypes.POINTER(pointer), ctypes.c_char_p, ctypes.c_int, pointer, pointer, ctypes.c_double, ctypes.c_double,
     ]  # fmt: skip
-    library.SCIPaddCons.argtypes = [pointer, pointer]
+    library.SCIPaddCons.argtypes = library.SCIPdelCons.argtypes = [pointer, pointer]
+    library.SCIPchgVarObj.argtypes = [pointer, pointer, ctypes.c_double]
     library.SCIPreleaseCons.argtypes = [pointer, ctypes.POINTER(pointer)]
     return library
 
@@ -177,4 +231,4 @@ def _pointer(model: Any) -> int:
     return address
 
 
-BACKEND = Scip()
+BACKEND = Scip
