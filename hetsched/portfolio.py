@@ -187,6 +187,10 @@ def _run(
                     _log.exception("method %s failed", name)
                 failure = failure or error
                 monitor.note(f"{name} failed: {type(error).__name__}: {error}")
+        if math.isinf(monitor.bound.value):
+            from hetsched.models.assignment import shortage
+
+            monitor.note(shortage(problem))
     except KeyboardInterrupt:
         monitor.stop("interrupted")
     return failure

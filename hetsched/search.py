@@ -233,7 +233,9 @@ class Monitor:
         self._stopped = self._stopped or reason
 
     def note(self, message: str) -> None:
-        """Record something the user should read, once."""
+        """Record something the user should read, once; an empty message is none."""
+        if not message:
+            return
         self._messages.setdefault(f"{self.source}: {message}" if self.source else message)
 
     def evaluated(self, count: int) -> None:

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from hetsched.modeling.expression import Expression, Rows, concatenate, stack
 from hetsched.modeling.model import Model
-from hetsched.modeling.outcome import Incumbent, Outcome
+from hetsched.modeling.outcome import Incumbent, NewBound, Outcome
 
-__all__ = ["Expression", "Incumbent", "Model", "Outcome", "Rows", "concatenate", "stack"]
+__all__ = ["Expression", "Incumbent", "Model", "NewBound", "Outcome", "Rows", "concatenate", "stack"]

@@ -227,7 +227,8 @@ class Rows:
     def of(cls, expression: Expression, lower: float, upper: float) -> Rows:
         """Return the rows with constants moved to the limits."""
         free = Expression(expression.shape, expression.ptr, expression.column, expression.coefficient, np.zeros(expression.size))
-        return cls(free, lower - expression.constant, upper - expression.constant)
+        limits = (np.full(expression.size, end) if np.isinf(end) else end - expression.constant for end in (lower, upper))
+        return cls(free, *limits)
 
     def __repr__(self) -> str:
         return f"<Rows of shape {self.shape}>"

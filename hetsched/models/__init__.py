@@ -6,28 +6,34 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hetsched.models import components
+    from hetsched.models import components, redundant
+    from hetsched.models.assignment import Assignment
     from hetsched.models.batched import BatchedMakespan
     from hetsched.models.formulation import Component, Formulation
     from hetsched.models.methods import formulate
     from hetsched.models.moirai import CongestionAware
+    from hetsched.models.rivals import Pesto
 
 _HOME = {
+    "Assignment": "assignment",
     "BatchedMakespan": "batched",
     "Component": "formulation",
     "CongestionAware": "moirai",
     "Formulation": "formulation",
+    "Pesto": "rivals",
     "formulate": "methods",
 }
 
-__all__ = ["BatchedMakespan", "Component", "CongestionAware", "Formulation", "components", "formulate"]
+__all__ = [
+    "Assignment", "BatchedMakespan", "Component", "CongestionAware", "Formulation", "Pesto", "components", "formulate", "redundant",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(importlib.import_module(f"hetsched.models.{_HOME[name]}"), name)
-    if name == "components":
-        return importlib.import_module("hetsched.models.components")
+    if name in ("components", "redundant"):
+        return importlib.import_module(f"hetsched.models.{name}")
     raise AttributeError(f"module 'hetsched.models' has no attribute {name!r}")
 
 

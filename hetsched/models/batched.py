@@ -8,6 +8,7 @@ from hetsched.errors import UnsupportedFeature
 from hetsched.modeling.expression import FloatArray
 from hetsched.models import components as parts
 from hetsched.models.formulation import Component, Formulation
+from hetsched.models.redundant import LoadCuts
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 
@@ -32,11 +33,11 @@ class BatchedMakespan(Formulation):
     def parts(self) -> list[Component]:
         if self.faithful:
             return [
-                parts.Assignment(), parts.Timing(), parts.LiteralPrecedence(), parts.NonOverlap(), parts.StaticMemory(), parts.Makespan(),
+                parts.Placement(), parts.Timing(), parts.LiteralPrecedence(), parts.NonOverlap(), parts.StaticMemory(), parts.Makespan(),
             ]  # fmt: skip
         timing = parts.SharedTiming() if self.problem.inputs == 1 else parts.Timing()
         return [
-            parts.Assignment(), timing, parts.Precedence(), parts.NonOverlap(), parts.StaticMemory(), parts.Makespan(), parts.LoadCuts(),
+            parts.Placement(), timing, parts.Precedence(), parts.NonOverlap(), parts.StaticMemory(), parts.Makespan(), LoadCuts(),
         ]  # fmt: skip
 
     def decode(self, values: FloatArray) -> Decision:

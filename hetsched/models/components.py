@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
-from hetsched.analysis.closure import ancestors
-from hetsched.analysis.levels import earliest_starts, least_durations, tails
-from hetsched.analysis.load import squeeze
 from hetsched.errors import UnsupportedFeature
 from hetsched.modeling.expression import stack
 from hetsched.models.formulation import Formulation, fill_in
 from hetsched.schedule.schedule import Schedule
 
 
-class Assignment:
+class Placement:
     """Who runs what: ``x[i, u, l]``, ``on[i, u]``, ``duration[i, u]``; DiviML (1), (4), (5).
 
     With one input ``x[:, :, 0]`` is `on`; with more, batches ``b[i, u, p]`` of the sizes there are.
@@ -81,6 +77,10 @@ class SharedTiming:
     def add_to(self, f: Any) -> None:
         if f.problem.inputs > 1:
             raise UnsupportedFeature("one start a task is enough for one input only; use Timing")
+        if f.faithful:
+            f.start, f.finish = (f.model.time(name, f.problem.n_tasks, upper=f.ticks) for name in ("start", "finish"))
+            f.model.add(f.finish == f.start + f.duration.sum(axis=1), tag="finish")
+            return
         # A task that can run nowhere has no window; that it must run somewhere makes the model infeasible.
         first = np.where(f.possible, f.windows.start * f.second, 0.0)
         last = np.where(f.possible, f.windows.finish * f.second, f.ticks)
@@ -163,9 +163,7 @@ class Precedence:
         real = f.possible[i, u] & f.possible[j, v]
         e, u, v, i, j = (each[real] for each in (e, u, v, i, j))
         both = np.isfinite(one[e, u, v])
-        lost = np.flatnonzero(~both)
-        if len(lost):
-            model.add(f.x[i[lost], u[lost]] + f.x[j[lost], v[lost]] <= 1, tag="no path")
+        Paths().add_to(f)
         e, u, v, i, j = (each[both] for each in (e, u, v, i, j))
         far = np.flatnonzero((u != v) & (rest[e, u, v] > 0))
         near = np.setdiff1d(np.arange(len(e)), far)
@@ -195,6 +193,16 @@ class Precedence:
             fill_in(values, self.shared, x[i, u] * x[j, v])
 
 
+class Paths:
+    """The ends of an edge do not run on devices between which there is no path."""
+
+    def add_to(self, f: Any) -> None:
+        e, u, v = np.nonzero(np.isinf(transfer_ticks(f)))
+        if len(e):
+            i, j = f.problem.graph.source[e], f.problem.graph.target[e]
+            f.model.add(f.x[i, u] + f.x[j, v] <= 1, tag="no path")
+
+
 class LiteralPrecedence:
     """DiviML (3) as printed: it orders starts also where only one of the ends is there."""
 
@@ -205,9 +213,7 @@ class LiteralPrecedence:
         e, u, v = (each.ravel() for each in np.indices((graph.n_edges, k, k)))
         i, j = graph.source[e], graph.target[e]
         seconds = times[e, u, v]
-        lost = np.flatnonzero(np.isinf(seconds))
-        if len(lost):
-            model.add(f.x[i[lost], u[lost]] + f.x[j[lost], v[lost]] <= 1, tag="no path")
+        Paths().add_to(f)
         kept = np.flatnonzero(np.isfinite(seconds))
         e, u, v, i, j, seconds = (each[kept] for each in (e, u, v, i, j, seconds))
         comm = (f.x[j, v] + f.x[i, u] - 1) * seconds[:, None]
@@ -254,57 +260,6 @@ class Makespan:
 
     def fill(self, f: Any, schedule: Schedule, values: Any) -> None:
         fill_in(values, f.makespan, schedule.makespan * f.second)
-
-
-class LoadCuts:
-    """Redundant rows: heads before, loads during, tails after; for one input.
-
-    On each device u, with heads h and tails q that hold on every device: all work, and the work with
-    ``h >= a`` and ``q >= b`` for some a and b, fits between a and the makespan less b; what all
-    ancestors of a task do on u fits before its start, what its descendants do after its finish.
-    """
-
-    def __init__(self, levels: int = 6) -> None:
-        self.levels = levels
-
-    def add_to(self, f: Any) -> None:
-        if f.problem.inputs > 1:
-            return
-        problem, model = f.problem, f.model
-        found = squeeze(problem)
-        if math.isinf(found.head):  # a task can run nowhere, so the model is infeasible anyway
-            return
-        if found.load:  # what no choice of devices can avoid: the rows below imply it, but only together
-            model.add(f.makespan >= (found.head + found.load + found.tail) * f.second, tag="load", cut=True)
-        least = least_durations(problem)
-        head = np.where(np.isfinite(least), earliest_starts(problem, least), np.inf).min(axis=1) * f.second
-        tail = np.where(np.isfinite(least), tails(problem, least), np.inf).min(axis=1) * f.second
-        for a in _steps(head, self.levels):
-            for b in _steps(tail, self.levels):
-                chosen = np.flatnonzero((head >= a) & (tail >= b))
-                if len(chosen) > 1:
-                    begin, rest = float(head[chosen].min()), float(tail[chosen].min())
-                    model.add(f.makespan - f.duration[chosen].sum(axis=0) >= begin + rest, tag="load", cut=True)
-        before = ancestors(problem.graph)
-        for j in range(problem.n_tasks):
-            for matrix, level, ends, sign in ((before, head, f.start, 1), (before.T, tail, f.finish, -1)):
-                chosen = np.flatnonzero(matrix[j])
-                if len(chosen) > 1:
-                    first, work = float(level[chosen].min()), f.duration[chosen].sum(axis=0)
-                    room = ends[j] - work if sign > 0 else f.makespan - ends[j] - work
-                    model.add(room >= first, tag="head load" if sign > 0 else "tail load", cut=True)
-
-
-class InputOrder:
-    """Inputs are alike: of the first task's devices, input l + 1 goes to none before that of l."""
-
-    def add_to(self, f: Any) -> None:
-        problem = f.problem
-        if problem.inputs == 1 or not problem.n_tasks:
-            return
-        first = int(problem.graph.topological_order[0])
-        number = (f.x[first] * np.arange(problem.n_devices)[:, None]).sum(axis=0)
-        f.model.add(number[1:] >= number[:-1], tag="symmetry", cut=True)
 
 
 def transfer_ticks(f: Formulation, count: int = 1) -> Any:
@@ -366,8 +321,3 @@ def _literal_starts(problem: Any, schedule: Schedule) -> Any:
             ready = (start[parents] + length[parents]).max()
             start[j] = np.where(here[j], start[j], ready)
     return start
-
-
-def _steps(levels: Any, count: int) -> Any:
-    """Return some of the values of a level, from 0 up."""
-    return np.unique(np.quantile(levels, np.linspace(0.0, 0.9, count), method="lower")) if len(levels) else np.zeros(1)

@@ -14,6 +14,7 @@ from hetsched.errors import InvalidSchedule, UnsupportedFeature
 from hetsched.modeling.expression import Expression, FloatArray, IntArray
 from hetsched.modeling.model import Model
 from hetsched.modeling.outcome import Incumbent, NewBound, Outcome
+from hetsched.models.redundant import DeviceOrder, InputOrder
 from hetsched.problem.problem import BoolArray, Problem
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
@@ -27,7 +28,12 @@ QUICK = ("best-device", "heft", "peft", "bil", "dls")
 
 
 class Component(Protocol):
-    """A part of a formulation: columns, rows, and how they follow from a schedule."""
+    """A part of a formulation: columns, rows, and how they follow from a schedule.
+
+    One that makes columns has ``fill(formulation, schedule, values)`` too, which sets their values for a
+    schedule; one that puts things that are alike in order has ``canonical(problem, schedule)``, which
+    returns the decision that keeps the order.
+    """
 
     def add_to(self, formulation: Any) -> None:
         """Add its columns and rows to ``formulation.model``; columns others need become attributes."""
@@ -47,6 +53,9 @@ class Formulation:
         The paper's literal form instead of ours.
     upper : float, optional
         Seconds: schedules longer than this are cut off. Default: the best of some list schedulers.
+    symmetry : "batches", "tasks" or "time", optional
+        Put identical devices, nodes and inputs in order by this criterion, see `redundant.DeviceOrder`.
+        Left out unless asked for: rows of your own may tell them apart.
     components : iterable, optional
         Instead of those of the formulation, see `parts`.
 
@@ -63,8 +72,9 @@ class Formulation:
     name = "formulation"
 
     def __init__(
-        self, problem: Problem, *, faithful: bool = False, upper: float | None = None, components: Iterable[Component] | None = None
-    ) -> None:
+        self, problem: Problem, *, faithful: bool = False, upper: float | None = None, symmetry: str | None = None,
+        components: Iterable[Component] | None = None,
+    ) -> None:  # fmt: skip
         self.check(problem)
         self.problem, self.faithful = problem, faithful
         self.model = Model()
@@ -80,6 +90,9 @@ class Formulation:
         self.components: list[Component] = []
         for component in self.parts() if components is None else components:
             self.add(component)
+        if symmetry is not None:
+            self.add(DeviceOrder(symmetry))
+            self.add(InputOrder())
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.problem.n_tasks} tasks: {self.model!r}>"
@@ -107,7 +120,9 @@ class Formulation:
 
     @property
     def possible(self) -> BoolArray:
-        """[n, K]: where tasks can run at all, in a schedule no longer than the upper bound."""
+        """[n, K]: where tasks can run at all, and unless `faithful` in a schedule no longer than the upper bound."""
+        if self.faithful:
+            return self.problem.eligible & np.isfinite(self.problem.durations).any(axis=2)
         found = self.windows
         return self.problem.eligible & found.possible & np.isfinite(found.start) & np.isfinite(found.finish)
 
@@ -121,9 +136,15 @@ class Formulation:
     def encode(self, decision: Decision | Schedule | Solution) -> FloatArray:
         """Return values of all columns for a decision, those nobody knows NaN.
 
+        Where rows put identical devices or inputs in order, they trade places first.
+
         Raises `InvalidSchedule` if its schedule is longer than the upper bound.
         """
         schedule = simulate(self.problem, _decision(decision))
+        for component in self.components:
+            canonical = getattr(component, "canonical", None)
+            if canonical is not None:
+                schedule = simulate(self.problem, canonical(self.problem, schedule))
         if not self.says(schedule):
             raise InvalidSchedule(
                 f"the schedule is {schedule.makespan:.6g} s long and has {len(schedule.batches)} batches; the model knows schedules up to "
@@ -158,6 +179,10 @@ class Formulation:
         """
         monitor = Monitor(self.problem, Budget(time_limit), seed=seed, on_progress=on_progress)
         self.run(monitor, solver, gap=gap, threads=threads, start=start, cuts=cuts, options=options)
+        if math.isinf(monitor.bound.value):
+            from hetsched.models.assignment import shortage
+
+            monitor.note(shortage(self.problem))
         return monitor.solution(self.name)
 
     def run(

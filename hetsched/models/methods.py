@@ -12,24 +12,26 @@ if TYPE_CHECKING:
 
 DIVIML = "DiviML, equations (1) to (7)"
 MOIRAI = "Moirai, equations (4) to (8)"
+PESTO = "U. U. Hafeez et al., Middleware 2021"
+GETF = "Y. Su, X. Ren, S. Vardi, A. Wierman, 2020"
 SUPPORTS = "static memory; several inputs without contention only"
 
 
-def formulate(problem: Problem, *, faithful: bool = False, upper: float | None = None) -> Formulation:
+def formulate(problem: Problem, *, faithful: bool = False, upper: float | None = None, symmetry: str | None = None) -> Formulation:
     """Return the formulation that fits a problem: Moirai's where transfers contend, else DiviML's.
 
-    `faithful` and `upper` are as in `Formulation`. Raises `UnsupportedFeature` for what neither can say.
+    `faithful`, `upper` and `symmetry` are as in `Formulation`. Raises `UnsupportedFeature` for what neither can say.
     """
     from hetsched.models.batched import BatchedMakespan
     from hetsched.models.moirai import CongestionAware
 
     contended = problem.communication in ("channel", "port")
-    return (CongestionAware if contended else BatchedMakespan)(problem, faithful=faithful, upper=upper)
+    return (CongestionAware if contended else BatchedMakespan)(problem, faithful=faithful, upper=upper, symmetry=symmetry)
 
 
 def _solve(problem: Problem, monitor: Monitor, solver: str, *, gap: float, threads: int | None, cuts: bool) -> None:
     """Say the problem in the formulation that fits it, and hand it over."""
-    formulate(problem).run(monitor, solver, gap=gap, threads=threads, cuts=cuts, start=monitor.best)
+    formulate(problem, symmetry="tasks").run(monitor, solver, gap=gap, threads=threads, cuts=cuts, start=monitor.best)
 
 
 @method("milp", summary="the batched MILP (with contention Moirai's), tightened, solved by SCIP", source=DIVIML, supports=SUPPORTS)
@@ -58,3 +60,30 @@ def moirai(
     from hetsched.models.moirai import CongestionAware
 
     CongestionAware(problem, faithful=faithful).run(monitor, solver, gap=gap, threads=threads, start=monitor.best)
+
+
+@method(
+    "pesto", summary="Moirai's MILP on Pesto's two devices, tightened", source=PESTO,
+    supports="two devices, channels, static memory, one input",
+)  # fmt: skip
+def pesto(problem: Problem, monitor: Monitor, *, solver: str = "scip", gap: float = 0.0, threads: int | None = None) -> None:
+    """Solve by a solver to a relative gap."""
+    from hetsched.models.rivals import Pesto
+
+    Pesto(problem).run(monitor, solver, gap=gap, threads=threads, start=monitor.best)
+
+
+@method("getf", summary="group assignment by linear program, then earliest start first", source=GETF, supports="related devices")
+def getf(problem: Problem, monitor: Monitor, *, solver: str = "scip") -> None:
+    """Round the linear program's fractions to groups of devices of like speed."""
+    from hetsched.models import rivals
+
+    rivals.getf(problem, monitor, solver)
+
+
+@method("assignment", summary="the least load of the busiest device, in topological order", source=DIVIML, supports="static memory")
+def assignment(problem: Problem, monitor: Monitor, *, solver: str = "scip", gap: float = 0.0, threads: int | None = None) -> None:
+    """Solve the load-only relaxation: a bound, and a schedule of what it chooses."""
+    from hetsched.models.assignment import Assignment
+
+    Assignment(problem, symmetry="tasks").run(monitor, solver, gap=gap, threads=threads, start=monitor.best)

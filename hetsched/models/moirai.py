@@ -11,6 +11,7 @@ from hetsched.modeling.expression import FloatArray
 from hetsched.models import components as parts
 from hetsched.models.batched import BatchedMakespan, decode
 from hetsched.models.formulation import Component, fill_in
+from hetsched.models.redundant import LoadCuts
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
@@ -28,7 +29,7 @@ class Flows:
         self.edges = np.arange(graph.n_edges)
         self.times = parts.transfer_ticks(f)
         self.seconds = np.where(np.isfinite(self.times), self.times, 0.0)
-        f.pair = parts.flows(f, "pair", self.edges, self.times)
+        f.pair = self.choose(f)
         f.leave = model.time("leave", graph.n_edges, upper=f.ticks)
         f.arrive = model.time("arrive", graph.n_edges, upper=f.ticks)
         f.moving = (f.pair * self.seconds).sum(axis=(1, 2))
@@ -37,8 +38,16 @@ class Flows:
         model.add(f.start[graph.target] >= f.arrive, tag="(4a)")
         f.flow_seconds = self.seconds
 
-    def fill(self, f: Any, schedule: Schedule, values: Any) -> None:
+    def choose(self, f: Any) -> Any:
+        """Add the columns that tell where an edge's ends are, and return them."""
+        return parts.flows(f, "pair", self.edges, self.times)
+
+    def fill_choice(self, f: Any, values: Any) -> None:
+        """Set the values of those columns."""
         parts.fill_flows(f, f.pair, self.edges, values)
+
+    def fill(self, f: Any, schedule: Schedule, values: Any) -> None:
+        self.fill_choice(f, values)
         moves = schedule.transfers
         finish = values[f.finish.column]
         leave = finish[f.problem.graph.source]
@@ -46,6 +55,32 @@ class Flows:
         leave[moves.edge], arrive[moves.edge] = moves.start * f.second, moves.finish * f.second
         fill_in(values, f.leave, leave)
         fill_in(values, f.arrive, arrive)
+
+
+class LiteralFlows(Flows):
+    """The flow nodes as Moirai prints them: ``z[e]``, whether the ends differ, and ``u[e, k', k'']``, the channel, with its rows (6)."""
+
+    def choose(self, f: Any) -> Any:
+        problem, model = f.problem, f.model
+        n_edges, k = problem.graph.n_edges, problem.n_devices
+        source, target = f.on[problem.graph.source], f.on[problem.graph.target]
+        apart = ~np.eye(k, dtype=bool)
+        self.differ = model.binary("z", n_edges)
+        wide = self.differ.reshape(-1, 1)
+        for rows in (wide >= source - target, wide >= target - source, wide <= 2 - source - target):
+            model.add(rows, tag="(6)")
+        channel = model.binary("u", (n_edges, k, k), upper=apart & np.isfinite(self.times))
+        model.add(channel.sum(axis=(1, 2)) == self.differ, tag="(6)")
+        u, v = np.nonzero(apart)
+        model.add(channel[:, u, v] >= source[:, u] + target[:, v] - 1, tag="(6)")
+        return channel
+
+    def fill_choice(self, f: Any, values: Any) -> None:
+        on = values[f.on.column].reshape(f.on.shape)
+        graph = f.problem.graph
+        channel = on[graph.source][:, :, None] * on[graph.target][:, None, :] * ~np.eye(f.problem.n_devices, dtype=bool)
+        fill_in(values, f.pair, channel)
+        fill_in(values, self.differ, channel.sum(axis=(1, 2)))
 
 
 class Contention:
@@ -109,10 +144,12 @@ class CongestionAware(BatchedMakespan):
 
     def parts(self) -> list[Component]:
         contention: list[Component] = [Contention()] if self.problem.communication in ("channel", "port") else []
+        literal = self.faithful
         found: list[Component] = [
-            parts.Assignment(), parts.SharedTiming(), Flows(), *contention, parts.NonOverlap(), parts.StaticMemory(), parts.Makespan(),
+            parts.Placement(), parts.SharedTiming(), LiteralFlows() if literal else Flows(), *contention, parts.NonOverlap(),
+            parts.StaticMemory(), parts.Makespan(),
         ]  # fmt: skip
-        return found if self.faithful else [*found, parts.LoadCuts()]
+        return found if literal else [*found, LoadCuts()]
 
     def decode(self, values: FloatArray) -> Decision:
         decision = decode(self, values)

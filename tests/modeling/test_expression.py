@@ -115,3 +115,5 @@ def test_rows_move_constants_to_their_limits() -> None:
     assert (x == 1).lower.tolist() == [1, 1]
     assert rows[1].shape == ()
     assert len(rows[:1]) == 1
+    unlimited = x <= np.inf
+    assert (unlimited.lower.tolist(), unlimited.upper.tolist()) == ([-np.inf, -np.inf], [np.inf, np.inf])

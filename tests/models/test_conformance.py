@@ -15,6 +15,7 @@ class Exact(conformance.MethodSuite):
     __test__ = False
 
 
-for _name in ("milp", "milp:highs", "cpsat", "moirai"):
+for _name in ("milp", "milp:highs", "cpsat", "moirai", "pesto", "getf", "assignment"):
     _title = "Test" + _name.title().replace(":", "")
-    globals()[_title] = type(_title, (Exact,), {"method": _name, "__module__": __name__, "__test__": True})
+    _limited = {"answers_plain": False} if _name in ("pesto", "getf") else {}
+    globals()[_title] = type(_title, (Exact,), {"method": _name, "__module__": __name__, "__test__": True, **_limited})

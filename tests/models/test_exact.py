@@ -148,29 +148,3 @@ def test_methods_are_registered_and_stream_into_the_monitor() -> None:
         solution = hs.solve(arabnejad(), name, time_limit=60)
         assert (solution.makespan, solution.status) == (113.0, "optimal")
         assert (np.diff(solution.history.bound) >= 0).all()
-
-
-def test_rows_and_components_of_ones_own() -> None:
-    """A power cap: the fast device may take so many joules; and a task is pinned."""
-    problem = arabnejad()
-    best = BatchedMakespan(problem).solve("cpsat", time_limit=30)
-
-    class EnergyBudget:
-        def __init__(self, joules: float, watts: list[float]) -> None:
-            self.joules, self.watts = joules, np.array(watts)
-
-        def add_to(self, f: BatchedMakespan) -> None:
-            used = (f.duration * self.watts).sum() * (1 / f.second)
-            f.model.add(used <= self.joules, tag="energy")
-
-    watts = [1.0, 2.0, 5.0]
-    formulation = BatchedMakespan(problem, upper=300.0)
-    formulation.add(EnergyBudget(260.0, watts))
-    formulation.model.add(formulation.on[0, 0] == 1, tag="first on P1")
-    solution = formulation.solve("scip", time_limit=60, start=None)
-    schedule = solution.schedule
-    assert schedule is not None
-    energy = sum(w * busy for w, busy in zip(watts, schedule.busy_time.tolist(), strict=True))
-    assert energy <= 260.0 + 1e-6
-    assert schedule.device_of(problem.graph.names[0]) == problem.cluster.names[0]
-    assert solution.makespan > best.makespan

@@ -1,0 +1,69 @@
+"""Devices that may trade places without changing any time."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from hetsched.problem.graph import IntArray
+from hetsched.problem.problem import Problem
+
+Exchange = tuple[IntArray, IntArray]
+
+
+def exchanges(problem: Problem) -> list[Exchange]:
+    """Return pairs of groups of devices (first, second), [m] each, that may trade places.
+
+    If every device ``first[i]`` takes over what ``second[i]`` does and the other way round, a valid
+    schedule stays valid and keeps its times. Identical devices come first, one pair (m = 1) for each
+    two that follow one another in their class; then identical nodes, whose devices trade places
+    together, if no device of theirs is identical to one of another node.
+    """
+    devices = range(problem.n_devices)
+    classes = _classes([np.array([k]) for k in devices], problem)
+    nodes = [device.node for device in problem.cluster.devices]
+    crossing = {nodes[int(k[0])] for found in classes for k in found if len({nodes[int(other[0])] for other in found}) > 1}
+    sorts = {int(k[0]): number for number, found in enumerate(classes) for k in found}
+    members: dict[str, list[int]] = {}
+    for k in sorted(devices, key=lambda k: (_signature(problem, k), sorts[k])):
+        if nodes[k] and nodes[k] not in crossing:
+            members.setdefault(nodes[k], []).append(k)
+    groups = [np.array(group) for group in members.values() if len(group) > 1]
+    return [pair for found in (classes, _classes(groups, problem)) for same in found for pair in pairwise(same)]
+
+
+def _classes(groups: list[IntArray], problem: Problem) -> list[list[IntArray]]:
+    """Return the groups in classes within which any two may trade places."""
+    classes: list[list[IntArray]] = []
+    for group in groups:
+        for known in classes:
+            if len(known[0]) == len(group) and _interchangeable(problem, known[0], group):
+                known.append(group)
+                break
+        else:
+            classes.append([group])
+    return classes
+
+
+def _signature(problem: Problem, k: int) -> bytes:
+    """Return what devices that correspond to one another have in common."""
+    capacity = problem.cluster.memory_bytes[k]
+    return problem.durations[:, k].tobytes() + problem.eligible[:, k].tobytes() + np.float64(capacity).tobytes()
+
+
+def _interchangeable(problem: Problem, first: IntArray, second: IntArray) -> bool:
+    """Return whether exchanging two groups of devices maps the problem to itself."""
+    image = np.arange(problem.n_devices)
+    image[first], image[second] = second, first
+    cluster, touched = problem.cluster, np.concatenate([first, second])
+    if any(_signature(problem, int(k)) != _signature(problem, int(image[k])) for k in touched):
+        return False
+    if problem.transfers is not None:
+        apart = problem.transfers * (1.0 - np.eye(problem.n_devices))  # the time within a device does not matter
+        return np.array_equal(apart[:, image][:, :, image], apart, equal_nan=True)
+    off = ~np.eye(problem.n_devices, dtype=bool)
+    return all(
+        np.array_equal(link[np.ix_(image, image)][off], link[off], equal_nan=True)
+        for link in (cluster.route_bandwidth, cluster.route_latency)
+    )

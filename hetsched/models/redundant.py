@@ -1,0 +1,126 @@
+"""Rows that change no optimal value, only how fast it is proven: loads between heads and tails, and symmetries."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from hetsched.analysis.closure import ancestors
+from hetsched.analysis.levels import earliest_starts, least_durations, tails
+from hetsched.analysis.load import squeeze
+from hetsched.analysis.symmetry import exchanges
+from hetsched.errors import UnsupportedFeature
+from hetsched.problem.problem import Problem
+from hetsched.schedule.decision import Decision
+from hetsched.schedule.schedule import Schedule
+
+CRITERIA = ("batches", "tasks", "time")
+
+
+class LoadCuts:
+    """Redundant rows: heads before, loads during, tails after; for one input.
+
+    On each device u, with heads h and tails q that hold on every device: all work, and the work with
+    ``h >= a`` and ``q >= b`` for some a and b, fits between a and the makespan less b; what all
+    ancestors of a task do on u fits before its start, what its descendants do after its finish.
+    """
+
+    def __init__(self, levels: int = 6) -> None:
+        self.levels = levels
+
+    def add_to(self, f: Any) -> None:
+        if f.problem.inputs > 1:
+            return
+        problem, model = f.problem, f.model
+        found = squeeze(problem)
+        if math.isinf(found.head):  # a task can run nowhere, so the model is infeasible anyway
+            return
+        if found.load:  # what no choice of devices can avoid: the rows below imply it, but only together
+            model.add(f.makespan >= (found.head + found.load + found.tail) * f.second, tag="load", cut=True)
+        least = least_durations(problem)
+        head = np.where(np.isfinite(least), earliest_starts(problem, least), np.inf).min(axis=1) * f.second
+        tail = np.where(np.isfinite(least), tails(problem, least), np.inf).min(axis=1) * f.second
+        for a in _steps(head, self.levels):
+            for b in _steps(tail, self.levels):
+                chosen = np.flatnonzero((head >= a) & (tail >= b))
+                if len(chosen) > 1:
+                    begin, rest = float(head[chosen].min()), float(tail[chosen].min())
+                    model.add(f.makespan - f.duration[chosen].sum(axis=0) >= begin + rest, tag="load", cut=True)
+        before = ancestors(problem.graph)
+        for j in range(problem.n_tasks):
+            for matrix, level, ends, sign in ((before, head, f.start, 1), (before.T, tail, f.finish, -1)):
+                chosen = np.flatnonzero(matrix[j])
+                if len(chosen) > 1:
+                    first, work = float(level[chosen].min()), f.duration[chosen].sum(axis=0)
+                    room = ends[j] - work if sign > 0 else f.makespan - ends[j] - work
+                    model.add(room >= first, tag="head load" if sign > 0 else "tail load", cut=True)
+
+
+class DeviceOrder:
+    """Identical devices and identical nodes in order: of two that may trade places the first does no less; DiviML, section VI.
+
+    What they do is counted in `batches`, in `tasks` (inputs of tasks), or in `time`.
+    """
+
+    def __init__(self, criterion: str = "tasks") -> None:
+        if criterion not in CRITERIA:
+            raise UnsupportedFeature(f"unknown criterion {criterion!r} for symmetries; choose from {', '.join(CRITERIA)}")
+        self.criterion = criterion
+
+    def add_to(self, f: Any) -> None:
+        sums = {"batches": f.on, "tasks": f.x.sum(axis=2), "time": f.duration}[self.criterion].sum(axis=0)
+        for first, second in exchanges(f.problem):
+            f.model.add(sums[first].sum() >= sums[second].sum(), tag=f"symmetry by {self.criterion}", cut=True)
+
+    def canonical(self, problem: Problem, schedule: Schedule) -> Decision:
+        """Return the decision with devices exchanged so that the rows hold."""
+        decision, pairs = schedule.decision, exchanges(problem)
+        image = np.arange(problem.n_devices)
+        work = self._work(schedule)
+        settled = False
+        while not settled:
+            settled = True
+            for first, second in pairs:
+                if work[first].sum() < work[second].sum():
+                    work[first], work[second] = work[second], work[first]
+                    place = np.arange(problem.n_devices)
+                    place[first], place[second] = second, first
+                    image, settled = place[image], False
+        return Decision(decision.task, image[decision.device], decision.item_ptr, decision.items, transfer_order=decision.transfer_order)
+
+    def _work(self, schedule: Schedule) -> Any:
+        batches = schedule.batches
+        amount = {"batches": np.ones(len(batches)), "tasks": batches.size, "time": batches.finish - batches.start}[self.criterion]
+        return np.bincount(batches.device, amount, len(schedule.devices))
+
+
+class InputOrder:
+    """Inputs are alike: the first task runs input l + 1 on no device before that of input l."""
+
+    def add_to(self, f: Any) -> None:
+        problem = f.problem
+        if problem.inputs > 1 and problem.n_tasks:
+            first = int(problem.graph.topological_order[0])
+            number = (f.x[first] * np.arange(problem.n_devices)[:, None]).sum(axis=0)
+            f.model.add(number[1:] >= number[:-1], tag="symmetry of inputs", cut=True)
+
+    def canonical(self, problem: Problem, schedule: Schedule) -> Decision:
+        """Return the decision with inputs renamed so that the rows hold."""
+        decision = schedule.decision
+        if problem.inputs == 1 or not problem.n_tasks:
+            return decision
+        of_item = np.repeat(np.arange(len(decision.task)), np.diff(decision.item_ptr))
+        mine = decision.task[of_item] == problem.graph.topological_order[0]
+        order = np.lexsort((decision.items[mine], decision.device[of_item[mine]]))
+        name = np.empty(problem.inputs, np.int64)
+        name[decision.items[mine][order]] = np.arange(problem.inputs)
+        return Decision(
+            decision.task, decision.device, decision.item_ptr, name[decision.items], transfer_order=decision.transfer_order
+        )  # fmt: skip
+
+
+def _steps(levels: Any, count: int) -> Any:
+    """Return some of the values of a level, from 0 up."""
+    return np.unique(np.quantile(levels, np.linspace(0.0, 0.9, count), method="lower")) if len(levels) else np.zeros(1)

@@ -1,0 +1,135 @@
+"""A whole formulation as a user would write it, outside the package: less energy, a power cap, a pinned first layer."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import hetsched as hs
+from hetsched.models import BatchedMakespan, Component, Formulation, components, redundant
+from hetsched.models.batched import decode
+from hetsched.testing import brute_force, task_graphs
+
+SOLVERS = ("scip", "highs", "cpsat")
+
+
+class Energy:
+    """Joules of the whole schedule, with so many watts a busy device, within a budget; ``formulation.joules``."""
+
+    def __init__(self, watts: list[float], budget: float) -> None:
+        self.watts, self.budget = np.array(watts), budget
+
+    def add_to(self, f: Any) -> None:
+        f.joules = (f.duration * self.watts).sum() * (1 / f.second)
+        f.model.add(f.joules <= self.budget, tag="energy")
+
+
+class PowerCap:
+    """One device may take so many watts on the average over the makespan; where it would take more, the makespan waits."""
+
+    def __init__(self, device: int, watts: float, cap: float) -> None:
+        self.device, self.watts, self.cap = device, watts, cap
+
+    def add_to(self, f: Any) -> None:
+        f.model.add(f.duration[:, self.device].sum() * self.watts <= self.cap * f.makespan, tag="power")
+
+
+class FirstLayerOn:
+    """Tasks without parents run on one device."""
+
+    def __init__(self, device: int) -> None:
+        self.device = device
+
+    def add_to(self, f: Any) -> None:
+        for task in first_layer(f.problem):
+            f.model.add(f.on[task, self.device] == 1, tag="first layer")
+
+
+class Frugal(Formulation):
+    """The components of the package that are wanted, and one's own."""
+
+    name = "frugal"
+
+    def parts(self) -> list[Component]:
+        return [
+            components.Placement(), components.SharedTiming(), components.Precedence(), components.NonOverlap(), components.Makespan(),
+            redundant.LoadCuts(),
+        ]  # fmt: skip
+
+    decode = decode
+
+
+def first_layer(problem: hs.Problem) -> list[int]:
+    """Return the tasks without parents."""
+    return np.flatnonzero(np.diff(problem.graph.pred_ptr) == 0).tolist()
+
+
+WATTS, CAP = [1.0, 6.0], 3.0
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> hs.Problem:
+    """Draw a problem for two devices, the second faster and hungrier."""
+    graph = draw(task_graphs(n_tasks=st.integers(1, 4)))
+    slow = draw(st.lists(st.integers(1, 9), min_size=graph.n_tasks, max_size=graph.n_tasks))
+    fast = draw(st.lists(st.integers(1, 4), min_size=graph.n_tasks, max_size=graph.n_tasks))
+    return hs.Problem(graph, hs.Cluster(["cpu", "gpu"], bandwidth=2.0), durations=np.stack([slow, fast], axis=1))
+
+
+def best(problem: hs.Problem, budget: float) -> float:
+    """Return the least C, by trying every placement; inf if none keeps the budget."""
+    least = math.inf
+    durations = problem.durations[:, :, 0]
+    for where in itertools.product(range(2), repeat=problem.n_tasks):
+        chosen = np.arange(2) == np.array(where)[:, None]
+        busy = (durations * chosen).sum(axis=0)
+        if any(where[task] != 0 for task in first_layer(problem)) or busy @ WATTS > budget:
+            continue
+        try:
+            fixed = brute_force(problem.replace(durations=np.where(chosen, durations, np.nan)))
+        except hs.InvalidProblem:  # tasks that belong together are apart
+            continue
+        assert fixed is not None
+        least = min(least, max(fixed.makespan, busy[1] * WATTS[1] / CAP))
+    return least
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(problem=cases(), share=st.sampled_from([0.5, 0.8, 1.2]))
+def test_a_formulation_from_outside_finds_its_optimum(solver: str, problem: hs.Problem, share: float) -> None:
+    durations = problem.durations[:, :, 0]
+    budget = float(share * (durations[:, 0] * WATTS[0]).sum()) + 0.25
+    frugal = Frugal(problem, upper=float(durations.sum() * 3 + 100))
+    for own in (Energy(WATTS, budget), PowerCap(1, WATTS[1], CAP), FirstLayerOn(0)):
+        frugal.add(own)
+    outcome = frugal.model.solve(solver, time_limit=60)
+    optimum = best(problem, budget)
+    if math.isinf(optimum):
+        assert outcome.proven == "infeasible"
+        return
+    assert outcome.values is not None
+    assert outcome.objective / frugal.second == pytest.approx(optimum, rel=2e-6)
+    schedule = hs.simulate(problem, frugal.decode(outcome.values))
+    assert hs.verify(problem, schedule) == []
+    assert schedule.busy_time @ WATTS <= budget * (1 + 1e-6)
+    assert all(schedule.device_of(problem.graph.names[task]) == "cpu" for task in first_layer(problem))
+
+
+def test_an_objective_of_ones_own_weighs_time_and_energy() -> None:
+    problem = hs.Problem(hs.TaskGraph(["a", "b"]), hs.Cluster(["cpu", "gpu"], bandwidth=1.0), durations=[[4.0, 2.0], [4.0, 2.0]])
+    found = {}
+    for weight in (0.0, 10.0):
+        formulation = BatchedMakespan(problem, upper=20.0)
+        formulation.add(Energy(WATTS, math.inf))
+        formulation.model.minimise(formulation.makespan * (1 / formulation.second) + weight * formulation.joules)
+        solution = formulation.solve("scip")
+        assert solution.schedule is not None
+        found[weight] = solution.schedule.makespan, float(solution.schedule.busy_time @ WATTS)
+    assert found == {0.0: (4.0, pytest.approx(found[0.0][1])), 10.0: (8.0, 8.0)}
