@@ -19,6 +19,13 @@ def methods(incomplete: str) -> list[tuple[str, str]]:
     return [(f"{before}{comma}{name}", method.summary) for name, method in known.items() if name.startswith(last) and name not in taken]
 
 
+def solvers(incomplete: str) -> list[str]:
+    """Return the solvers that problems are handed to."""
+    from hetsched.modeling.backends import names
+
+    return _beginning(incomplete, names())
+
+
 def networks(incomplete: str) -> list[str]:
     """Return the shipped networks."""
     from hetsched.workloads import networks

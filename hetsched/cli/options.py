@@ -8,12 +8,34 @@ from typing import Annotated
 import typer
 
 from hetsched.cli import completion
+from hetsched.cli.exact import fraction
 
 JSON = Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else.")]
 Output = Annotated[Path, typer.Option("-o", "--output", help="Write the document here.", metavar="FILE")]
 ProblemFile = Annotated[Path, typer.Argument(help="A problem document.", metavar="PROBLEM")]
 ScheduleFile = Annotated[Path, typer.Argument(help="A schedule or solution document.", metavar="SCHEDULE")]
 Seed = Annotated[int, typer.Option(help="Seed of all random choices.", metavar="NUMBER")]
+
+_EXACT = "Exact methods"
+Solver = Annotated[
+    str | None,
+    typer.Option(
+        help="Run the exact method of this solver; methods named that can use any, such as moirai, use this one.",
+        metavar="scip|highs|cpsat",
+        autocompletion=completion.solvers, rich_help_panel=_EXACT,
+    ),
+]  # fmt: skip
+Gap = Annotated[
+    float | None,
+    typer.Option(
+        help="Stop once no schedule can be shorter by more than this, for instance 0.01 or 1%.", metavar="FRACTION",
+        parser=fraction, rich_help_panel=_EXACT,
+    ),
+]  # fmt: skip
+Threads = Annotated[
+    int | None,
+    typer.Option(help="Threads the solver may use; its own choice if left out.", metavar="NUMBER", rich_help_panel=_EXACT),
+]
 
 _PICTURES = "Pictures"
 Report = Annotated[

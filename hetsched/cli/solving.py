@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hetsched.cli import completion
+from hetsched.cli.exact import choose
 from hetsched.cli.files import Outputs, check_writable, read_answer, read_problem
-from hetsched.cli.options import JSON, Gantt, ProblemFile, Report, ScheduleFile, Seed, Trace
+from hetsched.cli.options import JSON, Gantt, Gap, ProblemFile, Report, ScheduleFile, Seed, Solver, Threads, Trace
 from hetsched.cli.pictures import Pictures, draw
 from hetsched.cli.terminal import Working, one_line, say, say_json, say_rows, warn
 from hetsched.errors import InvalidSchedule
@@ -40,6 +41,9 @@ def solve(
     time_limit: Annotated[float | None, typer.Option(help="Stop after this many seconds.", metavar="SECONDS")] = None,
     evaluations: Annotated[int | None, typer.Option(help="Stop after evaluating this many schedules.", metavar="NUMBER")] = None,
     seed: Seed = 0,
+    solver: Solver = None,
+    gap: Gap = None,
+    threads: Threads = None,
     start: Annotated[Path | None, typer.Option(help="Start from this schedule or solution document.", metavar="FILE")] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the schedule here.", metavar="FILE")] = None,
     solution: Annotated[Path | None, typer.Option(help="Write the schedule, bound and history here.", metavar="FILE")] = None,
@@ -56,6 +60,10 @@ def solve(
     is no schedule.
 
     Example: [bold]hetsched solve problem.json -o schedule.json --report report.html[/bold]
+
+    To prove an optimum, or to stop near it, name a solver:
+
+    Example: [bold]hetsched solve problem.json --solver scip --gap 1% --time-limit 10[/bold]
     """
     from hetsched import solve
 
@@ -64,15 +72,16 @@ def solve(
     pictures = Pictures(report, trace, gantt)
     check_writable(output, solution, *pictures, sources=[problem])
     pictures.check()
-    names = [name.strip() for given in method or ["auto"] for name in given.split(",") if name.strip()]
+    named = None if method is None else [name.strip() for given in method for name in given.split(",") if name.strip()]
     options = dict(map(_option, option or []))
+    names = choose(named, options, solver=solver, gap=gap, threads=threads)
     asked = read_problem(problem)
     first = None if start is None else read_answer(start)
     began = time.perf_counter()
     with Working(f"solving with {', '.join(names)}") as working:
         found = solve(
             asked, names, time_limit=time_limit, evaluations=evaluations, seed=seed, start=first, options=options,
-            on_progress=lambda event: working.update(_news(event)),
+            on_progress=lambda event: working.update(*news(event, names)),
         )  # fmt: skip
     took = time.perf_counter() - began
     outputs = Outputs()
@@ -111,8 +120,16 @@ def _option(text: str) -> tuple[str, Any]:
         return name, value
 
 
-def _news(event: Event) -> str:
-    return f"{event.source}: makespan {seconds(event.incumbent)}, bound {seconds(event.bound)}, gap {percent(event.gap)}"
+def news(event: Event, names: list[str]) -> tuple[str, str]:
+    """Return what a live line says, in full and for a narrow terminal; of several methods it names where the news comes from."""
+    method = names[0] if len(names) == 1 else event.source
+    makespan = "" if math.isinf(event.incumbent) else seconds(event.incumbent)
+    known = f"bound {seconds(event.bound)}" + (f", gap {percent(event.gap)}" if makespan else "")
+    nodes = f", {event.nodes:,} node{'s' if event.nodes > 1 else ''}" if event.nodes else ""
+    return (
+        f"{method}: {f'makespan {makespan}' if makespan else 'no schedule yet'}, {known}{nodes}",
+        f"{method}: {makespan or 'none yet'}, {known}{nodes}",
+    )
 
 
 def facts(found: Solution) -> dict[str, Any]:

@@ -7,17 +7,22 @@ import math
 import os
 import sys
 import threading
+import time
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.live import Live
+    from rich.text import Text
 
 ONE_SECOND = 1.0
 LABEL = 9  # columns of the labels of facts
 NO_TERMINAL = 80  # columns of what goes into a file or a pipe, wherever it is run from
+SPINNER = "-\\|/"
+SPINS = 8.0  # steps of it per second
 
 
 def one_line(text: object) -> str:
@@ -101,25 +106,24 @@ def _finite(value: Any) -> Any:
 
 
 class Working:
-    """A spinner on stderr from the second second of some work on, on a terminal only.
+    """A line on stderr from the second second of some work on, on a terminal only: what it is, and a clock that ticks.
 
     Use as a context manager; `update` exchanges the text.
     """
 
     def __init__(self, text: str) -> None:
-        self._text = text
         self._lock = threading.Lock()
         self._timer: threading.Timer | None = None
-        self._progress: Progress | None = None
+        self._live: Live | None = None
+        self._began = time.monotonic()
+        self.update(text)
 
     def __enter__(self) -> Working:
         shown = console(stderr=True)
         if shown.is_terminal and not shown.is_dumb_terminal:
-            from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+            from rich.live import Live
 
-            columns = SpinnerColumn("line"), TextColumn("{task.description}"), TimeElapsedColumn()
-            self._progress = Progress(*columns, console=shown, transient=True)
-            self._task = self._progress.add_task(self._text)
+            self._live = Live(console=shown, get_renderable=lambda: self._line(shown.width), refresh_per_second=10, transient=True)
             self._timer = threading.Timer(ONE_SECOND, self._start)
             self._timer.daemon = True
             self._timer.start()
@@ -127,18 +131,29 @@ class Working:
 
     def _start(self) -> None:
         with self._lock:
-            if self._progress is not None:
-                self._progress.start()
+            if self._live is not None:
+                self._live.start(refresh=True)
 
-    def update(self, text: str) -> None:
-        """Exchange the text."""
-        if self._progress is not None:
-            self._progress.update(self._task, description=text)
+    def _line(self, width: int) -> Text:
+        """Return the line as it is drawn now, never wider than the terminal."""
+        from rich.text import Text
+
+        seconds = time.monotonic() - self._began
+        clock = f" {timedelta(seconds=int(seconds))}"
+        room = max(0, width - len("| ") - len(clock))
+        fitting = [text for text in map(Text, self._texts) if text.cell_len <= room]
+        text = fitting[0] if fitting else Text(self._texts[-1])
+        text.truncate(room, overflow="ellipsis")
+        return Text.assemble((f"{SPINNER[int(SPINS * seconds) % len(SPINNER)]} ", "progress.spinner"), text, (clock, "progress.elapsed"))
+
+    def update(self, *texts: str) -> None:
+        """Exchange the text; of several, in order of preference, the first that fits the terminal is drawn."""
+        self._texts = [one_line(text) for text in texts]
 
     def __exit__(self, *failure: object) -> None:
         if self._timer is not None:
             self._timer.cancel()
         with self._lock:
-            if self._progress is not None:
-                self._progress.stop()
-                self._progress = None
+            if self._live is not None:
+                self._live.stop()
+                self._live = None

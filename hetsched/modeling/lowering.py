@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hetsched.errors import InvalidModel
+from hetsched.errors import InvalidModel, UnsupportedFeature
 from hetsched.modeling.expression import Expression, FloatArray, IntArray, Rows, totals
 from hetsched.modeling.program import Constraint, ExactlyOne, Implies, Intervals, Kind, Linear, Maximum, NoOverlap, Program
 
 Pass = Callable[[Program], Program]
+MOST_PAIRS = 500_000
 
 
 @dataclass(frozen=True)
@@ -132,9 +133,19 @@ def orders(program: Program) -> Program:
     return replace(program, constraints=tuple(kept))
 
 
+def _few(pairs: int, tag: str) -> None:
+    """Raise `UnsupportedFeature` for more pairs than a linear solver could do anything with."""
+    if pairs > MOST_PAIRS:
+        raise UnsupportedFeature(
+            f"non-overlap {tag!r} takes order binaries for {pairs:,} pairs in linear rows, more than {MOST_PAIRS:,}; "
+            "use cpsat, which takes intervals as they are, or a search method"
+        )
+
+
 def _ordered(program: Program, said: NoOverlap) -> tuple[Program, list[Constraint]]:
     intervals, tag = said.intervals, said.tag
     i, j = said.pairs.T
+    _few(len(i), tag)
     presence = intervals.presence
     name = re.sub(r"[^\w().]", "_", f"order{tag}.{program.n_columns}")  # as files of linear programs allow
     if presence is None:
@@ -144,7 +155,7 @@ def _ordered(program: Program, said: NoOverlap) -> tuple[Program, list[Constrain
         forth, back = Rows.of(end[i] - start[j], -np.inf, 0.0), Rows.of(end[j] - start[i], -np.inf, 0.0)
         never = [_bounds(program, rows.expression)[0] > rows.upper for rows in (forth, back)]
         low, high = (never[1] & ~never[0]).astype(np.float64), (~never[0]).astype(np.float64)
-        program, first = program.with_columns(name, (len(i),), low, high, _guess(end, start, i, j, None))
+        program, first = program.with_columns(name, (len(i),), low, high, _first(end, start, i, j))
         return program, [
             Implies(first.reshape(-1, 1), forth, tag),
             Implies((1 - first).reshape(-1, 1), back, tag),
@@ -154,16 +165,15 @@ def _ordered(program: Program, said: NoOverlap) -> tuple[Program, list[Constrain
     real = np.broadcast_to(_bounds(program, intervals.size)[1].reshape(intervals.n, width) > 0, presence.shape)
     occupied = possible_there & real  # what takes no time occupies nothing
     together = occupied[i] & occupied[j]
+    _few(int(together.sum()), tag)
     if intervals.start.ndim == 1:  # the same time on every resource: one order a pair serves all
         pair, resource = np.nonzero(together)
         apart = np.flatnonzero(together.any(axis=1))
         order_of = np.searchsorted(apart, pair)
-        there = presence[i[apart]], presence[j[apart]]
         ends = [(i[apart], j[apart]), (j[apart], i[apart])]
     else:
         pair, resource = np.nonzero(together)
         order_of = np.arange(len(pair))
-        there = presence[i[pair], resource].reshape(len(pair), 1), presence[j[pair], resource].reshape(len(pair), 1)
         width = presence.shape[1]
         ends = [(i[pair] * width + resource, j[pair] * width + resource), (j[pair] * width + resource, i[pair] * width + resource)]
     start, end = intervals.start.reshape(-1), intervals.end.reshape(-1)
@@ -172,7 +182,7 @@ def _ordered(program: Program, said: NoOverlap) -> tuple[Program, list[Constrain
     for way, (a, b) in zip((".forth", ".back"), ends, strict=True):
         implied = Rows.of(end[a] - start[b], -np.inf, 0.0)
         possible = (_bounds(program, implied.expression)[0] <= implied.upper).astype(np.float64)
-        program, literal = program.with_columns(f"{name}{way}", (len(a),), np.zeros(len(a)), possible, _guess(end, start, a, b, there))
+        program, literal = program.with_columns(f"{name}{way}", (len(a),), np.zeros(len(a)), possible, _first(end, start, a, b))
         literals.append(literal)
         rows.append(Implies(literal.reshape(-1, 1), implied, tag))
     both = presence[i[pair], resource] + presence[j[pair], resource]
@@ -180,27 +190,38 @@ def _ordered(program: Program, said: NoOverlap) -> tuple[Program, list[Constrain
     return program, rows
 
 
-def _guess(
-    end: Expression, start: Expression, a: IntArray, b: IntArray, there: tuple[Expression, Expression] | None
-) -> Callable[[FloatArray, bool], FloatArray]:
-    """Return what tells from a solution whether a is before b; NaN where it does not say.
+def _first(end: Expression, start: Expression, a: IntArray, b: IntArray) -> Callable[[FloatArray], FloatArray]:
+    """Return what tells from a solution whether a ends before b starts; NaN where it does not say."""
 
-    In exact values a ends before b starts; in rounded ones what starts, or else ends, first is first,
-    if both are on one resource.
-    """
-
-    def values(known: FloatArray, exact: bool) -> FloatArray:
+    def values(known: FloatArray) -> FloatArray:
         finish, begin = end[a].value(known), start[b].value(known)
         slack = 1e-9 * np.maximum(1.0, np.abs(np.nan_to_num(finish)))
-        own, other = start[a].value(known), end[b].value(known)
-        first = finish <= begin + slack
-        if not exact:
-            first = (own < begin) | ((own == begin) & ((finish < other) | ((finish == other) & (a < b))))
-            if there is not None:
-                first &= (there[0].value(known) + there[1].value(known) > 1.5).any(axis=1)
-        return np.where(np.isnan(finish) | np.isnan(begin), np.nan, first * 1.0)
+        return np.where(np.isnan(finish) | np.isnan(begin), np.nan, (finish <= begin + slack) * 1.0)
 
     return values
+
+
+def in_order(program: Program, values: FloatArray) -> Program:
+    """Turn non-overlap into rows that keep the order that intervals have in a solution, rounded ones too."""
+
+    def rows(each: NoOverlap) -> Iterator[Constraint]:
+        intervals = each.intervals
+        shape = (intervals.n, intervals.resources)
+        start, end, size = (
+            np.broadcast_to(part.value(values).reshape(intervals.n, -1), shape) for part in (intervals.start, intervals.end, intervals.size)
+        )
+        present = size > 0
+        if intervals.presence is not None:
+            present &= intervals.presence.value(values) > 0.5
+        own = np.arange(intervals.start.size).reshape(intervals.n, -1)
+        column = np.broadcast_to(own, shape)
+        for r in range(intervals.resources):
+            there = np.flatnonzero(present[:, r])
+            line = column[there[np.lexsort((end[there, r], start[there, r]))], r]
+            if len(line) > 1:
+                yield Linear(intervals.end.reshape(-1)[line[:-1]] <= intervals.start.reshape(-1)[line[1:]], each.tag)
+
+    return _replaced(program, NoOverlap, rows)
 
 
 def implications(program: Program) -> Program:

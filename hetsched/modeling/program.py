@@ -118,8 +118,8 @@ class Derived:
 
     first: int
     count: int
-    values: Callable[[FloatArray, bool], FloatArray]
-    """From values of the columns before `first` (NaN = not known), and whether those are exact, to the values of these."""
+    values: Callable[[FloatArray], FloatArray]
+    """From values of the columns before `first` (NaN = not known) to the values of these."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ class Program:
         return len(self.kind)
 
     def with_columns(
-        self, name: str, shape: tuple[int, ...], lower: FloatArray, upper: FloatArray, values: Callable[[FloatArray, bool], FloatArray]
+        self, name: str, shape: tuple[int, ...], lower: FloatArray, upper: FloatArray, values: Callable[[FloatArray], FloatArray]
     ) -> tuple[Program, Expression]:  # fmt: skip
         """Return the program with binaries added, and these; `values` is as in `Derived`."""
         first, size = self.n_columns, int(np.prod(shape))
@@ -163,10 +163,10 @@ class Program:
         )  # fmt: skip
         return grown, Expression.of_columns(first, shape)
 
-    def complete(self, values: FloatArray, *, exact: bool = True) -> FloatArray:
+    def complete(self, values: FloatArray) -> FloatArray:
         """Return values of the model's own columns with those of derived columns behind them."""
         for added in self.derived:
-            values = np.concatenate([values[: added.first], added.values(values[: added.first], exact)])
+            values = np.concatenate([values[: added.first], added.values(values[: added.first])])
         return values
 
     def column_names(self) -> list[str]:

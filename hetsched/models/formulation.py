@@ -11,6 +11,7 @@ import numpy as np
 from hetsched.analysis.closure import ancestors
 from hetsched.analysis.levels import Windows, windows
 from hetsched.errors import InvalidSchedule, UnsupportedFeature
+from hetsched.modeling.backends import backend, check_gap
 from hetsched.modeling.expression import Expression, FloatArray, IntArray
 from hetsched.modeling.model import Model
 from hetsched.modeling.outcome import Incumbent, NewBound, Outcome
@@ -190,7 +191,9 @@ class Formulation:
         start: Solution | Schedule | Decision | None = None, options: Mapping[str, Any] | None = None,
     ) -> Outcome:  # fmt: skip
         """Solve under a monitor, which gets the schedules and bounds as they are found."""
-        monitor.source = monitor.source or self.name
+        kept = backend(solver, threads=threads)
+        check_gap(gap)
+        monitor.source, monitor.nodes = monitor.source or self.name, 0
         hint = None
         for begin in (self.known, start):
             hint = self._begin(monitor, begin, hint)
@@ -209,12 +212,14 @@ class Formulation:
             return False
 
         outcome = self.model.solve(
-            solver, time_limit=None if math.isinf(monitor.time_left) else max(0.0, monitor.time_left), gap=gap, threads=threads,
+            kept, time_limit=None if math.isinf(monitor.time_left) else max(0.0, monitor.time_left), gap=gap, threads=threads,
             seed=monitor.seed, hint=hint, cuts=cuts, on_incumbent=incumbent, on_bound=bound, stop=lambda: monitor.should_stop,
             options=options,
         )  # fmt: skip
         if outcome.values is not None:
             self.offer(monitor, outcome.values)
+        if outcome.stopped == "gap":
+            monitor.stop("gap")
         if ours or outcome.proven == "infeasible":
             self.raise_bound(monitor, outcome.bound, solver)
         return outcome

@@ -24,11 +24,12 @@ class LoadCuts:
 
     On each device u, with heads h and tails q that hold on every device: all work, and the work with
     ``h >= a`` and ``q >= b`` for some a and b, fits between a and the makespan less b; what all
-    ancestors of a task do on u fits before its start, what its descendants do after its finish.
+    ancestors of a task do on u fits before its start, what its descendants do after its finish. These
+    last are left out where they would have more than `terms` terms: there they cost more than they gain.
     """
 
-    def __init__(self, levels: int = 6) -> None:
-        self.levels = levels
+    def __init__(self, levels: int = 6, terms: int = 60_000) -> None:
+        self.levels, self.terms = levels, terms
 
     def add_to(self, f: Any) -> None:
         if f.problem.inputs > 1:
@@ -49,6 +50,8 @@ class LoadCuts:
                     begin, rest = float(head[chosen].min()), float(tail[chosen].min())
                     model.add(f.makespan - f.duration[chosen].sum(axis=0) >= begin + rest, tag="load", cut=True)
         before = ancestors(problem.graph)
+        if 2 * problem.n_devices * before.sum() > self.terms:
+            return
         for j in range(problem.n_tasks):
             for matrix, level, ends, sign in ((before, head, f.start, 1), (before.T, tail, f.finish, -1)):
                 chosen = np.flatnonzero(matrix[j])

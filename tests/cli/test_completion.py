@@ -48,8 +48,11 @@ def offered(line: str, shell: str = "bash") -> list[str]:
         ("hetsched generate rwnn --dtype bf", ["bfloat16"]),
         ("hetsched schema ", ["graph", "cluster", "problem", "schedule", "solution"]),
         ("hetsched solve p.json --method hef", ["heft"]),
-        ("hetsched solve p.json --method heft,pe", ["heft,peft"]),
+        ("hetsched solve p.json --method heft,pef", ["heft,peft"]),
         ("hetsched solve p.json --method heft,hef", []),
+        ("hetsched solve p.json --solver ", ["scip", "highs", "cpsat"]),
+        ("hetsched solve p.json --solver hi", ["highs"]),
+        ("hetsched solve p.json --th", ["--threads"]),
         # nothing offered: the shell completes file names
         ("hetsched solve ", []),
         ("hetsched verify problem.json ", []),
@@ -97,8 +100,8 @@ def test_bash_completes_once_it_is_installed(folder: Path) -> None:
 
 def test_completion_and_help_load_nothing_heavy() -> None:
     code = "import sys\nfrom hetsched.cli.app import main\ntry: main()\nexcept SystemExit: print(*sys.modules)"
-    heavy = {"numba", "torch", "matplotlib", "plotly", "pandas", "scipy"}
-    for line in ("hetsched solve p.json --method he", "hetsched schema ", "hetsched so"):
+    heavy = {"numba", "torch", "matplotlib", "plotly", "pandas", "scipy", "pyscipopt", "highspy", "ortools"}
+    for line in ("hetsched solve p.json --method he", "hetsched solve p.json --solver ", "hetsched schema ", "hetsched so"):
         env = {**os.environ, "_HETSCHED_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env=env)
         assert "hetsched.cli.app" in done.stdout, done.stderr

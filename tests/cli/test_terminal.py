@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import math
-import time
 
 import pytest
 from hypothesis import given
@@ -25,19 +23,6 @@ def test_one_line_is_one_printable_line(text: str) -> None:
 def test_json_has_no_number_that_json_lacks(capsys: pytest.CaptureFixture[str]) -> None:
     terminal.say_json({"a": math.inf, "b": [math.nan, 1.5, ("x",)]})
     assert capsys.readouterr().out == '{\n  "a": null,\n  "b": [\n    null,\n    1.5,\n    [\n      "x"\n    ]\n  ]\n}\n'
-
-
-@pytest.mark.parametrize(("tty", "seconds", "shown"), [(True, 0.0, True), (True, 60.0, False), (False, 0.0, False)])
-def test_progress_shows_on_a_terminal_once_work_takes_long(monkeypatch: pytest.MonkeyPatch, tty: bool, seconds: float, shown: bool) -> None:
-    file = io.StringIO()
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(terminal, "ONE_SECOND", seconds)
-    monkeypatch.setattr(terminal, "console", lambda stderr: Console(file=file, force_terminal=tty, width=80))
-    with terminal.Working("crunching") as working:
-        time.sleep(0.2)
-        working.update("still crunching")
-        time.sleep(0.2)
-    assert ("crunching" in file.getvalue()) is shown
 
 
 @pytest.mark.parametrize(("tty", "expected"), [(True, ["name      one two", "          three"]), (False, ["name      one two three"])])

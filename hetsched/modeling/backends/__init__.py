@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -32,6 +33,15 @@ class Request:
     on_bound: Callable[[NewBound], object] | None = None
     stop: Callable[[], object] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_gap(self.gap)
+
+
+def check_gap(gap: float) -> None:
+    """Raise `UnsupportedFeature` if a gap is none."""
+    if not isinstance(gap, int | float) or not 0 <= gap < math.inf:
+        raise UnsupportedFeature(f"gap is {gap!r}; it must be a number from 0 on, 0.01 for one per cent")
 
 
 @dataclass(frozen=True)
@@ -75,12 +85,26 @@ class Backend(Protocol):
         ...
 
 
-def backend(name: str) -> Backend:
-    """Return a new backend by name; raises `UnsupportedFeature` naming those there are."""
+def backend(name: str, *, threads: int | None = None) -> Backend:
+    """Return a new backend by name.
+
+    Raises `UnsupportedFeature` for an unknown name or for more `threads` than the solver can use,
+    `MissingDependency` if it is not installed.
+    """
     if name not in _HOME:
         raise UnsupportedFeature(f"unknown solver {name!r}; choose from {', '.join(_HOME)}")
     found: type[Backend] = importlib.import_module(f"hetsched.modeling.backends.{_HOME[name]}").BACKEND
-    return found()
+    made = found()
+    check_threads(made, threads)
+    return made
+
+
+def check_threads(solver: Backend, threads: int | None) -> None:
+    """Raise `UnsupportedFeature` if a solver cannot use so many threads."""
+    if threads is not None and threads < 1:
+        raise UnsupportedFeature(f"threads is {threads}; it must be 1 or more, or None for the solver's own choice")
+    if threads not in (None, 1) and not solver.capabilities.threads:
+        raise UnsupportedFeature(f"{solver.name} searches in one thread, not {threads}; leave threads out, or use highs or cpsat")
 
 
 def names() -> tuple[str, ...]:
@@ -92,12 +116,7 @@ class Run:
     """One solve: the clock, the callbacks, and a thread to work in while this one listens for Ctrl-C."""
 
     def __init__(self, request: Request, solver: Backend) -> None:
-        if request.threads is not None and request.threads < 1:
-            raise UnsupportedFeature(f"threads is {request.threads}; it must be 1 or more, or None for the solver's own choice")
-        if request.threads not in (None, 1) and not solver.capabilities.threads:
-            raise UnsupportedFeature(
-                f"{solver.name} searches in one thread, not {request.threads}; leave threads out, or use highs or cpsat"
-            )
+        check_threads(solver, request.threads)
         self.request = request
         self.stopped = ""
         self.nodes = 0

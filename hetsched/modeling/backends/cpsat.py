@@ -13,7 +13,7 @@ from hetsched.errors import MissingDependency, UnsupportedFeature
 from hetsched.modeling.backends import Capabilities, Request, Run
 from hetsched.modeling.expression import Expression, FloatArray
 from hetsched.modeling.integers import IntegerRows, Units, down, rounded, units
-from hetsched.modeling.lowering import linear, maxima, without_cuts
+from hetsched.modeling.lowering import in_order, linear, maxima, without_cuts
 from hetsched.modeling.outcome import Outcome
 from hetsched.modeling.program import Constraint, ExactlyOne, Implies, Linear, NoOverlap, Program
 
@@ -80,7 +80,7 @@ class _Listener(cp_model.CpSolverSolutionCallback):
         self.run, self.built = run, built
 
     def on_solution_callback(self) -> None:
-        self.run.nodes = int(self.num_branches)
+        self.run.nodes = max(self.run.nodes, int(self.num_branches))
         values = self.built.real([self.value(variable) for variable in self.built.columns])
         if self.built.exact or self.run.request.on_incumbent is None:
             self.run.found(float(self.built.program.objective.value(values)), lambda: values)
@@ -244,11 +244,10 @@ class _Build:
         from scipy.optimize import linprog
         from scipy.sparse import csr_matrix, vstack
 
-        lowered = linear(self.program, cuts=False)
-        full = lowered.program.complete(values, exact=False)
+        lowered = linear(in_order(self.program, values), cuts=False)
         whole = lowered.integer
-        bounds = np.column_stack([np.where(whole, full, lowered.program.lower), np.where(whole, full, lowered.program.upper)])
-        rows = csr_matrix((lowered.coefficient, lowered.column, lowered.start), shape=(len(lowered.row_lower), len(full)))
+        bounds = np.column_stack([np.where(whole, values, lowered.program.lower), np.where(whole, values, lowered.program.upper)])
+        rows = csr_matrix((lowered.coefficient, lowered.column, lowered.start), shape=(len(lowered.row_lower), len(values)))
         above, below = np.isfinite(lowered.row_upper), np.isfinite(lowered.row_lower)
         solved = linprog(
             lowered.cost, A_ub=vstack([rows[above], -rows[below]]), method="highs", bounds=bounds,

@@ -26,6 +26,7 @@ except ModuleNotFoundError as error:
 STOPPED = {"timelimit": "time limit", "gaplimit": "gap", "userinterrupt": "interrupted", "optimal": "finished", "infeasible": "finished",
            "unbounded": "finished", "inforunbd": "finished"}  # fmt: skip
 OKAY = 1
+EVENTS = (SCIP_EVENTTYPE.BESTSOLFOUND, SCIP_EVENTTYPE.NODESOLVED, SCIP_EVENTTYPE.FIRSTLPSOLVED, SCIP_EVENTTYPE.LPSOLVED)
 
 
 class Scip:
@@ -82,11 +83,11 @@ class _Listener(Eventhdlr):
         self.run, self.columns = run, columns
 
     def eventinit(self) -> None:
-        for event in (SCIP_EVENTTYPE.BESTSOLFOUND, SCIP_EVENTTYPE.NODESOLVED, SCIP_EVENTTYPE.FIRSTLPSOLVED):
+        for event in EVENTS:
             self.model.catchEvent(event, self)
 
     def eventexit(self) -> None:
-        for event in (SCIP_EVENTTYPE.BESTSOLFOUND, SCIP_EVENTTYPE.NODESOLVED, SCIP_EVENTTYPE.FIRSTLPSOLVED):
+        for event in EVENTS:
             self.model.dropEvent(event, self)
 
     def eventexec(self, event: Any) -> dict[str, Any]:

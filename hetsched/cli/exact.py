@@ -1,0 +1,78 @@
+"""The options of exact methods: ``--solver`` chooses one, ``--gap`` and ``--threads`` are options of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+METHOD_OF = {"scip": "milp", "highs": "milp:highs", "cpsat": "cpsat"}
+"""The method that hands a problem to each solver."""
+
+
+def fraction(text: str) -> float:
+    """Return a relative gap written as a fraction or as per cent."""
+    number = text.strip()
+    try:
+        value = float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is neither a fraction like 0.01 nor per cent like 1%") from None
+    if not 0 <= value < 1:
+        raise typer.BadParameter(f"{text!r} is not at least 0 and below 1; say one per cent as 0.01 or 1%")
+    return value
+
+
+def choose(names: list[str] | None, options: dict[str, Any], *, solver: str | None, gap: float | None, threads: int | None) -> list[str]:
+    """Return the methods to run, and add what was given to their options.
+
+    `names` are the methods named, None if none were. What a method or its solver cannot do is refused
+    here, before any work.
+    """
+    from hetsched import methods
+
+    methods()  # so that every method is known
+    if solver is None:
+        names = ["auto"] if names is None else names
+    elif names is None:
+        names = [_method_of(solver)]
+    else:
+        _give(names, options, "solver", solver, f"either --method {_method_of(solver)} or --solver {solver} alone will do")
+    *others, last = METHOD_OF
+    for key, value in (("gap", gap), ("threads", threads)):
+        if value is not None:
+            _give(names, options, key, value, f"choose an exact method by --solver {', '.join(others)} or {last} instead")
+    _check_solvers(names, options)
+    return names
+
+
+def _method_of(solver: str) -> str:
+    from hetsched.modeling.backends import backend
+
+    return METHOD_OF[backend(solver).name]
+
+
+def _give(names: list[str], options: dict[str, Any], key: str, value: Any, remedy: str) -> None:
+    """Set an option that every method named takes, unless it is set already."""
+    from hetsched import UnsupportedFeature
+    from hetsched.search import find_method
+
+    if key in options:
+        raise typer.BadParameter(f"--option {key}={options[key]} is given too; leave one of them out", param_hint=f"--{key}")
+    for method in map(find_method, names):
+        try:
+            method.check_options({key: value})
+        except UnsupportedFeature as refusal:
+            raise typer.BadParameter(f"{refusal}; {remedy}", param_hint=f"--{key}") from None
+    options[key] = value
+
+
+def _check_solvers(names: list[str], options: dict[str, Any]) -> None:
+    """Raise an error for a solver that is not installed, or cannot use that many threads."""
+    from hetsched.modeling.backends import backend
+    from hetsched.search import find_method
+
+    solver_of = {method: solver for solver, method in METHOD_OF.items()}
+    for name in names:
+        solver = {**find_method(name).options, **options}.get("solver", solver_of.get(name))
+        if solver in METHOD_OF:
+            backend(solver, threads=options.get("threads"))
