@@ -83,6 +83,11 @@ def number(value: float, digits: int = 3) -> str:
     return f"{value:,.{max(0, digits - 1 - exponent)}f}".replace(",", "\N{NO-BREAK SPACE}")
 
 
+def percent(share: float) -> str:
+    """Return a share as a number of percent."""
+    return f"{100 * share:.1f} %"
+
+
 def least(call: Callable[[], object], seconds: float = 0.2) -> float:
     """Return the least CPU time in seconds of calls repeated for `seconds`, after one to compile and warm up."""
     call()
@@ -97,12 +102,16 @@ def least(call: Callable[[], object], seconds: float = 0.2) -> float:
 
 def machine() -> str:
     """Return one line on where and when figures were taken."""
+    return f"{where()}, {datetime.datetime.now(datetime.UTC).date()}"
+
+
+def where(*packages: str) -> str:
+    """Return one line on the machine and the versions of what runs on it, `packages` first."""
     name = platform.processor() or platform.machine()
     with open("/proc/cpuinfo") as file:
         name = next((line.partition(":")[2].strip() for line in file if line.startswith("model name")), name)
-    versions = ", ".join(f"{package} {importlib.metadata.version(package)}" for package in ("numpy", "numba", "hetsched"))
-    when = datetime.datetime.now(datetime.UTC).date()
-    return f"{name}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}, {versions}, {when}"
+    versions = ", ".join(f"{package} {importlib.metadata.version(package)}" for package in (*packages, "numpy", "numba", "hetsched"))
+    return f"{name}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}, {versions}"
 
 
 def save(figure: Any, path: Path) -> None:

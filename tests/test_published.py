@@ -34,9 +34,10 @@ def test_examples_of_the_list_scheduling_papers(instance, optimum):
 
 def test_flexible_job_shops(shared_data: Path):
     folder = shared_data / "fjsp"
-    rows = instances.references(folder, "instance")
+    rows = instances.rows(folder)
     assert rows
-    for name, row in rows.items():
+    for row in rows:
+        name = row["instance"]
         problem = instances.flexible_job_shop(folder / f"{name}.json")
         assert problem.n_tasks == int(row["operations"]), name
         bracket(problem, float(row["lower"]), float(row["upper"]))
@@ -44,11 +45,11 @@ def test_flexible_job_shops(shared_data: Path):
 
 def test_standard_task_graphs(shared_data: Path):
     folder = shared_data / "stg"
-    rows = instances.references(folder, "file")
+    rows = instances.rows(folder)
     assert rows
     proven = 0
-    for name, row in rows.items():
-        problem = instances.standard_task_graph(folder / name, int(row["processors"]))
+    for row in rows:
+        problem = instances.standard_task_graph(folder / row["file"], int(row["processors"]))
         optimum = float(row["optimum"])
         _, makespan = bracket(problem, optimum, optimum)
         proven += makespan == optimum

@@ -206,15 +206,10 @@ def in_order(program: Program, values: FloatArray) -> Program:
 
     def rows(each: NoOverlap) -> Iterator[Constraint]:
         intervals = each.intervals
-        shape = (intervals.n, intervals.resources)
-        start, end, size = (
-            np.broadcast_to(part.value(values).reshape(intervals.n, -1), shape) for part in (intervals.start, intervals.end, intervals.size)
-        )
-        present = size > 0
-        if intervals.presence is not None:
-            present &= intervals.presence.value(values) > 0.5
-        own = np.arange(intervals.start.size).reshape(intervals.n, -1)
-        column = np.broadcast_to(own, shape)
+        start, end, size, present = _placed(intervals, values)
+        present = present & (size > 0)
+        width = 1 if intervals.start.ndim == 1 else intervals.resources
+        column = np.broadcast_to(np.arange(intervals.n * width).reshape(intervals.n, width), present.shape)
         for r in range(intervals.resources):
             there = np.flatnonzero(present[:, r])
             line = column[there[np.lexsort((end[there, r], start[there, r]))], r]
@@ -344,7 +339,7 @@ def _broken(said: Constraint, values: FloatArray, tolerance: float) -> Iterator[
         wide = said.target.reshape(-1, 1) - said.terms
         yield from _off(Rows.of(wide, 0.0, np.inf), values, np.ones(wide.size, bool), tolerance)
     else:
-        yield from _overlaps(said.intervals, said.pairs, values, tolerance)
+        yield from _overlaps(said.intervals, values, tolerance)
 
 
 def _off(rows: Rows, values: FloatArray, active: npt.NDArray[np.bool_], tolerance: float) -> Iterator[str]:
@@ -357,16 +352,26 @@ def _off(rows: Rows, values: FloatArray, active: npt.NDArray[np.bool_], toleranc
         yield f"row {row} is {value[row]:.9g}, outside {rows.lower[row]:.9g} to {rows.upper[row]:.9g}"
 
 
-def _overlaps(intervals: Intervals, pairs: IntArray, values: FloatArray, tolerance: float) -> Iterator[str]:
+def _overlaps(intervals: Intervals, values: FloatArray, tolerance: float) -> Iterator[str]:
+    start, end, _, present = _placed(intervals, values)
+    slack = tolerance * np.maximum(1.0, np.abs(end))
+    taking = present & (end > start + slack)  # what takes no time occupies nothing
+    for r in range(intervals.resources):
+        there = np.flatnonzero(taking[:, r])
+        line = there[np.argsort(start[there, r], kind="stable")]
+        latest = np.maximum.accumulate(end[line, r])
+        for place in np.flatnonzero(start[line[1:], r] < latest[:-1] - np.maximum(slack[line[1:], r], slack[line[:-1], r])).tolist():
+            before = line[: place + 1]
+            pair = sorted((int(before[end[before, r].argmax()]), int(line[place + 1])))
+            yield f"intervals {pair[0]} and {pair[1]} overlap on resource {r}"
+
+
+def _placed(intervals: Intervals, values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, npt.NDArray[np.bool_]]:
+    """Return start, end and size of intervals in a solution, and whether they are present, each [n, R]."""
     shape = (intervals.n, intervals.resources)
-    start, end = (
-        np.broadcast_to(each.value(values).reshape(intervals.n, 1 if each.ndim == 1 else each.shape[1]), shape)
-        for each in (intervals.start, intervals.end)
+    start, end, size = (
+        np.broadcast_to(part.value(values).reshape(intervals.n, 1 if part.ndim == 1 else part.shape[1]), shape)
+        for part in (intervals.start, intervals.end, intervals.size)
     )
-    here = np.ones(shape, bool) if intervals.presence is None else intervals.presence.value(values) > 0.5
-    for i, j in pairs.tolist():
-        slack = tolerance * max(1.0, float(np.abs(end[[i, j]]).max()))
-        clash = here[i] & here[j] & (end[i] > start[j] + slack) & (end[j] > start[i] + slack)
-        clash &= (end[i] > start[i] + slack) & (end[j] > start[j] + slack)  # what takes no time occupies nothing
-        for resource in np.flatnonzero(clash).tolist():
-            yield f"intervals {i} and {j} overlap on resource {resource}"
+    present = np.ones(shape, bool) if intervals.presence is None else np.asarray(intervals.presence.value(values) > 0.5)
+    return start, end, size, present

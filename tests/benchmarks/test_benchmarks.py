@@ -8,18 +8,20 @@ import time
 from pathlib import Path
 
 import bounds
+import exact
 import figures
 import instances
 import list_scheduling
 import numpy as np
 import peers
+import published
 import pytest
 import real_graphs
 import start_up
 
 import hetsched as hs
 
-REGIONS = ("list_scheduling", "real_graphs", "bounds", "start_up")
+SCRIPTS = (list_scheduling, real_graphs, bounds, exact, published, start_up)
 
 FAKE_SAGA = """
 class Network:
@@ -61,15 +63,6 @@ cpop_ranks = cache(lambda: 0)
 
 
 @pytest.fixture
-def docs(tmp_path: Path) -> Path:
-    """Return a folder with a page of empty regions."""
-    regions = "".join(f"## {name}\n\n<!-- {name}: begin -->\n<!-- {name}: end -->\n\nkept {name}\n\n" for name in REGIONS)
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "benchmarks.md").write_text(f"# Figures\n\n{regions}")
-    return tmp_path / "docs"
-
-
-@pytest.fixture
 def fake_saga(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> peers.Saga:
     """Return a version of SAGA with three schedulers: one quick, one wrong, one that never ends."""
     schedulers = tmp_path / "saga" / "schedulers"
@@ -108,8 +101,8 @@ def test_a_page_without_its_markers_is_refused_before_anything_runs(tmp_path: Pa
 
 
 def test_the_page_of_the_docs_has_every_region():
-    for name in REGIONS:
-        assert figures.replaced(figures.DOCS / "benchmarks.md", name, "x")
+    for script in SCRIPTS:
+        assert figures.replaced(figures.DOCS / "benchmarks.md", script.REGION, "x")
 
 
 def test_tables_align_and_refuse_ragged_rows():
@@ -165,6 +158,18 @@ def test_layered_graphs_are_what_both_sides_can_read():
     assert np.allclose(problem.whole_durations, np.array(data["cost"])[:, None] / data["speed"])
     links = np.array(data["bw"])
     assert (links == links.T).all(), "SAGA's links are symmetric"
+
+
+@pytest.mark.parametrize("kind", ["er", "ws", "ba"])
+def test_modules_are_related_unless_said_otherwise(kind: str):
+    problem = instances.module(kind, 10, 3)
+    assert (problem.n_tasks, problem.n_devices) == (10, 3)
+    assert np.allclose(problem.whole_durations * [1, 1.5, 2], problem.whole_durations[:, :1])
+    assert (instances.module(kind, 10, 3).whole_durations == problem.whole_durations).all()
+    assert (instances.module(kind, 10, 4).whole_durations != problem.whole_durations).any()
+    unrelated = instances.module(kind, 10, 3, unrelated=True)
+    assert (unrelated.graph.edges == problem.graph.edges).all()
+    assert np.unique(unrelated.whole_durations.argmin(axis=1)).size > 1, "no device is the quickest for all"
 
 
 def test_a_scheduler_of_saga_is_measured_or_broken_off(tmp_path: Path, fake_saga: peers.Saga, capsys: pytest.CaptureFixture[str]):

@@ -1,0 +1,216 @@
+"""Cases measured one by one in processes of their own, each result kept, so that a long run may be broken off and taken up again."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import functools
+import hashlib
+import importlib.util
+import json
+import multiprocessing
+import os
+import time
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from signal import SIG_IGN, SIGINT, signal
+from typing import Any
+
+import figures
+
+import hetsched
+
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "hetsched" / "benchmarks"
+SOLVERS = ("pyscipopt", "highspy", "ortools")
+"""Packages whose versions are kept with each result."""
+Case = dict[str, Any]
+"""What tells one measurement from another: an instance, a method, limits."""
+Work = Callable[[Case], dict[str, Any]]
+"""Measures a case; a function that another process can import."""
+
+
+def options(parser: argparse.ArgumentParser, region: str) -> None:
+    """Add the options of a benchmark that is run case by case."""
+    parser.add_argument("--results", type=Path, help=f"file of results to go on with (default: {CACHE / region}.jsonl; with --quick none)")
+    parser.add_argument("--fresh", action="store_true", help="forget the results that are there and begin anew")
+    parser.add_argument("--jobs", type=int, default=1, help="cases measured at once (default: %(default)s)")
+
+
+def parse(parser: argparse.ArgumentParser, words: Sequence[str] | None, *, region: str, plot: bool = False) -> argparse.Namespace:
+    """Parse as `figures.parse` does, and see that the solvers are there and where results go."""
+    arguments = figures.parse(parser, words, region=region, plot=plot)
+    if any(importlib.util.find_spec(module) is None for module in ("highspy", "ortools")):
+        parser.error("a solver is not installed; install it with: pip install 'hetsched[solvers]'")
+    if arguments.jobs < 1:
+        parser.error(f"--jobs is {arguments.jobs}; it must be 1 or more")
+    if arguments.results is None and not arguments.quick:
+        arguments.results = CACHE / f"{region}.jsonl"
+    return arguments
+
+
+class Results:
+    """What was measured, by case, in a file of JSON lines, or without a file for this run only."""
+
+    def __init__(self, path: Path | None, *, fresh: bool = False) -> None:
+        self.path = path
+        self._by_case: dict[str, dict[str, Any]] = {}
+        if path is None:
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if fresh:
+            path.unlink(missing_ok=True)
+        for number, line in enumerate(path.read_text().splitlines() if path.exists() else [], 1):
+            try:
+                record = json.loads(line)
+                self._by_case[_key(record["case"])] = record
+            except (ValueError, KeyError, TypeError):
+                raise SystemExit(f"line {number} of {path} is no result; take it out, or begin anew with --fresh") from None
+
+    def __contains__(self, case: Case) -> bool:
+        return _key(case) in self._by_case
+
+    def __len__(self) -> int:
+        return len(self._by_case)
+
+    def add(self, case: Case, found: dict[str, Any]) -> None:
+        """Keep what was found for a case."""
+        date = str(datetime.datetime.now(datetime.UTC).date())
+        record = {"case": case, "found": found, "where": figures.where(*SOLVERS), "date": date, "sources": sources()}
+        self._by_case[_key(case)] = record
+        if self.path is not None:
+            with open(self.path, "a") as file:
+                file.write(json.dumps(record) + "\n")
+
+    def rows(self, chosen: Callable[[Case], bool]) -> list[dict[str, Any]]:
+        """Return the chosen cases with what was found, each as one flat dictionary."""
+        return [record["case"] | record["found"] for record in self._by_case.values() if chosen(record["case"])]
+
+    def outdated(self, cases: Iterable[Case]) -> int:
+        """Return how many of the cases were measured with other sources of hetsched than these."""
+        records = [self._by_case[_key(case)] for case in cases if case in self]
+        return sum(record.get("sources") != sources() for record in records)
+
+    def taken(self, chosen: Callable[[Case], bool]) -> str:
+        """Return where and when the chosen cases were measured."""
+        dates: dict[str, set[str]] = {}
+        for record in self._by_case.values():
+            if chosen(record["case"]):
+                dates.setdefault(record["where"], set()).add(record["date"])
+        return "; ".join(f"{where}, {' to '.join(sorted({min(days), max(days)}))}" for where, days in dates.items())
+
+
+def measure(cases: Sequence[Case], work: Work, results: Results, *, jobs: int = 1, heard: Callable[[Case], object] | None = None) -> None:
+    """Measure the cases that have no result yet, `jobs` at once; `heard` is called after each.
+
+    Ctrl-C exits with what is finished kept; so does a case that fails, with its error.
+    """
+    left = [case for case in cases if case not in results]
+    kept = f" in {results.path}" if results.path is not None else ""
+    print(f"{len(cases) - len(left)} of {len(cases)} cases are measured already{kept}", flush=True)
+    if outdated := results.outdated(cases):
+        print(f"{outdated} of them with hetsched as it was before it changed; --fresh measures all anew", flush=True)
+    started, total = time.monotonic(), len(left)
+    waiting = left[::-1]
+    workers = [_Worker(work) for _ in range(min(jobs, total))]
+    try:
+        for worker in workers:
+            worker.take(waiting.pop())
+        while busy := {worker.connection: worker for worker in workers if worker.case is not None}:
+            for connection in wait(list(busy)):
+                worker = busy[connection]  # type: ignore[index]
+                case, found = worker.result()
+                results.add(case, found)
+                done = total - len(waiting) - sum(each.case is not None for each in workers)
+                print(f"{done} of {total}, {time.monotonic() - started:.0f} s: {_title(case)}: {found['says']}", flush=True)
+                if heard is not None:
+                    heard(case)
+                if waiting:
+                    worker.take(waiting.pop())
+    except KeyboardInterrupt:
+        print(f"\nbroken off; {sum(case in results for case in cases)} of {len(cases)} cases are measured{kept}; run again to go on")
+        raise SystemExit(130) from None
+    finally:
+        for worker in workers:
+            worker.process.terminate()
+            worker.process.join()
+
+
+class _Worker:
+    """A process that measures case after case."""
+
+    def __init__(self, work: Work) -> None:
+        context = multiprocessing.get_context("spawn")  # a fork would share the threads of solvers
+        self.case: Case | None = None
+        self.connection, theirs = context.Pipe()
+        self.process = context.Process(target=_serve, args=(work, theirs), daemon=True)
+        self.process.start()
+        theirs.close()  # so that this end hears when the process dies
+
+    def take(self, case: Case) -> None:
+        """Begin to measure a case."""
+        self.case = case
+        self.connection.send(case)
+
+    def result(self) -> tuple[Case, dict[str, Any]]:
+        """Return the case and what was found; `SystemExit` if it failed."""
+        case, self.case = self.case, None
+        assert case is not None
+        try:
+            found = self.connection.recv()
+        except EOFError:
+            self.process.join()
+            raise SystemExit(f"the process that measured {_title(case)} died with exit code {self.process.exitcode}") from None
+        if isinstance(found, str):
+            raise SystemExit(f"{_title(case)} failed:\n{found}")
+        return case, found
+
+
+def _serve(work: Work, connection: Connection) -> None:
+    signal(SIGINT, SIG_IGN)  # Ctrl-C is for the process that started this one, which ends it
+    while True:
+        try:
+            case = connection.recv()
+        except EOFError:
+            return
+        try:
+            found: object = work(case)
+        except Exception:
+            found = traceback.format_exc()
+        connection.send(found)
+
+
+@functools.cache
+def sources() -> str:
+    """Return a digest of hetsched's sources, as they are when first asked for."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(hetsched.__file__).parent.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def timed(call: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
+    """Return what a call returns, and its wall and CPU seconds, those of all threads."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    found = call()
+    return found, {"wall_s": time.perf_counter() - wall, "cpu_s": time.process_time() - cpu}
+
+
+def spans(numbers: Iterable[int]) -> str:
+    """Return whole numbers as text, neighbours joined: ``0 to 3, 7``."""
+    groups: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if groups and number == groups[-1][-1] + 1:
+            groups[-1].append(number)
+        else:
+            groups.append([number])
+    return ", ".join(f"{group[0]} to {group[-1]}" if len(group) > 2 else ", ".join(map(str, group)) for group in groups)
+
+
+def _key(case: Case) -> str:
+    return json.dumps(case, sort_keys=True)
+
+
+def _title(case: Case) -> str:
+    return " ".join(str(value) for value in case.values())

@@ -1,0 +1,302 @@
+"""What is measured case by case: results are kept, taken up again, and checked against each other and what is published."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import cases
+import exact
+import instances
+import published
+import pytest
+
+WORK = """
+import os
+import time
+from pathlib import Path
+
+def note(case):
+    with open(case["log"], "a") as file:
+        print(case["name"], file=file)
+    return {"says": "noted"}
+
+def fail(case):
+    raise ValueError(f"no such thing as {case['name']}")
+
+def die(case):
+    os._exit(7)
+
+def meet(case):
+    folder = Path(case["folder"])
+    (folder / case["name"]).touch()
+    end = time.monotonic() + 30
+    while not (folder / case["other"]).exists():
+        assert time.monotonic() < end, "the other never came"
+        time.sleep(0.01)
+    return {"says": "met"}
+"""
+
+
+@pytest.fixture
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Return a module of things to do that other processes can import."""
+    (tmp_path / "work_of_cases.py").write_text(WORK)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "work_of_cases", raising=False)
+    return importlib.import_module("work_of_cases")
+
+
+def test_what_is_measured_is_not_measured_again(tmp_path: Path, work: ModuleType, capsys: pytest.CaptureFixture[str]):
+    log, path = tmp_path / "log", tmp_path / "deep" / "results.jsonl"
+
+    def run(names: str, *, fresh: bool = False) -> list[str]:
+        results = cases.Results(path, fresh=fresh)
+        asked = [{"name": name, "log": str(log)} for name in names]
+        cases.measure(asked, work.note, results)
+        assert all(case in results for case in asked)
+        return log.read_text().split()
+
+    assert run("ab") == ["a", "b"]
+    assert run("cab") == ["a", "b", "c"]
+    assert f"2 of 3 cases are measured already in {path}" in capsys.readouterr().out
+    assert run("a", fresh=True) == ["a", "b", "c", "a"]
+    assert len(cases.Results(path)) == 1
+
+
+def test_results_of_other_sources_are_counted(
+    tmp_path: Path, work: ModuleType, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    asked = [{"name": name, "log": str(tmp_path / "log")} for name in "ab"]
+    results = cases.Results(None)
+    cases.measure(asked, work.note, results)
+    cases.measure(asked, work.note, results)
+    assert "before it changed" not in capsys.readouterr().out
+    monkeypatch.setattr(cases, "sources", lambda: "changed")
+    cases.measure(asked, work.note, results)
+    assert "2 of them with hetsched as it was before it changed" in capsys.readouterr().out
+
+
+def test_without_a_file_results_are_of_this_run_only(tmp_path: Path, work: ModuleType):
+    case = {"name": "a", "log": str(tmp_path / "log")}
+    results = cases.Results(None)
+    cases.measure([case], work.note, results)
+    assert results.rows(lambda _: True) == [{**case, "says": "noted"}]
+    assert "ortools" in results.taken(lambda _: True)
+    assert case not in cases.Results(None)
+
+
+def test_jobs_are_done_at_once(tmp_path: Path, work: ModuleType):
+    asked = [{"name": name, "other": other, "folder": str(tmp_path)} for name, other in ("ab", "ba")]
+    results = cases.Results(None)
+    cases.measure(asked, work.meet, results, jobs=2)
+    assert [row["says"] for row in results.rows(lambda _: True)] == ["met", "met"]
+
+
+@pytest.mark.parametrize(("what", "said"), [("fail", "a failed:.*no such thing as a"), ("die", "measured a died with exit code 7")])
+def test_a_case_that_fails_is_named_and_the_others_are_kept(tmp_path: Path, work: ModuleType, what: str, said: str):
+    log, path = tmp_path / "log", tmp_path / "results.jsonl"
+    cases.measure([{"name": "good", "log": str(log)}], work.note, cases.Results(path))
+    with pytest.raises(SystemExit, match=f"(?s){said}"):
+        cases.measure([{"name": "a"}], getattr(work, what), cases.Results(path))
+    assert len(cases.Results(path)) == 1
+
+
+def test_ctrl_c_keeps_what_is_finished(tmp_path: Path, work: ModuleType, capsys: pytest.CaptureFixture[str]):
+    def pressed(case: cases.Case) -> None:
+        raise KeyboardInterrupt
+
+    path = tmp_path / "results.jsonl"
+    asked = [{"name": name, "log": str(tmp_path / "log")} for name in "abc"]
+    with pytest.raises(SystemExit) as stop:
+        cases.measure(asked, work.note, cases.Results(path), heard=pressed)
+    assert stop.value.code == 130
+    assert "1 of 3 cases are measured" in capsys.readouterr().out
+    assert asked[0] in cases.Results(path)
+
+
+@pytest.mark.parametrize("line", ["{", "[]", '{"found": {}}'])
+def test_a_line_that_is_no_result_is_named(tmp_path: Path, line: str):
+    path = tmp_path / "results.jsonl"
+    path.write_text(f'{{"case": {{}}, "found": {{}}}}\n{line}\n')
+    with pytest.raises(SystemExit, match="line 2 of .*--fresh"):
+        cases.Results(path)
+
+
+def test_where_and_when_is_said_once_for_each_machine(tmp_path: Path):
+    path = tmp_path / "results.jsonl"
+    days = [("here", "2026-01-03"), ("here", "2026-01-01"), ("there", "2026-01-02"), ("here", "2026-01-02")]
+    lines = [json.dumps({"case": {"number": i}, "found": {}, "where": place, "date": day}) for i, (place, day) in enumerate(days)]
+    path.write_text("\n".join(lines))
+    assert cases.Results(path).taken(lambda _: True) == "here, 2026-01-01 to 2026-01-03; there, 2026-01-02"
+    assert cases.Results(path).taken(lambda case: case["number"] == 1) == "here, 2026-01-01"
+
+
+@pytest.mark.parametrize(("numbers", "text"), [([], ""), ([3], "3"), ([4, 3], "3, 4"), ([7, 2, 0, 1, 2], "0 to 2, 7")])
+def test_spans(numbers: list[int], text: str):
+    assert cases.spans(numbers) == text
+
+
+# exact.py
+
+
+def row(**changes: Any) -> dict[str, Any]:
+    """Return a result of exact.py, proven in a second."""
+    usual = {
+        "kind": "er", "n": 32, "seed": 0, "solver": "scip", "variant": "tightened", "limit": 60.0, "makespan": 100.0, "bound": 100.0,
+        "gap": 0.0, "proven": True, "wall_s": 1.0, "cpu_s": 1.0,
+    }  # fmt: skip
+    return usual | changes
+
+
+def results_of(path: Path, rows: list[dict[str, Any]], fields: tuple[str, ...]) -> cases.Results:
+    """Return a file of results that hold these rows, whose cases have these fields."""
+    with open(path, "w") as file:
+        for each in rows:
+            case = {name: each[name] for name in fields}
+            found = {name: value for name, value in each.items() if name not in fields}
+            print(json.dumps({"case": case, "found": found, "where": "here", "date": "2026-01-01"}), file=file)
+    return cases.Results(path)
+
+
+CASE = ("kind", "n", "seed", "solver", "variant", "limit")
+
+
+def test_solvers_that_contradict_each_other_stop_the_run(tmp_path: Path):
+    rows = [
+        row(solver="highs", bound=101.0, makespan=None, proven=False, limit=10.0),
+        row(solver="cpsat", makespan=100.5, variant="literal"),
+        row(seed=1, bound=200.0, makespan=200.0),
+    ]
+    results = results_of(tmp_path / "results.jsonl", rows, CASE)
+    with pytest.raises(SystemExit, match="er, 32 tasks, seed 0: highs .tightened, 10 s. .* 101.0, cpsat .literal, 60 s. .* 100.5"):
+        exact.check(results, rows[0])
+    exact.check(results, rows[2])
+
+
+def test_solvers_may_differ_by_rounding(tmp_path: Path):
+    rows = [row(bound=100 * (1 + 9e-7)), row(solver="highs")]
+    exact.check(results_of(tmp_path / "results.jsonl", rows, CASE), rows[0])
+    none = [row(makespan=None, bound=3.0, proven=False)]
+    exact.check(results_of(tmp_path / "results.jsonl", none, CASE), none[0])
+
+
+def test_what_is_not_proven_took_longer_than_the_limit():
+    rows = [row(wall_s=2.0), row(wall_s=60.1, proven=False, gap=0.5), row(wall_s=4.0)]
+    assert exact.middle(rows, "wall_s", 60.0) == "4.0"
+    assert exact.middle([*rows, rows[1]], "wall_s", 60.0) == "> 60"
+
+
+def test_tables_count_what_is_proven_and_what_is_reached():
+    rows = [row(solver="cpsat"), row(solver="cpsat", seed=1, proven=False, makespan=None, gap=0.25)]
+    rows += [row(proven=False, gap=0.03), row(seed=2, proven=False, gap=0.031)]
+    lines = exact.table(rows, 32, 60.0).splitlines()
+    assert lines[2:] == [
+        "| scip, tightened | 0, 2 | 0 of 2 | 0 | > 60 | > 60 | 3.0 % | 3.1 % |",
+        "| cpsat, tightened | 0, 1 | 1 of 2 | 1 | > 60 | > 60 | 12.5 % | 25.0 % |",
+    ]
+    assert exact.targets(rows, 60.0).splitlines()[2:] == [
+        "| scip, 32 tasks: a gap of at most 3 % in 60 s | **1 of 2** | 3.0 % |",
+        "| cpsat, 32 tasks: proven in 60 s | **1 of 2** | > 60 s |",
+    ]
+    small = [row(n=10, cpu_s=2.0, wall_s=3.0), row(n=10, kind="ws", cpu_s=3.0), row(n=10, solver="cpsat", cpu_s=0.3)]
+    assert exact.targets(small, 60.0).splitlines()[2:] == [
+        "| scip, er, 10 tasks: proven in 2 s of CPU time | 1 of 1 | 2.0 s |",
+        "| cpsat, er, 10 tasks: proven in 0.2 s of CPU time | **0 of 1** | 0.30 s |",
+    ]
+
+
+def test_exact_writes_its_tables_and_its_plot_and_goes_on(docs: Path, capsys: pytest.CaptureFixture[str]):
+    pytest.importorskip("matplotlib")
+    words = ["--quick", "--docs", str(docs), "--results", str(docs / "exact.jsonl"), "--json", str(docs / "exact.json"), "--kinds", "er"]
+    exact.main([*words, "--seeds", "1", "--variants", "tightened", "without cuts", "without start"])
+    assert "0 of 9 cases" in capsys.readouterr().out
+    exact.main([*words, "--seeds", "1", "--variants", "tightened", "literal", "--solvers", "cpsat"])
+    assert "1 of 2 cases" in capsys.readouterr().out
+    page = (docs / "benchmarks.md").read_text()
+    assert "kept exact" in page
+    full = "(the full set: er, ws, ba, seeds 0 to 9, 720 solves of 60 s)"
+    assert f"Modules er, seeds 1; 2 s of wall time for each of 10 solves {full}." in page
+    lines = page.partition("### 10 tasks")[2].partition("##")[0].splitlines()
+    names = [line.split(" | ")[0] for line in lines if " | 1 | " in line]
+    usual = ("tightened", "without cuts", "without start")
+    assert names == [*(f"| {solver}, {each}" for solver in exact.SOLVERS for each in usual), "| cpsat, literal"]
+    found = json.loads((docs / "exact.json").read_text())["figures"]
+    proven = [each["makespan"] for each in found if each["proven"]]
+    assert len(proven) > 5
+    assert max(proven) - min(proven) < 1e-6 * min(proven)
+    assert (docs / "images" / "exact.svg").exists()
+
+
+def test_without_a_start_the_solver_is_told_none():
+    problem = instances.module("er", 10, 1, unrelated=True)
+    started, alone = (exact.formulated(problem, "scip", variant, 0.0) for variant in ("tightened", "without start"))
+    assert started.schedule is not None
+    assert alone.schedule is None
+
+
+# published.py
+
+
+def test_published_reads_every_instance(shared_data: Path):
+    known = published.known(shared_data)
+    counts = {name: sum(group == name for group, _ in known) for name in published.SETS}
+    assert sum(counts.values()) == len(known)
+    assert (counts["papers"], counts["moirai"]) == (2, 4)
+    assert counts["stg"] == len(instances.rows(shared_data / "stg")), "one graph is there for 2 processors and for 16"
+    assert min(counts.values()) >= 2
+    assert set(published.HARD) <= {name for _, name in known}
+    for each in known.values():
+        assert each.lower <= each.upper
+
+
+def test_published_writes_its_table(shared_data: Path, docs: Path, capsys: pytest.CaptureFixture[str]):
+    words = ["--quick", "--docs", str(docs), "--data", str(shared_data), "--sets", "papers", "moirai", "kacem", "--time-limit", "20"]
+    published.main([*words, "--results", str(docs / "published.jsonl"), "--json", str(docs / "published.json")])
+    assert "papers topcuoglu 20.0: reached: makespan 73, published 73, bound 73" in capsys.readouterr().out
+    page = (docs / "benchmarks.md").read_text()
+    assert "kept published" in page
+    assert "| examples of the HEFT and PEFT papers | 2 | 20 | 2 |  | 2 | " in page
+    assert "| all | 6 of " in page
+    assert "Not measured: fattahi, mk, dafjs, yfjs, stg." in page
+    assert "In full the limits are: papers 60 s, moirai 60 s, kacem 60 s." in page
+    assert "contradict" not in page
+    found = {each["name"]: each["makespan"] for each in json.loads((docs / "published.json").read_text())["figures"]}
+    assert (found["example-1, delay"], found["example-1, channel"], len(found)) == (30, 30, 6)
+
+
+def test_misses_are_named_and_contradictions_shouted(shared_data: Path, docs: Path):
+    known = published.known(shared_data)
+
+    def measured(name: str, makespan: float | None, bound: float) -> dict[str, Any]:
+        group = next(group for group, other in known if other == name)
+        return {"set": group, "name": name, "limit": published.SETS[group][1], "makespan": makespan, "bound": bound,
+                "proven": makespan == bound, "wall_s": 5.0, "cpu_s": 5.0}  # fmt: skip
+
+    fine = [measured("mk01", 40.0, 36.0), measured("mk10", 200.0, 183.0)]
+    fine += [measured("topcuoglu", None, 70.0), measured("arabnejad", 113.0, 113.0)]
+    words = ["--docs", str(docs), "--data", str(shared_data), "--results", str(docs / "published.jsonl"), "--sets"]
+
+    def publish(rows: list[dict[str, Any]]) -> str:
+        results_of(docs / "published.jsonl", rows, ("set", "name", "limit"))
+        published.main([*words, "papers"])
+        return (docs / "benchmarks.md").read_text()
+
+    page = publish(fine)
+    assert "| flexible job shops: mk | 2 of 12 | 60 | 1 | all but mk10, mk12 | 0 | 5.0 | 5.0 |" in page
+    assert "- mk10: makespan 200, published 189 to 193, bound 183\n- topcuoglu: no schedule, published 73, bound 70" in page
+    assert "Reached but not proven: mk01." in page
+    page = publish([*fine, measured("mk03", 205.0, 204.0)])
+    assert "| flexible job shops: mk | 3 of 12 | 60 | **1** | " in page
+    assert "Better than published:\n\n- mk10: makespan 190" in publish([*fine[2:], measured("mk10", 190.0, 183.0)])
+    for wrong, said in (
+        (measured("mk01", 41.0, 40.5), "mk01: the bound 40.5 is above the published upper bound 40"),
+        (measured("mk10", 188.0, 183.0), "mk10: the makespan 188.0 is below the published lower bound 189"),
+    ):
+        with pytest.raises(SystemExit, match=f"CONTRADICTIONS.*\n{said}"):
+            publish([wrong, *fine[2:]])
+        assert f"**These contradict what is published:**\n\n- {said}" in (docs / "benchmarks.md").read_text()
