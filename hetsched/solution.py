@@ -82,8 +82,8 @@ class Solution(Frozen):
     messages : tuple of str
         What methods had to say, for instance why one found nothing.
     stopped : str
-        Why it ended: "finished", "time limit", "evaluations", "optimal", "infeasible", "callback" or
-        "interrupted".
+        Why it ended: "finished", "time limit", "evaluations", "optimal", "gap" (the one asked for),
+        "infeasible", "callback" or "interrupted".
     """
 
     _fields = ("schedule", "proof", "status", "method", "seed", "history", "methods", "messages", "stopped")

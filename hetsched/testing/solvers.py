@@ -111,15 +111,12 @@ class BackendSuite:
     solver : str
     tolerance : float
         Relative, of objectives and bounds.
-    knows_continuous : bool
-        Whether it solves models with continuous columns that are no times.
     option, bad_option : tuple of str and value
         A parameter it takes, and one it does not.
     """
 
     solver: str
     tolerance: float = 1e-6
-    knows_continuous: bool = True
     option: ClassVar[tuple[str, Any]]
     bad_option: ClassVar[tuple[str, Any]] = ("no_such_parameter", 1)
 
@@ -188,7 +185,7 @@ class BackendSuite:
         model.add(y[0] + 2 * y[1] <= 7)
         model.add(3 * y[0] + y[1] <= 11)
         model.maximise(y.sum())
-        if self.knows_continuous:
+        if backend(self.solver).capabilities.continuous:
             outcome = model.solve(self.solver)
             assert outcome.objective == pytest.approx(5)
             assert outcome.bound == pytest.approx(5)
@@ -205,6 +202,28 @@ class BackendSuite:
         assert outcome.stopped == "time limit"
         assert outcome.proven == ""
         assert outcome.bound <= outcome.objective
+
+    def test_threads_are_used_or_refused(self) -> None:
+        model, _ = Shop([[3.0, 4.0], [2.0, 2.0]], []).model()
+        if backend(self.solver).capabilities.threads:
+            assert model.solve(self.solver, threads=2).proven == "optimal"
+        else:
+            with pytest.raises(UnsupportedFeature, match="in one thread, not 2; leave threads out"):
+                model.solve(self.solver, threads=2)
+        assert model.solve(self.solver, threads=1).proven == "optimal"
+        with pytest.raises(UnsupportedFeature, match="threads is 0; it must be 1 or more"):
+            model.solve(self.solver, threads=0)
+
+    @pytest.mark.parametrize("gap", [-0.1, math.inf, math.nan, "1%"])
+    def test_a_gap_that_is_none_is_refused(self, gap: Any) -> None:
+        with pytest.raises(UnsupportedFeature, match=r"gap is .*; it must be a number from 0 on"):
+            hard(4).solve(self.solver, gap=gap)
+
+    def test_with_one_thread_the_same_seed_gives_the_same_answer(self) -> None:
+        if backend(self.solver).capabilities.deterministic:
+            one, other = (hard(9, 2).solve(self.solver, threads=1, seed=3) for _ in range(2))
+            assert one.values is not None
+            np.testing.assert_array_equal(one.values, other.values)
 
     def test_a_gap_stops_it(self) -> None:
         outcome = hard(12).solve(self.solver, gap=0.5, time_limit=30)

@@ -28,7 +28,6 @@ class TestHighs(solvers.BackendSuite):
 class TestCpSat(solvers.BackendSuite):
     solver = "cpsat"
     tolerance = 2e-6  # rounding to units, see hetsched.modeling.integers
-    knows_continuous = False
     option = ("cp_model_probing_level", 0)
 
 

@@ -148,3 +148,30 @@ def test_methods_are_registered_and_stream_into_the_monitor() -> None:
         solution = hs.solve(arabnejad(), name, time_limit=60)
         assert (solution.makespan, solution.status) == (113.0, "optimal")
         assert (np.diff(solution.history.bound) >= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"threads": 2}, "scip searches in one thread, not 2; leave threads out"),
+        ({"gap": -1}, "gap is -1; it must be a number from 0 on"),
+    ],
+)
+def test_what_a_solver_cannot_do_is_told_before_anything_is_found(options: dict[str, float], message: str) -> None:
+    with pytest.raises(hs.UnsupportedFeature, match=message):
+        hs.solve(arabnejad(), "milp", options=options)
+
+
+def test_a_gap_ends_the_solve_and_is_told() -> None:
+    solution = hs.solve(instances.module("er", 14, 2), "cpsat", time_limit=30, options={"gap": 0.3})
+    assert solution.stopped == "gap"
+    assert solution.gap <= 0.3
+
+
+def test_a_model_too_large_for_linear_rows_is_refused_and_what_is_known_kept() -> None:
+    n = 1100
+    graph, cluster = hs.TaskGraph([f"t{i}" for i in range(n)]), hs.Cluster(["x", "y"], bandwidth=1.0)
+    problem = hs.Problem(graph, cluster, durations=np.random.default_rng(0).uniform(1, 2, (n, 2)))
+    solution = hs.solve(problem, "milp", time_limit=30)
+    assert solution.schedule is not None
+    assert any("more than 500,000; use cpsat" in message for message in solution.messages)
