@@ -24,7 +24,7 @@ NEAR, NEAR_OF_LARGE = 1e-9, 1e-13  # what is so near a whole number, absolutely 
 LARGEST = 2.0**40  # of a time in units
 MOST = 2.0**60  # that the parts of a row may add up to
 DECIMALS = 9
-ROUNDING = 1e-6  # of the horizon, that all roundings along a path may amount to
+ROUNDING = 2e-7  # of the horizon, that all roundings along a path may amount to
 
 
 @dataclass(frozen=True)

@@ -206,12 +206,11 @@ def in_order(program: Program, values: FloatArray) -> Program:
 
     def rows(each: NoOverlap) -> Iterator[Constraint]:
         intervals = each.intervals
-        start, end, size, present = _placed(intervals, values)
-        present = present & (size > 0)
+        start, end, taking = _placed(intervals, values)
         width = 1 if intervals.start.ndim == 1 else intervals.resources
-        column = np.broadcast_to(np.arange(intervals.n * width).reshape(intervals.n, width), present.shape)
+        column = np.broadcast_to(np.arange(intervals.n * width).reshape(intervals.n, width), taking.shape)
         for r in range(intervals.resources):
-            there = np.flatnonzero(present[:, r])
+            there = np.flatnonzero(taking[:, r])
             line = column[there[np.lexsort((end[there, r], start[there, r]))], r]
             if len(line) > 1:
                 yield Linear(intervals.end.reshape(-1)[line[:-1]] <= intervals.start.reshape(-1)[line[1:]], each.tag)
@@ -353,25 +352,26 @@ def _off(rows: Rows, values: FloatArray, active: npt.NDArray[np.bool_], toleranc
 
 
 def _overlaps(intervals: Intervals, values: FloatArray, tolerance: float) -> Iterator[str]:
-    start, end, _, present = _placed(intervals, values)
-    slack = tolerance * np.maximum(1.0, np.abs(end))
-    taking = present & (end > start + slack)  # what takes no time occupies nothing
+    start, end, taking = _placed(intervals, values)
+    slack = tolerance * max(1.0, float(np.abs(end).max(initial=0.0)))
     for r in range(intervals.resources):
         there = np.flatnonzero(taking[:, r])
-        line = there[np.argsort(start[there, r], kind="stable")]
+        line = there[np.lexsort((end[there, r], start[there, r]))]
         latest = np.maximum.accumulate(end[line, r])
-        for place in np.flatnonzero(start[line[1:], r] < latest[:-1] - np.maximum(slack[line[1:], r], slack[line[:-1], r])).tolist():
+        for place in np.flatnonzero(start[line[1:], r] < latest[:-1] - slack).tolist():
             before = line[: place + 1]
             pair = sorted((int(before[end[before, r].argmax()]), int(line[place + 1])))
             yield f"intervals {pair[0]} and {pair[1]} overlap on resource {r}"
 
 
-def _placed(intervals: Intervals, values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, npt.NDArray[np.bool_]]:
-    """Return start, end and size of intervals in a solution, and whether they are present, each [n, R]."""
+def _placed(intervals: Intervals, values: FloatArray) -> tuple[FloatArray, FloatArray, npt.NDArray[np.bool_]]:
+    """Return start and end of intervals in a solution, and whether they occupy a resource, each [n, R]."""
     shape = (intervals.n, intervals.resources)
-    start, end, size = (
-        np.broadcast_to(part.value(values).reshape(intervals.n, 1 if part.ndim == 1 else part.shape[1]), shape)
-        for part in (intervals.start, intervals.end, intervals.size)
-    )
+
+    def wide(part: npt.NDArray[Any], ndim: int) -> npt.NDArray[Any]:
+        return np.broadcast_to(part.reshape(intervals.n, 1 if ndim == 1 else -1) if intervals.n else np.zeros(shape, part.dtype), shape)
+
+    start, end, size = (wide(part.value(values), part.ndim) for part in (intervals.start, intervals.end, intervals.size))
+    variable = wide(np.diff(intervals.size.ptr) > 0, intervals.size.ndim)
     present = np.ones(shape, bool) if intervals.presence is None else np.asarray(intervals.presence.value(values) > 0.5)
-    return start, end, size, present
+    return start, end, present & (variable | (size > 0))

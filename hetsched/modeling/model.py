@@ -95,14 +95,26 @@ class Model:
         return self._columns(name, shape, Kind.TIME, lower, upper)
 
     def set_bounds(self, columns: Expression, *, lower: npt.ArrayLike | None = None, upper: npt.ArrayLike | None = None) -> None:
-        """Change bounds of columns, for instance of slices of those that `binary` returned."""
+        """Change bounds of columns, for instance of slices of those that `binary` returned.
+
+        Those of whole numbers are rounded inwards.
+        """
         if (np.diff(columns.ptr) != 1).any() or (columns.coefficient != 1).any() or columns.constant.any():
             raise InvalidModel("bounds belong to columns, not to expressions of them; add a row instead")
-        for store, values in ((self._lower, lower), (self._upper, upper)):
+        kind, place = np.concatenate(self._kind)[columns.column], columns.column
+        ends = [np.concatenate(self._lower), np.concatenate(self._upper)]
+        for end, values, inwards in zip(ends, (lower, upper), (np.ceil, np.floor), strict=True):
             if values is not None:
-                whole = np.concatenate(store)
-                whole[columns.column] = np.broadcast_to(np.asarray(values, np.float64), columns.shape).ravel()
-                store[:] = [whole]
+                wanted = np.broadcast_to(np.asarray(values, np.float64), columns.shape).ravel()
+                end[place] = np.where(kind == Kind.INTEGER, inwards(wanted), wanted)
+        crossed = np.flatnonzero(~(ends[0][place] <= ends[1][place]))
+        if len(crossed):
+            c = int(place[crossed[0]])
+            raise InvalidModel(
+                f"column {self.program.column_names()[c]} would have lower bound {ends[0][c]} above upper bound {ends[1][c]}; "
+                "to move both, give both at once"
+            )
+        self._lower, self._upper = [ends[0]], [ends[1]]
 
     # Rows
 
@@ -166,6 +178,9 @@ class Model:
 
     def no_overlap(self, intervals: Intervals, pairs: npt.ArrayLike | None = None, *, tag: str = "") -> None:
         """Require that intervals present on one resource do not overlap there.
+
+        One whose size is the number 0 occupies nothing; one whose size is an expression lies in the
+        order even where that becomes 0.
 
         `pairs` [P, 2] are those for which it does not follow from other rows; default all.
         """

@@ -139,7 +139,8 @@ class Formulation:
 
         Where rows put identical devices or inputs in order, they trade places first.
 
-        Raises `InvalidSchedule` if its schedule is longer than the upper bound.
+        Raises `InvalidSchedule` if its schedule is longer than the upper bound, or one of those that the
+        literal form forbids for several inputs.
         """
         schedule = simulate(self.problem, _decision(decision))
         for component in self.components:
@@ -156,6 +157,8 @@ class Formulation:
             fill = getattr(component, "fill", None)
             if fill is not None:
                 fill(self, schedule, values)
+        if self.faithful and self.problem.inputs > 1 and self.model.violations(values, tolerance=1e-5):
+            raise InvalidSchedule("the literal form orders batches that share no input and so forbids this schedule; use the tightened one")
         return values
 
     def says(self, schedule: Schedule) -> bool:
@@ -229,9 +232,10 @@ class Formulation:
         if begin is None or (isinstance(begin, Solution) and begin.schedule is None):
             return hint
         schedule = simulate(self.problem, _decision(begin))
-        if not self.says(schedule):
+        try:
+            values = self.encode(schedule)
+        except InvalidSchedule:
             return hint
-        values = self.encode(schedule)
         if np.isfinite(values).all() and self.model.violations(values, tolerance=1e-5):
             return hint
         if self.is_makespan and np.isfinite(values).all() and schedule.makespan < monitor.incumbent:

@@ -96,19 +96,18 @@ class Contention:
             intervals = f.model.interval(f.leave, f.flow_seconds[:, u, v], end=f.arrive, presence=f.pair[:, u, v])
             f.model.no_overlap(intervals, pairs, tag="(7)-(8)")
             return
-        others = ~np.eye(k, dtype=bool)
+        real = (f.flow_seconds > 0) & ~np.eye(k, dtype=bool)  # what takes no time needs no port
         self.ports = {}
         for name, axis in (("send", 2), ("receive", 1)):
             used = f.model.binary(name, (problem.graph.n_edges, k))
-            f.model.add(used == (f.pair * others).sum(axis=axis), tag=name)
-            longest = f.flow_seconds.max(axis=(1, 2))
-            taking = np.flatnonzero(longest > 0)
+            f.model.add(used == (f.pair * real).sum(axis=axis), tag=name)
+            taking = np.flatnonzero(real.any(axis=(1, 2)))
             intervals = f.model.interval(f.leave[taking], f.moving[taking], end=f.arrive[taking], presence=used[taking])
             place = np.full(problem.graph.n_edges, -1)
             place[taking] = np.arange(len(taking))
             kept = pairs[(place[pairs] >= 0).all(axis=1)]
             f.model.no_overlap(intervals, place[kept], tag=f"one {name}s")
-            self.ports[name] = (used, axis)
+            self.ports[name] = (used, axis, real)
 
     def _pairs(self, f: Any) -> Any:
         """Return the pairs of edges that precedence does not order, [P, 2]."""
@@ -121,8 +120,8 @@ class Contention:
         return np.argwhere(np.triu(~(ordered | ordered.T), 1))
 
     def fill(self, f: Any, schedule: Schedule, values: Any) -> None:
-        for used, axis in getattr(self, "ports", {}).values():
-            pair = values[f.pair.column].reshape(f.pair.shape) * ~np.eye(f.problem.n_devices, dtype=bool)
+        for used, axis, real in getattr(self, "ports", {}).values():
+            pair = values[f.pair.column].reshape(f.pair.shape) * real
             fill_in(values, used, pair.sum(axis=axis))
 
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hetsched.errors import UnsupportedFeature
+from hetsched.errors import InvalidModel, UnsupportedFeature
 from hetsched.modeling.backends import backend
 from hetsched.modeling.expression import Expression, stack
 from hetsched.modeling.model import Model
@@ -294,6 +294,28 @@ class BackendSuite:
         assert model.solve(self.solver).objective == pytest.approx(2)
         model.set_bounds(columns["x"][0, 1], upper=0)
         assert model.solve(self.solver).objective == pytest.approx(5)
+
+    def test_bounds_of_whole_numbers_are_rounded_inwards_and_may_not_cross(self) -> None:
+        model = Model()
+        x = model.integer("x", 2, lower=0, upper=5)
+        model.minimise(x.sum())
+        model.set_bounds(x, lower=0.5)
+        assert model.solve(self.solver).objective == pytest.approx(2)
+        with pytest.raises(InvalidModel, match=r"column x\(0\) would have lower bound 7.0 above upper bound 5.0; to move both"):
+            model.set_bounds(x, lower=7)
+
+    def test_a_kept_backend_tells_each_solve_of_its_own_finds(self) -> None:
+        kept, heard = backend(self.solver), []
+        model, _ = Shop([[3.0, 1.0], [2.0, 5.0]], []).model()
+        for name in ("first", "second"):
+            model.solve(kept, on_incumbent=lambda found, name=name: heard.append(name))  # type: ignore[misc]
+            assert set(heard) == {name}
+            heard.clear()
+
+    def test_a_model_without_columns_has_its_constant(self) -> None:
+        model = Model()
+        outcome = model.solve(self.solver)
+        assert (outcome.proven, outcome.objective, outcome.bound) == ("optimal", 0.0, 0.0)
 
     def test_its_own_options_are_passed_on_and_others_refused(self) -> None:
         model, _ = Shop([[3.0, 4.0]], []).model()

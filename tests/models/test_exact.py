@@ -117,6 +117,35 @@ def test_moirai_example(shared_data: Path, communication: str) -> None:
     assert free.makespan == 28
 
 
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_transfers_that_take_no_time_need_no_port(solver: str) -> None:
+    graph = hs.TaskGraph(["a", "b", "c", "d"], [("a", "c", 10), ("b", "d", 3)], devices=[["d0"], ["d0"], ["d1"], ["d1", "d2"]])
+    bandwidth = np.ones((3, 3))
+    bandwidth[0, 2] = np.inf
+    durations = np.array([1.0, 2.0, 1.0, 8.0])[:, None] * np.ones((4, 3))
+    problem = hs.Problem(graph, hs.Cluster(["d0", "d1", "d2"], bandwidth=bandwidth), durations=durations, communication="port")
+    optimum = brute_force(problem)
+    assert optimum is not None
+    formulation = CongestionAware(problem, upper=20.0)
+    outcome = formulation.model.solve(solver)
+    assert outcome.objective / formulation.second == pytest.approx(optimum.makespan) == 12.0
+    assert formulation.model.violations(formulation.encode(optimum.decision)) == []
+
+
+def test_schedules_that_the_literal_form_forbids_are_refused() -> None:
+    graph = hs.TaskGraph(["a", "b"], [("a", "b")])
+    durations = np.array([[[1.0, 9.0], [5.0, 9.0]], [[1.0, 9.0], [1.0, 9.0]]])
+    problem = hs.Problem(
+        graph, hs.Cluster(["x", "y"], bandwidth=np.inf), durations=durations, batch_sizes=[1, 2], inputs=2, batching="once"
+    )  # fmt: skip
+    # Each input stays on its own device: b of input 0 need not wait for a of input 1.
+    schedule = hs.simulate(problem, hs.Decision([0, 1, 0, 1], [0, 0, 1, 1], [0, 1, 2, 3, 4], [0, 0, 1, 1]))
+    assert BatchedMakespan(problem, upper=20.0).model.violations(BatchedMakespan(problem, upper=20.0).encode(schedule)) == []
+    literal = BatchedMakespan(problem, upper=20.0, faithful=True)
+    with pytest.raises(hs.InvalidSchedule, match="forbids this schedule; use the tightened one"):
+        literal.encode(schedule)
+
+
 def test_a_start_above_the_upper_bound_is_refused() -> None:
     problem = topcuoglu()
     formulation = BatchedMakespan(problem, upper=80.0)

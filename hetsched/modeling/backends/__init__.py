@@ -120,6 +120,7 @@ class Run:
         self.request = request
         self.stopped = ""
         self.nodes = 0
+        self.heard = False
         self._started = time.monotonic()
         self._told = -float("inf")
         self._failure: BaseException | None = None
@@ -136,6 +137,7 @@ class Run:
 
     def found(self, objective: float, values: Callable[[], FloatArray]) -> None:
         """Tell of a better solution; its values are asked for only if somebody listens."""
+        self.heard = True
         listener = self.request.on_incumbent
         if listener is not None:
             self._tell(lambda: listener(Incumbent(self.elapsed, objective, values(), self.nodes)))

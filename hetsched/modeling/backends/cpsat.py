@@ -264,8 +264,11 @@ def _cores() -> int:
 def _search_for_schedules(parameters: Any) -> None:
     """Set the search to what proves schedules: full searches with and without linear relaxation, beside them neighbourhoods."""
     workers = parameters.num_workers
-    parameters.subsolvers.extend(SCHEDULING[: max(2, workers // 2)])
-    parameters.interleave_search = workers < 3  # too few for all: they take turns
+    if workers == 1:  # turns of several searches stall now and then; this one alone proves most
+        parameters.linearization_level = 0
+    else:
+        parameters.subsolvers.extend(SCHEDULING[: max(2, workers // 2)])
+        parameters.interleave_search = workers == 2  # too few for all: they take turns
 
 
 def _outcome(solver: Any, status: Any, built: _Build, run: Run) -> Outcome:

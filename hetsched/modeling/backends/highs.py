@@ -75,6 +75,8 @@ class Highs:
             model, old = self._kept
             model.resetOptions()
             model.setOptionValue("output_flag", False)
+            for event in (model.cbMipImprovingSolution, model.cbMipLogging, model.cbMipInterrupt):
+                event.clear()  # who listened to the last solve
             _edit(model, lowered, old, edits)
         self._kept = (model, lowered)
         return model
@@ -132,6 +134,8 @@ def _outcome(model: Any, program: Program, run: Run) -> Outcome:
     if information.primal_solution_status == 2 and proven != "infeasible":
         values = np.array(model.getSolution().col_value)[: program.n_columns]
         objective = float(information.objective_function_value)
+    if status == Status.kModelEmpty:
+        values, objective = np.zeros(0), float(program.objective.value(np.zeros(0)))
     is_mip = bool((program.kind == 1).any()) or len(program.derived) > 0
     bound = float(information.mip_dual_bound) if is_mip else objective if proven == "optimal" else -math.inf
     if proven == "infeasible":

@@ -61,7 +61,10 @@ class Scip:
             _start(model, columns, program, lowered, request.hint)
         loaded.listener.listen(run, columns[: program.n_columns])
         run.work(model.optimizeNogil, model.interruptSolve)
-        return _outcome(model, columns, program, run)
+        outcome = _outcome(model, columns, program, run)
+        if outcome.values is not None and not run.heard:  # the last solve's solution is still the best
+            run.found(outcome.objective, lambda: np.asarray(outcome.values))
+        return outcome
 
     def _loaded(self, lowered: Matrix) -> _Loaded:
         """Return a model of a matrix: the last one, edited, or a new one."""
