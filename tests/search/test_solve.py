@@ -181,7 +181,7 @@ def test_options_reach_the_method_and_unknown_ones_are_refused():
     assert hs.solve(problem, "heft", options={"mean_communication": "saga"}).schedule is not None
     with pytest.raises(hs.UnsupportedFeature, match="method 'heft' takes no option 'mean'; its options: mean_communication='paper'"):
         hs.solve(problem, "heft", options={"mean": "saga"})
-    with pytest.raises(hs.UnsupportedFeature, match="unknown method 'heftt'; choose from auto, best-device"):
+    with pytest.raises(hs.UnsupportedFeature, match="unknown method 'heftt'; choose from assignment, auto, best-device"):
         hs.solve(problem, "heftt")
     with pytest.raises(hs.UnsupportedFeature, match="no method named"):
         hs.solve(problem, [])
