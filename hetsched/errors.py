@@ -31,9 +31,7 @@ class MissingDependency(HetschedError, ImportError):
     """An optional dependency is not installed."""
 
     def __init__(self, package: str, extra: str) -> None:
-        super().__init__(
-            f"{package!r} is not installed; install it with: pip install 'hetsched[{extra}]'"
-        )
+        super().__init__(f"{package!r} is not installed; install it with: pip install 'hetsched[{extra}]'")
         self.package = package
         self.extra = extra
 

@@ -86,7 +86,7 @@ class Squeeze(NamedTuple):
     load: float
     tail: float
     tasks: IntArray
-    """[m]; empty if some task can run nowhere, and then `head` is inf."""
+    """[m]; if some can run nowhere, these, and then `head` is inf."""
 
 
 def squeeze(problem: Problem, *, program: bool = True) -> Squeeze:

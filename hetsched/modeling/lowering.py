@@ -44,14 +44,22 @@ class Matrix:
         kept = len(old.row_lower)
         if len(self.row_lower) < kept:
             return None
-        upper, lower = (_csr(each.start[: kept + 1], each.column, each.coefficient, mine.n_columns) for each in (self, old))
+        now, before = (each.rows(kept) for each in (self, old))
         changed = np.zeros(kept, bool)
-        changed[(upper - lower).nonzero()[0]] = True
+        changed[(now - before).nonzero()[0]] = True
         changed |= (self.row_lower[:kept] != old.row_lower) | (self.row_upper[:kept] != old.row_upper)
         moved = (mine.lower != theirs.lower) | (mine.upper != theirs.upper)
         return Edits(
             np.flatnonzero(moved), np.flatnonzero(self.cost != old.cost), np.flatnonzero(changed), np.arange(kept, len(self.row_lower))
         )  # fmt: skip
+
+    def rows(self, count: int) -> Any:
+        """Return the first rows of A as a sparse matrix."""
+        from scipy.sparse import csr_matrix
+
+        start = self.start[: count + 1]
+        end = int(start[-1])
+        return csr_matrix((self.coefficient[:end], self.column[:end], start), shape=(count, self.program.n_columns))
 
     def row(self, row: int) -> dict[int, float]:
         """Return the coefficients of a row by column."""
@@ -67,13 +75,6 @@ class Edits:
     costs: IntArray
     changed: IntArray
     added: IntArray
-
-
-def _csr(start: IntArray, column: IntArray, coefficient: FloatArray, width: int) -> Any:
-    from scipy.sparse import csr_matrix
-
-    end = int(start[-1])
-    return csr_matrix((coefficient[:end], column[:end], start), shape=(len(start) - 1, width))
 
 
 def linear(program: Program, *, cuts: bool = True) -> Matrix:

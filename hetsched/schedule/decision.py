@@ -99,9 +99,7 @@ class Decision(Frozen):
         )  # fmt: skip
 
     @classmethod
-    def from_assignment(
-        cls, problem: Problem, assignment: Mapping[str, str], order: Sequence[str] | None = None
-    ) -> Decision:
+    def from_assignment(cls, problem: Problem, assignment: Mapping[str, str], order: Sequence[str] | None = None) -> Decision:
         """Build a decision of one batch of all inputs per task, by name.
 
         Parameters

@@ -69,9 +69,7 @@ def simulate(problem: Problem, decision: Decision) -> Schedule:
         edge=links.edge[moving], source=links.source[moving], target=links.target[moving],
         start=link_start[moving], finish=link_start[moving] + links.seconds[moving],
     )  # fmt: skip
-    batches = Columns(
-        task=decision.task, device=decision.device, start=start, finish=start + duration, size=np.diff(decision.item_ptr)
-    )
+    batches = Columns(task=decision.task, device=decision.device, start=start, finish=start + duration, size=np.diff(decision.item_ptr))
     return Schedule.from_columns(
         problem.graph.names, problem.cluster.names, problem.inputs, batches, decision.item_ptr, decision.items, transfers,
         transfer_order=decision.transfer_order,

@@ -52,4 +52,3 @@ def _known(name: str) -> str:
     if name not in IMAGE:
         raise InvalidProblem(f"no network {name!r} is shipped; choose one of {', '.join(IMAGE)}, or capture your own")
     return name
-

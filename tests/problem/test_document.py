@@ -48,9 +48,7 @@ def test_documents_round_trip_to_the_bit(tmp_path):
 
 @pytest.mark.parametrize("sizes", [[1], [1, 2]])
 def test_a_problem_without_tasks_comes_back(sizes):
-    nothing = hs.Problem(
-        hs.TaskGraph([]), hs.Cluster(["a", "b"], bandwidth=1.0), durations=np.zeros((0, 2, len(sizes))), batch_sizes=sizes
-    )
+    nothing = hs.Problem(hs.TaskGraph([]), hs.Cluster(["a", "b"], bandwidth=1.0), durations=np.zeros((0, 2, len(sizes))), batch_sizes=sizes)
     assert document.decode(documents.encode(nothing)) == nothing
 
 

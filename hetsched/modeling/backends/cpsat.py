@@ -242,12 +242,12 @@ class _Build:
     def repair(self, values: FloatArray) -> FloatArray | None:
         """Return exact times for the choices and orders of a solution in units; None if there are none."""
         from scipy.optimize import linprog
-        from scipy.sparse import csr_matrix, vstack
+        from scipy.sparse import vstack
 
         lowered = linear(in_order(self.program, values), cuts=False)
         whole = lowered.integer
         bounds = np.column_stack([np.where(whole, values, lowered.program.lower), np.where(whole, values, lowered.program.upper)])
-        rows = csr_matrix((lowered.coefficient, lowered.column, lowered.start), shape=(len(lowered.row_lower), len(values)))
+        rows = lowered.rows(len(lowered.row_lower))
         above, below = np.isfinite(lowered.row_upper), np.isfinite(lowered.row_lower)
         solved = linprog(
             lowered.cost, A_ub=vstack([rows[above], -rows[below]]), method="highs", bounds=bounds,
