@@ -66,6 +66,34 @@ def moirai(path: Path, communication: str = "delay") -> hs.Problem:
     )  # fmt: skip
 
 
+def dnn_partitioning(path: Path) -> hs.Problem:
+    """Read a profiled network of msr-fiddle/dnn-partitioning: accelerators, and a host that their transfers pass through.
+
+    Nodes of one colour share a device. Memory is limited on accelerators only. An edge's cost is the
+    time between an accelerator and the host's memory, so it counts twice between two accelerators; the
+    objective ``"max-load"`` is that of the authors.
+    """
+    data = json.loads(path.read_text())
+    nodes, accelerators, hosts = data["nodes"], data["maxFPGAs"], data["maxCPUs"]
+    graph = hs.TaskGraph(
+        [f"n{node['id']}" for node in nodes],
+        [(f"n{edge['sourceId']}", f"n{edge['destId']}", 0.0) for edge in data["edges"]],
+        weight_bytes=[node["size"] for node in nodes],
+        colocation=[None if node.get("colorClass") is None else f"colour {node['colorClass']}" for node in nodes],
+    )
+    fast = [[node["fpgaLatency"] if node["supportedOnFpga"] else np.nan] * accelerators for node in nodes]
+    durations = [[*row, *[node["cpuLatency"]] * hosts] for row, node in zip(fast, nodes, strict=True)]
+    far = np.repeat([1.0, 0.0], [accelerators, hosts])
+    hops = (far[:, None] + far) * (1.0 - np.eye(len(far)))
+    index = {tuple(edge): e for e, edge in enumerate(graph.edges.tolist())}
+    transfers = np.zeros((graph.n_edges, len(far), len(far)))
+    for edge in data["edges"]:
+        transfers[index[graph.index[f"n{edge['sourceId']}"], graph.index[f"n{edge['destId']}"]]] += edge["cost"] * hops
+    devices = [hs.Device(f"accelerator{k}", kind="accelerator", memory_bytes=data["maxSizePerFPGA"]) for k in range(accelerators)]
+    devices += [hs.Device(f"host{k}", kind="cpu") for k in range(hosts)]
+    return hs.Problem(graph, hs.Cluster(devices, bandwidth=np.inf), durations=durations, transfers=transfers)
+
+
 def topcuoglu() -> hs.Problem:
     """Topcuoglu, Hariri and Wu 2002, figure 1 and table 1: optimum 73."""
     return _example(

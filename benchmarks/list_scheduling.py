@@ -26,7 +26,7 @@ import peers
 import hetsched as hs
 from hetsched.heuristics.list_scheduling import place_heft
 from hetsched.heuristics.offering import memory_needs
-from hetsched.portfolio import LIST_SCHEDULERS
+from hetsched.members import LIST_SCHEDULERS
 from hetsched.search import Monitor, find_method
 
 REGION = "list_scheduling"

@@ -19,7 +19,7 @@ import figures
 import instances
 
 import hetsched as hs
-from hetsched.portfolio import LIST_SCHEDULERS
+from hetsched.members import LIST_SCHEDULERS
 
 REGION = "real_graphs"
 GRAPHS = ("GoogLeNet", "transformer", "example-1")
@@ -72,7 +72,7 @@ def run(path: Path, limit: float) -> Race:
         race.makespans[communication], race.seconds[communication] = {}, {}
         for name in METHODS:
             started = time.perf_counter()
-            race.makespans[communication][name] = hs.solve(each, name).makespan
+            race.makespans[communication][name] = hs.solve(each, name, time_limit=limit if name == "auto" else None).makespan
             race.seconds[communication][name] = time.perf_counter() - started
         race.bounds[communication] = hs.bound(each, time_limit=limit)
         found = f"best {race.best(communication):.3f}, bound {race.bounds[communication].value:.3f}"

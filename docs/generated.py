@@ -13,7 +13,8 @@ import typer
 
 from hetsched import documents
 from hetsched.cli.app import app
-from hetsched.portfolio import LIST_SCHEDULERS, methods
+from hetsched.members import BATCHED_SCHEDULERS, LIST_SCHEDULERS
+from hetsched.portfolio import methods
 
 NAME = "hetsched"
 
@@ -65,7 +66,7 @@ def method_table() -> Iterator[str]:
     """Yield a table of the methods that `auto` runs, with their sources."""
     known = methods()
     yield from ("| method | what it does | source |", "| --- | --- | --- |")
-    for name in ("auto", *LIST_SCHEDULERS):
+    for name in ("auto", *LIST_SCHEDULERS, *BATCHED_SCHEDULERS):
         method = known[name]
         options = ", ".join(f"`{option}={default!r}`" for option, default in method.options.items())
         yield f"| `{name}` | {method.summary}{f'; options: {options}' if options else ''} | {method.source} |"

@@ -19,16 +19,15 @@ from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.verify import verify
-from hetsched.search import Budget, Event, Method, Monitor, find_method, method, registered
+from hetsched.search import Budget, Event, Method, Monitor, find_method, registered
 from hetsched.solution import Solution
 
 ENTRY_POINTS = "hetsched.methods"
-_BUILT_IN = ("heuristics.simple", "heuristics.list_scheduling", "heuristics.dynamic", "models.methods")
-LIST_SCHEDULERS = (
-    "best-device", "heft", "peft", "cpop", "etf", "dls", "bil", "mcp", "hlfet", "greedy", "met", "mct", "olb",
-    "min-min", "max-min", "sufferage",
+_BUILT_IN = (
+    "heuristics.simple", "heuristics.list_scheduling", "heuristics.dynamic", "heuristics.annealing", "heuristics.local_search",
+    "heuristics.evolution", "heuristics.batched", "heuristics.randomised", "heuristics.device_strings", "heuristics.contiguous",
+    "heuristics.load_search", "models.methods", "bounds.methods", "auto",
 )  # fmt: skip
-"""The methods that answer at once, in the order in which `auto` runs them."""
 _log = logging.getLogger(__name__)
 
 
@@ -50,36 +49,15 @@ def methods() -> Mapping[str, Method]:
     return registered()
 
 
-@method("auto", summary="every list scheduler in turn, then the best lower bound; stops at a proven optimum", deterministic=False)
-def auto(problem: Problem, monitor: Monitor, *, bound_seconds: float = 5.0) -> None:
-    """Run the list schedulers in turn on one monitor, then bound after bound for `bound_seconds` at most.
-
-    A list scheduler that cannot handle the problem is passed over with a note.
-    """
-    from hetsched.bounds import best
-
-    for name in LIST_SCHEDULERS:
-        if monitor.should_stop and (name != LIST_SCHEDULERS[0] or monitor.stopped != "time limit"):
-            return
-        try:
-            monitor.run(name)
-        except UnsupportedFeature as refusal:
-            monitor.note(f"{name}: {refusal}")
-    if math.isinf(monitor.time_left) and not monitor.should_stop:
-        best.prepare()  # so that compiling, on the first run, takes nothing from the seconds given
-    for lower_bound in best.every(problem, time_limit=max(0.0, min(bound_seconds, monitor.time_left))):
-        monitor.raise_bound(lower_bound)
-        if monitor.should_stop:
-            return
-
-
 def solve(
     problem: Problem,
     method: str | Iterable[str] = "auto",
     *,
+    objective: str = "makespan",
     time_limit: float | None = None,
     evaluations: int | None = None,
     seed: int = 0,
+    threads: int | None = None,
     start: Solution | Schedule | Decision | None = None,
     on_progress: Callable[[Event], object] | None = None,
     options: Mapping[str, Any] | None = None,
@@ -91,11 +69,17 @@ def solve(
     problem : Problem
     method : str or several
         Names from `methods`; several run one after another and share the budget.
+    objective : "makespan", "period" or "max-load"
+        What schedules are compared by: their length, or when inputs stream through the largest load
+        per input, see `hetsched.schedule.steady`. Methods made for another objective offer what they find.
     time_limit : float, optional
         Seconds of wall time; methods stop soon after.
     evaluations : int, optional
         Number of schedules evaluated; with it a deterministic method answers the same to the bit.
     seed : int
+    threads : int, optional
+        How many cores the solve may use: worker processes of ``auto``, threads of the solver of an exact
+        method. Other methods use one. Default: ``auto`` all there are, solvers their own choice.
     start : Solution, Schedule or Decision, optional
         A warm start: its decision is re-timed and the answer never falls behind that.
     on_progress : callable, optional
@@ -112,7 +96,7 @@ def solve(
     Raises
     ------
     UnsupportedFeature
-        Unknown method or option, or a single method asked for what it cannot do.
+        Unknown method, option or objective, or a single method asked for what it cannot do.
     InvalidSchedule
         `start` is no decision of this problem, or a method made a schedule that breaks a rule (a bug).
     InconsistentBound
@@ -122,11 +106,10 @@ def solve(
     names = [method] if isinstance(method, str) else list(method)
     if not names:
         raise UnsupportedFeature("no method named; give one or more, or leave it out for 'auto'")
-    for name in names:
-        find_method(name).check_options(options or {})
-    monitor = Monitor(problem, Budget(time_limit, evaluations), seed=seed, on_progress=on_progress)
+    given = [(name, _options(find_method(name), options or {}, threads)) for name in names]
+    monitor = Monitor(problem, Budget(time_limit, evaluations), seed=seed, on_progress=on_progress, objective=objective)
     with _ctrl_c(monitor):
-        failure = _run(monitor, names, start, options)
+        failure = _run(monitor, given, start)
         solution = monitor.solution(", ".join(names))
         if solution.schedule is not None:
             violations = verify(problem, solution.schedule)
@@ -163,19 +146,34 @@ def _ctrl_c(monitor: Monitor) -> Iterator[None]:
         signal.signal(signal.SIGINT, usual)
 
 
-def _run(
-    monitor: Monitor, names: list[str], start: Solution | Schedule | Decision | None, options: Mapping[str, Any] | None
-) -> Exception | None:
+def _options(chosen: Method, options: Mapping[str, Any], threads: int | None) -> dict[str, Any]:
+    """Return the options of a method, `threads` among them under the name it has there."""
+    chosen.check_options(options)
+    if threads is None:
+        return dict(options)
+    if threads < 1:
+        raise UnsupportedFeature(f"threads is {threads}; it must be 1 or more, or None for no limit")
+    for name in ("threads", "workers"):
+        if name in options:
+            raise UnsupportedFeature(f"threads={threads} and the option {name}={options[name]!r} say the same twice; leave one of them out")
+        if name in chosen.options:
+            return {**options, name: threads}
+    return dict(options)
+
+
+def _run(monitor: Monitor, chosen: list[tuple[str, dict[str, Any]]], start: Solution | Schedule | Decision | None) -> Exception | None:
     """Run the quick bounds and the methods; return the first failure of one."""
-    from hetsched.bounds import best
+    from hetsched.bounds import best, steady
 
     failure: Exception | None = None
     problem = monitor.problem
     try:
         monitor.warm_start(start)
-        for lower_bound in best.quick(problem):
+        for lower_bound in best.quick(problem) if monitor.objective == "makespan" else steady.quick(problem, monitor.objective):
             monitor.raise_bound(lower_bound)
-        for name in names:
+            if monitor.should_stop:
+                break
+        for name, options in chosen:
             if monitor.should_stop and (monitor.best is not None or monitor.stopped != "time limit"):
                 break
             try:

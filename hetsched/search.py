@@ -6,7 +6,7 @@ import inspect
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,6 +16,7 @@ from hetsched.errors import InconsistentBound, InvalidProblem, InvalidSchedule, 
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
+from hetsched.schedule.steady import find_objective
 from hetsched.solution import NO_BOUND, OPTIMALITY_GAP, Bound, Solution, relative_gap
 
 TOLERANCE = 1e-9
@@ -28,7 +29,7 @@ class Event:
     time: float
     """Seconds since the start of the solve."""
     incumbent: float
-    """Makespan of the best schedule so far, inf before the first."""
+    """Value of the best schedule so far (its makespan, unless another objective was asked for), inf before the first."""
     bound: float
     source: str
     """The method or bound it comes from."""
@@ -58,7 +59,7 @@ class Budget:
 class _Effort:
     """What one method did in a solve."""
 
-    makespan: float = math.inf
+    value: float = math.inf
     evaluations: int = 0
     seconds: float = 0.0
 
@@ -147,10 +148,14 @@ class Monitor:
         Called with an `Event` at every improvement; returning True stops the solve.
     parent : Monitor, optional
         The monitor of the solve this one is part of; its stop is this one's too.
+    objective : "makespan", "period" or "max-load"
+        What schedules are compared by; bounds on anything else are passed over.
 
     Attributes
     ----------
     best : Schedule or None
+    incumbent : float
+        Value of the best schedule so far, inf before the first.
     bound : Bound
     nodes : int
         Nodes or branches explored, for methods that count them.
@@ -165,12 +170,16 @@ class Monitor:
         seed: int = 0,
         on_progress: Callable[[Event], object] | None = None,
         parent: Monitor | None = None,
+        objective: str = "makespan",
     ) -> None:
+        self.value_of = find_objective(objective)
+        self.objective = objective
         self.problem = problem
         self.budget = budget
         self.seed = seed
         self.best: Schedule | None = None
-        self.bound = NO_BOUND
+        self.incumbent = math.inf
+        self.bound = replace(NO_BOUND, objective=objective)
         self.source = ""
         self.evaluations = 0
         self.nodes = 0
@@ -201,11 +210,6 @@ class Monitor:
         """Seconds until the time limit, inf without one."""
         own = math.inf if self.budget.time_limit is None else self.budget.time_limit - self.elapsed
         return own if self._parent is None else min(own, self._parent.time_left)
-
-    @property
-    def incumbent(self) -> float:
-        """Makespan of the best schedule so far, inf before the first."""
-        return math.inf if self.best is None else self.best.makespan
 
     @property
     def stopped(self) -> str:
@@ -243,6 +247,14 @@ class Monitor:
         self.evaluations += count
         self._effort.evaluations += count
 
+    def credit(self, method: str, *, value: float = math.inf, evaluations: int = 0, seconds: float = 0.0) -> None:
+        """Count what a method did outside this monitor, in another process for instance; `value` is the best it found."""
+        effort = self._efforts.setdefault(method, _Effort())
+        effort.value = min(effort.value, value)
+        effort.evaluations += evaluations
+        effort.seconds += seconds
+        self.evaluations += evaluations
+
     @property
     def _effort(self) -> _Effort:
         return self._efforts.setdefault(self.source, _Effort())
@@ -253,7 +265,8 @@ class Monitor:
         Returns
         -------
         float
-            Its makespan in seconds; inf if it needs more memory than there is, which is noted.
+            Its value, that is its makespan in seconds unless another objective was asked for; inf if it
+            needs more memory than there is, which is noted.
 
         Raises
         ------
@@ -275,24 +288,27 @@ class Monitor:
                 f"{over[k]:.6g} more than there are ({self.problem.memory} memory)"
             )
             return math.inf
-        self._effort.makespan = min(self._effort.makespan, schedule.makespan)
-        if schedule.makespan < self.incumbent:
-            self.best, self._found_by = schedule, self.source
+        value = self.value_of(self.problem, schedule)
+        self._effort.value = min(self._effort.value, value)
+        if value < self.incumbent:
+            self.best, self.incumbent, self._found_by = schedule, value, self.source
             self._check_bound()
             self._tell(self.source)
-        return schedule.makespan
+        return value
 
     def raise_bound(self, bound: Bound) -> None:
-        """Record a lower bound if it is the best so far."""
+        """Record a lower bound if it is the best so far; one on another objective tells at most that there is no schedule."""
+        if bound.objective != self.objective and not math.isinf(bound.value):
+            return
         if bound.value > self.bound.value:
-            self.bound = bound
+            self.bound = replace(bound, objective=self.objective)
             self._check_bound()
             self._tell(bound.name)
 
     def _check_bound(self) -> None:
         if self.bound.value > self.incumbent * (1 + TOLERANCE):
             raise InconsistentBound(
-                f"bound {self.bound.name!r} = {self.bound.value!r} s lies above the makespan {self.incumbent!r} s that "
+                f"bound {self.bound.name!r} = {self.bound.value!r} s lies above the {self.objective} {self.incumbent!r} s that "
                 f"{self._found_by!r} found: one of them is wrong; please report it with the problem's document"
             )
 
@@ -321,11 +337,11 @@ class Monitor:
         self, problem: Problem, method: str, *, time_limit: float | None = None, evaluations: int | None = None,
         start: Solution | Schedule | Decision | None = None, options: Mapping[str, Any] | None = None,
     ) -> Solution:  # fmt: skip
-        """Solve another problem by a method's name, within this solve's time and stop."""
+        """Solve another problem for the same objective by a method's name, within this solve's time and stop."""
         if self.budget.evaluations is not None:
             left = max(0, self.budget.evaluations - self.evaluations)
             evaluations = left if evaluations is None else min(left, evaluations)
-        child = Monitor(problem, Budget(time_limit, evaluations), seed=int(self.rng.integers(2**31)), parent=self)
+        child = Monitor(problem, Budget(time_limit, evaluations), seed=int(self.rng.integers(2**31)), parent=self, objective=self.objective)
         child.warm_start(start)
         if not child.should_stop:
             child.run(method, options)
@@ -358,13 +374,13 @@ class Monitor:
         )  # fmt: skip
         efforts = {name: effort for name, effort in self._efforts.items() if name}
         methods = Columns(
-            method=_texts(efforts), makespan=[effort.makespan for effort in efforts.values()],
+            method=_texts(efforts), makespan=[effort.value for effort in efforts.values()],
             evaluations=np.array([effort.evaluations for effort in efforts.values()], np.int64),
             seconds=[effort.seconds for effort in efforts.values()],
         )  # fmt: skip
         return Solution(
             self.best, self.bound, method=self._found_by or asked, seed=self.seed, history=history, methods=methods,
-            messages=self._messages, stopped=self.stopped or "finished",
+            messages=self._messages, stopped=self.stopped or "finished", objective=self.objective, value=self.incumbent,
         )  # fmt: skip
 
     def __iter__(self) -> Iterator[int]:

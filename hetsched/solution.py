@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from os import PathLike
+from typing import Literal
 
 import numpy as np
 
 from hetsched.columns import Columns, Frozen
-from hetsched.errors import HetschedError, Infeasible
+from hetsched.errors import HetschedError, Infeasible, InvalidSchedule
 from hetsched.problem import document
 from hetsched.problem.document import VERSION, Document, Number, Row, to_document
 from hetsched.schedule.document import SchedulePart
@@ -35,7 +36,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Bound:
-    """A number proven to be at most the optimal makespan of one problem.
+    """A number proven to be at most the optimum of one problem.
 
     Attributes
     ----------
@@ -45,21 +46,24 @@ class Bound:
         Which bound.
     evidence : str
         What it rests on, in a line.
+    objective : str
+        What it bounds: "makespan", "period" or "max-load".
     """
 
     value: float
     name: str
     evidence: str = ""
+    objective: str = "makespan"
 
 
 NO_BOUND = Bound(0.0, "none", "no schedule ends before it starts")
 
 
-def relative_gap(makespan: float, bound: float) -> float:
-    """Return (makespan - bound) / makespan, 0 for an empty schedule, 1 for none."""
-    if math.isinf(makespan):
+def relative_gap(value: float, bound: float) -> float:
+    """Return (value - bound) / value, 0 for an empty schedule, 1 for none."""
+    if math.isinf(value):
         return 1.0
-    return max(0.0, (makespan - bound) / makespan) if makespan > 0 else 0.0
+    return max(0.0, (value - bound) / value) if value > 0 else 0.0
 
 
 class Solution(Frozen):
@@ -68,6 +72,10 @@ class Solution(Frozen):
     Attributes
     ----------
     schedule : Schedule or None
+    objective : str
+        What was minimised: "makespan", "period" or "max-load".
+    value : float
+        The schedule's value under it in seconds, inf without a schedule.
     proof : Bound
         The best lower bound, its name and what it rests on.
     status : Status
@@ -75,10 +83,11 @@ class Solution(Frozen):
         The method that found the schedule, or was asked if there is none.
     seed : int
     history : Columns (time, incumbent, bound, source)
-        Every improvement, in seconds since the start.
+        Every improvement, in seconds since the start; incumbents are values.
     methods : Columns (method, makespan, evaluations, seconds)
-        Every method that ran: its best valid makespan (inf if it found none), the schedules it
-        evaluated and its seconds, without those of the methods it called.
+        Every method that ran: the best value of its valid schedules, that is the makespan unless there
+        was another objective (inf if it found none), the schedules it evaluated and its seconds,
+        without those of the methods it called.
     messages : tuple of str
         What methods had to say, for instance why one found nothing.
     stopped : str
@@ -86,8 +95,10 @@ class Solution(Frozen):
         "infeasible", "callback" or "interrupted".
     """
 
-    _fields = ("schedule", "proof", "status", "method", "seed", "history", "methods", "messages", "stopped")
+    _fields = ("schedule", "objective", "value", "proof", "status", "method", "seed", "history", "methods", "messages", "stopped")
     schedule: Schedule | None
+    objective: str
+    value: float
     proof: Bound
     status: Status
     method: str
@@ -99,20 +110,24 @@ class Solution(Frozen):
 
     def __init__(
         self, schedule: Schedule | None, proof: Bound, *, method: str, seed: int, history: Columns, methods: Columns,
-        messages: Iterable[str] = (), stopped: str = "finished",
+        messages: Iterable[str] = (), stopped: str = "finished", objective: str = "makespan", value: float | None = None,
     ) -> None:  # fmt: skip
+        if objective == "makespan" or schedule is None:
+            value = math.inf if schedule is None else schedule.makespan
+        if value is None:
+            raise InvalidSchedule(f"a solution for the objective {objective!r} needs the value of its schedule")
         if schedule is not None:
-            gap = relative_gap(schedule.makespan, proof.value)
+            gap = relative_gap(value, proof.value)
             status = Status.OPTIMAL if gap <= OPTIMALITY_GAP else Status.FEASIBLE
         else:
             status = Status.INFEASIBLE if math.isinf(proof.value) else Status.UNKNOWN
         self._set(
-            schedule=schedule, proof=proof, status=status, method=method, seed=seed, history=history, methods=methods,
-            messages=tuple(messages), stopped=stopped,
+            schedule=schedule, objective=objective, value=float(value), proof=proof, status=status, method=method, seed=seed,
+            history=history, methods=methods, messages=tuple(messages), stopped=stopped,
         )  # fmt: skip
 
     def __repr__(self) -> str:
-        found = "no schedule" if self.schedule is None else f"makespan {self.makespan:.6g} s, gap {self.gap:.2%}"
+        found = "no schedule" if self.schedule is None else f"{self.objective} {self.value:.6g} s, gap {self.gap:.2%}"
         return f"<Solution by {self.method}: {self.status}, {found}>"
 
     @property
@@ -121,19 +136,31 @@ class Solution(Frozen):
         return math.inf if self.schedule is None else self.schedule.makespan
 
     @property
+    def period(self) -> float:
+        """Seconds per input when inputs stream through, inf without a schedule: the value, or makespan / L where the makespan was
+        minimised and schedules follow one another."""
+        if self.objective != "makespan" or self.schedule is None:
+            return self.value
+        return self.makespan / self.schedule.n_inputs
+
+    @property
     def throughput(self) -> float:
-        """Inputs per second, 0 without a schedule."""
-        return 0.0 if self.schedule is None else self.schedule.throughput
+        """Inputs per second, 0 without a schedule: L / makespan, or 1 / period where that was minimised."""
+        if self.schedule is None:
+            return 0.0
+        if self.objective == "makespan":
+            return self.schedule.throughput
+        return 1.0 / self.period if self.period > 0 else math.inf
 
     @property
     def bound(self) -> float:
-        """The best lower bound on the optimal makespan, in seconds."""
+        """The best lower bound on the optimal value, in seconds."""
         return self.proof.value
 
     @property
     def gap(self) -> float:
-        """(makespan - bound) / makespan; 1 without a schedule."""
-        return relative_gap(self.makespan, self.bound)
+        """(value - bound) / value; 1 without a schedule."""
+        return relative_gap(self.value, self.bound)
 
     def raise_for_status(self) -> None:
         """Raise `Infeasible` if it is proven that there is no schedule, `HetschedError` if none was found."""
@@ -166,7 +193,7 @@ class HistoryRow(Row):
 
 
 class MethodRow(Row):
-    """What one method did; its makespan is null if it found no valid schedule."""
+    """What one method did; its makespan (or value, under another objective) is null if it found no valid schedule."""
 
     method: str
     makespan: Number
@@ -175,9 +202,14 @@ class MethodRow(Row):
 
 
 class SolutionDocument(Document, kw_only=True, tag="hetsched-solution"):
-    """The outcome of a solve; `status` is derived from the schedule and the bound."""
+    """The outcome of a solve; `status` is derived from the schedule's value and the bound.
+
+    The value of the schedule is its makespan where that is the objective, and given otherwise.
+    """
 
     schedule: SchedulePart | None
+    objective: Literal["makespan", "period", "max-load"] = "makespan"
+    objective_value: Number = None
     status: str
     bound: BoundRow
     method: str
@@ -192,7 +224,8 @@ class SolutionDocument(Document, kw_only=True, tag="hetsched-solution"):
         rows, runs = self.history, self.methods
         return Solution(
             None if self.schedule is None else self.schedule.value(),
-            Bound(_infinite(self.bound.value), self.bound.name, self.bound.evidence),
+            Bound(_infinite(self.bound.value), self.bound.name, self.bound.evidence, self.objective),
+            objective=self.objective, value=self.objective_value,
             method=self.method, seed=self.seed, messages=self.messages, stopped=self.stopped,
             history=Columns(
                 time=np.array([row.time for row in rows], np.float64),
@@ -221,6 +254,8 @@ def _finite(value: float) -> float | None:
 def _(value: Solution) -> Document:
     return SolutionDocument(
         version=VERSION, schedule=None if value.schedule is None else SchedulePart.of(value.schedule), status=str(value.status),
+        objective=value.objective,  # type: ignore[arg-type]
+        objective_value=None if value.objective == "makespan" else _finite(value.value),
         bound=BoundRow(_finite(value.bound), value.proof.name, value.proof.evidence), method=value.method, seed=value.seed,
         history=[HistoryRow(row["time"], _finite(row["incumbent"]), _finite(row["bound"]), row["source"]) for row in value.history],
         methods=[MethodRow(row["method"], _finite(row["makespan"]), row["evaluations"], row["seconds"]) for row in value.methods],

@@ -15,7 +15,7 @@ SLACK = 1e-9
 
 def bracket(problem: hs.Problem, lower: float, upper: float) -> tuple[float, float]:
     """Solve and bound; the optimum is known to lie between `lower` and `upper`."""
-    solution = hs.solve(problem)
+    solution = hs.solve(problem, time_limit=0.3)
     assert solution.schedule is not None
     assert hs.verify(problem, solution.schedule) == []
     bound = hs.bound(problem, time_limit=0.1).value
@@ -60,7 +60,7 @@ def test_standard_task_graphs(shared_data: Path):
 def test_moirais_tight_example(shared_data: Path, communication: str):
     problem = instances.moirai(shared_data / "moirai" / "example-1.json", communication)
     assert hs.bound(problem, time_limit=2).value <= 30
-    solution = hs.solve(problem)
+    solution = hs.solve(problem, time_limit=1)
     if solution.schedule is None:  # memory is exactly enough: greedy packing may fail, and must say so
         assert solution.messages
     else:
@@ -74,7 +74,7 @@ def test_moirais_tight_example(shared_data: Path, communication: str):
 def test_moirais_networks_are_scheduled_validly(shared_data: Path, network: str, communication: str):
     problem = instances.moirai(shared_data / "moirai" / f"{network}.json", communication)
     best_known = {"GoogLeNet": 1.314, "transformer": 20.04}[network]
-    solution = hs.solve(problem)
+    solution = hs.solve(problem, time_limit=2)
     assert solution.schedule is not None
     assert hs.verify(problem, solution.schedule) == []
     if communication == "delay":

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 
 from hetsched.analysis.cuts import series_cuts
-from hetsched.bounds import combinatorial
+from hetsched.bounds import combinatorial, steady
 from hetsched.bounds.destructive import destructive
 from hetsched.bounds.series import series
 from hetsched.problem.cluster import Cluster
@@ -30,13 +30,17 @@ def quick(problem: Problem) -> Iterator[Bound]:
     yield combinatorial.head_tail_load(problem, program=False)
 
 
-def every(problem: Problem, *, time_limit: float | None = None) -> Iterator[Bound]:
+def every(problem: Problem, *, objective: str = "makespan", time_limit: float | None = None) -> Iterator[Bound]:
     """Yield all bounds from cheap to dear: those of `quick`, `load`, `head_tail_load`, `series` (if the
     graph is one), `destructive`.
 
     What does not fit the time limit is left out or cut short, but for the very first; a proof that
-    there is no schedule (value inf) is the last.
+    there is no schedule (value inf) is the last. Under another objective than the makespan those of
+    `steady.every`.
     """
+    if objective != "makespan":
+        yield from steady.every(problem, objective)
+        return
     deadline = math.inf if time_limit is None else time.perf_counter() + time_limit
     best: Bound | None = None
     for found in _every(problem, deadline):
@@ -70,12 +74,13 @@ def prepare() -> None:
         pass
 
 
-def bound(problem: Problem, *, time_limit: float | None = None) -> Bound:
-    """Return the best lower bound on the makespan.
+def bound(problem: Problem, *, objective: str = "makespan", time_limit: float | None = None) -> Bound:
+    """Return the best lower bound on the makespan, or on another objective.
 
     Parameters
     ----------
     problem : Problem
+    objective : "makespan", "period" or "max-load"
     time_limit : float, optional
         Seconds of wall time; see `every` for the order in which it is spent.
 
@@ -84,4 +89,4 @@ def bound(problem: Problem, *, time_limit: float | None = None) -> Bound:
     Bound
         Its value is inf if no schedule exists; the evidence says why.
     """
-    return max(every(problem, time_limit=time_limit), key=lambda found: found.value)
+    return max(every(problem, objective=objective, time_limit=time_limit), key=lambda found: found.value)

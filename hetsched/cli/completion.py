@@ -26,6 +26,13 @@ def solvers(incomplete: str) -> list[str]:
     return _beginning(incomplete, names())
 
 
+def objectives(incomplete: str) -> list[str]:
+    """Return what can be minimised."""
+    from hetsched.schedule.steady import OBJECTIVES
+
+    return _beginning(incomplete, OBJECTIVES)
+
+
 def networks(incomplete: str) -> list[str]:
     """Return the shipped networks."""
     from hetsched.workloads import networks

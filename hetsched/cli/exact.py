@@ -1,8 +1,8 @@
-"""The options of exact methods: ``--solver`` chooses one, ``--gap`` and ``--threads`` are options of it."""
+"""The options of exact methods: ``--solver`` chooses one, ``--gap`` is an option of it, ``--threads`` is for whatever runs."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import typer
 
@@ -26,7 +26,7 @@ def choose(names: list[str] | None, options: dict[str, Any], *, solver: str | No
     """Return the methods to run, and add what was given to their options.
 
     `names` are the methods named, None if none were. What a method or its solver cannot do is refused
-    here, before any work.
+    here, before any work; `threads` itself goes to `solve`.
     """
     from hetsched import methods
 
@@ -38,10 +38,12 @@ def choose(names: list[str] | None, options: dict[str, Any], *, solver: str | No
     else:
         _give(names, options, "solver", solver, f"either --method {_method_of(solver)} or --solver {solver} alone will do")
     *others, last = METHOD_OF
-    for key, value in (("gap", gap), ("threads", threads)):
-        if value is not None:
-            _give(names, options, key, value, f"choose an exact method by --solver {', '.join(others)} or {last} instead")
-    _check_solvers(names, options)
+    if gap is not None:
+        _give(names, options, "gap", gap, f"choose an exact method by --solver {', '.join(others)} or {last} instead")
+    for key in ("threads", "workers"):
+        if threads is not None and key in options:
+            _twice(key, options[key], "--threads")
+    _check_solvers(names, options if threads is None else {**options, "threads": threads})
     return names
 
 
@@ -57,13 +59,17 @@ def _give(names: list[str], options: dict[str, Any], key: str, value: Any, remed
     from hetsched.search import find_method
 
     if key in options:
-        raise typer.BadParameter(f"--option {key}={options[key]} is given too; leave one of them out", param_hint=f"--{key}")
+        _twice(key, options[key], f"--{key}")
     for method in map(find_method, names):
         try:
             method.check_options({key: value})
         except UnsupportedFeature as refusal:
             raise typer.BadParameter(f"{refusal}; {remedy}", param_hint=f"--{key}") from None
     options[key] = value
+
+
+def _twice(key: str, value: Any, flag: str) -> NoReturn:
+    raise typer.BadParameter(f"--option {key}={value} is given too; leave one of them out", param_hint=flag)
 
 
 def _check_solvers(names: list[str], options: dict[str, Any]) -> None:

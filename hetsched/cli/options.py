@@ -34,7 +34,7 @@ Gap = Annotated[
 ]  # fmt: skip
 Threads = Annotated[
     int | None,
-    typer.Option(help="Threads the solver may use; its own choice if left out.", metavar="NUMBER", rich_help_panel=_EXACT),
+    typer.Option(help="Cores to use: processes of auto, threads of a solver; all there are if left out.", metavar="NUMBER"),
 ]
 
 _PICTURES = "Pictures"

@@ -25,6 +25,15 @@ if TYPE_CHECKING:
     from hetsched.solution import Solution
 
 _WORDS = {"true": True, "false": False, "none": None}
+Objective = Annotated[
+    str,
+    typer.Option(
+        help="What to minimise: makespan; period, the largest load per input of a device or channel when inputs stream "
+        "through; max-load, the same of a device that computes and moves tensors in turn.",
+        metavar="NAME",
+        autocompletion=completion.objectives,
+    ),
+]
 
 
 def solve(
@@ -37,6 +46,7 @@ def solve(
             autocompletion=completion.methods,
         ),
     ] = None,
+    objective: Objective = "makespan",
     option: Annotated[list[str] | None, typer.Option(help="Set an option of the methods; repeatable.", metavar="KEY=VALUE")] = None,
     time_limit: Annotated[float | None, typer.Option(help="Stop after this many seconds.", metavar="SECONDS")] = None,
     evaluations: Annotated[int | None, typer.Option(help="Stop after evaluating this many schedules.", metavar="NUMBER")] = None,
@@ -74,14 +84,17 @@ def solve(
     pictures.check()
     named = None if method is None else [name.strip() for given in method for name in given.split(",") if name.strip()]
     options = dict(map(_option, option or []))
+    if objective != "makespan" and named is None and solver is not None:
+        named = ["load-milp"]  # the model of loads; those that solvers stand for otherwise are of the makespan
     names = choose(named, options, solver=solver, gap=gap, threads=threads)
     asked = read_problem(problem)
     first = None if start is None else read_answer(start)
+    news = News(names, objective)
     began = time.perf_counter()
     with Working(f"solving with {', '.join(names)}") as working:
         found = solve(
-            asked, names, time_limit=time_limit, evaluations=evaluations, seed=seed, start=first, options=options,
-            on_progress=lambda event: working.update(*news(event, names)),
+            asked, names, objective=objective, time_limit=time_limit, evaluations=evaluations, seed=seed, threads=threads,
+            start=first, options=options, on_progress=lambda event: working.update(*news(event)),
         )  # fmt: skip
     took = time.perf_counter() - began
     outputs = Outputs()
@@ -120,22 +133,39 @@ def _option(text: str) -> tuple[str, Any]:
         return name, value
 
 
-def news(event: Event, names: list[str]) -> tuple[str, str]:
-    """Return what a live line says, in full and for a narrow terminal; of several methods it names where the news comes from."""
-    method = names[0] if len(names) == 1 else event.source
-    makespan = "" if math.isinf(event.incumbent) else seconds(event.incumbent)
-    known = f"bound {seconds(event.bound)}" + (f", gap {percent(event.gap)}" if makespan else "")
-    nodes = f", {event.nodes:,} node{'s' if event.nodes > 1 else ''}" if event.nodes else ""
-    return (
-        f"{method}: {f'makespan {makespan}' if makespan else 'no schedule yet'}, {known}{nodes}",
-        f"{method}: {makespan or 'none yet'}, {known}{nodes}",
-    )
+class News:
+    """What a live line says of a solve: value, bound and gap, and of several methods which of them found the two."""
+
+    def __init__(self, names: list[str], objective: str = "makespan") -> None:
+        self.objective = objective
+        self.alone = len(names) == 1 and names[0] != "auto"
+        self.title = f"{names[0]}: " if len(names) == 1 else ""
+        self.incumbent, self.bound = math.inf, 0.0
+        self.found_by = self.proved_by = ""
+
+    def __call__(self, event: Event) -> tuple[str, ...]:
+        """Return the line in full, and for narrower terminals."""
+        if event.incumbent < self.incumbent:
+            self.incumbent, self.found_by = event.incumbent, event.source
+        if event.bound > self.bound:
+            self.bound, self.proved_by = event.bound, event.source
+        found, proved = ("", "") if self.alone else (f" ({self.found_by})", f" ({self.proved_by})" if self.proved_by else "")
+        makespan = "" if math.isinf(event.incumbent) else seconds(event.incumbent)
+        gap = f", gap {percent(event.gap)}" if makespan else ""
+        nodes = f", {event.nodes:,} node{'s' if event.nodes > 1 else ''}" if event.nodes and self.alone else ""
+        bound = f"bound {seconds(event.bound)}"
+        return (
+            f"{self.title}{f'{self.objective} {makespan}{found}' if makespan else 'no schedule yet'}, {bound}{proved}{gap}{nodes}",
+            f"{self.title}{f'{makespan}{found}' if makespan else 'none yet'}, {bound}{gap}{nodes}",
+            f"{makespan or 'none yet'}, {bound}{gap}",
+        )
 
 
 def facts(found: Solution) -> dict[str, Any]:
     """Return what a machine is told about a solution."""
     return {
-        "status": str(found.status), "makespan": found.makespan, "throughput": found.throughput,
+        "status": str(found.status), "objective": found.objective, "value": found.value,
+        "makespan": found.makespan, "period": found.period, "throughput": found.throughput,
         "bound": found.bound, "bound_name": found.proof.name, "bound_evidence": found.proof.evidence, "gap": found.gap,
         "method": found.method, "seed": found.seed, "stopped": found.stopped, "messages": list(found.messages),
     }  # fmt: skip
@@ -149,7 +179,11 @@ def summary(problem: Problem, found: Solution, broken: str = "") -> list[tuple[s
     rows = [("problem", f"{size}, {problem.communication} communication"), ("status", status)]
     if found.schedule is not None:
         inputs = "" if problem.inputs == 1 else f" for {problem.inputs} inputs"
-        rows.append(("makespan", f"{seconds(found.makespan)}{inputs}, {found.throughput:.4g} inputs/s"))
+        if found.objective == "makespan":
+            rows.append(("makespan", f"{seconds(found.makespan)}{inputs}, {found.throughput:.4g} inputs/s"))
+        else:
+            rows.append((found.objective, f"{seconds(found.value)} per input, {found.throughput:.4g} inputs/s"))
+            rows.append(("makespan", f"{seconds(found.makespan)}{inputs}"))
         if not broken:
             rows += [("verified", "yes, by the independent check"), ("gap", percent(found.gap))]
     rows.append(("bound", f"{seconds(found.bound)} by {found.proof.name}: {found.proof.evidence}"))
@@ -188,10 +222,11 @@ def verify(
 
 def bound(
     problem: ProblemFile,
+    objective: Objective = "makespan",
     time_limit: Annotated[float | None, typer.Option(help="Stop looking for better ones after it.", metavar="SECONDS")] = None,
     json: JSON = False,
 ) -> None:
-    """Print lower bounds on the makespan, the best first.
+    """Print lower bounds on the makespan (or another objective), the best first.
 
     No schedule can be shorter; each bound says what it rests on. Exit code 1 if it proves that there is no schedule.
 
@@ -201,7 +236,7 @@ def bound(
 
     asked = read_problem(problem)
     with Working("bounding"):
-        found = list({each.name: each for each in best.every(asked, time_limit=time_limit)}.values())
+        found = list({each.name: each for each in best.every(asked, objective=objective, time_limit=time_limit)}.values())
     found.sort(key=lambda bound: -bound.value)
     strongest = found[0]
     if json:

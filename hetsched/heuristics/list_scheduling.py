@@ -13,7 +13,7 @@ from hetsched.problem.problem import Problem
 from hetsched.search import Monitor, method
 
 
-def _mean(name: str) -> int:
+def mean_code(name: str) -> int:
     """Return the code of an averaging rule by its name."""
     from hetsched.heuristics.ranking import MEAN_COMMUNICATION
 
@@ -34,7 +34,7 @@ def ranks(problem: Problem, mean_communication: str = "paper") -> tuple[FloatArr
     check_whole(problem)
     arrays, order = problem.arrays, problem.graph.topological_order
     weight = ranking.mean_durations(problem.whole_durations)
-    transfer = ranking.mean_transfers(arrays, _mean(mean_communication))
+    transfer = ranking.mean_transfers(arrays, mean_code(mean_communication))
     return ranking.upward(arrays, order, weight, transfer), ranking.downward(arrays, order, weight, transfer)
 
 
@@ -44,7 +44,7 @@ def place_heft(problem: Problem, need: FloatArray, mean_communication: str = "pa
 
     return placing.heft(
         problem.arrays, problem.graph.topological_order, problem.whole_durations, problem.unit, need,
-        problem.cluster.memory_bytes, _mean(mean_communication),
+        problem.cluster.memory_bytes, mean_code(mean_communication),
     )  # fmt: skip
 
 
@@ -84,9 +84,36 @@ def peft(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper
     from hetsched.heuristics import ranking
 
     check_whole(problem)
-    transfer = ranking.mean_transfers(problem.arrays, _mean(mean_communication))
+    transfer = ranking.mean_transfers(problem.arrays, mean_code(mean_communication))
     costs = ranking.optimistic_costs(problem.arrays, problem.graph.topological_order, problem.whole_durations, transfer)
     offer_in_order(monitor, costs.mean(axis=1), criterion="finish", insertion=True, bias=costs)
+
+
+@method(
+    "lookahead", summary="HEFT that looks ahead: each task where its children, placed for a try, finish first",
+    source="Bittencourt, Sakellariou and Madeira 2010", supports=WHOLE,
+)  # fmt: skip
+def lookahead(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper", most_children: int = 64) -> None:
+    """Tasks by descending upward rank; on every device its children are placed for a try, as HEFT would.
+
+    The device is taken on which the latest of them finishes first; a task without children goes where
+    it finishes first itself. Of children, at most the `most_children` of highest rank are tried.
+    """
+    from hetsched.heuristics import lookahead_placing
+
+    if most_children < 0:
+        raise UnsupportedFeature(f"most_children is {most_children}; it must be 0 or more")
+    rank, _ = ranks(problem, mean_communication)
+    graph = problem.graph
+    parent = np.repeat(np.arange(problem.n_tasks), np.diff(graph.succ_ptr))
+    order = np.lexsort((graph.succ, -rank[graph.succ], parent))
+    child, edge = graph.succ[order], graph.succ_edge[order]
+    offer(
+        monitor,
+        lambda need: lookahead_placing.lookahead(
+            problem.arrays, problem.whole_durations, rank, child, edge, most_children, problem.unit, need, problem.cluster.memory_bytes
+        ),
+    )
 
 
 @method(

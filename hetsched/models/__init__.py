@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from hetsched.models.methods import formulate
     from hetsched.models.moirai import CongestionAware
     from hetsched.models.rivals import Pesto
+    from hetsched.models.steady import SteadyState
 
 _HOME = {
     "Assignment": "assignment",
@@ -21,11 +22,13 @@ _HOME = {
     "CongestionAware": "moirai",
     "Formulation": "formulation",
     "Pesto": "rivals",
+    "SteadyState": "steady",
     "formulate": "methods",
 }
 
 __all__ = [
-    "Assignment", "BatchedMakespan", "Component", "CongestionAware", "Formulation", "Pesto", "components", "formulate", "redundant",
+    "Assignment", "BatchedMakespan", "Component", "CongestionAware", "Formulation", "Pesto", "SteadyState", "components", "formulate",
+    "redundant",
 ]  # fmt: skip
 
 

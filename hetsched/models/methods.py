@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hetsched.errors import UnsupportedFeature
 from hetsched.problem.problem import Problem
 from hetsched.search import Monitor, method
 
@@ -30,8 +31,12 @@ def formulate(problem: Problem, *, faithful: bool = False, upper: float | None =
 
 
 def _solve(problem: Problem, monitor: Monitor, solver: str, *, gap: float, threads: int | None, cuts: bool) -> None:
-    """Say the problem in the formulation that fits it, and hand it over."""
-    formulate(problem, symmetry="tasks").run(monitor, solver, gap=gap, threads=threads, cuts=cuts, start=monitor.best)
+    """Say the problem in the formulation that fits it, and hand it over; what is known already narrows its windows."""
+    from hetsched.models.formulation import quick
+
+    best = monitor.best
+    upper = None if best is None or best.makespan > quick(problem).makespan else best.makespan
+    formulate(problem, upper=upper, symmetry="tasks").run(monitor, solver, gap=gap, threads=threads, cuts=cuts, start=best)
 
 
 @method("milp", summary="the batched MILP (with contention Moirai's), tightened, solved by SCIP", source=DIVIML, supports=SUPPORTS)
@@ -87,3 +92,23 @@ def assignment(problem: Problem, monitor: Monitor, *, solver: str = "scip", gap:
     from hetsched.models.assignment import Assignment
 
     Assignment(problem, symmetry="tasks").run(monitor, solver, gap=gap, threads=threads, start=monitor.best)
+
+
+@method(
+    "load-milp", summary="period: the exact model of all loads, solved by SCIP or HiGHS", source="J. Tarnawski et al., NeurIPS 2020",
+    supports="objectives period and max-load; static memory, one input",
+)  # fmt: skip
+def load_milp(problem: Problem, monitor: Monitor, *, solver: str = "scip", gap: float = 0.0, threads: int | None = None) -> None:
+    """Solve to a relative gap by ``"scip"`` or ``"highs"``, from the best of a short search if there is no start.
+
+    Under another objective than max-load the period is minimised.
+    """
+    from hetsched.heuristics import load_search  # noqa: F401  # it registers its method
+    from hetsched.models.steady import SteadyState
+
+    if solver not in ("scip", "highs"):
+        raise UnsupportedFeature(f"method 'load-milp' cannot use the solver {solver!r}; choose scip or highs")
+    said = SteadyState(problem, objective="max-load" if monitor.objective == "max-load" else "period")
+    if monitor.best is None:
+        monitor.run("load-search", {"moves": 100_000})
+    said.run(monitor, solver, gap=gap, threads=threads, start=monitor.best)

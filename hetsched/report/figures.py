@@ -28,6 +28,7 @@ SHOWN = 60  # batches, beyond which the critical chain is outlined only when ask
 MOST_GROUPS = 24  # named in the legend
 BUTTONS = ["zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d", "toImage"]
 LINE = "#222222"
+FIRST_MOMENT = 1e-3  # seconds; what is known before is drawn there, on an axis that grows by factors of ten
 
 
 def gantt_figure(problem: Problem, schedule: Schedule, grouping: Groups, chain: Columns | None) -> Figure:
@@ -217,26 +218,38 @@ def _thinned(time: FloatArray, value: FloatArray, end: float) -> tuple[FloatArra
 
 
 def progress_figure(history: Columns) -> Figure:
-    """Return incumbent and bound over the seconds of the solve."""
+    """Return incumbent and bound over the seconds of the solve; marks in the colour of who found them."""
     from plotly.graph_objects import Figure, Scatter
 
     finite = history.incumbent[np.isfinite(history.incumbent)]
     unit, scale = time_unit(float(finite.max(initial=float(history.bound[np.isfinite(history.bound)].max(initial=0.0)))))
+    time = np.maximum(history.time, FIRST_MOMENT)
     figure = Figure()
-    for name, values, colour in (("incumbent", history.incumbent, COLOURS[0]), ("bound", history.bound, COLOURS[5])):
-        told = np.flatnonzero(np.isfinite(values) & np.append(True, values[1:] != values[:-1]))
+    marks: dict[str, list[tuple[float, float, str, str]]] = {}
+    for name, values, dash, symbol in (("incumbent", history.incumbent, "solid", "circle"), ("bound", history.bound, "dash", "diamond")):
+        told = np.flatnonzero(np.isfinite(values) & (values > 0) & np.append(True, values[1:] != values[:-1]))
         if not len(told):
             continue
-        x, y, sources = history.time[told], values[told] / scale, [escape(source) for source in history.source[told].tolist()]
-        last = float(history.time[-1])
+        x, y = time[told], values[told] / scale
         figure.add_trace(
             Scatter(
-                name=name, x=np.append(x, last), y=np.append(y, y[-1]), mode="lines+markers",
-                line={"color": colour, "shape": "hv"}, marker={"size": [6] * len(x) + [0.1]}, hovertext=[*sources, sources[-1]],
-                hovertemplate=f"{name} %{{y:.6g}} {unit} by %{{hovertext}}, after %{{x:.3g}} s<extra></extra>",
+                name=name, x=np.append(x, time[-1]), y=np.append(y, y[-1]), mode="lines", hoverinfo="skip", legendrank=1,
+                line={"color": LINE, "shape": "hv", "width": 1.4, "dash": dash},
             )
         )  # fmt: skip
-    figure.update_layout(**_look("seconds since the start of the solve", 330), hovermode="closest", showlegend=True)
+        for source, a, b in zip(history.source[told].tolist(), x.tolist(), y.tolist(), strict=True):
+            marks.setdefault(source, []).append((a, b, name, symbol))
+    for number, (source, own) in enumerate(marks.items()):
+        first, second, kinds, symbols = zip(*own, strict=True)
+        figure.add_trace(
+            Scatter(
+                name=escape(source), x=first, y=second, mode="markers", customdata=kinds, legendrank=2,
+                marker={"color": COLOURS[number % len(COLOURS)], "size": 9, "symbol": symbols, "line": {"color": "white", "width": 1}},
+                hovertemplate=f"%{{customdata}} %{{y:.6g}} {unit} by {escape(source)}, after %{{x:.3g}} s<extra></extra>",
+            )
+        )  # fmt: skip
+    figure.update_layout(**_look("seconds since the start of the solve", 360), hovermode="closest", showlegend=True)
+    figure.update_xaxes(type="log", tickformat="~g")
     figure.update_yaxes(title=f"makespan, {unit}", rangemode="normal")
     return figure
 

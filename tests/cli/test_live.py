@@ -16,7 +16,7 @@ from rich.console import Console
 
 import hetsched as hs
 from hetsched.cli import terminal
-from hetsched.cli.solving import news
+from hetsched.cli.solving import News
 from hetsched.search import Event
 
 
@@ -98,17 +98,30 @@ def test_names_are_drawn_as_they_are(drawn: io.StringIO) -> None:
         (Event(2.0, 0.1234, 0.1, "milp", 1), ["milp"], "milp: makespan 123.4 ms, bound 100.0 ms, gap 18.96 %, 1 node"),
         (Event(2.0, 0.1234, 0.1, "milp", 0), ["milp"], "milp: makespan 123.4 ms, bound 100.0 ms, gap 18.96 %"),
         (Event(2.0, math.inf, 0.1, "head-tail load", 0), ["milp"], "milp: no schedule yet, bound 100.0 ms"),
-        (Event(2.0, 0.1, 0.1, "peft", 0), ["heft", "peft"], "peft: makespan 100.0 ms, bound 100.0 ms, gap 0.00 %"),
+        (Event(2.0, 0.1, 0.1, "peft", 0), ["heft", "peft"], "makespan 100.0 ms (peft), bound 100.0 ms (peft), gap 0.00 %"),
+        (Event(2.0, math.inf, 0.1, "head-tail load", 0), ["auto"], "auto: no schedule yet, bound 100.0 ms (head-tail load)"),
     ],
 )  # fmt: skip
 def test_news_are_method_makespan_bound_gap_and_nodes(event: Event, names: list[str], said: str) -> None:
-    assert news(event, names)[0] == said
+    assert News(names)(event)[0] == said
+
+
+def test_news_of_several_say_who_found_what() -> None:
+    news = News(["auto"])
+    news(Event(0.1, math.inf, 0.09, "load", 0))
+    news(Event(0.2, 0.2, 0.09, "heft", 0))
+    news(Event(0.3, 0.2, 0.1, "series", 0))
+    full, shorter, shortest = news(Event(0.4, 0.1234, 0.1, "annealing", 7))
+    assert full == "auto: makespan 123.4 ms (annealing), bound 100.0 ms (series), gap 18.96 %"
+    assert shorter == "auto: 123.4 ms (annealing), bound 100.0 ms, gap 18.96 %"
+    assert shortest == "123.4 ms, bound 100.0 ms, gap 18.96 %"
 
 
 def test_news_fit_80_columns() -> None:
     longest = Event(1.0, 0.1234, 0.1, "milp by highs", 12_345_678)
-    assert news(longest, ["milp:highs"])[1] == "milp:highs: 123.4 ms, bound 100.0 ms, gap 18.96 %, 12,345,678 nodes"
-    assert len(news(longest, ["milp:highs"])[1]) <= 80 - len("| ") - len(" 0:00:00")
+    said = News(["milp:highs"])(longest)[1]
+    assert said == "milp:highs: 123.4 ms, bound 100.0 ms, gap 18.96 %, 12,345,678 nodes"
+    assert len(said) <= 80 - len("| ") - len(" 0:00:00")
 
 
 SOLVING = """

@@ -10,7 +10,8 @@ import pytest
 
 import hetsched as hs
 from hetsched.heuristics.list_scheduling import ranks
-from hetsched.portfolio import LIST_SCHEDULERS, methods
+from hetsched.members import LIST_SCHEDULERS
+from hetsched.portfolio import methods
 from hetsched.search import Monitor
 from tests.golden import UPWARD_RANKS, arabnejad, topcuoglu
 

@@ -30,7 +30,7 @@ def chain(**arguments):
 
 def test_solve_answers_with_a_verified_schedule_a_bound_and_a_history():
     problem = topcuoglu()
-    solution = hs.solve(problem)
+    solution = hs.solve(problem, evaluations=100)
     assert solution.status == "feasible"
     assert hs.verify(problem, solution.schedule) == []
     assert 0 < solution.bound <= 73 <= solution.makespan == solution.schedule.makespan
@@ -181,7 +181,7 @@ def test_options_reach_the_method_and_unknown_ones_are_refused():
     assert hs.solve(problem, "heft", options={"mean_communication": "saga"}).schedule is not None
     with pytest.raises(hs.UnsupportedFeature, match="method 'heft' takes no option 'mean'; its options: mean_communication='paper'"):
         hs.solve(problem, "heft", options={"mean": "saga"})
-    with pytest.raises(hs.UnsupportedFeature, match="unknown method 'heftt'; choose from assignment, auto, best-device"):
+    with pytest.raises(hs.UnsupportedFeature, match="unknown method 'heftt'; choose from annealing, assignment, auto, best-device"):
         hs.solve(problem, "heftt")
     with pytest.raises(hs.UnsupportedFeature, match="no method named"):
         hs.solve(problem, [])
@@ -200,7 +200,8 @@ def test_methods_tell_what_they_are():
         assert method.name == name
         assert method.summary
         assert method.supports
-        assert method.source or name == "auto"
+        ours = method.function.__module__.startswith("hetsched.")  # other tests register some of their own
+        assert method.source or name == "auto" or not ours
 
 
 def test_entry_points_of_other_packages_are_found(mine, monkeypatch):
@@ -245,7 +246,7 @@ def test_subsolve_runs_another_method_on_another_problem_within_the_budget(mine)
 
 @pytest.mark.parametrize("found", [True, False])
 def test_solutions_and_schedules_round_trip_to_the_bit(tmp_path, found):
-    solution = hs.solve(topcuoglu()) if found else search.Monitor(topcuoglu()).solution("nothing")
+    solution = hs.solve(topcuoglu(), evaluations=100) if found else search.Monitor(topcuoglu()).solution("nothing")
     solution.write(tmp_path / "solution.json")
     back = hs.read(tmp_path / "solution.json")
     assert back == solution

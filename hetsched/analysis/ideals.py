@@ -1,0 +1,73 @@
+"""The ideals (down-sets) of a partial order, enumerated: the states of dynamic programs over it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from hetsched.problem.graph import IntArray
+
+_CHUNK = 100_000  # pairs of ideals and elements between two looks at the clock
+
+
+class Ideals(NamedTuple):
+    """All ideals, the empty one first, smaller ones before larger ones, all elements last.
+
+    ``element[ptr[c]:ptr[c + 1]]`` are the elements that ideal c can take on next, ``larger`` the
+    ideals that result.
+    """
+
+    ptr: IntArray
+    element: IntArray
+    larger: IntArray
+
+    @property
+    def number(self) -> int:
+        """Number of ideals."""
+        return len(self.ptr) - 1
+
+
+def chain(size: int) -> Ideals:
+    """Return the ideals of the order 0 < 1 < ... < size - 1."""
+    return Ideals(np.append(np.arange(size + 1), size), np.arange(size), np.arange(1, size + 1))
+
+
+def ideals(size: int, pairs: IntArray, *, limit: int, stop: Callable[[], bool] = lambda: False) -> Ideals | None:
+    """Return the ideals of a partial order on 0, ..., size - 1; None if there are more than `limit`, or once `stop()` is true.
+
+    `pairs` [P, 2] are (before, after) and must have no cycle.
+    """
+    from hetsched.analysis.ideal_kernels import grow
+
+    words = max(1, (size + 63) // 64)
+    below = np.zeros((size, words), np.uint64)
+    for before, after in pairs.tolist():
+        below[after, before // 64] |= np.uint64(1 << (before % 64))
+    mark = np.random.default_rng(0).integers(1, 2**63, size, np.uint64)  # sums of these are the hashes
+    sets = np.zeros((limit + 1, words), np.uint64)
+    hashes = np.zeros(limit + 1, np.uint64)
+    slots = np.full(1 << int(np.ceil(np.log2(2 * limit + 16))), -1)
+    slots[0] = 0
+    count, done = 1, 0
+    counts: list[npt.NDArray[np.int64]] = [np.zeros(1, np.int64)]
+    elements: list[IntArray] = []
+    larger: list[IntArray] = []
+    while done < count:
+        if stop():
+            return None
+        end = min(count, done + max(1, _CHUNK // max(1, size)))
+        room = (end - done) * size
+        numbers, element, result = np.empty(end - done, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
+        count = int(grow(done, end, count, limit, below, mark, sets, hashes, slots, numbers, element, result))
+        if count < 0:
+            return None
+        used = int(numbers.sum())
+        counts.append(numbers)
+        elements.append(element[:used])
+        larger.append(result[:used])
+        done = end
+    nothing = [np.zeros(0, np.int64)]
+    return Ideals(np.cumsum(np.concatenate(counts)), np.concatenate(elements or nothing), np.concatenate(larger or nothing))

@@ -1,0 +1,46 @@
+"""How much a search does between two looks at the clock."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from hetsched.search import Monitor
+
+SECONDS = 10.0
+"""How long a search goes on that is given no limit at all."""
+_STEPS = 1_000_000
+
+
+def bursts(monitor: Monitor, *, weight: float = 1.0) -> Iterator[int]:
+    """Yield how many evaluations to make next, until the method has to stop.
+
+    Their number depends on the problem's size and the evaluations left, never on the clock, so that a
+    search is deterministic under an evaluation limit; it is worth a few milliseconds. Without any
+    limit the bursts end after `SECONDS`.
+
+    Parameters
+    ----------
+    monitor : Monitor
+        Told of the evaluations by the caller.
+    weight : float
+        What an evaluation costs, as a multiple of walking through all tasks and edges.
+    """
+    problem, budget = monitor.problem, monitor.budget
+    size = max(1, int(_STEPS / (weight * (problem.n_tasks + problem.graph.n_edges + 1))))
+    end = monitor.elapsed + SECONDS if math.isinf(monitor.time_left) and budget.evaluations is None else math.inf
+    while not monitor.should_stop and monitor.elapsed < end:
+        yield size if budget.evaluations is None else min(size, budget.evaluations - monitor.evaluations)
+
+
+def progress(monitor: Monitor, started: float, before: int) -> float:
+    """Return the share of its budget that a search has spent, 0 to 1, since it started.
+
+    By evaluations if they are limited, else by time; `started` and `before` are the monitor's
+    `elapsed` and `evaluations` at the start.
+    """
+    if monitor.budget.evaluations is not None:
+        return min(1.0, (monitor.evaluations - before) / max(1, monitor.budget.evaluations - before))
+    spent = monitor.elapsed - started
+    left = monitor.time_left
+    return min(1.0, spent / (SECONDS if math.isinf(left) else max(spent + left, 1e-9)))

@@ -1,0 +1,66 @@
+"""Randomised list scheduling with restarts."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from hetsched.errors import UnsupportedFeature
+from hetsched.heuristics.effort import bursts
+from hetsched.heuristics.list_scheduling import place_heft, ranks
+from hetsched.heuristics.offering import WHOLE, memory_needs
+from hetsched.problem.graph import FloatArray
+from hetsched.problem.problem import Problem
+from hetsched.schedule.decision import Decision
+from hetsched.search import Monitor, method
+
+
+@method(
+    "random-heft", summary="HEFT again and again with noise on ranks and finishes; keeps the best",
+    source="the construction phase of GRASP (Feo and Resende 1995) on HEFT, in our reading", supports=WHOLE,
+)  # fmt: skip
+def random_heft(
+    problem: Problem, monitor: Monitor, *, rank_noise: float = 0.1, finish_noise: float = 0.3, transfer_noise: float = 15.0
+) -> None:
+    """Restarts of HEFT, each with its own draw of noise; every restart is one evaluation.
+
+    In a restart the upward rank of each task is multiplied by 1 + a x, and to its finish on each device
+    its duration there times b y is added when devices are compared, so that one of nearly the least finish
+    is taken; x is uniform in [-1, 1], y in [0, 1], and the amplitudes a and b are drawn for the restart,
+    up to `rank_noise` and `finish_noise`. Where transfers contend, which HEFT does not plan for, a restart
+    takes them for 1 to 1 + `transfer_noise` times as long, log-uniformly. The first run is HEFT itself.
+    Without any limit it goes on for 10 seconds.
+    """
+    from hetsched.heuristics import randomised_placing
+    from hetsched.heuristics.states import States
+
+    for what, noise in (("rank_noise", rank_noise), ("finish_noise", finish_noise), ("transfer_noise", transfer_noise)):
+        if noise < 0:
+            raise UnsupportedFeature(f"{what} is {noise}; it must be 0 or more")
+    rank, _ = ranks(problem)
+    need = _first(problem, monitor)
+    least = math.inf if monitor.best is None else monitor.best.makespan
+    states = States(problem)
+    state = states.empty()
+    for runs in bursts(monitor, weight=float(problem.n_devices)):
+        made, makespan = randomised_placing.restart(
+            states.tables, state, problem.whole_durations, rank, need, problem.cluster.memory_bytes, monitor.rng,
+            float(rank_noise), float(finish_noise), float(transfer_noise), runs, least,
+        )  # fmt: skip
+        if math.isinf(makespan):
+            monitor.evaluated(made)
+        else:
+            monitor.evaluated(made - 1)
+            if math.isfinite(monitor.offer(states.decision(state))):
+                least = makespan
+
+
+def _first(problem: Problem, monitor: Monitor) -> FloatArray:
+    """Offer what HEFT makes; return the claims on memory, [n_units], that later runs should make."""
+    need = np.zeros(0)
+    for need in memory_needs(problem):
+        device, sequence, stuck = place_heft(problem, need)
+        if (stuck < 0 and math.isfinite(monitor.offer(Decision.whole(problem, device, sequence)))) or monitor.should_stop:
+            break
+    return need

@@ -1,0 +1,139 @@
+"""What searches over states have in common: where they start, and what they offer when."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+
+from hetsched.errors import UnsupportedFeature
+from hetsched.heuristics.effort import bursts, progress
+from hetsched.heuristics.states import States
+from hetsched.schedule import edits, sequences
+from hetsched.schedule.decision import Decision
+from hetsched.schedule.schedule import Schedule
+from hetsched.search import Monitor, registered
+
+STARTS = ("best-device", "heft", "bheft")
+"""Methods that a search starts from if there is no schedule yet."""
+PACKING = "assignment"
+"""The method asked for a placement where none of those finds one that fits the memory."""
+_PATIENCE = 3
+"""Offers refused in a row after which a search under ``peak`` memory claims what is safe."""
+
+
+class Search:
+    """A running search: where it is, the best it came to, and its talk with the monitor.
+
+    Attributes
+    ----------
+    states : States
+    current, best : State
+    makespan, least : float
+        Makespans of the two in seconds.
+    log : edits.Log
+        For changes of `current`.
+    """
+
+    def __init__(self, monitor: Monitor) -> None:
+        self.monitor = monitor
+        self.makespan = self.least = math.inf
+        self._began = (monitor.elapsed, monitor.evaluations)
+        self._valid: Schedule | None = None
+        self._refused = 0
+        self._offered_at, self._offer_seconds = -math.inf, 0.0
+        self._prepare(safe=False)
+
+    def _prepare(self, *, safe: bool) -> None:
+        self.states = States(self.monitor.problem, safe=safe)
+        self.current, self.best = self.states.empty(), self.states.empty()
+        self.log = edits.new_log(self.states.tables)
+
+    @property
+    def progress(self) -> float:
+        """Share of the budget that is used up, 0 to 1."""
+        return progress(self.monitor, *self._began)
+
+    def start(self) -> bool:
+        """Begin at the best schedule there is, made by list schedulers if there is none yet; False without any."""
+        monitor = self.monitor
+        if monitor.best is None:
+            self._run_starts()
+        if monitor.best is None or monitor.should_stop:
+            return False
+        if self.restart(monitor.best):
+            return True
+        for name in STARTS:  # the best known has batches that no state can hold
+            found = monitor.subsolve(monitor.problem, name).schedule if name in registered() else None
+            if found is not None:
+                self.restart(found)
+        if self._valid is None:
+            monitor.note("no start was found whose batches are intervals of inputs, alike for co-located tasks")
+        return self._valid is not None
+
+    def _run_starts(self) -> None:
+        monitor, known = self.monitor, registered()
+        for name in (*STARTS, PACKING):
+            if name not in known or (name == PACKING and monitor.best is not None) or (monitor.should_stop and monitor.best is not None):
+                continue
+            try:
+                monitor.run(name)
+            except UnsupportedFeature as refusal:
+                monitor.note(f"{name}: {refusal}")
+
+    def restart(self, schedule: Schedule) -> bool:
+        """Go on from a schedule; False if no state can hold it."""
+        makespan = self.states.load(self.current, schedule)
+        if math.isinf(makespan):
+            return False
+        self.makespan = makespan
+        if makespan < self.least:
+            self._valid, self.least = schedule, makespan
+            sequences.copy(self.current, self.best)
+        return True
+
+    def return_to_best(self) -> None:
+        """Go on from the best state."""
+        sequences.copy(self.best, self.current)
+        self.makespan = self.states.settle(self.current)
+
+    def bursts(self, *, weight: float = 1.0) -> Iterator[int]:
+        """Yield how many changes to try until the search has to end; what they found is offered in between.
+
+        The caller keeps `makespan`, `least` and `best` up to date.
+        """
+        known = self.least
+        for count in bursts(self.monitor, weight=weight * self.states.tables.slots):
+            yield count
+            self.monitor.evaluated(count)
+            if self.least < known and self._may_offer():
+                known = self._offer()
+        if self.least < known:
+            self._offer()
+
+    def _may_offer(self) -> bool:
+        """Spend at most a third of the time on offers, unless what is done must not depend on time."""
+        limited = self.monitor.budget.evaluations is not None
+        return limited or self.monitor.elapsed - self._offered_at >= 2 * self._offer_seconds
+
+    def _offer(self) -> float:
+        """Offer the best state; return its makespan, or that of the last valid one if it does not fit the memory."""
+        began = time.perf_counter()
+        monitor, decision = self.monitor, self.states.decision(self.best)
+        fits = math.isfinite(monitor.offer(decision))
+        if fits and decision.transfer_order is not None:
+            plain = Decision(decision.task, decision.device, decision.item_ptr, decision.items)
+            monitor.offer(plain)  # transfers first come first served may do better
+        self._offer_seconds, self._offered_at = time.perf_counter() - began, monitor.elapsed
+        if fits:
+            self._refused = 0
+            if monitor.best is not None and monitor.best.makespan <= self.least:
+                self._valid = monitor.best
+            return self.least
+        self._refused += 1
+        if self._refused == _PATIENCE:
+            self._prepare(safe=True)
+        assert self._valid is not None
+        self.least = math.inf
+        self.restart(self._valid)
+        return self.least

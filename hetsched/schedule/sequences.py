@@ -1,0 +1,391 @@
+"""The state of a search and its evaluation: one sequence of batches over all devices.
+
+The inputs of each co-location unit (a label's tasks, or one task) are cut into intervals, the
+*slots*, each on a device; all members of a unit share its slots. A *node* is a task's batch for one
+slot, number ``task * slots + slot``. The sequence lists all nodes, producers before consumers, and
+is decoded by appending: each node starts as soon as its data is there and its device is through
+with the nodes before it. Transfers that contend are appended to their channel or ports when their
+consumer's turn comes, the earliest ready first. Every order of every device, and so every
+semi-active schedule of such batches, is some sequence's.
+
+A change is tried from the first position it touches, against a limit beyond which its makespan does
+not matter: `evaluate`, then `commit` or `rollback`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from hetsched.problem.problem import ProblemArrays
+from hetsched.schedule.compiled import inner, kernel
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+DELAY, CHANNEL, PORT = 0, 1, 2
+
+
+class Tables(NamedTuple):
+    """What does not change in a search."""
+
+    arrays: ProblemArrays
+    contention: int
+    """``DELAY`` (none), ``CHANNEL`` or ``PORT``."""
+    slots: int
+    """Most batches a task may have, S; with one, that batch holds all inputs."""
+    task: IntArray
+    """[n * S], of a node."""
+    cell: IntArray
+    """[n * S]: ``unit * S + slot`` of a node."""
+    unit: IntArray
+    """[n]"""
+    member_ptr: IntArray
+    members: IntArray
+    """Tasks of each unit."""
+    durations: FloatArray
+    """[n, K, sizes]; inf where a batch cannot run."""
+    whole: FloatArray
+    """[n, K]: `durations` where there is one size, else [0, 0]."""
+    size_of: IntArray
+    """[L + 1]: place of a batch size along the last axis of `durations`, -1 if there is none."""
+    inverse: FloatArray
+    """[K, K] seconds per byte."""
+    pred_bytes: FloatArray
+    """Bytes that all inputs of an edge move, in the order of ``arrays.pred``."""
+    tail: FloatArray
+    """[n, K]: least seconds from a task's finish on a device to the end of everything."""
+    stride: int
+    """Every so many positions the state of all resources is kept."""
+    choice_ptr: IntArray
+    choices: IntArray
+    """Devices each unit may run on."""
+    once: bool
+    """Whether a device may run only one batch of a task."""
+    weight: FloatArray
+    """[units]: bytes claimed once on each device a unit runs on."""
+    activation: FloatArray
+    """[units]: bytes claimed for each input."""
+    capacity: FloatArray
+    """[K] bytes, with what rounding may take."""
+
+
+class State(NamedTuple):
+    """What a search changes; arrays of one sequence of M = n * S nodes at most."""
+
+    sequence: IntArray
+    """[M]"""
+    position: IntArray
+    """[M]: place of each node in the sequence, -1 for none."""
+    length: IntArray
+    """[2]: nodes in the sequence, and the position to which it was last tried."""
+    count: IntArray  # type: ignore[assignment]  # a tuple's method, which nobody calls
+    """[units]: slots in use."""
+    device: IntArray
+    """[units * S]"""
+    low: IntArray
+    """[units * S]: first input of a slot."""
+    high: IntArray
+    """[units * S]: first input behind a slot."""
+    used: FloatArray
+    """[K]: bytes claimed."""
+    finish: FloatArray
+    """[M] seconds, of the sequence as last committed."""
+    trial: FloatArray
+    """[M] seconds, while a change is tried."""
+    makespan: FloatArray
+    """[2] seconds, of the sequence as last committed, and as last tried."""
+    clock: FloatArray
+    """[rows, resources]: when each is free before every stride-th position; devices, channels or
+    ports, and last the makespan so far."""
+    trial_clock: FloatArray
+    ready: FloatArray
+    seconds: FloatArray
+    producer: IntArray
+    """Scratch: when the producers of one node finish, how long their transfers take, and their
+    (edge, node, device) rows."""
+    now: FloatArray
+    """Scratch: [resources]."""
+    moved: IntArray
+    """Room for the transfers that contend as (edge, source node, target node) rows, or none, [T, 3]."""
+
+
+@inner
+def overlap(low: IntArray, high: IntArray, a: int, b: int) -> int:
+    """Return how many inputs two cells have in common; none if it is not positive."""
+    return int(min(high[a], high[b]) - max(low[a], low[b]))
+
+
+@inner
+def batch_duration(t: Tables, i: int, k: int, count: int) -> float:
+    """Return the seconds of a batch of task i on device k; inf if it cannot run."""
+    place = t.size_of[count]
+    return t.durations[i, k, place] if place >= 0 else np.inf
+
+
+@inner
+def transfer(t: Tables, e: int, h: int, k: int, count: int) -> float:
+    """Return the seconds of a transfer, to rounding what the simulator has."""
+    factor = 1.0 if t.arrays.per_input else float(count)
+    if t.arrays.given:
+        return float(t.arrays.transfers[e, h, k] * factor)
+    return float(t.arrays.latency[h, k] + t.arrays.edge_bytes[e] * factor * t.inverse[h, k])
+
+
+@inner
+def _append_transfers(
+    contention: int, size: int, clock: FloatArray, ready: FloatArray, seconds: FloatArray, producer: IntArray, found: int,
+    v: int, k: int, moved: IntArray, n_moved: int,
+) -> float:  # fmt: skip
+    """Append the transfers to node v on device k, the earliest ready first, and return when the last one ends.
+
+    `producer` [.., 3] holds the edge, node and device of the `found` producers. With room in `moved`
+    the transfers are written there from row `n_moved` on.
+    """
+    last = 0.0
+    for x in range(found):
+        first = x  # few, so by selection
+        for y in range(x + 1, found):
+            if ready[y] < ready[first]:
+                first = y
+        ready[x], ready[first] = ready[first], ready[x]
+        seconds[x], seconds[first] = seconds[first], seconds[x]
+        for z in range(3):
+            producer[x, z], producer[first, z] = producer[first, z], producer[x, z]
+        end, h = ready[x] + seconds[x], producer[x, 2]
+        if seconds[x] > 0.0:
+            one, other = size + h * size + k, size + h * size + k
+            if contention == PORT:
+                one, other = size + h, 2 * size + k
+            end = max(ready[x], clock[one], clock[other]) + seconds[x]
+            clock[one], clock[other] = end, end
+        if len(moved) > 0:
+            moved[n_moved + x, 0], moved[n_moved + x, 1], moved[n_moved + x, 2] = producer[x, 0], producer[x, 1], v
+        last = max(last, end)
+    return last
+
+
+@inner
+def _one_batch_each(
+    pred_ptr: IntArray, pred: IntArray, pred_bytes: FloatArray, latency: FloatArray, inverse: FloatArray, unit: IntArray,
+    durations: FloatArray, tail: FloatArray, sequence: IntArray, at: IntArray, device: IntArray, finish_before: FloatArray,
+    trial: FloatArray, length: int, succ_ptr: IntArray, succ: IntArray, clock: FloatArray, clock_before: FloatArray,
+    trial_clock: FloatArray, row: int, stride: int, touched: int, before: float, limit: float,
+) -> tuple[float, int, int]:  # fmt: skip
+    """Evaluate as `evaluate` does, where a task has one batch of all inputs and nothing contends.
+
+    Within a device `latency` and `inverse` are 0, so that no branch need tell transfers from the rest.
+    """
+    last = len(clock) - 1
+    makespan = clock[last]
+    position, until_row = np.uint64(row * stride), 0
+    one = np.uint64(1)
+    end, settled, changed = np.uint64(length), np.uint64(touched + 1), np.uint64(touched + 1)
+    while position < end:
+        if until_row == 0:
+            clock[last] = makespan
+            if position >= settled and same(clock, clock_before[row]):
+                return before, int(position), 0
+            for r in range(last + 1):
+                trial_clock[row, r] = clock[r]
+            row += 1
+            until_row = stride
+        until_row -= 1
+        i = np.uint64(sequence[position])
+        position += one
+        k = np.uint64(device[np.uint64(unit[i])])
+        start = 0.0
+        x, after = np.uint64(pred_ptr[i]), np.uint64(pred_ptr[i + one])
+        while x < after:
+            p = np.uint64(pred[x])
+            h = np.uint64(device[np.uint64(unit[p])])
+            start = max(start, trial[p] + (latency[h, k] + pred_bytes[x] * inverse[h, k]))
+            x += one
+        duration = durations[i, k]
+        if duration > 0.0:
+            start = max(start, clock[k])
+            clock[k] = start + duration
+        finish = start + duration
+        if position <= changed or finish != finish_before[i]:
+            x, after = np.uint64(succ_ptr[i]), np.uint64(succ_ptr[i + one])
+            while x < after:
+                settled = max(settled, np.uint64(at[succ[x]] + 1))
+                x += one
+        trial[i] = finish
+        if not finish + tail[i, k] <= limit:
+            return np.inf, int(position), 0
+        makespan = max(makespan, finish)
+    return makespan, length, 0
+
+
+@inner
+def same(clock: FloatArray, other: FloatArray) -> bool:
+    """Tell whether all resources are free at the same times."""
+    for r in range(len(clock) - 1, -1, -1):
+        if clock[r] != other[r]:
+            return False
+    return True
+
+
+@inner
+def _walk(t: Tables, s: State, first: int, touched: int, limit: float) -> tuple[float, int, int]:
+    """Evaluate as `update` does."""
+    # An array taken out of a tuple costs a reference count, so all are taken out once.
+    pred_ptr, pred, pred_edge = t.arrays.pred_ptr, t.arrays.pred, t.arrays.pred_edge
+    edge_bytes, latency, inverse = t.arrays.edge_bytes, t.arrays.latency, t.inverse
+    given, transfers, per_input = t.arrays.given, t.arrays.transfers, t.arrays.per_input
+    task, cell, unit, durations, size_of, tail = t.task, t.cell, t.unit, t.durations, t.size_of, t.tail
+    contention, slots, stride, size = t.contention, t.slots, t.stride, t.tail.shape[1]
+    sequence, at, counts, device, low, high, trial = s.sequence, s.position, s.count, s.device, s.low, s.high, s.trial
+    clock, trial_clock, length = s.now, s.trial_clock, s.length[0]
+    row, last = first // stride, len(clock) - 1
+    for r in range(last + 1):
+        clock[r] = s.clock[row, r]
+    if slots == 1 and contention == DELAY and not given:
+        return _one_batch_each(
+            pred_ptr, pred, t.pred_bytes, latency, inverse, unit, t.whole, tail, sequence, at, device, s.finish, trial, length,
+            t.arrays.succ_ptr, t.arrays.succ, clock, s.clock, trial_clock, row, stride, touched, s.makespan[0], limit,
+        )  # fmt: skip
+    position, until_row, n_moved = row * stride, 0, 0
+    succ_ptr, succ, finish_before, clock_before, settled = t.arrays.succ_ptr, t.arrays.succ, s.finish, s.clock, touched + 1
+    while position < length:
+        if until_row == 0:
+            if position >= settled and same(clock, clock_before[row]):
+                return s.makespan[0], position, n_moved
+            for r in range(last + 1):
+                trial_clock[row, r] = clock[r]
+            row += 1
+            until_row = stride
+        until_row -= 1
+        v = sequence[position]
+        position += 1
+        i, c = task[v], cell[v]
+        k = device[c]
+        start, found = 0.0, 0
+        for x in range(pred_ptr[i], pred_ptr[i + 1]):
+            p, e = pred[x], pred_edge[x]
+            base = unit[p] * slots
+            for slot in range(counts[unit[p]]):
+                b, a = base + slot, p * slots + slot
+                count = overlap(low, high, b, c)
+                if count <= 0:
+                    continue
+                if at[a] >= position:
+                    return np.inf, position, n_moved
+                h, done = device[b], trial[a]
+                if h == k:
+                    start = max(start, done)
+                    continue
+                factor = 1.0 if per_input else float(count)
+                # To rounding what the simulator has.
+                took = transfers[e, h, k] * factor if given else latency[h, k] + edge_bytes[e] * factor * inverse[h, k]
+                if contention == DELAY:
+                    start = max(start, done + took)
+                else:
+                    s.ready[found], s.seconds[found] = done, took
+                    s.producer[found, 0], s.producer[found, 1], s.producer[found, 2] = e, a, h
+                    found += 1
+        if found > 0:
+            end = _append_transfers(contention, size, clock, s.ready, s.seconds, s.producer, found, v, k, s.moved, n_moved)
+            start = max(start, end)
+            n_moved += found
+        place = size_of[high[c] - low[c]]
+        duration = durations[i, k, place] if place >= 0 else np.inf
+        if duration > 0.0:
+            start = max(start, clock[k])
+            clock[k] = start + duration
+        finish = start + duration
+        if position <= touched + 1 or finish != finish_before[v]:
+            for x in range(succ_ptr[i], succ_ptr[i + 1]):
+                for slot in range(counts[unit[succ[x]]]):
+                    settled = max(settled, at[succ[x] * slots + slot] + 1)
+        trial[v] = finish
+        if not finish + tail[i, k] <= limit:  # NaN is refused too
+            return np.inf, position, n_moved
+        clock[last] = max(clock[last], finish)
+    return clock[last], position, n_moved
+
+
+@kernel
+def update(t: Tables, s: State, first: int, touched: int, limit: float) -> tuple[float, int, int]:
+    """Try the sequence as it stands, in which nothing has changed before position `first` and after `touched`.
+
+    It ends as soon as everything is again as it was before the change.
+
+    Returns
+    -------
+    makespan : float
+        inf as soon as it is known to be above `limit`, or where a node comes before a producer, has
+        no duration, or no path for its data.
+    end : int
+        The position it came to, which `rollback` asks for.
+    transfers : int
+        The rows written to `s.moved`.
+    """
+    makespan, end, n_moved = _walk(t, s, first, touched, limit)
+    s.makespan[1], s.length[1] = makespan, end
+    return makespan, end, n_moved
+
+
+@kernel
+def evaluate(t: Tables, s: State, first: int, limit: float) -> tuple[float, int, int]:
+    """Try the sequence as it stands from position `first` to the end, see `update`."""
+    return update(t, s, first, s.length[0], limit)
+
+
+@kernel
+def commit(t: Tables, s: State, first: int) -> None:
+    """Keep what was tried from position `first` on."""
+    sequence, finish, trial, clock, trial_clock, end = s.sequence, s.finish, s.trial, s.clock, s.trial_clock, s.length[1]
+    row = first // t.stride
+    for position in range(row * t.stride, end):
+        v = sequence[position]
+        finish[v] = trial[v]
+    for x in range(row + 1, (end + t.stride - 1) // t.stride):
+        for r in range(clock.shape[1]):
+            clock[x, r] = trial_clock[x, r]
+    s.makespan[0] = s.makespan[1]
+
+
+@kernel
+def rollback(t: Tables, s: State, first: int, end: int) -> None:
+    """Forget what `evaluate` found; to be called before the change of the sequence is undone."""
+    sequence, finish, trial = s.sequence, s.finish, s.trial
+    for position in range(first // t.stride * t.stride, end):
+        v = sequence[position]
+        trial[v] = finish[v]
+
+
+@kernel
+def copy(source: State, target: State) -> None:
+    """Copy what is decided, not the times."""
+    target.length[0] = source.length[0]
+    for x in range(len(source.sequence)):  # an assignment of slices takes seconds to compile
+        target.sequence[x], target.position[x] = source.sequence[x], source.position[x]
+    for x in range(len(source.device)):
+        target.device[x], target.low[x], target.high[x] = source.device[x], source.low[x], source.high[x]
+    for x in range(len(source.count)):
+        target.count[x] = source.count[x]
+    for x in range(len(source.used)):
+        target.used[x] = source.used[x]
+
+
+@inner
+def window(t: Tables, s: State, v: int) -> tuple[int, int]:
+    """Return the first and last position that node v can move to without crossing a producer or consumer."""
+    unit, slots, at, counts, low, high = t.unit, t.slots, s.position, s.count, s.low, s.high
+    i, c = t.task[v], t.cell[v]
+    first, last = 0, s.length[0] - 1
+    pred_ptr, pred, succ_ptr, succ = t.arrays.pred_ptr, t.arrays.pred, t.arrays.succ_ptr, t.arrays.succ
+    for x in range(pred_ptr[i], pred_ptr[i + 1]):
+        p = pred[x]
+        for slot in range(counts[unit[p]]):
+            if overlap(low, high, unit[p] * slots + slot, c) > 0:
+                first = max(first, at[p * slots + slot] + 1)
+    for x in range(succ_ptr[i], succ_ptr[i + 1]):
+        p = succ[x]
+        for slot in range(counts[unit[p]]):
+            if overlap(low, high, unit[p] * slots + slot, c) > 0:
+                last = min(last, at[p * slots + slot] - 1)
+    return first, last

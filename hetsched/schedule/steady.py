@@ -1,0 +1,126 @@
+"""What a schedule is worth: its makespan, or the load it puts on devices and channels when inputs stream through.
+
+The period of a schedule of L inputs is the time between the ends of two inputs if L new inputs begin as soon as
+there is room: then the busiest resource never rests. It does not depend on the order of batches, only on who runs
+what in which batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from hetsched.columns import Columns
+from hetsched.errors import UnsupportedFeature
+from hetsched.problem.graph import FloatArray, IntArray
+from hetsched.problem.problem import BoolArray, Problem
+from hetsched.schedule.schedule import Schedule
+
+HOST = "cpu"
+"""The kind of the devices whose memory is the main memory, see `max_load`."""
+
+
+def makespan(problem: Problem, schedule: Schedule) -> float:
+    """Return the makespan in seconds."""
+    return schedule.makespan
+
+
+def period(problem: Problem, schedule: Schedule) -> float:
+    """Return the largest busy time per input of any device or channel, in seconds.
+
+    A device is busy while it runs batches. A channel is an ordered pair of devices and busy while it
+    moves tensors; under ``communication="port"`` the ports of devices count in its place. Device and
+    channels work at the same time.
+    """
+    devices, links = _resources(problem, schedule)
+    return float(max(devices.max(initial=0.0), links.max(initial=0.0)))
+
+
+def loads(problem: Problem, schedule: Schedule) -> Columns:
+    """Return the busy time per input of every device and of every channel, or port, that is used.
+
+    Returns
+    -------
+    Columns (resource, seconds)
+        The busiest first; the first `seconds` are the period.
+    """
+    names = problem.cluster.names
+    devices, links = _resources(problem, schedule)
+    rows = [(seconds, name) for seconds, name in zip(devices.tolist(), names, strict=True)]
+    for place in zip(*np.nonzero(links), strict=True):
+        a, b = (int(x) for x in place)
+        said = f"{names[b]} {('sends', 'receives')[a]}" if problem.communication == "port" else f"{names[a]} -> {names[b]}"
+        rows.append((float(links[a, b]), said))
+    rows.sort(key=lambda row: -row[0])
+    return Columns(resource=np.array([name for _, name in rows], "U"), seconds=[seconds for seconds, _ in rows])
+
+
+def max_load(problem: Problem, schedule: Schedule) -> float:
+    """Return the largest load of a device in seconds, transfers not overlapped with compute (Tarnawski et al. 2020).
+
+    Tensors pass through the main memory of the host, the first device of kind ``"cpu"``. An
+    accelerator (a device of another kind) works on its tasks, on bringing in every tensor it needs
+    from elsewhere, once however many of its tasks read it, and on bringing out every tensor that is
+    read elsewhere, once; at one of these at a time. Devices of kind ``"cpu"`` only compute. A tensor is
+    what a task hands to all its children; it takes the longest time that any of its edges does.
+
+    Raises
+    ------
+    UnsupportedFeature
+        More than one input, or no device of kind ``"cpu"``.
+    """
+    enter, leave = host_times(problem)
+    device = np.empty(problem.n_tasks, np.int64)
+    device[schedule.batches.task] = schedule.batches.device
+    source, target = device[problem.graph.source], device[problem.graph.target]
+    out, into = np.zeros(enter.shape, bool), np.zeros(enter.shape, bool)
+    apart = source != target
+    out[problem.graph.source[apart], source[apart]] = True
+    into[problem.graph.source[apart], target[apart]] = True
+    moved = np.where(out, leave, 0.0).sum(axis=0) + np.where(into, enter, 0.0).sum(axis=0)
+    return float((schedule.busy_time + moved).max(initial=0.0))
+
+
+OBJECTIVES: Mapping[str, Callable[[Problem, Schedule], float]] = {"makespan": makespan, "period": period, "max-load": max_load}
+"""What can be minimised, by name; the last two are loads, in seconds per input."""
+
+
+def find_objective(name: str) -> Callable[[Problem, Schedule], float]:
+    """Return an objective; raises `UnsupportedFeature` naming those there are."""
+    if name not in OBJECTIVES:
+        raise UnsupportedFeature(f"unknown objective {name!r}; choose from {', '.join(OBJECTIVES)}")
+    return OBJECTIVES[name]
+
+
+def hosts(problem: Problem) -> BoolArray:
+    """Return which devices are of kind ``"cpu"``, [K]."""
+    return np.array([device.kind == HOST for device in problem.cluster.devices])
+
+
+def host_times(problem: Problem) -> tuple[FloatArray, FloatArray]:
+    """Return (seconds to bring the tensor of a task into a device, seconds to bring it out), [n, K] each; inf without a path."""
+    host = hosts(problem)
+    if problem.inputs > 1:
+        raise UnsupportedFeature(f"max-load is defined for one input, not {problem.inputs}; use objective='period'")
+    if not host.any():
+        raise UnsupportedFeature(f"max-load needs a device of kind {HOST!r}, whose memory transfers pass through; use objective='period'")
+    graph, every = problem.graph, np.arange(problem.n_devices)
+    edges, main = np.arange(graph.n_edges)[:, None], int(np.flatnonzero(host)[0])
+    times = []
+    for one_edge in (problem.transfer_times(edges, main, every), problem.transfer_times(edges, every, main)):
+        longest = np.zeros((problem.n_tasks, problem.n_devices))
+        np.maximum.at(longest, graph.source, np.where(host, 0.0, one_edge))
+        times.append(longest)
+    return times[0], times[1]
+
+
+def _resources(problem: Problem, schedule: Schedule) -> tuple[FloatArray, FloatArray]:
+    """Return the busy seconds per input of devices [K], and of channels [K, K] or of sending and receiving ports [2, K]."""
+    size, transfers = problem.n_devices, schedule.transfers
+    where: IntArray = schedule.batches.device
+    pair = where[transfers.source] * size + where[transfers.target]
+    links = np.bincount(pair, transfers.finish - transfers.start, minlength=size * size).reshape(size, size)
+    if problem.communication == "port":
+        links = np.stack([links.sum(axis=1), links.sum(axis=0)])
+    return schedule.busy_time / problem.inputs, links / problem.inputs

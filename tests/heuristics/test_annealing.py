@@ -1,0 +1,121 @@
+"""Search states and annealing: what evaluation says is what the simulator says, whatever was tried, kept or taken back."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, note, settings
+from hypothesis import strategies as st
+
+import hetsched as hs
+from hetsched.heuristics.annealing_kernels import anneal
+from hetsched.heuristics.states import States
+from hetsched.problem.document import encode
+from hetsched.schedule import edits, sequences
+from hetsched.testing import conformance, strategies
+
+_SETTINGS = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+COMMUNICATIONS = ("delay", "per-input", "channel", "port")
+
+
+class TestAnnealing(conformance.MethodSuite):
+    method = "annealing"
+
+
+def loaded(problem, decision):
+    """Return the states of a problem and one made of a decision, with its makespan."""
+    states = States(problem)
+    state = states.empty()
+    return states, state, states.load(state, hs.simulate(problem, decision))
+
+
+@_SETTINGS
+@given(data=st.data())
+def test_a_state_is_worth_what_its_decision_is(data):
+    problem = data.draw(strategies.problems(communication=data.draw(st.sampled_from(COMMUNICATIONS)), memory="static"))
+    note(encode(problem).decode())
+    decision = data.draw(strategies.decisions(problem))
+    schedule = hs.simulate(problem, decision)
+    states, state, makespan = loaded(problem, decision)
+    assume(np.isfinite(makespan))
+    again = hs.simulate(problem, states.decision(state))
+    assert again.makespan == pytest.approx(makespan, rel=1e-12)
+    assert states.claims(state) == pytest.approx(schedule.static_memory)
+    if problem.communication in ("delay", "per-input"):
+        # Appended in the order of its starts, nothing starts later.
+        assert makespan <= schedule.makespan * (1 + 1e-12)
+
+
+@_SETTINGS
+@given(data=st.data(), seed=st.integers(0, 1000), steps=st.integers(1, 200), heat=st.sampled_from([1e-9, 0.1, 10.0]))
+def test_whatever_was_tried_the_state_is_sound(data, seed, steps, heat):
+    communication = data.draw(st.sampled_from(COMMUNICATIONS))
+    features = data.draw(st.fixed_dictionaries({"inputs": st.integers(1, 3), "batching": st.sampled_from(["once", "free"])}))
+    problem = data.draw(strategies.problems(communication=communication, memory="static", **features))
+    note(encode(problem).decode())
+    decision = data.draw(strategies.decisions(problem))
+    states, state, makespan = loaded(problem, decision)
+    assume(np.isfinite(makespan) and makespan > 0)
+    best = states.empty()
+    sequences.copy(state, best)
+    tables, rng = states.tables, np.random.default_rng(seed)
+    current, least, pressure = anneal(
+        tables, state, best, edits.new_log(tables), rng, steps, makespan * heat, makespan * heat, 1.0, makespan, makespan
+    )
+    assert least <= makespan
+    assert pressure > 0
+    for each, value in ((state, current), (best, least)):
+        length = int(each.length[0])
+        assert (each.position[each.sequence[:length]] == np.arange(length)).all()
+        assert (each.position >= 0).sum() == length
+        assert each.used == pytest.approx(states.claims(each), abs=1e-6)
+        known = each.finish.copy()
+        assert states.settle(each) == pytest.approx(value, rel=1e-12)
+        if each is state:
+            nodes = each.sequence[:length]
+            assert known[nodes] == pytest.approx(each.finish[nodes], rel=1e-12)
+        schedule = hs.simulate(problem, states.decision(each))
+        assert schedule.makespan == pytest.approx(value, rel=1e-12)
+        broken = {violation.rule for violation in hs.verify(problem, schedule)}
+        assert broken <= {"memory"}
+        if each is best and not hs.verify(problem, hs.simulate(problem, decision)):
+            assert not broken
+
+
+@pytest.mark.parametrize("communication", COMMUNICATIONS)
+def test_a_suffix_is_worth_what_the_whole_is(communication):
+    problem = conformance._larger_problem().replace(communication=communication)
+    states, state, makespan = loaded(problem, hs.solve(problem, "heft").schedule.decision)
+    for first in range(0, problem.n_tasks, 7):
+        assert sequences.evaluate(states.tables, state, first, np.inf)[0] == makespan
+        assert sequences.evaluate(states.tables, state, first, makespan * 0.99)[0] == np.inf
+    assert states.settle(state) == makespan
+
+
+def test_kept_resources_need_not_be_those_of_every_position():
+    problem = conformance._larger_problem().replace(communication="port")
+    decision = hs.solve(problem, "heft").schedule.decision
+    states, state, makespan = loaded(problem, decision)
+    for stride in (3, 40, 1000):
+        sparse = States(problem)
+        sparse.tables = sparse.tables._replace(stride=stride)
+        other = sparse.empty()
+        assert sparse.load(other, hs.simulate(problem, decision)) == makespan
+        for first in range(problem.n_tasks):
+            assert sequences.evaluate(sparse.tables, other, first, np.inf)[0] == makespan
+    assert states.settle(state) == makespan
+
+
+def test_annealing_finds_what_list_schedulers_miss():
+    problem = conformance._larger_problem()
+    heft = hs.solve(problem, "heft").makespan
+    assert hs.solve(problem, "annealing", evaluations=20_000, seed=1).makespan < 0.95 * heft
+
+
+def test_batches_that_are_no_intervals_are_started_anew():
+    graph = hs.TaskGraph(["a", "b"], [("a", "b", 1.0)])
+    cluster = hs.Cluster(["x", "y"], bandwidth=1.0)
+    problem = hs.Problem(graph, cluster, durations=np.ones((2, 2, 4)), batch_sizes=[1, 2, 3, 4], inputs=4)
+    odd = hs.Decision.from_batches(problem, [("a", "x", [0, 2]), ("a", "y", [1, 3]), ("b", "x", [0, 2]), ("b", "y", [1, 3])])
+    found = hs.solve(problem, "annealing", start=odd, evaluations=500)
+    assert found.makespan <= hs.simulate(problem, odd).makespan

@@ -1,0 +1,100 @@
+"""Randomised HEFT: at least as good as HEFT, anytime, deterministic under an evaluation limit."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, note
+from hypothesis import strategies as st
+
+import hetsched as hs
+from hetsched.heuristics.randomised_placing import by_start
+from hetsched.problem.document import encode
+from hetsched.testing import strategies
+from tests.golden import topcuoglu
+
+NAME = "random-heft"
+
+
+def layered(n: int = 100, communication: str = "delay") -> hs.Problem:
+    rng = np.random.default_rng(3)
+    edges = np.column_stack([np.maximum(np.arange(n).repeat(3) - rng.integers(1, 12, 3 * n), 0), np.arange(n).repeat(3)])
+    graph = hs.TaskGraph([f"t{i}" for i in range(n)], edges[edges[:, 0] < edges[:, 1]], edge_bytes=1.0)
+    return hs.Problem(graph, hs.Cluster(["x", "y", "z"], bandwidth=2.0), durations=rng.random((n, 3)), communication=communication)
+
+
+@given(problem=strategies.problems(), seed=st.integers(0, 9))
+def test_it_is_never_worse_than_heft_and_keeps_to_its_limit(problem, seed):
+    note(encode(problem).decode())
+    try:
+        reference = hs.solve(problem, "heft")
+    except hs.UnsupportedFeature:
+        return
+    solution = hs.solve(problem, NAME, evaluations=20, seed=seed)
+    assert not [message for message in solution.messages if "failed:" in message]
+    assert solution.makespan <= reference.makespan
+    assert solution.methods.evaluations.sum() <= 20
+
+
+def test_without_noise_every_run_is_heft():
+    solution = hs.solve(topcuoglu(), NAME, evaluations=50, options={"rank_noise": 0, "finish_noise": 0})
+    assert solution.makespan == 80
+    assert len(np.unique(solution.history.incumbent[np.isfinite(solution.history.incumbent)])) == 1
+
+
+@pytest.mark.parametrize("communication", ["delay", "channel", "port", "per-input"])
+def test_restarts_pay(communication):
+    problem = layered(communication=communication)
+    solution = hs.solve(problem, NAME, evaluations=500)
+    assert solution.methods.evaluations.tolist() == [500]
+    assert solution.makespan < 0.99 * hs.solve(problem, "heft").makespan
+    assert hs.solve(problem, NAME, evaluations=50).makespan >= solution.makespan, "the first runs are the same"
+
+
+def test_either_noise_alone_finds_something():
+    problem = layered()
+    reference = hs.solve(problem, "heft").makespan
+    for options in ({"rank_noise": 0.0}, {"finish_noise": 0.0}):
+        assert hs.solve(problem, NAME, evaluations=300, options=options).makespan < reference
+
+
+@pytest.mark.parametrize("communication", ["channel", "port"])
+def test_dear_transfers_are_avoided_where_they_contend(communication):
+    """HEFT fills the channels; taking transfers for longer than they are keeps tasks together."""
+    problem = layered(communication=communication)
+    blind, aware = (hs.solve(problem, NAME, evaluations=300, options={"transfer_noise": noise}).makespan for noise in (0, 15))
+    assert aware < 0.98 * blind
+
+
+def test_a_deadline_is_kept():
+    problem = layered(2000)
+    hs.solve(problem, NAME, evaluations=2)
+    started = time.monotonic()
+    solution = hs.solve(problem, NAME, time_limit=0.2)
+    assert solution.schedule is not None
+    assert time.monotonic() - started < 0.2 + 0.5, "the machine may be busy"
+
+
+@pytest.mark.parametrize("option", ["rank_noise", "finish_noise", "transfer_noise"])
+def test_negative_noise_is_refused(option):
+    with pytest.raises(hs.UnsupportedFeature, match=f"{option} is -0.1; it must be 0 or more"):
+        hs.solve(topcuoglu(), NAME, evaluations=1, options={option: -0.1})
+
+
+@given(data=st.data())
+def test_tasks_by_start_are_topological_and_keep_the_order_of_devices(data):
+    problem = data.draw(strategies.problems(inputs=1, communication="delay"))
+    decision = data.draw(strategies.decisions(problem))
+    device = np.empty(problem.n_tasks, np.int64)
+    device[decision.task] = decision.device
+    order = by_start(problem.arrays, problem.whole_durations, device, decision.task)
+    start = np.empty(problem.n_tasks)
+    schedule = hs.simulate(problem, decision)
+    start[schedule.batches.task] = schedule.batches.start
+    assert (np.diff(start[order]) >= -1e-9 * schedule.makespan).all()
+    place = np.argsort(order)
+    assert (place[problem.graph.source] < place[problem.graph.target]).all()
+    again = hs.Decision.whole(problem, device, order)
+    assert hs.simulate(problem, again).makespan == pytest.approx(schedule.makespan)

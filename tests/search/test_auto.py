@@ -1,0 +1,201 @@
+"""`auto`: who runs when, deadlines, what a user can say about its members, and that it is never worse than the simplest."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import hetsched as hs
+from hetsched import members, search, workers
+from hetsched.members import EXACT, LARGEST, LIST_SCHEDULERS, SEARCHES, model_size
+from hetsched.testing import strategies
+from tests.golden import topcuoglu
+from tests.search.strange_methods import tangle
+
+
+@pytest.fixture
+def mine(monkeypatch):
+    """A registry of one's own, so that tests leave nothing behind."""
+    monkeypatch.setattr(search, "_REGISTRY", dict(search._REGISTRY))
+
+
+@pytest.fixture
+def alone(monkeypatch):
+    """Fail if a process is started."""
+
+    def refuse(*_, **__):
+        raise AssertionError("a process was started")
+
+    monkeypatch.setattr(workers.subprocess, "Popen", refuse)
+
+
+def ran(solution):
+    return set(solution.methods.method.tolist()) - {"auto"}
+
+
+@settings(max_examples=60)
+@given(problem=strategies.problems())
+def test_it_is_never_worse_than_one_device_or_heft(problem):
+    answer = hs.solve(problem, evaluations=40)
+    for name in ("best-device", "heft"):
+        try:
+            assert answer.makespan <= hs.solve(problem, name).makespan
+        except hs.UnsupportedFeature:
+            continue
+
+
+@settings(max_examples=20)
+@given(problem=strategies.problems())
+def test_under_an_evaluation_limit_it_is_reproducible(problem):
+    one, other = (hs.solve(problem, evaluations=300, seed=5) for _ in range(2))
+    assert one.schedule == other.schedule
+    assert one.methods.evaluations.tolist() == other.methods.evaluations.tolist()
+    assert one.methods.evaluations.sum() <= 300
+    assert "bounds" in ran(one) or one.stopped in ("optimal", "infeasible", "evaluations")
+
+
+@pytest.mark.parametrize("limit", [0.1, 1.0, 3.0])
+def test_deadlines_are_kept(limit):
+    problem = tangle(300)
+    hs.solve(problem, time_limit=limit)  # compiles
+    late = []
+    for _ in range(3):  # the machine may be busy otherwise
+        began = time.monotonic()
+        solution = hs.solve(problem, time_limit=limit)
+        late.append(time.monotonic() - began - limit)
+        assert solution.makespan <= min(hs.solve(problem, name).makespan for name in ("best-device", "heft"))
+        if late[-1] <= 0.15:
+            return
+    raise AssertionError(f"late by {late} s")
+
+
+def test_tiny_problems_are_proven_here_and_soon(alone):
+    began = time.monotonic()
+    solution = hs.solve(topcuoglu())
+    assert (solution.status, solution.makespan, solution.stopped) == ("optimal", 73, "optimal")
+    assert time.monotonic() - began < 5
+
+
+def test_small_problems_are_proven_in_a_worker():
+    problem = tangle(24)
+    assert members.TINY < model_size(problem)
+    solution = hs.solve(problem, time_limit=30)
+    assert solution.status == "optimal"
+    assert ran(solution) & set(EXACT)
+
+
+def test_without_a_limit_it_ends_by_itself():
+    began = time.monotonic()
+    solution = hs.solve(tangle(100), options={"seconds": 3.0})
+    assert 2 < time.monotonic() - began < 5
+    assert solution.stopped == "finished"
+
+
+def test_the_history_says_who_found_what(alone):
+    solution = hs.solve(tangle(), time_limit=1.0)
+    assert set(solution.history.source.tolist()) & set(LIST_SCHEDULERS)
+    assert solution.method in ran(solution)
+    assert {*LIST_SCHEDULERS, *SEARCHES} <= ran(solution)
+    own = dict(zip(solution.methods.method.tolist(), solution.methods.seconds.tolist(), strict=True))
+    assert own["auto"] < 0.3  # its share is without that of its members
+    assert (solution.methods.seconds >= 0).all()
+
+
+def test_members_can_be_named_excluded_and_weighed(alone):
+    problem = tangle()
+    assert ran(hs.solve(problem, evaluations=100, options={"members": "heft, olb"})) == {"heft", "olb"}
+    assert ran(hs.solve(problem, evaluations=100, options={"members": ["olb"]})) == {"olb"}
+    without = ran(hs.solve(problem, evaluations=5000, options={"exclude": ["heft", "annealing"]}))
+    assert "heft" not in without
+    assert "annealing" not in without
+    assert "olb" in without
+    weighed = hs.solve(problem, evaluations=4001, options={"members": {"wanders": 3, "annealing": 1.0}})
+    effort = dict(zip(weighed.methods.method.tolist(), weighed.methods.evaluations.tolist(), strict=True))
+    assert 2.5 < effort["wanders"] / effort["annealing"] < 3.5
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"members": ["heftt"]}, "unknown method 'heftt'; choose from "),
+        ({"exclude": ["heftt"]}, "unknown method 'heftt'; choose from "),
+        ({"members": ["auto", "heft"]}, "'auto' is named as a member of itself; name the methods it should run, or leave members out"),
+        ({"members": {"heft": 0}}, r"the weight of member 'heft' is 0; it must be a number above 0 \(exclude='heft' leaves it out\)"),
+        ({"members": {"heft": float("nan")}}, "the weight of member 'heft' is nan; it must be a number above 0"),
+        ({"members": {"heft": "much"}}, "the weight of member 'heft' is 'much'; it must be a number above 0"),
+        ({"members": ["heft"], "exclude": "heft"}, r"exclude=\['heft'\] leaves no member of heft; exclude fewer, or name others"),
+        ({"members": []}, r"exclude=\[\] leaves no member of none"),
+        ({"workers": -1}, "workers is -1; it must be a whole number of processes, 0 for none, or None for one a core"),
+        ({"workers": 1.5}, "workers is 1.5; it must be a whole number"),
+        ({"seconds": -1}, "seconds is -1; it must be a number of seconds, at least 0"),
+        ({"bound_seconds": float("nan")}, "bound_seconds is nan; it must be a number of seconds, at least 0"),
+    ],
+)
+def test_what_cannot_be_is_refused(options, said):
+    with pytest.raises(hs.UnsupportedFeature, match=said):
+        hs.solve(topcuoglu(), options=options)
+
+
+def test_members_of_this_process_alone_run_here(mine):
+    @hs.method("homely", summary="known to this process only")
+    def homely(problem, monitor):
+        monitor.note(f"ran in {os.getpid()}")
+        for _ in monitor:
+            device = monitor.rng.integers(0, problem.n_devices, problem.n_tasks)
+            monitor.offer(hs.Decision.whole(problem, device, problem.graph.topological_order))
+
+    solution = hs.solve(tangle(), time_limit=8, options={"members": ["olb", "homely", "annealing"], "workers": 1})
+    assert solution.messages == (f"homely: ran in {os.getpid()}",)
+    assert ran(solution) == {"olb", "homely", "annealing"}
+    only = hs.solve(tangle(), time_limit=3, options={"members": ["homely"]})
+    assert ran(only) == {"homely"}
+    assert only.schedule is not None
+
+
+def test_a_member_that_fails_costs_only_itself():
+    problem = tangle()
+    solution = hs.solve(problem, evaluations=2000, options={"members": ["raises", "heft", "wanders"]})
+    assert "raises failed: RuntimeError: out of luck" in solution.messages
+    assert ran(solution) == {"raises", "olb", "heft", "wanders"}
+    assert solution.makespan <= hs.solve(problem, "heft").makespan
+
+
+def test_nothing_large_is_handed_to_a_solver():
+    n = 10_000
+    graph = hs.TaskGraph([f"t{i}" for i in range(n)], np.column_stack([np.arange(n - 1), np.arange(1, n)]))
+    problem = hs.Problem(graph, hs.Cluster(["a", "b", "c"], bandwidth=1.0), durations=np.ones((n, 3)))
+    assert not set(EXACT) & set(members.usual(problem, "makespan"))
+    solution = hs.solve(problem, time_limit=0.5, options={"members": ["olb", "cpsat"]})
+    assert solution.messages == (
+        f"auto: cpsat is left out: its model would have about {3 * n} columns, more than {LARGEST}; "
+        "solve(problem, 'cpsat') tries it nevertheless",
+    )
+    counted = hs.solve(topcuoglu(), evaluations=10, options={"members": ["olb", "milp"]})
+    assert counted.messages == ("auto: milp is left out: a solver heeds no evaluation limit; solve(problem, 'milp') tries it nevertheless",)
+    assert hs.solve(topcuoglu(), evaluations=10).messages == ()
+
+
+def test_threads_are_the_cores_of_a_solve(monkeypatch):
+    given = []
+
+    def record(problem, monitor, *, workers=None):
+        given.append(workers)
+
+    def exact(problem, monitor, *, threads=None):
+        given.append(threads)
+
+    monkeypatch.setattr(search, "_REGISTRY", dict(search._REGISTRY))
+    search._REGISTRY["portfolio-like"] = search.Method("portfolio-like", "records", record)
+    search._REGISTRY["exact-like"] = search.Method("exact-like", "records", exact)
+    hs.solve(topcuoglu(), ["portfolio-like", "exact-like", "heft"], threads=3)
+    assert given == [3, 3]
+    with pytest.raises(hs.UnsupportedFeature, match="threads is 0; it must be 1 or more, or None for no limit"):
+        hs.solve(topcuoglu(), threads=0)
+    with pytest.raises(hs.UnsupportedFeature, match="threads=2 and the option workers=1 say the same twice; leave one of them out"):
+        hs.solve(topcuoglu(), threads=2, options={"workers": 1})
+    with pytest.raises(hs.UnsupportedFeature, match="scip searches in one thread, not 2"):
+        hs.solve(topcuoglu(), "milp", threads=2)
