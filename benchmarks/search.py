@@ -90,7 +90,7 @@ def solve(data: Path, case: Case) -> Row:
     broken = hs.verify(problem, found.schedule)
     assert not broken, broken[0].message
     times, values = found.history.time, found.history.incumbent
-    better = np.flatnonzero(np.isfinite(values) & (np.diff(values, prepend=np.inf) < 0))
+    better = np.flatnonzero(values < np.concatenate([[np.inf], values[:-1]]))
     history = [[round(float(times[x]), 4), float(values[x])] for x in better]
     excess = figures.percent(found.makespan / instance.reference - 1)
     return {"history": history, "makespan": found.makespan, "bound": found.bound, **took, "says": f"{found.makespan:.6g}, {excess} above"}
@@ -118,7 +118,7 @@ class Report:
         self.methods = [name for name in METHODS if any(row["method"] == name for row in self.rows)]
         self.methods += sorted({row["method"] for row in self.rows} - set(METHODS))
         self.instances = [name for name in every if any(row["instance"] == name for row in self.rows)]
-        self.checkpoints = [seconds for seconds in CHECKPOINTS if seconds <= limit]
+        self.checkpoints = [*(seconds for seconds in CHECKPOINTS if seconds < limit), limit]
 
     def counts(self, case: Case) -> bool:
         """Return whether a case is one of this report."""

@@ -14,14 +14,16 @@ import instances
 import list_scheduling
 import numpy as np
 import peers
+import period
 import published
 import pytest
 import real_graphs
+import search
 import start_up
 
 import hetsched as hs
 
-SCRIPTS = (list_scheduling, real_graphs, bounds, exact, published, start_up)
+SCRIPTS = (list_scheduling, real_graphs, bounds, exact, published, search, period, start_up)
 
 FAKE_SAGA = """
 class Network:
