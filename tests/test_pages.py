@@ -35,7 +35,11 @@ def followed(page: Path, folder: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("page", [page for page in pages() if runs_something((ROOT / page).read_text(encoding="utf-8"))])
+QUICKLY = ("README.md", "docs/tutorial.md")
+RUNNING = [page for page in pages() if runs_something((ROOT / page).read_text(encoding="utf-8"))]
+
+
+@pytest.mark.parametrize("page", [page if page in QUICKLY else pytest.param(page, marks=pytest.mark.slow) for page in RUNNING])
 def test_what_a_page_shows_is_so(page: str, tmp_path: Path) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     if needs_torch(text) and importlib.util.find_spec("torch") is None:

@@ -32,6 +32,7 @@ def test_examples_of_the_list_scheduling_papers(instance, optimum):
     assert makespan < 1.2 * optimum
 
 
+@pytest.mark.slow
 def test_flexible_job_shops(shared_data: Path):
     folder = shared_data / "fjsp"
     rows = instances.rows(folder)
@@ -43,6 +44,7 @@ def test_flexible_job_shops(shared_data: Path):
         bracket(problem, float(row["lower"]), float(row["upper"]))
 
 
+@pytest.mark.slow
 def test_standard_task_graphs(shared_data: Path):
     folder = shared_data / "stg"
     rows = instances.rows(folder)

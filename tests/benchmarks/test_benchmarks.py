@@ -226,6 +226,7 @@ def test_the_league_writes_its_tables_and_its_plot(shared_data: Path, docs: Path
     assert (docs / "images" / "list_scheduling.svg").exists()
 
 
+@pytest.mark.slow
 def test_real_graphs_write_their_tables_and_their_plot(shared_data: Path, docs: Path, monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip("matplotlib")
     monkeypatch.setattr(real_graphs, "COMMUNICATIONS", ("delay",))

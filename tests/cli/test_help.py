@@ -69,6 +69,7 @@ def test_every_command_has_an_example_of_itself(words: tuple[str, ...]) -> None:
     assert all(example.startswith(" ".join(["hetsched", *words])) for example in found)
 
 
+@pytest.mark.slow
 def test_the_examples_work_in_the_order_of_the_help(run: Any, folder: Path) -> None:
     """All in one folder: a later one may need what an earlier one wrote, as for somebody who reads from the top."""
     for words in COMMANDS:

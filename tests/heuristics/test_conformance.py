@@ -1,10 +1,16 @@
-"""Every built-in method through the published suite."""
+"""Every built-in list scheduler, and what repeats one, through the published suite."""
 
 from __future__ import annotations
+
+import pytest
 
 from hetsched.members import BATCHED_SCHEDULERS, LIST_SCHEDULERS
 from hetsched.testing import conformance
 
-for _name in (*LIST_SCHEDULERS, *BATCHED_SCHEDULERS, "random-heft", "sa", "ea", "auto"):
+QUICKLY = ("best-device", "heft", "lookahead", "cpop", "etf", *BATCHED_SCHEDULERS, "random-heft", "sa", "ea", "auto")
+"""Between them they run every placement kernel; the others are tested with the slow tests."""
+
+for _name in sorted({*LIST_SCHEDULERS, *QUICKLY}):
     _title = "Test" + _name.title().replace("-", "")
-    globals()[_title] = type(_title, (conformance.MethodSuite,), {"method": _name, "__module__": __name__})
+    _class = type(_title, (conformance.MethodSuite,), {"method": _name, "__module__": __name__})
+    globals()[_title] = _class if _name in QUICKLY else pytest.mark.slow(_class)

@@ -196,7 +196,7 @@ def tell(event):
     print("event", event.source, flush=True)
 
 began = time.monotonic()
-solution = hs.solve(tangle(), time_limit={limit}, options={options}, on_progress=tell)
+solution = hs.solve(tangle(200), time_limit={limit}, options={options}, on_progress=tell)
 print("done", solution.stopped, solution.schedule is not None, f"{{time.monotonic() - began:.3f}}", flush=True)
 """
 
