@@ -45,6 +45,10 @@ class Page(HTMLParser):
             self.loaded.add(given[LOADED[tag]])
 
 
+OF_SPHINX = ("genindex.html", "py-modindex.html", "search.html")
+"""Pages that no source stands for."""
+
+
 def built(folder: Path) -> Path:
     """Build the site from a copy of its sources, so that no other build is in the way."""
     shutil.copytree(ROOT / "docs", folder / "docs", ignore=shutil.ignore_patterns("_build", "_made", "__pycache__"))
@@ -59,7 +63,7 @@ def built(folder: Path) -> Path:
 def check_every_page_is_there(site: Path) -> None:
     sources = [page.relative_to(ROOT / "docs") for page in (ROOT / "docs").rglob("*.md")]
     wanted = {page.with_suffix(".html") for page in sources if page.parts[0] not in ("_build", "_made")}
-    pages = {Page(page) for page in site.rglob("*.html") if page.name not in ("genindex.html", "py-modindex.html", "search.html")}
+    pages = {Page(page) for page in site.rglob("*.html") if str(page.relative_to(site)) not in OF_SPHINX}
     assert wanted <= {page.path.relative_to(site) for page in pages}
     reached = {(page.path.parent / urlsplit(link).path).resolve() for page in pages for link in page.links}
     assert {site / page for page in wanted} <= {*reached, site / "index.html"}, "a page that no other links to"
