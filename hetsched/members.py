@@ -18,7 +18,7 @@ LIST_SCHEDULERS = (
 """The methods that answer at once, in the order in which `auto` runs them."""
 BATCHED_SCHEDULERS = ("bheft", "bgreedy", "bmet")
 """The same for several inputs."""
-SEARCHES: Mapping[str, float] = {"annealing": 1.0, "tabu": 1.0}
+SEARCHES: Mapping[str, float] = {"annealing": 1.0, "tabu": 1.0, "random-heft": 0.5}
 """The searches that `auto` runs unless told otherwise, with their weights."""
 EXACT = ("cpsat", "milp", "milp:highs", "moirai", "pesto", "getf", "assignment", "load-milp")
 """The methods that hand a model to a solver."""

@@ -131,7 +131,7 @@ def test_demo_json(run: Any) -> None:
     facts = json.loads(run("demo", "--network", "googlenet", "--json").stdout)
     schedule = hs.read("schedule.json")
     assert isinstance(schedule, hs.Schedule)
-    assert {row["method"] for row in facts["methods"]} == {*LIST_SCHEDULERS, *SEARCHES}
+    assert set(LIST_SCHEDULERS) < {row["method"] for row in facts["methods"]} <= {*LIST_SCHEDULERS, *SEARCHES}
     assert schedule.makespan == min(row["makespan"] for row in facts["methods"] if row["makespan"] is not None)
     assert 0 < facts["bound"] <= schedule.makespan
 
