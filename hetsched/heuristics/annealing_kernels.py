@@ -31,7 +31,7 @@ def anneal(
     """
     temperature = hot
     factor = (cold / hot) ** (1.0 / max(1, steps))
-    chain, links, stale, age = np.empty(len(s.sequence), np.int64), 0, True, 0
+    chain, links, stale, age = s.chain, 0, True, 0
     over, most = edits.excess(t, s), 1e6 * pressure
     for _ in range(steps):
         temperature *= factor

@@ -248,7 +248,8 @@ def take_out(t: Tables, net: Network, length: int, out: int, limit: float) -> fl
     pred_ptr, pred, lag, before, duration, wait, below = net.pred_ptr, net.pred, net.lag, net.before, net.duration, net.wait, net.below
     early, late = net.early, net.late
     ahead, longest = before[out], net.peak[out]
-    early[:out] = net.finish[:out]
+    for position in range(out):
+        early[position] = net.finish[position]
     below[: out + 1] = False
     for q in range(out + 1, length):
         start, depends = 0.0, False
@@ -269,7 +270,8 @@ def take_out(t: Tables, net: Network, length: int, out: int, limit: float) -> fl
         longest = max(longest, early[q])
         if longest > limit:
             return np.inf
-    late[out + 1 : length] = net.tail[out + 1 : length]
+    for position in range(out + 1, length):
+        late[position] = net.tail[position]
     net.above[out:length] = False
     _tails(net, out - 1, out, late)
     _arrivals(t, net, out)
@@ -344,7 +346,8 @@ def _add(found: Candidates, value: float, v: int, k: int, behind: int) -> float:
         return float(found.value[room - 1])
     while x > 0 and found.value[x - 1] > value:
         found.value[x] = found.value[x - 1]
-        found.places[x, :] = found.places[x - 1, :]
+        for column in range(3):
+            found.places[x, column] = found.places[x - 1, column]
         x -= 1
     found.value[x] = value
     found.places[x, 0], found.places[x, 1], found.places[x, 2] = v, k, behind
@@ -410,7 +413,8 @@ def reorder(t: Tables, s: State, net: Network, v: int, k: int, y: int) -> tuple[
                 break
     if not _mark(net, at, y, first, last):
         return NOTHING, NOTHING
-    net.saved[first : last + 1] = s.sequence[first : last + 1]
+    for position in range(first, last + 1):
+        net.saved[position] = s.sequence[position]
     place = first
     for marked in range(2):
         for q in range(first, last + 1):

@@ -60,7 +60,7 @@ class States:
             used=np.zeros(K), finish=np.zeros(nodes), trial=np.zeros(nodes), makespan=np.zeros(2),
             clock=np.zeros((rows, resources)), trial_clock=np.zeros((rows, resources)),
             ready=np.zeros(widest), seconds=np.zeros(widest), producer=np.zeros((widest, 3), np.int64), now=np.zeros(resources),
-            moved=np.empty((0, 3), np.int64),
+            chain=np.zeros(nodes, np.int64), moved=np.empty((0, 3), np.int64),
         )  # fmt: skip
 
     def load(self, state: State, schedule: Schedule) -> float:

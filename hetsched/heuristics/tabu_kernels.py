@@ -147,7 +147,7 @@ def search(
     spent : int
         Evaluations.
     """
-    chain = np.empty(len(s.sequence), np.int64)
+    chain = s.chain
     exact = t.contention == DELAY
     spent = 0
     reserve = 2 + groups + (0 if exact else len(found.value))

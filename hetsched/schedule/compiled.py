@@ -1,4 +1,4 @@
-"""How kernels are compiled: kept on disk, without the interpreter's lock."""
+"""How kernels are compiled: kept on disk, without the interpreter's lock, without reference counts."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import Any, TypeVar, cast
 import numba
 
 F = TypeVar("F", bound=Callable[..., Any])
-_INNER: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+# A tuple of fifty arrays costs fifty atomic counts up and down in every call that takes it. Without them a kernel is
+# several times as fast, and compiled in a third of the time; it must not make arrays, which numba sees to.
+_LEAN: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": False}
 
 
 def kernel(function: F) -> F:
     """Compile what Python calls."""
-    return cast(F, numba.njit(cache=True, nogil=True)(function))
+    return cast(F, numba.njit(**_LEAN)(function))
 
 
 def inner(function: F) -> F:
@@ -21,4 +23,4 @@ def inner(function: F) -> F:
 
     The wrappers that it goes without take long to compile for tuples of many arrays.
     """
-    return cast(F, numba.njit(cache=True, nogil=True, **_INNER)(function))
+    return cast(F, numba.njit(**_LEAN, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function))  # type: ignore[call-overload]

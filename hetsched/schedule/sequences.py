@@ -107,6 +107,8 @@ class State(NamedTuple):
     (edge, node, device) rows."""
     now: FloatArray
     """Scratch: [resources]."""
+    chain: IntArray
+    """Scratch: [M] nodes."""
     moved: IntArray
     """Room for the transfers that contend as (edge, source node, target node) rows, or none, [T, 3]."""
 

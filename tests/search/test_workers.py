@@ -239,7 +239,7 @@ def script(tmp_path: Path) -> Iterator[Callable[..., Script]]:
 
 
 def test_a_script_needs_no_main_guard(script: Callable[..., Script]) -> None:
-    run = script(3.5, workers=2)
+    run = script(8, workers=2)  # long enough for a first run, which compiles
     run.read_until(lambda line: line.startswith("done"))
     assert run.lines.count("once") == 1
     assert len(run.pids) == 2
