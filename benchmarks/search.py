@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import functools
 import json
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -31,6 +32,8 @@ METHODS = ("annealing", "tabu", "evolution", "sa", "ea", "random-heft", "auto")
 CHECKPOINTS = (1.0, 10.0, 60.0)
 """Seconds after which the quality is told."""
 LIMIT, SEEDS = 60.0, tuple(range(10))
+RATE = 400_000.0
+"""Changes a second to be reached."""
 Row = dict[str, Any]
 
 
@@ -108,11 +111,23 @@ def after(row: Row, seconds: float) -> float:
     return min((value for time, value in row["history"] if time <= seconds), default=np.inf)
 
 
+def rates(data: Path, names: Sequence[str], evaluations: int) -> dict[str, float]:
+    """Return how many changes `annealing` tries in a second of CPU time, list schedulers and bounds included."""
+    found = {}
+    for name in names:
+        problem = known(data)[name].build()
+        prepare("annealing", problem.communication)
+        began = time.process_time()
+        hs.solve(problem, "annealing", evaluations=evaluations)
+        found[name] = evaluations / (time.process_time() - began)
+    return found
+
+
 class Report:
     """What is said of the results with the time limit asked for."""
 
-    def __init__(self, results: Results, every: dict[str, Known], limit: float) -> None:
-        self.every, self.limit = every, limit
+    def __init__(self, results: Results, every: dict[str, Known], limit: float, rates: dict[str, float] | None = None) -> None:
+        self.every, self.limit, self.rates = every, limit, rates or {}
         self.rows = results.rows(self.counts)
         self.taken = results.taken(self.counts)
         self.methods = [name for name in METHODS if any(row["method"] == name for row in self.rows)]
@@ -152,9 +167,12 @@ class Report:
         sources: dict[str, list[str]] = {}
         for name in self.instances:
             sources.setdefault(self.every[name].what, []).append(name)
-        return "\n\n".join(
-            [head, *tables, "References: " + "; ".join(f"{what}: {', '.join(names)}" for what, names in sources.items()) + "."]
-        )
+        parts = [head, *tables, "References: " + "; ".join(f"{what}: {', '.join(names)}" for what, names in sources.items()) + "."]
+        if self.rates:
+            each = ", ".join(f"{name} {figures.number(rate)}" for name, rate in self.rates.items())
+            target = f"target: {figures.number(RATE)} on rwnn10x32"
+            parts.append(f"Changes that `annealing` tries in a second of CPU time, on one core: {each} ({target}).")
+        return "\n\n".join(parts)
 
     def plot(self, path: Path) -> None:
         """Draw the excess over time on the drawn instances: median over the seeds, and between the worst and the best."""
@@ -223,7 +241,8 @@ def main(words: Sequence[str] | None = None) -> None:
     ]
     results = Results(arguments.results, fresh=arguments.fresh)
     cases.measure(asked, partial(solve, arguments.data), results, jobs=arguments.jobs)
-    report = Report(results, every, arguments.time_limit)
+    speed = rates(arguments.data, ("rwnn10x32", "mk10", "GoogLeNet, port"), 10_000 if arguments.quick else 400_000)
+    report = Report(results, every, arguments.time_limit, speed)
     if arguments.docs is not None:
         report.plot(arguments.docs / "images" / "search.svg")
     figures.publish(arguments, REGION, report.text(), report.rows)
