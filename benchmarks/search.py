@@ -167,7 +167,8 @@ class Report:
         sources: dict[str, list[str]] = {}
         for name in self.instances:
             sources.setdefault(self.every[name].what, []).append(name)
-        parts = [head, *tables, "References: " + "; ".join(f"{what}: {', '.join(names)}" for what, names in sources.items()) + "."]
+        picture = f"![How much longer than the reference the best schedule is over time: median, worst and best seed](images/{REGION}.svg)"
+        parts = [head, picture, *tables, "References: " + "; ".join(f"{what}: {', '.join(names)}" for what, names in sources.items()) + "."]
         if self.rates:
             each = ", ".join(f"{name} {figures.number(rate)}" for name, rate in self.rates.items())
             target = f"target: {figures.number(RATE)} on rwnn10x32"
@@ -183,7 +184,7 @@ class Report:
         times = np.geomspace(0.05, self.limit, 200)
         figure, axes = plt.subplots(1, len(drawn), figsize=(1 + 3.1 * len(drawn), 3.2), squeeze=False)
         for ax, name in zip(axes[0], drawn, strict=True):
-            highest = []
+            highest, lowest = [], []
             for method, colour in zip(self.methods, figures.COLOURS, strict=False):
                 curves = 100 * np.array([self.excess(name, method, seconds) for seconds in times])
                 if not curves.size:
@@ -193,8 +194,9 @@ class Report:
                 shown = np.isfinite(curves).all(axis=1)
                 ax.fill_between(times[shown], curves[shown].min(axis=1), curves[shown].max(axis=1), color=colour, alpha=0.15, linewidth=0)
                 highest.append(middle[np.isfinite(middle)].max(initial=0))
+                lowest.append(curves[np.isfinite(curves)].min(initial=0))
             ax.set_xlim(times[0], times[-1])
-            ax.set_ylim(top=min(max(highest), 40) * 1.05 + 0.5)
+            ax.set_ylim(min(lowest) - 0.5, min(max(highest), 40) * 1.05 + 0.5)
             figures.log_ticks(ax, (0.1, 1, 10, 60))
             ax.yaxis.set_major_formatter("{x:g} %")
             ax.set_title(name, loc="left", fontsize=10)
