@@ -137,6 +137,7 @@ class Race:
 
     def begin(self) -> None:
         """Run what answers at once: the first two whatever the time, the others while they take a small part of it."""
+        self.warm_up()
         share = self.left / 5
         for member in [member for member in self.members if member.at_once]:
             first = member.name in LIST_SCHEDULERS[:2]
@@ -168,20 +169,20 @@ class Race:
             return
         self._turn(exact, min(PROOF, self.left / 2))
 
-    def warm_up(self, *, apart: bool) -> None:
-        """Compile what is to run in this process, so that on the first run it takes nothing from the seconds given.
+    def warm_up(self) -> None:
+        """Compile what is to run in this process first, so that on the first run it takes nothing from the seconds given.
 
         Milliseconds where that has been done before. Under a time limit there is nothing to give.
         """
         if math.isinf(self.end) or self.over:
             return
         began = time.monotonic()
-        names = {member.name for member in self.running}
+        first = next(iter(SEARCHES))  # the others compile when their turn comes, in a worker if there is one
+        names = [member.name for member in self.running if member.at_once or member.name == first]
         small = Problem(TaskGraph(["a", "b"], [("a", "b", 1.0)]), Cluster(["x", "y"], bandwidth=1.0), durations=[[1.0, 2.0], [2.0, 1.0]])
-        for name in SEARCHES:
-            if name in names:
-                Monitor(small, Budget(evaluations=50)).run(name)
-        if BOUNDS in names and not apart:
+        for name in names:
+            Monitor(small, Budget(evaluations=50)).run(name)
+        if any(member.name == BOUNDS for member in self.running):
             best.prepare()
         self.end += time.monotonic() - began
 
@@ -189,7 +190,6 @@ class Race:
 
     def run_in_turn(self) -> None:
         """Run members one after another in this process."""
-        self.warm_up(apart=False)
         while not self.over:
             member = self._next(self.running)
             if member is None:
@@ -296,7 +296,6 @@ class Race:
 
     def _while_loading(self, pool: Pool) -> None:
         """Search here until the workers have loaded, unless there are members for this process."""
-        self.warm_up(apart=True)
         if any(member.here for member in self.running):
             return
 
