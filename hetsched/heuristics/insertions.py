@@ -145,7 +145,6 @@ def build(t: Tables, s: State, net: Network) -> None:
 
 @inner
 def _build_nodes(t: Tables, s: State, net: Network) -> None:
-    # An array taken out of a tuple costs a reference count, so in loops all are taken out once.
     task, cell, durations, size_of = t.task, t.cell, t.durations, t.size_of
     sequence, on, low, high, finished = s.sequence, s.device, s.low, s.high, s.finish
     device, duration, before, after, head, finish, last = net.device, net.duration, net.before, net.after, net.head, net.finish, net.last

@@ -233,7 +233,6 @@ def same(clock: FloatArray, other: FloatArray) -> bool:
 @inner
 def _walk(t: Tables, s: State, first: int, touched: int, limit: float) -> tuple[float, int, int]:
     """Evaluate as `update` does."""
-    # An array taken out of a tuple costs a reference count, so all are taken out once.
     pred_ptr, pred, pred_edge = t.arrays.pred_ptr, t.arrays.pred, t.arrays.pred_edge
     edge_bytes, latency, inverse = t.arrays.edge_bytes, t.arrays.latency, t.inverse
     given, transfers, per_input = t.arrays.given, t.arrays.transfers, t.arrays.per_input
@@ -363,7 +362,7 @@ def rollback(t: Tables, s: State, first: int, end: int) -> None:
 def copy(source: State, target: State) -> None:
     """Copy what is decided, not the times."""
     target.length[0] = source.length[0]
-    for x in range(len(source.sequence)):  # an assignment of slices takes seconds to compile
+    for x in range(len(source.sequence)):  # an assignment of slices would make arrays
         target.sequence[x], target.position[x] = source.sequence[x], source.position[x]
     for x in range(len(source.device)):
         target.device[x], target.low[x], target.high[x] = source.device[x], source.low[x], source.high[x]
