@@ -207,7 +207,7 @@ def in_order(program: Program, values: FloatArray) -> Program:
 
     def rows(each: NoOverlap) -> Iterator[Constraint]:
         intervals = each.intervals
-        start, end, taking = _placed(intervals, values)
+        start, end, taking = _placed(program, intervals, values)
         width = 1 if intervals.start.ndim == 1 else intervals.resources
         column = np.broadcast_to(np.arange(intervals.n * width).reshape(intervals.n, width), taking.shape)
         for r in range(intervals.resources):
@@ -323,11 +323,11 @@ def violations(program: Program, values: FloatArray, tolerance: float) -> list[s
     whole = (program.kind == Kind.INTEGER) & ~(np.abs(values - np.round(values)) <= tolerance)
     found += [f"column {names[c]} is {values[c]:.9g}, no whole number" for c in np.flatnonzero(whole).tolist()]
     for each in program.constraints:
-        found += [f"{each.tag}: {text}" for text in _broken(each, values, tolerance)]
+        found += [f"{each.tag}: {text}" for text in _broken(program, each, values, tolerance)]
     return found
 
 
-def _broken(said: Constraint, values: FloatArray, tolerance: float) -> Iterator[str]:
+def _broken(program: Program, said: Constraint, values: FloatArray, tolerance: float) -> Iterator[str]:
     if isinstance(said, Linear | Implies):
         literals = said.literals.value(values) if isinstance(said, Implies) else np.ones((len(said.rows), 1))
         yield from _off(said.rows, values, np.asarray((literals > 0.5).all(axis=1)), tolerance)
@@ -339,7 +339,7 @@ def _broken(said: Constraint, values: FloatArray, tolerance: float) -> Iterator[
         wide = said.target.reshape(-1, 1) - said.terms
         yield from _off(Rows.of(wide, 0.0, np.inf), values, np.ones(wide.size, bool), tolerance)
     else:
-        yield from _overlaps(said.intervals, values, tolerance)
+        yield from _overlaps(program, said.intervals, values, tolerance)
 
 
 def _off(rows: Rows, values: FloatArray, active: npt.NDArray[np.bool_], tolerance: float) -> Iterator[str]:
@@ -352,12 +352,12 @@ def _off(rows: Rows, values: FloatArray, active: npt.NDArray[np.bool_], toleranc
         yield f"row {row} is {value[row]:.9g}, outside {rows.lower[row]:.9g} to {rows.upper[row]:.9g}"
 
 
-def _overlaps(intervals: Intervals, values: FloatArray, tolerance: float) -> Iterator[str]:
-    start, end, taking = _placed(intervals, values)
+def _overlaps(program: Program, intervals: Intervals, values: FloatArray, tolerance: float) -> Iterator[str]:
+    start, end, taking = _placed(program, intervals, values)
     slack = tolerance * max(1.0, float(np.abs(end).max(initial=0.0)))
     for r in range(intervals.resources):
         there = np.flatnonzero(taking[:, r])
-        line = there[np.lexsort((end[there, r], start[there, r]))]
+        line = there[np.argsort(start[there, r] + end[there, r], kind="stable")]  # by their middle: what touches stays in order
         latest = np.maximum.accumulate(end[line, r])
         for place in np.flatnonzero(start[line[1:], r] < latest[:-1] - slack).tolist():
             before = line[: place + 1]
@@ -365,14 +365,14 @@ def _overlaps(intervals: Intervals, values: FloatArray, tolerance: float) -> Ite
             yield f"intervals {pair[0]} and {pair[1]} overlap on resource {r}"
 
 
-def _placed(intervals: Intervals, values: FloatArray) -> tuple[FloatArray, FloatArray, npt.NDArray[np.bool_]]:
+def _placed(program: Program, intervals: Intervals, values: FloatArray) -> tuple[FloatArray, FloatArray, npt.NDArray[np.bool_]]:
     """Return start and end of intervals in a solution, and whether they occupy a resource, each [n, R]."""
     shape = (intervals.n, intervals.resources)
 
     def wide(part: npt.NDArray[Any], ndim: int) -> npt.NDArray[Any]:
         return np.broadcast_to(part.reshape(intervals.n, 1 if ndim == 1 else -1) if intervals.n else np.zeros(shape, part.dtype), shape)
 
-    start, end, size = (wide(part.value(values), part.ndim) for part in (intervals.start, intervals.end, intervals.size))
-    variable = wide(np.diff(intervals.size.ptr) > 0, intervals.size.ndim)
+    start, end = (wide(part.value(values), part.ndim) for part in (intervals.start, intervals.end))
+    real = wide(_bounds(program, intervals.size)[1] > 0, intervals.size.ndim)
     present = np.ones(shape, bool) if intervals.presence is None else np.asarray(intervals.presence.value(values) > 0.5)
-    return start, end, present & (variable | (size > 0))
+    return start, end, present & real

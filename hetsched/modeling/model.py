@@ -179,8 +179,8 @@ class Model:
     def no_overlap(self, intervals: Intervals, pairs: npt.ArrayLike | None = None, *, tag: str = "") -> None:
         """Require that intervals present on one resource do not overlap there.
 
-        One whose size is the number 0 occupies nothing; one whose size is an expression lies in the
-        order even where that becomes 0.
+        One whose size can only be 0 occupies nothing; one whose size can be more lies in the order
+        even where it is 0.
 
         `pairs` [P, 2] are those for which it does not follow from other rows; default all.
         """
