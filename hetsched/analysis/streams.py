@@ -195,12 +195,14 @@ def linear_order(pairs: IntArray, rank: IntArray) -> IntArray:
     return np.array(order, np.int64)
 
 
-def without_pendants(pairs: IntArray, order: IntArray, light: BoolArray) -> IntArray:
+def without_pendants(pairs: IntArray, order: IntArray, light: BoolArray, able: BoolArray) -> IntArray:
     """Return the group of each unit [U], numbered in the order given, after light units that begin or end nothing else have joined one.
 
     A light unit that nothing follows joins the last of those before it, one that nothing precedes the
-    first of those after it, until no such unit is left.
+    first of those after it, until no such unit is left. Units that could then run on no device stay
+    apart: `able` [U, K] says on which each can.
     """
+    able = able[order]
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     home = np.arange(len(order))  # by place, as is all below
@@ -216,6 +218,9 @@ def without_pendants(pairs: IntArray, order: IntArray, light: BoolArray) -> IntA
             continue
         near, into = (before, after) if before[x] else (after, before)
         host = max(near[x]) if before[x] else min(near[x])
+        if not (able[x] & able[host]).any():
+            continue
+        able[host] &= able[x]
         for other in near[x]:
             into[other].discard(x)
             if other != host:

@@ -51,7 +51,7 @@ def contiguous(problem: Problem, monitor: Monitor, *, limit: int = 50_000) -> No
     """
     rule = "max-load" if monitor.objective == "max-load" else "period"
     pairs, order = unit_order(problem)
-    work = sums(problem.whole_durations, problem.unit, problem.n_units).min(axis=1)
+    work = sums(problem.whole_durations, problem.unit, problem.n_units)
     for group, linear, found in _lattices(problem, monitor, pairs, order, work, limit):
         unit = group[problem.unit]
         said = streams(problem, rule, unit)
@@ -70,12 +70,12 @@ def _lattices(
     neighbour. What the coarse ones find spares the fine ones most of their work.
     """
     yield np.arange(problem.n_units), order, chain(problem.n_units)
-    finite = np.where(np.isfinite(work), work, 0.0)
+    able, least = np.isfinite(work), work.min(axis=1)
     count, joined = -1, ""
     for share in LIGHT:
         if monitor.should_stop:
             return
-        group = without_pendants(pairs, order, finite <= share * finite.sum())
+        group = without_pendants(pairs, order, least <= share * least.sum(), able)
         if group.max(initial=-1) + 1 == count:
             continue
         count = int(group.max(initial=-1)) + 1

@@ -59,13 +59,15 @@ def test_a_stop_ends_the_enumeration() -> None:
 def test_joining_pendants_leaves_an_order(order: tuple[int, np.ndarray], data: st.DataObject) -> None:
     size, pairs = order
     light = np.array(data.draw(st.lists(st.booleans(), min_size=size, max_size=size)), bool)
-    group = without_pendants(pairs, linear_order(pairs, np.arange(size)), light)
+    able = np.array(data.draw(st.lists(st.sampled_from([(True, True), (True, False), (False, True)]), min_size=size, max_size=size)), bool)
+    group = without_pendants(pairs, linear_order(pairs, np.arange(size)), light, able.reshape(size, 2))
     count = int(group.max(initial=-1)) + 1
     assert sorted(set(group.tolist())) == list(range(count))
     between = np.unique(group[pairs], axis=0)
     between = between[between[:, 0] != between[:, 1]]
     assert len(linear_order(between, np.arange(count))) == count, "no cycle came of it"
     for g in range(count):
+        assert able[group == g].all(axis=0).any(), "some device can run all of it"
         assert (~light[group == g]).sum() <= 1 or light[group == g].sum() >= 1
     if not light.any():
         assert count == size
