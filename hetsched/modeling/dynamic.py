@@ -1,0 +1,380 @@
+"""Lazy dynamic programs: a shortest path whose costs are dear to find out."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import math
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from hetsched.errors import InvalidModel
+from hetsched.modeling.expression import Expression, FloatArray, IntArray
+from hetsched.modeling.model import Model
+
+TOLERANCE = 1e-6
+"""Relative distance of a cost's bounds at which it counts as known."""
+_SHARES = 4.0  # the first evaluations together may take this part of the time that is left
+_WAKE = 0.05  # seconds between looks at the clock while others evaluate
+
+
+class Query(NamedTuple):
+    """What `DynamicProgram.solve` asks of an evaluation."""
+
+    transition: int
+    seconds: float
+    """How long it may take, inf for as long as it needs."""
+    cutoff: float
+    """A transition that costs as much cannot be part of the best path: to show that it does is enough."""
+    tries: int
+    """How often it was looked into before."""
+    answer: Any
+    """The best answer known so far, or None."""
+
+
+class Evaluation(NamedTuple):
+    """What is known of a transition's cost after looking into it."""
+
+    lower: float
+    """No answer costs less; inf if there is none."""
+    upper: float
+    """Cost of the answer found, inf without one."""
+    answer: Any = None
+    done: bool = False
+    """Whether to look again would be in vain; taken for granted once the bounds meet."""
+
+
+@dataclass(frozen=True)
+class Path:
+    """What is known of a dynamic program, in the end or on the way.
+
+    Attributes
+    ----------
+    transitions : int64 array or None
+        Of the best path whose transitions all have an answer, in order.
+    answers : list
+        One for each of them.
+    value : float
+        Its cost, inf without a path.
+    bound : float
+        No path costs less; inf if there is none.
+    evaluated : int
+        How many transitions were looked into at all, those alike counted once, of `DynamicProgram.n_kinds`.
+    stopped : str
+        "finished", "time limit" or "stopped"; empty on the way.
+    troubles : tuple of str
+        What the executor could not do and was done here.
+    """
+
+    transitions: IntArray | None
+    answers: list[Any]
+    value: float
+    bound: float
+    evaluated: int
+    stopped: str
+    troubles: tuple[str, ...] = ()
+
+
+class DynamicProgram:
+    """States, transitions between them, and bounds on what each transition costs.
+
+    The least costly path from the first state to the last is found lazily: the path that is best by
+    what is known is looked into, transition by transition, until its costs are exact. A transition
+    whose bound already rules it out is never evaluated.
+
+    Parameters
+    ----------
+    tail, head : int arrays [T]
+        States a transition leads from and to, numbered from 0 so that ``tail < head``. Several may
+        join the same two states.
+    lower : float array [T]
+        Cheap lower bounds of the costs, >= 0; inf where there is no such transition.
+    upper : float array [T], optional
+        Costs of answers known in advance, inf where there is none.
+    answers : list [T], optional
+        Those answers.
+    alike : int array [T], optional
+        Transitions of the same number cost the same and share answers: one is looked into for all.
+
+    Raises
+    ------
+    InvalidModel
+        Arrays do not fit, a transition leads back, a bound is negative or above the cost known.
+    """
+
+    def __init__(
+        self, tail: npt.ArrayLike, head: npt.ArrayLike, lower: npt.ArrayLike, *, upper: npt.ArrayLike | None = None,
+        answers: list[Any] | None = None, alike: npt.ArrayLike | None = None,
+    ) -> None:  # fmt: skip
+        self.tail, self.head = np.asarray(tail, np.int64), np.asarray(head, np.int64)
+        self.lower = np.array(lower, np.float64)
+        self.upper = np.full(len(self.lower), math.inf) if upper is None else np.array(upper, np.float64)
+        self.answers: list[Any] = [None] * len(self.lower) if answers is None else list(answers)
+        self.alike = np.arange(len(self.lower)) if alike is None else np.asarray(alike, np.int64)
+        self._check()
+        self.n_states = int(self.head.max()) + 1
+        _, self._kind = np.unique(self.alike, return_inverse=True)
+        self._of_kind: list[IntArray] = np.split(np.argsort(self._kind, kind="stable"), np.cumsum(np.bincount(self._kind))[:-1])
+        self._order = np.argsort(self.tail, kind="stable")
+        self._tail, self._head = self.tail[self._order], self.head[self._order]
+
+    def __repr__(self) -> str:
+        return f"<DynamicProgram of {self.n_states} states and {self.n_transitions} transitions>"
+
+    @property
+    def n_transitions(self) -> int:
+        """Number of transitions."""
+        return len(self.tail)
+
+    @property
+    def n_kinds(self) -> int:
+        """Number of transitions, those alike counted once."""
+        return len(self._of_kind)
+
+    def same(self, t: int) -> IntArray:
+        """Return the transitions that are alike to one, itself among them."""
+        return self._of_kind[int(self._kind[t])]
+
+    def _check(self) -> None:
+        lengths = {len(each) for each in (self.tail, self.head, self.lower, self.upper, self.answers, self.alike)}
+        if len(lengths) > 1 or not len(self.tail):
+            raise InvalidModel(f"tail, head, bounds, answers and kinds have lengths {sorted(lengths)}; they must be the same, and not zero")
+        back = np.flatnonzero(~((self.tail >= 0) & (self.tail < self.head)))
+        if len(back):
+            t = int(back[0])
+            raise InvalidModel(f"transition {t} leads from state {self.tail[t]} to {self.head[t]}; number the states so that it leads up")
+        bad = np.flatnonzero(~((self.lower >= 0) & (self.lower <= self.upper * (1 + TOLERANCE))))
+        if len(bad):
+            t = int(bad[0])
+            raise InvalidModel(
+                f"transition {t} has lower bound {self.lower[t]} and known cost {self.upper[t]}; 0 <= bound <= cost must hold"
+            )
+
+    def shortest(self, cost: FloatArray) -> tuple[float, IntArray | None]:
+        """Return the least cost of a path under given costs [T], and its transitions; inf and None if there is none."""
+        distance, last = self._from_first(cost)
+        if math.isinf(distance[-1]):
+            return math.inf, None
+        found: list[int] = []
+        state = self.n_states - 1
+        while state:
+            found.append(int(self._order[last[state]]))
+            state = int(self.tail[found[-1]])
+        return float(distance[-1]), np.array(found[::-1], np.int64)
+
+    def least(self, cost: FloatArray) -> float:
+        """Return the least cost of a path under given costs [T], inf if there is none."""
+        return float(self._from_first(cost)[0][-1])
+
+    def around(self, cost: FloatArray) -> FloatArray:
+        """Return for each transition the least cost of the rest of a path that takes it, [T]."""
+        from hetsched.modeling import path_kernels
+
+        before, _ = self._from_first(cost)
+        after = np.full(self.n_states, math.inf)
+        after[-1] = 0.0
+        path_kernels.backward(self._tail, self._head, cost[self._order], after)
+        rest: FloatArray = before[self.tail] + after[self.head]
+        return rest
+
+    def _from_first(self, cost: FloatArray) -> tuple[FloatArray, IntArray]:
+        """Return the distance of each state from the first, and the place of the transition it is reached by."""
+        from hetsched.modeling import path_kernels
+
+        distance, last = np.full(self.n_states, math.inf), np.full(self.n_states, -1)
+        distance[0] = 0.0
+        path_kernels.forward(self._tail, self._head, cost[self._order], distance, last)
+        return distance, last
+
+    def solve(
+        self,
+        evaluate: Callable[[Query], Evaluation],
+        *,
+        time_limit: float | None = None,
+        executor: concurrent.futures.Executor | None = None,
+        parallel: int | None = None,
+        on_progress: Callable[[Path], object] | None = None,
+        stop: Callable[[], object] | None = None,
+    ) -> Path:
+        """Find the least costly path.
+
+        Parameters
+        ----------
+        evaluate : callable
+            Looks into the transition that a `Query` names. One whose bounds do not meet is asked for again,
+            with twice the time.
+        time_limit : float, optional
+            Seconds of wall time; then the best path known and a valid bound are returned.
+        executor : Executor, optional
+            Evaluates transitions side by side; one of processes needs `evaluate` to be picklable. What it
+            fails at is evaluated here.
+        parallel : int, optional
+            How many are handed to it at once; default the number of cores here. Beyond those on the best
+            path they are the most promising ones.
+        on_progress : callable, optional
+            Called with the state of things after each evaluation; returning True stops.
+        stop : callable, optional
+            Asked between evaluations; once it returns something true the solve stops.
+        """
+        return _Run(self, evaluate, time_limit, executor, parallel, on_progress, stop).run()
+
+    def to_model(self, cost: npt.ArrayLike | None = None) -> tuple[Model, Expression]:
+        """Return the program as a linear one, a unit of flow from the first state to the last, and its columns [T].
+
+        Parameters
+        ----------
+        cost : float array [T], optional
+            Default: the costs known, lower bounds where there is none.
+        """
+        values = np.where(np.isfinite(self.upper), self.upper, self.lower) if cost is None else np.asarray(cost, np.float64)
+        model = Model()
+        flow = model.continuous("flow", self.n_transitions, upper=np.isfinite(values).astype(np.float64))
+        state = np.concatenate([self.tail, self.head])
+        order = np.argsort(state, kind="stable")
+        column, sign = np.tile(flow.column, 2)[order], np.repeat([1.0, -1.0], self.n_transitions)[order]
+        ptr = np.searchsorted(state[order], np.arange(self.n_states + 1))
+        net = Expression((self.n_states,), ptr, column, sign, np.zeros(self.n_states))
+        demand = np.zeros(self.n_states)
+        demand[0], demand[-1] = 1.0, -1.0
+        model.add(net == demand, tag="flow")
+        model.minimise(np.where(np.isfinite(values), values, 0.0) @ flow)
+        return model, flow
+
+
+class _Run:
+    """One solve: what is known, what is being looked into."""
+
+    def __init__(
+        self, program: DynamicProgram, evaluate: Callable[[Query], Evaluation], time_limit: float | None,
+        executor: concurrent.futures.Executor | None, parallel: int | None, on_progress: Callable[[Path], object] | None,
+        stop: Callable[[], object] | None,
+    ) -> None:  # fmt: skip
+        self.program, self.evaluate, self.executor = program, evaluate, executor
+        self.parallel = (parallel or os.cpu_count() or 1) if executor is not None else 1
+        self.on_progress, self.stop = on_progress, stop
+        self.end = math.inf if time_limit is None else time.monotonic() + time_limit
+        self.lower, self.upper, self.answers = program.lower.copy(), program.upper.copy(), list(program.answers)
+        self.done = _meet(self.lower, self.upper)
+        self.tries = np.zeros(program.n_transitions, np.int64)
+        self.evaluated = 0
+        self.waiting: dict[concurrent.futures.Future[Evaluation], int] = {}
+        self.troubles: dict[str, None] = {}
+        self.stopped = ""
+
+    def run(self) -> Path:
+        """Look into the best path until it is known."""
+        try:
+            while not self._over():
+                path = self._open_path()
+                if not path:
+                    self.stopped = "finished"
+                elif self.executor is None:
+                    self._learn(path[0], self.evaluate(self._query(path[0], len(path))))
+                else:
+                    for t in self._wanted(path):
+                        self._submit(self.executor, t, len(path))
+                    self._collect()
+        finally:
+            for future in self.waiting:
+                future.cancel()
+        return self.state()
+
+    def state(self) -> Path:
+        """Return what is known."""
+        value, transitions = self.program.shortest(self.upper)
+        answers = [] if transitions is None else [self.answers[t] for t in transitions]
+        bound = min(self.program.least(self.lower), value)
+        return Path(transitions, answers, value, bound, self.evaluated, self.stopped, tuple(self.troubles))
+
+    def _over(self) -> bool:
+        if not self.stopped and self.stop is not None and self.stop():
+            self.stopped = "stopped"
+        if not self.stopped and time.monotonic() >= self.end:
+            self.stopped = "time limit"
+        return bool(self.stopped)
+
+    @property
+    def _known(self) -> FloatArray:
+        """What each transition costs as far as is known, and ever will be."""
+        return np.where(self.done, self.upper, self.lower)
+
+    def _open_path(self) -> list[int]:
+        """Return those transitions of the best path to look into, the least known first; none if none can be better than the best known."""
+        best, transitions = self.program.shortest(self._known)
+        value = self.program.least(self.upper)
+        if transitions is None or best >= value * (1 - TOLERANCE):
+            return []
+        open_ones = transitions[~self.done[transitions]]
+        return self._one_of_each(open_ones[np.argsort(self.tries[open_ones], kind="stable")].tolist())
+
+    def _one_of_each(self, transitions: list[int]) -> list[int]:
+        return list({int(self.program.alike[t]): t for t in reversed(transitions)}.values())[::-1]
+
+    def _wanted(self, path: list[int]) -> list[int]:
+        """Return what to hand out now: the path, and while there is room the most promising transitions beside it."""
+        busy = np.isin(self.program.alike, self.program.alike[list(self.waiting.values())])
+        wanted = [t for t in path if not busy[t]]
+        if self.parallel - len(self.waiting) <= len(wanted):
+            return wanted
+        value = self.program.least(self.upper)
+        through = self.program.around(self._known) + self._known
+        open_ones = np.flatnonzero(~self.done & ~busy & (through < value))
+        promising = open_ones[np.argsort(through[open_ones], kind="stable")].tolist()
+        return self._one_of_each(wanted + promising)[: self.parallel - len(self.waiting)]
+
+    def _query(self, t: int, shared: int) -> Query:
+        """Return what to ask of a transition on a path with so many open ones."""
+        left = max(0.0, self.end - time.monotonic())
+        tries = int(self.tries[t])
+        seconds = min(left, left / (_SHARES * shared) * self.parallel * 2.0**tries)
+        alike = self.program.same(t)
+        cutoff = self.program.least(self.upper) - self.program.around(self.lower)[alike].min()
+        self.evaluated += not tries
+        self.tries[alike] += 1
+        return Query(t, seconds, cutoff, tries, self.answers[t])
+
+    def _submit(self, executor: concurrent.futures.Executor, t: int, shared: int) -> None:
+        query = self._query(t, shared)
+        try:
+            self.waiting[executor.submit(self.evaluate, query)] = t
+        except Exception as error:  # a broken pool, a lost connection: whatever it is, the work can be done here
+            self._here(query, error)
+
+    def _collect(self) -> None:
+        """Wait for one evaluation at least, and learn from all that have ended."""
+        left = max(0.0, min(self.end - time.monotonic(), _WAKE))
+        for future in concurrent.futures.wait(self.waiting, left, concurrent.futures.FIRST_COMPLETED).done:
+            t = self.waiting.pop(future)
+            try:
+                found = future.result()
+            except Exception as error:  # the same error comes again here, if it is the evaluation's own
+                self._here(self._query(t, 1), error)
+            else:
+                self._learn(t, found)
+
+    def _here(self, query: Query, error: Exception) -> None:
+        self.troubles.setdefault(f"the executor failed ({type(error).__name__}: {error}); what it had to do was done here")
+        self._learn(query.transition, self.evaluate(query))
+
+    def _learn(self, t: int, found: Evaluation) -> None:
+        alike = self.program.same(t)
+        self.lower[alike] = np.maximum(self.lower[alike], found.lower)
+        if found.upper < self.upper[t]:
+            self.upper[alike] = found.upper
+            for each in alike:
+                self.answers[each] = found.answer
+        if self.lower[t] > self.upper[t] * (1 + TOLERANCE):
+            raise InvalidModel(f"transition {t} is said to cost {self.lower[t]} at least, but an answer costs {self.upper[t]}")
+        self.done[alike] = found.done or _meet(self.lower[t], self.upper[t])
+        if self.on_progress is not None and self.on_progress(self.state()) is True:
+            self.stopped = "stopped"
+
+
+def _meet(lower: Any, upper: Any) -> Any:
+    """Return where nothing is left to find out: the bounds are the same but for the tolerance, or there is no answer."""
+    return np.isinf(lower) | (lower >= upper * (1 - TOLERANCE))

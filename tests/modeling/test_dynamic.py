@@ -1,0 +1,269 @@
+"""The lazy dynamic program against the plain one, against a linear program, and under failing executors."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import itertools
+import math
+import os
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hetsched.errors import InvalidModel
+from hetsched.modeling import DynamicProgram, Evaluation
+
+INF = math.inf
+
+
+@st.composite
+def programs(draw):
+    """Layers of states, parallel transitions, some without a way; costs and lower bounds of them."""
+    layers = draw(st.integers(1, 4))
+    width = draw(st.integers(1, 3))
+    sizes = [1, *[width] * (layers - 1), 1]
+    first = np.concatenate([[0], np.cumsum(sizes)])
+    arcs = [
+        (first[x] + i, first[x + 1] + j)
+        for x in range(layers)
+        for i in range(sizes[x])
+        for j in range(sizes[x + 1])
+        for _ in range(draw(st.integers(1, 2)))
+    ]
+    cost = np.array(draw(st.lists(st.one_of(st.integers(0, 9), st.just(INF)), min_size=len(arcs), max_size=len(arcs))), float)
+    share = np.array(draw(st.lists(st.sampled_from([0.0, 0.5, 0.9, 1.0]), min_size=len(arcs), max_size=len(arcs))))
+    lower = np.where(np.isfinite(cost), np.where(np.isfinite(cost), cost, 0) * share, 3.0)
+    tail, head = np.array(arcs).T
+    shuffled = np.array(draw(st.permutations(range(len(arcs)))))
+    return tail[shuffled], head[shuffled], cost[shuffled], lower[shuffled]
+
+
+def plain(tail, head, cost):
+    """The least cost by the textbook."""
+    best = {0: 0.0}
+    for state in range(1, int(head.max()) + 1):
+        best[state] = min((best[t] + c for t, h, c in zip(tail, head, cost, strict=True) if h == state), default=INF)
+    return best[int(head.max())]
+
+
+@given(programs())
+def test_finds_what_the_plain_program_finds_and_looks_into_no_more_than_it_must(made):
+    tail, head, cost, lower = made
+    program, seen = DynamicProgram(tail, head, lower), []
+
+    def evaluate(query):
+        t = query.transition
+        seen.append(t)
+        return Evaluation(cost[t], cost[t], f"answer {t}")
+
+    found = program.solve(evaluate)
+    expected = plain(tail, head, cost)
+    assert found.value == pytest.approx(expected) or found.value == expected == INF
+    assert found.bound == pytest.approx(found.value) or found.bound == found.value
+    assert found.stopped == "finished"
+    assert len(seen) == len(set(seen)) == found.evaluated
+    if math.isfinite(expected):
+        assert found.value == pytest.approx(sum(cost[t] for t in found.transitions))
+        assert found.answers == [f"answer {t}" if t in seen else None for t in found.transitions]
+        around = program.around(lower)
+        assert all(around[t] + lower[t] <= expected + 1e-9 for t in seen)  # what the bound rules out is left alone
+
+
+@given(programs())
+@settings(max_examples=25)
+def test_agrees_with_its_linear_program(made):
+    tail, head, cost, lower = made
+    program = DynamicProgram(tail, head, lower)
+    model, flow = program.to_model(cost)
+    outcome = model.solve("scip")
+    expected = plain(tail, head, cost)
+    if math.isinf(expected):
+        assert outcome.proven == "infeasible"
+    else:
+        assert outcome.objective == pytest.approx(expected, abs=1e-6)
+        assert flow.value(outcome.values) @ np.where(np.isfinite(cost), cost, 0) == pytest.approx(expected, abs=1e-6)
+
+
+@given(programs(), st.sampled_from([1, 2, 5]))
+@settings(max_examples=50)
+def test_threads_find_the_same(made, parallel):
+    tail, head, cost, lower = made
+    with concurrent.futures.ThreadPoolExecutor(2) as executor:
+        found = DynamicProgram(tail, head, lower).solve(
+            lambda query: Evaluation(cost[query.transition], cost[query.transition]), executor=executor, parallel=parallel
+        )
+    expected = plain(tail, head, cost)
+    assert found.value == pytest.approx(expected) or found.value == expected
+    assert found.troubles == ()
+
+
+@given(programs())
+@settings(max_examples=50)
+def test_narrowing_bounds_little_by_little_ends_at_the_same_value(made):
+    tail, head, cost, lower = made
+    program, low = DynamicProgram(tail, head, lower), lower.copy()
+
+    def evaluate(query):
+        t = query.transition
+        if math.isinf(cost[t]):
+            return Evaluation(INF, INF)
+        low[t] = min(cost[t], low[t] + 1.0)
+        return Evaluation(low[t], cost[t] + (low[t] < cost[t]), t)  # an answer that is not the best until the bound meets it
+
+    found = program.solve(evaluate)
+    expected = plain(tail, head, cost)
+    assert found.value == pytest.approx(expected) or found.value == expected
+
+
+@given(programs())
+@settings(max_examples=50)
+def test_proving_no_more_than_that_a_transition_is_too_dear_is_enough(made):
+    tail, head, cost, lower = made
+    upper = np.where(np.isfinite(cost), cost + 1.0, INF)
+    answers = ["known"] * len(cost)
+
+    def evaluate(query):
+        t = query.transition
+        if cost[t] >= query.cutoff:
+            return Evaluation(query.cutoff, INF)
+        return Evaluation(cost[t], cost[t], "found")
+
+    found = DynamicProgram(tail, head, lower, upper=upper, answers=answers).solve(evaluate)
+    expected = plain(tail, head, cost)
+    assert found.value == pytest.approx(expected) or found.value == expected
+    assert found.bound == pytest.approx(found.value) or found.bound == found.value
+
+
+@given(programs())
+@settings(max_examples=50)
+def test_answers_without_proof_end_with_a_value_and_an_honest_bound(made):
+    tail, head, cost, lower = made
+    found = DynamicProgram(tail, head, lower).solve(lambda query: Evaluation(0.0, cost[query.transition], done=True))
+    expected = plain(tail, head, cost)
+    assert found.stopped == "finished"
+    assert found.bound == pytest.approx(plain(tail, head, lower)) or found.bound == expected
+    assert found.value >= expected - 1e-9
+    assert math.isfinite(found.value) == math.isfinite(expected)
+
+
+def test_transitions_alike_are_looked_into_once():
+    tail, head, cost = chain(20)
+    seen = []
+
+    def evaluate(query):
+        seen.append(query.transition)
+        return Evaluation(cost[query.transition], cost[query.transition], cost[query.transition])
+
+    program = DynamicProgram(tail, head, np.zeros(40), alike=np.arange(40) % 2)
+    found = program.solve(evaluate)
+    assert (found.value, found.bound, found.evaluated, program.n_kinds) == (20, 20, 2, 2)
+    assert len(seen) == 2
+    assert found.answers == [1.0] * 20
+
+
+def test_what_is_asked_again_comes_with_its_answer_and_twice_the_time():
+    queries = []
+
+    def evaluate(query):
+        queries.append(query)
+        return Evaluation(len(queries), 4.0, f"answer {len(queries)}") if len(queries) < 4 else Evaluation(4.0, 4.0)
+
+    found = DynamicProgram([0], [1], [0.0]).solve(evaluate, time_limit=60)
+    assert found.value == found.bound == 4
+    assert [query.tries for query in queries] == [0, 1, 2, 3]
+    assert [query.answer for query in queries] == [None, "answer 1", "answer 1", "answer 1"]
+    assert all(a.seconds < b.seconds for a, b in itertools.pairwise(queries[:3]))
+
+
+def chain(length=4):
+    """States in a row, two transitions between neighbours: 1 s and 2 s."""
+    tail = np.repeat(np.arange(length), 2)
+    return tail, tail + 1, np.tile([1.0, 2.0], length)
+
+
+def sleepy(query):
+    time.sleep(0.05)
+    cost = 1.0 + query.transition % 2
+    return Evaluation(cost, cost, query.transition)
+
+
+def deadly(query):
+    """End the process it runs in, unless that is the one of the tests."""
+    if os.environ.get("PYTEST_CURRENT_TEST") is None or os.getppid() == int(os.environ["PARENT_OF_DEADLY"]):
+        os._exit(1)
+    return sleepy(query)
+
+
+def test_the_deadline_leaves_the_best_path_known_and_a_valid_bound():
+    tail, head, cost = chain(20)
+    program = DynamicProgram(tail, head, cost * 0.5, upper=cost + 1, answers=["start"] * 40)
+    began = time.monotonic()
+    found = program.solve(sleepy, time_limit=0.3)
+    assert time.monotonic() - began < 1.0
+    assert found.stopped == "time limit"
+    assert 10.0 <= found.bound <= 20.0 <= found.value <= 40.0
+    assert "start" in found.answers
+    assert 0 < found.evaluated < 20
+
+
+def test_executors_work_side_by_side():
+    tail, head, _ = chain(20)
+    began = time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(10) as executor:
+        found = DynamicProgram(tail, head, np.zeros(40)).solve(sleepy, executor=executor, parallel=10)
+    assert found.value == 20
+    assert time.monotonic() - began < 1.5  # one by one: 40 x 0.05 s at least
+
+
+def test_a_killed_pool_loses_nothing_and_is_reported(monkeypatch):
+    tail, head, _ = chain()
+    monkeypatch.setenv("PARENT_OF_DEADLY", str(os.getpid()))
+    with concurrent.futures.ProcessPoolExecutor(2) as executor:
+        found = DynamicProgram(tail, head, np.zeros(8)).solve(deadly, executor=executor)
+    assert found.value == found.bound == 4
+    assert len(found.troubles) >= 1
+    assert "BrokenProcessPool" in found.troubles[0]
+
+
+def test_an_error_of_the_evaluation_itself_reaches_the_caller():
+    def broken(query):
+        raise ZeroDivisionError("no cost")
+
+    tail, head, _ = chain()
+    with pytest.raises(ZeroDivisionError), concurrent.futures.ThreadPoolExecutor(2) as executor:
+        DynamicProgram(tail, head, np.zeros(8)).solve(broken, executor=executor)
+    with pytest.raises(ZeroDivisionError):
+        DynamicProgram(tail, head, np.zeros(8)).solve(broken)
+
+
+def test_progress_tells_and_may_stop():
+    tail, head, _ = chain()
+    news = []
+    found = DynamicProgram(tail, head, np.zeros(8)).solve(sleepy, on_progress=lambda each: news.append(each) or len(news) == 3)
+    assert found.stopped == "stopped"
+    assert [each.evaluated for each in news] == [1, 2, 3]
+    assert all(a.bound <= b.bound <= b.value <= a.value for a, b in itertools.pairwise(news))
+
+
+@pytest.mark.parametrize(
+    ("tail", "head", "lower", "upper", "message"),
+    [
+        ([0], [1, 2], [0.0], None, "lengths"),
+        ([], [], [], None, "not zero"),
+        ([0, 1], [1, 1], [0.0, 0.0], None, "transition 1 leads from state 1 to 1"),
+        ([0], [1], [-1.0], None, "lower bound -1.0"),
+        ([0], [1], [3.0], [2.0], "known cost 2.0"),
+        ([0], [1], [math.nan], None, "lower bound nan"),
+    ],
+)
+def test_refusals(tail, head, lower, upper, message):
+    with pytest.raises(InvalidModel, match=message):
+        DynamicProgram(tail, head, lower, upper=upper)
+
+
+def test_contradicting_bounds_are_an_error():
+    with pytest.raises(InvalidModel, match="is said to cost 3"):
+        DynamicProgram([0], [1], [0.0]).solve(lambda query: Evaluation(3.0, 2.0))
