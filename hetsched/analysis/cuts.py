@@ -10,9 +10,38 @@ from hetsched.problem.graph import IntArray, TaskGraph
 def series_cuts(graph: TaskGraph) -> IntArray:
     """Return the tasks that are ancestor or descendant of every other, in topological order.
 
-    What comes before such a task ends before it starts, and the rest starts after it ends: the
-    modules of DiviML's MILP-SPLIT with one channel lie between them.
+    What comes before such a task ends before it starts, and the rest starts after it ends. An edge
+    may still pass over it (u -> v -> w beside u -> w): then its transfer need not wait for the task,
+    nor for anything known at it. So a sum of optima over the parts between these tasks bounds the
+    whole from below; it is the optimum where no edge passes, at the `clean_cuts`.
     """
+    return _series(graph)[0]
+
+
+def clean_cuts(graph: TaskGraph) -> IntArray:
+    """Return the series cuts that no edge passes over, in topological order.
+
+    Every edge, and with it every tensor, either ends at or before such a task or begins at or after
+    it. So what lies before it touches what lies after it in nothing but the device and the finish of
+    this one task: the modules of DiviML's MILP-SPLIT with one channel lie between them, and splitting
+    there is exact (for one input, where neither memory nor a co-location label couples the parts).
+
+    They are the paper's cuts, read off the directed graph: of a bridge that every path from the
+    sources to the sinks goes through both ends are clean cuts, and so is an articulation point of that
+    kind, which the paper doubles by a dummy edge tied to one device to make a bridge of it. Bridges
+    and articulation points that only part off a dangling end are none: what hangs there runs beside
+    the rest.
+    """
+    cuts, position = _series(graph)
+    passing = np.zeros(graph.n_tasks + 1, np.int64)
+    source, target = position[graph.source], position[graph.target]
+    np.add.at(passing, source + 1, 1)
+    np.add.at(passing, target, -1)
+    return np.asarray(cuts[np.cumsum(passing)[position[cuts]] == 0])
+
+
+def _series(graph: TaskGraph) -> tuple[IntArray, IntArray]:
+    """Return the series cuts, and the place of each task in the topological order."""
     n = graph.n_tasks
     order = graph.topological_order
     position = np.empty(n, np.int64)
@@ -25,4 +54,4 @@ def series_cuts(graph: TaskGraph) -> IntArray:
     before = np.maximum.accumulate(np.concatenate([[-1], first_child[:-1]])) if n else first_child
     after = np.minimum.accumulate(np.concatenate([last_parent[1:], [n]])[::-1])[::-1] if n else last_parent
     places = np.arange(n)
-    return np.asarray(order[(before <= places) & (after >= places)])
+    return np.asarray(order[(before <= places) & (after >= places)]), position

@@ -48,9 +48,9 @@ def gantt(
     ax : matplotlib.axes.Axes, optional
         Where to draw; default a new figure. Names are fitted to its size as it is now. In a figure of
         one's own ``layout="constrained"`` makes room for the legend.
-    colour_by : "op", "module" or a sequence of str
-        What the colours stand for: operator types, modules (the leading part of the tasks' names), or
-        one group name a task.
+    colour_by : "op", "module", "cut" or a sequence of str
+        What the colours stand for: operator types, modules by the leading part of the tasks' names,
+        modules that the graph is cut into (`hetsched.analysis.modules`), or one group name a task.
     transfers, legend : bool
         Whether to draw transfers, and to say right of the chart what the colours stand for.
 
@@ -197,7 +197,7 @@ class _Drawing:
 
         names = self.groups.names
         if len(names) > MOST_NAMES:
-            text = f"{len(names)} {self.groups.title}s, coloured from dark to light in the order in which they start"
+            text = f"{len(names)} {self.groups.title}s, from dark to light in their order"
             self.ax.annotate(
                 text, (0.0, -34), xycoords=("axes fraction", "axes points"), fontsize=8, color="#555555", annotation_clip=False
             )

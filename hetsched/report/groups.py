@@ -1,4 +1,4 @@
-"""Groups of tasks and their colours: by operator type, by module, or as the caller says."""
+"""Groups of tasks and their colours: by operator type, by module of the names or of the graph, or as the caller says."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hetsched.analysis.modules import modules as cut_apart
 from hetsched.errors import UnsupportedFeature
-from hetsched.problem.graph import IntArray
+from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import Problem
 from hetsched.schedule.schedule import Schedule
 
 # Okabe and Ito's colours (2008), told apart with every common colour vision; black is left to lines.
+WAYS = ("op", "module", "cut")
+"""What tasks can be coloured by, if not by groups of one's own."""
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
 OTHER = "#A6A6A6"
 # Even steps of matplotlib's viridis, whose lightness grows steadily: the order shows in every colour vision.
@@ -44,10 +47,12 @@ def groups(problem: Problem, schedule: Schedule, colour_by: str | Sequence[str] 
     ----------
     problem : Problem
     schedule : Schedule
-    colour_by : "op", "module" or a sequence of str
+    colour_by : "op", "module", "cut" or a sequence of str
         By operator type; by module, which is the leading part of names such as ``layer3.0.conv/conv2d``;
-        or by the group names given, one a task. Modules are coloured in the order in which they start.
-        Of the others, the seven that take the most time have a colour each; the rest share a grey.
+        by the modules that the graph is cut into (`hetsched.analysis.modules`), whatever the names;
+        or by the group names given, one a task. Modules are coloured in order, those of the names by
+        when they start. Of the others, the seven that take the most time have a colour each; the rest
+        share a grey.
 
     Raises
     ------
@@ -55,10 +60,15 @@ def groups(problem: Problem, schedule: Schedule, colour_by: str | Sequence[str] 
         `colour_by` is another word, or a sequence of another length.
     """
     if colour_by == "module":
-        return _in_order(schedule, modules(problem.graph.names))
+        start = np.full(problem.n_tasks, np.inf)
+        np.minimum.at(start, schedule.batches.task, schedule.batches.start)
+        return _in_order(modules(problem.graph.names), start, "module")
+    if colour_by == "cut":
+        number = cut_apart(problem.graph).of_task
+        return _in_order([f"module {x + 1}" for x in number.tolist()], number.astype(np.float64), "cut module")
     if isinstance(colour_by, str):
         if colour_by != "op":
-            raise UnsupportedFeature(f"colour_by is {colour_by!r}; choose 'op', 'module', or give one group name a task")
+            raise UnsupportedFeature(f"colour_by is {colour_by!r}; choose 'op', 'module', 'cut', or give one group name a task")
         return _longest(schedule, [op or "task" for op in problem.graph.op], "operator")
     if len(colour_by) != problem.n_tasks:
         raise UnsupportedFeature(f"colour_by names {len(colour_by)} groups for {problem.n_tasks} tasks; give one a task")
@@ -93,17 +103,17 @@ def _longest(schedule: Schedule, names: Sequence[str], title: str) -> Groups:
     return Groups((*known[ranked[:shown]].tolist(), *rest), (*COLOURS[:shown], *(OTHER for _ in rest)), place[of_task], title)
 
 
-def _in_order(schedule: Schedule, names: Sequence[str]) -> Groups:
-    batches = schedule.batches
+def _in_order(names: Sequence[str], first: FloatArray, title: str) -> Groups:
+    """Return the groups from dark to light, by the least that `first` [n] says of their tasks."""
     known, of_task = np.unique(np.array(names, dtype="U"), return_inverse=True)
-    first = np.full(len(known), np.inf)
-    np.minimum.at(first, of_task[batches.task], batches.start)
-    ranked = np.argsort(first, kind="stable")
+    least = np.full(len(known), np.inf)
+    np.minimum.at(least, of_task, first)
+    ranked = np.argsort(least, kind="stable")
     at = np.linspace(0, len(SCALE) - 1, max(len(known), 1))
     channels = np.stack([np.interp(at, np.arange(len(SCALE)), channel) for channel in zip(*SCALE, strict=True)], axis=1)
     channels[1::2] += PALER * (255 - channels[1::2])  # neighbours differ
     colours = tuple("#{:02x}{:02x}{:02x}".format(*row) for row in np.round(channels).astype(int).tolist())
-    return Groups(tuple(known[ranked].tolist()), colours[: len(known)], np.argsort(ranked)[of_task], "module")
+    return Groups(tuple(known[ranked].tolist()), colours[: len(known)], np.argsort(ranked)[of_task], title)
 
 
 def ink(colour: str) -> str:

@@ -39,7 +39,7 @@ def html(problem: Problem, solution: Solution | Schedule, *, colour_by: str | Se
     problem : Problem
     solution : Solution or Schedule
         A solution without a schedule makes a page about its status.
-    colour_by : "op", "module" or a sequence of str
+    colour_by : "op", "module", "cut" or a sequence of str
         What colours stand for, as in `gantt`.
 
     Raises

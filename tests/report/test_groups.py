@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 
 import hetsched as hs
+from hetsched.analysis.modules import modules as modules_of_graph
 from hetsched.report.groups import COLOURS, OTHER, groups, ink, modules
 from tests.report.cases import diamond, schedules, stack
 
@@ -42,7 +43,7 @@ def test_the_colours_of_operators_are_told_apart_with_every_colour_vision(sight:
 @given(schedules())
 def test_every_task_has_one_group_with_a_colour(case: tuple[hs.Problem, hs.Schedule]) -> None:
     problem, schedule = case
-    for colour_by in ("op", "module", [f"g{i % 9}" for i in range(problem.n_tasks)]):
+    for colour_by in ("op", "module", "cut", [f"g{i % 9}" for i in range(problem.n_tasks)]):
         found = groups(problem, schedule, colour_by)
         assert len(found.of_task) == problem.n_tasks
         assert len(found.names) == len(found.colours) == len(set(found.names))
@@ -78,6 +79,22 @@ def test_neighbouring_modules_differ_and_go_from_dark_to_light() -> None:
     assert min(np.linalg.norm(seen(a, "full") - seen(b, "full")) for a, b in itertools.pairwise(found.colours)) > 10
 
 
+def test_modules_of_the_graph_are_coloured_in_their_order_whatever_the_names() -> None:
+    problem, _ = stack(12, 10)
+    named = hs.Problem(
+        hs.TaskGraph(map(str, range(problem.n_tasks)), problem.graph.edges), problem.cluster, durations=problem.durations[:, :, 0]
+    )
+    schedule = hs.solve(named, "heft").schedule
+    assert schedule is not None
+    found = groups(named, schedule, "cut")
+    own = modules_of_graph(named.graph)
+    assert found.names == tuple(f"module {m + 1}" for m in range(own.number))
+    assert found.of_task.tolist() == own.of_task.tolist()
+    assert found.title == "cut module"
+    light = [seen(colour, "full")[0] for colour in found.colours]
+    assert light[::2] == sorted(light[::2])
+
+
 def test_ink_is_read_on_its_colour() -> None:
     assert ink("#F0E442") == "#000000"
     assert ink("#0072B2") == "#ffffff"
@@ -86,7 +103,7 @@ def test_ink_is_read_on_its_colour() -> None:
 def test_bad_colour_by_is_told() -> None:
     problem, solution = diamond()
     assert solution.schedule is not None
-    with pytest.raises(hs.UnsupportedFeature, match="colour_by is 'device'; choose 'op', 'module'"):
+    with pytest.raises(hs.UnsupportedFeature, match="colour_by is 'device'; choose 'op', 'module', 'cut'"):
         groups(problem, solution.schedule, "device")
     with pytest.raises(hs.UnsupportedFeature, match="names 3 groups for 4 tasks"):
         groups(problem, solution.schedule, ["x", "y", "z"])

@@ -1,0 +1,33 @@
+"""The fewest chains that a task graph falls into: its width."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hetsched.analysis.closure import ancestors
+from hetsched.problem.graph import IntArray, TaskGraph
+
+
+def chains(graph: TaskGraph) -> IntArray:
+    """Return the chain of each task, numbered from 0, for a partition into as few chains as there are.
+
+    Two tasks of a chain are joined by a path. The number of chains is the width of the graph, the most
+    tasks of which no two are joined by one (Dilworth 1950); a largest matching between tasks and later
+    ones finds it. The transitive closure takes n^2 bytes.
+    """
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import maximum_bipartite_matching
+
+    n = graph.n_tasks
+    chain = np.full(n, -1)
+    if not n:
+        return chain
+    next_one = maximum_bipartite_matching(csr_array(ancestors(graph).T), perm_type="column")
+    first = np.ones(n, bool)
+    first[next_one[next_one >= 0]] = False
+    for number, start in enumerate(np.flatnonzero(first).tolist()):
+        i = start
+        while i >= 0:
+            chain[i] = number
+            i = int(next_one[i])
+    return chain

@@ -1,0 +1,187 @@
+"""A task graph cut into modules: parts that hand over few tensors to those after them."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from hetsched.analysis.cuts import clean_cuts
+from hetsched.analysis.narrow import narrowed
+from hetsched.errors import UnsupportedFeature
+from hetsched.problem.graph import IntArray, TaskGraph
+from hetsched.problem.problem import Problem
+
+LARGEST = 40
+"""The most tasks of a module that exact methods are still likely to solve."""
+
+MOST_CHANNELS = 4
+"""The most channels tried when no number is given: a split has to choose devices for all of them."""
+
+_WORTH = 1.1  # more channels are taken if the largest module shrinks by that
+
+
+class Modules(NamedTuple):
+    """An ordered partition of the tasks: every edge stays in its module or goes to a later one."""
+
+    graph: TaskGraph
+    of_task: IntArray
+    """[n]: the module of each task, from 0."""
+    channels: int
+    """At each boundary at most so many tasks before it are read after it."""
+    cuts: IntArray
+    """[number - 1]: the clean cut (`clean_cuts`) with which each module but the last ends; -1 where it does not end with one."""
+
+    @property
+    def number(self) -> int:
+        """Number of modules."""
+        return len(self.cuts) + 1 if len(self.of_task) else 0
+
+    @property
+    def sizes(self) -> IntArray:
+        """Number of tasks of each module."""
+        return np.bincount(self.of_task, minlength=self.number)
+
+    def tasks(self) -> list[IntArray]:
+        """Return the tasks of each module, in topological order; a clean cut comes last."""
+        order = self.graph.topological_order
+        order = order[np.argsort(self.of_task[order], kind="stable")]
+        return np.split(order, np.cumsum(self.sizes)[:-1]) if self.number else []
+
+    def boundaries(self) -> list[IntArray]:
+        """Return the edges over the boundary after each module but the last; an edge may cross several.
+
+        The channels of a boundary are the sources of its edges.
+        """
+        source, target = self.of_task[self.graph.source], self.of_task[self.graph.target]
+        crossing = np.flatnonzero(source < target)
+        crossing = crossing[np.argsort(source[crossing], kind="stable")]
+        begin = np.searchsorted(source[crossing], np.arange(self.number))
+        across, found = np.empty(0, np.int64), []
+        for t in range(self.number - 1):
+            across = np.concatenate([across[target[across] > t], crossing[begin[t] : begin[t + 1]]])
+            found.append(np.sort(across))
+        return found
+
+
+def modules(graph: TaskGraph, *, channels: int | None = None, largest: int = LARGEST, smallest: int = 1) -> Modules:
+    """Cut a graph into modules that few channels join.
+
+    A boundary divides the tasks into those before and those after it, and no edge leads back. Its
+    channels are the tasks before it whose output is read after it, however many read it: a split has
+    to choose the devices of that many tasks.
+
+    One channel: the boundaries are the `clean_cuts`, where a split is exact, and each cut belongs to
+    the module that it ends. The time is in proportion to the edges.
+
+    Several channels: what lies between two clean cuts and is larger than `largest` is cut further, at
+    boundaries of at most `channels` channels. The paper's modules are the k-edge-connected components
+    of the undirected graph, k = channels + 1. No boundary of fewer than k edges divides such a component;
+    but in sparse modules many tasks belong to none, and where these go decides how balanced the modules
+    are. So the boundaries are looked for, not the components. `hetsched.analysis.narrow` says how; it is
+    a heuristic, may miss some, and 50,000 tasks take it about ten seconds.
+
+    Parameters
+    ----------
+    graph : TaskGraph
+        It may have several sources and sinks, and fall into pieces. With one channel neither two
+        pieces nor a dangling end and what runs beside it are cut apart.
+    channels : int, optional
+        The most channels of a boundary. Without it, the fewest of 1 to 4 that leave no module larger
+        than `largest`; if none do, the fewest that leave none larger by a tenth than four do.
+    largest : int
+        The most tasks of a module, as far as the channels allow it.
+    smallest : int
+        Modules of fewer tasks are merged with a neighbour, across the boundary of more edges, if
+        the two have at most `largest` tasks together. 1 leaves all as they are.
+
+    Raises
+    ------
+    UnsupportedFeature
+        A number is not a whole one >= 1, or `smallest` exceeds `largest`.
+
+    References
+    ----------
+    DiviML, section IV.
+    """
+    for what, value in (("channels", channels), ("largest", largest), ("smallest", smallest)):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1):
+            raise UnsupportedFeature(f"{what} is {value!r}; it must be a whole number >= 1")
+    if smallest > largest:
+        raise UnsupportedFeature(f"smallest is {smallest} but largest is {largest}; it must not exceed it")
+    clean = clean_cuts(graph)
+    if not graph.n_tasks:
+        return Modules(graph, np.empty(0, np.int64), channels or 1, np.empty(0, np.int64))
+    tried = []
+    for cutting in _cuttings(graph, clean, channels, largest):
+        tried.append(cutting)
+        if _most(cutting[2]) <= largest:
+            break
+    enough = max(largest, _WORTH * min(_most(ends) for *_, ends in tried))
+    count, order, ends = next(cutting for cutting in tried if _most(cutting[2]) <= enough)
+    ends = _merged(graph, order, ends, smallest, largest)
+    of_task = np.empty(graph.n_tasks, np.int64)
+    of_task[order] = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
+    last = order[ends[:-1] - 1]
+    return Modules(graph, of_task, count, np.where(np.isin(last, clean), last, -1))
+
+
+def falls_apart(problem: Problem, largest: int = LARGEST) -> bool:
+    """Whether a split proves the optimum module by module: one input, and clean cuts that leave no module larger than so many tasks."""
+    if problem.inputs > 1:
+        return False
+    found = modules(problem.graph, channels=1)
+    return found.number > 1 and int(found.sizes.max()) <= largest
+
+
+def _most(ends: IntArray) -> int:
+    """Return the size of the largest module."""
+    return int(np.diff(ends, prepend=0).max(initial=0))
+
+
+def _cuttings(graph: TaskGraph, clean: IntArray, channels: int | None, largest: int) -> Iterator[tuple[int, IntArray, IntArray]]:
+    """Yield (channels, an order of the tasks, the ends of the modules in it), for more and more channels or those asked for."""
+    order = graph.topological_order
+    place = np.empty(graph.n_tasks, np.int64)
+    place[order] = np.arange(graph.n_tasks)
+    ends = np.union1d(place[clean] + 1, [graph.n_tasks])
+    if channels is None or channels == 1:
+        yield 1, order, ends
+    if channels == 1:
+        return
+    spans = list(pairwise([0, *ends.tolist()]))
+    large = {a: narrowed(graph, order[a:b], int(order[a - 1]) if a else None, largest) for a, b in spans if b - a > largest}
+    for count in range(2, MOST_CHANNELS + 1) if channels is None else (channels,):
+        cut = [large[a].cut(count) if a in large else (order[a:b], np.array([b - a])) for a, b in spans]
+        inner = [a + own for (a, _), (_, own) in zip(spans, cut, strict=True)]
+        yield count, np.concatenate([tasks for tasks, _ in cut]), np.concatenate(inner)
+
+
+def _merged(graph: TaskGraph, order: IntArray, ends: IntArray, smallest: int, largest: int) -> IntArray:
+    """Return the ends of the modules left when tiny ones, the smallest first, have joined a neighbour."""
+    n = graph.n_tasks
+    place = np.empty(n, np.int64)
+    place[order] = np.arange(n)
+    steps = np.bincount(place[graph.source] + 1, minlength=n + 1) - np.bincount(place[graph.target] + 1, minlength=n + 1)
+    edges = np.cumsum(steps).tolist()  # those over the boundary after so many tasks
+    start_of: dict[int, int] = dict(zip(ends.tolist(), [0, *ends[:-1].tolist()], strict=True))  # the modules left, by their ends
+    end_of = {start: end for end, start in start_of.items()}
+    tiny = [(end - start, end) for end, start in start_of.items() if end - start < smallest]
+    heapq.heapify(tiny)
+    while tiny:
+        size, end = heapq.heappop(tiny)
+        start = start_of.get(end, end)
+        if end - start != size:
+            continue  # it has been merged since
+        before, after = start - start_of.get(start, start), end_of.get(end, end) - end  # sizes of the neighbours
+        fitting = [(-edges[at], other, at) for at, other in ((start, before), (end, after)) if 0 < other <= largest - size]
+        if fitting:
+            at = min(fitting)[2]  # the boundary that falls
+            first, last = start_of.pop(at), end_of.pop(at)
+            start_of[last], end_of[first] = first, last
+            if last - first < smallest:
+                heapq.heappush(tiny, (last - first, last))
+    return np.array(sorted(start_of), np.int64)
