@@ -6,14 +6,17 @@ import math
 import time
 from collections.abc import Iterator
 
-from hetsched.analysis.cuts import series_cuts
+from hetsched.analysis.modules import falls_apart
 from hetsched.bounds import combinatorial, steady
 from hetsched.bounds.destructive import destructive
-from hetsched.bounds.series import series
+from hetsched.bounds.modular import modular
 from hetsched.problem.cluster import Cluster
 from hetsched.problem.graph import TaskGraph
 from hetsched.problem.problem import Problem
-from hetsched.solution import Bound
+from hetsched.solution import Bound, Status
+
+_SMALL, _LARGE = 0.3, 0.7
+"""Parts of the time left for bounds that others follow."""
 
 
 def quick(problem: Problem) -> Iterator[Bound]:
@@ -30,38 +33,70 @@ def quick(problem: Problem) -> Iterator[Bound]:
     yield combinatorial.head_tail_load(problem, program=False)
 
 
-def every(problem: Problem, *, objective: str = "makespan", time_limit: float | None = None) -> Iterator[Bound]:
-    """Yield all bounds from cheap to dear: those of `quick`, `load`, `head_tail_load`, `series` (if the
-    graph is one), `destructive`.
+def every(
+    problem: Problem, *, objective: str = "makespan", time_limit: float | None = None, dear: bool = True, models: bool = True
+) -> Iterator[Bound]:  # fmt: skip
+    """Yield all bounds from cheap to dear: those of `quick`, `load`, `head_tail_load`, `modular`, `destructive`, and of `relaxation`.
 
     What does not fit the time limit is left out or cut short, but for the very first; a proof that
     there is no schedule (value inf) is the last. Under another objective than the makespan those of
     `steady.every`.
+
+    Parameters
+    ----------
+    problem : Problem
+    objective : "makespan", "period" or "max-load"
+    time_limit : float, optional
+        Seconds of wall time.
+    dear : bool
+        If not, only those of `quick`, and `destructive`.
+    models : bool
+        Whether to ask a solver too, where there is a time limit and a model is small.
     """
     if objective != "makespan":
         yield from steady.every(problem, objective)
         return
     deadline = math.inf if time_limit is None else time.perf_counter() + time_limit
     best: Bound | None = None
-    for found in _every(problem, deadline):
+    for found in _cheap(problem, deadline) if dear else quick(problem):
         best = found if best is None or found.value > best.value else best
         yield found
         if math.isinf(best.value) or time.perf_counter() >= deadline:
             return
     assert best is not None  # quick yields at least one
-    yield destructive(problem, start=best, time_limit=_left(deadline))
+    for found in _dear(problem, best, deadline, models) if dear else (destructive(problem, start=best, time_limit=_part(deadline)),):
+        yield found
+        if math.isinf(found.value) or time.perf_counter() >= deadline:
+            return
 
 
-def _every(problem: Problem, deadline: float) -> Iterator[Bound]:
+def _dear(problem: Problem, best: Bound, deadline: float, models: bool) -> Iterator[Bound]:
+    from hetsched.bounds import relaxation
+
+    models = models and math.isfinite(deadline)
+    if models and falls_apart(problem):
+        solution = relaxation.split(problem, time_limit=_part(deadline, _LARGE))
+        yield solution.proof
+        if solution.status in (Status.OPTIMAL, Status.INFEASIBLE):
+            return
+        models = False
+    models = models and relaxation.fits(problem)
+    found = modular(problem, time_limit=_part(deadline, _SMALL if models else _LARGE))
+    yield found
+    yield destructive(problem, start=max(best, found, key=lambda each: each.value), time_limit=_part(deadline, _SMALL if models else 1.0))
+    if models:
+        yield from relaxation.every(problem, time_limit=_part(deadline))
+
+
+def _cheap(problem: Problem, deadline: float) -> Iterator[Bound]:
     yield from quick(problem)
     yield combinatorial.load(problem)
     yield combinatorial.head_tail_load(problem)
-    if len(series_cuts(problem.graph)):
-        yield series(problem, time_limit=_left(deadline))
 
 
-def _left(deadline: float) -> float | None:
-    return None if math.isinf(deadline) else max(0.0, deadline - time.perf_counter())
+def _part(deadline: float, share: float = 1.0) -> float | None:
+    """Return a part of the seconds left."""
+    return None if math.isinf(deadline) else max(0.0, share * (deadline - time.perf_counter()))
 
 
 def prepare() -> None:

@@ -20,7 +20,10 @@ _ROUNDS = 20
 _ITERATIONS = 20
 
 
-def destructive(problem: Problem, *, start: Bound | None = None, time_limit: float | None = None, precision: float = 5e-7) -> Bound:
+def destructive(
+    problem: Problem, *, start: Bound | None = None, time_limit: float | None = None, precision: float = 5e-7,
+    release: FloatArray | None = None, delivery: FloatArray | None = None,
+) -> Bound:  # fmt: skip
     """Return the largest makespan shown to be out of reach (Klein and Scholl 1999).
 
     For a supposed makespan T every (task, device) whose head, duration and tail exceed T goes; heads
@@ -36,13 +39,16 @@ def destructive(problem: Problem, *, start: Bound | None = None, time_limit: flo
         Seconds; the best so far is returned.
     precision : float
         Relative; the default is below the gap at which a schedule counts as optimal.
+    release, delivery : arrays [n, K], optional
+        Known already: when a batch of a task starts on a device at the earliest, and how long before the
+        makespan it ends; inf = it never runs there.
     """
     deadline = math.inf if time_limit is None else time.perf_counter() + time_limit
     if start is None:
         start = max((bound(problem) for bound in (critical_path, load, head_tail_load)), key=lambda found: found.value)
     if start.value == 0 or math.isinf(start.value):
         return start
-    trial = _Trial(problem, deadline)
+    trial = _Trial(problem, deadline, release, delivery)
     low, step = start.value, 0.01
     while trial.refutes(low * (1 + step)):
         low *= 1 + step
@@ -62,7 +68,7 @@ def destructive(problem: Problem, *, start: Bound | None = None, time_limit: flo
 class _Trial:
     """What is known of all schedules below the least makespan not refuted so far."""
 
-    def __init__(self, problem: Problem, deadline: float) -> None:
+    def __init__(self, problem: Problem, deadline: float, release: FloatArray | None = None, delivery: FloatArray | None = None) -> None:
         self.problem, self.deadline = problem, deadline
         self.durations = levels.batch_durations(problem)
         self.order = problem.graph.topological_order
@@ -71,7 +77,7 @@ class _Trial:
             self.ancestors = ancestors(problem.graph)
             self.descendants = np.ascontiguousarray(self.ancestors.T)
         least = self.durations.min(axis=2)
-        self.known = (least, np.zeros_like(least), np.zeros_like(least))
+        self.known = (least, *(np.zeros_like(least) if known is None else known for known in (release, delivery)))
 
     def refutes(self, horizon: float) -> bool:
         """Tell whether a makespan of at most `horizon` seconds is shown to be impossible; False at the deadline.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hetsched.bounds import best
+from hetsched.bounds import best, branching
 from hetsched.problem.problem import Problem
 from hetsched.search import Monitor, method
 
@@ -13,10 +13,37 @@ from hetsched.search import Monitor, method
     "bounds", summary="every lower bound from cheap to dear; finds no schedule", source="those of hetsched.bounds",
     supports="every problem and objective",
 )  # fmt: skip
-def bounds(problem: Problem, monitor: Monitor) -> None:
-    """Raise the bound by one after the other, until the time limit."""
-    limit = None if math.isinf(monitor.time_left) else max(0.0, monitor.time_left)
-    for found in best.every(problem, objective=monitor.objective, time_limit=limit):
+def bounds(problem: Problem, monitor: Monitor, *, quick: bool = False) -> None:
+    """Raise the bound by one after the other, until the time limit; what solvers find is the business of their methods.
+
+    Parameters
+    ----------
+    quick : bool
+        Only those that take milliseconds, and `destructive`.
+    """
+    for found in best.every(problem, objective=monitor.objective, time_limit=monitor.time_limit(), dear=not quick, models=False):
         monitor.raise_bound(found)
         if monitor.should_stop:
             return
+
+
+@method(
+    "branch", summary="branch and bound over devices and orders; proves optima of some dozen tasks",
+    source="P. Brucker, B. Jurisch, B. Sievers 1994; R. Klein, A. Scholl 1999", supports="one input; proves nothing about contention",
+)  # fmt: skip
+def branch(problem: Problem, monitor: Monitor, *, upper: float | None = None, nodes: int = branching.NODES[-1]) -> None:
+    """Shorten the best schedule and raise the bound until they meet, or for about ten seconds.
+
+    A node of the search tells where and since when tasks can still run if the makespan is to be less
+    than some horizon, by heads, tails, loads, and pairs of tasks that have no room for one of their
+    orders. Branches are the devices of a task, then the orders of two tasks. Transfers do not disturb
+    one another here: where they contend, the bound is that without contention.
+
+    Parameters
+    ----------
+    upper : float, optional
+        Schedules of that many seconds or more are not looked for.
+    nodes : int
+        The most nodes of one refutation; with 1 there are no branches, and no schedule is looked for.
+    """
+    branching.branch(problem, monitor, math.inf if upper is None else upper, nodes)

@@ -1,0 +1,200 @@
+"""DiviML's lower bound for graphs of modules: whichever of the tensors handed over comes last, something waits for it.
+
+Let modules M_1, ..., M_Q be a partition of the tasks in which every edge stays in its module or leads
+to a later one, and follow one input through a schedule. A batch of it takes at least the shortest
+duration, and two of its tasks on one device do not overlap, so all that is said here holds for any
+number of inputs, both batchings and every communication model.
+
+*Ends.* Let X be tasks of the first t modules, A those and all they depend on. A is done no sooner than
+the bound of any problem made of tasks of A and edges between them. The last task of A to finish can be
+taken from X, and among them from those that no other task of A depends on: whoever depends on it
+finishes no sooner. What depends on the last of X starts after that; hence
+``OPT(V) >= OPT(A) + min over ends u in X of OPT(tasks that depend on u)``: DiviML's inequality, for any
+bounds in the place of OPT. It needs A instead of all of M_1, which may have dangling tasks that nobody
+waits for.
+
+*Heads.* Rather than adding up bounds, they are turned into earliest starts. For each end u of module t
+and each device k there is ``release(u, k)``, the earliest start of u on k, and for sets X of ends
+``last(X, u, k)``, the same if u is the last of X to finish. Both come from a window: the ancestors, in the
+modules t - w + 1 to t, of u (of all of X, for the second), with u on k, and the earlier tasks Y that
+they read. Some task of Y is the last of Y to finish, on some device: for each such case the window's
+makespan is bounded with that start of ``last(Y, ...)`` and the releases of the others, and the least of
+the cases holds. So bounds add up over all modules, with a minimum at each boundary, and transfers
+between modules count where they cannot be avoided.
+
+*Tails* are the heads of the problem read from the end. A window in the middle, between the heads of
+what comes before and the tails of what comes after, then bounds the makespan; so does destructive
+improvement with heads and tails.
+
+Several inputs are dealt with by `hetsched.bounds.batches` besides.
+
+Source: DiviML, section IV-B.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from hetsched.analysis import levels
+from hetsched.analysis.modules import modules as partition
+from hetsched.bounds.batches import handover
+from hetsched.bounds.combinatorial import critical_path
+from hetsched.bounds.destructive import destructive
+from hetsched.bounds.heads import Heads
+from hetsched.bounds.windows import Effort
+from hetsched.errors import InvalidProblem
+from hetsched.problem.cluster import Cluster, Device
+from hetsched.problem.graph import IntArray, TaskGraph, named, plural
+from hetsched.problem.problem import Problem
+from hetsched.solution import Bound
+
+_SMALL = 2000
+"""The most tasks of a graph that is cut at more than one channel unless told how."""
+TYPICAL = 16
+"""The most tasks of a module if the channels allow."""
+_WORK = 5e6
+"""Where there is no time limit: about a second."""
+_PASSES = (
+    (1, 1), (1, 10), (1, 100), (2, 30), (1, 1000), (2, 300), (3, 100), (1, 10_000), (2, 3000), (3, 1000), (1, 100_000), (3, 10_000),
+    (4, 10_000),
+)  # fmt: skip
+"""Modules of a window and nodes of a refutation, pass after pass."""
+
+
+def modular(problem: Problem, *, modules: Iterable[npt.ArrayLike] | None = None, time_limit: float | None = None) -> Bound:
+    """Return the best bound found module by module: on heads, on tails, and on inputs that follow one another.
+
+    Pass after pass windows grow and are looked into more deeply; what has been proven is kept, so more
+    time never gives less. Where one window holds everything, that is branch and bound over devices and
+    orders, which proves optima. Modules of more than 120 tasks count with their longest paths.
+
+    Parameters
+    ----------
+    problem : Problem
+    modules : iterable of int arrays, optional
+        The tasks of each module; every edge stays in its module or leads to a later one. Default: those
+        of `hetsched.analysis.modules`, of at most 16 tasks if four channels allow.
+    time_limit : float, optional
+        Seconds of wall time; without it about a second's work is done.
+
+    Raises
+    ------
+    InvalidProblem
+        The modules are no such partition.
+    """
+    deadline = math.inf if time_limit is None else time.perf_counter() + time_limit
+    parts = [] if modules is None else _checked(problem.graph, modules)
+    proof = critical_path(problem)
+    best = Bound(proof.value, "modular", proof.evidence)
+    if math.isinf(proof.value) or not problem.n_tasks or time.perf_counter() >= deadline:
+        return best
+    effort = Effort(deadline=deadline, most=_WORK if time_limit is None else math.inf)
+    for found in _every(problem, parts or _default(problem.graph), effort):
+        best = max(best, found, key=lambda found: found.value)
+    return best
+
+
+def _default(graph: TaskGraph) -> list[IntArray]:
+    """Return modules of a handful of tasks; of large graphs those between tasks at which they can be cut, which are found at once."""
+    return partition(graph, channels=None if graph.n_tasks <= _SMALL else 1, largest=TYPICAL).tasks()
+
+
+def _every(problem: Problem, modules: list[IntArray], effort: Effort) -> Iterator[Bound]:
+    """Yield what each pass proves."""
+    turned = reverse(problem)
+    least = levels.least_durations(problem)
+    heads, tails = Heads(problem, least, modules), Heads(turned, least, modules[::-1])
+    what = f"{plural(len(modules), 'module')}, at most {plural(heads.channels, 'channel')}"
+    if problem.inputs > 1:
+        for side, parts, read in ((problem, modules, "past"), (turned, modules[::-1], "ahead of")):
+            found = handover(side, parts, effort.deadline)
+            few, passed = plural(found.inputs, "input"), plural(found.boundary, "module")
+            yield Bound(found.value, "modular", f"{what}: {few} {read} {passed}, the others still to come")
+    finished: set[int] = set()
+    combined = False
+    widest = len(modules) if heads.channels > 1 else 1  # with one channel nothing is lost at a boundary
+    passes = [(width, nodes) for width, nodes in _PASSES if width <= widest and any(heads.window(t, width) for t in range(len(modules)))]
+    for number, (width, nodes) in enumerate(passes):
+        if width in finished:
+            continue
+        effort.nodes, effort.open = nodes, 0
+        heads.raise_(width, effort)
+        tails.raise_(width, effort)
+        best = _joined(heads, tails, width, effort, what)
+        yield best
+        if math.isinf(best.value):
+            return
+        if not effort.open:
+            finished.add(width)
+        if not combined and (number == 1 or not effort.open):  # heads are nearly what they will be
+            combined = True
+            left = None if math.isinf(effort.deadline) else max(0.0, effort.deadline - time.perf_counter())
+            within = destructive(problem, start=best, time_limit=left, release=heads.release, delivery=tails.release)
+            yield Bound(within.value, "modular", f"{what}: heads and tails of all tasks, and loads between them")
+        if effort.over:
+            return
+
+
+def _joined(heads: Heads, tails: Heads, width: int, effort: Effort, what: str) -> Bound:
+    """Return the better of what heads and tails say of a task and of a window."""
+    through = (heads.release + heads.passage.least + tails.release).min(axis=1)
+    i = int(through.argmax())
+    best = Bound(float(through[i]), "modular", f"{what}: head and tail of {heads.passage.problem.graph.names[i]!r}")
+    for t in range(len(heads.modules)):
+        value = heads.join(t, width, tails.release, effort)
+        if value > best.value:
+            where = f"heads up to module {t + 1} and tails beyond it" if len(heads.modules) > 1 else "devices and orders of its tasks"
+            best = Bound(value, "modular", f"{what}: {where}")
+    return best
+
+
+def _checked(graph: TaskGraph, modules: Iterable[npt.ArrayLike]) -> list[IntArray]:
+    """Return the modules, without those that are empty."""
+    parts = [np.asarray(tasks) for tasks in modules]
+    module = np.full(graph.n_tasks, -1)
+    for t, tasks in enumerate(parts):
+        if tasks.ndim != 1 or not (np.issubdtype(tasks.dtype, np.integer) or not len(tasks)):
+            raise InvalidProblem(f"modules[{t}] is {tasks!r}; it must be a list of task indices")
+        if len(tasks) and not (0 <= tasks.min() and tasks.max() < graph.n_tasks):
+            raise InvalidProblem(f"modules[{t}] has task indices {tasks.min()} to {tasks.max()}; they must be in 0 to {graph.n_tasks - 1}")
+        module[tasks.astype(np.int64)] = t
+    members = np.concatenate([np.zeros(0, np.int64), *parts])
+    times = np.bincount(members.astype(np.int64), minlength=graph.n_tasks)
+    if (times != 1).any():
+        odd = np.flatnonzero(times != 1)
+        raise InvalidProblem(f"{named(odd, graph.names)}: in no module, or in more than one; each task must be in one")
+    back = np.flatnonzero(module[graph.source] > module[graph.target])
+    if len(back):
+        i, j = graph.edges[back[0]].tolist()
+        raise InvalidProblem(
+            f"edge {graph.names[i]!r} -> {graph.names[j]!r} leads from module {module[i]} back to module {module[j]}; put modules in order"
+        )
+    return [tasks.astype(np.int64) for tasks in parts if len(tasks)]
+
+
+def reverse(problem: Problem) -> Problem:
+    """Return the problem with all edges and links turned round: its schedules are those of the problem read from the end.
+
+    Peak memory, which depends on what comes first, is reduced to that for weights.
+    """
+    graph, cluster = problem.graph, problem.cluster
+    kept = float(problem.memory == "static")
+    turned = TaskGraph(
+        graph.names, graph.edges[:, ::-1], edge_bytes=graph.edge_bytes, colocation=graph.colocation, weight_bytes=graph.weight_bytes,
+        input_bytes=graph.input_bytes * kept, output_bytes=graph.output_bytes * kept,
+    )  # fmt: skip
+    network = Cluster(
+        [Device(device.name, memory_bytes=device.memory_bytes) for device in cluster.devices], bandwidth=cluster.route_bandwidth.T,
+        latency=np.where(cluster.route_bandwidth > 0, cluster.route_latency, 0.0).T,
+    )  # fmt: skip
+    usable = problem.arrays.durations
+    return Problem(
+        turned, network, durations=np.where(np.isfinite(usable), usable, np.nan), batch_sizes=problem.batch_sizes, inputs=problem.inputs,
+        batching=problem.batching, communication=problem.communication,
+        transfers=None if problem.transfers is None else problem.transfers.transpose(0, 2, 1),
+    )  # fmt: skip

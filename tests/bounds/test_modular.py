@@ -1,0 +1,288 @@
+"""DiviML's bound: below every optimum whatever the modules, exact where modules are joined by one channel, and clear about mistakes."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import instances
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hetsched as hs
+from hetsched.analysis import levels
+from hetsched.bounds import batches
+from hetsched.bounds.destructive import destructive
+from hetsched.bounds.heads import Heads
+from hetsched.bounds.modular import modular, reverse
+from hetsched.bounds.windows import Effort
+from hetsched.errors import InvalidProblem, UnsupportedFeature
+from hetsched.problem.graph import IntArray
+from hetsched.testing import brute_force, decisions, problems
+from hetsched.testing.strategies import numbers
+
+FREE = hs.Cluster(["x", "y"], bandwidth=np.inf)
+NONE = math.nan
+
+
+@st.composite
+def partitions(draw: st.DrawFn, graph: hs.TaskGraph) -> list[IntArray]:
+    """Draw modules: a topological order, cut anywhere."""
+    before = {i: set(graph.source[graph.target == i].tolist()) for i in range(graph.n_tasks)}
+    order: list[int] = []
+    while before:
+        order.append(draw(st.sampled_from(sorted(i for i, waits in before.items() if not waits))))
+        del before[order[-1]]
+        for waits in before.values():
+            waits.discard(order[-1])
+    cuts = sorted(draw(st.sets(st.integers(1, graph.n_tasks - 1)))) if graph.n_tasks > 1 else []
+    return [part for part in np.split(np.array(order, np.int64), cuts) if len(part)]
+
+
+def chain(*modules: list[int]) -> list[IntArray]:
+    return [np.array(tasks) for tasks in modules]
+
+
+def check(data: st.DataObject, problem: hs.Problem) -> None:
+    """Compare the bound, and both sides of that for several inputs, with the optimum."""
+    try:
+        optimum = brute_force(problem, limit=30_000)
+    except UnsupportedFeature:
+        return
+    makespan = (math.inf if optimum is None else optimum.makespan) * (1 + 1e-9)
+    modules = data.draw(partitions(problem.graph))
+    assert modular(problem, modules=modules).value <= makespan
+    if modules:
+        assert batches.handover(problem, modules, math.inf).value <= makespan
+        assert batches.handover(reverse(problem), modules[::-1], math.inf).value <= makespan
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), problem=problems())
+def test_it_is_never_above_the_optimum(data: st.DataObject, problem: hs.Problem) -> None:
+    """Under every model of communication, memory and batches, for any modules."""
+    check(data, problem)
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data(), problem=problems(n_tasks=st.integers(4, 7), n_devices=2, inputs=1))
+def test_it_is_never_above_the_optimum_of_one_input(data: st.DataObject, problem: hs.Problem) -> None:
+    check(data, problem)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    data=st.data(),
+    problem=problems(n_tasks=st.integers(2, 3), n_devices=st.integers(1, 2), inputs=st.integers(2, 4), durations=numbers(largest=3)),
+)
+def test_it_is_never_above_the_optimum_of_several_inputs(data: st.DataObject, problem: hs.Problem) -> None:
+    check(data, problem)
+
+
+@settings(max_examples=25, deadline=None)
+@given(data=st.data(), problem=problems(n_tasks=st.integers(6, 14), inputs=st.integers(1, 3), tight=False))
+def test_it_is_never_above_a_schedule(data: st.DataObject, problem: hs.Problem) -> None:
+    """Larger problems than the enumeration can take."""
+    makespan = hs.simulate(problem, data.draw(decisions(problem))).makespan
+    assert modular(problem, modules=data.draw(partitions(problem.graph))).value <= makespan * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_what_nobody_waits_for_does_not_delay_the_rest(turned: bool) -> None:
+    """100 s of a dangle in the first module while o -> g takes 51 s: adding the first module to the rest would say 150."""
+    graph = hs.TaskGraph(["a", "o", "g"], [("o", "g", 0)])
+    problem = hs.Problem(graph, hs.Cluster(["x", "y"], bandwidth=1.0), durations=[[100, 100], [1, 1], [50, 50]])
+    modules = chain([0, 1], [2])
+    if turned:
+        problem, modules = reverse(problem), modules[::-1]
+    assert brute_force(problem).makespan == 100  # type: ignore[union-attr]
+    assert modular(problem, modules=modules).value == 100
+    several = problem.replace(inputs=2, durations=problem.durations, batch_sizes=[2])
+    assert batches.handover(several, modules, math.inf).value <= brute_force(several).makespan  # type: ignore[union-attr]
+
+
+def forks(count: int) -> tuple[hs.Problem, list[IntArray]]:
+    """Return forks and joins through single tasks, each of which keeps both branches on x: 1 + 3 + 3, and 1 at the end."""
+    names, edges = ["cut0"], []
+    for m in range(count):
+        names += [f"left{m}", f"right{m}", f"cut{m + 1}"]
+        for side in ("left", "right"):
+            edges += [(f"cut{m}", f"{side}{m}", 9), (f"{side}{m}", f"cut{m + 1}", 9)]
+    durations = [[1, 2] if name.startswith("cut") else [3, 6] for name in names]
+    problem = hs.Problem(hs.TaskGraph(names, edges), hs.Cluster(["x", "y"], bandwidth=1), durations=durations)
+    return problem, [np.array([0]), *(np.arange(1, 4) + 3 * m for m in range(count))]
+
+
+@pytest.mark.parametrize("default", [False, True])
+def test_one_channel_is_exact(default: bool) -> None:
+    """Where no bound of a module falls short, neither does the whole."""
+    problem, modules = forks(5)
+    found = modular(problem, modules=None if default else modules)
+    assert found.value == pytest.approx(36, rel=1e-6)
+    assert found.value <= 36
+    assert found.evidence.startswith("6 modules, at most 1 channel: ")
+
+
+def test_one_of_the_ends_is_last() -> None:
+    """u and v share x for 6 s in all; the successor of the last takes 5 s on y. By its own path each end is done after 3 s."""
+    graph = hs.TaskGraph(["u", "v", "g", "h"], [("u", "g", 0), ("v", "h", 0)])
+    problem = hs.Problem(graph, FREE, durations=[[3, NONE], [3, NONE], [NONE, 5], [NONE, 1]])
+    assert brute_force(problem).makespan == 9  # type: ignore[union-attr]
+    swapped = problem.replace(durations=[[3, NONE], [3, NONE], [NONE, 5], [NONE, 5]])
+    assert brute_force(swapped).makespan == 13  # type: ignore[union-attr]
+    apart = swapped.replace(cluster=hs.Cluster(["x", "y", "z"], bandwidth=np.inf), durations=[[3, NONE, NONE]] * 2 + [[NONE, 5, 5]] * 2)
+    assert brute_force(apart).makespan == 11  # type: ignore[union-attr]
+    assert levels.critical_path(apart).length == 8
+    heads = Heads(apart, levels.least_durations(apart), chain([0, 1], [2, 3]))
+    heads.raise_(1, Effort(100))
+    assert heads.release[:2, 0].tolist() == [0, 0]
+    assert heads.last[0, (0, 1)][0][0] == pytest.approx(3)
+    assert heads.last[0, (0, 1)][1][0] == pytest.approx(3)
+    assert heads.join(1, 1, np.zeros((4, 3)), Effort(100)) == pytest.approx(11)
+
+
+def test_transfers_at_a_boundary_count_where_they_cannot_be_avoided() -> None:
+    """The second module cannot run where the first has to: 1 + 4 + 1."""
+    graph = hs.TaskGraph(["a", "b"], [("a", "b", 4)])
+    problem = hs.Problem(graph, hs.Cluster(["x", "y"], bandwidth=1), durations=[[1, NONE], [NONE, 1]])
+    assert modular(problem, modules=chain([0], [1])).value == 6
+
+
+def test_an_edge_may_pass_over_modules() -> None:
+    """a is read by the module after the next as well."""
+    graph = hs.TaskGraph(["a", "b", "c", "d"], [("a", "b", 0), ("a", "d", 0), ("b", "c", 0), ("c", "d", 0)])
+    problem = hs.Problem(graph, FREE, durations=[[5, 5], [1, 1], [1, 1], [2, 2]])
+    modules = chain([0], [1], [2], [3])
+    assert Heads(problem, levels.least_durations(problem), modules).channels == 2
+    assert modular(problem, modules=modules).value == pytest.approx(9)
+
+
+def test_memory_for_one_device_only_is_seen() -> None:
+    """Both tasks fit y only together with nothing else, so one of them is on x, which is slow."""
+    graph = hs.TaskGraph(["a", "b"], [("a", "b", 0)], weight_bytes=[6, 6])
+    cluster = hs.Cluster([hs.Device("x", memory_bytes=8), hs.Device("y", memory_bytes=8)], bandwidth=np.inf)
+    problem = hs.Problem(graph, cluster, durations=[[9, 1], [9, 1]])
+    assert brute_force(problem).makespan == 10  # type: ignore[union-attr]
+    assert modular(problem, modules=chain([0, 1])).value == pytest.approx(10, rel=1e-6)
+
+
+def test_inputs_follow_one_another() -> None:
+    """u and v keep x for 2 s an input, then y works 3 s for each: the first has passed after 2 s, the others still need 12."""
+    graph = hs.TaskGraph(["u", "v", "w"], [("u", "w", 0), ("v", "w", 0)])
+    problem = hs.Problem(
+        graph, FREE, durations=[[[1.0], [NONE]], [[1.0], [NONE]], [[NONE], [3.0]]], batch_sizes=[1], inputs=4, batching="free"
+    )  # fmt: skip
+    found = batches.handover(problem, chain([0, 1], [2]), math.inf)
+    assert found == batches.Handover(pytest.approx(14), 1, 1)
+    assert modular(problem, modules=chain([0, 1], [2])).value == pytest.approx(14)
+
+
+def test_a_part_of_a_batch_costs_as_much_as_the_cheapest_batch_that_holds_it() -> None:
+    """A batch of two is cheaper than one of one: two inputs cannot be counted as two batches of one."""
+    graph = hs.TaskGraph(["u", "w"], [("u", "w", 0)])
+    cheap = hs.Problem(graph, hs.Cluster(["x"]), durations=[[[5.0, 2.0]], [[5.0, 2.0]]], batch_sizes=[1, 2], inputs=2)
+    assert brute_force(cheap).makespan == 4  # type: ignore[union-attr]
+    assert batches.handover(cheap, chain([0], [1]), math.inf).value == pytest.approx(4)
+
+
+def test_several_ends_are_counted_at_the_price_of_the_cheapest() -> None:
+    """What follows v takes a tenth of what follows u; all four inputs may have v as their last."""
+    graph = hs.TaskGraph(["u", "v", "g", "h"], [("u", "g", 0), ("v", "h", 0)])
+    durations = [[[1.0], [NONE]], [[1.0], [NONE]], [[NONE], [10.0]], [[NONE], [1.0]]]
+    problem = hs.Problem(graph, FREE, durations=durations, batch_sizes=[1], inputs=4, batching="free")
+    assert batches.handover(problem, chain([0, 1], [2, 3]), math.inf).value == pytest.approx(9)  # all four past, and 1 s
+
+
+@settings(max_examples=25, deadline=None)
+@given(data=st.data(), problem=problems(n_tasks=st.integers(3, 8), tight=False))
+def test_later_passes_never_lower_a_head(data: st.DataObject, problem: hs.Problem) -> None:
+    heads = Heads(problem, levels.least_durations(problem), data.draw(partitions(problem.graph)))
+    before = heads.release.copy()
+    for width, nodes in ((1, 1), (1, 100), (2, 1), (2, 100)):
+        heads.raise_(width, Effort(nodes))
+        assert (heads.release >= before).all()
+        before = heads.release.copy()
+
+
+@settings(max_examples=25, deadline=None)
+@given(data=st.data(), problem=problems(n_tasks=st.integers(2, 5), inputs=1, tight=False))
+def test_numbering_does_not_matter(data: st.DataObject, problem: hs.Problem) -> None:
+    """Tasks in another order, and with them the modules, have the same bound where no refutation stays open."""
+    graph = problem.graph
+    tasks = np.array(data.draw(st.permutations(range(problem.n_tasks))))
+    place = np.argsort(tasks)
+    other = problem.replace(
+        graph=hs.TaskGraph(
+            [graph.names[i] for i in tasks], place[graph.edges], edge_bytes=graph.edge_bytes, weight_bytes=graph.weight_bytes[tasks],
+            input_bytes=graph.input_bytes[tasks], output_bytes=graph.output_bytes[tasks],
+            colocation=[graph.colocation[i] for i in tasks], devices=[graph.devices[i] for i in tasks],
+        ),
+        durations=problem.durations[tasks], batch_sizes=problem.batch_sizes,
+    )  # fmt: skip
+    modules = data.draw(partitions(graph))
+    found = modular(other, modules=[place[part] for part in modules])
+    assert found.value == pytest.approx(modular(problem, modules=modules).value, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("modules", "message"),
+    [
+        (chain([0, 1], [2]), "'d': in no module, or in more than one; each task must be in one"),
+        (chain([0, 1], [1, 2, 3]), "'b': in no module, or in more than one; each task must be in one"),
+        (chain([1, 2], [0, 3]), "edge 'a' -> 'b' leads from module 1 back to module 0; put modules in order"),
+        (chain([0, 1, 2, 4]), "modules[0] has task indices 0 to 4; they must be in 0 to 3"),
+        ([np.array([0.5])], "modules[0] is array([0.5]); it must be a list of task indices"),
+    ],
+)
+def test_a_wrong_partition_is_refused(modules: list[IntArray], message: str) -> None:
+    graph = hs.TaskGraph(["a", "b", "c", "d"], [("a", "b", 0), ("b", "c", 0)])
+    with pytest.raises(InvalidProblem) as refusal:
+        modular(hs.Problem(graph, FREE, durations=np.ones((4, 2))), modules=modules)
+    assert str(refusal.value) == message
+
+
+def test_the_reverse_of_the_reverse_is_the_problem() -> None:
+    """Transfers and links are turned round with the edges."""
+    graph = hs.TaskGraph(["a", "b"], [("a", "b", 3)])
+    cluster = hs.Cluster(["x", "y"], bandwidth=[[0, 2], [1, 0]], latency=[[0, 5], [7, 0]])
+    problem = hs.Problem(graph, cluster, durations=[[1, NONE], [NONE, 1]])
+    turned = reverse(problem)
+    assert turned.graph.edges.tolist() == [[1, 0]]
+    assert turned.transfer_times(0, 1, 0) == problem.transfer_times(0, 0, 1) == 6.5
+    assert reverse(turned).transfer_times(0, 0, 1) == 6.5
+    given_times = problem.replace(transfers=[[[0, 4], [9, 0]]])
+    assert reverse(given_times).transfer_times(0, 1, 0) == 4
+
+
+# Best makespans of ten seconds of annealing; the gap is the paper's (table I), and of one channel our own.
+@pytest.mark.parametrize(
+    ("channels", "makespan", "gap"), [(1, 2250.3645, 0.002), (2, 1781.3977, 0.066), (3, 1553.8476, 0.148), (4, 1750.2944, 0.225)]
+)
+def test_stacks_are_bounded_better_than_by_the_paper(channels: int, makespan: float, gap: float) -> None:
+    problem = instances.stack("er", 10, 10, channels=channels)
+    found = modular(problem)
+    assert makespan * (1 - gap) <= found.value <= makespan
+    assert found.value > destructive(problem).value
+
+
+def test_deadlines_are_kept() -> None:
+    """On a stack that would take minutes, on one large module, and where there is no time at all."""
+    for problem in (instances.stack("er", 10, 10, channels=4), forks(1000)[0]):
+        modular(problem, time_limit=0.1)  # compiles
+        started = time.perf_counter()
+        found = modular(problem, time_limit=0.3)
+        assert time.perf_counter() - started < 1.3
+        assert found.value >= levels.critical_path(problem).length * (1 - 1e-12)
+        assert modular(problem, time_limit=0).value == levels.critical_path(problem).length
+
+
+def test_impossible_ends_are_proven_so() -> None:
+    """No path leads from where a runs to where b has to."""
+    graph = hs.TaskGraph(["a", "b", "c"], [("a", "b", 0), ("b", "c", 0)], weight_bytes=[0, 9, 0])
+    cluster = hs.Cluster([hs.Device("x"), hs.Device("y", memory_bytes=5)], bandwidth=0)
+    problem = hs.Problem(graph, cluster, durations=[[NONE, 1], [1, 1], [1, 1]])
+    found = modular(problem, modules=chain([0], [1, 2]))
+    assert math.isinf(found.value)
+    assert found.evidence

@@ -1,0 +1,96 @@
+"""Bounds of formulations: below every optimum, not dependent on a solver's tolerance, and in time."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hetsched as hs
+from hetsched.bounds import best, relaxation
+from hetsched.errors import UnsupportedFeature
+from hetsched.models.methods import formulate
+from hetsched.testing import brute_force, problems
+from tests import golden
+
+
+@settings(max_examples=40, deadline=None)
+@given(problem=problems(n_tasks=st.integers(1, 3)))
+def test_they_are_never_above_the_optimum(problem: hs.Problem) -> None:
+    """Under every model of communication, memory and batches that a formulation says."""
+    if not relaxation.fits(problem):
+        assert problem.inputs > 1
+        assert problem.batching == "free"
+        return
+    try:
+        optimum = brute_force(problem, limit=20_000)
+    except UnsupportedFeature:
+        return
+    makespan = (math.inf if optimum is None else optimum.makespan) * (1 + 1e-9)
+    for found in relaxation.every(problem, time_limit=5):
+        assert found.value <= makespan, found
+
+
+def test_the_dual_bound_reaches_the_optimum() -> None:
+    linear, dual = relaxation.every(golden.topcuoglu())
+    assert 0 < linear.value <= dual.value == pytest.approx(73, rel=1e-5)
+    assert (linear.name, dual.name) == ("linear relaxation", "milp by scip")
+    assert dual.value <= 73
+
+
+def test_fractions_fill_both_devices() -> None:
+    """Three tasks of 2 s on two devices: halves of one lie on both."""
+    problem = hs.Problem(hs.TaskGraph(["a", "b", "c"]), hs.Cluster(["x", "y"], bandwidth=1), durations=np.full((3, 2), 2.0))
+    assert relaxation.linear_relaxation(formulate(problem)).value == pytest.approx(3, rel=1e-6)
+
+
+def test_nothing_beyond_the_upper_bound_is_claimed() -> None:
+    """Where the linear program has no solution below it, the schedule that gave it may still be the best."""
+    problem = golden.topcuoglu()
+    said = formulate(problem, upper=60.0)
+    assert relaxation.linear_relaxation(said).value <= 60
+    for found in relaxation.every(problem):
+        assert found.value <= 73
+
+
+def test_what_no_formulation_says_is_left_aside_or_refused() -> None:
+    graph = hs.TaskGraph(["a"], weight_bytes=9)
+    small = hs.Cluster([hs.Device("x", memory_bytes=5)])
+    peak = hs.Problem(graph, small, durations=[[1]], memory="peak")
+    assert relaxation.sayable(peak).cluster.memory_bytes.tolist() == [math.inf]
+    contended = hs.Problem(graph, small, durations=[[1]], inputs=2, communication="port", batch_sizes=[2])
+    assert relaxation.sayable(contended).communication == "delay"
+    free = hs.Problem(graph, small, durations=[[1]], inputs=2, batch_sizes=[1], batching="free")
+    assert not relaxation.fits(free)
+    with pytest.raises(UnsupportedFeature, match="batching='free'"):
+        relaxation.sayable(free)
+
+
+def test_without_time_there_is_no_bound() -> None:
+    problem = golden.topcuoglu()
+    assert relaxation.linear_relaxation(formulate(problem), time_limit=0).value == 0
+
+
+@pytest.mark.slow
+def test_they_are_among_all_bounds_where_there_is_time() -> None:
+    """Solvers are asked only under a time limit, and not by the method, beside which they run."""
+    graph = hs.TaskGraph(["a", "b", "c", "d"], [("a", "b", 2), ("c", "d", 3)])
+    problem = hs.Problem(graph, hs.Cluster(["x", "y"], bandwidth=1), durations=[[2, 3], [4, 1], [2, 2], [3, 5]], communication="port")
+    started = time.perf_counter()
+    names = {found.name for found in best.every(problem, time_limit=5)}
+    assert time.perf_counter() - started < 6
+    assert {"linear relaxation", "moirai by scip", "modular"} <= names
+    assert "linear relaxation" not in {found.name for found in best.every(problem)}
+    assert "linear relaxation" not in {found.name for found in best.every(problem, time_limit=5, models=False)}
+    assert hs.bound(problem, time_limit=5).value >= hs.bound(problem).value
+
+
+def test_what_falls_apart_is_split_instead() -> None:
+    names = {found.name for found in best.every(golden.topcuoglu(), time_limit=20)}
+    assert "split" in names
+    assert "linear relaxation" not in names
+    assert "split" not in {found.name for found in best.every(golden.topcuoglu())}
