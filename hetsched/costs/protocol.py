@@ -9,10 +9,15 @@ arguments, so that a problem can be made again from the same graph and cluster.
 
 ``hetsched.Problem(graph, cluster, costs=model)`` is the caller. Models that measure instead of
 computing meet the same contract.
+
+The cost of stages on one device is a `StageCost`, any callable ``cost(tasks, strategy)`` that returns the
+seconds of one stage: a tuple of task names in topological order, ``"concurrent"`` or ``"merge"``; inf if it
+cannot be done. ``hetsched.stages`` is its caller.
 """
 
 from __future__ import annotations
 
 from hetsched.problem.problem import CostModel
+from hetsched.schedule.stages import StageCost
 
-__all__ = ["CostModel"]
+__all__ = ["CostModel", "StageCost"]

@@ -24,6 +24,7 @@ from hetsched.schedule.compiled import inner, kernel
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
 DELAY, CHANNEL, PORT = 0, 1, 2
 
 
@@ -54,6 +55,8 @@ class Tables(NamedTuple):
     """[K, K] seconds per byte."""
     pred_bytes: FloatArray
     """Bytes that all inputs of an edge move, in the order of ``arrays.pred``."""
+    succ_bytes: FloatArray
+    """The same in the order of ``arrays.succ``."""
     tail: FloatArray
     """[n, K]: least seconds from a task's finish on a device to the end of everything."""
     stride: int
@@ -94,6 +97,8 @@ class State(NamedTuple):
     """[M] seconds, of the sequence as last committed."""
     trial: FloatArray
     """[M] seconds, while a change is tried."""
+    tail: FloatArray
+    """[M]: seconds from a node's start to the end of all that waits for it, as last written by `tails`."""
     makespan: FloatArray
     """[2] seconds, of the sequence as last committed, and as last tried."""
     clock: FloatArray
@@ -107,6 +112,12 @@ class State(NamedTuple):
     (edge, node, device) rows."""
     now: FloatArray
     """Scratch: [resources]."""
+    behind: FloatArray
+    """Scratch: [K] tail of the next node on each device."""
+    stale: BoolArray
+    """Scratch: [K], whether that has changed."""
+    marked: BoolArray
+    """[M]: nodes with a tail to be written, none between two calls."""
     chain: IntArray
     """Scratch: [M] nodes."""
     moved: IntArray
@@ -172,7 +183,7 @@ def _append_transfers(
 def _one_batch_each(
     pred_ptr: IntArray, pred: IntArray, pred_bytes: FloatArray, latency: FloatArray, inverse: FloatArray, unit: IntArray,
     durations: FloatArray, tail: FloatArray, sequence: IntArray, at: IntArray, device: IntArray, finish_before: FloatArray,
-    trial: FloatArray, length: int, succ_ptr: IntArray, succ: IntArray, clock: FloatArray, clock_before: FloatArray,
+    known_tail: FloatArray, trial: FloatArray, length: int, succ_ptr: IntArray, succ: IntArray, clock: FloatArray, clock_before: FloatArray,
     trial_clock: FloatArray, row: int, stride: int, touched: int, before: float, limit: float,
 ) -> tuple[float, int, int]:  # fmt: skip
     """Evaluate as `evaluate` does, where a task has one batch of all inputs and nothing contends.
@@ -215,7 +226,7 @@ def _one_batch_each(
                 settled = max(settled, np.uint64(at[succ[x]] + 1))
                 x += one
         trial[i] = finish
-        if not finish + tail[i, k] <= limit:
+        if not (finish + tail[i, k] if position <= changed else start + known_tail[i]) <= limit:
             return np.inf, int(position), 0
         makespan = max(makespan, finish)
     return makespan, length, 0
@@ -245,7 +256,7 @@ def _walk(t: Tables, s: State, first: int, touched: int, limit: float) -> tuple[
         clock[r] = s.clock[row, r]
     if slots == 1 and contention == DELAY and not given:
         return _one_batch_each(
-            pred_ptr, pred, t.pred_bytes, latency, inverse, unit, t.whole, tail, sequence, at, device, s.finish, trial, length,
+            pred_ptr, pred, t.pred_bytes, latency, inverse, unit, t.whole, tail, sequence, at, device, s.finish, s.tail, trial, length,
             t.arrays.succ_ptr, t.arrays.succ, clock, s.clock, trial_clock, row, stride, touched, s.makespan[0], limit,
         )  # fmt: skip
     position, until_row, n_moved = row * stride, 0, 0
@@ -302,7 +313,7 @@ def _walk(t: Tables, s: State, first: int, touched: int, limit: float) -> tuple[
                 for slot in range(counts[unit[succ[x]]]):
                     settled = max(settled, at[succ[x] * slots + slot] + 1)
         trial[v] = finish
-        if not finish + tail[i, k] <= limit:  # NaN is refused too
+        if not (finish + tail[i, k] if position <= touched + 1 or slots > 1 else start + s.tail[v]) <= limit:  # NaN is refused too
             return np.inf, position, n_moved
         clock[last] = max(clock[last], finish)
     return clock[last], position, n_moved
@@ -312,7 +323,8 @@ def _walk(t: Tables, s: State, first: int, touched: int, limit: float) -> tuple[
 def update(t: Tables, s: State, first: int, touched: int, limit: float) -> tuple[float, int, int]:
     """Try the sequence as it stands, in which nothing has changed before position `first` and after `touched`.
 
-    It ends as soon as everything is again as it was before the change.
+    It ends as soon as everything is again as it was before the change. Unless `touched` is behind the last position,
+    the tails have to be those of the sequence as last committed: they tell early what leads beyond the limit.
 
     Returns
     -------
@@ -347,6 +359,83 @@ def commit(t: Tables, s: State, first: int) -> None:
         for r in range(clock.shape[1]):
             clock[x, r] = trial_clock[x, r]
     s.makespan[0] = s.makespan[1]
+
+
+@inner
+def tails(t: Tables, s: State, first: int, last: int) -> None:
+    """Write the tails of the sequence as it stands, in which nothing has changed before position `first` and after `last`.
+
+    What comes next on a node's device waits for it; waits for transfers that contend are left out. Nothing is written
+    where a task may have several batches.
+    """
+    if t.slots == 1:
+        _tails_of_one_batch_each(
+            t.arrays.succ_ptr, t.arrays.succ, t.arrays.succ_edge, t.succ_bytes, t.arrays.latency, t.inverse, t.arrays.given,
+            t.arrays.transfers, t.unit, t.whole, s.sequence, s.device, s.tail, s.behind, s.stale, s.marked, t.arrays.pred_ptr,
+            t.arrays.pred, first, min(last + 1, s.length[0]), s.length[0],
+        )  # fmt: skip
+
+
+@inner
+def _tails_of_one_batch_each(
+    succ_ptr: IntArray, succ: IntArray, succ_edge: IntArray, succ_bytes: FloatArray, latency: FloatArray, inverse: FloatArray,
+    given: bool, transfers: FloatArray, unit: IntArray, durations: FloatArray, sequence: IntArray, device: IntArray,
+    tail: FloatArray, behind: FloatArray, stale: BoolArray, marked: BoolArray, pred_ptr: IntArray, pred: IntArray,
+    first: int, above: int, length: int,
+) -> None:  # fmt: skip
+    """Write tails from position `above` - 1 down until nothing changes any more."""
+    one, waiting = np.uint64(1), len(stale)
+    behind[:] = 0.0
+    stale[:] = True
+    position = np.uint64(above)
+    while waiting > 0 and position < np.uint64(length):
+        i = np.uint64(sequence[position])
+        k = np.uint64(device[np.uint64(unit[i])])
+        if stale[k] and durations[i, k] > 0.0:
+            behind[k], stale[k] = tail[i], False
+            waiting -= 1
+        position += one
+    stale[:] = True
+    waiting = len(stale)
+    position, unchanged = np.uint64(above), np.uint64(first)
+    while position > 0 and (waiting > 0 or position > unchanged):
+        position -= one
+        i = np.uint64(sequence[position])
+        k = np.uint64(device[np.uint64(unit[i])])
+        duration = durations[i, k]
+        takes = duration > 0.0
+        if position < unchanged and not marked[i] and not (takes and stale[k]):
+            if takes:
+                behind[k] = tail[i]
+            continue
+        longest = behind[k] if takes else 0.0
+        x, after = np.uint64(succ_ptr[i]), np.uint64(succ_ptr[i + one])
+        while x < after:
+            j = np.uint64(succ[x])
+            h = np.uint64(device[np.uint64(unit[j])])
+            took = transfers[np.uint64(succ_edge[x]), k, h] if given else latency[k, h] + succ_bytes[x] * inverse[k, h]
+            longest = max(longest, took + tail[j])
+            x += one
+        if marked[i]:
+            marked[i] = False
+            waiting -= 1
+        longest += duration
+        changed = longest != tail[i]
+        tail[i] = longest
+        if takes:
+            behind[k] = longest
+        if position < unchanged:
+            if takes and stale[k] != changed:
+                stale[k] = changed
+                waiting += 1 if changed else -1
+            if not changed:
+                continue
+        x, after = np.uint64(pred_ptr[i]), np.uint64(pred_ptr[i + one])
+        while x < after:
+            p = np.uint64(pred[x])
+            waiting += 0 if marked[p] else 1
+            marked[p] = True
+            x += one
 
 
 @kernel

@@ -1,0 +1,68 @@
+"""`stages`: the stages of a graph on one device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hetsched.cli.files import Outputs, check_writable, read_graph
+from hetsched.cli.options import JSON, Dtype, Inputs
+from hetsched.cli.terminal import Working, one_line, say, say_json, say_rows
+from hetsched.report.units import seconds
+
+
+def stages(
+    graph: Annotated[Path, typer.Argument(help="A graph document, or a problem's.", metavar="GRAPH")],
+    device: Annotated[str, typer.Option(help="Kind of device in the catalogue, for instance a100.", metavar="KIND")] = "v100",
+    dtype: Dtype = "float32",
+    inputs: Inputs = 1,
+    groups: Annotated[int, typer.Option(help="The most groups of a stage; 0 for no limit.", metavar="NUMBER", min=0)] = 8,
+    group_size: Annotated[int, typer.Option(help="The most tasks of a group; 0 for no limit.", metavar="NUMBER", min=0)] = 3,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the stages here.", metavar="FILE")] = None,
+    json: JSON = False,
+) -> None:
+    """Cut a graph into stages that run one after another on one device.
+
+    In a stage groups of tasks run side by side, the tasks of a group one after another: small tasks share
+    the device, large ones fill it alone. The best cut is found block by block (IOS), by a model of the device
+    from its data sheet; the model's seconds are estimates. Each line is a stage: when it starts, how long it
+    takes, and its groups. Merged convolutions need shapes, which documents do not hold: see hetsched.stages in Python.
+
+    Example: [bold]hetsched stages problem.json --device a100 -o stages.json[/bold]
+    """
+    from hetsched import costs, verify_stages
+    from hetsched.models import ios
+    from hetsched.problem.graph import plural
+
+    check_writable(output, sources=[graph])
+    asked = read_graph(graph)
+    most_groups, most_tasks = groups or None, group_size or None
+    with Working("looking for stages"):
+        cost = costs.Contention(asked, costs.device(device), inputs=inputs, costs=costs.Roofline(dtype))
+        best = ios.stages(asked, cost, strategies="concurrent", groups=most_groups, group_size=most_tasks)
+        usual = {"sequential": ios.sequential(asked, cost).latency, "greedy": ios.greedy(asked, cost).latency}
+    violations = verify_stages(asked, best, groups=most_groups, group_size=most_tasks, cost=cost)
+    assert not violations, violations[0]
+    outputs = Outputs()
+    if output is not None:
+        outputs.write(output, best.write)
+    if json:
+        rows = [{"start": start, "seconds": row["latency"], "groups": best.groups(s)}
+                for s, (start, row) in enumerate(zip(best.start.tolist(), best.stages, strict=True))]  # fmt: skip
+        say_json({"latency": best.latency, **usual, "stages": rows, "written": outputs.written})
+    else:
+        say_rows([
+            ("graph", f"{plural(asked.n_tasks, 'task')}, {plural(asked.n_edges, 'edge')}, {plural(len(ios.blocks(asked)), 'block')}"),
+            ("latency", f"{seconds(best.latency)} in {plural(len(best), 'stage')} on {device}, by the model"),
+            ("in turn", f"{seconds(usual['sequential'])}, one task a stage"),
+            ("greedy", f"{seconds(usual['greedy'])}, all that is ready in a stage"),
+            ("verified", "yes, by the independent check"),
+            *(("wrote", name) for name in outputs.written),
+        ])  # fmt: skip
+        say(*(
+            f"{seconds(start):>12}  {seconds(row['latency']):>12}  {one_line(' | '.join(', '.join(group) for group in best.groups(s)))}"
+            for s, (start, row) in enumerate(zip(best.start.tolist(), best.stages, strict=True))
+        ))  # fmt: skip
+    outputs.finish()

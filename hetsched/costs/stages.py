@@ -1,0 +1,185 @@
+"""A model of one device that runs several small kernels at a time: what a stage costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from hetsched.costs.roofline import Roofline
+from hetsched.errors import InvalidProblem
+from hetsched.problem.cluster import Cluster, Device
+from hetsched.problem.graph import TaskGraph, named
+from hetsched.problem.problem import CostModel
+
+V100_THREADS = 80 * 2048
+"""Threads a V100 holds at a time: 80 multiprocessors of 2048, by NVIDIA's white paper on Volta."""
+
+
+class Convolution(NamedTuple):
+    """The shape of a convolution, which a graph does not tell: what merging needs to know.
+
+    Merged convolutions read the same tensor with one stride and make outputs of one height and width;
+    kernels are padded with zeros to the largest height and width and stacked.
+    """
+
+    in_channels: int
+    out_channels: int
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    out_size: tuple[int, int]
+    """Height and width of the output."""
+
+
+class Contention:
+    """Stage costs from a cost model and how much of the device each task can fill.
+
+    A task alone takes its launch overhead, then ``body / share`` seconds: `body` is what the cost model gives
+    beyond the overhead, and `share` the part of the device that the task fills, ``output_bytes * inputs / filled``
+    within [least_share, 1]. Small kernels share the device and large ones saturate it: while the shares of
+    those that run at a time sum to more than 1, each is slower by that sum to the power of 1 + `interference`.
+    Launches of different groups do not disturb each other. A stage begins with `synchronisation` seconds.
+
+    A merged stage is one convolution, see `Convolution`, under the same model. It is inf where shapes are not
+    known, operators, strides or sizes differ, or the tasks do not read the same tasks; tasks that read none
+    are not taken to read the same tensor.
+
+    Parameters
+    ----------
+    graph : TaskGraph
+    device : Device
+        As the cost model needs it; its `launch_overhead` is paid by each kernel.
+    inputs : int
+        Items in one batch.
+    costs : CostModel, optional
+        What a task takes that fills the device. Default: `Roofline`.
+    filled : float
+        Bytes of output with which a kernel fills the device. Default: one float32 for each thread of a V100.
+    least_share : float
+        No task fills less of the device, in (0, 1]. Default: one of 80 multiprocessors.
+    synchronisation : float
+        Seconds. The default is a round figure, not a measurement; fit it to your device.
+    interference : float
+        >= 0; 0 is no loss by contention but that of sharing.
+    convolutions : mapping of str to Convolution, optional
+        By task name.
+
+    Raises
+    ------
+    InvalidProblem
+        A parameter is out of range, a name is no task, or a task cannot run on the device.
+    """
+
+    def __init__(
+        self, graph: TaskGraph, device: Device, *, inputs: int = 1, costs: CostModel | None = None, filled: float = 4.0 * V100_THREADS,
+        least_share: float = 1 / 80, synchronisation: float = 5e-6, interference: float = 0.0,
+        convolutions: Mapping[str, Convolution] | None = None,
+    ) -> None:  # fmt: skip
+        for what, value, fits, rule in (
+            ("inputs", inputs, inputs >= 1, ">= 1"), ("filled", filled, filled > 0, "> 0"),
+            ("least_share", least_share, 0 < least_share <= 1, "in (0, 1]"),
+            ("synchronisation", synchronisation, 0 <= synchronisation < math.inf, ">= 0"),
+            ("interference", interference, 0 <= interference < math.inf, ">= 0"),
+        ):  # fmt: skip
+            if not fits:
+                raise InvalidProblem(f"{what} is {value!r}; it must be {rule}")
+        self.graph, self.device, self.inputs = graph, device, inputs
+        self.costs: CostModel = Roofline() if costs is None else costs
+        self.filled, self.least_share = filled, least_share
+        self.synchronisation, self.interference = synchronisation, interference
+        self.convolutions = dict(convolutions or {})
+        strange = [name for name in self.convolutions if name not in graph.index]
+        if strange:
+            raise InvalidProblem(f"convolutions names {strange[0]!r}, which is no task of the graph")
+        self._launch, self._body, self._share = self._columns(graph)
+        self._parents = [frozenset(graph.pred[a:b].tolist()) for a, b in zip(graph.pred_ptr[:-1], graph.pred_ptr[1:], strict=True)]
+
+    def _columns(self, graph: TaskGraph) -> tuple[list[float], list[float], list[float]]:
+        """Return launch and body seconds and the share of each task."""
+        seconds = np.asarray(self.costs.durations(graph, Cluster([self.device]), [self.inputs]), np.float64)[:, 0, 0]
+        if np.isnan(seconds).any():
+            raise InvalidProblem(f"{named(np.flatnonzero(np.isnan(seconds)), graph.names)} cannot run on device {self.device.name!r}")
+        launch = np.minimum(seconds, self.device.launch_overhead)
+        share = np.clip(graph.output_bytes * self.inputs / self.filled, self.least_share, 1.0)
+        return launch.tolist(), (seconds - launch).tolist(), share.tolist()
+
+    def __call__(self, tasks: tuple[str, ...], strategy: str) -> float:
+        """Return the seconds of a stage."""
+        if strategy == "merge" and len(tasks) > 1:
+            return self._merged(tasks)
+        return self.synchronisation + self._together(self._groups(tasks))
+
+    def bound(self, tasks: tuple[str, ...], strategy: str) -> float:
+        """Return a cheap lower bound of the seconds of a stage: its longest group alone, and its work on a full device."""
+        if strategy == "merge" and len(tasks) > 1:
+            return self._merged(tasks)
+        groups = self._groups(tasks)
+        longest = max(math.fsum(self._launch[i] + self._body[i] / self._share[i] for i in group) for group in groups)
+        return self.synchronisation + max(longest, math.fsum(self._body[i] for group in groups for i in group))
+
+    def _groups(self, tasks: Iterable[str]) -> list[list[int]]:
+        """Return the connected components, each in the order given."""
+        group: dict[int, list[int]] = {}
+        for i in (self.graph.index[name] for name in tasks):
+            group[i] = joined = [i]
+            for each in {id(group[p]): group[p] for p in self._parents[i] if p in group}.values():
+                joined[:0] = each
+                for j in each:
+                    group[j] = joined
+        return list({id(each): each for each in group.values()}.values())
+
+    def _together(self, groups: list[list[int]]) -> float:
+        """Return when the last of some groups ends that start at once."""
+        now = 0.0
+        places = [0] * len(groups)  # launches and bodies that each group is done with
+        left = [self._launch[group[0]] for group in groups]
+        share = [0.0] * len(groups)
+        running = list(range(len(groups)))
+        while running:
+            total = math.fsum(share[g] for g in running)
+            slower = max(1.0, total) ** (1.0 + self.interference)
+            step = min(left[g] * slower if share[g] else left[g] for g in running)
+            now += step
+            for g in list(running):
+                left[g] -= step / slower if share[g] else step
+                if left[g] > 1e-12 * now:
+                    continue
+                places[g] += 1
+                if places[g] == 2 * len(groups[g]):
+                    running.remove(g)
+                    continue
+                i = groups[g][places[g] // 2]
+                body = places[g] % 2 == 1
+                share[g] = self._share[i] if body else 0.0
+                left[g] = self._body[i] / self._share[i] if body else self._launch[i]
+        return now
+
+    def _merged(self, tasks: tuple[str, ...]) -> float:
+        shapes = [self.convolutions.get(name) for name in tasks]
+        first = shapes[0]
+        places = [self.graph.index[name] for name in tasks]
+        parents = self._parents[places[0]]
+        if first is None or not parents or any(self._parents[i] != parents or self.graph.op[i] != self.graph.op[places[0]] for i in places):
+            return math.inf
+        outputs, height, width = 0, 0, 0
+        for shape in shapes:
+            if shape is None or shape.out_size != first.out_size or (shape.in_channels, shape.stride) != (first.in_channels, first.stride):
+                return math.inf
+            outputs += shape.out_channels
+            height, width = max(height, shape.kernel[0]), max(width, shape.kernel[1])
+        own = first.in_channels * height * width
+        made = float(self.graph.output_bytes[places].sum())
+        read = float(self.graph.input_bytes[places].max())
+        weights = float(self._bytes_of_scalar(places[0], first)) * own * outputs
+        pixels = first.out_size[0] * first.out_size[1]
+        one = TaskGraph(
+            ["merged"], op=self.graph.op[places[0]], weight_bytes=weights, input_bytes=read, output_bytes=made,
+            flops=2.0 * own * outputs * pixels, bytes_accessed=weights + read + made,
+        )  # fmt: skip
+        (launch,), (body,), (share,) = self._columns(one)
+        return self.synchronisation + launch + body / share
+
+    def _bytes_of_scalar(self, i: int, shape: Convolution) -> float:
+        return float(self.graph.output_bytes[i]) / (shape.out_channels * shape.out_size[0] * shape.out_size[1])

@@ -1,0 +1,449 @@
+"""Stages on one device: IOS, its dynamic program over the endings of a graph, and how large that is.
+
+A state is what has run; a stage leads from one state to a larger one. Endings are enumerated by a kernel
+(`ios_kernels`), none missed; which stages to ask the cost for is left to `modeling.DynamicProgram`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from hetsched.analysis.chains import chains
+from hetsched.analysis.cuts import series_cuts
+from hetsched.analysis.ideals import Ideals, ideals
+from hetsched.errors import Infeasible, InvalidProblem, UnsupportedFeature
+from hetsched.modeling.dynamic import TOLERANCE, DynamicProgram, Evaluation, Query
+from hetsched.problem.graph import IntArray, TaskGraph, named, plural
+from hetsched.schedule.stages import StageCost, StageSchedule
+
+Strategies = Literal["concurrent", "merge", "both"]
+MOST_STATES = 1 << 22
+"""The most states of a block."""
+MOST_TRANSITIONS = 1 << 23
+"""The most transitions of a block: pairs of a state and an ending of it."""
+
+_NO_LIMIT = 1 << 30
+
+
+def stages(
+    graph: TaskGraph, cost: StageCost, *, groups: int | None = 8, group_size: int | None = 3, strategies: Strategies = "both",
+    bound: StageCost | None = None, blocks: bool = True,
+) -> StageSchedule:  # fmt: skip
+    """Cut a graph into stages that run one after another on one device, at the least sum of their costs.
+
+    In a stage either the groups, its connected components, run side by side and the tasks of a group one
+    after another ("concurrent"), or all tasks become one operator ("merge").
+
+    Parameters
+    ----------
+    graph : TaskGraph
+        Only names and edges matter.
+    cost : StageCost
+        ``cost(tasks, strategy)``: seconds of a stage of these tasks, a tuple of names in topological order;
+        inf if it cannot be done. Each stage is asked for once. A stage of one task has nothing to merge and is
+        asked for as "concurrent".
+    groups, group_size : int or None
+        The most groups of a stage, and the most tasks of a group. None is no limit. The default is the paper's.
+    strategies : "concurrent", "merge" or "both"
+        "merge" allows stages of one task and merged ones.
+    bound : StageCost, optional
+        Never more than the cost, and cheap. Then the cost is asked only where it decides; the optimum is the same.
+        Without it, the cost of every stage is asked for.
+    blocks : bool
+        Whether no stage may reach over a boundary of `hetsched.models.ios.blocks`, as in the paper. Else the optimum is over
+        all stages; the difference is at most that tasks in a row over a boundary can share a stage.
+
+    Returns
+    -------
+    StageSchedule
+        The optimum, to 1e-6 where there is a bound, with how many costs were `asked` for of those `possible`.
+
+    Raises
+    ------
+    Infeasible
+        Every schedule has a stage of infinite cost.
+    InvalidProblem
+        A cost is negative or no number, or below its bound.
+    UnsupportedFeature
+        An argument is out of range, or a block has too many states or transitions.
+
+    References
+    ----------
+    Y. Ding, L. Zhu, Z. Jia, G. Pekhimenko, S. Han, "IOS: Inter-Operator Scheduler for CNN Acceleration", MLSys 2021.
+    """
+    for what, value in (("groups", groups), ("group_size", group_size)):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1):
+            raise UnsupportedFeature(f"{what} is {value!r}; it must be a whole number >= 1, or None for no limit")
+    if strategies not in ("concurrent", "merge", "both"):
+        raise UnsupportedFeature(f"strategies is {strategies!r}; choose concurrent, merge or both")
+    parts = _blocks(graph) if blocks else [graph.topological_order] if graph.n_tasks else []
+    found: list[_Stage] = []
+    asked = possible = 0
+    for tasks in parts:
+        search = _Search(Block(graph, tasks, groups, group_size), cost, strategies, bound)
+        found += search.best()
+        asked += len(search.known)
+        possible += search.possible
+    return _schedule(graph, found, asked, possible)
+
+
+def sequential(graph: TaskGraph, cost: StageCost) -> StageSchedule:
+    """Return the schedule of one task a stage, in topological order: the first baseline of the paper."""
+    return _ask(graph, cost, [[i] for i in graph.topological_order.tolist()])
+
+
+def greedy(graph: TaskGraph, cost: StageCost) -> StageSchedule:
+    """Return the schedule whose every stage runs all tasks that are ready, side by side: the paper's second baseline."""
+    level = np.zeros(graph.n_tasks, np.int64)
+    for i in graph.topological_order.tolist():
+        level[i] = level[graph.pred[graph.pred_ptr[i] : graph.pred_ptr[i + 1]]].max(initial=-1) + 1
+    order = graph.topological_order
+    return _ask(graph, cost, [order[level[order] == x].tolist() for x in range(int(level.max(initial=-1)) + 1)])
+
+
+def blocks(graph: TaskGraph) -> list[tuple[str, ...]]:
+    """Return the blocks of a graph in running order, each as the names of its tasks in topological order.
+
+    A block ends with a task that is ancestor or descendant of all others: between two of these lies a region of one entry
+    and one exit. Such tasks that follow one another are one block.
+    """
+    return [tuple(graph.names[i] for i in tasks.tolist()) for tasks in _blocks(graph)]
+
+
+def _blocks(graph: TaskGraph) -> list[IntArray]:
+    n, order = graph.n_tasks, graph.topological_order
+    place = np.empty(n, np.int64)
+    place[order] = np.arange(n)
+    ends = np.union1d(place[series_cuts(graph)] + 1, [n])
+    single = np.diff(ends, prepend=0) == 1
+    inner = single[:-1] & single[1:]  # boundaries within a row of single tasks
+    ends = np.append(ends[:-1][~inner], ends[-1]) if n else ends
+    return [part for part in np.split(order, ends) if len(part)]
+
+
+# ---------------------------------------------------------------------- the states and stages of a block
+
+
+class Block:
+    """The states and transitions of a part of a graph.
+
+    Parameters
+    ----------
+    graph : TaskGraph
+    tasks : int array
+        The part, in topological order.
+    groups, group_size : int or None
+        The limits on a stage.
+
+    Attributes
+    ----------
+    n_states : int
+        State 0 is empty, the last one the whole block.
+    tail, head, stage : int32 arrays [T]
+        Transitions: a stage leads from one state to another.
+    members : list of tuple of str
+        The tasks of each stage, in topological order. Some are in no transition.
+    """
+
+    def __init__(self, graph: TaskGraph, tasks: IntArray, groups: int | None, group_size: int | None) -> None:
+        from hetsched.models import ios_kernels
+
+        self.graph, self.tasks = graph, tasks
+        ptr, pred, pairs = _part(graph, tasks)
+        found = _ideals(graph, tasks, pairs)
+        self.n_states = found.number
+        limits = (groups or _NO_LIMIT, group_size or _NO_LIMIT)
+        arcs = [np.empty(1 << 12, np.int32) for _ in range(3)]
+        trie = [np.zeros(1 << 10, np.int32), np.full(1 << 10, -1, np.int32), np.zeros(1 << 10, np.int32)]
+        keys, values = np.full(1 << 12, -1), np.empty(1 << 12, np.int32)
+        first, used, known = 0, 0, 1
+        kernel: Any = ios_kernels.stages
+        while True:
+            first, used, known = kernel(first, used, known, *found, ptr, pred, *limits, *arcs, *trie, keys, values)
+            if first == found.number:
+                break
+            if known == len(trie[0]):
+                trie = [_doubled(each) for each in trie]
+                old = keys, values
+                keys, values = np.full(2 * len(keys), -1), np.empty(2 * len(values), np.int32)
+                ios_kernels.rehash(*old, keys, values)
+            elif len(arcs[0]) < MOST_TRANSITIONS:
+                arcs = [_doubled(each) for each in arcs]
+            else:
+                raise UnsupportedFeature(
+                    f"{_described(graph, tasks)} has more than {MOST_TRANSITIONS} transitions; lower groups or group_size"
+                )
+        self.tail, self.head, self.stage = (each[:used] for each in arcs)
+        names = [graph.names[i] for i in tasks.tolist()]
+        self.members: list[tuple[str, ...]] = [()]
+        for parent, last in zip(trie[0][1:known].tolist(), trie[1][1:known].tolist(), strict=True):
+            self.members.append((*self.members[parent], names[last]))
+
+
+def _doubled(values: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+    return np.concatenate([values, np.zeros_like(values)])
+
+
+def _part(graph: TaskGraph, tasks: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    """Return the predecessors of each task within a part, (row starts, indices), and the edges [E, 2], all by places in the part."""
+    place = np.full(graph.n_tasks, -1)
+    place[tasks] = np.arange(len(tasks))
+    pairs = place[graph.edges].reshape(-1, 2)
+    pairs = pairs[(pairs >= 0).all(axis=1)]
+    ptr = np.concatenate([[0], np.cumsum(np.bincount(pairs[:, 1], minlength=len(tasks)))])
+    return ptr, pairs[np.argsort(pairs[:, 1], kind="stable"), 0], pairs
+
+
+def _ideals(graph: TaskGraph, tasks: IntArray, pairs: IntArray) -> Ideals:
+    limit = 1 << 14
+    while (found := ideals(len(tasks), pairs, limit=limit)) is None:
+        if limit >= MOST_STATES:
+            raise UnsupportedFeature(f"{_described(graph, tasks)} has more than {MOST_STATES} states; it is too wide for this method")
+        limit *= 4
+    return found
+
+
+def _described(graph: TaskGraph, tasks: IntArray) -> str:
+    return f"the block of {plural(len(tasks), 'task')} {named(tasks, graph.names, 2)}"
+
+
+# ---------------------------------------------------------------------- the search for the best stages
+
+
+class _Stage(NamedTuple):
+    tasks: tuple[str, ...]
+    strategy: str
+    seconds: float
+
+
+class _Search:
+    """The best path through the states of a block."""
+
+    def __init__(self, block: Block, cost: StageCost, strategies: Strategies, bound: StageCost | None) -> None:
+        self.block, self.cost = block, cost
+        used = np.unique(block.stage)
+        alone = np.array([len(members) == 1 for members in block.members], bool)
+        which = {"concurrent": used if strategies != "merge" else used[alone[used]], "merge": used[~alone[used]]}
+        if strategies == "concurrent":
+            which["merge"] = which["merge"][:0]
+        self.kinds = [(int(stage), strategy) for strategy, own in which.items() for stage in own]
+        self.known: dict[int, float] = {}  # costs asked for, by kind
+        lower = np.array([_asked(self.cost if bound is None else bound, *self._named(kind)) for kind in range(len(self.kinds))], np.float64)
+        if bound is None:
+            self.known = dict(enumerate(lower.tolist()))
+        self.lower = lower
+        self.possible = int(np.isfinite(lower).sum()) if bound is not None else len(lower)
+        number = np.full((2, len(block.members)), -1)
+        begin = 0
+        for row, own in zip(number, which.values(), strict=True):
+            row[own] = np.arange(begin, begin + len(own))
+            begin += len(own)
+        kind = number[:, block.stage].ravel()
+        keep = np.flatnonzero((kind >= 0) & np.isfinite(np.append(lower, np.inf)[kind]))
+        self.kind = kind[keep]
+        self.tail, self.head = np.tile(block.tail, 2)[keep], np.tile(block.head, 2)[keep]
+        self.lazy = bound is not None
+
+    def _named(self, kind: int) -> tuple[tuple[str, ...], str]:
+        stage, strategy = self.kinds[kind]
+        return self.block.members[stage], strategy
+
+    def program(self) -> DynamicProgram:
+        """Return the dynamic program over the states; transitions of one stage and strategy are alike."""
+        upper = np.full(len(self.lower), np.inf)
+        upper[list(self.known)] = list(self.known.values())
+        upper = np.maximum(upper, self.lower)  # a bound may be above the cost by rounding
+        return DynamicProgram(self.tail, self.head, self.lower[self.kind], upper=upper[self.kind], alike=self.kind)
+
+    def best(self) -> list[_Stage]:
+        """Return the stages of the best schedule in running order."""
+        if self.lazy and self._reaches_the_end():
+            self._thin()
+        transitions = self.program().solve(self._evaluate).transitions if self._reaches_the_end() else None
+        if transitions is None:
+            raise Infeasible(f"{_described(self.block.graph, self.block.tasks)}: every schedule of it has a stage of infinite cost")
+        kinds = self.kind[transitions].tolist()
+        return [_Stage(*self._named(kind), self.known[kind]) for kind in kinds]
+
+    def _thin(self) -> None:
+        """Ask for the stages of the path that is best by the bounds, and drop the transitions that no better path can have."""
+        program = self.program()
+        _, path = program.shortest(program.lower)
+        if path is None:
+            return
+        for kind in np.unique(self.kind[path]).tolist():
+            self.lower[kind] = self._ask(kind)
+        value = float(self.lower[self.kind[path]].sum())
+        lower = self.lower[self.kind]
+        keep = np.isfinite(lower) & (program.around(lower) + lower <= value * (1 + TOLERANCE))
+        self.tail, self.head, self.kind = self.tail[keep], self.head[keep], self.kind[keep]
+
+    def _reaches_the_end(self) -> bool:
+        return len(self.head) > 0 and int(self.head.max()) == self.block.n_states - 1
+
+    def _evaluate(self, query: Query) -> Evaluation:
+        kind = int(self.kind[query.transition])
+        seconds = self._ask(kind)
+        return Evaluation(seconds, seconds, None, True)
+
+    def _ask(self, kind: int) -> float:
+        """Return the cost of a stage under a strategy."""
+        if kind in self.known:
+            return self.known[kind]
+        tasks, strategy = self._named(kind)
+        seconds = self.known[kind] = _asked(self.cost, tasks, strategy)
+        if self.lower[kind] > seconds * (1 + TOLERANCE):
+            raise InvalidProblem(
+                f"stage {_list(tasks)} ({strategy}) costs {seconds} s, but its bound says {self.lower[kind]} s at least; "
+                "a bound must never exceed the cost"
+            )
+        return seconds
+
+
+def _asked(cost: StageCost, tasks: tuple[str, ...], strategy: str) -> float:
+    seconds = float(cost(tasks, strategy))
+    if not seconds >= 0:
+        raise InvalidProblem(f"stage {_list(tasks)} ({strategy}) costs {seconds} s; a cost must be a number >= 0, or inf")
+    return seconds
+
+
+def _list(tasks: tuple[str, ...]) -> str:
+    return named(range(len(tasks)), tasks)
+
+
+def _ask(graph: TaskGraph, cost: StageCost, found: list[list[int]]) -> StageSchedule:
+    rows = [tuple(graph.names[i] for i in tasks) for tasks in found]
+    costs = [_asked(cost, tasks, "concurrent") for tasks in rows]
+    for tasks, seconds in zip(rows, costs, strict=True):
+        if math.isinf(seconds):
+            raise Infeasible(f"stage {_list(tasks)} has infinite cost")
+    return _schedule(
+        graph, [_Stage(tasks, "concurrent", seconds) for tasks, seconds in zip(rows, costs, strict=True)], len(rows), len(rows)
+    )
+
+
+def _schedule(graph: TaskGraph, found: list[_Stage], asked: int, possible: int) -> StageSchedule:
+    return StageSchedule.from_groups(
+        graph.names, [connected(graph, stage.tasks) for stage in found], [stage.strategy for stage in found],
+        [stage.seconds for stage in found], asked=asked, possible=possible,
+    )  # fmt: skip
+
+
+def connected(graph: TaskGraph, tasks: tuple[str, ...]) -> list[list[str]]:
+    """Return the connected components of some tasks, which keep their order."""
+    root = {graph.index[name]: graph.index[name] for name in tasks}
+
+    def find(i: int) -> int:
+        while root[i] != i:
+            i = root[i]
+        return i
+
+    for j in list(root):
+        for i in graph.pred[graph.pred_ptr[j] : graph.pred_ptr[j + 1]].tolist():
+            if i in root:
+                root[find(j)] = find(i)
+    result: dict[int, list[str]] = {}
+    for name in tasks:
+        result.setdefault(find(graph.index[name]), []).append(name)
+    return list(result.values())
+
+
+# ---------------------------------------------------------------------- how large the problem is
+
+
+class Counts:
+    """How large the stage problem of a graph is, without limits on stages; each number is found when asked for.
+
+    Parameters
+    ----------
+    graph : TaskGraph
+        One block; `blocks` cuts a network apart.
+    """
+
+    def __init__(self, graph: TaskGraph) -> None:
+        self.graph = graph
+
+    def __repr__(self) -> str:
+        return f"<Counts of {plural(self.graph.n_tasks, 'task')}, width {self.width}>"
+
+    @cached_property
+    def _chains(self) -> list[int]:
+        return np.bincount(chains(self.graph)).tolist() if self.graph.n_tasks else []
+
+    @property
+    def width(self) -> int:
+        """The most tasks of which no two are joined by a path."""
+        return len(self._chains)
+
+    @property
+    def bound(self) -> float:
+        """The paper's bound on the transitions, C(n/d + 2, 2)^d with the real n/d; it counts empty endings. Inf beyond floats."""
+        n, d = self.graph.n_tasks, max(1, self.width)
+        exact = (Fraction(n + 2 * d, d) * Fraction(n + d, d) / 2) ** d
+        try:
+            return float(exact)
+        except OverflowError:
+            return math.inf
+
+    @property
+    def chain_bound(self) -> int:
+        """The product of C(c + 2, 2) over a partition into the fewest chains, of c tasks each: a bound that is at most `bound`."""
+        return math.prod((c + 2) * (c + 1) // 2 for c in self._chains)
+
+    @cached_property
+    def transitions(self) -> int:
+        """Pairs of a state and a non-empty ending of it.
+
+        Pieces that no edge joins are counted one by one: pairs of states, one within the other, multiply.
+        """
+        pairs, states = 1, 1
+        for tasks in _pieces(self.graph):
+            found, own, _ = self._walk(tasks, 1)
+            pairs, states = pairs * (own + found.number), states * found.number
+        return pairs - states
+
+    @cached_property
+    def schedules(self) -> int:
+        """Ordered partitions of the tasks into stages, strategies left out."""
+        n = self.graph.n_tasks
+        bits = (math.lgamma(n + 1) - (n + 1) * math.log(math.log(2))) / math.log(2)  # ordered partitions if there were no edges
+        digits = self._walk(self.graph.topological_order, int(bits) // 32 + 2)[2]
+        return sum(int(digit) << (32 * x) for x, digit in enumerate(digits))
+
+    def _walk(self, tasks: IntArray, digits: int) -> tuple[Ideals, int, npt.NDArray[np.uint64]]:
+        from hetsched.models import ios_kernels
+
+        found = _ideals(self.graph, tasks, _part(self.graph, tasks)[2])
+        pairs, ways = ios_kernels.count(*found, digits)
+        return found, int(pairs), ways
+
+
+def counts(graph: TaskGraph) -> Counts:
+    """Return how large the stage problem of a graph is: width, bound, transitions, schedules.
+
+    Transitions and schedules are exact whole numbers. Both take time in proportion to the transitions of the
+    largest connected piece, resp. of the graph, and raise `UnsupportedFeature` if it has more than 2^22 states.
+    """
+    return Counts(graph)
+
+
+def _pieces(graph: TaskGraph) -> Iterator[IntArray]:
+    """Yield the tasks of each connected piece, in topological order."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    n = graph.n_tasks
+    if not n:
+        return
+    links = coo_array((np.ones(graph.n_edges, np.int8), (graph.source, graph.target)), shape=(n, n))
+    number, piece = connected_components(links, directed=False)
+    order = graph.topological_order
+    for x in range(number):
+        yield order[piece[order] == x]

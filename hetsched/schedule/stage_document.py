@@ -1,0 +1,55 @@
+"""The JSON document of stages on one device."""
+
+from __future__ import annotations
+
+from hetsched.problem.document import VERSION, Document, Row, to_document, write
+from hetsched.schedule.stages import StageSchedule
+
+__all__ = ["StageRow", "StagesDocument", "StagesPart", "write"]
+
+
+class StageRow(Row):
+    """One stage: "concurrent" or "merge", its groups by the names of their tasks in running order, seconds."""
+
+    strategy: str
+    groups: list[list[str]]
+    latency: float
+
+
+class StagesPart(Row, kw_only=True):
+    """Stages in running order; how many stage costs were asked for, and would have been without lower bounds, if known."""
+
+    tasks: list[str]
+    stages: list[StageRow]
+    latency: float
+    asked: int | None = None
+    possible: int | None = None
+
+    @classmethod
+    def of(cls, schedule: StageSchedule) -> StagesPart:
+        """Return the document part of a stage schedule."""
+        columns = zip(schedule.stages.strategy.tolist(), schedule.stages.latency.tolist(), strict=True)
+        rows = [StageRow(strategy, [list(g) for g in schedule.groups(s)], seconds) for s, (strategy, seconds) in enumerate(columns)]
+        return cls(tasks=list(schedule.tasks), stages=rows, latency=schedule.latency, asked=schedule.asked, possible=schedule.possible)
+
+    def value(self) -> StageSchedule:
+        """Return the schedule, its names resolved."""
+        return StageSchedule.from_groups(
+            self.tasks, [row.groups for row in self.stages], [row.strategy for row in self.stages],
+            [row.latency for row in self.stages], latency=self.latency, asked=self.asked, possible=self.possible,
+        )  # fmt: skip
+
+
+class StagesDocument(Document, kw_only=True, tag="hetsched-stages"):
+    """Stages on one device; ``hetsched.verify_stages`` needs their graph beside them."""
+
+    stages: StagesPart
+
+    def value(self) -> StageSchedule:
+        """Return the stage schedule."""
+        return self.stages.value()
+
+
+@to_document.register
+def _(value: StageSchedule) -> Document:
+    return StagesDocument(version=VERSION, stages=StagesPart.of(value))

@@ -1,0 +1,55 @@
+"""`hetsched stages`: what it prints, writes and refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hetsched as hs
+
+
+def graph() -> hs.TaskGraph:
+    return hs.TaskGraph(
+        ["in", "left", "right", "out"], [("in", "left"), ("in", "right"), ("left", "out"), ("right", "out")],
+        op="conv2d", output_bytes=1e4, flops=1e8,
+    )  # fmt: skip
+
+
+def test_it_finds_prints_and_writes_stages(run: Any, folder: Path) -> None:
+    hs.documents.write(graph(), "graph.json")
+    shown = run("stages", "graph.json", "-o", "stages.json")
+    assert shown.exit_code == 0, shown.stderr
+    assert "4 tasks, 4 edges, 2 blocks" in shown.stdout
+    assert "left | right" in shown.stdout
+    cost = hs.costs.Contention(graph(), hs.costs.device("v100"))
+    found = hs.read("stages.json")
+    assert hs.verify_stages(graph(), found, groups=8, group_size=3, cost=cost) == []
+    told = json.loads(run("stages", "graph.json", "--json").stdout)
+    assert told["latency"] == found.latency < told["sequential"]
+    assert [row["groups"] for row in told["stages"]] == [[list(g) for g in found.groups(s)] for s in range(len(found))]
+
+
+def test_limits_and_devices_count(run: Any, problem: hs.Problem) -> None:
+    def latency(*words: object) -> float:
+        return json.loads(run("stages", "problem.json", "--json", *words).stdout)["latency"]
+
+    assert latency("--groups", 1, "--group-size", 1) > latency() >= latency("--groups", 0, "--group-size", 0)
+    assert latency("--device", "h100") != latency("--device", "p4")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["stages", "schedule.json"], "schedule.json holds a schedule, but a task graph or a problem is needed here"),
+        (["stages", "problem.json", "--device", "abacus"], "device kind 'abacus' is not in the catalogue"),
+        (["stages", "problem.json", "--groups", "-1"], "--groups"),
+        (["stages", "problem.json", "-o", "problem.json"], "problem.json would be overwritten"),
+    ],
+)
+def test_what_it_refuses(run: Any, problem: hs.Problem, schedule: hs.Schedule, words: list[str], said: str) -> None:
+    refused = run(*words)
+    assert refused.exit_code == 2
+    assert said in refused.stderr

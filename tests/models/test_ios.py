@@ -1,0 +1,367 @@
+"""The stages of IOS: optimal against every partition there is, counts against brute force, laziness, blocks."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hetsched as hs
+from hetsched.analysis.chains import chains
+from hetsched.analysis.closure import ancestors
+from hetsched.models import ios
+from hetsched.testing.strategies import task_graphs
+
+INF = math.inf
+LIMITS = st.one_of(st.none(), st.integers(1, 3))
+GRAPHS = task_graphs(n_tasks=st.integers(1, 6), colocation=False, pins=False)
+
+
+class Table:
+    """Costs drawn once for each stage and strategy, in eighths; some stages cannot be merged. Counts what is asked."""
+
+    def __init__(self, seed: int, share: float = 0.0) -> None:
+        self.seed, self.share, self.asked = seed, share, []
+
+    def worth(self, tasks, strategy):
+        draw = random.Random(f"{self.seed} {sorted(tasks)} {strategy}")
+        return INF if strategy == "merge" and draw.random() < 0.5 else draw.randrange(1, 8 * (1 + len(tasks))) / 8
+
+    def __call__(self, tasks, strategy):
+        self.asked.append((tasks, strategy))
+        return self.worth(tasks, strategy)
+
+    def bound(self, tasks, strategy):
+        return self.worth(tasks, strategy) * self.share if self.share else 0.0
+
+
+def components(graph, part):
+    """The sizes of the connected components of some tasks, by flooding."""
+    left, sizes = set(part), []
+    while left:
+        todo, size = [left.pop()], 0
+        while todo:
+            i = todo.pop()
+            size += 1
+            near = {b for a, b in graph.edges.tolist() if a == i} | {a for a, b in graph.edges.tolist() if b == i}
+            todo += near & left
+            left -= near
+        sizes.append(size)
+    return sizes
+
+
+def endings(graph, state):
+    """Every non-empty subset of a state that no edge leads out of, within the state."""
+    for size in range(1, len(state) + 1):
+        for part in itertools.combinations(sorted(state), size):
+            if not any(a in part and b in state and b not in part for a, b in graph.edges.tolist()):
+                yield frozenset(part)
+
+
+def allowed(graph, part, groups, size):
+    sizes = components(graph, part)
+    return (groups is None or len(sizes) <= groups) and (size is None or max(sizes) <= size)
+
+
+def optimum(graph, cost, groups, size, strategies):
+    """The least cost of all stage partitions, each tried; the recursion is over whole suffixes, without bit sets or kernels."""
+    names = graph.names
+
+    def price(part):
+        tasks = tuple(names[i] for i in sorted(part))
+        kinds = (
+            ["concurrent"]
+            if len(part) == 1 or strategies == "concurrent"
+            else ["merge"]
+            if strategies == "merge"
+            else ["concurrent", "merge"]
+        )
+        return min(cost.worth(tasks, kind) for kind in kinds)
+
+    def partitions(state):
+        if not state:
+            yield 0.0
+        for part in endings(graph, state):
+            if allowed(graph, part, groups, size):
+                own = price(part)
+                for rest in partitions(state - part):
+                    yield rest + own
+
+    return min(partitions(frozenset(range(graph.n_tasks))), default=INF)
+
+
+def solved(graph, cost, **settings):
+    """The latency found, inf if there is none; whatever is found must verify."""
+    try:
+        found = hs.stages(graph, cost, **settings)
+    except hs.Infeasible:
+        return INF, None
+    limits = {key: settings.get(key, default) for key, default in (("groups", 8), ("group_size", 3))}
+    assert hs.verify_stages(graph, found, **limits, cost=cost.worth) == []
+    return found.latency, found
+
+
+@given(task_graphs(n_tasks=st.integers(1, 5), colocation=False, pins=False), LIMITS, LIMITS,
+       st.sampled_from(["concurrent", "merge", "both"]), st.integers(0, 999))  # fmt: skip
+@settings(max_examples=60, deadline=None)
+def test_the_optimum_of_all_partitions(graph, groups, size, strategies, seed):
+    cost = Table(seed)
+    value, _ = solved(graph, cost, groups=groups, group_size=size, strategies=strategies, blocks=False)
+    assert value == optimum(graph, cost, groups, size, strategies)
+
+
+@given(GRAPHS, LIMITS, LIMITS, st.booleans(), st.integers(0, 999), st.sampled_from([0.0, 0.5, 0.9, 1.0]))
+@settings(max_examples=60, deadline=None)
+def test_bounds_save_costs_and_change_nothing(graph, groups, size, blocks, seed, share):
+    plain, lazy = Table(seed), Table(seed, share)
+    limits = {"groups": groups, "group_size": size, "blocks": blocks}
+    expected, all_of_it = solved(graph, plain, **limits)
+    value, found = solved(graph, lazy, **limits, bound=lazy.bound)
+    assert value == pytest.approx(expected, rel=1e-6)
+    assert len(set(lazy.asked)) == len(lazy.asked), "a stage is asked for once"
+    assert set(lazy.asked) <= set(plain.asked)
+    assert len(set(plain.asked)) == len(plain.asked)
+    if found is not None:
+        assert all_of_it.asked == all_of_it.possible == len(plain.asked)
+        assert found.asked == len(lazy.asked) <= found.possible <= len(plain.asked)
+
+
+def test_tight_bounds_leave_most_stages_unasked():
+    graph = hs.workloads.rwnn("ws", 16, modules=1, seed=1)
+    cost = hs.costs.Contention(graph, hs.costs.device("v100"))
+    plain = hs.stages(graph, cost)
+    lazy = hs.stages(graph, cost, bound=cost.bound)
+    assert lazy.latency == pytest.approx(plain.latency, rel=1e-6)
+    assert lazy.asked < lazy.possible / 4
+
+
+@given(GRAPHS, LIMITS, LIMITS)
+@settings(max_examples=60, deadline=None)
+def test_every_ending_and_no_other(graph, groups, size):
+    block = ios.Block(graph, graph.topological_order, groups, size)
+    states = {0: frozenset()}
+    met = set()
+    for tail, head, stage in zip(block.tail.tolist(), block.head.tolist(), block.stage.tolist(), strict=True):
+        part = frozenset(graph.index[name] for name in block.members[stage])
+        states.setdefault(head, states[tail] | part)
+        assert states[head] == states[tail] | part
+        assert (states[head], part) not in met, "a transition twice"
+        met.add((states[head], part))
+    assert len(set(states.values())) == len(states) == block.n_states
+    everything = {(state, part) for state in states.values() for part in endings(graph, state) if allowed(graph, part, groups, size)}
+    assert met == everything
+
+
+@given(GRAPHS, st.integers(0, 999), st.randoms())
+@settings(max_examples=30, deadline=None)
+def test_names_and_their_order_do_not_matter(graph, seed, rng):
+    cost = Table(seed)
+    order = list(range(graph.n_tasks))
+    rng.shuffle(order)
+    names = [graph.names[i] for i in order]
+    other = hs.TaskGraph(names, [(graph.names[i], graph.names[j]) for i, j in graph.edges.tolist()])
+    assert solved(other, cost)[0] == pytest.approx(solved(graph, cost)[0])
+    same, again = ios.counts(graph), ios.counts(other)
+    assert (same.width, same.transitions, same.schedules) == (again.width, again.transitions, again.schedules)
+
+
+@pytest.mark.parametrize("limits", [(None, None), (2, 2), (8, 3)])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_linear_program_agrees(limits, seed):
+    graph, cost = hs.workloads.rwnn("er", 7, modules=1, seed=seed), Table(seed)
+    search = ios._Search(ios.Block(graph, graph.topological_order, *limits), cost, "both", None)
+    model, _ = search.program().to_model()
+    value = hs.stages(graph, cost, groups=limits[0], group_size=limits[1], blocks=False).latency
+    assert model.solve("scip").objective == pytest.approx(value)
+
+
+def test_a_stage_is_one_of_many_tasks():
+    """Blocks of more than 64 tasks: bit sets of several words."""
+    graph = hs.TaskGraph([f"t{i}" for i in range(70)], [(f"t{i}", f"t{i + 2}") for i in range(68)])  # two chains of 35
+    cost = lambda tasks, strategy: 1.0 if len(tasks) <= 6 else 9.0  # noqa: E731
+    found = hs.stages(graph, cost, strategies="concurrent")
+    assert found.latency == math.ceil(70 / 6)
+    assert hs.verify_stages(graph, found, groups=8, group_size=3, cost=cost) == []
+
+
+def test_what_turns_out_impossible_is_gone_around():
+    """The path that is best by the bounds has a stage of infinite cost; so has every other in the second case."""
+    graph = diamonds(1)
+    cost = lambda tasks, strategy: INF if len(tasks) > 1 else 1.0  # noqa: E731
+    found = hs.stages(graph, cost, bound=lambda tasks, strategy: 0.5)
+    assert found.latency == 4.0
+    assert hs.verify_stages(graph, found, cost=cost) == []
+    with pytest.raises(hs.Infeasible, match="infinite cost"):
+        hs.stages(graph, lambda tasks, strategy: INF, bound=lambda tasks, strategy: 0.5)
+
+
+# ---------------------------------------------------------------------- blocks and baselines
+
+
+def diamonds(count):
+    """A row of diamonds, each from the end of the one before."""
+    arcs = [(f"{x}{a}", f"{x}{b}") for x in range(count) for a, b in ("ab", "ac", "bd", "cd")]
+    joins = [(f"{x}d", f"{x + 1}a") for x in range(count - 1)]
+    return hs.TaskGraph([f"{x}{letter}" for x in range(count) for letter in "abcd"], arcs + joins)
+
+
+def test_blocks_end_where_all_paths_meet():
+    assert ios.blocks(diamonds(2)) == [("0a",), ("0b", "0c", "0d"), ("1a",), ("1b", "1c", "1d")]
+    chain = hs.TaskGraph(list("abc"), [("a", "b"), ("b", "c")])
+    assert ios.blocks(chain) == [("a", "b", "c")]
+    assert ios.blocks(hs.TaskGraph(list("ab"), [])) == [("a", "b")]
+    assert ios.blocks(hs.TaskGraph([], [])) == []
+
+
+@given(GRAPHS, st.integers(0, 999))
+@settings(max_examples=40, deadline=None)
+def test_blocks_are_the_best_that_no_stage_reaches_over(graph, seed):
+    cost = Table(seed)
+    block = {name: x for x, own in enumerate(ios.blocks(graph)) for name in own}
+    assert sorted(block) == sorted(graph.names)
+
+    def within(tasks, strategy):
+        return cost.worth(tasks, strategy) if len({block[name] for name in tasks}) == 1 else INF
+
+    def value(**settings):
+        try:
+            return hs.stages(graph, **settings).latency
+        except hs.Infeasible:
+            return INF
+
+    assert value(cost=cost) == value(cost=within, blocks=False) >= value(cost=cost, blocks=False)
+
+
+@given(GRAPHS, st.integers(0, 999))
+@settings(max_examples=30, deadline=None)
+def test_the_baselines_are_schedules_and_no_better(graph, seed):
+    cost = Table(seed)
+    best = hs.stages(graph, cost, groups=None, group_size=None, blocks=False).latency
+    for baseline in (ios.sequential, ios.greedy):
+        found = baseline(graph, cost)
+        assert hs.verify_stages(graph, found, cost=cost.worth) == []
+        assert found.latency >= best
+    assert len(ios.sequential(graph, cost)) == graph.n_tasks
+    assert ios.greedy(graph, cost).stages.latency.size == max((len(list(path)) for path in _longest(graph)), default=0), (
+        "as many stages as a longest path has tasks"
+    )
+
+
+def _longest(graph):
+    def below(i):
+        following = graph.succ[graph.succ_ptr[i] : graph.succ_ptr[i + 1]].tolist()
+        return max(([i, *below(j)] for j in following), key=len, default=[i])
+
+    return [below(i) for i in range(graph.n_tasks)]
+
+
+def test_an_empty_graph():
+    found = hs.stages(hs.TaskGraph([], []), Table(0))
+    assert (len(found), found.latency, found.asked, found.possible) == (0, 0.0, 0, 0)
+    sizes = ios.counts(hs.TaskGraph([], []))
+    assert (sizes.width, sizes.transitions, sizes.schedules, sizes.bound) == (0, 0, 1, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "message"),
+    [
+        ({"groups": 0}, hs.UnsupportedFeature, "groups is 0"),
+        ({"group_size": 1.5}, hs.UnsupportedFeature, "group_size is 1.5"),
+        ({"strategies": "all"}, hs.UnsupportedFeature, "choose concurrent, merge or both"),
+        ({"cost": lambda tasks, strategy: -1.0}, hs.InvalidProblem, "stage '0a' .* costs -1.0 s"),
+        ({"cost": lambda tasks, strategy: math.nan}, hs.InvalidProblem, "must be a number"),
+        ({"cost": lambda tasks, strategy: INF}, hs.Infeasible, "infinite cost"),
+        ({"bound": lambda tasks, strategy: 1e3}, hs.InvalidProblem, "a bound must never exceed the cost"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused(settings, error, message):
+    with pytest.raises(error, match=message):
+        hs.stages(diamonds(1), **{"cost": Table(0), **settings})
+
+
+def test_what_is_too_wide_is_refused(monkeypatch):
+    wide = hs.TaskGraph([f"t{i}" for i in range(10)], [])
+    monkeypatch.setattr(ios, "MOST_TRANSITIONS", 1 << 14)
+    with pytest.raises(hs.UnsupportedFeature, match="block of 10 tasks 't0', 't1' and 8 more has more than 16384 transitions; lower"):
+        hs.stages(wide, Table(0))
+    monkeypatch.setattr(ios, "MOST_STATES", 1000)
+    wider = hs.TaskGraph([f"t{i}" for i in range(15)], [])
+    with pytest.raises(hs.UnsupportedFeature, match="more than 1000 states; it is too wide"):
+        hs.stages(wider, Table(0))
+
+
+# ---------------------------------------------------------------------- counts
+
+
+@given(GRAPHS)
+@settings(max_examples=60, deadline=None)
+def test_counts_are_those_of_brute_force(graph):
+    n, found = graph.n_tasks, ios.counts(graph)
+    below = ancestors(graph)
+    free = [
+        part for size in range(n + 1) for part in itertools.combinations(range(n), size)
+        if not any(below[a, b] or below[b, a] for a, b in itertools.combinations(part, 2))
+    ]  # fmt: skip
+    assert found.width == max(map(len, free))
+
+    @cache
+    def ways(state):
+        return sum(ways(state - part) for part in endings(graph, state)) if state else 1
+
+    everything = frozenset(range(n))
+    assert found.schedules == ways(everything)
+    states = {everything - part for part in endings(graph, everything)} | {everything}
+    assert found.transitions == sum(1 for state in states for _ in endings(graph, state))
+    assert found.transitions <= found.chain_bound <= found.bound * (1 + 1e-12)
+
+
+@given(GRAPHS)
+def test_chains_are_chains(graph):
+    below, found = ancestors(graph), chains(graph)
+    for a, b in itertools.combinations(range(graph.n_tasks), 2):
+        assert found[a] != found[b] or below[a, b] or below[b, a]
+
+
+@pytest.mark.parametrize(("d", "c"), [(1, 1), (2, 3), (3, 2), (2, 9), (6, 4), (30, 30)])
+def test_the_worst_case_family(d, c):
+    """d chains of c tasks, the paper's figure 13: all pairs are there, the empty endings apart."""
+    names = [[f"{x}.{y}" for y in range(c)] for x in range(d)]
+    graph = hs.TaskGraph([name for row in names for name in row], [pair for row in names for pair in itertools.pairwise(row)])
+    found = ios.counts(graph)
+    assert found.width == d
+    assert found.transitions == math.comb(c + 2, 2) ** d - (c + 1) ** d
+    assert found.chain_bound == math.comb(c + 2, 2) ** d
+    assert found.bound == pytest.approx(float(Fraction(found.chain_bound)))
+
+
+def test_schedules_beyond_one_word():
+    """Without edges they are the ordered set partitions, by their recursion."""
+    expected = [1]
+    for n in range(1, 13):
+        expected.append(sum(math.comb(n, k) * expected[n - k] for k in range(1, n + 1)))
+    assert ios.counts(hs.TaskGraph([f"t{i}" for i in range(12)], [])).schedules == expected[12]
+    chain = hs.TaskGraph([f"t{i}" for i in range(80)], [(f"t{i}", f"t{i + 1}") for i in range(79)])
+    assert ios.counts(chain).schedules == 2**79
+
+
+def wiring(path: Path):
+    numbers = np.array(path.read_text(encoding="utf-8").split(), np.int64)
+    return hs.TaskGraph([f"n{i}" for i in range(int(numbers[0]))], numbers[2:].reshape(-1, 2))
+
+
+@pytest.mark.parametrize("file", sorted(["ws-16-4-0.75-2", "ws-32-4-0.75-3", "ws-32-4-0.75-4", "ws-32-4-0.75-5"]))
+def test_wirings_of_randwire(shared_data: Path, file):
+    graph = wiring(shared_data / "ios" / f"{file}.txt")
+    found, pruned = ios.counts(graph), ios.Block(graph, graph.topological_order, 8, 3)
+    assert len(pruned.tail) < found.transitions < found.chain_bound <= found.bound
+    if graph.n_tasks == 16:
+        whole = ios.Block(graph, graph.topological_order, None, None)
+        assert len(whole.tail) == found.transitions
