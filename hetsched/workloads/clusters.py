@@ -13,8 +13,14 @@ from hetsched.problem.cluster import Cluster, Device
 PCIE4_X16 = 16e9 * 16 * 128 / 130 / 8
 """Bytes per second each way over 16 lanes of PCIe 4.0: 16 GT/s a lane, 128 of 130 bits are data."""
 
+NETWORK = 100e9 / 8
+"""Bytes per second each way between nodes: the data rate of 4x EDR InfiniBand, and of 100 Gbit/s Ethernet."""
+
 LATENCY = 5e-6
 """Seconds before a transfer moves its first byte; no paper states it, so it is a parameter everywhere."""
+
+NETWORK_LATENCY = 10e-6
+"""The same between nodes; our round figure, too."""
 
 
 def diviml(*, bandwidth: float = PCIE4_X16, latency: float = LATENCY) -> Cluster:
@@ -32,6 +38,38 @@ def diviml(*, bandwidth: float = PCIE4_X16, latency: float = LATENCY) -> Cluster
     DiviML, section V.
     """
     return Cluster([device("skylake", "cpu", "host"), device("t4", node="host"), device("a100", node="host")], bandwidth, latency)
+
+
+def diviml_nodes(
+    *,
+    nodes: int = 6,
+    bandwidth: float = PCIE4_X16,
+    latency: float = LATENCY,
+    network: float = NETWORK,
+    network_latency: float = NETWORK_LATENCY,
+) -> Cluster:
+    """Return DiviML's system for GPT-3: 6 nodes alike, each with two pairs of identical GPUs, on a network.
+
+    The paper's text names neither the GPUs of its figure 8 nor the links. Ours are the two kinds that it
+    uses everywhere else, A100 and T4, on PCIe 4.0 x16 in a node, and a network of 100 Gbit/s.
+
+    Parameters
+    ----------
+    nodes : int
+        Devices are called ``"n0.a100.0"``, ``"n0.a100.1"``, ``"n0.t4.0"``, ``"n0.t4.1"``, ``"n1.a100.0"``, ...
+    bandwidth, latency : float
+        Bytes per second between any two devices of a node, each way, and seconds per transfer.
+    network, network_latency : float
+        The same between devices of different nodes.
+
+    References
+    ----------
+    DiviML, section VI and figure 8.
+    """
+    devices = [device(kind, f"n{n}.{kind}.{i}", f"n{n}") for n in range(nodes) for kind in ("a100", "t4") for i in range(2)]
+    host = np.array([n for n in range(nodes) for _ in range(4)])
+    near = host[:, None] == host
+    return Cluster(devices, np.where(near, bandwidth, network), np.where(near, latency, network_latency))
 
 
 def moirai_inter(*, latency: float = LATENCY) -> Cluster:
@@ -56,7 +94,9 @@ def _gigabits(devices: Sequence[Device], rows: Sequence[Sequence[float]], latenc
     return Cluster(devices, np.array(rows) * 1e9 / 8, latency)
 
 
-CLUSTERS: Mapping[str, Callable[[], Cluster]] = {"diviml": diviml, "moirai_inter": moirai_inter, "moirai_intra": moirai_intra}
+CLUSTERS: Mapping[str, Callable[[], Cluster]] = {
+    "diviml": diviml, "diviml_nodes": diviml_nodes, "moirai_inter": moirai_inter, "moirai_intra": moirai_intra,
+}  # fmt: skip
 
 
 def names() -> tuple[str, ...]:

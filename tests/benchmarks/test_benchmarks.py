@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import bounds
+import diviml
 import exact
 import figures
 import instances
@@ -23,7 +24,7 @@ import start_up
 
 import hetsched as hs
 
-SCRIPTS = (list_scheduling, real_graphs, bounds, exact, published, search, period, start_up)
+SCRIPTS = (list_scheduling, real_graphs, bounds, exact, published, search, period, diviml, start_up)
 
 FAKE_SAGA = """
 class Network:

@@ -39,5 +39,5 @@ def test_moirai_is_asymmetric_and_in_bytes():
 
 
 def test_unknown_name():
-    with pytest.raises(hs.InvalidProblem, match=r"no cluster is named 'x'; choose one of diviml, moirai_inter, moirai_intra"):
+    with pytest.raises(hs.InvalidProblem, match=r"no cluster is named 'x'; choose one of diviml, diviml_nodes, moirai_inter, moirai_intra"):
         clusters.load("x")
