@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hetsched.models import components, redundant
+    from hetsched.models import components, ios, redundant
     from hetsched.models.assignment import Assignment
     from hetsched.models.batched import BatchedMakespan
     from hetsched.models.formulation import Component, Formulation
@@ -28,14 +28,14 @@ _HOME = {
 
 __all__ = [
     "Assignment", "BatchedMakespan", "Component", "CongestionAware", "Formulation", "Pesto", "SteadyState", "components", "formulate",
-    "redundant",
+    "ios", "redundant",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(importlib.import_module(f"hetsched.models.{_HOME[name]}"), name)
-    if name in ("components", "redundant"):
+    if name in ("components", "ios", "redundant"):
         return importlib.import_module(f"hetsched.models.{name}")
     raise AttributeError(f"module 'hetsched.models' has no attribute {name!r}")
 

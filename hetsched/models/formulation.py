@@ -215,7 +215,7 @@ class Formulation:
             return False
 
         outcome = self.model.solve(
-            kept, time_limit=None if math.isinf(monitor.time_left) else max(0.0, monitor.time_left), gap=gap, threads=threads,
+            kept, time_limit=monitor.time_limit(), gap=gap, threads=threads,
             seed=monitor.seed, hint=hint, cuts=cuts, on_incumbent=incumbent, on_bound=bound, stop=lambda: monitor.should_stop,
             options=options,
         )  # fmt: skip
@@ -285,10 +285,7 @@ def quick(problem: Problem) -> Solution:
 
     monitor = Monitor(problem)
     for name in QUICK:
-        try:
-            monitor.run(name)
-        except UnsupportedFeature:
-            continue
+        monitor.attempt(name)
     return monitor.solution("list schedulers")
 
 

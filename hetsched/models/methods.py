@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from hetsched.errors import UnsupportedFeature
@@ -30,31 +31,54 @@ def formulate(problem: Problem, *, faithful: bool = False, upper: float | None =
     return (CongestionAware if contended else BatchedMakespan)(problem, faithful=faithful, upper=upper, symmetry=symmetry)
 
 
-def _solve(problem: Problem, monitor: Monitor, solver: str, *, gap: float, threads: int | None, cuts: bool) -> None:
+def _solve(
+    problem: Problem, monitor: Monitor, solver: str, *, gap: float, threads: int | None, cuts: bool, upper: float | None,
+    symmetry: str | None,
+) -> None:  # fmt: skip
     """Say the problem in the formulation that fits it, and hand it over; what is known already narrows its windows."""
     from hetsched.models.formulation import quick
 
-    best = monitor.best
-    upper = None if best is None or best.makespan > quick(problem).makespan else best.makespan
-    formulate(problem, upper=upper, symmetry="tasks").run(monitor, solver, gap=gap, threads=threads, cuts=cuts, start=best)
+    starts = [each for each in (monitor.best, quick(problem).schedule) if each is not None]
+    start = min(starts, key=lambda each: each.makespan, default=None)
+    longest = min([each.makespan for each in starts] + ([] if upper is None else [upper]), default=math.inf)
+    said = formulate(problem, upper=longest, symmetry=symmetry)
+    said.run(monitor, solver, gap=gap, threads=threads, cuts=cuts, start=start)
 
 
 @method("milp", summary="the batched MILP (with contention Moirai's), tightened, solved by SCIP", source=DIVIML, supports=SUPPORTS)
-def milp(problem: Problem, monitor: Monitor, *, gap: float = 0.0, threads: int | None = None, cuts: bool = True) -> None:
-    """Solve by SCIP to a relative gap."""
-    _solve(problem, monitor, "scip", gap=gap, threads=threads, cuts=cuts)
+def milp(
+    problem: Problem, monitor: Monitor, *, gap: float = 0.0, threads: int | None = None, cuts: bool = True, upper: float | None = None,
+    symmetry: str | None = "tasks",
+) -> None:  # fmt: skip
+    """Solve by SCIP to a relative gap; schedules longer than `upper` seconds are not looked for.
+
+    `symmetry` ("batches", "tasks" or "time") puts identical devices, nodes and inputs in order; None leaves them be.
+    """
+    _solve(problem, monitor, "scip", gap=gap, threads=threads, cuts=cuts, upper=upper, symmetry=symmetry)
 
 
 @method("milp:highs", summary="the same, solved by HiGHS", source=DIVIML, supports=SUPPORTS)
-def milp_highs(problem: Problem, monitor: Monitor, *, gap: float = 0.0, threads: int | None = None, cuts: bool = True) -> None:
-    """Solve by HiGHS to a relative gap."""
-    _solve(problem, monitor, "highs", gap=gap, threads=threads, cuts=cuts)
+def milp_highs(
+    problem: Problem, monitor: Monitor, *, gap: float = 0.0, threads: int | None = None, cuts: bool = True, upper: float | None = None,
+    symmetry: str | None = "tasks",
+) -> None:  # fmt: skip
+    """Solve by HiGHS to a relative gap; schedules longer than `upper` seconds are not looked for.
+
+    `symmetry` ("batches", "tasks" or "time") puts identical devices, nodes and inputs in order; None leaves them be.
+    """
+    _solve(problem, monitor, "highs", gap=gap, threads=threads, cuts=cuts, upper=upper, symmetry=symmetry)
 
 
 @method("cpsat", summary="the same with optional intervals, solved by CP-SAT", source=DIVIML, deterministic=False, supports=SUPPORTS)
-def cpsat(problem: Problem, monitor: Monitor, *, gap: float = 0.0, threads: int | None = None, cuts: bool = True) -> None:
-    """Solve by CP-SAT to a relative gap."""
-    _solve(problem, monitor, "cpsat", gap=gap, threads=threads, cuts=cuts)
+def cpsat(
+    problem: Problem, monitor: Monitor, *, gap: float = 0.0, threads: int | None = None, cuts: bool = True, upper: float | None = None,
+    symmetry: str | None = "tasks",
+) -> None:  # fmt: skip
+    """Solve by CP-SAT to a relative gap; schedules longer than `upper` seconds are not looked for.
+
+    `symmetry` ("batches", "tasks" or "time") puts identical devices, nodes and inputs in order; None leaves them be.
+    """
+    _solve(problem, monitor, "cpsat", gap=gap, threads=threads, cuts=cuts, upper=upper, symmetry=symmetry)
 
 
 @method("moirai", summary="Moirai's MILP as printed, solved by SCIP", source=MOIRAI, supports="static memory, one input")

@@ -111,7 +111,7 @@ def getf(problem: Problem, monitor: Monitor, solver: str) -> None:
     """Assign tasks to groups of devices of like speed by a rounded linear program, then schedule by earliest start within them."""
     work, speed = related(problem)
     model, x = group_program(problem, work, speed)
-    outcome = model.solve(solver, time_limit=None if math.isinf(monitor.time_left) else max(0.0, monitor.time_left), seed=monitor.seed)
+    outcome = model.solve(solver, time_limit=monitor.time_limit(), seed=monitor.seed)
     if outcome.values is None:
         monitor.note(f"the group assignment has no solution: {outcome.stopped}")
         return

@@ -1,0 +1,186 @@
+"""MILP-SPLIT: the graph cut into modules, each solved for every pair of end devices, joined by a dynamic program."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import importlib
+import importlib.util
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from hetsched.analysis.modules import LARGEST
+from hetsched.analysis.parts import Piece
+from hetsched.errors import UnsupportedFeature
+from hetsched.heuristics.mending import mend
+from hetsched.modeling.dynamic import Evaluation, Path, Query
+from hetsched.models.methods import DIVIML
+from hetsched.models.series import Series, cut
+from hetsched.problem.problem import Problem
+from hetsched.schedule.decision import Decision
+from hetsched.schedule.schedule import Schedule
+from hetsched.search import Budget, Monitor, cores, find_method, method
+from hetsched.solution import Bound, Solution
+
+LOOKS: Mapping[str, list[dict[str, Any]]] = {"branch": [{"nodes": 1}, {"nodes": 100}], "bounds": [{"quick": True}]}
+"""First looks at a module, in milliseconds: at a small one, of which the smallest are solved by it, and at one of any size."""
+SOLVERS = {"scip": "milp", "highs": "milp:highs", "cpsat": "cpsat", "branch": "branch"}
+"""Exact methods by the names of their solvers."""
+SMALL = 100
+"""The most tasks of a module that the first of them looks at."""
+FIRST = ("best-device", "heft")
+SEARCH = "tabu"
+SECONDS = 1.0
+"""For each look of a search at a module."""
+SHARE = 0.7
+"""Part of the time for the modules, where a search has to follow."""
+
+
+def fastest_solver() -> str:
+    """Return the fastest solver that is installed."""
+    return "cpsat" if importlib.util.find_spec("ortools") is not None else "scip"
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Looks into a module between two devices: its bound first, then a solver.
+
+    It may be sent to another process, where it has no monitor to answer to.
+    """
+
+    series: Series
+    method: str
+    options: dict[str, Any]
+    exact: bool
+    budget: Budget
+    """For each look; of a solver's the time alone counts."""
+    seed: int
+    monitor: Monitor | None = field(default=None, repr=False)
+    found: dict[int, Schedule] = field(default_factory=dict, repr=False)
+    """The last schedule of each module, whatever its devices: where the next pair begins."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        homes = {find_method(name).function.__module__ for name in (self.method, *LOOKS)}
+        return {**self.__dict__, "monitor": None, "found": {}, "homes": homes}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for module in state.pop("homes"):  # it registers the methods
+            importlib.import_module(module)
+        self.__dict__.update(state)
+
+    def __call__(self, query: Query) -> Evaluation:
+        module, source, target = self.series.model(query.transition)
+        problem = module.between(self.series.problem, source, target)
+        if problem is None:
+            return Evaluation(math.inf, math.inf)
+        method, options = self.method, self.options
+        look = "branch" if problem.inputs == 1 and problem.n_tasks <= SMALL else "bounds"
+        first = self.exact and query.tries < len(LOOKS[look])
+        if first:
+            method, options = look, LOOKS[look][query.tries]
+        if math.isfinite(query.cutoff) and "upper" in find_method(method).options:
+            options = {**options, "upper": query.cutoff}
+        start = None if query.answer is None else query.answer.decision
+        if start is None and problem.inputs == 1 and id(module) in self.found:
+            start = module.moved(problem, self.found[id(module)], source, target)
+        found = self._solve(problem, query, method, options, start)
+        answer = None
+        if found.schedule is not None:
+            answer, self.found[id(module)] = Piece.of(found.schedule), found.schedule
+        known = not first and found.stopped in ("finished", "optimal", "infeasible")
+        return Evaluation(found.bound, found.makespan, answer, done=known or not self.exact)
+
+    def _solve(self, problem: Problem, query: Query, method: str, options: Mapping[str, Any], start: Decision | None) -> Solution:
+        limits = [each for each in (query.seconds, self.budget.time_limit) if each is not None and math.isfinite(each)]
+        budget = Budget(min(limits, default=None), self.budget.evaluations)
+        monitor = Monitor(problem, budget, seed=self.seed + query.transition, parent=self.monitor)
+        return monitor.run_alone(method, start, options)
+
+
+@method(
+    "split", summary="MILP-SPLIT: module by module between the tasks that cut the graph, joined by a dynamic program", source=DIVIML,
+    supports="every problem; proves optima for one input and one channel where neither memory nor co-location joins modules",
+)  # fmt: skip
+def split(
+    problem: Problem, monitor: Monitor, *, solver: str = "scip", channels: int | None = None, largest: int = LARGEST,
+    workers: int | None = None, symmetry: str | None = "tasks",
+) -> None:  # fmt: skip
+    """Solve each module for the pairs of end devices that matter, and join the best.
+
+    Modules joined by several channels, several inputs, memory and co-location labels make of it a
+    heuristic: what the modules choose together is timed anew, without waiting for one another, and a local
+    search goes on from there.
+
+    Parameters
+    ----------
+    solver : str
+        What solves the modules that short looks by branch and bound leave open: "scip", "highs", "cpsat",
+        "branch", or the name of a method. A search looks at all by itself, for a second each, or its share of
+        the evaluations.
+    channels : int, optional
+        The most tasks whose output goes from one module to later ones; default as few as leave no module
+        larger than `largest`, see `hetsched.analysis.modules`.
+    largest : int
+        The most tasks of a module, where the channels allow it.
+    workers : int, optional
+        Modules solved at once, in threads or where the `executor` of the solve has them done. Default: one
+        a core; with an evaluation limit one, so that the answer can be repeated.
+    symmetry : str or None
+        How solvers put identical devices in order: "batches", "tasks" or "time". None leaves symmetries be:
+        then pairs of devices that may trade places are looked into one by one, too.
+    """
+    from hetsched.heuristics import list_scheduling, local_search, simple  # noqa: F401  # they register their methods
+
+    if workers is not None and not (isinstance(workers, int) and workers >= 1):
+        raise UnsupportedFeature(f"workers is {workers!r}; it must be a whole number, at least 1, or None for one a core")
+    for first in FIRST:
+        monitor.run(first)
+    series = Series(problem, cut(problem, channels, largest), monitor.best, symmetry=symmetry is not None)
+    news = _News(series, monitor)
+    heuristic = not series.exact or series.coupled
+    evaluate = _evaluator(series, monitor, solver, symmetry)
+    workers = (cores() if monitor.budget.evaluations is None else 1) if workers is None else workers
+    with contextlib.ExitStack() as stack:
+        executor = monitor.executor
+        if executor is None and workers > 1:
+            executor = stack.enter_context(concurrent.futures.ThreadPoolExecutor(workers))
+        path = series.program.solve(
+            evaluate, time_limit=monitor.time_limit(SHARE if heuristic else 1.0),
+            executor=executor, parallel=workers, on_progress=news, stop=lambda: monitor.should_stop,
+        )  # fmt: skip
+    news(path)
+    for trouble in path.troubles:
+        monitor.note(trouble)
+    if heuristic and not monitor.should_stop:
+        monitor.run(SEARCH)
+
+
+def _evaluator(series: Series, monitor: Monitor, solver: str, symmetry: str | None) -> Evaluate:
+    name, exact = SOLVERS.get(solver, solver), solver in SOLVERS
+    options = {key: value for key, value in (("threads", 1), ("symmetry", symmetry)) if key in find_method(name).options}
+    limit = monitor.budget.evaluations
+    share = None if limit is None or exact else max(1, limit // (2 * max(1, series.n_open)))
+    budget = Budget(None if exact or share is not None else SECONDS, share)
+    seed = int(monitor.rng.integers(2**31))
+    return Evaluate(series, name, options, exact, budget, seed, monitor)
+
+
+class _News:
+    """Passes on what the dynamic program finds."""
+
+    def __init__(self, series: Series, monitor: Monitor) -> None:
+        self.series, self.monitor = series, monitor
+        self.best = math.inf
+
+    def __call__(self, path: Path) -> None:
+        problem = self.series.problem
+        if self.series.exact:
+            looked = f"{path.evaluated} of {self.series.n_open} pairs of a module and devices at its ends looked into"
+            self.monitor.raise_bound(Bound(path.bound, "split", f"{len(self.series.modules)} modules in series, {looked}"))
+        if path.value < self.best:
+            self.best = path.value
+            decision = mend(problem, self.series.join(path))
+            if decision is not None:
+                self.monitor.offer(decision)

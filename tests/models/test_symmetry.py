@@ -1,0 +1,56 @@
+"""The option `symmetry` of the exact methods, and of split, whose modules they solve."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+import hetsched as hs
+from hetsched.models import methods
+from hetsched.workloads import clusters
+
+EXACT = ("milp", "milp:highs", "cpsat")
+CRITERIA = (None, "batches", "tasks", "time")
+
+
+def blocks(layers: int) -> hs.Problem:
+    """Return blocks of GPT-3 on a node with twins."""
+    graph = hs.workloads.gpt3("6.7B", layers=layers)
+    return hs.Problem(graph, clusters.diviml_nodes(nodes=1), costs=hs.costs.Roofline(dtype="float16"))
+
+
+@pytest.mark.parametrize("method", EXACT)
+def test_no_criterion_changes_the_optimum(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Any] = []
+    formulate = methods.formulate
+
+    def noted(problem: hs.Problem, **options: Any) -> Any:
+        told.append(options["symmetry"])
+        return formulate(problem, **options)
+
+    monkeypatch.setattr(methods, "formulate", noted)
+    problem = blocks(1)
+    found = [hs.solve(problem, method, time_limit=60, options={"symmetry": criterion}) for criterion in CRITERIA]
+    found.append(hs.solve(problem, method, time_limit=60))
+    assert told == [*CRITERIA, "tasks"]
+    assert {each.status for each in found} == {hs.Status.OPTIMAL}
+    assert [each.makespan for each in found] == pytest.approx([found[0].makespan] * 5, rel=1e-6)
+
+
+@pytest.mark.parametrize("method", EXACT)
+def test_an_unknown_criterion_is_refused(method: str) -> None:
+    with pytest.raises(hs.UnsupportedFeature, match="unknown criterion 'size' for symmetries; choose from batches, tasks, time"):
+        hs.solve(blocks(1), method, options={"symmetry": "size"})
+
+
+@pytest.mark.slow
+def test_split_proves_the_same_whatever_it_knows_of_symmetries() -> None:
+    problem = blocks(2)
+    options = [{"solver": "cpsat", "symmetry": criterion, "workers": 1} for criterion in CRITERIA]
+    found = [hs.solve(problem, "split", time_limit=60, options=each) for each in options]
+    assert {each.status for each in found} == {hs.Status.OPTIMAL}
+    assert [each.makespan for each in found] == pytest.approx([found[0].makespan] * 4, rel=1e-6)
+    none, *ordered = (int(re.search(r"of (\d+) pairs", each.proof.evidence)[1]) for each in found)
+    assert none > 2 * max(ordered), "alike pairs of devices are looked into once"
