@@ -32,6 +32,7 @@ def anneal(
     temperature = hot
     factor = (cold / hot) ** (1.0 / max(1, steps))
     chain, links, stale, age = s.chain, 0, True, 0
+    sequences.tails(t, s, 0, s.length[0])
     over, most = edits.excess(t, s), 1e6 * pressure
     for _ in range(steps):
         temperature *= factor
@@ -52,6 +53,7 @@ def anneal(
         makespan, end, _ = sequences.update(t, s, first, log.size[2], limit)
         if makespan <= limit:
             sequences.commit(t, s, first)
+            sequences.tails(t, s, first, log.size[2])
             current, over, stale = makespan, now_over, True
             if current < least and over == 0.0:
                 least = current

@@ -25,6 +25,8 @@ LEAST = 50
 """Evaluations that are too few to begin an iteration of tabu search."""
 NEAR = 0.02
 """Share of the batches that differ in device or in what goes before them there, below which two states are one."""
+PARTS = 4
+"""The first population takes at most one in so many of all evaluations."""
 PATIENCE = 5
 """Generations, in multiples of the population, without a new member before it is made anew."""
 
@@ -57,7 +59,9 @@ class Population:
         self._copy(search.current, self.start)
         self.members: list[Member] = []
         self.most_changes = search.states.problem.n_units
-        self.dull, self.left, self.budget = 0, effort, 0
+        self.dull, self.budget = 0, 0
+        self.made = self.spent = 0
+        """Evaluations in all, and those spent on the state that is being improved."""
 
     def _copy(self, source: State, target: State) -> None:
         from hetsched.schedule import sequences
@@ -68,9 +72,10 @@ class Population:
         """Go on for so many evaluations; what is too few for the next step is kept for the next time."""
         self.budget += budget
         while True:
-            if self.left >= LEAST and not self.walk.stuck:
-                spent = self.walk.run(min(self.budget, self.left))
-                self.budget, self.left = self.budget - spent, self.left - spent
+            left = self._share() - self.spent
+            if left >= LEAST and not self.walk.stuck:
+                spent = self.walk.run(min(self.budget, left))
+                self.budget, self.spent, self.made = self.budget - spent, self.spent + spent, self.made + spent
                 if spent == 0:
                     return
                 continue
@@ -79,7 +84,12 @@ class Population:
             self._join()
             self.budget -= self._next()
             self.walk.begin()
-            self.left = self.effort
+            self.spent = 0
+
+    def _share(self) -> int:
+        """Return how many evaluations a state gets: fewer where there is no time for `PARTS` populations of all it may have."""
+        progress = self.search.progress
+        return self.effort if progress <= 0 else max(LEAST, min(self.effort, int(self.made / progress / (PARTS * self.size))))
 
     def _join(self) -> None:
         """Let the best state of the walk into the population if it is good and new."""
@@ -146,10 +156,10 @@ def evolution(problem: Problem, monitor: Monitor, *, size: int = 8, effort: int 
     """Improve `size` different schedules, then the best on the way from one to another, again and again.
 
     The first is the best schedule known, or HEFT's, the others come from it by as many random changes as
-    there are tasks; each is improved by `tabu` for `effort` evaluations. Then a random member is turned
-    into another one task by task in that one's order, and the best of 16 states on the way is improved and
-    takes the place of one that is close to it or else the worst, if it is better. When that has long not
-    happened, all but the best are made anew. Without any limit it ends after 10 s.
+    there are tasks; each is improved by `tabu` for `effort` evaluations, or for fewer where the budget is
+    short. Then a random member is turned into another one task by task in that one's order, and the best of
+    16 states on the way is improved and takes the place of one that is close to it or else the worst, if it
+    is better. When that has long not happened, all but the best are made anew. Without any limit it ends after 10 s.
     """
     from hetsched.heuristics.searching import Search
 

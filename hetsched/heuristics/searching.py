@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Iterator
 
-from hetsched.errors import UnsupportedFeature
 from hetsched.heuristics.effort import bursts, progress
 from hetsched.heuristics.states import States
 from hetsched.schedule import edits, sequences
@@ -76,10 +75,7 @@ class Search:
         for name in (*STARTS, PACKING):
             if name not in known or (name == PACKING and monitor.best is not None) or (monitor.should_stop and monitor.best is not None):
                 continue
-            try:
-                monitor.run(name)
-            except UnsupportedFeature as refusal:
-                monitor.note(f"{name}: {refusal}")
+            monitor.attempt(name)
 
     def restart(self, schedule: Schedule) -> bool:
         """Go on from a schedule; False if no state can hold it."""

@@ -57,9 +57,10 @@ class States:
         position[:] = -1
         return State(
             sequence=sequence, position=position, length=length, count=count, device=device, low=low, high=high,
-            used=np.zeros(K), finish=np.zeros(nodes), trial=np.zeros(nodes), makespan=np.zeros(2),
+            used=np.zeros(K), finish=np.zeros(nodes), trial=np.zeros(nodes), tail=np.zeros(nodes), makespan=np.zeros(2),
             clock=np.zeros((rows, resources)), trial_clock=np.zeros((rows, resources)),
             ready=np.zeros(widest), seconds=np.zeros(widest), producer=np.zeros((widest, 3), np.int64), now=np.zeros(resources),
+            behind=np.zeros(K), stale=np.zeros(K, np.bool_), marked=np.zeros(nodes, np.bool_),
             chain=np.zeros(nodes, np.int64), moved=np.empty((0, 3), np.int64),
         )  # fmt: skip
 
@@ -168,7 +169,8 @@ def _tables(problem: Problem, safe: bool) -> Tables:
         "member_ptr": np.concatenate([[0], np.cumsum(np.bincount(problem.unit, minlength=problem.n_units))]),
         "members": np.argsort(problem.unit, kind="stable"),
         "durations": durations, "whole": problem.whole_durations if slots == 1 else np.empty((0, 0)), "size_of": size_of,
-        "inverse": 1.0 / problem.arrays.bandwidth, "pred_bytes": graph.edge_bytes[graph.pred_edge] * factor, "tail": tails(problem),
+        "inverse": 1.0 / problem.arrays.bandwidth, "pred_bytes": graph.edge_bytes[graph.pred_edge] * factor,
+        "succ_bytes": graph.edge_bytes[problem.arrays.succ_edge] * factor, "tail": tails(problem),
         "choice_ptr": np.concatenate([[0], np.cumsum(usable.sum(axis=1))]), "choices": np.nonzero(usable)[1],
         "weight": claims[:, 0], "activation": claims[:, 1], "capacity": problem.cluster.memory_bytes * _SLACK,
     }  # fmt: skip

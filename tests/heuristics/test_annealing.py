@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, assume, given, note, settings
 from hypothesis import strategies as st
 
 import hetsched as hs
+from hetsched.heuristics import insertions
 from hetsched.heuristics.annealing_kernels import anneal
 from hetsched.heuristics.states import States
 from hetsched.problem.document import encode
@@ -80,6 +81,58 @@ def test_whatever_was_tried_the_state_is_sound(data, seed, steps, heat):
         assert broken <= {"memory"}
         if each is best and not hs.verify(problem, hs.simulate(problem, decision)):
             assert not broken
+
+
+@pytest.mark.parametrize("communication", COMMUNICATIONS)
+@pytest.mark.parametrize("given", [False, True])
+def test_a_try_is_refused_exactly_where_its_makespan_is_above_the_limit(communication, given):
+    problem = conformance._larger_problem()
+    lasting = np.arange(problem.n_tasks) % 5 > 0  # and those without a duration
+    problem = problem.replace(communication=communication, durations=problem.durations * lasting[:, None, None])
+    if given:
+        problem = problem.replace(
+            transfers=np.random.default_rng(1).random((problem.graph.n_edges, 1, 1)) * (1 - np.eye(problem.n_devices))
+        )
+    states, state, makespan = loaded(problem, hs.solve(problem, "heft").schedule.decision)
+    t, other = states.tables, states.empty()
+    net, length = insertions.new_network(t), int(state.length[0])
+    # What annealing keeps of tails from change to change is what a network has that is made at once.
+    for seed in range(100):
+        heat = 0.1 * makespan
+        makespan, _, _ = anneal(t, state, other, edits.new_log(t), np.random.default_rng(seed), 10, heat, heat, 1.0, makespan, makespan)
+        insertions.build(t, state, net)
+        known, whole = state.tail[state.sequence[:length]], net.duration[:length] + net.tail[:length]
+        assert not state.marked.any()
+        if communication in ("delay", "per-input"):
+            assert known == pytest.approx(whole, rel=1e-12)
+        else:
+            assert (known <= whole * (1 + 1e-12)).all()
+
+    def check(first, last):
+        sequences.copy(state, other)
+        value = states.settle(other)
+        for limit, kept in ((value * (1 + 1e-9), True), (value * (1 - 1e-9), False)):
+            found, end, _ = sequences.update(t, state, first, last, limit)
+            assert found == pytest.approx(value, rel=1e-12) if kept else found > limit
+            sequences.rollback(t, state, first, end)
+
+    for q in range(length):
+        v = state.sequence[q]
+        old = state.device[v]
+        for k in range(problem.n_devices):
+            state.device[v] = k
+            check(q, q)
+        state.device[v] = old
+        if q + 1 < length and v not in producers(net, q + 1, state):
+            for _ in range(2):
+                state.sequence[q : q + 2] = state.sequence[q : q + 2][::-1].copy()
+                state.position[state.sequence[q : q + 2]] = [q, q + 1]
+                check(q, q + 1)
+
+
+def producers(net, position, state):
+    """Return the nodes that the one at a position reads from."""
+    return state.sequence[net.pred[net.pred_ptr[position] : net.pred_ptr[position + 1]]]
 
 
 @pytest.mark.parametrize("communication", COMMUNICATIONS)
