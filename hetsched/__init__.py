@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         MissingDependency,
         UnsupportedFeature,
     )
+    from hetsched.models.ios import stages
     from hetsched.portfolio import methods, solve
     from hetsched.problem.cluster import Cluster, Device
     from hetsched.problem.graph import TaskGraph
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from hetsched.schedule.decision import Decision
     from hetsched.schedule.schedule import Schedule
     from hetsched.schedule.simulate import simulate
+    from hetsched.schedule.stages import StageSchedule, verify_stages
     from hetsched.schedule.verify import Violation, verify
     from hetsched.search import Event, Monitor, method
     from hetsched.solution import Bound, Solution, Status
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 _HOME = {
     "bound": "bounds.best",
     "read": "documents",
+    "stages": "models.ios",
     "methods": "portfolio",
     "solve": "portfolio",
     "Cluster": "problem.cluster",
@@ -46,6 +49,8 @@ _HOME = {
     "Decision": "schedule.decision",
     "Schedule": "schedule.schedule",
     "simulate": "schedule.simulate",
+    "StageSchedule": "schedule.stages",
+    "verify_stages": "schedule.stages",
     "Violation": "schedule.verify",
     "verify": "schedule.verify",
     "Event": "search",
@@ -67,10 +72,11 @@ _PARTS = (
 )  # fmt: skip
 
 __all__ = [
-    "Bound", "Cluster", "Decision", "Device", "Event", "HetschedError", "InconsistentBound", "Infeasible", "InvalidModel", "InvalidProblem",
-    "InvalidSchedule", "MissingDependency", "Monitor", "Problem", "Schedule", "Solution", "Status", "TaskGraph",
-    "UnsupportedFeature", "Violation", "analysis", "bound", "bounds", "costs", "documents", "errors", "frontends", "heuristics",
-    "method", "methods", "modeling", "models", "read", "report", "search", "simulate", "solve", "verify", "workloads",
+    "Bound", "Cluster", "Decision", "Device", "Event", "HetschedError", "InconsistentBound", "Infeasible", "InvalidModel",
+    "InvalidProblem", "InvalidSchedule", "MissingDependency", "Monitor", "Problem", "Schedule", "Solution", "StageSchedule", "Status",
+    "TaskGraph", "UnsupportedFeature", "Violation", "analysis", "bound", "bounds", "costs", "documents", "errors", "frontends",
+    "heuristics", "method", "methods", "modeling", "models", "read", "report", "search", "simulate", "solve", "stages", "verify",
+    "verify_stages", "workloads",
 ]  # fmt: skip
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())

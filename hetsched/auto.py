@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
+from hetsched.analysis.modules import falls_apart
 from hetsched.bounds import best
 from hetsched.errors import UnsupportedFeature
-from hetsched.members import BOUNDS, EXACT, LARGEST, LIST_SCHEDULERS, LOADS, SEARCHES, TINY, Member, choose, model_size
+from hetsched.members import BOUNDS, EXACT, LARGEST, LIST_SCHEDULERS, LOADS, SEARCHES, SMALL, TINY, Member, choose, model_size
+from hetsched.models.split import fastest_solver
 from hetsched.problem.cluster import Cluster
 from hetsched.problem.graph import TaskGraph
 from hetsched.problem.problem import Problem
-from hetsched.search import Budget, Monitor, method
+from hetsched.search import Budget, Monitor, cores, method
 from hetsched.workers import Died, Done, Ledger, Pool, Relay, Task, Worker, run_here
 
 WORTH_WORKERS = 2.0
 """Seconds left, below which no process is started: it takes one to load."""
 PROOF = 5.0  # seconds for a tiny problem's proof, at most; loading the solver is most of what it takes
+TINY_MODULE = 16
+"""Tasks of a module that a split solves in milliseconds."""
 MARGIN = 0.05  # seconds before the end at which workers stop by themselves, so that their last word is heard
 GRACE = 0.1  # seconds they get to answer when they are stopped
 SHORTEST = 1.0  # seconds of a turn of a search
@@ -70,21 +72,13 @@ def auto(
     race = Race(problem, monitor, chosen, seconds, bound_seconds)
     race.begin()
     race.prove_tiny()
+    if race.over:
+        return
     slots = cores() if workers is None else workers
     if slots and not race.by_evaluations and race.left > WORTH_WORKERS and any(not member.here for member in race.running):
         race.run_apart(slots)
     else:
         race.run_in_turn()
-
-
-def cores() -> int:
-    """Return how many cores this process may use: those it may run on, or fewer where a container has less time."""
-    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-        return max(1, min(count, round(int(quota) / int(period))))
-    except (OSError, ValueError):  # there are no such groups, or the quota is "max"
-        return count
 
 
 class Race:
@@ -112,7 +106,7 @@ class Race:
 
     def _unfit(self, member: Member) -> str:
         """Return why a member cannot take part, or an empty text."""
-        if member.name in EXACT and self.size > LARGEST:
+        if member.name in EXACT and member.name != "split" and self.size > LARGEST:
             return f"its model would have about {self.size} columns, more than {LARGEST}"
         if member.name in EXACT and self.by_evaluations:
             return "a solver heeds no evaluation limit"
@@ -146,7 +140,7 @@ class Race:
             if not first and self._estimate(member) > min(share, self.left / 2):
                 continue  # it gets a turn later, if there is time
             began = time.monotonic()
-            self._at_once(member)
+            self.monitor.attempt(member.name)
             took = time.monotonic() - began
             share -= took
             self.pace = max(self.pace, took) if first else self.pace
@@ -156,18 +150,14 @@ class Race:
         """Return about how many seconds a list scheduler takes, from those of the first; some grow with the square of the tasks."""
         return self.pace * (max(2.0, self.problem.n_tasks / 500) if member.name in SQUARE else 2.0)
 
-    def _at_once(self, member: Member) -> None:
-        try:
-            self.monitor.run(member.name)
-        except UnsupportedFeature as refusal:
-            self.monitor.note(f"{member.name}: {refusal}")
-
     def prove_tiny(self) -> None:
         """Give a solver a moment where that is likely to prove the optimum."""
         exact = next((member for member in self.running if member.name in EXACT), None)
-        if exact is None or self.by_evaluations or self.size > TINY or self.over or self.left < HURRY:
+        if exact is None or self.by_evaluations or self.over or self.left < HURRY:
             return
-        self._turn(exact, min(PROOF, self.left / 2))
+        apart = exact.name == "split" and self.size <= SMALL["cpsat"] and falls_apart(self.problem, TINY_MODULE)
+        if self.size <= TINY or apart:
+            self._turn(exact, min(PROOF, self.left / 2))
 
     def warm_up(self) -> None:
         """Compile what is to run in this process first, so that on the first run it takes nothing from the seconds given.
@@ -252,6 +242,8 @@ class Race:
         options: dict[str, Any] = {}
         if member.name in EXACT and "threads" in member.method.options:
             options["threads"] = self.threads if member.name in ("cpsat", "milp:highs") else 1
+        if member.name == "split":
+            options = {"solver": fastest_solver(), "workers": self.slots}
         counted = self.by_evaluations and not member.proves
         return Task(
             member.name, options, seed=int(self.monitor.rng.integers(2**31)), start=self.monitor.best, bound=self.monitor.bound,

@@ -16,6 +16,8 @@ from hetsched.problem.graph import TaskGraph
 from hetsched.problem.problem import Problem
 from hetsched.schedule.document import ScheduleDocument
 from hetsched.schedule.schedule import Schedule
+from hetsched.schedule.stage_document import StagesDocument
+from hetsched.schedule.stages import StageSchedule
 from hetsched.solution import Solution, SolutionDocument
 
 __all__ = ["KINDS", "encode", "read", "schema", "write", "write_bytes"]
@@ -24,10 +26,11 @@ KINDS: Mapping[str, type[Document]] = {
     **document.KINDS,
     "hetsched-schedule": ScheduleDocument,
     "hetsched-solution": SolutionDocument,
+    "hetsched-stages": StagesDocument,
 }
 
 
-def read(path: str | os.PathLike[str]) -> TaskGraph | Cluster | Problem | Schedule | Solution:
+def read(path: str | os.PathLike[str]) -> TaskGraph | Cluster | Problem | Schedule | Solution | StageSchedule:
     """Return what the JSON document at `path` describes: its `format` says which kind it is.
 
     Raises
@@ -41,7 +44,7 @@ def read(path: str | os.PathLike[str]) -> TaskGraph | Cluster | Problem | Schedu
 
 
 def schema(kind: str) -> dict[str, Any]:
-    """Return the JSON Schema of a kind of document: graph, cluster, problem, schedule, solution."""
+    """Return the JSON Schema of a kind of document: graph, cluster, problem, schedule, solution, stages."""
     name = f"hetsched-{kind}"
     if name not in KINDS:
         raise InvalidProblem(f"no document kind {kind!r}; choose from {', '.join(key.removeprefix('hetsched-') for key in KINDS)}")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from hetsched.analysis.modules import falls_apart
 from hetsched.errors import UnsupportedFeature
+from hetsched.models.split import SOLVERS, fastest_solver
 from hetsched.problem.problem import Problem
 from hetsched.search import Method, find_method, registered
 
@@ -18,9 +19,9 @@ LIST_SCHEDULERS = (
 """The methods that answer at once, in the order in which `auto` runs them."""
 BATCHED_SCHEDULERS = ("bheft", "bgreedy", "bmet")
 """The same for several inputs."""
-SEARCHES: Mapping[str, float] = {"annealing": 1.0, "tabu": 1.0, "random-heft": 0.5}
+SEARCHES: Mapping[str, float] = {"annealing": 1.0, "tabu": 1.0, "evolution": 1.0, "random-heft": 0.5}
 """The searches that `auto` runs unless told otherwise, with their weights."""
-EXACT = ("cpsat", "milp", "milp:highs", "moirai", "pesto", "getf", "assignment", "load-milp")
+EXACT = ("split", "cpsat", "milp", "milp:highs", "moirai", "pesto", "getf", "assignment", "load-milp")
 """The methods that hand a model to a solver."""
 BOUNDS = "bounds"
 LOADS: Mapping[str, float] = {"load-search": 2.0, "contiguous": 1.0}
@@ -85,9 +86,11 @@ def usual(problem: Problem, objective: str) -> dict[str, float]:
     contended = problem.communication in ("channel", "port")
     size = model_size(problem)
     if problem.memory == "static" and (problem.inputs == 1 or not contended):
-        solver = "cpsat" if importlib.util.find_spec("ortools") is not None else "milp"
-        if size <= SMALL[solver]:
-            names[solver] = 1.0
+        method = SOLVERS[fastest_solver()]
+        if size > TINY and falls_apart(problem):
+            names["split"] = 1.0
+        elif size <= SMALL[method]:
+            names[method] = 1.0
     return _known(names)
 
 

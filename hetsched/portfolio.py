@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import functools
 import importlib
@@ -12,6 +13,7 @@ import signal
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Executor
 from typing import Any
 
 from hetsched.errors import InconsistentBound, InvalidSchedule, UnsupportedFeature
@@ -26,7 +28,7 @@ ENTRY_POINTS = "hetsched.methods"
 _BUILT_IN = (
     "heuristics.simple", "heuristics.list_scheduling", "heuristics.dynamic", "heuristics.annealing", "heuristics.local_search",
     "heuristics.evolution", "heuristics.batched", "heuristics.randomised", "heuristics.device_strings", "heuristics.contiguous",
-    "heuristics.load_search", "models.methods", "bounds.methods", "auto",
+    "heuristics.load_search", "models.methods", "models.split", "bounds.methods", "auto",
 )  # fmt: skip
 _log = logging.getLogger(__name__)
 
@@ -58,6 +60,7 @@ def solve(
     evaluations: int | None = None,
     seed: int = 0,
     threads: int | None = None,
+    executor: Executor | None = None,
     start: Solution | Schedule | Decision | None = None,
     on_progress: Callable[[Event], object] | None = None,
     options: Mapping[str, Any] | None = None,
@@ -78,8 +81,11 @@ def solve(
         Number of schedules evaluated; with it a deterministic method answers the same to the bit.
     seed : int
     threads : int, optional
-        How many cores the solve may use: worker processes of ``auto``, threads of the solver of an exact
-        method. Other methods use one. Default: ``auto`` all there are, solvers their own choice.
+        How many cores the solve may use: worker processes of ``auto``, modules that ``split`` solves side by
+        side, threads of the solver of an exact method. Other methods use one. Default: ``auto`` and
+        ``split`` all there are, solvers their own choice.
+    executor : concurrent.futures.Executor, or client of dask.distributed, optional
+        Where ``split`` has its modules solved, as many at once as `threads` says. What it fails at is done here.
     start : Solution, Schedule or Decision, optional
         A warm start: its decision is re-timed and the answer never falls behind that.
     on_progress : callable, optional
@@ -107,7 +113,9 @@ def solve(
     if not names:
         raise UnsupportedFeature("no method named; give one or more, or leave it out for 'auto'")
     given = [(name, _options(find_method(name), options or {}, threads)) for name in names]
-    monitor = Monitor(problem, Budget(time_limit, evaluations), seed=seed, on_progress=on_progress, objective=objective)
+    monitor = Monitor(
+        problem, Budget(time_limit, evaluations), seed=seed, on_progress=on_progress, objective=objective, executor=_executor(executor)
+    )
     with _ctrl_c(monitor):
         failure = _run(monitor, given, start)
         solution = monitor.solution(", ".join(names))
@@ -121,6 +129,14 @@ def solve(
     if failure is not None and solution.schedule is None and not math.isinf(solution.bound):
         raise failure
     return solution
+
+
+def _executor(given: Any) -> Executor | None:
+    """Return what futures are asked from; a client of dask.distributed makes such an executor of itself."""
+    found = given.get_executor() if hasattr(given, "get_executor") else given
+    if found is not None and not isinstance(found, concurrent.futures.Executor):
+        raise UnsupportedFeature(f"executor is {given!r}; give a concurrent.futures.Executor or a client of dask.distributed")
+    return found
 
 
 @contextlib.contextmanager

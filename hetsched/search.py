@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 import math
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -18,6 +20,9 @@ from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.steady import find_objective
 from hetsched.solution import NO_BOUND, OPTIMALITY_GAP, Bound, Solution, relative_gap
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
 TOLERANCE = 1e-9
 
@@ -150,6 +155,8 @@ class Monitor:
         The monitor of the solve this one is part of; its stop is this one's too.
     objective : "makespan", "period" or "max-load"
         What schedules are compared by; bounds on anything else are passed over.
+    executor : concurrent.futures.Executor, optional
+        Where a method may have parts of its work done.
 
     Attributes
     ----------
@@ -171,12 +178,14 @@ class Monitor:
         on_progress: Callable[[Event], object] | None = None,
         parent: Monitor | None = None,
         objective: str = "makespan",
+        executor: Executor | None = None,
     ) -> None:
         self.value_of = find_objective(objective)
         self.objective = objective
         self.problem = problem
         self.budget = budget
         self.seed = seed
+        self.executor = executor
         self.best: Schedule | None = None
         self.incumbent = math.inf
         self.bound = replace(NO_BOUND, objective=objective)
@@ -210,6 +219,11 @@ class Monitor:
         """Seconds until the time limit, inf without one."""
         own = math.inf if self.budget.time_limit is None else self.budget.time_limit - self.elapsed
         return own if self._parent is None else min(own, self._parent.time_left)
+
+    def time_limit(self, share: float = 1.0) -> float | None:
+        """Return the time limit of what the method calls now: a share of the seconds left, None without a limit."""
+        left = self.time_left
+        return None if math.isinf(left) else max(0.0, share * left)
 
     @property
     def stopped(self) -> str:
@@ -333,6 +347,13 @@ class Monitor:
             if before:
                 self._effort.seconds -= took  # the caller's share is without that of what it called
 
+    def attempt(self, name: str) -> None:
+        """Run a registered method; what it refuses is noted."""
+        try:
+            self.run(name)
+        except UnsupportedFeature as refusal:
+            self.note(f"{name}: {refusal}")
+
     def subsolve(
         self, problem: Problem, method: str, *, time_limit: float | None = None, evaluations: int | None = None,
         start: Solution | Schedule | Decision | None = None, options: Mapping[str, Any] | None = None,
@@ -342,11 +363,18 @@ class Monitor:
             left = max(0, self.budget.evaluations - self.evaluations)
             evaluations = left if evaluations is None else min(left, evaluations)
         child = Monitor(problem, Budget(time_limit, evaluations), seed=int(self.rng.integers(2**31)), parent=self, objective=self.objective)
-        child.warm_start(start)
-        if not child.should_stop:
-            child.run(method, options)
+        found = child.run_alone(method, start, options)
         self.evaluations += child.evaluations
-        return child.solution(method)
+        return found
+
+    def run_alone(
+        self, method: str, start: Solution | Schedule | Decision | None = None, options: Mapping[str, Any] | None = None
+    ) -> Solution:  # fmt: skip
+        """Run a single method from a start and return what it found."""
+        self.warm_start(start)
+        if not self.should_stop:
+            self.run(method, options)
+        return self.solution(method)
 
     def warm_start(self, start: Solution | Schedule | Decision | None) -> None:
         """Offer what an earlier solve left."""
@@ -393,3 +421,13 @@ class Monitor:
 
 def _texts(values: Iterable[str]) -> Any:
     return np.array(list(values), dtype="U")  # an empty list alone would be of floats
+
+
+def cores() -> int:
+    """Return how many cores this process may use: those it may run on, or fewer where a container has less time."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        return max(1, min(count, round(int(quota) / int(period))))
+    except (OSError, ValueError):  # there are no such groups, or the quota is "max"
+        return count

@@ -16,14 +16,27 @@ from typing import Annotated, Any
 import typer
 
 from hetsched import __version__
-from hetsched.cli import demo, listing, making, modelling, showing, solving
+from hetsched.cli import demo, listing, making, modelling, modules, showing, solving, staging
 from hetsched.cli.commands import Command, Group
 from hetsched.cli.terminal import close_quietly, say, warn
 from hetsched.cli.welcome import welcome
 from hetsched.errors import HetschedError
 
 BAD, INTERRUPTED = 2, 130
-ORDER = ("demo", "generate", "capture", "solve", "bound", "verify", "show", "model", "methods", "schema")  # as one meets them
+ORDER = (
+    "demo",
+    "generate",
+    "capture",
+    "solve",
+    "bound",
+    "verify",
+    "show",
+    "modules",
+    "stages",
+    "model",
+    "methods",
+    "schema",
+)  # as one meets them
 
 
 class Application(Group):
@@ -132,6 +145,8 @@ app.command("solve", cls=Command)(solving.solve)
 app.command("bound", cls=Command)(solving.bound)
 app.command("verify", cls=Command)(solving.verify)
 app.command("show", cls=Command)(showing.show)
+app.command("modules", cls=Command)(modules.modules)
+app.command("stages", cls=Command)(staging.stages)
 app.command("model", cls=Command)(modelling.model)
 app.command("methods", cls=Command)(listing.methods)
 app.command("schema", cls=Command)(listing.schema)

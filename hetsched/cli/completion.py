@@ -82,5 +82,12 @@ def kinds(incomplete: str) -> list[str]:
     return _beginning(incomplete, (name.removeprefix("hetsched-") for name in KINDS))
 
 
+def colours(incomplete: str) -> list[str]:
+    """Return what tasks can be coloured by."""
+    from hetsched.report.groups import WAYS
+
+    return _beginning(incomplete, WAYS)
+
+
 def _beginning(incomplete: str, values: Iterable[str]) -> list[str]:
     return [value for value in values if value.startswith(incomplete)]

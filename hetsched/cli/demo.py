@@ -10,7 +10,7 @@ import typer
 
 from hetsched.cli import completion
 from hetsched.cli.files import Outputs, check_writable
-from hetsched.cli.options import JSON, Gantt, Report, Trace
+from hetsched.cli.options import JSON, ColourBy, Gantt, Report, Trace
 from hetsched.cli.pictures import Pictures, draw
 from hetsched.cli.solving import outcome
 from hetsched.cli.terminal import Working, console, say, say_json, warn
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hetsched.solution import Solution
 
 # A moment of search, the same with and without other solvers; what takes long to compile on the first run is left out.
-SEARCH = {"exclude": ["cpsat", "milp", "tabu", "random-heft"], "workers": 0, "seconds": 3.0}
+SEARCH = {"exclude": ["split", "cpsat", "milp", "tabu", "evolution", "random-heft"], "workers": 0, "seconds": 3.0}
 BASELINE = "best-device"
 
 
@@ -33,6 +33,7 @@ def demo(
     report: Report = None,
     trace: Trace = None,
     gantt: Gantt = None,
+    colour_by: ColourBy = "op",
     json: JSON = False,
 ) -> None:
     """See it work: a network, three devices, every list scheduler, a moment of search.
@@ -48,11 +49,11 @@ def demo(
     from hetsched.report import method_table
     from hetsched.workloads import clusters, networks
 
-    pictures = Pictures(report, trace, gantt)
+    pictures = Pictures(report, trace, gantt, colour_by)
     pictures.check()
     out.mkdir(parents=True, exist_ok=True)
     files = [out / "problem.json", out / "schedule.json"]
-    check_writable(*files, *pictures)
+    check_writable(*files, *pictures.paths)
     problem = Problem(networks.load(network), clusters.diviml(), costs=Roofline())
     with Working("scheduling (the first run compiles the kernels)") as working:
         found = solve(problem, options=SEARCH, on_progress=lambda event: working.update(f"scheduling: {event.source}"))

@@ -22,7 +22,10 @@ def fraction(text: str) -> float:
     return value
 
 
-def choose(names: list[str] | None, options: dict[str, Any], *, solver: str | None, gap: float | None, threads: int | None) -> list[str]:
+def choose(
+    names: list[str] | None, options: dict[str, Any], *, solver: str | None, gap: float | None, threads: int | None,
+    workers: int | None = None,
+) -> list[str]:  # fmt: skip
     """Return the methods to run, and add what was given to their options.
 
     `names` are the methods named, None if none were. What a method or its solver cannot do is refused
@@ -40,6 +43,8 @@ def choose(names: list[str] | None, options: dict[str, Any], *, solver: str | No
     *others, last = METHOD_OF
     if gap is not None:
         _give(names, options, "gap", gap, f"choose an exact method by --solver {', '.join(others)} or {last} instead")
+    if workers is not None:
+        _give(names, options, "workers", workers, "choose --method auto or split, or say --threads of a solver")
     for key in ("threads", "workers"):
         if threads is not None and key in options:
             _twice(key, options[key], "--threads")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from hetsched.errors import HetschedError, InvalidProblem
 
 if TYPE_CHECKING:
     from hetsched.problem.cluster import Cluster
+    from hetsched.problem.graph import TaskGraph
     from hetsched.problem.problem import Problem
     from hetsched.schedule.schedule import Schedule
     from hetsched.solution import Solution
@@ -25,9 +27,14 @@ def _read(path: Path, *kinds: type) -> Any:
     with Working(f"reading {path}"):
         value = read(path)
     if not isinstance(value, kinds):
-        wanted = " or ".join(f"a {kind.__name__.lower()}" for kind in kinds)
-        raise InvalidProblem(f"{path} holds a {type(value).__name__.lower()}, but {wanted} is needed here")
+        wanted = " or ".join(f"a {_words(kind)}" for kind in kinds)
+        raise InvalidProblem(f"{path} holds a {_words(type(value))}, but {wanted} is needed here")
     return value
+
+
+def _words(kind: type) -> str:
+    """Return the name of a class as words: StageSchedule is a stage schedule."""
+    return re.sub("(?<=[a-z])(?=[A-Z])", " ", kind.__name__).lower()
 
 
 def read_problem(path: Path) -> Problem:
@@ -36,6 +43,15 @@ def read_problem(path: Path) -> Problem:
 
     problem: Problem = _read(path, Problem)
     return problem
+
+
+def read_graph(path: Path) -> TaskGraph:
+    """Return the graph in the document at `path`, which may be that of a problem."""
+    from hetsched.problem.graph import TaskGraph
+    from hetsched.problem.problem import Problem
+
+    value: TaskGraph | Problem = _read(path, TaskGraph, Problem)
+    return value.graph if isinstance(value, Problem) else value
 
 
 def read_answer(path: Path) -> Schedule | Solution:

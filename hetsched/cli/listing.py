@@ -45,7 +45,7 @@ def methods(json: JSON = False) -> None:
 
 def schema(
     kind: Annotated[
-        str, typer.Argument(help="graph, cluster, problem, schedule or solution.", metavar="KIND", autocompletion=completion.kinds)
+        str, typer.Argument(help="graph, cluster, problem, schedule, solution or stages.", metavar="KIND", autocompletion=completion.kinds)
     ],
 ) -> None:
     """Print the JSON Schema of a kind of document.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from hetsched.problem.graph import TaskGraph
 
 _SHAPE = "Shape of an example input, batch first: 1,3,224,224 or 1,128:int64; repeat it for each argument of the model."
+
+MOST_NAMED = 8
+"""Devices of a cluster that are named in one line."""
 
 generate = typer.Typer(cls=Group, rich_markup_mode="rich", context_settings={"help_option_names": ["-h", "--help"]})
 
@@ -91,9 +94,37 @@ def network(
     _write(networks.load(name), cluster, output, dtype, inputs=inputs, batching=batching, communication=communication, memory=memory)
 
 
+@generate.command("gpt3", cls=Command)
+def gpt3(
+    output: Output,
+    model: Annotated[Literal["175B", "6.7B", "125M"], typer.Option(help="Size of the blocks, by the model's parameters.")] = "175B",
+    layers: Annotated[int | None, typer.Option(help="Blocks in a row; default: those of the model.", metavar="NUMBER")] = None,
+    cluster: ClusterName = "diviml_nodes",
+    dtype: Dtype = "float16",
+    inputs: Inputs = 1,
+    batching: Batching = "once",
+    communication: Communication = "delay",
+    memory: Memory = "static",
+) -> None:
+    """Put GPT-3's decoder, inputs of 20 tokens, on a cluster.
+
+    One block was captured from PyTorch, in float16, and is repeated.
+
+    Example: [bold]hetsched generate gpt3 --model 6.7B --layers 16 -o problem.json[/bold]
+    """
+    from hetsched import workloads
+
+    check_writable(output)
+    with Working("generating"):
+        graph = workloads.gpt3(model, layers=layers)
+        _write(graph, cluster, output, dtype, inputs=inputs, batching=batching, communication=communication, memory=memory)
+
+
 @generate.command("cluster", cls=Command)
 def cluster(
-    name: Annotated[str, typer.Argument(help="diviml, moirai_inter or moirai_intra.", metavar="NAME", autocompletion=completion.clusters)],
+    name: Annotated[
+        str, typer.Argument(help="diviml, diviml_nodes, moirai_inter or moirai_intra.", metavar="NAME", autocompletion=completion.clusters)
+    ],
     output: Output,
 ) -> None:
     """Write a named cluster as a document to edit.
@@ -107,7 +138,7 @@ def cluster(
     check_writable(output)
     chosen = find_cluster(name)
     write(chosen, output)
-    say(f"wrote {output}: {', '.join(chosen.names)}")
+    say(f"wrote {output}: {_list(chosen.names)}")
 
 
 def capture(
@@ -161,8 +192,12 @@ def _write(graph: TaskGraph, cluster: str | None, output: Path, dtype: str, **ru
 
         value = Problem(graph, find_cluster(cluster), costs=Roofline(dtype=dtype), **rules)
     write(value, output)
-    where = "" if cluster is None else f" on {', '.join(value.cluster.names)}"
+    where = "" if cluster is None else f" on {_list(value.cluster.names)}"
     say(f"wrote {output}: {graph.n_tasks} tasks, {graph.n_edges} edges{where}")
+
+
+def _list(devices: Sequence[str]) -> str:
+    return ", ".join(devices) if len(devices) <= MOST_NAMED else f"{len(devices)} devices"
 
 
 def _example(text: str) -> Any:

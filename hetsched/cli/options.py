@@ -37,6 +37,18 @@ Threads = Annotated[
     typer.Option(help="Cores to use: processes of auto, threads of a solver; all there are if left out.", metavar="NUMBER"),
 ]
 
+_ELSEWHERE = "Work done elsewhere"
+Workers = Annotated[
+    int | None,
+    typer.Option(help="Worker processes: of auto, or those that solve the modules of split.", metavar="NUMBER", min=1,
+                 rich_help_panel=_ELSEWHERE),
+]  # fmt: skip
+Scheduler = Annotated[
+    str | None,
+    typer.Option(help="Have the modules of split solved by this scheduler of dask.distributed, such as tcp://host:8786; "
+                 "--workers then says how many at once.", metavar="ADDRESS", rich_help_panel=_ELSEWHERE),
+]  # fmt: skip
+
 _PICTURES = "Pictures"
 Report = Annotated[
     Path | None,
@@ -50,14 +62,22 @@ Gantt = Annotated[
     Path | None,
     typer.Option(help="Write a Gantt chart: .png, .svg or .pdf.", metavar="FILE.png|svg|pdf", rich_help_panel=_PICTURES),
 ]
+ColourBy = Annotated[
+    str,
+    typer.Option(
+        help="Colour tasks by op, their operator; module, the leading part of their names; or cut, the modules the graph falls "
+        "into (see: hetsched modules).", metavar="op|module|cut", autocompletion=completion.colours, rich_help_panel=_PICTURES,
+    ),
+]  # fmt: skip
 
 _RULES = "Costs and rules"
 ClusterName = Annotated[
     str,
     typer.Option(
-        help="diviml, moirai_inter, moirai_intra, or a cluster document.", metavar="NAME|FILE", autocompletion=completion.clusters
+        help="diviml, diviml_nodes, moirai_inter, moirai_intra, or a cluster document.", metavar="NAME|FILE",
+        autocompletion=completion.clusters,
     ),
-]
+]  # fmt: skip
 Dtype = Annotated[
     str,
     typer.Option(

@@ -23,10 +23,20 @@ class Pictures(NamedTuple):
     report: Path | None
     trace: Path | None
     gantt: Path | None
+    colour_by: str = "op"
+
+    @property
+    def paths(self) -> tuple[Path | None, ...]:
+        """Where they go."""
+        return self.report, self.trace, self.gantt
 
     def check(self) -> None:
         """Raise an error for a format that cannot be drawn or a library that is missing, before the work."""
         from hetsched.report import GANTT_FORMATS, require
+        from hetsched.report.groups import WAYS
+
+        if self.colour_by not in WAYS:
+            raise typer.BadParameter(f"{self.colour_by!r} is none of {', '.join(WAYS)}", param_hint="--colour-by")
 
         for name, path, formats in (
             ("report", self.report, (".html",)),
@@ -45,8 +55,10 @@ class Pictures(NamedTuple):
 
         schedule = found.schedule if valid else None
         outputs.write(self.trace, None if schedule is None else lambda path: report.write_trace(problem, schedule, path))
-        outputs.write(self.gantt, None if schedule is None else lambda path: report.write_gantt(problem, schedule, path))
-        outputs.write(self.report, lambda path: report.write_html(problem, found, path))
+        outputs.write(
+            self.gantt, None if schedule is None else lambda path: report.write_gantt(problem, schedule, path, colour_by=self.colour_by)
+        )
+        outputs.write(self.report, lambda path: report.write_html(problem, found, path, colour_by=self.colour_by))
 
 
 def draw(problem: Problem, schedule: Schedule, title: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from hetsched.cli.files import Outputs, check_writable, read_answer, read_problem
-from hetsched.cli.options import JSON, Gantt, ProblemFile, Report, ScheduleFile, Trace
+from hetsched.cli.options import JSON, ColourBy, Gantt, ProblemFile, Report, ScheduleFile, Trace
 from hetsched.cli.pictures import Pictures, draw
 from hetsched.cli.solving import facts, summary
 from hetsched.cli.terminal import Working, say_json, say_rows
@@ -28,6 +28,7 @@ def show(
     report: Report = None,
     trace: Trace = None,
     gantt: Gantt = None,
+    colour_by: ColourBy = "op",
     json: JSON = False,
 ) -> None:
     """Draw a schedule in the terminal or as a picture.
@@ -38,8 +39,8 @@ def show(
     """
     from hetsched import verify
 
-    pictures = Pictures(report, trace, gantt)
-    check_writable(*pictures, sources=[problem, schedule])
+    pictures = Pictures(report, trace, gantt, colour_by)
+    check_writable(*pictures.paths, sources=[problem, schedule])
     pictures.check()
     asked, answer = read_problem(problem), read_answer(schedule)
     with Working("checking"):

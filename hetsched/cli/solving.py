@@ -11,9 +11,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hetsched.cli import completion
+from hetsched.cli.elsewhere import METHOD, executor
 from hetsched.cli.exact import choose
 from hetsched.cli.files import Outputs, check_writable, read_answer, read_problem
-from hetsched.cli.options import JSON, Gantt, Gap, ProblemFile, Report, ScheduleFile, Seed, Solver, Threads, Trace
+from hetsched.cli.options import (
+    JSON,
+    ColourBy,
+    Gantt,
+    Gap,
+    ProblemFile,
+    Report,
+    ScheduleFile,
+    Scheduler,
+    Seed,
+    Solver,
+    Threads,
+    Trace,
+    Workers,
+)
 from hetsched.cli.pictures import Pictures, draw
 from hetsched.cli.terminal import Working, one_line, say, say_json, say_rows, warn
 from hetsched.errors import InvalidSchedule
@@ -54,12 +69,15 @@ def solve(
     solver: Solver = None,
     gap: Gap = None,
     threads: Threads = None,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
     start: Annotated[Path | None, typer.Option(help="Start from this schedule or solution document.", metavar="FILE")] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the schedule here.", metavar="FILE")] = None,
     solution: Annotated[Path | None, typer.Option(help="Write the schedule, bound and history here.", metavar="FILE")] = None,
     report: Report = None,
     trace: Trace = None,
     gantt: Gantt = None,
+    colour_by: ColourBy = "op",
     show: Annotated[bool, typer.Option("--show", help="Draw the schedule in the terminal.", rich_help_panel="Pictures")] = False,
     json: JSON = False,
 ) -> None:
@@ -79,22 +97,24 @@ def solve(
 
     if show and json:
         raise typer.BadParameter("a drawing is no JSON; leave one of --show and --json out", param_hint="--show")
-    pictures = Pictures(report, trace, gantt)
-    check_writable(output, solution, *pictures, sources=[problem])
+    pictures = Pictures(report, trace, gantt, colour_by)
+    check_writable(output, solution, *pictures.paths, sources=[problem])
     pictures.check()
     named = None if method is None else [name.strip() for given in method for name in given.split(",") if name.strip()]
     options = dict(map(_option, option or []))
     if objective != "makespan" and named is None and solver is not None:
         named = ["load-milp"]  # the model of loads; those that solvers stand for otherwise are of the makespan
-    names = choose(named, options, solver=solver, gap=gap, threads=threads)
+    if scheduler is not None and named is None:
+        named = [METHOD]
+    names = choose(named, options, solver=solver, gap=gap, threads=threads, workers=workers)
     asked = read_problem(problem)
     first = None if start is None else read_answer(start)
     news = News(names, objective)
     began = time.perf_counter()
-    with Working(f"solving with {', '.join(names)}") as working:
+    with Working(f"solving with {', '.join(names)}") as working, executor(names, workers, scheduler) as elsewhere:
         found = solve(
             asked, names, objective=objective, time_limit=time_limit, evaluations=evaluations, seed=seed, threads=threads,
-            start=first, options=options, on_progress=lambda event: working.update(*news(event)),
+            executor=elsewhere, start=first, options=options, on_progress=lambda event: working.update(*news(event)),
         )  # fmt: skip
     took = time.perf_counter() - began
     outputs = Outputs()

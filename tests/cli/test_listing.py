@@ -24,12 +24,15 @@ def test_methods_lists_every_method_with_its_options(run: Any) -> None:
     assert all(name in shown.stdout for name in known)
 
 
-@pytest.mark.parametrize("kind", ["graph", "cluster", "problem", "schedule", "solution"])
+@pytest.mark.parametrize("kind", ["graph", "cluster", "problem", "schedule", "solution", "stages"])
 def test_schema_is_a_json_schema_that_documents_meet(run: Any, problem: hs.Problem, kind: str) -> None:
     schema = json.loads(run("schema", kind).stdout)
     jsonschema.Draft202012Validator.check_schema(schema)
     solution = hs.solve(problem, "heft")
-    values = {"graph": problem.graph, "cluster": problem.cluster, "problem": problem, "schedule": solution.schedule, "solution": solution}
+    values = {
+        "graph": problem.graph, "cluster": problem.cluster, "problem": problem, "schedule": solution.schedule, "solution": solution,
+        "stages": hs.stages(problem.graph, lambda tasks, strategy: 1.0),
+    }  # fmt: skip
     jsonschema.validate(json.loads(hs.documents.encode(values[kind])), schema)
 
 

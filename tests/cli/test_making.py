@@ -58,6 +58,26 @@ def test_generate_network_with_batches_and_rules(run: Any) -> None:
     assert read_problem("problem.json") == expected
 
 
+def test_generate_gpt3_is_in_float16_on_the_nodes_of_its_paper(run: Any) -> None:
+    made = run("generate", "gpt3", "--model", "125M", "--layers", 3, "-o", "problem.json")
+    assert made.exit_code == 0, made.stderr
+    assert made.stdout.strip() == "wrote problem.json: 40 tasks, 51 edges on 24 devices"
+    costs = Roofline(dtype="float16")
+    assert read_problem("problem.json") == hs.Problem(hs.workloads.gpt3("125M", layers=3), clusters.diviml_nodes(), costs=costs)
+    words = ["--cluster", "diviml", "--dtype", "float32", "--inputs", 2]
+    assert run("generate", "gpt3", "--model", "6.7B", *words, "-o", "problem.json").exit_code == 0
+    expected = hs.Problem(hs.workloads.gpt3("6.7B"), clusters.diviml(), costs=Roofline(), inputs=2)
+    assert read_problem("problem.json") == expected
+
+
+@pytest.mark.parametrize("words", [("--layers", 0), ("--model", "3B")])
+def test_generate_gpt3_refuses_what_is_none(run: Any, words: tuple[str, object]) -> None:
+    failed = run("generate", "gpt3", *words, "-o", "problem.json")
+    assert failed.exit_code == 2
+    assert failed.stderr.count("\n") == 1
+    assert not Path("problem.json").exists()
+
+
 def test_a_cluster_document_is_edited_and_used(run: Any) -> None:
     assert run("generate", "cluster", "diviml", "-o", "cluster.json").exit_code == 0
     document = json.loads(Path("cluster.json").read_text())

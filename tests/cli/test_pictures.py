@@ -88,7 +88,7 @@ def test_show_tells_the_bound_of_a_solution_or_finds_a_quick_one(run: Any, probl
     facts = json.loads(run("show", "problem.json", "solution.json", "--json").stdout)
     assert (facts["valid"], facts["bound"], facts["method"]) == (True, solution.bound, solution.method)
     facts = json.loads(run("show", "problem.json", "schedule.json", "--json").stdout)
-    assert 0 < facts["bound"] <= solution.bound
+    assert 0 < facts["bound"] <= solution.makespan
     assert (facts["makespan"], facts["method"]) == (solution.makespan, "schedule.json")
 
 
@@ -191,3 +191,13 @@ def test_a_folder_is_no_file_to_write(run: Any, schedule: hs.Schedule) -> None:
     failed = run("solve", "problem.json", "--report", "folder.html")
     assert failed.exit_code == 2
     assert "folder.html: Is a directory" in failed.stderr
+
+
+def test_colours_by_the_modules_of_the_graph(run: Any, problem: hs.Problem, schedule: hs.Schedule) -> None:
+    for way in ("op", "cut"):
+        shown = run("show", "problem.json", "schedule.json", "--gantt", f"{way}.svg", "--colour-by", way)
+        assert shown.exit_code == 0, shown.stderr
+    assert Path("op.svg").read_text() != Path("cut.svg").read_text()
+    refused = run("show", "problem.json", "schedule.json", "--gantt", "x.svg", "--colour-by", "taste")
+    assert refused.exit_code == 2
+    assert "'taste' is none of op, module, cut" in refused.stderr

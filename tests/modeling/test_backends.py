@@ -43,7 +43,7 @@ def test_ctrl_c_returns_what_has_been_found(solver: str) -> None:
     threading.Timer(1.5, os.kill, (os.getpid(), signal.SIGINT)).start()
     outcome = solvers.hard().solve(solver, time_limit=30)
     assert outcome.stopped == "interrupted"
-    assert time.monotonic() - started < 4
+    assert time.monotonic() - started < 8
     assert outcome.bound <= outcome.objective
 
 

@@ -160,7 +160,7 @@ def test_a_killed_worker_loses_nothing_and_is_reported(pools: list[Pool]) -> Non
 
 def test_a_crash_is_reported_and_the_others_go_on(pools: list[Pool]) -> None:
     problem = tangle()
-    solution = hs.solve(problem, time_limit=5, options={"members": ["crashes", "wanders"], "workers": 2})
+    solution = hs.solve(problem, time_limit=8, options={"members": ["crashes", "wanders"], "workers": 2})
     assert "crashes's process ended by itself with exit code 3; what it had found is kept" in solution.messages
     assert solution.makespan <= hs.solve(problem, "olb").makespan
     efforts = dict(zip(solution.methods.method.tolist(), solution.methods.evaluations.tolist(), strict=True))
