@@ -9,7 +9,6 @@ import hashlib
 import importlib.util
 import json
 import multiprocessing
-import os
 import time
 import traceback
 from collections.abc import Callable, Iterable, Sequence
@@ -19,10 +18,11 @@ from signal import SIG_IGN, SIGINT, signal
 from typing import Any
 
 import figures
+import numpy as np
 
 import hetsched
 
-CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "hetsched" / "benchmarks"
+KEPT = Path(__file__).resolve().parent / "results"
 SOLVERS = ("pyscipopt", "highspy", "ortools")
 """Packages whose versions are kept with each result."""
 Case = dict[str, Any]
@@ -33,7 +33,7 @@ Work = Callable[[Case], dict[str, Any]]
 
 def options(parser: argparse.ArgumentParser, region: str) -> None:
     """Add the options of a benchmark that is run case by case."""
-    parser.add_argument("--results", type=Path, help=f"file of results to go on with (default: {CACHE / region}.jsonl; with --quick none)")
+    parser.add_argument("--results", type=Path, help=f"file of results to go on with (default: {KEPT / region}.jsonl; with --quick none)")
     parser.add_argument("--fresh", action="store_true", help="forget the results that are there and begin anew")
     parser.add_argument("--jobs", type=int, default=1, help="cases measured at once (default: %(default)s)")
 
@@ -46,8 +46,15 @@ def parse(parser: argparse.ArgumentParser, words: Sequence[str] | None, *, regio
     if arguments.jobs < 1:
         parser.error(f"--jobs is {arguments.jobs}; it must be 1 or more")
     if arguments.results is None and not arguments.quick:
-        arguments.results = CACHE / f"{region}.jsonl"
+        arguments.results = KEPT / f"{region}.jsonl"
     return arguments
+
+
+def improvements(solution: hetsched.Solution) -> list[list[float]]:
+    """Return when a solve found each better schedule, in seconds, and its makespan."""
+    times, values = solution.history.time, solution.history.incumbent
+    better = np.flatnonzero(values < np.concatenate([[np.inf], values[:-1]]))
+    return [[round(float(times[x]), 4), float(values[x])] for x in better]
 
 
 class Results:

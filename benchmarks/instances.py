@@ -129,14 +129,21 @@ def peer(data: dict[str, Any]) -> hs.Problem:
 
 
 def module(kind: str, n: int, seed: int, *, unrelated: bool = False) -> hs.Problem:
-    """Generate one randomly wired module on three devices, transfers about as long as tasks.
+    """Generate one randomly wired module on three devices, see `stack`."""
+    return stack(kind, n, 1, seed=seed, unrelated=unrelated)
+
+
+def stack(
+    kind: str, n: int, modules: int, *, channels: int = 1, dependence: str = "sdep", seed: int = 0, unrelated: bool = False
+) -> hs.Problem:  # fmt: skip
+    """Generate a stack of randomly wired modules on three devices, transfers about as long as tasks.
 
     The costs of tasks are uniform on 1 to 100, the devices 1, 1.5 and 2 times as fast; if `unrelated`
     each time is multiplied by a uniform number of 0.5 to 1.5.
     """
     rng = np.random.default_rng(seed)
-    wiring = hs.workloads.rwnn(kind, n, modules=1, seed=seed)  # type: ignore[arg-type]
-    durations = rng.uniform(1, 100, (n, 1)) / np.array([1.0, 1.5, 2.0])
+    wiring = hs.workloads.rwnn(kind, n, modules=modules, channels=channels, dependence=dependence, seed=seed)  # type: ignore[arg-type]
+    durations = rng.uniform(1, 100, (wiring.n_tasks, 1)) / np.array([1.0, 1.5, 2.0])
     if unrelated:
         durations *= rng.uniform(0.5, 1.5, durations.shape)
     links = rng.uniform(0.5, 1.5, (3, 3))
@@ -144,6 +151,26 @@ def module(kind: str, n: int, seed: int, *, unrelated: bool = False) -> hs.Probl
     graph = hs.TaskGraph(wiring.names, wiring.edges, edge_bytes=size)
     cluster = hs.Cluster(["d0", "d1", "d2"], bandwidth=(links + links.T) / 2)
     return hs.Problem(graph, cluster, durations=durations)
+
+
+def profiled(n: int, modules: int, *, channels: int = 1, dependence: str = "sdep", inputs: int = 1, seed: int = 0) -> hs.Problem:
+    """Generate a stack of ER(0.2) modules on DiviML's CPU, T4 and A100, with times such as profiles give.
+
+    A network of 320 tasks takes as long on each device as the paper's do on average (its Table II). The
+    times of a task are spread around the mean by a log-normal factor of its own (0.5) and one for each
+    device (0.5). A batch of b inputs takes ``1 + share (b - 1)`` times as long as one, share 1 on the CPU,
+    0.6 on the T4, 0.35 on the A100. Tensors and links are those of the generator and the cluster.
+    """
+    rng = np.random.default_rng([seed, n, modules, channels])
+    graph = hs.workloads.rwnn("er", n, modules=modules, channels=channels, dependence=dependence, seed=seed)  # type: ignore[arg-type]
+    spread = np.exp(rng.normal(0, 0.5, (graph.n_tasks, 1)) + rng.normal(0, 0.5, (graph.n_tasks, 3)))
+    times = np.array([183.39, 32.58, 25.84]) * 1e-3 / 320 * spread
+    cluster = hs.workloads.clusters.diviml()
+    if inputs == 1:
+        return hs.Problem(graph, cluster, durations=times)
+    sizes = sorted({max(1, inputs * quarter // 4) for quarter in (1, 2, 3, 4)})
+    growth = 1 + np.array([1.0, 0.6, 0.35])[:, None] * (np.array(sizes) - 1)
+    return hs.Problem(graph, cluster, durations=times[:, :, None] * growth, inputs=inputs, batch_sizes=sizes)
 
 
 def layered(n: int, width: int, *, speeds: tuple[float, ...] = (1.0, 1.5, 2.0, 3.0), seed: int = 0) -> dict[str, Any]:

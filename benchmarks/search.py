@@ -92,9 +92,7 @@ def solve(data: Path, case: Case) -> Row:
     assert found.schedule is not None, f"no schedule: {found.messages}"
     broken = hs.verify(problem, found.schedule)
     assert not broken, broken[0].message
-    times, values = found.history.time, found.history.incumbent
-    better = np.flatnonzero(values < np.concatenate([[np.inf], values[:-1]]))
-    history = [[round(float(times[x]), 4), float(values[x])] for x in better]
+    history = cases.improvements(found)
     excess = figures.percent(found.makespan / instance.reference - 1)
     return {"history": history, "makespan": found.makespan, "bound": found.bound, **took, "says": f"{found.makespan:.6g}, {excess} above"}
 
