@@ -31,10 +31,10 @@ SOLVERS = {"scip": "milp", "highs": "milp:highs", "cpsat": "cpsat", "branch": "b
 SMALL = 100
 """The most tasks of a module that the first of them looks at."""
 FIRST = ("best-device", "heft")
-SEARCH = "tabu"
+SEARCH = "annealing"
 SECONDS = 1.0
 """For each look of a search at a module."""
-SHARE = 0.7
+SHARE = 0.5
 """Part of the time for the modules, where a search has to follow."""
 
 
@@ -110,8 +110,8 @@ def split(
     """Solve each module for the pairs of end devices that matter, and join the best.
 
     Modules joined by several channels, several inputs, memory and co-location labels make of it a
-    heuristic: what the modules choose together is timed anew, without waiting for one another, and a local
-    search goes on from there.
+    heuristic: what the modules choose together is timed anew, without waiting for one another, and annealing
+    goes on from there.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def split(
         How solvers put identical devices in order: "batches", "tasks" or "time". None leaves symmetries be:
         then pairs of devices that may trade places are looked into one by one, too.
     """
-    from hetsched.heuristics import list_scheduling, local_search, simple  # noqa: F401  # they register their methods
+    from hetsched.heuristics import annealing, list_scheduling, local_search, simple  # noqa: F401  # they register their methods
 
     if workers is not None and not (isinstance(workers, int) and workers >= 1):
         raise UnsupportedFeature(f"workers is {workers!r}; it must be a whole number, at least 1, or None for one a core")
