@@ -137,6 +137,8 @@ def split(
         raise UnsupportedFeature(f"workers is {workers!r}; it must be a whole number, at least 1, or None for one a core")
     for first in FIRST:
         monitor.run(first)
+    if monitor.should_stop:
+        return
     series = Series(problem, cut(problem, channels, largest), monitor.best, symmetry=symmetry is not None)
     news = _News(series, monitor)
     heuristic = not series.exact or series.coupled
