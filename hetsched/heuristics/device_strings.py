@@ -12,6 +12,7 @@ import numpy as np
 from hetsched.errors import UnsupportedFeature
 from hetsched.heuristics.batched import place_in_batches, upward_ranks
 from hetsched.heuristics.effort import bursts, progress
+from hetsched.heuristics.mending import packed
 from hetsched.heuristics.offering import memory_claims
 from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import Problem
@@ -38,8 +39,8 @@ def ea(problem: Problem, monitor: Monitor) -> None:
     size is not supported, as few parts as possible go along until sizes fit. The inputs of a task lie
     on the devices in their order. A string is worth the makespan of appending tasks in breadth-first
     topological order to their devices, transfers too where they contend. If the tasks do not fit on
-    their fastest devices, the search starts with the devices that batched HEFT gives them. Without
-    any limit it goes on for 10 seconds.
+    their fastest devices, the search starts with the devices that batched HEFT gives them, or, if it finds
+    none for some task, where `packing` has them. Without any limit it goes on for 10 seconds.
     """
     _search(problem, monitor, mutate=True, hot=0.0, cold=0.0)
 
@@ -120,9 +121,9 @@ def _start(problem: Problem, monitor: Monitor) -> _Start | None:
             makespan = kernels.decode(tables, state, counts, problem.graph.topological_order)
             if math.isfinite(makespan) and math.isfinite(monitor.offer(states.decision(state))):
                 return _Start(states, state, counts, cost, sizes, float(makespan))
-            if monitor.should_stop:
+            if monitor.should_stop and monitor.best is not None:
                 return None
-    monitor.note("found no string of devices to start from: tasks neither fit on their fastest devices nor where batched HEFT places them")
+    monitor.note("found no string of devices to start from: neither the fastest devices fit, nor where batched HEFT or packing has tasks")
     return None
 
 
@@ -137,14 +138,18 @@ def _check_strings(problem: Problem, counts: IntArray) -> None:
 
 
 def _starts(problem: Problem, fastest: IntArray, safe: bool) -> Iterator[IntArray]:
-    """Yield the strings to begin with, [units, K]: the fastest, then where batched HEFT has the inputs, if it finds a place for them."""
+    """Yield the strings to begin with, [units, K]: the fastest, then where batched HEFT has the inputs, or else packing."""
     yield fastest
     claims = list(memory_claims(problem))
     task, device, low, high, _, stuck = place_in_batches(problem, claims[-1 if safe else 0], upward_ranks(problem), once=True)
-    if stuck < 0:
-        counts = np.zeros((problem.n_units, problem.n_devices), np.int64)
-        counts[problem.unit[task], device] = high - low
-        yield counts
+    if stuck >= 0:
+        found = packed(problem)
+        if found is None:
+            return
+        task, device, low, high = found.task, found.device, 0, problem.inputs
+    counts = np.zeros((problem.n_units, problem.n_devices), np.int64)
+    counts[problem.unit[task], device] = high - low
+    yield counts
 
 
 def _least_rank(problem: Problem) -> IntArray:

@@ -1,4 +1,4 @@
-"""Making a decision keep the rules that its parts could not know of: co-location and static memory."""
+"""Making a decision keep the rules that its parts could not know of, co-location and static memory; packing from nothing."""
 
 from __future__ import annotations
 
@@ -13,14 +13,26 @@ from hetsched.schedule.decision import Decision
 from hetsched.schedule.simulate import simulate
 
 
+def packed(problem: Problem) -> Decision | None:
+    """Return the mended decision of all tasks on their fastest devices, each as one batch; None if that comes to none.
+
+    Under ``peak`` memory each task claims all that it could hold, tensors that come from elsewhere left out.
+    """
+    if np.isinf(problem.whole_durations.min(axis=1, initial=np.inf)).any():
+        return None
+    if problem.memory == "peak":
+        problem = problem.replace(memory="static")
+    return mend(problem, Decision.whole(problem, problem.whole_durations.argmin(axis=1), problem.graph.topological_order))
+
+
 def mend(problem: Problem, decision: Decision) -> Decision | None:
     """Return a decision that keeps co-location and static memory, as like the given one as can be.
 
     Co-located tasks on different devices go together to where most of their work is; from a device
     over its capacity units go elsewhere, those first that lose the least time for the bytes they free.
-    What goes elsewhere does so as one batch of all inputs. A decision without faults is returned as it
-    is; None if no place is found for some unit,
-    or only one to which no path leads.
+    If that does not do, all units are placed anew, the largest first, where most room is left. What
+    goes elsewhere does so as one batch of all inputs. A decision without faults is returned as it is;
+    None if no place is found for some unit, or only one to which no path leads.
 
     Parameters
     ----------
@@ -31,12 +43,10 @@ def mend(problem: Problem, decision: Decision) -> Decision | None:
     moves = _Moves(problem, decision)
     if not (moves.unite() and moves.unload()):
         return None
-    if moves.target.max(initial=-1) < 0:
-        return decision
-    mended = moves.decision()
     try:
+        mended = moves.decision() if moves.target.max(initial=-1) >= 0 else decision
         simulate(problem, mended)
-    except InvalidSchedule:  # it goes to where no path leads
+    except InvalidSchedule:  # a unit is where no path leads
         return None
     return mended
 
@@ -95,7 +105,7 @@ class _Moves:
             return True
         for k in range(self.problem.n_devices):
             self._unload(k)
-        return not memory.over_capacity(self.problem, self.bytes.sum(axis=0)).any()
+        return not memory.over_capacity(self.problem, self.bytes.sum(axis=0)).any() or self._repack()
 
     def _unload(self, k: int) -> None:
         """Move units off a device until the rest fits, to where there is room, as far as there is."""
@@ -113,6 +123,18 @@ class _Moves:
                 needed -= self.bytes[unit]
                 self._move(unit, int(np.argmin(cost)))
                 needed += self.bytes[unit]
+
+    def _repack(self) -> bool:
+        """Place all units anew, the largest first, where most room is left; False if some unit finds none."""
+        room = self.problem.cluster.memory_bytes.copy()
+        for unit in np.argsort(-self.claim, kind="stable").tolist():
+            possible = np.isfinite(self.seconds[unit]) & (self.claim[unit] <= room)
+            if not possible.any():
+                return False
+            k = int(np.argmax(np.where(possible, room, -1.0)))
+            room[k] -= self.claim[unit]
+            self._move(unit, k)
+        return True
 
     def _move(self, unit: int, k: int) -> None:
         self.target[unit] = k

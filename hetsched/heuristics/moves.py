@@ -11,6 +11,8 @@ from hetsched.schedule.sequences import DELAY, State, Tables, batch_duration, ov
 
 LARGEST_GROUP = 16
 """Most units that change their device together."""
+DRAWS = 64
+"""Nodes drawn in search of one to leave a device without room for what comes."""
 
 
 @inner
@@ -57,6 +59,19 @@ def change_device(t: Tables, s: State, log: Log, c: int, k: int) -> bool:
         edits.set_device(t, s, log, rival, old)
     edits.claim(t, s, u)
     return True
+
+
+@inner
+def make_room(t: Tables, s: State, log: Log, c: int, old: int, rng: np.random.Generator) -> None:
+    """Put a random cell of a full device, to which cell c has come from device `old`, there in its stead if that fits both."""
+    k = s.device[c]
+    need, room = s.used[k] - t.capacity[k], t.capacity[old] - s.used[old]
+    for _ in range(DRAWS):
+        v = s.sequence[below(rng, s.length[0])]
+        u, b = t.unit[t.task[v]], t.cell[v]
+        frees = t.weight[u] + t.activation[u] * (s.high[b] - s.low[b])
+        if s.device[b] == k and u != c // t.slots and need <= frees <= room and change_device(t, s, log, b, old):
+            return
 
 
 @inner
@@ -205,7 +220,10 @@ def any_change(t: Tables, s: State, log: Log, v: int, rng: np.random.Generator) 
                 size += 1
             changed = change_group(t, s, log, c, k, size, rng)
         else:
+            old = s.device[c]
             changed = change_device(t, s, log, c, k)
+            if changed and s.used[k] > t.capacity[k]:
+                make_room(t, s, log, c, old, rng)
             if changed and kind < 0.5:
                 reposition(t, s, log, v, rng)
     else:

@@ -15,8 +15,8 @@ from hetsched.search import Monitor, registered
 
 STARTS = ("best-device", "heft", "bheft")
 """Methods that a search starts from if there is no schedule yet."""
-PACKING = "assignment"
-"""The method asked for a placement where none of those finds one that fits the memory."""
+PACKING = ("packing", "assignment")
+"""Methods asked in turn for a placement where none of those finds one that fits the memory."""
 _PATIENCE = 3
 """Offers refused in a row after which a search under ``peak`` memory claims what is safe."""
 
@@ -72,10 +72,10 @@ class Search:
 
     def _run_starts(self) -> None:
         monitor, known = self.monitor, registered()
-        for name in (*STARTS, PACKING):
-            if name not in known or (name == PACKING and monitor.best is not None) or (monitor.should_stop and monitor.best is not None):
-                continue
-            monitor.attempt(name)
+        for name in (*STARTS, *PACKING):
+            needed = monitor.best is None or (name in STARTS and not monitor.should_stop)
+            if name in known and needed:
+                monitor.attempt(name)
 
     def restart(self, schedule: Schedule) -> bool:
         """Go on from a schedule; False if no state can hold it."""

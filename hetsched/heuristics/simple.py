@@ -1,10 +1,11 @@
-"""Baselines that hardly look ahead: one device, MET, MCT, OLB, greedy."""
+"""Baselines that hardly look ahead: one device, MET, MCT, OLB, greedy, packing."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from hetsched.heuristics.offering import WHOLE, offer_in_order
+from hetsched.heuristics.mending import packed
+from hetsched.heuristics.offering import WHOLE, check_whole, offer_in_order
 from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
@@ -104,3 +105,17 @@ def greedy(problem: Problem, monitor: Monitor) -> None:
     priority = np.empty(problem.n_tasks)
     priority[problem.graph.topological_order] = -np.arange(problem.n_tasks, dtype=np.float64)
     offer_in_order(monitor, priority, criterion="finish", insertion=False)
+
+
+@method(
+    "packing", summary="each task on its fastest device as far as memory allows, else the largest first where most is left",
+    source="largest first: Graham 1969; ours besides", supports=WHOLE,
+)  # fmt: skip
+def packing(problem: Problem, monitor: Monitor) -> None:
+    """Offer tasks in topological order on devices that have the memory: a start where list schedulers find no place for the last task."""
+    check_whole(problem)
+    decision = packed(problem)
+    if decision is None:
+        monitor.note("found no place for all tasks, which does not say that there is none")
+    else:
+        monitor.offer(decision)

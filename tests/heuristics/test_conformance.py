@@ -7,7 +7,7 @@ import pytest
 from hetsched.members import BATCHED_SCHEDULERS, LIST_SCHEDULERS
 from hetsched.testing import conformance
 
-QUICKLY = ("best-device", "heft", "lookahead", "cpop", "etf", *BATCHED_SCHEDULERS, "random-heft", "sa", "ea", "auto")
+QUICKLY = ("best-device", "heft", "lookahead", "cpop", "etf", *BATCHED_SCHEDULERS, "packing", "random-heft", "sa", "ea", "auto")
 """Between them they run every placement kernel; the others are tested with the slow tests."""
 
 for _name in sorted({*LIST_SCHEDULERS, *QUICKLY}):
