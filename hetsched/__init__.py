@@ -9,7 +9,21 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from hetsched import analysis, bounds, costs, documents, errors, frontends, heuristics, modeling, models, report, search, workloads
+    from hetsched import (
+        analysis,
+        bounds,
+        costs,
+        documents,
+        errors,
+        frontends,
+        heuristics,
+        modeling,
+        models,
+        report,
+        runtime,
+        search,
+        workloads,
+    )
     from hetsched.bounds.best import bound
     from hetsched.documents import read
     from hetsched.errors import (
@@ -68,14 +82,15 @@ _HOME = {
     ),
 }  # fmt: skip
 _PARTS = (
-    "analysis", "bounds", "costs", "documents", "errors", "frontends", "heuristics", "modeling", "models", "report", "search", "workloads",
+    "analysis", "bounds", "costs", "documents", "errors", "frontends", "heuristics", "modeling", "models", "report", "runtime", "search",
+    "workloads",
 )  # fmt: skip
 
 __all__ = [
     "Bound", "Cluster", "Decision", "Device", "Event", "HetschedError", "InconsistentBound", "Infeasible", "InvalidModel",
     "InvalidProblem", "InvalidSchedule", "MissingDependency", "Monitor", "Problem", "Schedule", "Solution", "StageSchedule", "Status",
     "TaskGraph", "UnsupportedFeature", "Violation", "analysis", "bound", "bounds", "costs", "documents", "errors", "frontends",
-    "heuristics", "method", "methods", "modeling", "models", "read", "report", "search", "simulate", "solve", "stages", "verify",
+    "heuristics", "method", "methods", "modeling", "models", "read", "report", "runtime", "search", "simulate", "solve", "stages", "verify",
     "verify_stages", "workloads",
 ]  # fmt: skip
 

@@ -156,6 +156,7 @@ def capture(
     fixed_batch: Annotated[
         bool, typer.Option("--fixed-batch", help="The first dimension of the inputs is no batch (dynamic_batch=False).")
     ] = False,
+    fuse: Annotated[bool, typer.Option("--fuse", help="Let activations and the like be part of the operator before them.")] = False,
     dtype: Dtype = "float32",
     inputs: Inputs = 1,
     batching: Batching = "once",
@@ -177,7 +178,7 @@ def capture(
     with Working(f"capturing {factory}"):
         with _importable_here():
             make = _find(factory)
-            graph = capture(lambda: make().eval(), examples, dynamic_batch=not fixed_batch)
+            graph = capture(lambda: make().eval(), examples, dynamic_batch=not fixed_batch, fuse=fuse)
         _write(graph, cluster, output, dtype, inputs=inputs, batching=batching, communication=communication, memory=memory)
 
 

@@ -1,4 +1,4 @@
-"""Pictures of an answer: the report, the trace and the Gantt chart that `solve`, `demo` and `show` write."""
+"""Pictures of an answer: the report, the trace and the Gantt chart that `solve`, `demo`, `show` and `stages` write."""
 
 from __future__ import annotations
 
@@ -53,12 +53,17 @@ class Pictures(NamedTuple):
         """Write them; without a valid schedule there is only the report, which says what is known."""
         from hetsched import report
 
-        schedule = found.schedule if valid else None
+        self.write_schedule(problem, found.schedule if valid else None, outputs)
+        outputs.write(self.report, lambda path: report.write_html(problem, found, path, colour_by=self.colour_by))
+
+    def write_schedule(self, problem: Problem, schedule: Schedule | None, outputs: Outputs) -> None:
+        """Write those of a schedule alone, the trace and the Gantt chart."""
+        from hetsched import report
+
         outputs.write(self.trace, None if schedule is None else lambda path: report.write_trace(problem, schedule, path))
         outputs.write(
             self.gantt, None if schedule is None else lambda path: report.write_gantt(problem, schedule, path, colour_by=self.colour_by)
         )
-        outputs.write(self.report, lambda path: report.write_html(problem, found, path, colour_by=self.colour_by))
 
 
 def draw(problem: Problem, schedule: Schedule, title: str) -> None:

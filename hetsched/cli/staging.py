@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from hetsched.cli.files import Outputs, check_writable, read_graph
-from hetsched.cli.options import JSON, Dtype, Inputs
+from hetsched.cli.options import JSON, Dtype, Gantt, Inputs, Trace
+from hetsched.cli.pictures import Pictures
 from hetsched.cli.terminal import Working, one_line, say, say_json, say_rows
 from hetsched.report.units import seconds
 
@@ -21,6 +22,8 @@ def stages(
     groups: Annotated[int, typer.Option(help="The most groups of a stage; 0 for no limit.", metavar="NUMBER", min=0)] = 8,
     group_size: Annotated[int, typer.Option(help="The most tasks of a group; 0 for no limit.", metavar="NUMBER", min=0)] = 3,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the stages here.", metavar="FILE")] = None,
+    trace: Trace = None,
+    gantt: Gantt = None,
     json: JSON = False,
 ) -> None:
     """Cut a graph into stages that run one after another on one device.
@@ -32,11 +35,13 @@ def stages(
 
     Example: [bold]hetsched stages problem.json --device a100 -o stages.json[/bold]
     """
-    from hetsched import costs, verify_stages
+    from hetsched import costs, report, verify_stages
     from hetsched.models import ios
     from hetsched.problem.graph import plural
 
-    check_writable(output, sources=[graph])
+    pictures = Pictures(None, trace, gantt)
+    check_writable(output, *pictures.paths, sources=[graph])
+    pictures.check()
     asked = read_graph(graph)
     most_groups, most_tasks = groups or None, group_size or None
     with Working("looking for stages"):
@@ -48,6 +53,8 @@ def stages(
     outputs = Outputs()
     if output is not None:
         outputs.write(output, best.write)
+    if trace or gantt:
+        pictures.write_schedule(*report.lanes(asked, best), outputs)
     if json:
         rows = [{"start": start, "seconds": row["latency"], "groups": best.groups(s)}
                 for s, (start, row) in enumerate(zip(best.start.tolist(), best.stages, strict=True))]  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.export import ExportedProgram
@@ -13,6 +13,7 @@ from torch.export.graph_signature import InputKind
 from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
+from hetsched.costs.stages import Convolution
 from hetsched.errors import UnsupportedFeature
 from hetsched.problem.graph import TaskGraph
 
@@ -20,6 +21,7 @@ SAMPLE_BATCH = 2
 """The batch to export with: torch.export treats sizes 0 and 1 as special."""
 
 CONVOLUTIONS = {"conv1d", "conv2d", "conv3d", "convolution", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"}
+MERGEABLE = {"conv1d", "conv2d", "conv3d"}
 GATHERS = {"embedding", "embedding_bag", "index_select", "index", "gather"}
 SHAPE_QUERIES = {"sym_size", "sym_stride", "sym_numel", "sym_storage_offset"}
 CREATIONS = {"new_zeros", "new_ones", "new_full", "new_empty"}  # read no data of the tensor they are called on
@@ -30,12 +32,64 @@ SHORT_NAMES = {
 }  # fmt: skip
 
 
-def read(program: ExportedProgram) -> TaskGraph:
-    """Return the task graph of a functional exported program, its numbers for a batch of one.
+class Calls(NamedTuple):
+    """A functional exported program as tasks."""
 
-    See `hetsched.frontends.torch.capture` for the rules.
-    """
-    return _Reader(program).graph()
+    program: ExportedProgram
+    graph: TaskGraph
+    """Its numbers are for a batch of one; `hetsched.frontends.torch.capture` has the rules."""
+    nodes: tuple[tuple[torch.fx.Node, ...], ...]
+    """Of each task the nodes that are its work, in running order. All others show what is there, or depend on no argument."""
+
+    def convolution(self, task: int) -> ConvolutionCall | None:
+        """Return the convolution that a task begins with, if it has neither groups nor dilation and its sizes are known."""
+        node = self.nodes[task][0]
+        if node.op != "call_function" or _op(node.target) not in MERGEABLE:
+            return None
+        normal = node.normalized_arguments(self.program.graph_module, normalize_to_only_use_kwargs=True)
+        if normal is None:
+            return None
+        given: dict[str, Any] = normal.kwargs
+        weight, sizes = given["weight"].meta["val"], node.meta["val"].shape[2:]
+        kernel, padding = tuple(weight.shape[2:]), given["padding"]
+        if padding == "valid":
+            padding = [0] * len(kernel)
+        if padding == "same":
+            padding = [length // 2 if length % 2 else -1 for length in kernel]  # an even kernel is padded on one side more
+        plain = given["groups"] == 1 and all(step == 1 for step in given["dilation"]) and min(padding) >= 0
+        if not plain or not all(isinstance(length, int) for length in (*kernel, *sizes)):
+            return None
+        channels = int(weight.shape[1]), int(weight.shape[0])
+        stride, padding = ((tuple(each) * len(kernel))[: len(kernel)] for each in (given["stride"], padding))
+        return ConvolutionCall(given["input"], given["weight"], given["bias"], channels, kernel, stride, padding, tuple(sizes))
+
+    def convolutions(self) -> dict[str, Convolution]:
+        """Return, by the name of its task, the shape of each convolution over height and width that may be one of a merged stage."""
+        found = [(name, self.convolution(i)) for i, name in enumerate(self.graph.names)]
+        return {
+            name: Convolution(*each.channels, kernel=each.kernel, stride=each.stride, out_size=each.out_size)  # type: ignore[arg-type]
+            for name, each in found
+            if each is not None and len(each.kernel) == 2
+        }
+
+
+def read(program: ExportedProgram, *, fuse: bool) -> Calls:
+    """Return the tasks of a functional exported program; with `fuse`, elementwise operators go with what alone feeds them."""
+    return _Reader(program, fuse).calls()
+
+
+class ConvolutionCall(NamedTuple):
+    """A convolution without groups and dilation: what it reads, and lengths of as many dimensions as it has."""
+
+    source: torch.fx.Node
+    weight: torch.fx.Node
+    bias: torch.fx.Node | None
+    channels: tuple[int, int]
+    """In and out."""
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    out_size: tuple[int, ...]
 
 
 @dataclass(eq=False)
@@ -52,6 +106,7 @@ class _Tensor:
 class _Task:
     name: str
     op: str
+    nodes: list[torch.fx.Node]
     flops: float = 0.0
     weight: float = 0.0
     outputs: list[_Tensor] = field(default_factory=list)
@@ -81,8 +136,8 @@ class _Reader:
     of its source. `parts` says it for each element of a value that is a sequence.
     """
 
-    def __init__(self, program: ExportedProgram) -> None:
-        self.program = program
+    def __init__(self, program: ExportedProgram, fuse: bool) -> None:
+        self.program, self.fuse = program, fuse
         self.tasks: list[_Task] = []
         self.tensors: dict[torch.fx.Node, tuple[_Tensor, ...]] = {}
         self.parts: dict[torch.fx.Node, Parts] = {}
@@ -91,8 +146,8 @@ class _Reader:
         self.at: dict[tuple[Any, int], int] = {}
         self.symbols: set[Any] = set()
 
-    def graph(self) -> TaskGraph:
-        """Return the task graph."""
+    def calls(self) -> Calls:
+        """Return the tasks and their graph."""
         constants = {spec.arg.name for spec in self.program.graph_signature.input_specs if spec.kind is not InputKind.USER_INPUT}
         for node in self.program.graph.nodes:
             if node.op == "placeholder":
@@ -104,7 +159,7 @@ class _Reader:
                     for tensor in self.tensors[source]:
                         tensor.used = True
         tasks = [task for task in self.tasks if task.op != "input" or task.output_bytes]
-        return TaskGraph(
+        graph = TaskGraph(
             [task.name for task in tasks],
             [(tensor.task.name, task.name, size) for task in tasks for tensor, size in task.reads.items() if tensor.task],
             op=[task.op for task in tasks],
@@ -114,6 +169,7 @@ class _Reader:
             flops=[task.flops for task in tasks],
             bytes_accessed=[task.bytes_accessed for task in tasks],
         )
+        return Calls(self.program, graph, tuple(tuple(task.nodes) for task in tasks))
 
     def _argument(self, node: torch.fx.Node, constant: bool) -> None:
         value = node.meta["val"]
@@ -124,7 +180,7 @@ class _Reader:
         if not constant:
             lengths: list[Any] = list(value.shape)
             self.symbols |= {symbol for length in lengths if isinstance(length, torch.SymInt) for symbol in length.node.expr.free_symbols}
-            task = _Task(self._unique(node.name), "input")
+            task = _Task(self._unique(node.name), "input", [node])
             self.tasks.append(task)
         self._produce(node, task)
 
@@ -151,11 +207,11 @@ class _Reader:
                 self.parts[node] = (shown,) * len(value)
         elif all(tensor.task is None for tensor in shown):
             self._produce(node, None)
-        elif not self._folded_batch_norm(node, op):
+        elif not (self._folded_batch_norm(node, op) or (self.fuse and self._fused(node))):
             self._add_task(node, op)
 
     def _add_task(self, node: torch.fx.Node, op: str) -> None:
-        task = _Task(self._unique("/".join(filter(None, (_module(node), op)))), op, flops=self._flops(node))
+        task = _Task(self._unique("/".join(filter(None, (_module(node), op)))), op, [node], flops=self._flops(node))
         self.tasks.append(task)
         amounts: dict[_Tensor, float] = {}
         for source in node.all_input_nodes:
@@ -206,8 +262,30 @@ class _Reader:
         if bias is None:
             normalised = producer.meta["val"]
             output.task.weight += int(normalised.shape[1]) * normalised.element_size()
+        output.task.nodes.append(node)
         self.tensors[node] = (output,)
         self.parts[node] = ((output,), (), ())
+        return True
+
+    def _fused(self, node: torch.fx.Node) -> bool:
+        """Let an elementwise call go with the task that alone feeds it, if nothing else reads what that task makes."""
+        if not isinstance(node.target, torch._ops.OpOverload) or torch.Tag.pointwise not in node.target.tags:
+            return False
+        moving = [source for source in node.all_input_nodes if any(tensor.task for tensor in self.tensors[source])]
+        if len(moving) != 1 or len(self.tensors[moving[0]]) != 1:
+            return False
+        (output,) = self.tensors[moving[0]]
+        task, source = output.task, moving[0]
+        if task is None or task.op == "input" or len(task.outputs) != 1 or self._bytes(node.meta["val"], 1, node) != output.size:
+            return False
+        while source not in task.nodes and len(source.users) == 1 and len(source.all_input_nodes) == 1:
+            (source,) = source.all_input_nodes
+        if source is not task.nodes[-1] or len(source.users) != 1 or len(moving[0].users) != 1:
+            return False
+        task.flops += self._flops(node)
+        task.weight += sum(self._bytes(other.meta["val"], 1, other) for other in node.all_input_nodes if other is not moving[0])
+        task.nodes.append(node)
+        self.tensors[node] = (output,)
         return True
 
     def _is_view(self, node: torch.fx.Node) -> bool:

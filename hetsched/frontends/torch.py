@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from hetsched.costs.stages import Convolution
 from hetsched.errors import InvalidProblem, MissingDependency, UnsupportedFeature
 from hetsched.problem.graph import TaskGraph
 
@@ -21,9 +22,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export import Dim, ExportedProgram, ShapesCollection
 from torch.utils._pytree import tree_leaves, tree_map
 
-from hetsched.frontends.exported import SAMPLE_BATCH, read
+from hetsched.frontends.exported import SAMPLE_BATCH, Calls, read
 
-__all__ = ["capture"]
+__all__ = ["capture", "convolutions"]
 
 
 def capture(
@@ -32,6 +33,7 @@ def capture(
     *,
     example_kwargs: Mapping[str, Any] | None = None,
     dynamic_batch: bool = True,
+    fuse: bool = False,
 ) -> TaskGraph:
     """Return the task graph of one call of a module, with the work and bytes of ONE input item.
 
@@ -52,6 +54,9 @@ def capture(
         True: the first dimension of the first tensor is the batch, as is the first dimension of every
         other tensor argument of the same length; the numbers are those of a batch of one. A tensor
         without the batch dimension counts whole. False: the example as a whole is one item.
+    fuse : bool
+        Whether an elementwise operator, such as relu, is part of the task that alone feeds it, if nothing else reads
+        what that task makes: as compilers fuse them, and the units of IOS.
 
     Returns
     -------
@@ -81,6 +86,34 @@ def capture(
     MissingDependency
         torch is not installed (raised on import of this module).
     """
+    return calls(model, example_args, example_kwargs=example_kwargs, dynamic_batch=dynamic_batch, fuse=fuse).graph
+
+
+def convolutions(
+    model: torch.nn.Module | Callable[[], torch.nn.Module],
+    example_args: tuple[Any, ...] | torch.Tensor,
+    *,
+    example_kwargs: Mapping[str, Any] | None = None,
+    dynamic_batch: bool = True,
+    fuse: bool = False,
+) -> dict[str, Convolution]:
+    """Return the shapes of a module's convolutions as `hetsched.costs.Contention` takes them, by the task names of `capture`.
+
+    It takes what `capture` takes. Left out are those with groups or dilation, which are not merged, and those that are not
+    over height and width.
+    """
+    return calls(model, example_args, example_kwargs=example_kwargs, dynamic_batch=dynamic_batch, fuse=fuse).convolutions()
+
+
+def calls(
+    model: torch.nn.Module | Callable[[], torch.nn.Module],
+    example_args: tuple[Any, ...] | torch.Tensor,
+    *,
+    example_kwargs: Mapping[str, Any] | None = None,
+    dynamic_batch: bool = True,
+    fuse: bool = False,
+) -> Calls:
+    """Return what `capture` does, with the exported program and which of its nodes are the work of which task."""
     args = (example_args,) if isinstance(example_args, torch.Tensor) else example_args
     if not isinstance(args, tuple):
         raise InvalidProblem(f"example_args is a {type(args).__name__}; give the positional arguments as a tuple, or one tensor")
@@ -89,7 +122,7 @@ def capture(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # torch.export warns of its own use of pytree
         program = _export(model, args, kwargs, batch)
-    return read(program)
+    return read(program, fuse=fuse)
 
 
 def _batch_size(args: Any, kwargs: Any) -> int:

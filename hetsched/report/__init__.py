@@ -10,6 +10,7 @@ from hetsched.errors import MissingDependency
 
 if TYPE_CHECKING:
     from hetsched.report.gantt_chart import gantt, write_gantt
+    from hetsched.report.lanes import lanes
     from hetsched.report.page import html, write_html
     from hetsched.report.tables import device_table, method_table, to_dataframe
     from hetsched.report.trace import chrome_trace, write_trace
@@ -19,12 +20,12 @@ GANTT_FORMATS = (".png", ".svg", ".pdf")
 
 _HOME = {
     "chrome_trace": "trace", "write_trace": "trace", "gantt": "gantt_chart", "write_gantt": "gantt_chart",
-    "html": "page", "write_html": "page", "device_table": "tables", "method_table": "tables", "to_dataframe": "tables",
+    "html": "page", "write_html": "page", "lanes": "lanes", "device_table": "tables", "method_table": "tables", "to_dataframe": "tables",
 }  # fmt: skip
 _NEEDS = {"gantt": ("matplotlib",), "html": ("plotly", "jinja2"), "dataframe": ("pandas",), "trace": ()}
 
 __all__ = [
-    "GANTT_FORMATS", "chrome_trace", "device_table", "gantt", "html", "method_table", "require", "to_dataframe", "write_gantt",
+    "GANTT_FORMATS", "chrome_trace", "device_table", "gantt", "html", "lanes", "method_table", "require", "to_dataframe", "write_gantt",
     "write_html", "write_trace",
 ]  # fmt: skip
 

@@ -101,6 +101,9 @@ def test_capture_writes_a_graph_or_a_problem(run: Any, folder: Path, monkeypatch
     made = run("capture", "tiny_net_here:make", "--input", "1,8", "--cluster", "diviml", "-o", "problem.json")
     assert made.exit_code == 0, made.stderr
     assert read_problem("problem.json").graph == graph
+    made = run("capture", "tiny_net_here:make", "--input", "1,8", "--fuse", "-o", "fused.json")
+    assert made.exit_code == 0, made.stderr
+    assert hs.read("fused.json") == hs.frontends.torch.capture(model, (torch.zeros(1, 8),), fuse=True)
 
 
 @pytest.mark.parametrize(

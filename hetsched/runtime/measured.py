@@ -1,0 +1,230 @@
+"""What stages of a program cost, measured on the device it is on, and kept in a file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import platform
+import time
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from torch.fx import Node
+from torch.fx.node import map_arg
+
+from hetsched.errors import InvalidProblem, UnsupportedFeature
+from hetsched.models.ios import connected
+from hetsched.runtime.merging import Merged, alike
+from hetsched.runtime.program import Program, Values
+from hetsched.runtime.staged import Streams, runner
+
+REPLAYS = 5
+"""How often a CUDA graph of runs is replayed to be timed."""
+
+
+class MeasuredStages:
+    """The cost of stages, each measured when it is first asked for: a `StageCost` for ``hetsched.stages``.
+
+    A stage is run alone, on values that running the whole program once has left, `warmup` times and then `repeats`
+    times; the cost is the median in seconds. On CUDA it is captured as a CUDA graph, and replays are timed by events.
+    Stages that are the same computation, of whatever name, are measured once.
+
+    Parameters
+    ----------
+    program : Program
+    example_args : tuple (or one tensor)
+        Arguments of a call. Their batch is what is measured; all values of that call are kept on the device.
+    example_kwargs : mapping, optional
+    warmup, repeats : int
+        Runs that do not count, and runs that do.
+    cache : path, optional
+        A file to which each measurement is added as a line of JSON, and from which those of an earlier run on the same kind of device
+        are read. So a search that was broken off goes on where it was.
+    floor : float
+        In [0, 1]: what `bound` takes of a measurement, 1 to trust it fully.
+
+    Attributes
+    ----------
+    measured : int
+        How many stages were measured so far.
+
+    Raises
+    ------
+    InvalidProblem
+        A parameter is out of range, the arguments do not fit, or a line of the file is none of ours.
+    UnsupportedFeature
+        The program is neither on a CPU nor on CUDA.
+    """
+
+    def __init__(
+        self, program: Program, example_args: tuple[Any, ...] | torch.Tensor, *, example_kwargs: Mapping[str, Any] | None = None,
+        warmup: int = 3, repeats: int = 10, cache: str | os.PathLike[str] | None = None, floor: float = 0.8,
+    ) -> None:  # fmt: skip
+        for what, value, fits, rule in (
+            ("warmup", warmup, warmup >= 0, ">= 0"), ("repeats", repeats, repeats >= 1, ">= 1"),
+            ("floor", floor, 0 <= floor <= 1, "in [0, 1]"),
+        ):  # fmt: skip
+            if not fits:
+                raise InvalidProblem(f"{what} is {value!r}; it must be {rule}")
+        self.program, self.warmup, self.repeats, self.floor = program, warmup, repeats, floor
+        self.measured = 0
+        self._runner = runner(program)
+        self._path = None if cache is None else Path(cache)
+        self._known = {} if self._path is None else _read(self._path)
+        args = (example_args,) if isinstance(example_args, torch.Tensor) else example_args
+        self._values = program.inputs(args, example_kwargs or {})
+        with torch.no_grad():
+            program.run(program.graph.topological_order.tolist(), self._values)
+        self._where = f"{_device_name(program.device)}, torch {torch.__version__}, {torch.get_num_threads()} threads"
+
+    def __call__(self, tasks: tuple[str, ...], strategy: str) -> float:
+        """Return the seconds of a stage; inf if it cannot be merged."""
+        bound = self.bound(tasks, strategy)
+        if len(tasks) == 1 or bound == math.inf:
+            return self._alone(tasks[0]) if len(tasks) == 1 else bound
+        found = self._indices(tasks)
+        if strategy == "merge":
+            merged = Merged(self.program, found)
+            seconds = self._cost(strategy, [found], merged.run)
+        else:
+            groups = [self._indices(group) for group in connected(self.program.graph, tasks)]
+            seconds = self._cost(strategy, groups, lambda values: self._runner.groups(groups, values))
+        return max(seconds, bound)
+
+    def bound(self, tasks: tuple[str, ...], strategy: str) -> float:
+        """Return `floor` times the seconds of the longest group, its tasks measured alone, or inf if they cannot be merged.
+
+        `__call__` never returns less, so that bound and cost agree whatever the noise.
+        """
+        if strategy == "merge" and len(tasks) > 1:
+            try:
+                alike(self.program, self._indices(tasks))
+            except UnsupportedFeature:
+                return math.inf
+            return self.floor * max(map(self._alone, tasks))
+        return self.floor * max(math.fsum(map(self._alone, group)) for group in connected(self.program.graph, tasks))
+
+    def _alone(self, task: str) -> float:
+        group = self._indices((task,))
+        return self._cost("concurrent", [group], lambda values: self._runner.groups([group], values))
+
+    def _indices(self, tasks: Iterable[str]) -> list[int]:
+        return [self.program.graph.index[name] for name in tasks]
+
+    def _cost(self, strategy: str, groups: Sequence[Sequence[int]], run: Callable[[Values], None]) -> float:
+        signature = self._signature(strategy, groups)
+        if signature not in self._known:
+            with torch.no_grad():
+                seconds = self._on_cuda(run) if isinstance(self._runner, Streams) else self._on_cpu(run)
+            self._known[signature] = seconds
+            self.measured += 1
+            names = self.program.graph.names
+            self._keep(
+                {"stage": signature, "seconds": seconds, "tasks": [names[i] for group in groups for i in group], "strategy": strategy}
+            )
+        return self._known[signature]
+
+    def _on_cpu(self, run: Callable[[Values], None]) -> float:
+        seconds = []
+        for _ in range(self.warmup + self.repeats):
+            values = dict(self._values)
+            began = time.perf_counter()
+            run(values)
+            seconds.append(time.perf_counter() - began)
+        return median(seconds[self.warmup :])
+
+    def _on_cuda(self, run: Callable[[Values], None]) -> float:
+        """Return the seconds of one of `repeats` runs in one CUDA graph, the launch of which so counts little."""
+        device = self.program.device
+        with torch.cuda.device(device):
+            beside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+            beside.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(beside):
+                run(dict(self._values))
+            torch.cuda.current_stream().wait_stream(beside)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                for _ in range(self.repeats):
+                    run(dict(self._values))
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+            seconds = []
+            for _ in range(self.warmup + REPLAYS):
+                begin.record()
+                graph.replay()
+                end.record()
+                end.synchronize()
+                seconds.append(begin.elapsed_time(end) / 1e3 / self.repeats)
+        return float(median(seconds[self.warmup :]))
+
+    def _signature(self, strategy: str, groups: Sequence[Sequence[int]]) -> str:
+        """Return a digest of what a stage computes: calls, shapes, what reads what, groups; neither names nor numbers."""
+        number: dict[Node, int] = {}
+        parts = [self._where, strategy]
+
+        def place(node: Node) -> str:
+            if node not in number:
+                number[node] = len(number)
+                value = self._values[node] if node in self._values else self.program.constants[node]
+                fixed = "weight" if node in self.program.constants else "given"
+                parts.append(f"%{number[node]} = {fixed} {_described(value)}")
+            return f"%{number[node]}"
+
+        for group in groups:
+            parts.append("group")
+            for i in group:
+                for node in self.program.work[i].steps:
+                    call = map_arg((node.args, node.kwargs), place)
+                    number[node] = len(number)
+                    parts.append(f"%{number[node]} = {node.target}{call}")
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+    def _keep(self, row: Mapping[str, Any]) -> None:
+        if self._path is None:
+            return
+        try:
+            with open(self._path, "a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+        except OSError as error:
+            warnings.warn(f"measurements are no longer kept in {self._path}: {error.strerror}", RuntimeWarning, stacklevel=2)
+            self._path = None
+
+
+def _read(path: Path) -> dict[str, float]:
+    """Return the measurements in a file, without the line at its end that was not written whole."""
+    if not path.exists():
+        return {}
+    data = path.read_bytes()
+    whole = data[: data.rfind(b"\n") + 1]
+    if len(whole) < len(data):
+        os.truncate(path, len(whole))
+    known = {}
+    for line, text in enumerate(whole.splitlines(), 1):
+        try:
+            row = json.loads(text)
+            known[str(row["stage"])] = float(row["seconds"])
+        except (ValueError, KeyError, TypeError):
+            raise InvalidProblem(f"line {line} of {path} is no measurement of a stage; name another file as cache, or remove it") from None
+    return known
+
+
+def _described(value: Any) -> str:
+    return f"{value.dtype} {tuple(value.shape)} {value.stride()}" if isinstance(value, torch.Tensor) else repr(value)
+
+
+def _device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"{platform.machine()} {_processor()}"
+
+
+def _processor() -> str:
+    """Return the name of the processor, as far as the system tells."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor())

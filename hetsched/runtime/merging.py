@@ -1,0 +1,76 @@
+"""Convolutions that read the same tensor as one: kernels padded with zeros to one size and stacked, outputs split."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch.nn.functional import pad
+
+from hetsched.errors import UnsupportedFeature
+from hetsched.frontends.exported import ConvolutionCall
+from hetsched.runtime.program import Program, Values
+
+
+class Merged:
+    """Tasks of a program, each a convolution and what is folded into it, as one convolution.
+
+    A kernel of height k and padding p gives the same output as part of one of height K and padding P if it begins
+    P - p down in there and ends within; likewise for the other dimensions.
+
+    Parameters
+    ----------
+    program : Program
+    tasks : sequence of int
+
+    Raises
+    ------
+    UnsupportedFeature
+        They cannot be one convolution.
+    """
+
+    def __init__(self, program: Program, tasks: Sequence[int]) -> None:
+        self.program, self.tasks = program, tuple(tasks)
+        calls = alike(program, self.tasks)
+        self.source, self.stride = calls[0].source, calls[0].stride
+        self.padding = tuple(max(lengths) for lengths in zip(*(call.padding for call in calls), strict=True))
+        begins = [[most - own for most, own in zip(self.padding, call.padding, strict=True)] for call in calls]
+        ends = [[begin + own for begin, own in zip(first, call.kernel, strict=True)] for first, call in zip(begins, calls, strict=True)]
+        size = [max(lengths) for lengths in zip(*ends, strict=True)]
+        weights = [program.constants[call.weight] for call in calls]
+        biases = [weight.new_zeros(len(weight)) if call.bias is None else program.constants[call.bias]
+                  for call, weight in zip(calls, weights, strict=True)]  # fmt: skip
+        stacked = []
+        for weight, first, last in zip(weights, begins, ends, strict=True):
+            margins = [(begin, most - end) for begin, most, end in zip(first, size, last, strict=True)]
+            stacked.append(pad(weight, [margin for pair in reversed(margins) for margin in pair]))  # `pad` begins with the last dimension
+        self.weight, self.bias = torch.cat(stacked), torch.cat(biases)
+        self.channels = [len(weight) for weight in weights]
+        self.convolve = (torch.conv1d, torch.conv2d, torch.conv3d)[len(size) - 1]
+
+    def run(self, values: Values) -> None:
+        """Run the tasks, adding to `values` what others read."""
+        source = self.program.read(self.source, values)
+        made = self.convolve(source, self.weight, self.bias, self.stride, self.padding)
+        for task, part in zip(self.tasks, torch.split(made, self.channels, 1), strict=True):
+            self.program.finish(task, {self.program.calls.nodes[task][0]: part.contiguous()}, values)
+
+
+def alike(program: Program, tasks: Sequence[int]) -> list[ConvolutionCall]:
+    """Return the convolutions of tasks that can be one; raise `UnsupportedFeature` if they cannot."""
+    names = program.graph.names
+    calls: list[ConvolutionCall] = []
+    for i in tasks:
+        call = program.calls.convolution(i)
+        if call is None or call.weight not in program.constants:
+            raise UnsupportedFeature(f"{names[i]!r} cannot be merged: it is no convolution of fixed size without groups and dilation")
+        calls.append(call)
+    first, dtype = calls[0], program.constants[calls[0].weight].dtype
+    for i, call in zip(tasks, calls, strict=True):
+        for what, same in (
+            ("tensor", call.source is first.source), ("stride", call.stride == first.stride),
+            ("output size", call.out_size == first.out_size), ("type of number", program.constants[call.weight].dtype == dtype),
+        ):  # fmt: skip
+            if not same:
+                raise UnsupportedFeature(f"{names[i]!r} and {names[tasks[0]]!r} cannot be merged: each has its own {what}")
+    return calls

@@ -1,0 +1,218 @@
+"""A torch module as tasks that can be run one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import torch
+from torch.export.graph_signature import InputKind
+from torch.fx import Node
+from torch.fx.node import map_arg
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from hetsched.errors import InvalidProblem, UnsupportedFeature
+from hetsched.frontends.torch import calls
+from hetsched.problem.graph import TaskGraph
+
+Values = dict[Node, Any]
+
+
+class Work(NamedTuple):
+    """What one task computes."""
+
+    steps: tuple[Node, ...]
+    """In running order: its own nodes, and what they need that costs nothing, such as views."""
+    reads: frozenset[Node]
+    """Nodes of other tasks."""
+
+
+class Program:
+    """A module whose tasks, those of `hetsched.frontends.torch.capture`, can be run one by one.
+
+    Called, it runs them all, one after another, in topological order and without gradients.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        With its weights, on the device it is to run on; in eval mode if it has layers that differ in training.
+    example_args : tuple (or one tensor)
+        Positional arguments.
+    example_kwargs : mapping, optional
+        Keyword arguments.
+    dynamic_batch, fuse : bool
+        As for `capture`: whether the first dimension of the first tensor may be of any length, and whether elementwise
+        operators are part of the task that alone feeds them.
+
+    Attributes
+    ----------
+    graph : TaskGraph
+        Its work and bytes are of one input item.
+    calls : Calls
+        The exported program, and which of its nodes are the work of which task.
+    constants : dict of Node to value
+        Parameters, buffers, and what is made of these alone.
+    work : tuple of Work
+        Of each task.
+    last : Work
+        What is left to do for the result when all tasks are done.
+
+    Raises
+    ------
+    InvalidProblem, UnsupportedFeature
+        As `capture` does; or the module changes its own buffers, as batch norm does in training.
+    """
+
+    graph: TaskGraph
+
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        example_args: tuple[Any, ...] | torch.Tensor,
+        *,
+        example_kwargs: Mapping[str, Any] | None = None,
+        dynamic_batch: bool = True,
+        fuse: bool = False,
+    ) -> None:
+        tensors = [*module.parameters(), *module.buffers()]
+        if any(tensor.is_meta for tensor in tensors):
+            raise InvalidProblem("the module is on the meta device, without weights; give one that can be run")
+        self.calls = calls(module, example_args, example_kwargs=example_kwargs, dynamic_batch=dynamic_batch, fuse=fuse)
+        self._exported = self.calls.program
+        self._keywords = tuple(example_kwargs or {})
+        self.graph = self.calls.graph
+        signature = self._exported.graph_signature
+        changed = [*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()]
+        if changed:
+            raise UnsupportedFeature(f"the module changes {changed[0]!r} when it runs; call its eval() first, or take the change out")
+        self.constants = self._made_of_constants()
+        self._owner = {node: i for i, nodes in enumerate(self.calls.nodes) for node in nodes}
+        self.work = tuple(self._work(nodes) for nodes in self.calls.nodes)
+        self.last = self._work((self._output,))
+        self._read = frozenset().union(self.last.reads, *(work.reads for work in self.work))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        values = self.inputs(args, kwargs)
+        with torch.no_grad():
+            for i in self.graph.topological_order.tolist():
+                self.run((i,), values)
+            return self.result(values)
+
+    @cached_property
+    def device(self) -> torch.device:
+        """Where the module's weights are, or else its inputs were."""
+        tensors = [value for value in self.constants.values() if isinstance(value, torch.Tensor)]
+        tensors += [value for node in self._placeholders if isinstance(value := node.meta["val"], torch.Tensor)]
+        return tensors[0].device if tensors else torch.device("cpu")
+
+    def run(self, tasks: Iterable[int], values: Values) -> None:
+        """Run tasks one after another, adding to `values` what others read."""
+        for i in tasks:
+            self.finish(i, {}, values)
+
+    def finish(self, task: int, begun: Values, values: Values) -> None:
+        """Run what is left of a task of which some steps are known, adding to `values` what others read."""
+        known = self._computed(self.work[task], begun, values)
+        values.update((node, known[node]) for node in self.work[task].steps if node in self._read)
+
+    def inputs(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Values:
+        """Return the values of arguments of a call.
+
+        Raises
+        ------
+        InvalidProblem
+            They are not of the shapes and types that the program was made with.
+        """
+        given, spec = tree_flatten((args, {key: kwargs[key] for key in self._keywords if key in kwargs}))
+        if spec != self._exported.call_spec.in_spec or set(kwargs) - set(self._keywords):
+            raise InvalidProblem("the arguments are not nested, or named, as those that the program was made with")
+        for node, value in zip(self._placeholders, given, strict=True):
+            expected = node.meta["val"]
+            if isinstance(expected, torch.Tensor):
+                self._check(node.name, value, expected)
+        return dict(zip(self._placeholders, given, strict=True))
+
+    def result(self, values: Values) -> Any:
+        """Return what the module returns."""
+        (outputs,) = self._arguments(self._output, self._computed(self.last, {}, values), values)[0]
+        return tree_unflatten(list(outputs), self._exported.call_spec.out_spec)
+
+    def read(self, node: Node, values: Values) -> Any:
+        """Return the value of a node that shows what is there."""
+        if node not in values and node not in self.constants:
+            return self._computed(self._work((node,)), {}, values)[node]
+        return values[node] if node in values else self.constants[node]
+
+    @staticmethod
+    def _check(name: str, value: Any, expected: torch.Tensor) -> None:
+        shape = [length if isinstance(length, int) else None for length in expected.shape]
+        fits = isinstance(value, torch.Tensor) and value.dtype == expected.dtype and value.dim() == len(shape)
+        if not fits or any(own is not None and own != length for own, length in zip(shape, value.shape, strict=True)):
+            is_now = f"{list(value.shape)} of {value.dtype}" if isinstance(value, torch.Tensor) else f"a {type(value).__name__}"
+            wanted = ", ".join("any" if length is None else str(length) for length in shape)
+            raise InvalidProblem(f"argument {name!r} is {is_now}; the program was made for [{wanted}] of {expected.dtype}")
+
+    # ------------------------------------------------------------------ what is computed when
+
+    @cached_property
+    def _placeholders(self) -> list[Node]:
+        names = {spec.arg.name for spec in self._exported.graph_signature.input_specs if spec.kind is InputKind.USER_INPUT}
+        return [node for node in self._exported.graph.nodes if node.op == "placeholder" and node.name in names]
+
+    @property
+    def _output(self) -> Node:
+        node: Node = self._exported.graph.output_node()
+        return node
+
+    def _made_of_constants(self) -> Values:
+        """Return the values of parameters, buffers and whatever is made of these alone."""
+        program, own = self._exported, set(self._placeholders)
+        constants: Values = {}
+        stored = {spec.arg.name: spec.target for spec in program.graph_signature.input_specs if spec.target is not None}
+        with torch.no_grad():
+            for node in program.graph.nodes:
+                if node.op == "placeholder" and node not in own:
+                    target = stored[node.name]
+                    constants[node] = program.state_dict[target] if target in program.state_dict else program.constants[target]
+                elif node.op == "call_function" and all(source in constants for source in node.all_input_nodes):
+                    args, kwargs = self._arguments(node, constants)
+                    constants[node] = node.target(*args, **kwargs)
+        return constants
+
+    def _work(self, nodes: tuple[Node, ...]) -> Work:
+        steps: dict[Node, None] = {}
+        reads = set()
+        mine = set(nodes)
+
+        def need(node: Node) -> None:
+            for source in node.all_input_nodes:
+                if source in self._owner and source not in mine:
+                    reads.add(source)
+                elif source not in steps and source not in self.constants and source.op != "placeholder":
+                    need(source)
+                    steps[source] = None
+
+        for node in nodes:
+            need(node)
+            if node.op == "call_function":
+                steps[node] = None
+        return Work(tuple(steps), frozenset(reads))
+
+    def _computed(self, work: Work, known: Values, values: Values) -> Values:
+        """Return all steps, those that are known and the rest."""
+        known = dict(known)
+        for node in work.steps:
+            if node not in known:
+                args, kwargs = self._arguments(node, known, values)
+                known[node] = node.target(*args, **kwargs)  # type: ignore[operator]
+        return known
+
+    def _arguments(self, node: Node, *places: Values) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        def value(source: Node) -> Any:
+            for place in (*places, self.constants):
+                if source in place:
+                    return place[source]
+            raise KeyError(source)
+
+        return map_arg((node.args, node.kwargs), value)

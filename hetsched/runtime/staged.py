@@ -1,0 +1,172 @@
+"""Running the stages of a `StageSchedule`: groups side by side, on threads or CUDA streams."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+import torch
+
+from hetsched.errors import InvalidSchedule, UnsupportedFeature
+from hetsched.runtime.merging import Merged
+from hetsched.runtime.program import Program, Values
+from hetsched.schedule.stages import StageSchedule, verify_stages
+
+Groups = Sequence[Sequence[int]]
+
+
+class Runner(Protocol):
+    """Runs stages of a program on one device."""
+
+    def groups(self, groups: Groups, values: Values) -> None:
+        """Run groups of tasks side by side, the tasks of a group in turn, adding to `values` what others read."""
+
+
+class Threads:
+    """Groups on threads of the CPU, among which torch's own threads are shared out."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.threads = torch.get_num_threads()
+        self.pool = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="hetsched-group")
+
+    def groups(self, groups: Groups, values: Values) -> None:
+        if len(groups) == 1:
+            self.program.run(groups[0], values)
+            return
+        share = max(1, self.threads // len(groups))
+        try:
+            for done in [self.pool.submit(self._group, group, values, share) for group in groups]:
+                done.result()
+        finally:
+            torch.set_num_threads(self.threads)  # some libraries have one number for all threads
+
+    def _group(self, group: Sequence[int], values: Values, share: int) -> None:
+        torch.set_num_threads(share)
+        with torch.no_grad():
+            self.program.run(group, values)
+
+
+class Streams:
+    """Groups on CUDA streams that wait for what came before and are waited for."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.streams: list[torch.cuda.Stream] = []
+
+    def groups(self, groups: Groups, values: Values) -> None:
+        here = torch.cuda.current_stream(self.program.device)
+        while len(self.streams) < len(groups) - 1:
+            self.streams.append(torch.cuda.Stream(self.program.device))  # type: ignore[no-untyped-call]
+        others = list(zip(self.streams, groups[1:], strict=False))
+        for stream, group in others:
+            stream.wait_stream(here)
+            with torch.cuda.stream(stream):
+                self.program.run(group, values)
+        self.program.run(groups[0], values)
+        for stream, _ in others:
+            here.wait_stream(stream)
+
+
+def runner(program: Program) -> Threads | Streams:
+    """Return what runs stages on the device of a program."""
+    kind = program.device.type
+    if kind not in ("cpu", "cuda"):
+        raise UnsupportedFeature(f"the program is on a {kind} device; stages run on cpu or cuda")
+    return Streams(program) if kind == "cuda" else Threads(program)
+
+
+class StagedProgram:
+    """A program that runs stage by stage, as a schedule says; called like the module, it returns the same.
+
+    On a CPU the groups of a stage run on threads, among which torch's threads are shared out. On CUDA they run on streams;
+    for each new shape of the arguments the whole is captured as a CUDA graph once and replayed from then on. No gradients.
+
+    Parameters
+    ----------
+    program : Program
+    schedule : StageSchedule
+        Of the program's graph.
+    graphs : bool
+        Whether to capture CUDA graphs.
+
+    Raises
+    ------
+    InvalidSchedule
+        The schedule is not valid for the graph.
+    UnsupportedFeature
+        The tasks of a merged stage cannot be one convolution, or the program is neither on a CPU nor on CUDA.
+    """
+
+    def __init__(self, program: Program, schedule: StageSchedule, *, graphs: bool = True) -> None:
+        violations = verify_stages(program.graph, schedule)
+        if violations:
+            raise InvalidSchedule(f"the schedule cannot be run: {violations[0].message}")
+        self.program, self.schedule, self.graphs = program, schedule, graphs
+        self._runner = runner(program)
+        index = program.graph.index
+        self._stages: list[tuple[list[list[int]], Merged | None]] = []
+        for s, row in enumerate(schedule.stages):
+            groups = [[index[name] for name in group] for group in schedule.groups(s)]
+            tasks = [i for group in groups for i in group]
+            self._stages.append((groups, Merged(program, tasks) if row["strategy"] == "merge" and len(tasks) > 1 else None))
+        self._dead = self._last_reads()
+        self._captured: dict[Any, _Captured] = {}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        values = self.program.inputs(args, kwargs)
+        with torch.no_grad():
+            if isinstance(self._runner, Streams) and self.graphs:
+                return self._replayed(values)
+            return self._run(values)
+
+    def _run(self, values: Values) -> Any:
+        for (groups, merged), dead in zip(self._stages, self._dead, strict=True):
+            if merged is None:
+                self._runner.groups(groups, values)
+            else:
+                merged.run(values)
+            for node in dead:
+                values.pop(node, None)
+        return self.program.result(values)
+
+    def _last_reads(self) -> list[list[Any]]:
+        """Return, for each stage, the nodes whose values nothing after it reads."""
+        after = set(self.program.last.reads)
+        dead: list[list[Any]] = []
+        for groups, _ in reversed(self._stages):
+            reads = set().union(*(self.program.work[i].reads for group in groups for i in group))
+            dead.append(list(reads - after))
+            after |= reads
+        return dead[::-1]
+
+    def _replayed(self, values: Values) -> Any:
+        key = tuple((value.shape, value.stride()) if isinstance(value, torch.Tensor) else value for value in values.values())
+        if key not in self._captured:
+            self._captured[key] = _Captured(self, values)
+        return self._captured[key].replay(values)
+
+
+class _Captured:
+    """A CUDA graph of the whole for arguments of one shape."""
+
+    def __init__(self, staged: StagedProgram, values: Values) -> None:
+        self.given = {node: value.clone() if isinstance(value, torch.Tensor) else value for node, value in values.items()}
+        beside = torch.cuda.Stream(staged.program.device)  # type: ignore[no-untyped-call]
+        beside.wait_stream(torch.cuda.current_stream(staged.program.device))
+        with torch.cuda.stream(beside):
+            for _ in range(3):  # libraries choose their kernels and make their workspaces
+                staged._run(dict(self.given))
+        torch.cuda.current_stream(staged.program.device).wait_stream(beside)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.made = staged._run(dict(self.given))
+
+    def replay(self, values: Values) -> Any:
+        for node, value in self.given.items():
+            if isinstance(value, torch.Tensor):
+                value.copy_(values[node])
+        self.graph.replay()
+        return torch.utils._pytree.tree_map(lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf, self.made)

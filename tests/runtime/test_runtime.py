@@ -1,0 +1,346 @@
+"""Programs, stages on threads and measured stages of PyTorch modules."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hetsched as hs
+from hetsched.models import ios
+
+torch = pytest.importorskip("torch")
+nn, F = torch.nn, torch.nn.functional
+
+from hetsched.runtime import MeasuredStages, Program, StagedProgram  # noqa: E402
+from hetsched.runtime.merging import Merged  # noqa: E402
+
+
+class Block(nn.Module):
+    """Branches as in Inception, whose outputs are of size 1 or so."""
+
+    def __init__(self, channels=8, stride=1):
+        super().__init__()
+        make = {"a": (1, 1), "b": (3, 3), "c": (5, 5), "d": (1, 3), "e": (3, 1)}
+        self.branches = nn.ModuleDict(
+            {
+                name: nn.Sequential(
+                    nn.Conv2d(channels, 4 + i, kernel, stride, tuple(k // 2 for k in kernel), bias=bool(i % 2)),
+                    nn.BatchNorm2d(4 + i),
+                    nn.ReLU(),
+                )
+                for i, (name, kernel) in enumerate(make.items())
+            }
+        )
+        self.after = nn.Conv2d(30, 6, 1)
+
+    def forward(self, x):
+        return self.after(torch.cat([branch(x) for branch in self.branches.values()], 1)) + 1.0
+
+
+class Attention(nn.Module):
+    """Views, constants, keywords, two outputs in a dictionary."""
+
+    def __init__(self, width=8, length=5):
+        super().__init__()
+        self.mix, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.register_buffer("mask", torch.tril(torch.ones(length, length)).log())
+
+    def forward(self, x, *, scale=None):
+        q, k, v = self.mix(x).chunk(3, -1)
+        weights = torch.softmax(q @ k.transpose(1, 2) / math.sqrt(8.0) + self.mask, -1)
+        y = self.out((weights @ v).view(x.shape))
+        return {"y": y if scale is None else y * scale, "weights": weights}
+
+
+def calibrated(module, *args):
+    """The module in eval mode, its normalisations made for the arguments, so that no signal dies on its way."""
+    for each in module.modules():
+        if isinstance(each, nn.BatchNorm2d):
+            each.momentum = None
+    module.train()
+    with torch.no_grad():
+        module(*args)
+    return module.eval()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def seeded():
+    torch.manual_seed(0)
+
+
+@pytest.fixture(scope="module")
+def block():
+    return calibrated(Block(), torch.randn(8, 8, 12, 12))
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["plain", "fused"])
+def program(request, block):
+    return Program(block, torch.randn(2, 8, 12, 12), fuse=request.param)
+
+
+def expected(module, *args, **kwargs):
+    with torch.no_grad():
+        return module(*args, **kwargs)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_a_program_returns_what_the_module_returns(program, block, count):
+    x = torch.randn(count, 8, 12, 12)
+    assert torch.equal(program(x), expected(block, x))
+
+
+def test_views_constants_keywords_and_nested_results():
+    module, x = Attention().eval(), torch.randn(2, 5, 8)
+    program = Program(module, x, example_kwargs={"scale": torch.ones(8)})
+    x, scale = torch.randn(3, 5, 8), torch.rand(8)
+    found, wanted = program(x, scale=scale), expected(module, x, scale=scale)
+    assert found.keys() == wanted.keys()
+    for name, value in wanted.items():
+        torch.testing.assert_close(found[name], value)
+    schedule = ios.greedy(program.graph, lambda tasks, strategy: 1.0)
+    torch.testing.assert_close(StagedProgram(program, schedule)(x, scale=scale), wanted)
+
+
+def test_the_graph_is_the_captured_one(block):
+    x = torch.randn(2, 8, 12, 12)
+    for fuse in (False, True):
+        assert Program(block, x, fuse=fuse).graph == hs.frontends.torch.capture(block, x, fuse=fuse)
+
+
+@given(seed=st.integers(0, 10**6), strategies=st.sampled_from(["concurrent", "merge", "both"]))
+@settings(deadline=None, max_examples=20)
+def test_any_stages_return_what_the_module_returns(program, block, seed, strategies):
+    rng = np.random.default_rng(seed)
+
+    def cost(tasks, strategy):
+        if strategy == "merge":
+            try:
+                Merged(program, [program.graph.index[name] for name in tasks])
+            except hs.UnsupportedFeature:
+                return math.inf
+        return float(rng.random()) * len(tasks)
+
+    schedule = hs.stages(program.graph, cost, strategies=strategies, blocks=False)
+    x, threads = torch.randn(3, 8, 12, 12), torch.get_num_threads()
+    wanted = expected(block, x)
+    torch.testing.assert_close(StagedProgram(program, schedule)(x), wanted, rtol=1e-4, atol=1e-5)
+    assert torch.get_num_threads() == threads
+
+
+def merged_and_alone(module, *shape):
+    """The program of a module, and a schedule that merges all convolutions that read the input."""
+    program = Program(module, torch.randn(2, *shape), fuse=True)
+    names = [name for name in program.graph.names if name.startswith("branches")]
+    rest = [name for name in program.graph.names if name not in names and program.graph.op[program.graph.index[name]] != "input"]
+    (first,) = (name for name in program.graph.names if program.graph.op[program.graph.index[name]] == "input")
+    groups = [[[first]], [[name] for name in names], *([[name]] for name in rest)]
+    strategies = ["concurrent", "merge", *("concurrent" for _ in rest)]
+    return program, hs.StageSchedule.from_groups(program.graph.names, groups, strategies, [0.0] * len(groups))
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_merged_convolutions_of_all_sizes_are_the_convolutions(stride):
+    module = calibrated(Block(stride=stride), torch.randn(8, 8, 12, 12))
+    program, schedule = merged_and_alone(module, 8, 12, 12)
+    x = torch.randn(3, 8, 12, 12)
+    wanted = expected(module, x)
+    assert wanted.std() > 0.05
+    staged = StagedProgram(program, schedule)
+    torch.testing.assert_close(staged(x), wanted, rtol=1e-4, atol=1e-5)
+    (merged,) = (merged for _, merged in staged._stages if merged is not None)
+    assert tuple(merged.weight.shape) == (4 + 5 + 6 + 7 + 8, 8, 5, 5)
+
+
+@pytest.mark.parametrize("dims", [1, 3])
+def test_convolutions_over_one_and_three_dimensions_merge_too(dims):
+    make = getattr(nn, f"Conv{dims}d")
+
+    class Module(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.branches = nn.ModuleList([make(3, 2, k, padding="same" if k > 1 else 0) for k in (1, 3)])
+
+        def forward(self, x):
+            return torch.cat([branch(x) for branch in self.branches], 1)
+
+    module, shape = Module().eval(), (3, *(6,) * dims)
+    program, schedule = merged_and_alone(module, *shape)
+    x = torch.randn(2, *shape)
+    torch.testing.assert_close(StagedProgram(program, schedule)(x), expected(module, x), rtol=1e-4, atol=1e-5)
+
+
+def test_a_perturbed_weight_changes_the_result():
+    module = calibrated(Block(), torch.randn(8, 8, 12, 12))
+    x = torch.randn(3, 8, 12, 12)
+    before = StagedProgram(*merged_and_alone(module, 8, 12, 12))(x)
+    with torch.no_grad():
+        module.branches["d"][0].weight[0, 0, 0, 0] += 0.5
+    after = StagedProgram(*merged_and_alone(module, 8, 12, 12))(x)
+    torch.testing.assert_close(after, expected(module, x), rtol=1e-4, atol=1e-5)
+    assert (after - before).abs().max() > 1e-3
+
+
+class Apart(nn.Module):
+    """Pairs of which neither can be one convolution."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.wide = nn.Conv2d(4, 4, 3, padding=1), nn.Conv2d(4, 4, 3, 2, padding=1)
+        self.grouped, self.small = nn.Conv2d(4, 4, 3, padding=1, groups=2), nn.Conv2d(4, 4, 3)
+        self.second = nn.Conv2d(4, 4, 1)
+
+    def forward(self, x):
+        a = self.a(x)
+        return a, self.wide(x), self.grouped(x), self.small(x), self.second(a)
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        ("wide", "its own stride"), ("grouped", "no convolution of fixed size without groups"), ("small", "its own output size"),
+        ("second", "its own tensor"),
+    ],
+)  # fmt: skip
+def test_why_tasks_cannot_be_one_is_said(other, why):
+    program = Program(Apart().eval(), torch.randn(2, 4, 9, 9))
+    found = [program.graph.index[f"{name}/conv2d"] for name in ("a", other)]
+    with pytest.raises(hs.UnsupportedFeature, match=why):
+        Merged(program, found)
+    cost = MeasuredStages(program, torch.randn(1, 4, 9, 9), repeats=1)
+    names = tuple(program.graph.names[i] for i in found)
+    assert cost(names, "merge") == cost.bound(names, "merge") == math.inf
+
+
+# ---------------------------------------------------------------------- fused elementwise operators
+
+
+class Residual(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.norm = nn.Conv2d(4, 4, 3, padding=1), nn.Conv2d(4, 4, 3, padding=1), nn.BatchNorm2d(4)
+
+    def forward(self, x):
+        y = F.silu(self.a(x)) * 2.0
+        return F.relu(self.norm(self.b(y)) + y)
+
+
+def test_what_alone_feeds_an_elementwise_operator_takes_it_in():
+    graph = hs.frontends.torch.capture(Residual().eval(), torch.randn(1, 4, 8, 8), fuse=True)
+    assert graph.op == ("input", "conv2d", "conv2d", "add")  # silu and * 2 with a; the sum reads two; relu with the sum
+    plain = hs.frontends.torch.capture(Residual().eval(), torch.randn(1, 4, 8, 8))
+    assert plain.n_tasks == graph.n_tasks + 3
+    assert graph.flops.sum() == plain.flops.sum()
+
+
+# ---------------------------------------------------------------------- measured stages
+
+
+def test_measurements_are_kept_and_taken_up_again(program, tmp_path):
+    x, path = torch.randn(2, 8, 12, 12), tmp_path / "stages.jsonl"
+    cost = MeasuredStages(program, x, repeats=2, warmup=1, cache=path)
+    best = hs.stages(program.graph, cost, bound=cost.bound)
+    assert hs.verify_stages(program.graph, best, groups=8, group_size=3, cost=cost) == []
+    assert 0 < cost.measured <= best.possible
+    assert len(path.read_text().splitlines()) == cost.measured
+    path.write_bytes(path.read_bytes() + b'{"stage": "half a li')
+    again = MeasuredStages(program, x, repeats=2, warmup=1, cache=path)
+    assert hs.stages(program.graph, again, bound=again.bound) == best
+    assert again.measured == 0
+    other = MeasuredStages(program, torch.randn(3, 8, 12, 12), cache=path)
+    other(program.graph.names[1:2], "concurrent")  # the first is the input, which computes nothing
+    assert other.measured == 1, "another batch is another stage"
+
+
+def test_a_search_that_was_broken_off_goes_on(program, tmp_path):
+    x, path = torch.randn(2, 8, 12, 12), tmp_path / "stages.jsonl"
+    cost = MeasuredStages(program, x, repeats=1, cache=path)
+
+    def broken(tasks, strategy):
+        if cost.measured >= 12:
+            raise KeyboardInterrupt
+        return cost(tasks, strategy)
+
+    with pytest.raises(KeyboardInterrupt):
+        hs.stages(program.graph, broken, bound=cost.bound)
+    again = MeasuredStages(program, x, repeats=1, cache=path)
+    again.bound(program.graph.names[:1], "concurrent")
+    assert again.measured == 0
+
+
+def test_stages_that_are_the_same_computation_are_measured_once():
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = (nn.Conv2d(4, 4, 3, padding=1) for _ in range(2))
+
+        def forward(self, x):
+            return self.b(self.a(x))
+
+    cost = MeasuredStages(Program(Twice().eval(), torch.randn(2, 4, 8, 8)), torch.randn(2, 4, 8, 8), repeats=1)
+    assert cost(("a/conv2d",), "concurrent") == cost(("b/conv2d",), "concurrent")
+    assert cost.measured == 1
+
+
+def test_the_bound_is_never_above_the_cost(program):
+    cost = MeasuredStages(program, torch.randn(2, 8, 12, 12), repeats=1, floor=1.0)
+    for tasks in hs.models.ios.Block(program.graph, program.graph.topological_order, 3, 2).members[1:40]:
+        for strategy in ("concurrent", "merge"):
+            assert cost.bound(tasks, strategy) <= cost(tasks, strategy)
+
+
+def test_a_file_that_cannot_be_written_costs_only_itself(program, tmp_path):
+    cost = MeasuredStages(program, torch.randn(2, 8, 12, 12), repeats=1, cache=tmp_path / "none" / "stages.jsonl")
+    with pytest.warns(RuntimeWarning, match="no longer kept"):
+        assert cost(program.graph.names[:1], "concurrent") >= 0
+
+
+# ---------------------------------------------------------------------- messages
+
+
+def test_a_strange_cache_is_left_alone(program, tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text(json.dumps({"stage": "x", "seconds": 1.0}) + "\nmilk, eggs\n")
+    with pytest.raises(hs.InvalidProblem, match=r"line 2 of .*notes.txt is no measurement of a stage"):
+        MeasuredStages(program, torch.randn(2, 8, 12, 12), cache=path)
+    assert "eggs" in path.read_text()
+
+
+@pytest.mark.parametrize(("word", "value", "rule"), [("repeats", 0, ">= 1"), ("warmup", -1, ">= 0"), ("floor", 1.5, r"in \[0, 1\]")])
+def test_parameters_out_of_range(program, word, value, rule):
+    with pytest.raises(hs.InvalidProblem, match=f"{word} is {value}; it must be {rule}"):
+        MeasuredStages(program, torch.randn(2, 8, 12, 12), **{word: value})
+
+
+def test_arguments_of_another_shape_or_form(program):
+    with pytest.raises(
+        hs.InvalidProblem, match=r"argument 'x' is \[2, 7, 12, 12\] of torch.float32; the program was made for \[any, 8, 12, 12\]"
+    ):
+        program(torch.randn(2, 7, 12, 12))
+    with pytest.raises(hs.InvalidProblem, match="argument 'x' is .*float64"):
+        program(torch.randn(2, 8, 12, 12, dtype=torch.float64))
+    with pytest.raises(hs.InvalidProblem, match="not nested, or named"):
+        program(torch.randn(2, 8, 12, 12), y=1)
+
+
+def test_a_module_that_changes_itself_is_refused():
+    with pytest.raises(hs.UnsupportedFeature, match=r"call its eval\(\) first"):
+        Program(Block().train(), torch.randn(2, 8, 12, 12))
+
+
+def test_a_module_without_weights_is_refused():
+    with torch.device("meta"):
+        module = Block().eval()
+    with pytest.raises(hs.InvalidProblem, match="meta device, without weights"):
+        Program(module, torch.randn(2, 8, 12, 12))
+
+
+def test_a_schedule_that_is_not_valid_is_refused(program):
+    names = list(program.graph.names)
+    schedule = hs.StageSchedule.from_groups(names, [[[name]] for name in reversed(names)], ["concurrent"] * len(names), [0.0] * len(names))
+    with pytest.raises(hs.InvalidSchedule, match="the schedule cannot be run: "):
+        StagedProgram(program, schedule)
