@@ -20,8 +20,10 @@ def graph() -> hs.TaskGraph:
 
 def test_it_finds_prints_and_writes_stages(run: Any, folder: Path) -> None:
     hs.documents.write(graph(), "graph.json")
-    shown = run("stages", "graph.json", "-o", "stages.json")
+    shown = run("stages", "graph.json", "-o", "stages.json", "--gantt", "stages.svg", "--trace", "trace.json")
     assert shown.exit_code == 0, shown.stderr
+    assert "lane 2" in Path("stages.svg").read_text()
+    assert {"left", "right"} <= {event["name"] for event in json.loads(Path("trace.json").read_text())["traceEvents"]}
     assert "4 tasks, 4 edges, 2 blocks" in shown.stdout
     assert "left | right" in shown.stdout
     cost = hs.costs.Contention(graph(), hs.costs.device("v100"))
@@ -47,6 +49,7 @@ def test_limits_and_devices_count(run: Any, problem: hs.Problem) -> None:
         (["stages", "problem.json", "--device", "abacus"], "device kind 'abacus' is not in the catalogue"),
         (["stages", "problem.json", "--groups", "-1"], "--groups"),
         (["stages", "problem.json", "-o", "problem.json"], "problem.json would be overwritten"),
+        (["stages", "problem.json", "--gantt", "stages.txt"], "'stages.txt' does not end in .png, .svg or .pdf"),
     ],
 )
 def test_what_it_refuses(run: Any, problem: hs.Problem, schedule: hs.Schedule, words: list[str], said: str) -> None:

@@ -374,7 +374,8 @@ def test_other_messages():
         capture(nn.Linear(4, 4), (torch.tensor(1.0),))
 
 
-def test_missing_torch_names_the_extra():
-    code = "import sys; sys.modules['torch'] = None; import hetsched as hs; hs.frontends.torch"
+@pytest.mark.parametrize("part", ["frontends.torch", "runtime"])
+def test_missing_torch_names_the_extra(part):
+    code = f"import sys; sys.modules['torch'] = None; import hetsched as hs; hs.{part}"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert result.stderr.strip().splitlines()[-1].endswith("'torch' is not installed; install it with: pip install 'hetsched[torch]'")
