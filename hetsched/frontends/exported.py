@@ -212,12 +212,21 @@ class _Reader:
 
     def _add_task(self, node: torch.fx.Node, op: str) -> None:
         task = _Task(self._unique("/".join(filter(None, (_module(node), op)))), op, [node], flops=self._flops(node))
-        self.tasks.append(task)
         amounts: dict[_Tensor, float] = {}
         for source in node.all_input_nodes:
-            size = self._bytes(source.meta.get("val"), 1, source)
-            for tensor in self.tensors[source]:
+            inner = self._absorbed(node, source) if self.fuse else None
+            if inner is not None:
+                self.tasks.remove(inner)
+                task.nodes[-1:] = [*inner.nodes, node]
+                task.weight += inner.weight
+                task.flops += inner.flops
+                read = inner.reads
+            else:
+                size = self._bytes(source.meta.get("val"), 1, source)
+                read = dict.fromkeys(self.tensors[source], size)
+            for tensor, size in read.items():
                 amounts[tensor] = min(amounts.get(tensor, 0.0) + size, tensor.size)
+        self.tasks.append(task)
         for tensor, size in amounts.items():
             tensor.used = True
             if tensor.task is None:
@@ -269,7 +278,7 @@ class _Reader:
 
     def _fused(self, node: torch.fx.Node) -> bool:
         """Let an elementwise call go with the task that alone feeds it, if nothing else reads what that task makes."""
-        if not isinstance(node.target, torch._ops.OpOverload) or torch.Tag.pointwise not in node.target.tags:
+        if not _is_elementwise(node):
             return False
         moving = [source for source in node.all_input_nodes if any(tensor.task for tensor in self.tensors[source])]
         if len(moving) != 1 or len(self.tensors[moving[0]]) != 1:
@@ -287,6 +296,25 @@ class _Reader:
         task.nodes.append(node)
         self.tensors[node] = (output,)
         return True
+
+    def _absorbed(self, node: torch.fx.Node, source: torch.fx.Node) -> _Task | None:
+        """Return the task of a call that becomes part of the one call that reads it, if it is such.
+
+        Such are concatenations read by another along the same dimension, elementwise calls read by a convolution or another
+        elementwise call, and convolutions channel by channel read by one pixel by pixel.
+        """
+        tensors = self.tensors[source]
+        task = tensors[0].task if len(tensors) == 1 else None
+        if task is None or task.op == "input" or task.nodes[-1] is not source or len(source.users) != 1:
+            return None
+        reader, op = _op(node.target), _op(source.target)
+        if reader == op == "cat":
+            dims = [each.args[1] if len(each.args) > 1 else each.kwargs.get("dim", 0) for each in (node, source)]
+            return task if dims[0] == dims[1] else None
+        convolves = reader in CONVOLUTIONS and source is node.args[0]
+        if all(_is_elementwise(each) for each in task.nodes):
+            return task if convolves or _is_elementwise(node) else None
+        return task if convolves and (_mixing(source), _mixing(node)) == ("pixels", "channels") else None
 
     def _is_view(self, node: torch.fx.Node) -> bool:
         """Whether a call returns its argument's data, not new data."""
@@ -389,6 +417,21 @@ def _op(target: Any) -> str:
     space, _, name = target._schema.name.partition("::")
     name = name.lstrip("_")
     return SHORT_NAMES.get(name, name) if space == "aten" else f"{space}.{name}"
+
+
+def _is_elementwise(node: torch.fx.Node) -> bool:
+    return isinstance(node.target, torch._ops.OpOverload) and torch.Tag.pointwise in node.target.tags
+
+
+def _mixing(node: torch.fx.Node) -> str:
+    """Return "channels" for a convolution that mixes channels pixel by pixel, "pixels" for one channel by channel, else ""."""
+    if _op(node.target) not in MERGEABLE or not isinstance(node.args[1], torch.fx.Node):
+        return ""
+    outputs, inputs, *kernel = node.args[1].meta["val"].shape
+    groups: Any = node.args[6] if len(node.args) > 6 else 1
+    if groups == 1 and all(length == 1 for length in kernel):
+        return "channels"
+    return "pixels" if groups == outputs and inputs == 1 else ""
 
 
 def _module(node: torch.fx.Node) -> str:

@@ -56,7 +56,9 @@ def capture(
         without the batch dimension counts whole. False: the example as a whole is one item.
     fuse : bool
         Whether an elementwise operator, such as relu, is part of the task that alone feeds it, if nothing else reads
-        what that task makes: as compilers fuse them, and the units of IOS.
+        what that task makes. If it is not, it is part of the convolution, or elementwise operator, that alone reads it;
+        likewise a concatenation of another, and a convolution channel by channel of one pixel by pixel. These are the units
+        of IOS: Conv-Relu, Relu-SepConv.
 
     Returns
     -------

@@ -7,7 +7,7 @@ A state is what has run; a stage leads from one state to a larger one. Endings a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -34,7 +34,7 @@ _NO_LIMIT = 1 << 30
 
 def stages(
     graph: TaskGraph, cost: StageCost, *, groups: int | None = 8, group_size: int | None = 3, strategies: Strategies = "both",
-    bound: StageCost | None = None, blocks: bool = True,
+    bound: StageCost | None = None, blocks: bool | Sequence[Iterable[str]] = True,
 ) -> StageSchedule:  # fmt: skip
     """Cut a graph into stages that run one after another on one device, at the least sum of their costs.
 
@@ -56,9 +56,10 @@ def stages(
     bound : StageCost, optional
         Never more than the cost, and cheap. Then the cost is asked only where it decides; the optimum is the same.
         Without it, the cost of every stage is asked for.
-    blocks : bool
+    blocks : bool or sequence of iterables of str
         Whether no stage may reach over a boundary of `hetsched.models.ios.blocks`, as in the paper. Else the optimum is over
-        all stages; the difference is at most that tasks in a row over a boundary can share a stage.
+        all stages; the difference is at most that tasks in a row over a boundary can share a stage. Or the names of the
+        tasks of each block, in running order: for networks whose cells read more than the cell before, such as NASNet.
 
     Returns
     -------
@@ -70,7 +71,8 @@ def stages(
     Infeasible
         Every schedule has a stage of infinite cost.
     InvalidProblem
-        A cost is negative or no number, or below its bound.
+        A cost is negative or no number, or below its bound; or blocks that are given do not hold every task once, or one reads a
+        later one.
     UnsupportedFeature
         An argument is out of range, or a block has too many states or transitions.
 
@@ -83,7 +85,10 @@ def stages(
             raise UnsupportedFeature(f"{what} is {value!r}; it must be a whole number >= 1, or None for no limit")
     if strategies not in ("concurrent", "merge", "both"):
         raise UnsupportedFeature(f"strategies is {strategies!r}; choose concurrent, merge or both")
-    parts = _blocks(graph) if blocks else [graph.topological_order] if graph.n_tasks else []
+    if isinstance(blocks, bool):
+        parts = _blocks(graph) if blocks else [graph.topological_order] if graph.n_tasks else []
+    else:
+        parts = _given(graph, blocks)
     found: list[_Stage] = []
     asked = possible = 0
     for tasks in parts:
@@ -126,6 +131,26 @@ def _blocks(graph: TaskGraph) -> list[IntArray]:
     inner = single[:-1] & single[1:]  # boundaries within a row of single tasks
     ends = np.append(ends[:-1][~inner], ends[-1]) if n else ends
     return [part for part in np.split(order, ends) if len(part)]
+
+
+def _given(graph: TaskGraph, blocks: Sequence[Iterable[str]]) -> list[IntArray]:
+    """Return given blocks, each in topological order."""
+    block = np.full(graph.n_tasks, -1)
+    for x, names in enumerate(blocks):
+        for name in names:
+            if name not in graph.index:
+                raise InvalidProblem(f"blocks[{x}] names {name!r}, which is no task of the graph")
+            if block[graph.index[name]] >= 0:
+                raise InvalidProblem(f"{name!r} is in blocks[{block[graph.index[name]]}] and in blocks[{x}]; it can be in one")
+            block[graph.index[name]] = x
+    missing = np.flatnonzero(block < 0)
+    if len(missing):
+        raise InvalidProblem(f"{named(missing, graph.names)} {'is' if len(missing) == 1 else 'are'} in none of the blocks")
+    for i, j in graph.edges[block[graph.source] > block[graph.target]].tolist():
+        a, b = graph.names[i], graph.names[j]
+        raise InvalidProblem(f"{b!r} of blocks[{block[j]}] reads {a!r} of blocks[{block[i]}]; give blocks in running order")
+    order = graph.topological_order
+    return [order[block[order] == x] for x in range(len(blocks)) if (block == x).any()]
 
 
 # ---------------------------------------------------------------------- the states and stages of a block

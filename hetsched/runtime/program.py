@@ -86,7 +86,8 @@ class Program:
         changed = [*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()]
         if changed:
             raise UnsupportedFeature(f"the module changes {changed[0]!r} when it runs; call its eval() first, or take the change out")
-        self.constants = self._made_of_constants()
+        self.constants: Values = {}
+        self._make_constants()
         self._owner = {node: i for i, nodes in enumerate(self.calls.nodes) for node in nodes}
         self.work = tuple(self._work(nodes) for nodes in self.calls.nodes)
         self.last = self._work((self._output,))
@@ -165,10 +166,9 @@ class Program:
         node: Node = self._exported.graph.output_node()
         return node
 
-    def _made_of_constants(self) -> Values:
-        """Return the values of parameters, buffers and whatever is made of these alone."""
-        program, own = self._exported, set(self._placeholders)
-        constants: Values = {}
+    def _make_constants(self) -> None:
+        """Fill in the values of parameters, buffers and whatever is made of these alone."""
+        program, own, constants = self._exported, set(self._placeholders), self.constants
         stored = {spec.arg.name: spec.target for spec in program.graph_signature.input_specs if spec.target is not None}
         with torch.no_grad():
             for node in program.graph.nodes:
@@ -176,9 +176,8 @@ class Program:
                     target = stored[node.name]
                     constants[node] = program.state_dict[target] if target in program.state_dict else program.constants[target]
                 elif node.op == "call_function" and all(source in constants for source in node.all_input_nodes):
-                    args, kwargs = self._arguments(node, constants)
+                    args, kwargs = self._arguments(node)
                     constants[node] = node.target(*args, **kwargs)
-        return constants
 
     def _work(self, nodes: tuple[Node, ...]) -> Work:
         steps: dict[Node, None] = {}

@@ -1,8 +1,9 @@
-"""GoogLeNet and Inception-v3 as PyTorch modules, written from their papers."""
+"""Networks with parallel branches as PyTorch modules, written from their papers."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 
 from hetsched.errors import MissingDependency
 
@@ -144,6 +145,78 @@ def inception_v3(classes: int = 1000) -> nn.Module:
     return _classifier(layers, 2048, classes)
 
 
+def squeezenet(classes: int = 1000) -> nn.Module:
+    """Return SqueezeNet with complex bypass in eval mode, random weights: that of version 1.0, a bypass around every fire module.
+
+    References
+    ----------
+    F. N. Iandola et al., "SqueezeNet: AlexNet-level accuracy with 50x fewer parameters and < 0.5 MB model size", 2016,
+    Table 1 and Figure 2.
+    """
+
+    def conv(inputs: int, outputs: int, kernel: int = 1, padding: int = 0) -> nn.Module:
+        return nn.Sequential(nn.Conv2d(inputs, outputs, kernel, padding=padding), nn.ReLU(inplace=True))
+
+    def fire(inputs: int, squeeze: int, expand: int) -> nn.Module:
+        expanded = nn.Sequential(conv(inputs, squeeze), Branches(one=conv(squeeze, expand), three=conv(squeeze, expand, 3, padding=1)))
+        bypass = nn.Identity() if inputs == 2 * expand else nn.Conv2d(inputs, 2 * expand, 1)
+        return Sum(expanded, bypass)
+
+    def pool() -> nn.Module:
+        return nn.MaxPool2d(3, 2, ceil_mode=True)
+
+    layers = {
+        "conv1": nn.Sequential(nn.Conv2d(3, 96, 7, 2), nn.ReLU(inplace=True)), "pool1": pool(),
+        "fire2": fire(96, 16, 64), "fire3": fire(128, 16, 64), "fire4": fire(128, 32, 128), "pool4": pool(),
+        "fire5": fire(256, 32, 128), "fire6": fire(256, 48, 192), "fire7": fire(384, 48, 192), "fire8": fire(384, 64, 256),
+        "pool8": pool(), "fire9": fire(512, 64, 256), "dropout": nn.Dropout(), "conv10": conv(512, classes),
+        "pool10": nn.AdaptiveAvgPool2d(1), "flatten": nn.Flatten(),
+    }  # fmt: skip
+    return nn.Sequential(OrderedDict(layers)).eval()
+
+
+def nasnet_a(classes: int = 1000, *, cells: int = 4, filters: int = 44) -> nn.Module:
+    """Return NASNet-A (`cells` @ 24 `filters`) in eval mode, random weights, without the auxiliary classifier.
+
+    The defaults are those of the mobile network: 4 normal cells in each of three rows, 1056 channels before the classifier.
+
+    References
+    ----------
+    B. Zoph, V. Vasudevan, J. Shlens, Q. V. Le, "Learning transferable architectures for scalable image recognition", CVPR
+    2018, Figures 2 and 4.
+    """
+    return NasNet(classes, cells, filters).eval()
+
+
+def randwire(wirings: Sequence[Sequence[tuple[int, int]]], classes: int = 1000, *, channels: int = 78) -> nn.Module:
+    """Return a randomly wired network in eval mode, random weights: a stage of Relu-SepConv nodes for each wiring.
+
+    Parameters
+    ----------
+    wirings : sequence of sequences of (int, int)
+        Edges between the nodes 0, 1, ... of each stage, each from a lower to a higher number. Stages after the first
+        halve the picture and double the channels; nodes nothing leads to read the stage's input, and those that lead nowhere
+        are averaged. Node inputs are summed with weights sigmoid(w).
+    channels : int
+        Of the first stage.
+
+    References
+    ----------
+    S. Xie, A. Kirillov, R. Girshick, K. He, "Exploring randomly wired neural networks for image recognition", ICCV 2019,
+    section 3 and Table 2.
+    """
+    layers: dict[str, nn.Module] = {
+        "conv1": nn.Sequential(nn.Conv2d(3, channels // 2, 3, 2, 1, bias=False), nn.BatchNorm2d(channels // 2)),
+        "conv2": nn.Sequential(nn.ReLU(), nn.Conv2d(channels // 2, channels, 3, 2, 1, bias=False), nn.BatchNorm2d(channels)),
+    }
+    inputs = channels
+    for x, edges in enumerate(wirings):
+        layers[f"stage{x + 1}"] = Wiring(edges, inputs, channels * 2**x)
+        inputs = channels * 2**x
+    layers["conv6"] = nn.Sequential(nn.ReLU(), nn.Conv2d(inputs, 1280, 1, bias=False), nn.BatchNorm2d(1280), nn.ReLU())
+    return _classifier(layers, 1280, classes)
+
+
 def images(size: int, count: int = 1) -> torch.Tensor:
     """Return `count` images of `size` x `size` pixels on the meta device: their shape, without data."""
     return torch.empty(count, 3, size, size, device="meta")
@@ -160,6 +233,142 @@ class Branches(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return the concatenation of what the branches make of `x`."""
         return torch.cat([branch(x) for branch in self.children()], 1)
+
+
+class Sum(nn.Module):
+    """Modules side by side on one input, their outputs added."""
+
+    def __init__(self, *branches: nn.Module) -> None:
+        super().__init__()
+        self.branches = nn.ModuleList(branches)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the sum of what the branches make of `x`."""
+        first, *rest = (branch(x) for branch in self.branches)
+        for each in rest:
+            first = first + each
+        return torch.as_tensor(first)
+
+
+class SepConv(nn.Sequential):
+    """ReLU, a convolution channel by channel, one pixel by pixel, batch norm."""
+
+    def __init__(self, inputs: int, outputs: int, kernel: int = 3, stride: int = 1) -> None:
+        super().__init__(
+            nn.ReLU(), nn.Conv2d(inputs, inputs, kernel, stride, kernel // 2, groups=inputs, bias=False),
+            nn.Conv2d(inputs, outputs, 1, bias=False), nn.BatchNorm2d(outputs, eps=0.001),
+        )  # fmt: skip
+
+
+class Wiring(nn.Module):
+    """A stage of a randomly wired network."""
+
+    def __init__(self, edges: Sequence[tuple[int, int]], inputs: int, outputs: int) -> None:
+        super().__init__()
+        count = max(max(edge) for edge in edges) + 1
+        self.sources: list[list[int]] = [[] for _ in range(count)]
+        for i, j in edges:
+            self.sources[j].append(i)
+        self.last = sorted(set(range(count)) - {i for i, _ in edges})
+        first = [not sources for sources in self.sources]
+        self.nodes = nn.ModuleList(SepConv(inputs if each else outputs, outputs, stride=2 if each else 1) for each in first)
+        self.weights = nn.ParameterList(nn.Parameter(torch.zeros(len(sources))) for sources in self.sources)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the mean over the last nodes."""
+        made: list[torch.Tensor] = []
+        for sources, node, weight in zip(self.sources, self.nodes, self.weights, strict=True):
+            share, total = torch.sigmoid(weight), x
+            for k, i in enumerate(sources):
+                total = made[i] * share[k] if not k else total + made[i] * share[k]
+            made.append(node(total))
+        mean = made[self.last[0]]
+        for i in self.last[1:]:
+            mean = mean + made[i]
+        return mean / len(self.last)
+
+
+class NasNet(nn.Module):
+    """A stem, three rows of normal cells with a reduction cell before the second and third, and a classifier."""
+
+    def __init__(self, classes: int, cells: int, filters: int) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 32, 3, 2, bias=False), nn.BatchNorm2d(32, eps=0.001))
+        channels, before = 32, 32
+        self.cells = nn.ModuleList()
+        plan: list[tuple[type[_Cell], int]] = [(Reduction, filters // 4), (Reduction, filters // 2)]
+        for row in range(3):
+            plan += [(Reduction, filters * 2**row)] if row else []
+            plan += [(Normal, filters * 2**row)] * cells
+        shrunk = False
+        for kind, width in plan:
+            self.cells.append(kind(channels, before, width, shrunk))
+            before, channels, shrunk = channels, width * kind.made, kind is Reduction
+        self.relu, self.pool, self.fc = nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Linear(channels, classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the logits."""
+        before = x = self.stem(x)
+        for cell in self.cells:
+            before, x = x, cell(x, before)
+        return torch.as_tensor(self.fc(self.pool(self.relu(x)).flatten(1)))
+
+
+class _Cell(nn.Module):
+    """What both kinds of cells begin with: the last two outputs, each as one convolution of `width` channels."""
+
+    made: int
+    """Outputs that are concatenated."""
+
+    def __init__(self, inputs: int, before: int, width: int, shrunk: bool) -> None:
+        super().__init__()
+
+        def adjust(channels: int, stride: int = 1) -> nn.Module:
+            return nn.Sequential(nn.ReLU(), nn.Conv2d(channels, width, 1, stride, bias=False), nn.BatchNorm2d(width, eps=0.001))
+
+        self.here, self.there = adjust(inputs), adjust(before, 2 if shrunk else 1)
+
+
+def _twice(width: int, kernel: int, stride: int = 1) -> nn.Module:
+    return nn.Sequential(SepConv(width, width, kernel, stride), SepConv(width, width, kernel))
+
+
+class Normal(_Cell):
+    """The normal cell."""
+
+    made = 6
+
+    def __init__(self, inputs: int, before: int, width: int, shrunk: bool) -> None:
+        super().__init__(inputs, before, width, shrunk)
+        self.a, self.b, self.c = _twice(width, 3), _twice(width, 3), _twice(width, 5)
+        self.d, self.e = _twice(width, 5), _twice(width, 3)
+        self.average = nn.AvgPool2d(3, 1, 1, count_include_pad=False)
+
+    def forward(self, x: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
+        """Return the concatenation of five sums and the output before the last."""
+        h, p = self.here(x), self.there(before)
+        sums = [self.a(h) + h, self.b(p) + self.c(h), self.average(h) + p, self.average(p) + self.average(p), self.d(p) + self.e(p)]
+        return torch.cat([p, *sums], 1)
+
+
+class Reduction(_Cell):
+    """The reduction cell, which halves the picture."""
+
+    made = 4
+
+    def __init__(self, inputs: int, before: int, width: int, shrunk: bool) -> None:
+        super().__init__(inputs, before, width, shrunk)
+        self.a, self.b, self.c = _twice(width, 5, 2), _twice(width, 7, 2), _twice(width, 7, 2)
+        self.d, self.e = _twice(width, 5, 2), _twice(width, 3)
+        self.highest, self.average = nn.MaxPool2d(3, 2, 1), nn.AvgPool2d(3, 2, 1, count_include_pad=False)
+        self.smooth = nn.AvgPool2d(3, 1, 1, count_include_pad=False)
+
+    def forward(self, x: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
+        """Return the concatenation of the four sums that no other reads."""
+        h, p = self.here(x), self.there(before)
+        first, highest = self.a(h) + self.b(p), self.highest(h)
+        second, third = highest + self.c(p), self.average(h) + self.d(p)
+        return torch.cat([second, third, self.smooth(first) + second, self.e(first) + highest], 1)
 
 
 def _conv(inputs: int, outputs: int, kernel: Pair = 1, stride: int = 1, padding: Pair = 0) -> nn.Module:

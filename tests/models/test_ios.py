@@ -365,3 +365,39 @@ def test_wirings_of_randwire(shared_data: Path, file):
     if graph.n_tasks == 16:
         whole = ios.Block(graph, graph.topological_order, None, None)
         assert len(whole.tail) == found.transitions
+
+
+# ---------------------------------------------------------------------- blocks that are given
+
+
+@given(GRAPHS, st.integers(0, 1000), st.data())
+def test_given_blocks_are_scheduled_one_by_one(graph, seed, data):
+    cost = Table(seed)
+    order = [graph.names[i] for i in graph.topological_order]
+    cuts = sorted(data.draw(st.sets(st.integers(1, len(order) - 1)))) if len(order) > 1 else []
+    parts = [order[a:b] for a, b in zip([0, *cuts], [*cuts, len(order)], strict=True)]
+    found = hs.stages(graph, cost, blocks=parts)
+    assert hs.verify_stages(graph, found, groups=8, group_size=3, cost=cost) == []
+    assert found.latency >= hs.stages(graph, cost, blocks=False).latency
+    alone = sum(hs.stages(part(graph, names), cost, blocks=False).latency for names in parts)
+    assert found.latency == pytest.approx(alone)
+
+
+def part(graph, names):
+    edges = [(graph.names[i], graph.names[j]) for i, j in graph.edges.tolist()]
+    return hs.TaskGraph(names, [edge for edge in edges if set(edge) <= set(names)])
+
+
+@pytest.mark.parametrize(
+    ("blocks", "message"),
+    [
+        ([["a"], ["b"]], "'c' is in none of the blocks"),
+        ([["a", "b"], ["b", "c"]], r"'b' is in blocks\[0\] and in blocks\[1\]; it can be in one"),
+        ([["a", "b", "c", "d"]], r"blocks\[0\] names 'd', which is no task of the graph"),
+        ([["b", "c"], ["a"]], r"'b' of blocks\[0\] reads 'a' of blocks\[1\]; give blocks in running order"),
+    ],
+)
+def test_blocks_that_do_not_fit_are_refused(blocks, message):
+    graph = hs.TaskGraph(["a", "b", "c"], [("a", "b"), ("b", "c")])
+    with pytest.raises(hs.InvalidProblem, match=message):
+        hs.stages(graph, Table(0), blocks=blocks)

@@ -19,6 +19,9 @@ nn, F = torch.nn, torch.nn.functional
 from hetsched.runtime import MeasuredStages, Program, StagedProgram  # noqa: E402
 from hetsched.runtime.merging import Merged  # noqa: E402
 
+LIMITS = {"groups": 2, "group_size": 2}
+"""So few stages that they are measured in no time."""
+
 
 class Block(nn.Module):
     """Branches as in Inception, whose outputs are of size 1 or so."""
@@ -243,13 +246,13 @@ def test_what_alone_feeds_an_elementwise_operator_takes_it_in():
 def test_measurements_are_kept_and_taken_up_again(program, tmp_path):
     x, path = torch.randn(2, 8, 12, 12), tmp_path / "stages.jsonl"
     cost = MeasuredStages(program, x, repeats=2, warmup=1, cache=path)
-    best = hs.stages(program.graph, cost, bound=cost.bound)
-    assert hs.verify_stages(program.graph, best, groups=8, group_size=3, cost=cost) == []
+    best = hs.stages(program.graph, cost, bound=cost.bound, **LIMITS)
+    assert hs.verify_stages(program.graph, best, **LIMITS, cost=cost) == []
     assert 0 < cost.measured <= best.possible
     assert len(path.read_text().splitlines()) == cost.measured
     path.write_bytes(path.read_bytes() + b'{"stage": "half a li')
     again = MeasuredStages(program, x, repeats=2, warmup=1, cache=path)
-    assert hs.stages(program.graph, again, bound=again.bound) == best
+    assert hs.stages(program.graph, again, bound=again.bound, **LIMITS) == best
     assert again.measured == 0
     other = MeasuredStages(program, torch.randn(3, 8, 12, 12), cache=path)
     other(program.graph.names[1:2], "concurrent")  # the first is the input, which computes nothing
@@ -266,7 +269,7 @@ def test_a_search_that_was_broken_off_goes_on(program, tmp_path):
         return cost(tasks, strategy)
 
     with pytest.raises(KeyboardInterrupt):
-        hs.stages(program.graph, broken, bound=cost.bound)
+        hs.stages(program.graph, broken, bound=cost.bound, **LIMITS)
     again = MeasuredStages(program, x, repeats=1, cache=path)
     again.bound(program.graph.names[:1], "concurrent")
     assert again.measured == 0
