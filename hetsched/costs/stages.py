@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from hetsched.costs.roofline import Roofline
 from hetsched.errors import InvalidProblem
@@ -111,13 +113,14 @@ class Contention:
             return self._merged(tasks)
         return self.synchronisation + self._together(self._groups(tasks))
 
-    def bound(self, tasks: tuple[str, ...], strategy: str) -> float:
-        """Return a cheap lower bound of the seconds of a stage: its longest group alone, and its work on a full device."""
-        if strategy == "merge" and len(tasks) > 1:
-            return self._merged(tasks)
-        groups = self._groups(tasks)
-        longest = max(math.fsum(self._launch[i] + self._body[i] / self._share[i] for i in group) for group in groups)
-        return self.synchronisation + max(longest, math.fsum(self._body[i] for group in groups for i in group))
+    @cached_property
+    def bound(self) -> ContentionBound:
+        """A cheap lower bound, called as the cost is: the longest group alone, and the work on a full device."""
+        return ContentionBound(self)
+
+    def alone(self, i: int) -> float:
+        """Return the seconds of a task alone."""
+        return self._launch[i] + self._body[i] / self._share[i]
 
     def _groups(self, tasks: Iterable[str]) -> list[list[int]]:
         """Return the connected components, each in the order given."""
@@ -183,3 +186,45 @@ class Contention:
 
     def _bytes_of_scalar(self, i: int, shape: Convolution) -> float:
         return float(self.graph.output_bytes[i]) / (shape.out_channels * shape.out_size[0] * shape.out_size[1])
+
+
+class ContentionBound:
+    """Lower bounds of the costs of a `Contention`."""
+
+    def __init__(self, cost: Contention) -> None:
+        self.cost = cost
+
+    def __call__(self, tasks: tuple[str, ...], strategy: str) -> float:
+        """Return the bound of one stage."""
+        cost = self.cost
+        if strategy == "merge" and len(tasks) > 1:
+            return cost._merged(tasks)
+        groups = cost._groups(tasks)
+        longest = max(math.fsum(map(cost.alone, group)) for group in groups)
+        return cost.synchronisation + max(longest, math.fsum(cost._body[i] for group in groups for i in group))
+
+    def table(self, names: tuple[str, ...], parent: npt.NDArray[np.int32], last: npt.NDArray[np.int32]) -> npt.NDArray[np.float64]:
+        """Return the bounds of many stages under both strategies, see `StageCost`."""
+        from hetsched.costs import stage_kernels
+
+        cost, graph = self.cost, self.cost.graph
+        own = [graph.index[name] for name in names]
+        place = {i: x for x, i in enumerate(own)}
+        pairs = [(place[i], x) for x, j in enumerate(own) for i in cost._parents[j] if i in place]
+        ends = np.array([*pairs, *((b, a) for a, b in pairs)], np.int64).reshape(-1, 2)
+        ends = ends[np.argsort(ends[:, 0], kind="stable")]
+        ptr = np.searchsorted(ends[:, 0], np.arange(len(own) + 1))
+        alone, body = np.array([cost.alone(i) for i in own]), np.array([cost._body[i] for i in own])
+        longest, total = stage_kernels.longest_and_sum(parent, last, ptr, ends[:, 1].copy(), alone, body)
+        found = np.full((len(parent), 2), math.inf)
+        found[:, 0] = cost.synchronisation + np.maximum(longest, total)
+        sorts: dict[object, int] = {}
+        sort = [-1 if name not in cost.convolutions else sorts.setdefault(cost._parents[i], len(sorts))
+                for name, i in zip(names, own, strict=True)]  # fmt: skip
+        for s in np.flatnonzero(stage_kernels.alike(parent, last, np.array(sort, np.int64))).tolist():
+            tasks, at = [], s
+            while at:
+                tasks.append(names[last[at]])
+                at = parent[at]
+            found[s, 1] = cost._merged(tuple(tasks[::-1]))
+        return found

@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -118,8 +119,6 @@ class DynamicProgram:
         self.alike = np.arange(len(self.lower)) if alike is None else np.asarray(alike, np.int64)
         self._check()
         self.n_states = int(self.head.max()) + 1
-        _, self._kind = np.unique(self.alike, return_inverse=True)
-        self._of_kind: list[IntArray] = np.split(np.argsort(self._kind, kind="stable"), np.cumsum(np.bincount(self._kind))[:-1])
         self._order = np.argsort(self.tail, kind="stable")
         self._tail, self._head = self.tail[self._order], self.head[self._order]
 
@@ -130,6 +129,14 @@ class DynamicProgram:
     def n_transitions(self) -> int:
         """Number of transitions."""
         return len(self.tail)
+
+    @cached_property
+    def _kind(self) -> IntArray:
+        return np.unique(self.alike, return_inverse=True)[1]
+
+    @cached_property
+    def _of_kind(self) -> list[IntArray]:
+        return np.split(np.argsort(self._kind, kind="stable"), np.cumsum(np.bincount(self._kind))[:-1])
 
     @property
     def n_kinds(self) -> int:

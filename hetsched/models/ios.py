@@ -7,6 +7,7 @@ A state is what has run; a stage leads from one state to a larger one. Endings a
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import cached_property
@@ -18,9 +19,10 @@ import numpy.typing as npt
 from hetsched.analysis.chains import chains
 from hetsched.analysis.cuts import series_cuts
 from hetsched.analysis.ideals import Ideals, ideals
+from hetsched.columns import readonly
 from hetsched.errors import Infeasible, InvalidProblem, UnsupportedFeature
 from hetsched.modeling.dynamic import TOLERANCE, DynamicProgram, Evaluation, Query
-from hetsched.problem.graph import IntArray, TaskGraph, named, plural
+from hetsched.problem.graph import FloatArray, IntArray, TaskGraph, named, plural
 from hetsched.schedule.stages import StageCost, StageSchedule
 
 Strategies = Literal["concurrent", "merge", "both"]
@@ -30,6 +32,7 @@ MOST_TRANSITIONS = 1 << 23
 """The most transitions of a block: pairs of a state and an ending of it."""
 
 _NO_LIMIT = 1 << 30
+Indices = npt.NDArray[np.int32]
 
 
 def stages(
@@ -55,7 +58,8 @@ def stages(
         "merge" allows stages of one task and merged ones.
     bound : StageCost, optional
         Never more than the cost, and cheap. Then the cost is asked only where it decides; the optimum is the same.
-        Without it, the cost of every stage is asked for.
+        Without it, the cost of every stage is asked for. Either of the two may also say all at once, see
+        `hetsched.costs.StageCost`.
     blocks : bool or sequence of iterables of str
         Whether no stage may reach over a boundary of `hetsched.models.ios.blocks`, as in the paper. Else the optimum is over
         all stages; the difference is at most that tasks in a row over a boundary can share a stage. Or the names of the
@@ -156,6 +160,21 @@ def _given(graph: TaskGraph, blocks: Sequence[Iterable[str]]) -> list[IntArray]:
 # ---------------------------------------------------------------------- the states and stages of a block
 
 
+class _Walk(NamedTuple):
+    """What is found of a block, whatever its tasks are called."""
+
+    n_states: int
+    tail: Indices
+    head: Indices
+    stage: Indices
+    parent: Indices
+    last: Indices
+
+
+_walked: dict[tuple[bytes, bytes, int, int], _Walk] = {}
+_lock = threading.Lock()
+
+
 class Block:
     """The states and transitions of a part of a graph.
 
@@ -171,27 +190,46 @@ class Block:
     ----------
     n_states : int
         State 0 is empty, the last one the whole block.
+    names : tuple of str
+        The tasks, in topological order.
     tail, head, stage : int32 arrays [T]
-        Transitions: a stage leads from one state to another.
-    members : list of tuple of str
-        The tasks of each stage, in topological order. Some are in no transition.
+        Transitions, by ascending tail: a stage leads from one state to another.
+    parent, last : int32 arrays [S]
+        The tasks of each stage: those of a stage of lower number, and one more, by its place in `names`. Stage 0 is empty;
+        some others are in no transition.
     """
 
     def __init__(self, graph: TaskGraph, tasks: IntArray, groups: int | None, group_size: int | None) -> None:
+        self.graph, self.tasks = graph, tasks
+        self.names = tuple(graph.names[i] for i in tasks.tolist())
+        ptr, pred, pairs = _part(graph, tasks)
+        key = ptr.tobytes(), pred.tobytes(), groups or _NO_LIMIT, group_size or _NO_LIMIT
+        with _lock:
+            if key not in _walked:
+                while len(_walked) >= 4:  # the cells of a network are alike, but there are some kinds of them
+                    del _walked[next(iter(_walked))]
+                _walked[key] = self._walk(ptr, pred, pairs, *key[2:])
+            self.n_states, self.tail, self.head, self.stage, self.parent, self.last = _walked[key]
+
+    def members(self, stage: int) -> tuple[str, ...]:
+        """Return the tasks of a stage, in topological order."""
+        found: list[str] = []
+        while stage:
+            found.append(self.names[self.last[stage]])
+            stage = self.parent[stage]
+        return tuple(found[::-1])
+
+    def _walk(self, ptr: IntArray, pred: IntArray, pairs: IntArray, groups: int, group_size: int) -> _Walk:
         from hetsched.models import ios_kernels
 
-        self.graph, self.tasks = graph, tasks
-        ptr, pred, pairs = _part(graph, tasks)
-        found = _ideals(graph, tasks, pairs)
-        self.n_states = found.number
-        limits = (groups or _NO_LIMIT, group_size or _NO_LIMIT)
+        found = _ideals(self.graph, self.tasks, pairs)
         arcs = [np.empty(1 << 12, np.int32) for _ in range(3)]
         trie = [np.zeros(1 << 10, np.int32), np.full(1 << 10, -1, np.int32), np.zeros(1 << 10, np.int32)]
         keys, values = np.full(1 << 12, -1), np.empty(1 << 12, np.int32)
         first, used, known = 0, 0, 1
         kernel: Any = ios_kernels.stages
         while True:
-            first, used, known = kernel(first, used, known, *found, ptr, pred, *limits, *arcs, *trie, keys, values)
+            first, used, known = kernel(first, used, known, *found, ptr, pred, groups, group_size, *arcs, *trie, keys, values)
             if first == found.number:
                 break
             if known == len(trie[0]):
@@ -203,13 +241,10 @@ class Block:
                 arcs = [_doubled(each) for each in arcs]
             else:
                 raise UnsupportedFeature(
-                    f"{_described(graph, tasks)} has more than {MOST_TRANSITIONS} transitions; lower groups or group_size"
+                    f"{_described(self.graph, self.tasks)} has more than {MOST_TRANSITIONS} transitions; lower groups or group_size"
                 )
-        self.tail, self.head, self.stage = (each[:used] for each in arcs)
-        names = [graph.names[i] for i in tasks.tolist()]
-        self.members: list[tuple[str, ...]] = [()]
-        for parent, last in zip(trie[0][1:known].tolist(), trie[1][1:known].tolist(), strict=True):
-            self.members.append((*self.members[parent], names[last]))
+        tail, head, stage = (readonly(each[:used].copy()) for each in arcs)
+        return _Walk(found.number, tail, head, stage, readonly(trie[0][:known].copy()), readonly(trie[1][:known].copy()))
 
 
 def _doubled(values: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
@@ -252,33 +287,45 @@ class _Search:
     """The best path through the states of a block."""
 
     def __init__(self, block: Block, cost: StageCost, strategies: Strategies, bound: StageCost | None) -> None:
-        self.block, self.cost = block, cost
-        used = np.unique(block.stage)
-        alone = np.array([len(members) == 1 for members in block.members], bool)
-        which = {"concurrent": used if strategies != "merge" else used[alone[used]], "merge": used[~alone[used]]}
-        if strategies == "concurrent":
-            which["merge"] = which["merge"][:0]
-        self.kinds = [(int(stage), strategy) for strategy, own in which.items() for stage in own]
+        self.block, self.cost, self.lazy = block, cost, bound is not None
+        used = np.flatnonzero(np.bincount(block.stage, minlength=len(block.parent)))
+        alone = block.parent[used] == 0
+        together, merged = used if strategies != "merge" else used[alone], used[~alone] if strategies != "concurrent" else used[:0]
+        self.stages = np.concatenate([together, merged])  # of each kind; kinds are a stage under a strategy
+        self.first_merged = len(together)
         self.known: dict[int, float] = {}  # costs asked for, by kind
-        lower = np.array([_asked(self.cost if bound is None else bound, *self._named(kind)) for kind in range(len(self.kinds))], np.float64)
+        self.lower = self._table(cost if bound is None else bound)
         if bound is None:
-            self.known = dict(enumerate(lower.tolist()))
-        self.lower = lower
-        self.possible = int(np.isfinite(lower).sum()) if bound is not None else len(lower)
-        number = np.full((2, len(block.members)), -1)
-        begin = 0
-        for row, own in zip(number, which.values(), strict=True):
-            row[own] = np.arange(begin, begin + len(own))
-            begin += len(own)
-        kind = number[:, block.stage].ravel()
-        keep = np.flatnonzero((kind >= 0) & np.isfinite(np.append(lower, np.inf)[kind]))
-        self.kind = kind[keep]
-        self.tail, self.head = np.tile(block.tail, 2)[keep], np.tile(block.head, 2)[keep]
-        self.lazy = bound is not None
+            self.known = dict(enumerate(self.lower.tolist()))
+        finite = np.isfinite(self.lower)
+        self.possible = int(finite.sum()) if self.lazy else len(finite)
+        tails, heads, kinds = [], [], []
+        for part in (slice(0, self.first_merged), slice(self.first_merged, None)):
+            begun = np.full(len(block.parent), -1, np.int32)
+            begun[self.stages[part]] = np.where(finite[part], np.arange(len(finite))[part], -1)
+            if finite[part].any():
+                kind = begun[block.stage]
+                keep = kind >= 0
+                tails.append(block.tail[keep])
+                heads.append(block.head[keep])
+                kinds.append(kind[keep])
+        self.tail, self.head, self.kind = (np.concatenate([block.tail[:0], *each]) for each in (tails, heads, kinds))
+
+    def _table(self, cost: StageCost) -> FloatArray:
+        """Return what a cost, or bound, says of every kind."""
+        table = getattr(cost, "table", None)
+        if table is None:
+            return np.array([_asked(cost, *self._named(kind)) for kind in range(len(self.stages))], np.float64)
+        both = np.asarray(table(self.block.names, self.block.parent, self.block.last), np.float64)
+        if both.shape != (len(self.block.parent), 2):
+            raise InvalidProblem(f"table returned shape {both.shape} for {len(self.block.parent)} stages; it must be [stages, 2]")
+        found = np.concatenate([both[self.stages[: self.first_merged], 0], both[self.stages[self.first_merged :], 1]])
+        for kind in np.flatnonzero(~(found >= 0))[:1].tolist():
+            _check_seconds(float(found[kind]), *self._named(kind))
+        return found
 
     def _named(self, kind: int) -> tuple[tuple[str, ...], str]:
-        stage, strategy = self.kinds[kind]
-        return self.block.members[stage], strategy
+        return self.block.members(int(self.stages[kind])), "concurrent" if kind < self.first_merged else "merge"
 
     def program(self) -> DynamicProgram:
         """Return the dynamic program over the states; transitions of one stage and strategy are alike."""
@@ -299,7 +346,7 @@ class _Search:
 
     def _thin(self) -> None:
         """Ask for the stages of the path that is best by the bounds, and drop the transitions that no better path can have."""
-        program = self.program()
+        program = DynamicProgram(self.tail, self.head, self.lower[self.kind])
         _, path = program.shortest(program.lower)
         if path is None:
             return
@@ -333,7 +380,10 @@ class _Search:
 
 
 def _asked(cost: StageCost, tasks: tuple[str, ...], strategy: str) -> float:
-    seconds = float(cost(tasks, strategy))
+    return _check_seconds(float(cost(tasks, strategy)), tasks, strategy)
+
+
+def _check_seconds(seconds: float, tasks: tuple[str, ...], strategy: str) -> float:
     if not seconds >= 0:
         raise InvalidProblem(f"stage {_list(tasks)} ({strategy}) costs {seconds} s; a cost must be a number >= 0, or inf")
     return seconds

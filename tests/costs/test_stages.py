@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched.costs import Contention, Convolution
+from hetsched.models import ios
 from hetsched.testing.strategies import task_graphs
 
 DEVICE = hs.Device("gpu", peak_flops={"float32": 2e9}, memory_bandwidth=1e30, launch_overhead=0.25)  # 1e9 FLOP/s at half the peak
@@ -122,3 +123,23 @@ def test_the_search_merges_where_it_pays():
 def test_parameters_out_of_range_are_refused(settings, message):
     with pytest.raises(hs.errors.InvalidProblem, match=message):
         model([1], [1], **settings)
+
+
+@given(task_graphs(n_tasks=st.integers(1, 7), colocation=False, pins=False), st.data())
+@settings(max_examples=60, deadline=None)
+def test_bounds_of_all_stages_at_once_are_those_of_each(graph, data):
+    """A table without its method would be slow, not wrong; so it must say the same."""
+    n = graph.n_tasks
+    seconds = data.draw(st.lists(st.floats(0, 3), min_size=n, max_size=n))
+    shape = st.builds(Convolution, st.just(4), st.integers(1, 3), st.just((3, 3)), st.sampled_from([(1, 1), (2, 2)]), st.just((5, 5)))
+    shapes = {name: data.draw(shape) for name in graph.names if data.draw(st.booleans())}
+    graph = graph.replace(flops=[1e9 * x for x in seconds], op=["conv"] * n, output_bytes=[50.0] * n)
+    bound = Contention(graph, DEVICE, **SETTINGS, convolutions=shapes).bound
+    block = ios.Block(graph, graph.topological_order, None, None)
+    table = bound.table(block.names, block.parent, block.last)
+    assert table.shape == (len(block.parent), 2)
+    for stage in range(1, len(block.parent)):
+        tasks = block.members(stage)
+        assert table[stage, 0] == pytest.approx(bound(tasks, "concurrent"), rel=1e-12)
+        if len(tasks) > 1:
+            assert table[stage, 1] == pytest.approx(bound(tasks, "merge"), rel=1e-12)

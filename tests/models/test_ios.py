@@ -150,7 +150,7 @@ def test_every_ending_and_no_other(graph, groups, size):
     states = {0: frozenset()}
     met = set()
     for tail, head, stage in zip(block.tail.tolist(), block.head.tolist(), block.stage.tolist(), strict=True):
-        part = frozenset(graph.index[name] for name in block.members[stage])
+        part = frozenset(graph.index[name] for name in block.members(stage))
         states.setdefault(head, states[tail] | part)
         assert states[head] == states[tail] | part
         assert (states[head], part) not in met, "a transition twice"
@@ -401,3 +401,43 @@ def test_blocks_that_do_not_fit_are_refused(blocks, message):
     graph = hs.TaskGraph(["a", "b", "c"], [("a", "b"), ("b", "c")])
     with pytest.raises(hs.InvalidProblem, match=message):
         hs.stages(graph, Table(0), blocks=blocks)
+
+
+class Tabled(Table):
+    """Costs, or bounds, that are said all at once too."""
+
+    def __init__(self, seed, share=0.0, spoil=None):
+        super().__init__(seed, share)
+        self.spoil, self.tables = spoil, 0
+
+    def table(self, names, parent, last):
+        self.tables += 1
+        members = [()]
+        for s in range(1, len(parent)):
+            members.append((*members[parent[s]], names[last[s]]))
+        found = np.array([[0.0, 0.0], *([self.worth(tasks, strategy) for strategy in ("concurrent", "merge")] for tasks in members[1:])])
+        return found if self.spoil is None else self.spoil(found)
+
+
+@given(GRAPHS, LIMITS, LIMITS, st.integers(0, 1000), st.sampled_from(["concurrent", "merge", "both"]))
+def test_a_table_says_what_the_calls_say(graph, groups, size, seed, strategies):
+    limits = {"groups": groups, "group_size": size, "strategies": strategies}
+    one, all_at_once = Table(seed), Tabled(seed)
+    found = hs.stages(graph, all_at_once, **limits)
+    assert found == hs.stages(graph, one, **limits)
+    assert all_at_once.tables == len(ios.blocks(graph))
+    assert all_at_once.asked == []
+    assert hs.stages(graph, one, bound=Tabled(seed), **limits).latency == pytest.approx(found.latency, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda table: table[1:], r"table returned shape \(1, 2\) for 2 stages; it must be \[stages, 2\]"),
+        (lambda table: table - 100, r"stage 'a' \(concurrent\) costs -9.* s; a cost must be a number >= 0, or inf"),
+        (lambda table: table * np.nan, r"stage 'a' \(concurrent\) costs nan s"),
+    ],
+)
+def test_tables_that_are_none_are_refused(spoil, message):
+    with pytest.raises(hs.InvalidProblem, match=message):
+        hs.stages(hs.TaskGraph(["a"]), Tabled(1, spoil=spoil))

@@ -291,7 +291,8 @@ def test_stages_that_are_the_same_computation_are_measured_once():
 
 def test_the_bound_is_never_above_the_cost(program):
     cost = MeasuredStages(program, torch.randn(2, 8, 12, 12), repeats=1, floor=1.0)
-    for tasks in hs.models.ios.Block(program.graph, program.graph.topological_order, 3, 2).members[1:40]:
+    block = ios.Block(program.graph, program.graph.topological_order, 3, 2)
+    for tasks in map(block.members, range(1, 40)):
         for strategy in ("concurrent", "merge"):
             assert cost.bound(tasks, strategy) <= cost(tasks, strategy)
 
