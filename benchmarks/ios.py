@@ -1,0 +1,237 @@
+"""Stages on one device for the four networks of the paper on IOS, by the contention model.
+
+    python benchmarks/ios.py [--quick] [--networks inception_v3 squeezenet]
+
+Latency of IOS's strategies and of sequential and greedy stages; how large the largest block is; how long the search takes and
+how few stages it asks for; limits on stages; block by block; schedules made for one batch size or device run on another;
+throughput over batch sizes. Needs torch to capture the networks; nothing is run or measured on a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import importlib
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import figures
+import instances
+import numpy as np
+
+import hetsched as hs
+from hetsched.models import ios
+
+REGION = "ios"
+NETWORKS = ("inception_v3", "randwire", "nasnet_a", "squeezenet")
+SIZE = {"inception_v3": 299}
+"""Height and width of the images, 224 unless said otherwise."""
+STRATEGIES = ("merge", "concurrent", "both")
+PAPER_COUNTS = {
+    "inception_v3": "11, 6, 2.6e4, 4.9e3, 3.8e6", "randwire": "33, 8, 3.7e9, 1.2e6, 9.2e22", "nasnet_a": "18, 8, 5.2e6, 3.1e5, 7.2e12",
+    "squeezenet": "6, 3, 2.2e2, 51, 1.3e2",
+}  # fmt: skip
+"""Table 1 of the paper: tasks, width, bound, transitions, schedules."""
+BATCHES, CROSSED, DEVICES = (1, 16, 32, 64, 128), (1, 32, 128), ("p4", "v100")
+LIMITS = tuple((size, groups) for size in (1, 2, 3) for groups in (3, 8))
+"""r and s of Figure 9."""
+
+
+class Network(NamedTuple):
+    """A captured network, what merging needs to know of it, and its blocks."""
+
+    graph: hs.TaskGraph
+    convolutions: dict[str, hs.costs.Convolution]
+    blocks: list[tuple[str, ...]]
+
+    def cost(self, device: str = "v100", inputs: int = 1) -> hs.costs.Contention:
+        """Return the contention model of a device for a batch size."""
+        return hs.costs.Contention(self.graph, hs.costs.device(device), inputs=inputs, convolutions=self.convolutions)
+
+    def best(self, cost: hs.costs.Contention, **options: Any) -> hs.StageSchedule:
+        """Return the best stages."""
+        return hs.stages(self.graph, cost, bound=cost.bound, blocks=self.blocks, **options)
+
+
+@functools.cache
+def network(name: str, data: Path) -> Network:
+    """Capture a network in the units of the paper."""
+    torch_frontend, vision = hs.frontends.torch, importlib.import_module("hetsched.workloads.vision")
+    make: Callable[[], Any] = functools.partial(vision.randwire, wirings(data)) if name == "randwire" else getattr(vision, name)
+    images = vision.images(SIZE.get(name, 224))
+    graph = torch_frontend.capture(make, images, fuse=True)
+    found = cells(graph) if name == "nasnet_a" else ios.blocks(graph)
+    return Network(graph, torch_frontend.convolutions(make, images, fuse=True), found)
+
+
+def wirings(data: Path) -> list[list[tuple[int, int]]]:
+    """Return the edges of the three stages of 32 nodes."""
+    texts = [(data / f"ws-32-4-0.75-{x}.txt").read_text().splitlines()[2:] for x in (3, 4, 5)]
+    return [[(int(i), int(j)) for i, j in map(str.split, lines)] for lines in texts]
+
+
+def cells(graph: hs.TaskGraph) -> list[tuple[str, ...]]:
+    """Return the cells of NASNet, what comes before them, and what comes after."""
+    numbers = [int(name.split(".")[1].split("/")[0]) if name.startswith("cells.") else -1 for name in graph.names]
+    last = graph.n_tasks if -1 not in numbers[::-1] else max(i for i, number in enumerate(numbers) if number >= 0)
+    found: dict[int, list[str]] = {}
+    for i, (name, number) in enumerate(zip(graph.names, numbers, strict=True)):
+        found.setdefault(number if number >= 0 or i < last else max(numbers) + 1, []).append(name)
+    return [tuple(found[number]) for number in sorted(found)]
+
+
+def part(graph: hs.TaskGraph, tasks: Sequence[str]) -> hs.TaskGraph:
+    """Return the graph of some tasks alone."""
+    edges = [(graph.names[i], graph.names[j]) for i, j in graph.edges.tolist()]
+    return hs.TaskGraph(list(tasks), [edge for edge in edges if set(edge) <= set(tasks)])
+
+
+def seconds(schedule: hs.StageSchedule, cost: hs.costs.Contention) -> float:
+    """Return what a schedule's stages take by another cost."""
+    order = {name: x for x, name in enumerate(schedule.tasks[i] for i in cost.graph.topological_order.tolist())}
+    total = 0.0
+    for s, row in enumerate(schedule.stages):
+        tasks = sorted((name for group in schedule.groups(s) for name in group), key=order.__getitem__)
+        total += cost(tuple(tasks), row["strategy"])
+    return total
+
+
+def milliseconds(value: float) -> str:
+    """Return seconds as milliseconds."""
+    return figures.number(value * 1e3)
+
+
+def strategies(found: dict[str, Network]) -> str:
+    """Return Figure 7 as a table: milliseconds, and times the sequential speed."""
+    lines = []
+    for name, net in found.items():
+        cost = net.cost()
+        usual = [ios.sequential(net.graph, cost).latency, ios.greedy(net.graph, cost).latency]
+        each = usual + [net.best(cost, strategies=strategy).latency for strategy in STRATEGIES]
+        lines.append([name, *(f"{milliseconds(value)} ({each[0] / value:.2f}x)" for value in each)])
+    return figures.table(["milliseconds (times sequential)", "sequential", "greedy", "IOS-Merge", "IOS-Parallel", "IOS-Both"], lines)
+
+
+def sizes(found: dict[str, Network]) -> str:
+    """Return Table 1: the largest block of each network, beside the paper's."""
+    lines = []
+    for name, net in found.items():
+        blocks = [block if name != "nasnet_a" else inner(block) for block in net.blocks]
+        counts = max((ios.counts(part(net.graph, block)) for block in blocks), key=lambda each: each.bound)
+        numbers = (counts.graph.n_tasks, counts.width, counts.bound, counts.transitions, counts.schedules)
+        lines.append([name, ", ".join(f"{number:.1e}" if number > 1000 else f"{number:.0f}" for number in numbers), PAPER_COUNTS[name]])
+    return figures.table(["tasks, width, bound, transitions, schedules", "here", "paper"], lines)
+
+
+def inner(cell: Sequence[str]) -> tuple[str, ...]:
+    """Return a cell of NASNet without the convolutions at its entry and its concatenation, as the paper counts."""
+    return tuple(name for name in cell if not name.endswith("/cat") and ".here." not in name and ".there." not in name)
+
+
+def search(found: dict[str, Network]) -> tuple[str, float]:
+    """Return how long the search takes once compiled, and how many stages it asks for; and the seconds of all networks together."""
+    lines, total = [], 0.0
+    for name, net in found.items():
+        cost, times = net.cost(), []
+        for _ in range(4):
+            began = time.perf_counter()
+            lazy = net.best(cost)
+            times.append(time.perf_counter() - began)
+        took = float(np.median(times[1:]))
+        total += took
+        transitions = sum(len(block.tail) for block in map(functools.partial(walked, net.graph), net.blocks))
+        lines.append([name, str(len(net.blocks)), f"{transitions:,}", f"{lazy.possible:,}", f"{lazy.asked:,}", figures.number(took)])
+    head = ["network", "blocks", "transitions (r = 3, s = 8)", "stages the paper's scheme asks for", "asked for", "search, s"]
+    return figures.table(head, lines), total
+
+
+def walked(graph: hs.TaskGraph, tasks: Sequence[str]) -> ios.Block:
+    """Return the states and transitions of a block."""
+    own = {graph.index[name] for name in tasks}
+    return ios.Block(graph, np.array([i for i in graph.topological_order.tolist() if i in own]), 8, 3)
+
+
+def limits(found: dict[str, Network]) -> str:
+    """Return Figure 9: latency and search time by the limits on stages."""
+    lines = []
+    for name in ("inception_v3", "nasnet_a"):
+        if name not in found:
+            continue
+        net, cost = found[name], found[name].cost()
+        cell = []
+        for size, groups in LIMITS:
+            began = time.perf_counter()
+            latency = net.best(cost, groups=groups, group_size=size).latency
+            cell.append(f"{milliseconds(latency)} ({figures.number(time.perf_counter() - began, 2)} s)")
+        lines.append([name, *cell])
+    return figures.table(["milliseconds (search)", *(f"r = {size}, s = {groups}" for size, groups in LIMITS)], lines)
+
+
+def by_block(net: Network) -> str:
+    """Return Figure 16: how much faster the best stages of each block are than sequential ones."""
+    cost = net.cost()
+    best, lines = net.best(cost), []
+    for block in net.blocks:
+        inside = [s for s in range(len(best)) if set(best.groups(s)[0]) <= set(block)]
+        own = float(best.stages.latency[inside].sum())
+        alone = sum(cost((name,), "concurrent") for name in block)
+        lines.append([block[0], str(len(block)), milliseconds(alone), milliseconds(own), f"{alone / own:.2f}x"])
+    return figures.table(["block begins with", "tasks", "sequential, ms", "best, ms", "speed-up"], lines)
+
+
+def crossed(net: Network, costs: dict[str, hs.costs.Contention]) -> tuple[str, bool]:
+    """Return Table 3: schedules made for one cost (columns) run under another (rows), and whether each wins its own row."""
+    made = {name: net.best(cost) for name, cost in costs.items()}
+    lines, wins = [], True
+    for name, cost in costs.items():
+        row = {other: seconds(schedule, cost) for other, schedule in made.items()}
+        wins &= row[name] <= min(row.values()) * (1 + 1e-6)
+        lines.append([name, *(f"**{milliseconds(value)}**" if other == name else milliseconds(value) for other, value in row.items())])
+    return figures.table(["run on, ms", *(f"made for {name}" for name in costs)], lines), wins
+
+
+def throughput(net: Network) -> str:
+    """Return Figure 11: images a second by batch size."""
+    lines = []
+    for way in ("sequential", "greedy", "IOS-Both"):
+        cells = []
+        for inputs in BATCHES:
+            cost = net.cost(inputs=inputs)
+            made = net.best(cost) if way == "IOS-Both" else getattr(ios, way)(net.graph, cost)
+            cells.append(figures.number(inputs / made.latency))
+        lines.append([way, *cells])
+    return figures.table(["images a second", *(f"batch {inputs}" for inputs in BATCHES)], lines)
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Make every table and publish them."""
+    parser = figures.parser(__doc__)
+    parser.add_argument("--networks", nargs="+", choices=NETWORKS, help="default: all; with --quick squeezenet")
+    parser.add_argument("--data", type=Path, default=instances.DATA / "ios", help="folder of RandWire's wirings (default: %(default)s)")
+    arguments: argparse.Namespace = figures.parse(parser, words, region=REGION)
+    names = arguments.networks or (NETWORKS[-1:] if arguments.quick else NETWORKS)
+    found = {}
+    for name in names:
+        found[name] = network(name, arguments.data)
+        print(f"{name}: {found[name].graph}, {len(found[name].blocks)} blocks", flush=True)
+    shown = found.get("inception_v3") or next(iter(found.values()))
+    asked, total = search(found)
+    batches, first = crossed(shown, {f"batch {inputs}": shown.cost(inputs=inputs) for inputs in CROSSED})
+    devices, second = crossed(shown, {device: shown.cost(device) for device in DEVICES})
+    assert first, "a schedule does not win on the batch size it was made for"
+    assert second, "a schedule does not win on the device it was made for"
+    which = next(name for name, net in found.items() if net is shown)
+    text = "\n\n".join([
+        f"Taken on: {figures.machine()}.", strategies(found), "### Largest blocks", sizes(found), "### Search",
+        f"All searches together take {figures.number(total)} s (target: 1 s for the four networks), kernels compiled.", asked,
+        *(["### Limits on stages", limits(found)] if {"inception_v3", "nasnet_a"} & set(found) else []),
+        f"### Block by block: {which}", by_block(shown), f"### Made for one batch size or device, run on another: {which}",
+        batches, devices, f"### Batch sizes: {which}", throughput(shown),
+    ])  # fmt: skip
+    figures.publish(arguments, REGION, text, {"search_s": total})
+
+
+if __name__ == "__main__":
+    main()

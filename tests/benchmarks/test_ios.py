@@ -1,0 +1,44 @@
+"""benchmarks/ios.py: its tables on a small network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+import ios  # noqa: E402
+
+import hetsched as hs  # noqa: E402
+
+
+def test_it_writes_its_tables(docs: Path, capsys: pytest.CaptureFixture[str]):
+    ios.main(["--quick", "--docs", str(docs)])
+    page = (docs / "benchmarks.md").read_text()
+    assert "kept ios" in page
+    assert "| squeezenet | 6, 3, 216, 60, 152 | 6, 3, 2.2e2, 51, 1.3e2 |" in page
+    for title in ("Largest blocks", "Search", "Block by block: squeezenet", "Batch sizes: squeezenet"):
+        assert f"### {title}" in page
+    row = next(line for line in page.splitlines() if line.startswith("| squeezenet | ") and "x)" in line)
+    speeds = [float(cell.split("(")[1].rstrip("x) |")) for cell in row.split(" | ")[1:]]
+    assert speeds[0] == 1
+    assert speeds[4] == max(speeds)
+
+
+def test_cells_of_nasnet_are_blocks_that_can_be_scheduled():
+    vision = pytest.importorskip("hetsched.workloads.vision")
+    graph = hs.frontends.torch.capture(lambda: vision.nasnet_a(10, cells=1, filters=8), vision.images(64), fuse=True)
+    cells = ios.cells(graph)
+    assert len(cells) == 1 + 7 + 1
+    assert sorted(name for cell in cells for name in cell) == sorted(graph.names)
+    best = hs.stages(graph, lambda tasks, strategy: 1.0 if strategy == "concurrent" else 9.0, blocks=cells, groups=2, group_size=1)
+    assert hs.verify_stages(graph, best, groups=2, group_size=1) == []
+
+
+def test_a_schedule_costs_what_its_stages_do():
+    net = ios.network("squeezenet", Path())
+    cost = net.cost()
+    best = net.best(cost)
+    assert ios.seconds(best, cost) == pytest.approx(best.latency)
+    assert ios.seconds(best, net.cost(inputs=32)) > best.latency
