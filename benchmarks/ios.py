@@ -1,10 +1,10 @@
-"""Stages on one device for the four networks of the paper on IOS, by the contention model.
+"""Stages on one device for the four networks of the paper on IOS, by the contention model and measured.
 
     python benchmarks/ios.py [--quick] [--networks inception_v3 squeezenet]
 
 Latency of IOS's strategies and of sequential and greedy stages; how large the largest block is; how long the search takes and
 how few stages it asks for; limits on stages; block by block; schedules made for one batch size or device run on another;
-throughput over batch sizes. Needs torch to capture the networks; nothing is run or measured on a GPU.
+throughput over batch sizes. Then stages measured on the machine at hand, on a GPU if there is one. Needs torch.
 """
 
 from __future__ import annotations
@@ -58,12 +58,9 @@ class Network(NamedTuple):
 @functools.cache
 def network(name: str, data: Path) -> Network:
     """Capture a network in the units of the paper."""
-    torch_frontend, vision = hs.frontends.torch, importlib.import_module("hetsched.workloads.vision")
-    make: Callable[[], Any] = functools.partial(vision.randwire, wirings(data)) if name == "randwire" else getattr(vision, name)
-    images = vision.images(SIZE.get(name, 224))
-    graph = torch_frontend.capture(make, images, fuse=True)
-    found = cells(graph) if name == "nasnet_a" else ios.blocks(graph)
-    return Network(graph, torch_frontend.convolutions(make, images, fuse=True), found)
+    vision = importlib.import_module("hetsched.workloads.vision")
+    calls = hs.frontends.torch.calls(maker(name, data), vision.images(SIZE.get(name, 224)), fuse=True)
+    return Network(calls.graph, calls.convolutions(), cells(calls.graph) if name == "nasnet_a" else ios.blocks(calls.graph))
 
 
 def wirings(data: Path) -> list[list[tuple[int, int]]]:
@@ -205,10 +202,49 @@ def throughput(net: Network) -> str:
     return figures.table(["images a second", *(f"batch {inputs}" for inputs in BATCHES)], lines)
 
 
+def measured(name: str, data: Path, repeats: int) -> list[str]:
+    """Return a line of what stages measured on this machine come to: found by the search, and run as a whole."""
+    torch = importlib.import_module("torch")
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    torch.manual_seed(0)
+    module = maker(name, data)().to(device)
+    x = torch.randn(1, 3, SIZE.get(name, 224), SIZE.get(name, 224), device=device)
+    program = hs.runtime.Program(module, x, fuse=True)
+    cost = hs.runtime.MeasuredStages(program, x, repeats=repeats)
+    began = time.perf_counter()
+    best = hs.stages(program.graph, cost, bound=cost.bound)
+    took, asked = time.perf_counter() - began, cost.measured
+    schedules = {"sequential": ios.sequential(program.graph, cost), "greedy": ios.greedy(program.graph, cost), "best": best}
+    ways = {"module": module, **{way: hs.runtime.StagedProgram(program, schedule) for way, schedule in schedules.items()}}
+    times: dict[str, list[float]] = {way: [] for way in ways}
+    with torch.no_grad():
+        wanted = module(x)
+        for turn in range(repeats + 1):  # in turn, so that what else the machine does falls on all
+            for way, run in ways.items():
+                began = time.perf_counter()
+                made = run(x)
+                if device == "cuda":
+                    torch.cuda.synchronize()
+                if turn:
+                    times[way].append(time.perf_counter() - began)
+                torch.testing.assert_close(made, wanted, rtol=1e-3, atol=1e-4)
+    cells = [milliseconds(float(np.median(times[way]))) for way in ways]
+    return [name, device, f"{best.possible:,}", f"{asked:,}", figures.number(took, 2), milliseconds(best.latency), *cells]
+
+
+def maker(name: str, data: Path) -> Callable[[], Any]:
+    """Return what makes a network."""
+    vision = importlib.import_module("hetsched.workloads.vision")
+    return functools.partial(vision.randwire, wirings(data)) if name == "randwire" else getattr(vision, name)  # type: ignore[no-any-return]
+
+
 def main(words: Sequence[str] | None = None) -> None:
     """Make every table and publish them."""
     parser = figures.parser(__doc__)
     parser.add_argument("--networks", nargs="+", choices=NETWORKS, help="default: all; with --quick squeezenet")
+    parser.add_argument("--measured", nargs="*", choices=(*NETWORKS, "googlenet"), default=("squeezenet", "googlenet"),
+                        help="networks to measure here (default: squeezenet googlenet)")  # fmt: skip
+    parser.add_argument("--repeats", type=int, default=10, help="runs of a stage, and of the whole (default: %(default)s)")
     parser.add_argument("--data", type=Path, default=instances.DATA / "ios", help="folder of RandWire's wirings (default: %(default)s)")
     arguments: argparse.Namespace = figures.parse(parser, words, region=REGION)
     names = arguments.networks or (NETWORKS[-1:] if arguments.quick else NETWORKS)
@@ -230,6 +266,11 @@ def main(words: Sequence[str] | None = None) -> None:
         f"### Block by block: {which}", by_block(shown), f"### Made for one batch size or device, run on another: {which}",
         batches, devices, f"### Batch sizes: {which}", throughput(shown),
     ])  # fmt: skip
+    lines = [measured(name, arguments.data, arguments.repeats) for name in arguments.measured[: 1 if arguments.quick else None]]
+    if lines:
+        head = ["network, 1 image", "device", "stages", "measured", "search, s", "best, sum of stages, ms", "module, ms", "sequential, ms",
+                "greedy, ms", "best, ms"]  # fmt: skip
+        text += f"\n\n### Measured\n\n{figures.table(head, lines)}"
     figures.publish(arguments, REGION, text, {"search_s": total})
 
 

@@ -90,6 +90,25 @@ def test_random_networks_keep_their_work_and_every_task_reads_what_its_sources_w
     assert np.array_equal(graph.bytes_accessed, graph.weight_bytes + graph.input_bytes + graph.output_bytes)
 
 
+@settings(max_examples=8, deadline=None)
+@given(networks(), st.integers(6, 9), st.booleans())
+def test_random_networks_run_task_by_task_as_they_are_and_fused_ones_keep_their_work(network, size, fuse):
+    model, channels = network
+    model, x = nn.Sequential(nn.Conv2d(channels, channels, 1), model).eval(), torch.randn(2, channels, size, size)
+    program = hs.runtime.Program(model, x, fuse=fuse)
+    with torch.no_grad():
+        assert torch.equal(program(x), model(x))
+    graph, plain = program.graph, capture(model, x)
+    assert graph.n_tasks <= plain.n_tasks
+    assert graph.flops.sum() == plain.flops.sum()
+    assert graph.weight_bytes.sum() == plain.weight_bytes.sum()
+    assert graph.output_bytes[0] == plain.output_bytes[0]
+    received = np.zeros(graph.n_tasks)
+    np.add.at(received, graph.target, graph.edge_bytes)
+    assert np.array_equal(received, graph.input_bytes)
+    assert (graph.edge_bytes <= graph.output_bytes[graph.source]).all()
+
+
 def test_a_small_network_by_hand():
     model = nn.Sequential(nn.Linear(3, 5), nn.Flatten(), nn.Dropout(), nn.GELU())
     graph = capture(model.eval(), torch.zeros(7, 2, 3))
