@@ -303,6 +303,30 @@ def test_a_file_that_cannot_be_written_costs_only_itself(program, tmp_path):
         assert cost(program.graph.names[:1], "concurrent") >= 0
 
 
+# ---------------------------------------------------------------------- on a GPU
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+@pytest.mark.parametrize("graphs", [False, True])
+def test_streams_and_graphs_return_what_the_module_returns(graphs, tmp_path):
+    module, x = calibrated(Block(), torch.randn(8, 8, 12, 12)).cuda(), torch.randn(2, 8, 12, 12, device="cuda")
+    program = Program(module, x, fuse=True)
+    cost = MeasuredStages(program, x, cache=tmp_path / "stages.jsonl")
+    for schedule in (
+        hs.stages(program.graph, cost, bound=cost.bound),
+        ios.greedy(program.graph, cost),
+        ios.sequential(program.graph, cost),
+    ):
+        staged = StagedProgram(program, schedule, graphs=graphs)
+        for count in (1, 3, 1):
+            y = torch.randn(count, 8, 12, 12, device="cuda")
+            torch.testing.assert_close(staged(y), expected(module, y), rtol=1e-3, atol=1e-4)
+    assert cost.measured > 0
+    again = MeasuredStages(program, x, cache=tmp_path / "stages.jsonl")
+    assert again(program.graph.names[1:2], "concurrent") == cost(program.graph.names[1:2], "concurrent")
+    assert again.measured == 0
+
+
 # ---------------------------------------------------------------------- messages
 
 
