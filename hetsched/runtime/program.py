@@ -61,7 +61,8 @@ class Program:
     Raises
     ------
     InvalidProblem, UnsupportedFeature
-        As `capture` does; or the module changes its own buffers, as batch norm does in training.
+        As `capture` does; or the module changes its own buffers or arguments, as batch norm does in training, or draws random
+        numbers.
     """
 
     graph: TaskGraph
@@ -176,6 +177,10 @@ class Program:
                     target = stored[node.name]
                     constants[node] = program.state_dict[target] if target in program.state_dict else program.constants[target]
                 elif node.op == "call_function" and all(source in constants for source in node.all_input_nodes):
+                    if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+                        raise UnsupportedFeature(
+                            f"{node.name!r} draws random numbers at every call; hand them to the module as an argument"
+                        )
                     args, kwargs = self._arguments(node)
                     constants[node] = node.target(*args, **kwargs)
 

@@ -360,6 +360,15 @@ def test_a_module_that_changes_itself_is_refused():
         Program(Block().train(), torch.randn(2, 8, 12, 12))
 
 
+def test_a_module_that_draws_numbers_is_refused():
+    class Noisy(nn.Module):
+        def forward(self, x):
+            return x + torch.randn(4)
+
+    with pytest.raises(hs.UnsupportedFeature, match="'randn' draws random numbers at every call; hand them to the module"):
+        Program(Noisy(), torch.randn(2, 4))
+
+
 def test_a_module_without_weights_is_refused():
     with torch.device("meta"):
         module = Block().eval()
