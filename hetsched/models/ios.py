@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -37,7 +38,8 @@ Indices = npt.NDArray[np.int32]
 
 def stages(
     graph: TaskGraph, cost: StageCost, *, groups: int | None = 8, group_size: int | None = 3, strategies: Strategies = "both",
-    bound: StageCost | None = None, blocks: bool | Sequence[Iterable[str]] = True,
+    bound: StageCost | None = None, blocks: bool | Sequence[Iterable[str]] = True, time_limit: float | None = None,
+    on_progress: Callable[[Progress], object] | None = None,
 ) -> StageSchedule:  # fmt: skip
     """Cut a graph into stages that run one after another on one device, at the least sum of their costs.
 
@@ -64,11 +66,17 @@ def stages(
         Whether no stage may reach over a boundary of `hetsched.models.ios.blocks`, as in the paper. Else the optimum is over
         all stages; the difference is at most that tasks in a row over a boundary can share a stage. Or the names of the
         tasks of each block, in running order: for networks whose cells read more than the cell before, such as NASNet.
+    time_limit : float, optional
+        Seconds, for costs that take long; needs a `bound`. Blocks that are not through by then keep the best stages known: at the
+        least those that are best by the bounds, whose costs are asked for in any case.
+    on_progress : callable, optional
+        Called with a `Progress` after each cost asked for one by one; returning True stops as the time limit does.
 
     Returns
     -------
     StageSchedule
-        The optimum, to 1e-6 where there is a bound, with how many costs were `asked` for of those `possible`.
+        The optimum, to 1e-6 where there is a bound, with how many costs were `asked` for of those `possible`. Its own `bound`
+        is less than its latency by more than that only if the search was stopped.
 
     Raises
     ------
@@ -93,14 +101,39 @@ def stages(
         parts = _blocks(graph) if blocks else [graph.topological_order] if graph.n_tasks else []
     else:
         parts = _given(graph, blocks)
+    if time_limit is not None and (bound is None or not time_limit >= 0):
+        raise UnsupportedFeature(f"time_limit is {time_limit!r}; it must be >= 0, and costs that may be left out need a bound")
+    end = math.inf if time_limit is None else time.monotonic() + time_limit
     found: list[_Stage] = []
     asked = possible = 0
-    for tasks in parts:
-        search = _Search(Block(graph, tasks, groups, group_size), cost, strategies, bound)
-        found += search.best()
+    least, stopped = 0.0, False
+
+    def told(number: int, search: _Search) -> None:
+        nonlocal stopped
+        if on_progress is not None:
+            now = Progress(number, len(parts), asked + len(search.known), possible + search.possible)
+            stopped = on_progress(now) is True or stopped
+
+    for number, tasks in enumerate(parts):
+        search = _Search(Block(graph, tasks, groups, group_size), cost, strategies, bound, partial(told, number))
+        best, own = search.best(lambda: stopped or time.monotonic() >= end)
+        found += best
+        least += own
         asked += len(search.known)
         possible += search.possible
-    return _schedule(graph, found, asked, possible)
+    return _schedule(graph, found, asked, possible, least)
+
+
+class Progress(NamedTuple):
+    """How far a search for stages is."""
+
+    block: int
+    """The block it is at, of so many `blocks`."""
+    blocks: int
+    asked: int
+    """Costs asked for so far."""
+    possible: int
+    """Those that there are, in the blocks so far."""
 
 
 def sequential(graph: TaskGraph, cost: StageCost) -> StageSchedule:
@@ -286,8 +319,9 @@ class _Stage(NamedTuple):
 class _Search:
     """The best path through the states of a block."""
 
-    def __init__(self, block: Block, cost: StageCost, strategies: Strategies, bound: StageCost | None) -> None:
-        self.block, self.cost, self.lazy = block, cost, bound is not None
+    def __init__(self, block: Block, cost: StageCost, strategies: Strategies, bound: StageCost | None,
+                 told: Callable[[_Search], object] = lambda _: None) -> None:  # fmt: skip
+        self.block, self.cost, self.lazy, self.told = block, cost, bound is not None, told
         used = np.flatnonzero(np.bincount(block.stage, minlength=len(block.parent)))
         alone = block.parent[used] == 0
         together, merged = used if strategies != "merge" else used[alone], used[~alone] if strategies != "concurrent" else used[:0]
@@ -334,15 +368,19 @@ class _Search:
         upper = np.maximum(upper, self.lower)  # a bound may be above the cost by rounding
         return DynamicProgram(self.tail, self.head, self.lower[self.kind], upper=upper[self.kind], alike=self.kind)
 
-    def best(self) -> list[_Stage]:
-        """Return the stages of the best schedule in running order."""
+    def best(self, stop: Callable[[], bool] = lambda: False) -> tuple[list[_Stage], float]:
+        """Return the stages of the best schedule known in running order, and what none costs less than."""
         if self.lazy and self._reaches_the_end():
             self._thin()
-        transitions = self.program().solve(self._evaluate).transitions if self._reaches_the_end() else None
-        if transitions is None:
+        path = None
+        if self._reaches_the_end():
+            path = self.program().solve(self._evaluate, stop=stop)
+            if path.transitions is None and path.stopped == "stopped":
+                path = self.program().solve(self._evaluate)  # nothing is known yet
+        if path is None or path.transitions is None:
             raise Infeasible(f"{_described(self.block.graph, self.block.tasks)}: every schedule of it has a stage of infinite cost")
-        kinds = self.kind[transitions].tolist()
-        return [_Stage(*self._named(kind), self.known[kind]) for kind in kinds]
+        kinds = self.kind[path.transitions].tolist()
+        return [_Stage(*self._named(kind), self.known[kind]) for kind in kinds], path.bound
 
     def _thin(self) -> None:
         """Ask for the stages of the path that is best by the bounds, and drop the transitions that no better path can have."""
@@ -371,6 +409,7 @@ class _Search:
             return self.known[kind]
         tasks, strategy = self._named(kind)
         seconds = self.known[kind] = _asked(self.cost, tasks, strategy)
+        self.told(self)
         if self.lower[kind] > seconds * (1 + TOLERANCE):
             raise InvalidProblem(
                 f"stage {_list(tasks)} ({strategy}) costs {seconds} s, but its bound says {self.lower[kind]} s at least; "
@@ -404,10 +443,10 @@ def _ask(graph: TaskGraph, cost: StageCost, found: list[list[int]]) -> StageSche
     )
 
 
-def _schedule(graph: TaskGraph, found: list[_Stage], asked: int, possible: int) -> StageSchedule:
+def _schedule(graph: TaskGraph, found: list[_Stage], asked: int, possible: int, bound: float | None = None) -> StageSchedule:
     return StageSchedule.from_groups(
         graph.names, [connected(graph, stage.tasks) for stage in found], [stage.strategy for stage in found],
-        [stage.seconds for stage in found], asked=asked, possible=possible,
+        [stage.seconds for stage in found], asked=asked, possible=possible, bound=bound,
     )  # fmt: skip
 
 

@@ -17,26 +17,28 @@ class StageRow(Row):
 
 
 class StagesPart(Row, kw_only=True):
-    """Stages in running order; how many stage costs were asked for, and would have been without lower bounds, if known."""
+    """Stages in running order; if known, how many costs were asked for, and would have been without lower bounds, and a bound."""
 
     tasks: list[str]
     stages: list[StageRow]
     latency: float
     asked: int | None = None
     possible: int | None = None
+    bound: float | None = None
 
     @classmethod
     def of(cls, schedule: StageSchedule) -> StagesPart:
         """Return the document part of a stage schedule."""
         columns = zip(schedule.stages.strategy.tolist(), schedule.stages.latency.tolist(), strict=True)
         rows = [StageRow(strategy, [list(g) for g in schedule.groups(s)], seconds) for s, (strategy, seconds) in enumerate(columns)]
-        return cls(tasks=list(schedule.tasks), stages=rows, latency=schedule.latency, asked=schedule.asked, possible=schedule.possible)
+        counts = {"asked": schedule.asked, "possible": schedule.possible}
+        return cls(tasks=list(schedule.tasks), stages=rows, latency=schedule.latency, bound=schedule.bound, **counts)
 
     def value(self) -> StageSchedule:
         """Return the schedule, its names resolved."""
         return StageSchedule.from_groups(
             self.tasks, [row.groups for row in self.stages], [row.strategy for row in self.stages],
-            [row.latency for row in self.stages], latency=self.latency, asked=self.asked, possible=self.possible,
+            [row.latency for row in self.stages], latency=self.latency, asked=self.asked, possible=self.possible, bound=self.bound,
         )  # fmt: skip
 
 

@@ -64,6 +64,8 @@ class StageSchedule(Frozen):
     asked, possible : int or None
         How many stage costs the search that made it asked for, and how many it would ask for without
         lower bounds; None if nobody counted.
+    bound : float or None
+        Seconds that no stages under the search's limits take less than; None if nobody looked for one.
 
     Notes
     -----
@@ -71,7 +73,7 @@ class StageSchedule(Frozen):
     ``hetsched.verify_stages`` then judges.
     """
 
-    _fields = ("tasks", "stages", "group_ptr", "member_ptr", "members", "latency", "asked", "possible")
+    _fields = ("tasks", "stages", "group_ptr", "member_ptr", "members", "latency", "asked", "possible", "bound")
     tasks: tuple[str, ...]
     stages: Columns
     group_ptr: IntArray
@@ -80,6 +82,7 @@ class StageSchedule(Frozen):
     latency: float
     asked: int | None
     possible: int | None
+    bound: float | None
 
     def __init__(self) -> None:
         raise TypeError("stage schedules are made by hetsched.stages(graph, cost), hetsched.read(path) or StageSchedule.from_groups(...)")
@@ -95,6 +98,7 @@ class StageSchedule(Frozen):
         latency: float | None = None,
         asked: int | None = None,
         possible: int | None = None,
+        bound: float | None = None,
     ) -> StageSchedule:
         """Return a schedule of the stages given, unchecked but for its shape.
 
@@ -130,7 +134,7 @@ class StageSchedule(Frozen):
             tasks=tuple(tasks), stages=Columns(strategy=np.array(list(strategies), "U"), latency=seconds),
             group_ptr=_starts(stages), member_ptr=_starts(flat),
             members=readonly([index[name] for group in flat for name in group], np.int64),
-            latency=float(math.fsum(seconds) if latency is None else latency), asked=asked, possible=possible,
+            latency=float(math.fsum(seconds) if latency is None else latency), asked=asked, possible=possible, bound=bound,
         )  # fmt: skip
         return schedule
 

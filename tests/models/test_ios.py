@@ -441,3 +441,39 @@ def test_a_table_says_what_the_calls_say(graph, groups, size, seed, strategies):
 def test_tables_that_are_none_are_refused(spoil, message):
     with pytest.raises(hs.InvalidProblem, match=message):
         hs.stages(hs.TaskGraph(["a"]), Tabled(1, spoil=spoil))
+
+
+# ---------------------------------------------------------------------- stopped, watched
+
+
+@given(GRAPHS, LIMITS, LIMITS, st.integers(0, 1000), st.integers(0, 12), st.sampled_from(["concurrent", "merge", "both"]))
+def test_a_search_that_is_stopped_keeps_valid_stages_and_a_bound(graph, groups, size, seed, after, strategies):
+    limits = {"groups": groups, "group_size": size}
+    cost, told = Table(seed, 0.5), []
+
+    def watch(progress):
+        told.append(progress)
+        return progress.asked > after
+
+    found = hs.stages(graph, cost, bound=cost.bound, strategies=strategies, on_progress=watch, **limits)
+    best = hs.stages(graph, cost, strategies=strategies, **limits)
+    assert hs.verify_stages(graph, found, cost=cost, **limits) == []
+    assert found.bound <= best.latency * (1 + 1e-9) <= found.latency * (1 + 2e-9)
+    assert best.bound == pytest.approx(best.latency)
+    assert [progress.asked for progress in told] == list(range(1, found.asked + 1))
+    assert all(0 <= progress.block < progress.blocks == len(ios.blocks(graph)) for progress in told)
+
+
+def test_no_time_leaves_the_stages_that_are_best_by_the_bounds():
+    graph = hs.TaskGraph(["a", "b", "c"], [("a", "b"), ("a", "c")])
+    cost = Table(3, 0.5)
+    found = hs.stages(graph, cost, bound=cost.bound, time_limit=0)
+    assert hs.verify_stages(graph, found, cost=cost) == []
+    assert found.bound <= found.latency
+
+
+@pytest.mark.parametrize(("limit", "bound"), [(-1.0, True), (math.nan, True), (1.0, False)])
+def test_time_limits_that_cannot_be_kept_are_refused(limit, bound):
+    cost = Table(0)
+    with pytest.raises(hs.UnsupportedFeature, match=r"time_limit is .*; it must be >= 0, and costs that may be left out need a bound"):
+        hs.stages(hs.TaskGraph(["a"]), cost, bound=cost.bound if bound else None, time_limit=limit)
