@@ -20,6 +20,13 @@ V100_THREADS = 80 * 2048
 """Threads a V100 holds at a time: 80 multiprocessors of 2048, by NVIDIA's white paper on Volta."""
 
 
+_FITTED = {
+    "filled": (1.0, 1e12), "least_share": (1e-4, 1.0), "synchronisation": (1e-9, 1.0), "interference": (1e-4, 4.0),
+    "efficiency": (1e-4, 1e4),
+}  # fmt: skip
+"""The parameters that are fitted, and between what."""
+
+
 class Convolution(NamedTuple):
     """The shape of a convolution, which a graph does not tell: what merging needs to know.
 
@@ -39,7 +46,7 @@ class Contention:
     """Stage costs from a cost model and how much of the device each task can fill.
 
     A task alone takes its launch overhead, then ``body / share`` seconds: `body` is what the cost model gives
-    beyond the overhead, and `share` the part of the device that the task fills, ``output_bytes * inputs / filled``
+    beyond the overhead, divided by `efficiency`, and `share` the part of the device that the task fills, ``output_bytes * inputs / filled``
     within [least_share, 1]. Small kernels share the device and large ones saturate it: while the shares of
     those that run at a time sum to more than 1, each is slower by that sum to the power of 1 + `interference`.
     Launches of different groups do not disturb each other. A stage begins with `synchronisation` seconds.
@@ -62,9 +69,11 @@ class Contention:
     least_share : float
         No task fills less of the device, in (0, 1]. Default: one of 80 multiprocessors.
     synchronisation : float
-        Seconds. The default is a round figure, not a measurement; fit it to your device.
+        Seconds. The default is a round figure, not a measurement; see `fitted`.
     interference : float
         >= 0; 0 is no loss by contention but that of sharing.
+    efficiency : float
+        Part of the cost model's speed that kernels reach which fill the device, > 0.
     convolutions : mapping of str to Convolution, optional
         By task name.
 
@@ -77,20 +86,21 @@ class Contention:
     def __init__(
         self, graph: TaskGraph, device: Device, *, inputs: int = 1, costs: CostModel | None = None, filled: float = 4.0 * V100_THREADS,
         least_share: float = 1 / 80, synchronisation: float = 5e-6, interference: float = 0.0,
-        convolutions: Mapping[str, Convolution] | None = None,
+        efficiency: float = 1.0, convolutions: Mapping[str, Convolution] | None = None,
     ) -> None:  # fmt: skip
         for what, value, fits, rule in (
             ("inputs", inputs, inputs >= 1, ">= 1"), ("filled", filled, filled > 0, "> 0"),
             ("least_share", least_share, 0 < least_share <= 1, "in (0, 1]"),
             ("synchronisation", synchronisation, 0 <= synchronisation < math.inf, ">= 0"),
             ("interference", interference, 0 <= interference < math.inf, ">= 0"),
+            ("efficiency", efficiency, 0 < efficiency < math.inf, "> 0"),
         ):  # fmt: skip
             if not fits:
                 raise InvalidProblem(f"{what} is {value!r}; it must be {rule}")
         self.graph, self.device, self.inputs = graph, device, inputs
         self.costs: CostModel = Roofline() if costs is None else costs
         self.filled, self.least_share = filled, least_share
-        self.synchronisation, self.interference = synchronisation, interference
+        self.synchronisation, self.interference, self.efficiency = synchronisation, interference, efficiency
         self.convolutions = dict(convolutions or {})
         strange = [name for name in self.convolutions if name not in graph.index]
         if strange:
@@ -105,13 +115,52 @@ class Contention:
             raise InvalidProblem(f"{named(np.flatnonzero(np.isnan(seconds)), graph.names)} cannot run on device {self.device.name!r}")
         launch = np.minimum(seconds, self.device.launch_overhead)
         share = np.clip(graph.output_bytes * self.inputs / self.filled, self.least_share, 1.0)
-        return launch.tolist(), (seconds - launch).tolist(), share.tolist()
+        return launch.tolist(), ((seconds - launch) / self.efficiency).tolist(), share.tolist()
 
     def __call__(self, tasks: tuple[str, ...], strategy: str) -> float:
         """Return the seconds of a stage."""
         if strategy == "merge" and len(tasks) > 1:
             return self._merged(tasks)
         return self.synchronisation + self._together(self._groups(tasks))
+
+    def fitted(self, measured: Iterable[tuple[tuple[str, ...], str, float]]) -> Contention:
+        """Return the model whose parameters make it come closest to measured stages.
+
+        `filled`, `least_share`, `synchronisation`, `interference` and `efficiency` are varied, from what they are here, so that the
+        sum of squares of the logarithms of predicted over measured seconds is least. Measure single tasks, and stages of several
+        groups; only these tell how tasks share the device.
+
+        Parameters
+        ----------
+        measured : iterable of (tasks, strategy, seconds)
+            As the cost is called, and what it should say.
+
+        Raises
+        ------
+        InvalidProblem
+            There are fewer than five stages, or one has no finite positive time, measured or in the model.
+        """
+        from scipy.optimize import least_squares
+
+        found = [(tuple(tasks), strategy, float(seconds)) for tasks, strategy, seconds in measured]
+        if len(found) < len(_FITTED):
+            raise InvalidProblem(f"{len(found)} stages are measured; {len(_FITTED)} parameters need as many at the least")
+        for tasks, strategy, seconds in found:
+            if not (0 < seconds < math.inf and math.isfinite(self(tasks, strategy))):
+                raise InvalidProblem(f"stage {', '.join(tasks)} ({strategy}) takes {seconds} s; leave out what cannot be done")
+        wanted = np.log([seconds for _, _, seconds in found])
+
+        def model(logs: npt.NDArray[np.float64]) -> Contention:
+            values = dict(zip(_FITTED, np.exp(logs).tolist(), strict=True))
+            return Contention(self.graph, self.device, inputs=self.inputs, costs=self.costs, convolutions=self.convolutions, **values)
+
+        def misses(logs: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+            cost = model(logs)
+            return np.log([cost(tasks, strategy) for tasks, strategy, _ in found]) - wanted
+
+        low, high = np.log(list(_FITTED.values())).T
+        start = np.clip(np.log([max(getattr(self, name), 1e-300) for name in _FITTED]), low, high)
+        return model(least_squares(misses, start, bounds=(low, high), diff_step=1e-4, x_scale="jac").x)
 
     @cached_property
     def bound(self) -> ContentionBound:

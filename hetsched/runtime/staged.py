@@ -118,9 +118,10 @@ class StagedProgram:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         values = self.program.inputs(args, kwargs)
         with torch.no_grad():
-            if isinstance(self._runner, Streams) and self.graphs:
-                return self._replayed(values)
-            return self._run(values)
+            if isinstance(self._runner, Threads):
+                return self._run(values)
+            with torch.cuda.device(self.program.device):
+                return self._replayed(values) if self.graphs else self._run(values)
 
     def _run(self, values: Values) -> Any:
         for (groups, merged), dead in zip(self._stages, self._dead, strict=True):

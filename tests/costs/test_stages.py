@@ -143,3 +143,39 @@ def test_bounds_of_all_stages_at_once_are_those_of_each(graph, data):
         assert table[stage, 0] == pytest.approx(bound(tasks, "concurrent"), rel=1e-12)
         if len(tasks) > 1:
             assert table[stage, 1] == pytest.approx(bound(tasks, "merge"), rel=1e-12)
+
+
+def parallel(n=12):
+    """Tasks of many sizes side by side, two in a row."""
+    names = [f"t{i}" for i in range(n)]
+    sizes = [2.0 ** (i % 6) for i in range(n)]
+    return hs.TaskGraph(names, [("t0", "t1")], op="conv", output_bytes=[8.0 * x for x in sizes], flops=[1e8 * (1 + i) for i in range(n)])
+
+
+@pytest.mark.parametrize("interference", [0.1, 0.5])
+def test_fitted_parameters_foretell_stages_that_were_not_measured(interference):
+    graph = parallel()
+    true = Contention(graph, DEVICE, filled=300.0, least_share=0.1, synchronisation=0.03, interference=interference, efficiency=0.6)
+    singles = [(name,) for name in graph.names]
+    stages = [*singles, *(tuple(graph.names[i : i + k]) for k in (2, 3, 5) for i in range(0, 12 - k, 2))]
+    first = Contention(graph, DEVICE, **SETTINGS)
+    fitted = first.fitted([(tasks, "concurrent", true(tasks, "concurrent")) for tasks in stages])
+    unseen = [tuple(graph.names[i] for i in range(start, 12, 3)) for start in range(3)]
+    for tasks in unseen:
+        assert fitted(tasks, "concurrent") == pytest.approx(true(tasks, "concurrent"), rel=0.03)
+        assert abs(first(tasks, "concurrent") / true(tasks, "concurrent") - 1) > 0.1
+    assert fitted.efficiency == pytest.approx(0.6, rel=0.05)
+    assert fitted.interference == pytest.approx(interference, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("measured", "message"),
+    [
+        ([(("t0",), "concurrent", 1.0)] * 4, "4 stages are measured; 5 parameters need as many at the least"),
+        ([(("t0",), "concurrent", 0.0)] * 5, r"stage t0 \(concurrent\) takes 0.0 s; leave out what cannot be done"),
+        ([(("t2", "t3"), "merge", 1.0)] * 5, r"stage t2, t3 \(merge\) takes 1.0 s; leave out"),
+    ],
+)
+def test_what_cannot_be_fitted_is_refused(measured, message):
+    with pytest.raises(hs.InvalidProblem, match=message):
+        Contention(parallel(), DEVICE).fitted(measured)
