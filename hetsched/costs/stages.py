@@ -146,6 +146,9 @@ class Contention:
         if len(found) < len(_FITTED):
             raise InvalidProblem(f"{len(found)} stages are measured; {len(_FITTED)} parameters need as many at the least")
         for tasks, strategy, seconds in found:
+            strange = [name for name in tasks if name not in self.graph.index]
+            if strange:
+                raise InvalidProblem(f"{strange[0]!r} of a stage is no task of the graph")
             if not (0 < seconds < math.inf and math.isfinite(self(tasks, strategy))):
                 raise InvalidProblem(f"stage {', '.join(tasks)} ({strategy}) takes {seconds} s; leave out what cannot be done")
         wanted = np.log([seconds for _, _, seconds in found])

@@ -44,7 +44,8 @@ class Calls(NamedTuple):
     def convolution(self, task: int) -> ConvolutionCall | None:
         """Return the convolution that a task begins with, if it has neither groups nor dilation and its sizes are known."""
         node = self.nodes[task][0]
-        if node.op != "call_function" or _op(node.target) not in MERGEABLE:
+        others = [_op(other.target) for other in self.nodes[task][1:]]
+        if node.op != "call_function" or _op(node.target) not in MERGEABLE or any(op in CONVOLUTIONS for op in others):
             return None
         normal = node.normalized_arguments(self.program.graph_module, normalize_to_only_use_kwargs=True)
         if normal is None:
@@ -57,8 +58,8 @@ class Calls(NamedTuple):
         if padding == "same":
             padding = [length // 2 if length % 2 else -1 for length in kernel]  # an even kernel is padded on one side more
         plain = given["groups"] == 1 and all(step == 1 for step in given["dilation"]) and min(padding) >= 0
-        if not plain or not all(isinstance(length, int) for length in (*kernel, *sizes)):
-            return None
+        if not plain or len(sizes) != len(kernel) or not all(isinstance(length, int) for length in (*kernel, *sizes)):
+            return None  # as many sizes as lengths: otherwise it has no batch
         channels = int(weight.shape[1]), int(weight.shape[0])
         stride, padding = ((tuple(each) * len(kernel))[: len(kernel)] for each in (given["stride"], padding))
         return ConvolutionCall(given["input"], given["weight"], given["bias"], channels, kernel, stride, padding, tuple(sizes))

@@ -32,6 +32,9 @@ MOST_STATES = 1 << 22
 MOST_TRANSITIONS = 1 << 23
 """The most transitions of a block: pairs of a state and an ending of it."""
 
+MOST_KEPT = 1 << 21
+"""The most transitions of a block that are kept for others like it."""
+
 _NO_LIMIT = 1 << 30
 Indices = npt.NDArray[np.int32]
 
@@ -70,7 +73,7 @@ def stages(
         Seconds, for costs that take long; needs a `bound`. Blocks that are not through by then keep the best stages known: at the
         least those that are best by the bounds, whose costs are asked for in any case.
     on_progress : callable, optional
-        Called with a `Progress` after each cost asked for one by one; returning True stops as the time limit does.
+        Called with a `Progress` after each cost asked for one by one; with a `bound`, returning True stops as the time limit does.
 
     Returns
     -------
@@ -237,12 +240,15 @@ class Block:
         self.names = tuple(graph.names[i] for i in tasks.tolist())
         ptr, pred, pairs = _part(graph, tasks)
         key = ptr.tobytes(), pred.tobytes(), groups or _NO_LIMIT, group_size or _NO_LIMIT
-        with _lock:
-            if key not in _walked:
+        found = _walked.get(key)
+        if found is None:
+            found = self._walk(ptr, pred, pairs, *key[2:])
+            with _lock:
                 while len(_walked) >= 4:  # the cells of a network are alike, but there are some kinds of them
                     del _walked[next(iter(_walked))]
-                _walked[key] = self._walk(ptr, pred, pairs, *key[2:])
-            self.n_states, self.tail, self.head, self.stage, self.parent, self.last = _walked[key]
+                if len(found.tail) <= MOST_KEPT:
+                    _walked[key] = found
+        self.n_states, self.tail, self.head, self.stage, self.parent, self.last = found
 
     def members(self, stage: int) -> tuple[str, ...]:
         """Return the tasks of a stage, in topological order."""
@@ -328,11 +334,13 @@ class _Search:
         self.stages = np.concatenate([together, merged])  # of each kind; kinds are a stage under a strategy
         self.first_merged = len(together)
         self.known: dict[int, float] = {}  # costs asked for, by kind
+        self.possible = len(self.stages)
         self.lower = self._table(cost if bound is None else bound)
         if bound is None:
             self.known = dict(enumerate(self.lower.tolist()))
         finite = np.isfinite(self.lower)
-        self.possible = int(finite.sum()) if self.lazy else len(finite)
+        if self.lazy:
+            self.possible = int(finite.sum())
         tails, heads, kinds = [], [], []
         for part in (slice(0, self.first_merged), slice(self.first_merged, None)):
             begun = np.full(len(block.parent), -1, np.int32)
@@ -349,7 +357,7 @@ class _Search:
         """Return what a cost, or bound, says of every kind."""
         table = getattr(cost, "table", None)
         if table is None:
-            return np.array([_asked(cost, *self._named(kind)) for kind in range(len(self.stages))], np.float64)
+            return np.array([self._told(cost, kind) for kind in range(len(self.stages))], np.float64)
         both = np.asarray(table(self.block.names, self.block.parent, self.block.last), np.float64)
         if both.shape != (len(self.block.parent), 2):
             raise InvalidProblem(f"table returned shape {both.shape} for {len(self.block.parent)} stages; it must be [stages, 2]")
@@ -357,6 +365,13 @@ class _Search:
         for kind in np.flatnonzero(~(found >= 0))[:1].tolist():
             _check_seconds(float(found[kind]), *self._named(kind))
         return found
+
+    def _told(self, cost: StageCost, kind: int) -> float:
+        seconds = _asked(cost, *self._named(kind))
+        if not self.lazy:  # it is the cost, not a bound
+            self.known[kind] = seconds
+            self.told(self)
+        return seconds
 
     def _named(self, kind: int) -> tuple[tuple[str, ...], str]:
         return self.block.members(int(self.stages[kind])), "concurrent" if kind < self.first_merged else "merge"

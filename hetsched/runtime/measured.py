@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
 import os
@@ -76,12 +77,13 @@ class MeasuredStages:
         self.measured = 0
         self._runner = runner(program)
         self._path = None if cache is None else Path(cache)
-        self._known = {} if self._path is None else _read(self._path)
+        self._known, self._whole = ({}, None) if self._path is None else _read(self._path)
         args = (example_args,) if isinstance(example_args, torch.Tensor) else example_args
+        if not isinstance(args, tuple):
+            raise InvalidProblem(f"example_args is a {type(args).__name__}; give the positional arguments as a tuple, or one tensor")
         self._values = program.inputs(args, example_kwargs or {})
         with torch.no_grad():
             program.run(program.graph.topological_order.tolist(), self._values)
-        self._where = f"{_device_name(program.device)}, torch {torch.__version__}, {torch.get_num_threads()} threads"
 
     def __call__(self, tasks: tuple[str, ...], strategy: str) -> float:
         """Return the seconds of a stage; inf if it cannot be merged."""
@@ -118,6 +120,8 @@ class MeasuredStages:
         return [self.program.graph.index[name] for name in tasks]
 
     def _cost(self, strategy: str, groups: Sequence[Sequence[int]], run: Callable[[Values], None]) -> float:
+        if not any(self.program.work[i].steps for group in groups for i in group):
+            return 0.0  # inputs
         signature = self._signature(strategy, groups)
         if signature not in self._known:
             with torch.no_grad():
@@ -149,7 +153,7 @@ class MeasuredStages:
                 run(dict(self._values))
             torch.cuda.current_stream().wait_stream(beside)
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
+            with torch.cuda.graph(graph, stream=beside):
                 for _ in range(self.repeats):
                     run(dict(self._values))
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
@@ -165,11 +169,12 @@ class MeasuredStages:
     def _signature(self, strategy: str, groups: Sequence[Sequence[int]]) -> str:
         """Return a digest of what a stage computes: calls, shapes, what reads what, groups; neither names nor numbers."""
         number: dict[Node, int] = {}
-        parts = [self._where, strategy]
+        where = f"{_device_name(self.program.device)}, torch {torch.__version__}, {torch.get_num_threads()} threads"
+        parts, fresh = [where, strategy], itertools.count()
 
         def place(node: Node) -> str:
             if node not in number:
-                number[node] = len(number)
+                number[node] = next(fresh)
                 value = self._values[node] if node in self._values else self.program.constants[node]
                 fixed = "weight" if node in self.program.constants else "given"
                 parts.append(f"%{number[node]} = {fixed} {_described(value)}")
@@ -180,7 +185,7 @@ class MeasuredStages:
             for i in group:
                 for node in self.program.work[i].steps:
                     call = map_arg((node.args, node.kwargs), place)
-                    number[node] = len(number)
+                    number[node] = next(fresh)  # a view that another task has made too is this one's own
                     parts.append(f"%{number[node]} = {node.target}{call}")
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
@@ -188,6 +193,9 @@ class MeasuredStages:
         if self._path is None:
             return
         try:
+            if self._whole is not None:
+                os.truncate(self._path, self._whole)
+                self._whole = None
             with open(self._path, "a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
         except OSError as error:
@@ -195,22 +203,29 @@ class MeasuredStages:
             self._path = None
 
 
-def _read(path: Path) -> dict[str, float]:
-    """Return the measurements in a file, without the line at its end that was not written whole."""
+def _read(path: Path) -> tuple[dict[str, float], int | None]:
+    """Return the measurements in a file, and how many bytes of it are whole lines if the last one was not written to its end."""
     if not path.exists():
-        return {}
-    data = path.read_bytes()
-    whole = data[: data.rfind(b"\n") + 1]
-    if len(whole) < len(data):
-        os.truncate(path, len(whole))
+        return {}, None
+    *lines, rest = path.read_bytes().split(b"\n")
     known = {}
-    for line, text in enumerate(whole.splitlines(), 1):
+    for number, text in enumerate(lines, 1):
         try:
             row = json.loads(text)
-            known[str(row["stage"])] = float(row["seconds"])
+            known[str(row["stage"])] = seconds = float(row["seconds"])
+            ours = seconds >= 0
         except (ValueError, KeyError, TypeError):
-            raise InvalidProblem(f"line {line} of {path} is no measurement of a stage; name another file as cache, or remove it") from None
-    return known
+            ours = False
+        if not ours:
+            raise _not_ours(path, number)
+    begins = b'{"stage": '
+    if rest[: len(begins)] != begins[: len(rest)]:
+        raise _not_ours(path, len(lines) + 1)
+    return known, sum(len(text) + 1 for text in lines) if rest else None
+
+
+def _not_ours(path: Path, line: int) -> InvalidProblem:
+    return InvalidProblem(f"line {line} of {path} is no measurement of a stage; name another file as cache, or remove it")
 
 
 def _described(value: Any) -> str:

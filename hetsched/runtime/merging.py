@@ -62,7 +62,7 @@ def alike(program: Program, tasks: Sequence[int]) -> list[ConvolutionCall]:
     calls: list[ConvolutionCall] = []
     for i in tasks:
         call = program.calls.convolution(i)
-        if call is None or call.weight not in program.constants:
+        if call is None or not {call.weight, call.bias} - {None} <= program.constants.keys():
             raise UnsupportedFeature(f"{names[i]!r} cannot be merged: it is no convolution of fixed size without groups and dilation")
         calls.append(call)
     first, dtype = calls[0], program.constants[calls[0].weight].dtype

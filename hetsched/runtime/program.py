@@ -52,7 +52,7 @@ class Program:
     calls : Calls
         The exported program, and which of its nodes are the work of which task.
     constants : dict of Node to value
-        Parameters, buffers, and what is made of these alone.
+        Parameters, buffers, and what is made of these alone, once: it does not follow when a parameter changes.
     work : tuple of Work
         Of each task.
     last : Work
@@ -62,7 +62,7 @@ class Program:
     ------
     InvalidProblem, UnsupportedFeature
         As `capture` does; or the module changes its own buffers or arguments, as batch norm does in training, or draws random
-        numbers.
+        numbers, as dropout does.
     """
 
     graph: TaskGraph
@@ -87,6 +87,9 @@ class Program:
         changed = [*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()]
         if changed:
             raise UnsupportedFeature(f"the module changes {changed[0]!r} when it runs; call its eval() first, or take the change out")
+        for node in self._exported.graph.nodes:
+            if _draws(node, self._exported.graph_module):
+                raise UnsupportedFeature(f"{node.name!r} draws random numbers at every call; call eval(), or hand them over as an argument")
         self.constants: Values = {}
         self._make_constants()
         self._owner = {node: i for i, nodes in enumerate(self.calls.nodes) for node in nodes}
@@ -106,7 +109,7 @@ class Program:
         """Where the module's weights are, or else its inputs were."""
         tensors = [value for value in self.constants.values() if isinstance(value, torch.Tensor)]
         tensors += [value for node in self._placeholders if isinstance(value := node.meta["val"], torch.Tensor)]
-        return tensors[0].device if tensors else torch.device("cpu")
+        return next((tensor.device for tensor in tensors if tensor.device.type != "cpu"), torch.device("cpu"))
 
     def run(self, tasks: Iterable[int], values: Values) -> None:
         """Run tasks one after another, adding to `values` what others read."""
@@ -119,12 +122,12 @@ class Program:
         values.update((node, known[node]) for node in self.work[task].steps if node in self._read)
 
     def inputs(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Values:
-        """Return the values of arguments of a call.
+        """Return the values of arguments of a call; tensors are made contiguous, as they were when the program was made.
 
         Raises
         ------
         InvalidProblem
-            They are not of the shapes and types that the program was made with.
+            They are not of the shapes and types that the program was made with, or what is no tensor has another value.
         """
         given, spec = tree_flatten((args, {key: kwargs[key] for key in self._keywords if key in kwargs}))
         if spec != self._exported.call_spec.in_spec or set(kwargs) - set(self._keywords):
@@ -133,7 +136,10 @@ class Program:
             expected = node.meta["val"]
             if isinstance(expected, torch.Tensor):
                 self._check(node.name, value, expected)
-        return dict(zip(self._placeholders, given, strict=True))
+            elif not isinstance(expected, torch.SymInt) and value != expected:
+                raise InvalidProblem(f"argument {node.name!r} is {value!r}; the program was made for {expected!r} alone, make one for each")
+        made = [value.contiguous() if isinstance(value, torch.Tensor) else value for value in given]
+        return dict(zip(self._placeholders, made, strict=True))
 
     def result(self, values: Values) -> Any:
         """Return what the module returns."""
@@ -150,10 +156,17 @@ class Program:
     def _check(name: str, value: Any, expected: torch.Tensor) -> None:
         shape = [length if isinstance(length, int) else None for length in expected.shape]
         fits = isinstance(value, torch.Tensor) and value.dtype == expected.dtype and value.dim() == len(shape)
+        fits = fits and value.device.type == expected.device.type
         if not fits or any(own is not None and own != length for own, length in zip(shape, value.shape, strict=True)):
-            is_now = f"{list(value.shape)} of {value.dtype}" if isinstance(value, torch.Tensor) else f"a {type(value).__name__}"
+            is_now = (
+                f"{list(value.shape)} of {value.dtype} on {value.device.type}"
+                if isinstance(value, torch.Tensor)
+                else f"a {type(value).__name__}"
+            )
             wanted = ", ".join("any" if length is None else str(length) for length in shape)
-            raise InvalidProblem(f"argument {name!r} is {is_now}; the program was made for [{wanted}] of {expected.dtype}")
+            raise InvalidProblem(
+                f"argument {name!r} is {is_now}; the program was made for [{wanted}] of {expected.dtype} on {expected.device.type}"
+            )
 
     # ------------------------------------------------------------------ what is computed when
 
@@ -177,10 +190,6 @@ class Program:
                     target = stored[node.name]
                     constants[node] = program.state_dict[target] if target in program.state_dict else program.constants[target]
                 elif node.op == "call_function" and all(source in constants for source in node.all_input_nodes):
-                    if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
-                        raise UnsupportedFeature(
-                            f"{node.name!r} draws random numbers at every call; hand them to the module as an argument"
-                        )
                     args, kwargs = self._arguments(node)
                     constants[node] = node.target(*args, **kwargs)
 
@@ -220,3 +229,12 @@ class Program:
             raise KeyError(source)
 
         return map_arg((node.args, node.kwargs), value)
+
+
+def _draws(node: Node, module: torch.fx.GraphModule) -> bool:
+    """Whether a call draws random numbers; dropout that leaves everything, in attention too, does not."""
+    if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
+        return False
+    normal = node.normalized_arguments(module, normalize_to_only_use_kwargs=True)
+    given: Mapping[str, Any] = {} if normal is None else normal.kwargs
+    return given.get("dropout_p", given.get("p", given.get("dropout", 1.0))) != 0 and given.get("train", True) is not False

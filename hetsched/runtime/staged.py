@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, Protocol
 
 import torch
@@ -15,6 +15,8 @@ from hetsched.runtime.program import Program, Values
 from hetsched.schedule.stages import StageSchedule, verify_stages
 
 Groups = Sequence[Sequence[int]]
+MOST_GRAPHS = 8
+"""The most CUDA graphs that are kept; each holds memory of its own."""
 
 
 class Runner(Protocol):
@@ -29,23 +31,25 @@ class Threads:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.threads = torch.get_num_threads()
         self.pool = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="hetsched-group")
 
     def groups(self, groups: Groups, values: Values) -> None:
         if len(groups) == 1:
             self.program.run(groups[0], values)
             return
-        share = max(1, self.threads // len(groups))
+        threads, casts = torch.get_num_threads(), torch.is_autocast_enabled("cpu")
+        share = max(1, threads // len(groups))
         try:
-            for done in [self.pool.submit(self._group, group, values, share) for group in groups]:
+            begun = [self.pool.submit(self._group, group, values, share, casts) for group in groups]
+            wait(begun)
+            for done in begun:
                 done.result()
         finally:
-            torch.set_num_threads(self.threads)  # some libraries have one number for all threads
+            torch.set_num_threads(threads)  # some libraries have one number for all threads
 
-    def _group(self, group: Sequence[int], values: Values, share: int) -> None:
+    def _group(self, group: Sequence[int], values: Values, share: int, casts: bool) -> None:
         torch.set_num_threads(share)
-        with torch.no_grad():
+        with torch.no_grad(), torch.autocast("cpu", enabled=casts, dtype=torch.get_autocast_dtype("cpu")):
             self.program.run(group, values)
 
 
@@ -144,10 +148,19 @@ class StagedProgram:
         return dead[::-1]
 
     def _replayed(self, values: Values) -> Any:
-        key = tuple((value.shape, value.stride()) if isinstance(value, torch.Tensor) else value for value in values.values())
+        key = tuple(map(_key, values.values()))
         if key not in self._captured:
+            while len(self._captured) >= MOST_GRAPHS:
+                del self._captured[next(iter(self._captured))]
             self._captured[key] = _Captured(self, values)
         return self._captured[key].replay(values)
+
+
+def _key(value: Any) -> Any:
+    """Return what a CUDA graph depends on of an argument; the numbers of a tensor that lies on the CPU are part of the graph."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    return value.shape, repr(value.tolist()) if value.device.type == "cpu" else ""
 
 
 class _Captured:
@@ -162,7 +175,7 @@ class _Captured:
                 staged._run(dict(self.given))
         torch.cuda.current_stream(staged.program.device).wait_stream(beside)
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
+        with torch.cuda.graph(self.graph, stream=beside):
             self.made = staged._run(dict(self.given))
 
     def replay(self, values: Values) -> Any:

@@ -172,6 +172,7 @@ def test_fitted_parameters_foretell_stages_that_were_not_measured(interference):
     ("measured", "message"),
     [
         ([(("t0",), "concurrent", 1.0)] * 4, "4 stages are measured; 5 parameters need as many at the least"),
+        ([(("x",), "concurrent", 1.0)] * 5, "'x' of a stage is no task of the graph"),
         ([(("t0",), "concurrent", 0.0)] * 5, r"stage t0 \(concurrent\) takes 0.0 s; leave out what cannot be done"),
         ([(("t2", "t3"), "merge", 1.0)] * 5, r"stage t2, t3 \(merge\) takes 1.0 s; leave out"),
     ],

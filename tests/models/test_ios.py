@@ -477,3 +477,9 @@ def test_time_limits_that_cannot_be_kept_are_refused(limit, bound):
     cost = Table(0)
     with pytest.raises(hs.UnsupportedFeature, match=r"time_limit is .*; it must be >= 0, and costs that may be left out need a bound"):
         hs.stages(hs.TaskGraph(["a"]), cost, bound=cost.bound if bound else None, time_limit=limit)
+
+
+def test_without_a_bound_every_cost_is_told():
+    graph, told = hs.TaskGraph(["a", "b", "c"], [("a", "b"), ("a", "c")]), []
+    found = hs.stages(graph, Table(1), on_progress=told.append)
+    assert [progress.asked for progress in told] == list(range(1, found.asked + 1))
