@@ -76,6 +76,8 @@ class MeasuredStages:
         self.program, self.warmup, self.repeats, self.floor = program, warmup, repeats, floor
         self.measured = 0
         self._runner = runner(program)
+        self._device = f"{_device_name(program.device)}, torch {torch.__version__}"
+        self._single: dict[tuple[str, int], float] = {}  # by task and number of threads
         self._path = None if cache is None else Path(cache)
         self._known, self._whole = ({}, None) if self._path is None else _read(self._path)
         args = (example_args,) if isinstance(example_args, torch.Tensor) else example_args
@@ -113,8 +115,11 @@ class MeasuredStages:
         return self.floor * max(math.fsum(map(self._alone, group)) for group in connected(self.program.graph, tasks))
 
     def _alone(self, task: str) -> float:
-        group = self._indices((task,))
-        return self._cost("concurrent", [group], lambda values: self._runner.groups([group], values))
+        key = task, torch.get_num_threads()
+        if key not in self._single:
+            group = self._indices((task,))
+            self._single[key] = self._cost("concurrent", [group], lambda values: self._runner.groups([group], values))
+        return self._single[key]
 
     def _indices(self, tasks: Iterable[str]) -> list[int]:
         return [self.program.graph.index[name] for name in tasks]
@@ -169,8 +174,7 @@ class MeasuredStages:
     def _signature(self, strategy: str, groups: Sequence[Sequence[int]]) -> str:
         """Return a digest of what a stage computes: calls, shapes, what reads what, groups; neither names nor numbers."""
         number: dict[Node, int] = {}
-        where = f"{_device_name(self.program.device)}, torch {torch.__version__}, {torch.get_num_threads()} threads"
-        parts, fresh = [where, strategy], itertools.count()
+        parts, fresh = [f"{self._device}, {torch.get_num_threads()} threads", strategy], itertools.count()
 
         def place(node: Node) -> str:
             if node not in number:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -19,13 +19,6 @@ MOST_GRAPHS = 8
 """The most CUDA graphs that are kept; each holds memory of its own."""
 
 
-class Runner(Protocol):
-    """Runs stages of a program on one device."""
-
-    def groups(self, groups: Groups, values: Values) -> None:
-        """Run groups of tasks side by side, the tasks of a group in turn, adding to `values` what others read."""
-
-
 class Threads:
     """Groups on threads of the CPU, among which torch's own threads are shared out."""
 
@@ -34,6 +27,7 @@ class Threads:
         self.pool = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="hetsched-group")
 
     def groups(self, groups: Groups, values: Values) -> None:
+        """Run groups of tasks side by side, the tasks of a group in turn, adding to `values` what others read."""
         if len(groups) == 1:
             self.program.run(groups[0], values)
             return
@@ -61,6 +55,7 @@ class Streams:
         self.streams: list[torch.cuda.Stream] = []
 
     def groups(self, groups: Groups, values: Values) -> None:
+        """Do what `Threads.groups` does."""
         here = torch.cuda.current_stream(self.program.device)
         while len(self.streams) < len(groups) - 1:
             self.streams.append(torch.cuda.Stream(self.program.device))  # type: ignore[no-untyped-call]
