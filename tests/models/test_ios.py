@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import hetsched as hs
 from hetsched.analysis.chains import chains
 from hetsched.analysis.closure import ancestors
-from hetsched.models import ios
+from hetsched.models import ios, ios_blocks
 from hetsched.testing.strategies import task_graphs
 
 INF = math.inf
@@ -289,10 +289,10 @@ def test_what_cannot_be_is_refused(settings, error, message):
 
 def test_what_is_too_wide_is_refused(monkeypatch):
     wide = hs.TaskGraph([f"t{i}" for i in range(10)], [])
-    monkeypatch.setattr(ios, "MOST_TRANSITIONS", 1 << 14)
+    monkeypatch.setattr(ios_blocks, "MOST_TRANSITIONS", 1 << 14)
     with pytest.raises(hs.UnsupportedFeature, match="block of 10 tasks 't0', 't1' and 8 more has more than 16384 transitions; lower"):
         hs.stages(wide, Table(0))
-    monkeypatch.setattr(ios, "MOST_STATES", 1000)
+    monkeypatch.setattr(ios_blocks, "MOST_STATES", 1000)
     wider = hs.TaskGraph([f"t{i}" for i in range(15)], [])
     with pytest.raises(hs.UnsupportedFeature, match="more than 1000 states; it is too wide"):
         hs.stages(wider, Table(0))
