@@ -8,7 +8,6 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +30,7 @@ class Query(NamedTuple):
     seconds: float
     """How long it may take, inf for as long as it needs."""
     cutoff: float
-    """A transition that costs as much cannot be part of the best path: to show that it does is enough."""
+    """What costs as much cannot be part of the best path: to show that it does is enough."""
     tries: int
     """How often it was looked into before."""
     answer: Any
@@ -65,7 +64,7 @@ class Path:
     bound : float
         No path costs less; inf if there is none.
     evaluated : int
-        How many transitions were looked into at all, those alike counted once, of `DynamicProgram.n_kinds`.
+        How many kinds of transitions were looked into at all, of `DynamicProgram.n_kinds`.
     stopped : str
         "finished", "time limit" or "stopped"; empty on the way.
     troubles : tuple of str
@@ -93,14 +92,14 @@ class DynamicProgram:
     tail, head : int arrays [T]
         States a transition leads from and to, numbered from 0 so that ``tail < head``. Several may
         join the same two states.
-    lower : float array [T]
-        Cheap lower bounds of the costs, >= 0; inf where there is no such transition.
-    upper : float array [T], optional
+    lower : float array [K]
+        Cheap lower bounds of the costs, >= 0, by kind of transition; inf where there is no such transition.
+    upper : float array [K], optional
         Costs of answers known in advance, inf where there is none.
-    answers : list [T], optional
+    answers : list [K], optional
         Those answers.
-    alike : int array [T], optional
-        Transitions of the same number cost the same and share answers: one is looked into for all.
+    kind : int array [T], optional
+        Transitions of a kind cost the same and share answers: one is looked into for all. Default: each is its own kind.
 
     Raises
     ------
@@ -110,17 +109,17 @@ class DynamicProgram:
 
     def __init__(
         self, tail: npt.ArrayLike, head: npt.ArrayLike, lower: npt.ArrayLike, *, upper: npt.ArrayLike | None = None,
-        answers: list[Any] | None = None, alike: npt.ArrayLike | None = None,
+        answers: list[Any] | None = None, kind: npt.ArrayLike | None = None,
     ) -> None:  # fmt: skip
         self.tail, self.head = np.asarray(tail, np.int64), np.asarray(head, np.int64)
+        self.kind = np.arange(len(self.tail)) if kind is None else np.asarray(kind, np.int64)
         self.lower = np.array(lower, np.float64)
         self.upper = np.full(len(self.lower), math.inf) if upper is None else np.array(upper, np.float64)
         self.answers: list[Any] = [None] * len(self.lower) if answers is None else list(answers)
-        self.alike = np.arange(len(self.lower)) if alike is None else np.asarray(alike, np.int64)
         self._check()
         self.n_states = int(self.head.max()) + 1
         self._order = np.argsort(self.tail, kind="stable")
-        self._tail, self._head = self.tail[self._order], self.head[self._order]
+        self._arcs = self.tail[self._order], self.head[self._order], self.kind[self._order]
 
     def __repr__(self) -> str:
         return f"<DynamicProgram of {self.n_states} states and {self.n_transitions} transitions>"
@@ -130,41 +129,47 @@ class DynamicProgram:
         """Number of transitions."""
         return len(self.tail)
 
-    @cached_property
-    def _kind(self) -> IntArray:
-        return np.unique(self.alike, return_inverse=True)[1]
-
-    @cached_property
-    def _of_kind(self) -> list[IntArray]:
-        return np.split(np.argsort(self._kind, kind="stable"), np.cumsum(np.bincount(self._kind))[:-1])
-
     @property
     def n_kinds(self) -> int:
-        """Number of transitions, those alike counted once."""
-        return len(self._of_kind)
-
-    def same(self, t: int) -> IntArray:
-        """Return the transitions that are alike to one, itself among them."""
-        return self._of_kind[int(self._kind[t])]
+        """Number of kinds of transitions."""
+        return len(self.lower)
 
     def _check(self) -> None:
-        lengths = {len(each) for each in (self.tail, self.head, self.lower, self.upper, self.answers, self.alike)}
-        if len(lengths) > 1 or not len(self.tail):
-            raise InvalidModel(f"tail, head, bounds, answers and kinds have lengths {sorted(lengths)}; they must be the same, and not zero")
+        for what, arrays in (
+            ("tail, head and kind", (self.tail, self.head, self.kind)),
+            ("bounds and answers", (self.lower, self.upper, self.answers)),
+        ):
+            lengths = {len(each) for each in arrays}
+            if len(lengths) > 1 or 0 in lengths:
+                raise InvalidModel(f"{what} have lengths {sorted(lengths)}; they must be the same, and not zero")
         back = np.flatnonzero(~((self.tail >= 0) & (self.tail < self.head)))
         if len(back):
             t = int(back[0])
             raise InvalidModel(f"transition {t} leads from state {self.tail[t]} to {self.head[t]}; number the states so that it leads up")
+        least, most = int(self.kind.min()), int(self.kind.max())
+        if least < 0 or most >= self.n_kinds:
+            raise InvalidModel(
+                f"kinds go from {least} to {most}, and bounds are given for {self.n_kinds}; number the kinds from 0, with a bound each"
+            )
         bad = np.flatnonzero(~((self.lower >= 0) & (self.lower <= self.upper * (1 + TOLERANCE))))
         if len(bad):
-            t = int(bad[0])
-            raise InvalidModel(
-                f"transition {t} has lower bound {self.lower[t]} and known cost {self.upper[t]}; 0 <= bound <= cost must hold"
-            )
+            k = int(bad[0])
+            raise InvalidModel(f"kind {k} has lower bound {self.lower[k]} and known cost {self.upper[k]}; 0 <= bound <= cost must hold")
 
     def shortest(self, cost: FloatArray) -> tuple[float, IntArray | None]:
-        """Return the least cost of a path under given costs [T], and its transitions; inf and None if there is none."""
-        distance, last = self._from_first(cost)
+        """Return the least cost of a path under given costs [K], and its transitions; inf and None if there is none."""
+        return self._path(*self._from_first(cost))
+
+    def least(self, cost: FloatArray) -> float:
+        """Return the least cost of a path under given costs [K], inf if there is none."""
+        return float(self._from_first(cost)[0][-1])
+
+    def around(self, cost: FloatArray) -> FloatArray:
+        """Return for each transition the least cost of the rest of a path that takes it, [T]."""
+        rest: FloatArray = self._from_first(cost)[0][self.tail] + self._to_last(cost)[self.head]
+        return rest
+
+    def _path(self, distance: FloatArray, last: IntArray) -> tuple[float, IntArray | None]:
         if math.isinf(distance[-1]):
             return math.inf, None
         found: list[int] = []
@@ -174,29 +179,17 @@ class DynamicProgram:
             state = int(self.tail[found[-1]])
         return float(distance[-1]), np.array(found[::-1], np.int64)
 
-    def least(self, cost: FloatArray) -> float:
-        """Return the least cost of a path under given costs [T], inf if there is none."""
-        return float(self._from_first(cost)[0][-1])
-
-    def around(self, cost: FloatArray) -> FloatArray:
-        """Return for each transition the least cost of the rest of a path that takes it, [T]."""
-        from hetsched.modeling import path_kernels
-
-        before, _ = self._from_first(cost)
-        after = np.full(self.n_states, math.inf)
-        after[-1] = 0.0
-        path_kernels.backward(self._tail, self._head, cost[self._order], after)
-        rest: FloatArray = before[self.tail] + after[self.head]
-        return rest
-
     def _from_first(self, cost: FloatArray) -> tuple[FloatArray, IntArray]:
         """Return the distance of each state from the first, and the place of the transition it is reached by."""
         from hetsched.modeling import path_kernels
 
-        distance, last = np.full(self.n_states, math.inf), np.full(self.n_states, -1)
-        distance[0] = 0.0
-        path_kernels.forward(self._tail, self._head, cost[self._order], distance, last)
-        return distance, last
+        return path_kernels.from_first(*self._arcs, cost, self.n_states)  # type: ignore[no-any-return]
+
+    def _to_last(self, cost: FloatArray) -> FloatArray:
+        """Return the distance of each state to the last."""
+        from hetsched.modeling import path_kernels
+
+        return path_kernels.to_last(*self._arcs, cost, self.n_states)  # type: ignore[no-any-return]
 
     def solve(
         self,
@@ -235,10 +228,10 @@ class DynamicProgram:
 
         Parameters
         ----------
-        cost : float array [T], optional
+        cost : float array [K], optional
             Default: the costs known, lower bounds where there is none.
         """
-        values = np.where(np.isfinite(self.upper), self.upper, self.lower) if cost is None else np.asarray(cost, np.float64)
+        values = (np.where(np.isfinite(self.upper), self.upper, self.lower) if cost is None else np.asarray(cost, np.float64))[self.kind]
         model = Model()
         flow = model.continuous("flow", self.n_transitions, upper=np.isfinite(values).astype(np.float64))
         state = np.concatenate([self.tail, self.head])
@@ -267,9 +260,10 @@ class _Run:
         self.end = math.inf if time_limit is None else time.monotonic() + time_limit
         self.lower, self.upper, self.answers = program.lower.copy(), program.upper.copy(), list(program.answers)
         self.done = _meet(self.lower, self.upper)
-        self.tries = np.zeros(program.n_transitions, np.int64)
+        self.known = np.where(self.done, self.upper, self.lower)  # what each kind costs as far as is known, and ever will be
+        self.tries = np.zeros(program.n_kinds, np.int64)
         self.evaluated = 0
-        self.waiting: dict[concurrent.futures.Future[Evaluation], int] = {}
+        self.waiting: dict[concurrent.futures.Future[Evaluation], Query] = {}
         self.troubles: dict[str, None] = {}
         self.stopped = ""
 
@@ -281,7 +275,8 @@ class _Run:
                 if not path:
                     self.stopped = "finished"
                 elif self.executor is None:
-                    self._learn(path[0], self.evaluate(self._query(path[0], len(path))))
+                    query = self._query(path[0], len(path))
+                    self._learn(query, self.evaluate(query))
                 else:
                     for t in self._wanted(path):
                         self._submit(self.executor, t, len(path))
@@ -294,7 +289,7 @@ class _Run:
     def state(self) -> Path:
         """Return what is known."""
         value, transitions = self.program.shortest(self.upper)
-        answers = [] if transitions is None else [self.answers[t] for t in transitions]
+        answers = [] if transitions is None else [self.answers[k] for k in self.program.kind[transitions]]
         bound = min(self.program.least(self.lower), value)
         return Path(transitions, answers, value, bound, self.evaluated, self.stopped, tuple(self.troubles))
 
@@ -305,50 +300,51 @@ class _Run:
             self.stopped = "time limit"
         return bool(self.stopped)
 
-    @property
-    def _known(self) -> FloatArray:
-        """What each transition costs as far as is known, and ever will be."""
-        return np.where(self.done, self.upper, self.lower)
-
     def _open_path(self) -> list[int]:
         """Return those transitions of the best path to look into, the least known first; none if none can be better than the best known."""
-        best, transitions = self.program.shortest(self._known)
-        value = self.program.least(self.upper)
-        if transitions is None or best >= value * (1 - TOLERANCE):
+        self.value = self.program.least(self.upper)
+        self.before, last = self.program._from_first(self.known)
+        best, transitions = self.program._path(self.before, last)
+        if transitions is None or best >= self.value * (1 - TOLERANCE):
             return []
-        open_ones = transitions[~self.done[transitions]]
-        return self._one_of_each(open_ones[np.argsort(self.tries[open_ones], kind="stable")].tolist())
+        kind = self.program.kind[transitions]
+        open_ones = transitions[np.flatnonzero(~self.done[kind])]
+        return self._one_of_each(open_ones[np.argsort(self.tries[self.program.kind[open_ones]], kind="stable")])
 
-    def _one_of_each(self, transitions: list[int]) -> list[int]:
-        return list({int(self.program.alike[t]): t for t in reversed(transitions)}.values())[::-1]
+    def _one_of_each(self, transitions: IntArray) -> list[int]:
+        _, first = np.unique(self.program.kind[transitions], return_index=True)
+        return transitions[np.sort(first)].tolist()  # type: ignore[no-any-return]
 
     def _wanted(self, path: list[int]) -> list[int]:
         """Return what to hand out now: the path, and while there is room the most promising transitions beside it."""
-        busy = np.isin(self.program.alike, self.program.alike[list(self.waiting.values())])
-        wanted = [t for t in path if not busy[t]]
+        kind = self.program.kind
+        busy = np.zeros(self.program.n_kinds, np.bool_)
+        busy[[kind[query.transition] for query in self.waiting.values()]] = True
+        wanted = [t for t in path if not busy[kind[t]]]
         if self.parallel - len(self.waiting) <= len(wanted):
             return wanted
-        value = self.program.least(self.upper)
-        through = self.program.around(self._known) + self._known
-        open_ones = np.flatnonzero(~self.done & ~busy & (through < value))
-        promising = open_ones[np.argsort(through[open_ones], kind="stable")].tolist()
-        return self._one_of_each(wanted + promising)[: self.parallel - len(self.waiting)]
+        through = self.program.around(self.known) + self.known[kind]
+        open_ones = np.flatnonzero(~self.done[kind] & ~busy[kind] & (through < self.value))
+        promising = open_ones[np.argsort(through[open_ones], kind="stable")]
+        return self._one_of_each(np.concatenate([np.array(wanted, np.int64), promising]))[: self.parallel - len(self.waiting)]
 
     def _query(self, t: int, shared: int) -> Query:
         """Return what to ask of a transition on a path with so many open ones."""
+        from hetsched.modeling import path_kernels
+
         left = max(0.0, self.end - time.monotonic())
-        tries = int(self.tries[t])
+        kind = int(self.program.kind[t])
+        tries = int(self.tries[kind])
         seconds = min(left, left / (_SHARES * shared) * self.parallel * 2.0**tries)
-        alike = self.program.same(t)
-        cutoff = self.program.least(self.upper) - self.program.around(self.lower)[alike].min()
+        rest = path_kernels.least_around(*self.program._arcs, self.before, self.program._to_last(self.known), kind)
         self.evaluated += not tries
-        self.tries[alike] += 1
-        return Query(t, seconds, cutoff, tries, self.answers[t])
+        self.tries[kind] += 1
+        return Query(t, seconds, self.value - rest, tries, self.answers[kind])
 
     def _submit(self, executor: concurrent.futures.Executor, t: int, shared: int) -> None:
         query = self._query(t, shared)
         try:
-            self.waiting[executor.submit(self.evaluate, query)] = t
+            self.waiting[executor.submit(self.evaluate, query)] = query
         except Exception as error:  # a broken pool, a lost connection: whatever it is, the work can be done here
             self._here(query, error)
 
@@ -356,28 +352,27 @@ class _Run:
         """Wait for one evaluation at least, and learn from all that have ended."""
         left = max(0.0, min(self.end - time.monotonic(), _WAKE))
         for future in concurrent.futures.wait(self.waiting, left, concurrent.futures.FIRST_COMPLETED).done:
-            t = self.waiting.pop(future)
+            query = self.waiting.pop(future)
             try:
                 found = future.result()
             except Exception as error:  # the same error comes again here, if it is the evaluation's own
-                self._here(self._query(t, 1), error)
+                self._here(query, error)
             else:
-                self._learn(t, found)
+                self._learn(query, found)
 
     def _here(self, query: Query, error: Exception) -> None:
         self.troubles.setdefault(f"the executor failed ({type(error).__name__}: {error}); what it had to do was done here")
-        self._learn(query.transition, self.evaluate(query))
+        self._learn(query, self.evaluate(query))
 
-    def _learn(self, t: int, found: Evaluation) -> None:
-        alike = self.program.same(t)
-        self.lower[alike] = np.maximum(self.lower[alike], found.lower)
-        if found.upper < self.upper[t]:
-            self.upper[alike] = found.upper
-            for each in alike:
-                self.answers[each] = found.answer
-        if self.lower[t] > self.upper[t] * (1 + TOLERANCE):
-            raise InvalidModel(f"transition {t} is said to cost {self.lower[t]} at least, but an answer costs {self.upper[t]}")
-        self.done[alike] = found.done or _meet(self.lower[t], self.upper[t])
+    def _learn(self, query: Query, found: Evaluation) -> None:
+        t, kind = query.transition, int(self.program.kind[query.transition])
+        self.lower[kind] = max(self.lower[kind], found.lower)
+        if found.upper < self.upper[kind]:
+            self.upper[kind], self.answers[kind] = found.upper, found.answer
+        if self.lower[kind] > self.upper[kind] * (1 + TOLERANCE):
+            raise InvalidModel(f"transition {t} is said to cost {self.lower[kind]} at least, but an answer costs {self.upper[kind]}")
+        self.done[kind] = found.done or _meet(self.lower[kind], self.upper[kind])
+        self.known[kind] = self.upper[kind] if self.done[kind] else self.lower[kind]
         if self.on_progress is not None and self.on_progress(self.state()) is True:
             self.stopped = "stopped"
 

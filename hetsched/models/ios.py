@@ -210,17 +210,9 @@ class _Search:
         finite = np.isfinite(self.lower)
         if self.lazy:
             self.possible = int(finite.sum())
-        tails, heads, kinds = [], [], []
-        for part in (slice(0, self.first_merged), slice(self.first_merged, None)):
-            begun = np.full(len(block.parent), -1, np.int32)
-            begun[self.stages[part]] = np.where(finite[part], np.arange(len(finite))[part], -1)
-            if finite[part].any():
-                kind = begun[block.stage]
-                keep = kind >= 0
-                tails.append(block.tail[keep])
-                heads.append(block.head[keep])
-                kinds.append(kind[keep])
-        self.tail, self.head, self.kind = (np.concatenate([block.tail[:0], *each]) for each in (tails, heads, kinds))
+        self.kinds = np.full((2, len(block.parent)), -1, np.int32)  # of each stage under each strategy
+        for row, part in zip(self.kinds, (slice(0, len(together)), slice(len(together), None)), strict=True):
+            row[self.stages[part]] = np.where(finite[part], np.arange(len(finite))[part], -1)
 
     def _table(self, cost: StageCost) -> FloatArray:
         """Return what a cost, or bound, says of every kind."""
@@ -245,46 +237,60 @@ class _Search:
     def _named(self, kind: int) -> tuple[tuple[str, ...], str]:
         return self.block.members(int(self.stages[kind])), "concurrent" if kind < self.first_merged else "merge"
 
-    def program(self) -> DynamicProgram:
-        """Return the dynamic program over the states; transitions of one stage and strategy are alike."""
+    def program(self, transitions: IntArray | None = None) -> DynamicProgram | None:
+        """Return the dynamic program over the states, by some transitions of the block or all; None if the last is not reached."""
+        block = self.block
+        some = np.arange(len(block.tail)) if transitions is None else transitions
+        kind = self.kinds[:, block.stage[some]]
+        row, place = np.nonzero(kind >= 0)
+        tail, head = block.tail[some[place]], block.head[some[place]]
+        if head.max(initial=0) < block.n_states - 1:
+            return None
         upper = np.full(len(self.lower), np.inf)
         upper[list(self.known)] = list(self.known.values())
-        upper = np.maximum(upper, self.lower)  # a bound may be above the cost by rounding
-        return DynamicProgram(self.tail, self.head, self.lower[self.kind], upper=upper[self.kind], alike=self.kind)
+        return DynamicProgram(tail, head, self.lower, upper=np.maximum(upper, self.lower), kind=kind[row, place])  # maximum: rounding
 
     def best(self, stop: Callable[[], bool] = lambda: False) -> tuple[list[_Stage], float]:
         """Return the stages of the best schedule known in running order, and what none costs less than."""
-        if self.lazy and self._reaches_the_end():
-            self._thin()
-        path = None
-        if self._reaches_the_end():
-            path = self.program().solve(self._evaluate, stop=stop)
+        program = self.program(self._near())
+        if program is not None:
+            kinds = program.kind
+            evaluate = partial(self._evaluate, kinds)
+            path = program.solve(evaluate, stop=stop)
             if path.transitions is None and path.stopped == "stopped":
-                path = self.program().solve(self._evaluate)  # nothing is known yet
-        if path is None or path.transitions is None:
-            raise Infeasible(f"{described(self.block.graph, self.block.tasks)}: every schedule of it has a stage of infinite cost")
-        kinds = self.kind[path.transitions].tolist()
-        return [_Stage(*self._named(kind), self.known[kind]) for kind in kinds], path.bound
+                path = program.solve(evaluate)  # nothing is known yet
+            if path.transitions is not None:
+                return [_Stage(*self._named(kind), self.known[kind]) for kind in kinds[path.transitions].tolist()], path.bound
+        raise Infeasible(f"{described(self.block.graph, self.block.tasks)}: every schedule of it has a stage of infinite cost")
 
-    def _thin(self) -> None:
-        """Ask for the stages of the path that is best by the bounds, and drop the transitions that no better path can have."""
-        program = DynamicProgram(self.tail, self.head, self.lower[self.kind])
-        _, path = program.shortest(program.lower)
-        if path is None:
-            return
-        for kind in np.unique(self.kind[path]).tolist():
-            self.lower[kind] = self._ask(kind)
-        value = float(self.lower[self.kind[path]].sum())
-        lower = self.lower[self.kind]
-        keep = np.isfinite(lower) & (program.around(lower) + lower <= value * (1 + TOLERANCE))
-        self.tail, self.head, self.kind = self.tail[keep], self.head[keep], self.kind[keep]
+    def _near(self) -> IntArray:
+        """Ask for the stages of the path that is best by the bounds, and return the transitions that a better path can have."""
+        from hetsched.modeling import path_kernels
 
-    def _reaches_the_end(self) -> bool:
-        return len(self.head) > 0 and int(self.head.max()) == self.block.n_states - 1
+        block = self.block
+        arcs, end = (block.tail, block.head, block.stage), block.n_states
+        kind, least = self._least()
+        distance, last = path_kernels.from_first(*arcs, least, end)
+        value, state = 0.0, end - 1 if np.isfinite(distance[-1]) else 0
+        while state:
+            on_path = int(kind[block.stage[last[state]]])
+            self.lower[on_path] = self._ask(on_path)
+            value += self.lower[on_path]
+            state = int(block.tail[last[state]])
+        _, least = self._least()
+        before, _ = path_kernels.from_first(*arcs, least, end)
+        after = path_kernels.to_last(*arcs, least, end)
+        return path_kernels.on_short_paths(*arcs, least, before, after, value * (1 + TOLERANCE))  # type: ignore[no-any-return]
 
-    def _evaluate(self, query: Query) -> Evaluation:
-        kind = int(self.kind[query.transition])
-        seconds = self._ask(kind)
+    def _least(self) -> tuple[IntArray, FloatArray]:
+        """Return for each stage the kind of the lower bound, and that."""
+        bounds = np.append(self.lower, np.inf)[self.kinds]
+        row = bounds.argmin(axis=0)
+        each = np.arange(len(row))
+        return self.kinds[row, each], bounds[row, each]
+
+    def _evaluate(self, kinds: IntArray, query: Query) -> Evaluation:
+        seconds = self._ask(int(kinds[query.transition]))
         return Evaluation(seconds, seconds, None, True)
 
     def _ask(self, kind: int) -> float:

@@ -182,15 +182,16 @@ class Series:
         first = np.cumsum([0, *map(len, self.states)])
         bound = np.concatenate(lower)
         plain = np.array([module.plain and problem.inputs == 1 for module in self.modules])[self._module]
+        _, one, kind = np.unique(self._alike(plain), return_index=True, return_inverse=True)
         self.program = DynamicProgram(
-            first[self._module] + self._before, first[self._module + 1] + self._after, bound,
-            upper=np.where(plain, bound, math.inf), alike=self._alike(plain),
+            first[self._module] + self._before, first[self._module + 1] + self._after, bound[one],
+            upper=np.where(plain, bound, math.inf)[one], kind=kind,
         )  # fmt: skip
 
     @cached_property
     def n_open(self) -> int:
-        """How many transitions there are to look into, those alike counted once."""
-        return len(np.unique(self.program.alike[np.isinf(self.program.upper)]))
+        """How many kinds of transitions there are to look into."""
+        return int(np.isinf(self.program.upper).sum())
 
     def ends(self, t: int) -> tuple[Module, IntArray, IntArray]:
         """Return what a transition stands for: a module, and the devices of the channels before and after it."""

@@ -72,12 +72,35 @@ def test_finds_what_the_plain_program_finds_and_looks_into_no_more_than_it_must(
         assert all(around[t] + lower[t] <= expected + 1e-9 for t in seen)  # what the bound rules out is left alone
 
 
-@given(programs())
-@settings(max_examples=25)
-def test_agrees_with_its_linear_program(made):
+@given(programs(), st.data())
+def test_kinds_share_bounds_costs_and_answers(made, data):
     tail, head, cost, lower = made
-    program = DynamicProgram(tail, head, lower)
+    kind = np.array(data.draw(st.lists(st.integers(0, len(cost) - 1), min_size=len(cost), max_size=len(cost))))
+    seen = []
+
+    def evaluate(query):
+        seen.append(int(kind[query.transition]))
+        return Evaluation(cost[seen[-1]], cost[seen[-1]], seen[-1])
+
+    program = DynamicProgram(tail, head, lower, kind=kind)
+    found, spelled = program.solve(evaluate), DynamicProgram(tail, head, lower[kind])
+    expected = plain(tail, head, cost[kind])
+    assert found.value == pytest.approx(expected) or found.value == expected == INF
+    assert len(seen) == len(set(seen)) == found.evaluated
+    if math.isfinite(expected):
+        assert [each for each in found.answers if each is not None] == [k for k in kind[found.transitions] if k in seen]
+    assert program.around(lower).tolist() == spelled.around(lower[kind]).tolist()
+    assert program.least(lower) == spelled.least(lower[kind])
+
+
+@given(programs(), st.booleans())
+@settings(max_examples=25)
+def test_agrees_with_its_linear_program(made, shared):
+    tail, head, cost, lower = made
+    kind = np.arange(len(cost)) // 2 if shared else np.arange(len(cost))
+    program = DynamicProgram(tail, head, lower, kind=kind)
     model, flow = program.to_model(cost)
+    cost = cost[kind]
     outcome = model.solve("scip")
     expected = plain(tail, head, cost)
     if math.isinf(expected):
@@ -149,7 +172,7 @@ def test_answers_without_proof_end_with_a_value_and_an_honest_bound(made):
     assert math.isfinite(found.value) == math.isfinite(expected)
 
 
-def test_transitions_alike_are_looked_into_once():
+def test_transitions_of_a_kind_are_looked_into_once():
     tail, head, cost = chain(20)
     seen = []
 
@@ -157,7 +180,7 @@ def test_transitions_alike_are_looked_into_once():
         seen.append(query.transition)
         return Evaluation(cost[query.transition], cost[query.transition], cost[query.transition])
 
-    program = DynamicProgram(tail, head, np.zeros(40), alike=np.arange(40) % 2)
+    program = DynamicProgram(tail, head, np.zeros(2), kind=np.arange(40) % 2)
     found = program.solve(evaluate)
     assert (found.value, found.bound, found.evaluated, program.n_kinds) == (20, 20, 2, 2)
     assert len(seen) == 2
@@ -262,6 +285,12 @@ def test_progress_tells_and_may_stop():
 def test_refusals(tail, head, lower, upper, message):
     with pytest.raises(InvalidModel, match=message):
         DynamicProgram(tail, head, lower, upper=upper)
+
+
+@pytest.mark.parametrize("kind", [[0, 2], [-1, 0]])
+def test_kinds_have_a_bound_each(kind):
+    with pytest.raises(InvalidModel, match=f"kinds go from {kind[0]} to {kind[1]}, and bounds are given for 2; number the kinds from 0"):
+        DynamicProgram([0, 0], [1, 1], [0.0, 0.0], kind=kind)
 
 
 def test_contradicting_bounds_are_an_error():
