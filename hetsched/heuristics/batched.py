@@ -68,7 +68,8 @@ def bheft(problem: Problem, monitor: Monitor, *, sizes: int | Sequence[int] | No
 
 def upward_ranks(problem: Problem, mean_communication: str = "paper") -> FloatArray:
     """Return the upward ranks of batched HEFT, [n], in seconds."""
-    from hetsched.heuristics import batch_placing, ranking
+    from hetsched.analysis import ranking
+    from hetsched.heuristics import batch_placing
 
     arrays = problem.arrays
     transfer = ranking.mean_transfers(arrays, mean_code(mean_communication))

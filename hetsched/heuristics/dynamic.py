@@ -42,7 +42,8 @@ def etf(problem: Problem, monitor: Monitor) -> None:
 )  # fmt: skip
 def dls(problem: Problem, monitor: Monitor) -> None:
     """The pair of highest static level - start + (median duration - duration there)."""
-    from hetsched.heuristics import placing, ranking
+    from hetsched.analysis import ranking
+    from hetsched.heuristics import placing
 
     check_whole(problem)
     median = ranking.median_durations(problem.whole_durations)
@@ -56,7 +57,8 @@ def dls(problem: Problem, monitor: Monitor) -> None:
 def bil(problem: Problem, monitor: Monitor) -> None:
     """The ready task whose k-th best imaginary makespan is largest, k the number of ready tasks (or
     of devices, if fewer); on its best device, corrected for crowding."""
-    from hetsched.heuristics import placing, ranking
+    from hetsched.analysis import ranking
+    from hetsched.heuristics import placing
 
     check_whole(problem)
     level = ranking.imaginary_levels(problem.arrays, problem.graph.topological_order, problem.whole_durations)

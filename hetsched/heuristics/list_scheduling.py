@@ -15,7 +15,7 @@ from hetsched.search import Monitor, method
 
 def mean_code(name: str) -> int:
     """Return the code of an averaging rule by its name."""
-    from hetsched.heuristics.ranking import MEAN_COMMUNICATION
+    from hetsched.analysis.ranking import MEAN_COMMUNICATION
 
     if name not in MEAN_COMMUNICATION:
         raise UnsupportedFeature(f"mean_communication is {name!r}; choose one of {', '.join(map(repr, MEAN_COMMUNICATION))}")
@@ -29,7 +29,7 @@ def ranks(problem: Problem, mean_communication: str = "paper") -> tuple[FloatArr
     devices; Topcuoglu et al. 2002), ``"times"`` (the mean of the transfer times over them) or
     ``"saga"`` (which averages over each device's free link to itself too).
     """
-    from hetsched.heuristics import ranking
+    from hetsched.analysis import ranking
 
     check_whole(problem)
     arrays, order = problem.arrays, problem.graph.topological_order
@@ -67,7 +67,7 @@ def cpop(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper
 
     A critical task that cannot run there goes where it finishes first, like the others.
     """
-    from hetsched.heuristics import ranking
+    from hetsched.analysis import ranking
 
     upward, downward = ranks(problem, mean_communication)
     priority = upward + downward
@@ -81,7 +81,7 @@ def cpop(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper
 )  # fmt: skip
 def peft(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper") -> None:
     """Ready tasks by mean optimistic cost, each where finish + optimistic cost is least."""
-    from hetsched.heuristics import ranking
+    from hetsched.analysis import ranking
 
     check_whole(problem)
     transfer = ranking.mean_transfers(problem.arrays, mean_code(mean_communication))
@@ -135,7 +135,7 @@ def mcp(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper"
     The paper compares lists of the latest starts of a task and all its descendants; of these the
     first two entries are compared here (its own, and the least among its children).
     """
-    from hetsched.heuristics import ranking
+    from hetsched.analysis import ranking
 
     upward, _ = ranks(problem, mean_communication)
     latest = upward.max(initial=0.0) - upward
@@ -150,7 +150,7 @@ def static_level(problem: Problem, weight: FloatArray | None = None) -> FloatArr
 
     `weight` [n] defaults to the mean durations.
     """
-    from hetsched.heuristics import ranking
+    from hetsched.analysis import ranking
 
     check_whole(problem)
     if weight is None:

@@ -11,7 +11,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from hetsched.heuristics import ranking
+from hetsched.analysis import ranking
 from hetsched.problem.problem import ProblemArrays
 from hetsched.schedule import heap
 

@@ -1,0 +1,239 @@
+"""Clusters of tasks as the tasks of a smaller problem, and the way back."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from hetsched.columns import Frozen, readonly
+from hetsched.errors import InvalidProblem
+from hetsched.problem.graph import FloatArray, IntArray, TaskGraph
+from hetsched.problem.problem import BoolArray, Problem
+from hetsched.schedule.decision import Decision
+
+
+class Coarsening(Frozen):
+    """A problem, a smaller one whose tasks are clusters of its tasks, and the way back.
+
+    Attributes
+    ----------
+    problem, coarse : Problem
+    cluster : int64 array [n]
+        The task of `coarse` that each task of `problem` is part of.
+    """
+
+    _fields = ("problem", "coarse", "cluster")
+    problem: Problem
+    coarse: Problem
+    cluster: IntArray
+
+    def __init__(self, problem: Problem, coarse: Problem, cluster: npt.ArrayLike) -> None:
+        self._set(problem=problem, coarse=coarse, cluster=readonly(cluster, np.int64))
+
+    def __repr__(self) -> str:
+        before, after = ccr(self.problem), ccr(self.coarse)
+        return f"<Coarsening of {self.problem.n_tasks} tasks (CCR {before:.3g}) to {self.coarse.n_tasks} (CCR {after:.3g})>"
+
+    def then(self, further: Coarsening) -> Coarsening:
+        """Return this coarsening and one of its coarse problem in one."""
+        return Coarsening(self.problem, further.coarse, further.cluster[self.cluster])
+
+    def lift(self, decision: Decision) -> Decision:
+        """Return a decision on the coarse problem as one on the fine: the members of a cluster in topological order in its place.
+
+        What order transfers had is dropped: there are others now.
+        """
+        position = np.empty(self.problem.n_tasks, np.int64)
+        position[self.problem.graph.topological_order] = np.arange(self.problem.n_tasks)
+        members = np.lexsort((position, self.cluster))
+        size = np.bincount(self.cluster, minlength=self.coarse.n_tasks)
+        batch, place = _repeated(size[decision.task])
+        first = np.cumsum(size) - size
+        counts = np.diff(decision.item_ptr)
+        item_batch, item_place = _repeated(counts[batch])
+        return Decision(
+            members[first[decision.task[batch]] + place], decision.device[batch], np.concatenate([[0], np.cumsum(counts[batch])]),
+            decision.items[decision.item_ptr[batch[item_batch]] + item_place],
+        )  # fmt: skip
+
+
+def _repeated(counts: IntArray) -> tuple[IntArray, IntArray]:
+    """Return 0 ... as often as `counts` says, and the number of each repetition."""
+    row = np.repeat(np.arange(len(counts)), counts)
+    return row, np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
+
+
+def ccr(problem: Problem) -> float:
+    """Return the communication-to-computation ratio: mean transfer times over all edges by mean durations over all tasks.
+
+    0 without communication, inf without work. Celeritas (Xu et al. 2022), (1); means are over pairs of different devices and
+    over devices.
+    """
+    moved, work = mean_transfers(problem).sum(), mean_durations(problem).sum()
+    return float(moved / work) if work > 0 else (np.inf if moved > 0 else 0.0)
+
+
+def mean_transfers(problem: Problem) -> FloatArray:
+    """Return the mean seconds of each edge between different devices, [E], for all inputs."""
+    from hetsched.analysis import ranking
+
+    return ranking.mean_transfers(problem.arrays, ranking.TIMES)  # type: ignore[no-any-return]
+
+
+def mean_durations(problem: Problem) -> FloatArray:
+    """Return the mean seconds of each task over the devices that can run it, [n], for all inputs as cheaply as batches allow."""
+    per_input = np.where(problem.pinned[:, :, None], problem.durations, np.nan) / problem.batch_sizes
+    best = np.fmin.reduce(np.where(problem.batch_sizes <= problem.inputs, per_input, np.nan), axis=2) * problem.inputs
+    return np.asarray(np.nansum(best, axis=1) / np.maximum(1, np.isfinite(best).sum(axis=1)))
+
+
+def contract(problem: Problem, cluster: npt.ArrayLike, *, op: str | None = None) -> Coarsening:
+    """Return the problem whose tasks are clusters.
+
+    Durations, weights, inputs, outputs, flops and bytes of the members add up, and so do the bytes (or the given times) of
+    edges between the same two clusters; edges within a cluster are gone. Where a member cannot run, its cluster cannot.
+    Clusters with a co-location label in common share one.
+
+    Parameters
+    ----------
+    cluster : int array [n]
+        Any number for each task; tasks of one number become one task, named after its first.
+    op : str, optional
+        Operator type of clusters of several tasks; default: what the members have in common, else "cluster".
+
+    Raises
+    ------
+    InvalidProblem
+        The clusters have a cycle (`acyclic` mends that), or leave no device for some (`settled` does).
+    """
+    graph, order = problem.graph, problem.graph.topological_order
+    given = np.asarray(cluster)
+    if given.shape != (problem.n_tasks,):
+        raise InvalidProblem(f"cluster has shape {given.shape} but the graph has {problem.n_tasks} tasks; give one number per task")
+    _, found, inverse = np.unique(given[order], return_index=True, return_inverse=True)
+    number = np.empty(problem.n_tasks, np.int64)
+    number[order] = np.argsort(np.argsort(found))[inverse]  # by their first tasks
+    members = order[np.argsort(number[order], kind="stable")]
+    size = np.bincount(number, minlength=len(found))
+    start = np.cumsum(size) - size
+    first = members[start]
+    count = len(found)
+
+    ends = number[graph.edges]
+    crossing = np.flatnonzero(ends[:, 0] != ends[:, 1])
+    pair, edge = np.unique(ends[crossing, 0] * count + ends[crossing, 1], return_inverse=True)
+    transfers = None
+    if problem.transfers is not None:
+        transfers = np.zeros((len(pair), problem.n_devices, problem.n_devices))
+        np.add.at(transfers, edge, problem.transfers[crossing])
+
+    def total(column: FloatArray) -> FloatArray:
+        return np.add.reduceat(column[members], start, axis=0) if count else column
+
+    coarse = TaskGraph(
+        [graph.names[i] if size[c] == 1 else f"{graph.names[i]} (+{size[c] - 1})" for c, i in enumerate(first.tolist())],
+        np.stack([pair // max(1, count), pair % max(1, count)], axis=1),
+        edge_bytes=np.bincount(edge, graph.edge_bytes[crossing], len(pair)),
+        op=_operators(graph, members, start, size, op),
+        weight_bytes=total(graph.weight_bytes), input_bytes=total(graph.input_bytes), output_bytes=total(graph.output_bytes),
+        flops=total(graph.flops), bytes_accessed=total(graph.bytes_accessed), colocation=_labels(problem, number, count),
+    )  # fmt: skip
+    durations = total(np.where(problem.pinned[:, :, None], problem.durations, np.nan))
+    changed = problem.replace(graph=coarse, durations=durations, transfers=transfers)
+    return Coarsening(problem, changed, number)
+
+
+def _operators(graph: TaskGraph, members: IntArray, start: IntArray, size: IntArray, op: str | None) -> list[str]:
+    if not len(start):
+        return []
+    numbers: dict[str, int] = {}
+    each = np.array([numbers.setdefault(name, len(numbers)) for name in graph.op])[members]
+    alike = np.minimum.reduceat(each, start) == np.maximum.reduceat(each, start)
+    names = list(numbers)
+    several = [names[each[s]] if same else "cluster" for s, same in zip(start.tolist(), alike.tolist(), strict=True)]
+    return [names[each[s]] if z == 1 else op or common for s, z, common in zip(start.tolist(), size.tolist(), several, strict=True)]
+
+
+def _labels(problem: Problem, number: IntArray, count: int) -> list[str | None] | None:
+    """Return a label for each cluster that has to share its device with another."""
+    if problem.n_units == problem.n_tasks:
+        return None
+    component = _united(problem, number, count)
+    names: dict[int, str] = {}
+    for i, label in enumerate(problem.graph.colocation):
+        if label is not None:
+            names.setdefault(int(component[number[i]]), label)
+    shared = np.bincount(component)[component] > 1
+    return [names[c] if several else None for c, several in zip(component.tolist(), shared.tolist(), strict=True)]
+
+
+def _united(problem: Problem, number: IntArray, count: int) -> IntArray:
+    """Return a number for each cluster, the same for those that co-location binds together."""
+    links = coo_array((np.ones(problem.n_tasks, np.int8), (number, count + problem.unit)), shape=(count + problem.n_units,) * 2)
+    return np.asarray(connected_components(links, directed=False)[1][:count], np.int64)
+
+
+def acyclic(problem: Problem, cluster: npt.ArrayLike) -> IntArray:
+    """Return clusters without a cycle: those on one are cut where a path comes back to them.
+
+    Parameters
+    ----------
+    cluster : int array [n]
+
+    Returns
+    -------
+    int64 array [n]
+        The same clusters where no cycle leads through them.
+    """
+    from hetsched.coarsening import kernels
+
+    graph = problem.graph
+    number = np.unique(np.asarray(cluster), return_inverse=True)[1]
+    count = int(number.max(initial=-1)) + 1
+    ends = number[graph.edges].reshape(-1, 2)
+    links = coo_array((np.ones(len(ends), np.int8), (ends[:, 0], ends[:, 1])), shape=(count, count))
+    ring = connected_components(links, connection="strong")[1]
+    if len(np.unique(ring)) == count:
+        return np.asarray(number)
+    # On a ring of clusters a path enters a later phase whenever it changes cluster, so that phases lead only up.
+    phase = kernels.phases(graph.topological_order, graph.pred_ptr, graph.pred, number, ring[number])
+    return np.asarray(np.unique(number * (phase.max() + 1) + phase, return_inverse=True)[1])
+
+
+def settled(problem: Problem, cluster: npt.ArrayLike, most_claim: float = np.inf) -> IntArray:
+    """Return clusters that each can run somewhere: those that no device could run, co-location included, are taken apart.
+
+    So are those whose members differ in batch sizes on a device, and those that bind co-location labels together whose tasks
+    claim more than `most_claim` bytes in all.
+    """
+    number = np.unique(np.asarray(cluster), return_inverse=True)[1]
+    able = np.isfinite(problem.durations) & problem.eligible[:, :, None]
+    claim = problem.static_bytes @ [1.0, problem.inputs]
+    while True:
+        count = int(number.max(initial=-1)) + 1
+        bad = np.zeros(count, np.bool_)
+        common = _common(able, number, count)
+        if problem.n_sizes > 1:
+            bad[number[(common[number] != able).any(axis=(1, 2))]] = True
+        where = common.any(axis=2)
+        if problem.n_units < problem.n_tasks:
+            component = _united(problem, number, count)
+            where = _common(where, component, int(component.max(initial=-1)) + 1)[component]
+            held = np.bincount(component, np.bincount(number, claim, count))[component]
+            units = np.bincount(np.unique(number * problem.n_units + problem.unit) // problem.n_units, minlength=count)
+            bad |= (held > most_claim) & (units > 1) & (np.bincount(component)[component] > 1)
+        bad |= ~where.any(axis=1)
+        bad &= np.bincount(number, minlength=count) > 1
+        if not bad.any():
+            return np.asarray(number)
+        number = np.unique(np.where(bad[number], count + np.arange(len(number)), number), return_inverse=True)[1]
+
+
+def _common(able: BoolArray, number: IntArray, count: int) -> BoolArray:
+    """Return what all of the same number have, [count, ...]."""
+    lacking = np.zeros((count, *able.shape[1:]), np.bool_)
+    missing = np.nonzero(~able)
+    lacking[(number[missing[0]], *missing[1:])] = True
+    return ~lacking

@@ -1,0 +1,143 @@
+"""Operators that a back end runs as one: Moirai's graph coarsening by fusion rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hetsched.coarsening.coarse import Coarsening, contract, settled
+from hetsched.errors import UnsupportedFeature
+from hetsched.problem.graph import IntArray
+from hetsched.problem.problem import CostModel, Problem
+
+Rule = tuple[str, ...]
+
+RULES: Mapping[str, tuple[Rule, ...]] = {
+    "moirai": (("conv", "bn"), ("conv", "bn", "relu"), ("conv", "bn", "add", "relu")),
+    "cudnn": (
+        ("conv2d", "relu"), ("conv2d", "add"), ("conv2d", "add", "relu"), ("conv2d", "batch_norm"), ("conv2d", "batch_norm", "relu"),
+        ("conv2d", "batch_norm", "add", "relu"), ("conv2d", "silu"), ("conv2d", "sigmoid"), ("linear", "relu"), ("linear", "gelu"),
+        ("linear", "add"), ("matmul", "add"), ("matmul", "add", "relu"), ("matmul", "add", "gelu"), ("add", "relu"),
+    ),
+    "onnxruntime": (
+        ("Conv", "BatchNormalization"), ("Conv", "Relu"), ("Conv", "BatchNormalization", "Relu"), ("Conv", "Add"),
+        ("Conv", "Add", "Relu"), ("Conv", "BatchNormalization", "Add", "Relu"), ("MatMul", "Add"), ("Gemm", "Relu"),
+        ("Add", "LayerNormalization"), ("Add", "Gelu"), ("Add", "Relu"),
+    ),
+}  # fmt: skip
+"""Sets of rules by name: operator types in running order, as captured from PyTorch for cuDNN, or as in ONNX."""
+
+
+def fuse(problem: Problem, rules: str | Iterable[Sequence[str]] = "cudnn", *, costs: CostModel | None = None) -> Coarsening:
+    """Fuse operators by rules: Moirai's Algorithm 1.
+
+    Depth first from the sources, two parts are bound together if their types, one after the other, are a piece of a rule and
+    the edge between them is the only one that leaves the first (a direct or a multi-input connection, never a multi-output
+    one). In the end a part that is no rule is released: it falls into the longest rules that it holds, and single operators.
+
+    Unlike clusters, fused operators are smaller than the sum of their members: what goes from one to the next is not written
+    nor read, and of the outputs only the last is kept.
+
+    Parameters
+    ----------
+    rules : str or sequences of operator types
+        A name of `RULES`, or rules of one's own.
+    costs : CostModel, optional
+        What the fused graph costs; default: the durations of the members add up, which is on the safe side.
+
+    References
+    ----------
+    Moirai (Zhang et al. 2023), section III-B, Table I, Figures 6 and 7.
+    """
+    chosen = _rules(rules)
+    groups = _groups(problem, chosen)
+    number = np.arange(problem.n_tasks)
+    for group in groups:
+        number[group] = group[0]
+    found = contract(problem, settled(problem, number))
+    return Coarsening(problem, _recosted(found, costs), found.cluster)
+
+
+def _rules(rules: str | Iterable[Sequence[str]]) -> set[Rule]:
+    if isinstance(rules, str):
+        if rules not in RULES:
+            raise UnsupportedFeature(f"rules is {rules!r}; choose one of {', '.join(RULES)}, or give sequences of operator types")
+        return set(RULES[rules])
+    found = {tuple(rule) for rule in rules if not isinstance(rule, str)}
+    if not found or any(len(rule) < 2 or not all(isinstance(op, str) and op for op in rule) for rule in found):
+        raise UnsupportedFeature(f"rules is {rules!r}; each rule is two operator types or more, such as ('conv2d', 'relu')")
+    return found
+
+
+def _groups(problem: Problem, rules: set[Rule]) -> list[list[int]]:
+    """Return the parts of several operators that are rules, each in running order."""
+    graph = problem.graph
+    pieces = {rule[a:b] for rule in rules for a in range(len(rule)) for b in range(a + 1, len(rule) + 1)}
+    part = {i: [i] for i in range(graph.n_tasks)}
+    only = np.diff(graph.succ_ptr) == 1
+
+    def types(group: list[int]) -> Rule:
+        return tuple(graph.op[i] for i in group)
+
+    changed = True
+    while changed:  # what is bound late may complete what was met early
+        changed = False
+        for i in _depth_first(problem):
+            if not only[i] or part[i][-1] != i:
+                continue
+            j = int(graph.succ[graph.succ_ptr[i]])
+            if part[j][0] != j or types(part[i]) + types(part[j]) not in pieces:
+                continue
+            joined = part[i] + part[j]
+            for k in joined:
+                part[k] = joined
+            changed = True
+    distinct = {id(group): group for group in part.values() if len(group) > 1}
+    return [kept for group in distinct.values() for kept in _released(group, types(group), rules)]
+
+
+def _depth_first(problem: Problem) -> IntArray:
+    """Return the tasks in the order in which a search from the sources meets them first, children in the order of edges."""
+    from hetsched.coarsening import kernels
+
+    graph = problem.graph
+    sources = np.flatnonzero(np.diff(graph.pred_ptr) == 0)
+    return kernels.met_first(graph.succ_ptr, graph.succ, sources)  # type: ignore[no-any-return]
+
+
+def _released(group: list[int], types: Rule, rules: set[Rule]) -> Iterable[list[int]]:
+    """Yield the longest rule that a part holds, and those of what is left before and after it."""
+    for size in range(len(group), 1, -1):
+        for a in range(len(group) - size + 1):
+            if types[a : a + size] in rules:
+                yield group[a : a + size]
+                yield from _released(group[:a], types[:a], rules)
+                yield from _released(group[a + size :], types[a + size :], rules)
+                return
+
+
+def _recosted(found: Coarsening, costs: CostModel | None) -> Problem:
+    """Return the fused problem without what only its members write for one another."""
+    graph, number, coarse = found.problem.graph, found.cluster, found.coarse.graph
+    inner = number[graph.source] == number[graph.target]
+    inside = np.bincount(number[graph.source[inner]], graph.edge_bytes[inner], coarse.n_tasks)
+    handed = np.zeros(graph.n_tasks, np.bool_)
+    handed[graph.source[inner]] = True  # to its only successor
+    changes: dict[str, Any] = {
+        "input_bytes": np.maximum(coarse.input_bytes - inside, 0.0),
+        "output_bytes": np.bincount(number, np.where(handed, 0.0, graph.output_bytes), coarse.n_tasks),
+        "bytes_accessed": np.maximum(coarse.bytes_accessed - 2 * inside, 0.0),
+        "op": _fused(found),
+    }
+    fused = coarse.replace(**changes)
+    return found.coarse.replace(graph=fused) if costs is None else found.coarse.replace(graph=fused, costs=costs)
+
+
+def _fused(found: Coarsening) -> list[str]:
+    """Return the types of each cluster's members, one after the other."""
+    words: list[list[str]] = [[] for _ in range(found.coarse.n_tasks)]
+    for i in found.problem.graph.topological_order.tolist():
+        words[found.cluster[i]].append(found.problem.graph.op[i])
+    return [" ".join(each) for each in words]

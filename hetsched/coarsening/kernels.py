@@ -1,0 +1,116 @@
+"""Numba kernels over task graphs and sequences of tasks."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+
+@numba.njit(cache=True)
+def phases(order, pred_ptr, pred, cluster, ring):  # type: ignore[no-untyped-def]
+    """Return for each task how often a path to it changes cluster on the way, within its ring of clusters."""
+    phase = np.zeros(len(order), np.int64)
+    for i in order:
+        for x in range(pred_ptr[i], pred_ptr[i + 1]):
+            j = pred[x]
+            if ring[j] == ring[i]:
+                phase[i] = max(phase[i], phase[j] + (cluster[i] != cluster[j]))
+    return phase
+
+
+@numba.njit(cache=True)
+def depth_first(succ_ptr, succ, indegree, sources):  # type: ignore[no-untyped-def]
+    """Return a topological order in which a child comes as soon as it can: children that are ready go to the head of the queue.
+
+    Of sources and of children, those listed last are taken first.
+    """
+    n = len(indegree)
+    waiting = indegree.copy()
+    stack, size = np.empty(n, np.int64), len(sources)
+    stack[:size] = sources
+    order = np.empty(n, np.int64)
+    for step in range(n):
+        size -= 1
+        i = stack[size]
+        order[step] = i
+        for x in range(succ_ptr[i], succ_ptr[i + 1]):
+            j = succ[x]
+            waiting[j] -= 1
+            if waiting[j] == 0:
+                stack[size] = j
+                size += 1
+    return order
+
+
+@numba.njit(cache=True)
+def break_points(place, pred_ptr, pred_cost, out, claim, able, window, limit):  # type: ignore[no-untyped-def]
+    """Cut a sequence into clusters so that the edges between them cost least, and return the cluster of each place, [n].
+
+    Kernighan's dynamic program. Arrays but `place` are by place in the sequence.
+
+    Parameters
+    ----------
+    place : int64 array [E]
+        Of the predecessors in `pred_ptr`'s rows; all are less than the row's.
+    pred_cost, out : float64 arrays [E], [n]
+        Cost of the edge from each of them; the sum over edges that leave.
+    claim : float64 array [n]
+        Bytes; a cluster of several may claim `limit`.
+    able : int64 array [n]
+        Devices that can run it, as bits; those of a cluster must have one in common.
+    window : int
+        The most places of a cluster.
+    """
+    n = len(out)
+    best, begin = np.full(n + 1, np.inf), np.zeros(n + 1, np.int64)
+    best[0] = 0.0
+    cost, into = np.zeros(n), np.zeros(n)
+    for j in range(1, n + 1):
+        last = j - 1
+        for x in range(pred_ptr[last], pred_ptr[last + 1]):
+            into[place[x]] += pred_cost[x]
+        inside, held, common = 0.0, 0.0, able[last]
+        i = last
+        while i >= 0 and i >= j - window:
+            held += claim[i]
+            common &= able[i]
+            if i < last and (held > limit or common == 0):
+                break
+            inside += into[i]
+            cost[i] += out[last] - inside
+            if best[i] + cost[i] <= best[j]:
+                best[j], begin[j] = best[i] + cost[i], i
+            i -= 1
+        for x in range(pred_ptr[last], pred_ptr[last + 1]):
+            into[place[x]] = 0.0
+    cluster = np.empty(n, np.int64)
+    j, number = n, 0
+    while j > 0:
+        cluster[begin[j] : j] = number
+        j = begin[j]
+        number += 1
+    return number - 1 - cluster
+
+
+@numba.njit(cache=True)
+def met_first(succ_ptr, succ, sources):  # type: ignore[no-untyped-def]
+    """Return all tasks in preorder of a depth-first search from the sources."""
+    n = len(succ_ptr) - 1
+    met = np.zeros(n, np.bool_)
+    order, used = np.empty(n, np.int64), 0
+    stack = np.empty(len(succ) + 1, np.int64)
+    for source in sources:
+        stack[0], size = source, 1
+        while size > 0:
+            size -= 1
+            i = stack[size]
+            if met[i]:
+                continue
+            met[i] = True
+            order[used] = i
+            used += 1
+            for x in range(succ_ptr[i + 1] - 1, succ_ptr[i] - 1, -1):
+                if not met[succ[x]]:
+                    stack[size] = succ[x]
+                    size += 1
+    return order

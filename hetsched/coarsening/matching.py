@@ -1,0 +1,65 @@
+"""Heavy-edge matching: a coarser graph of half the tasks, level by level."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from hetsched.coarsening.coarse import Coarsening, contract, mean_durations, mean_transfers, settled
+from hetsched.coarsening.sequential import device_bits
+from hetsched.errors import UnsupportedFeature
+from hetsched.problem.problem import Problem
+
+STALLED = 0.95
+"""A level with more than this share of the tasks of the one before is the last."""
+
+
+def heavy_edges(problem: Problem, *, largest: float = 0.05, memory: float = 0.25) -> Coarsening:
+    """Merge tasks in pairs along heavy edges, then those that are left with others that read the same.
+
+    No cycle can come of it: a pair along an edge joins neighbouring levels (longest paths from the sources, in edges), and no
+    edge leads from the lower task of a pair to the upper one of another; other pairs are of one level. A cycle of clusters
+    would have to go down a level in each of its clusters.
+
+    Parameters
+    ----------
+    largest : float
+        The most work of a pair, as a share of that of the whole graph.
+    memory : float
+        The most static memory of a pair, as a share of the smallest device's.
+
+    References
+    ----------
+    Heavy edges: G. Karypis, V. Kumar, SIAM J. Sci. Comput. 1998. Levels: J. Herrmann et al., "Multilevel algorithms for acyclic
+    partitioning of directed acyclic graphs", SIAM J. Sci. Comput. 2019, in a weaker form that allows more pairs.
+    """
+    for what, value in (("largest", largest), ("memory", memory)):
+        if not value > 0:
+            raise UnsupportedFeature(f"{what} is {value!r}; it must be a share, above 0")
+    from hetsched.coarsening import matching_kernels
+
+    graph, work = problem.graph, mean_durations(problem)
+    level = matching_kernels.levels(graph.topological_order, graph.pred_ptr, graph.pred)
+    claim = problem.static_bytes @ [1.0, problem.inputs]
+    most = memory * problem.cluster.memory_bytes.min(initial=np.inf)
+    partner = matching_kernels.match(
+        np.argsort(work, kind="stable"), level, graph.pred_ptr, graph.pred, graph.pred_edge, graph.succ_ptr, graph.succ, graph.succ_edge,
+        mean_transfers(problem), work, claim, device_bits(problem),
+        largest * work.sum(), most,
+    )  # fmt: skip
+    each = np.arange(problem.n_tasks)
+    return contract(problem, settled(problem, np.where(partner >= 0, np.minimum(each, partner), each), most))
+
+
+def hierarchy(problem: Problem, *, tasks: int = 200, largest: float = 0.05, memory: float = 0.25) -> Iterator[Coarsening]:
+    """Yield coarsenings of the problem, of the first's coarse problem, and so on, until that has at most so many tasks.
+
+    It ends as well where hardly anything can be merged any more.
+    """
+    while problem.n_tasks > tasks:
+        found = heavy_edges(problem, largest=largest, memory=memory)
+        if found.coarse.n_tasks > STALLED * problem.n_tasks:
+            return
+        yield found
+        problem = found.coarse

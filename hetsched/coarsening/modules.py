@@ -1,0 +1,46 @@
+"""Clusters by the names that captured models give their tasks."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hetsched.coarsening.coarse import Coarsening, acyclic, contract, settled
+from hetsched.errors import UnsupportedFeature
+from hetsched.problem.problem import Problem
+
+
+def by_module(problem: Problem, depth: int = 1, *, memory: float = np.inf) -> Coarsening:
+    """Merge the tasks of a module: of ``"layers.3.attention.query/linear"`` the first `depth` names between dots.
+
+    Where a module is entered again after it was left, which would make a cycle, it becomes several tasks.
+
+    Parameters
+    ----------
+    depth : int
+        How many names: 1 keeps the outermost modules, 2 their children, and so on. Numbers (``layers.3``) belong to the name
+        before them.
+    memory : float
+        The most static memory that co-location may bind together, as a share of the smallest device's.
+    """
+    if isinstance(depth, bool) or not isinstance(depth, int) or depth < 1:
+        raise UnsupportedFeature(f"depth is {depth!r}; it must be a whole number of names, at least 1")
+    numbers: dict[str, int] = {}
+    modules = [_module(name, depth) for name in problem.graph.names]
+    number = np.array([numbers.setdefault(module, len(numbers)) for module in modules], np.int64)
+    most = memory * problem.cluster.memory_bytes.min(initial=np.inf)
+    return contract(problem, settled(problem, acyclic(problem, number), most))
+
+
+def _module(name: str, depth: int) -> str:
+    """Return the module of a task, or its own name if it is in none."""
+    path, slash, _ = name.rpartition("/")
+    if not slash:
+        return name
+    kept: list[str] = []
+    count = 0
+    for word in path.split("."):
+        count += not word.isdigit() or not kept
+        if count > depth:
+            break
+        kept.append(word)
+    return ".".join(kept) + "/"

@@ -1,0 +1,98 @@
+"""Celeritas: orders of a graph, and clusters that are pieces of such a sequence."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import numpy as np
+
+from hetsched.coarsening.coarse import Coarsening, contract, mean_durations, mean_transfers, settled
+from hetsched.errors import UnsupportedFeature
+from hetsched.problem.graph import FloatArray, IntArray
+from hetsched.problem.problem import Problem
+
+Order = Literal["m-topo", "dfs-topo", "cpd-topo"]
+_MOST_BITS = 62
+
+
+def topological_order(problem: Problem, order: Order = "cpd-topo") -> IntArray:
+    """Return all tasks in one of Celeritas' topological orders, [n].
+
+    ``"m-topo"`` is breadth-first, ``"dfs-topo"`` goes on with children that are ready, the last listed first, and
+    ``"cpd-topo"`` takes of sources and of these children first the one with the longest path through it, mean durations and
+    mean transfers (2), (3) included.
+
+    References
+    ----------
+    H. Xu, Y. Liao, H. Xie, P. Zhou, "Celeritas: Fast Optimizer for Large Dataflow Graphs", 2022, section 5.1.
+    """
+    if order not in get_args(Order):
+        raise UnsupportedFeature(f"order is {order!r}; choose one of {', '.join(get_args(Order))}")
+    from hetsched.coarsening import kernels
+
+    graph = problem.graph
+    if order == "m-topo":
+        return graph.topological_order
+    through = through_levels(problem) if order == "cpd-topo" else np.zeros(problem.n_tasks)
+    waiting = np.diff(graph.pred_ptr)
+    parent = np.repeat(np.arange(problem.n_tasks), np.diff(graph.succ_ptr))
+    listed = np.lexsort((through[graph.succ], parent))  # stable: ties in the order of edges
+    sources = np.flatnonzero(waiting == 0)[::-1]
+    sources = sources[np.argsort(through[sources], kind="stable")]
+    return kernels.depth_first(graph.succ_ptr, graph.succ[listed], waiting, sources)  # type: ignore[no-any-return]
+
+
+def through_levels(problem: Problem) -> FloatArray:
+    """Return the longest path through each task, [n] seconds: mean durations, mean transfers."""
+    from hetsched.analysis import ranking
+
+    weight, transfer, order = mean_durations(problem), mean_transfers(problem), problem.graph.topological_order
+    levels: FloatArray = ranking.upward(problem.arrays, order, weight, transfer) + ranking.downward(problem.arrays, order, weight, transfer)
+    return levels
+
+
+def operation_fusion(problem: Problem, *, order: Order = "cpd-topo", window: int = 200, memory: float = 0.25) -> Coarsening:
+    """Merge pieces of a topological order so that the mean transfers between them are least: optimal operation fusion.
+
+    In a sequence no merging of neighbours makes a cycle. Kernighan's dynamic program finds the best break points in time
+    proportional to edges + tasks x window.
+
+    Parameters
+    ----------
+    order : "m-topo", "dfs-topo" or "cpd-topo"
+    window : int
+        The most tasks of a cluster.
+    memory : float
+        The most static memory of a cluster, as a share of the smallest device's; a task alone may need more.
+
+    References
+    ----------
+    Celeritas (Xu et al. 2022), section 5.1.3, (4) to (6); B. W. Kernighan, "Optimal sequential partitions of graphs", 1971.
+    """
+    if isinstance(window, bool) or not isinstance(window, int) or window < 1:
+        raise UnsupportedFeature(f"window is {window!r}; it must be a whole number of tasks, at least 1")
+    if not memory > 0:
+        raise UnsupportedFeature(f"memory is {memory!r}; it must be a share of a device's memory, above 0")
+    from hetsched.coarsening import kernels
+
+    graph, sequence = problem.graph, topological_order(problem, order)
+    position = np.empty(problem.n_tasks, np.int64)
+    position[sequence] = np.arange(problem.n_tasks)
+    cost = mean_transfers(problem)
+    by_target = np.argsort(position[graph.target], kind="stable")
+    ptr = np.concatenate([[0], np.cumsum(np.diff(graph.pred_ptr)[sequence])])
+    out = np.bincount(graph.source, cost, problem.n_tasks)
+    claim = problem.static_bytes @ [1.0, problem.inputs]
+    most = memory * problem.cluster.memory_bytes.min(initial=np.inf)
+    found = kernels.break_points(
+        position[graph.source[by_target]], ptr, cost[by_target], out[sequence], claim[sequence],
+        device_bits(problem)[sequence], window, most,
+    )  # fmt: skip
+    return contract(problem, settled(problem, found[position], most))
+
+
+def device_bits(problem: Problem) -> IntArray:
+    """Return the devices that each task can run on as bits, [n]; all ones where there are too many devices for that."""
+    if problem.n_devices > _MOST_BITS:
+        return np.full(problem.n_tasks, -1)
+    return np.asarray(problem.eligible @ (1 << np.arange(problem.n_devices)))
