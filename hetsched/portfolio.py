@@ -28,7 +28,8 @@ ENTRY_POINTS = "hetsched.methods"
 _BUILT_IN = (
     "heuristics.simple", "heuristics.list_scheduling", "heuristics.dynamic", "heuristics.annealing", "heuristics.local_search",
     "heuristics.evolution", "heuristics.batched", "heuristics.randomised", "heuristics.device_strings", "heuristics.contiguous",
-    "heuristics.load_search", "models.methods", "models.split", "bounds.methods", "auto",
+    "heuristics.load_search", "heuristics.placement", "heuristics.clustering", "heuristics.repartition", "heuristics.multilevel",
+    "models.methods", "models.split", "bounds.methods", "auto",
 )  # fmt: skip
 _log = logging.getLogger(__name__)
 

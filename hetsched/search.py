@@ -19,7 +19,7 @@ from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.steady import find_objective
-from hetsched.solution import NO_BOUND, OPTIMALITY_GAP, Bound, Solution, relative_gap
+from hetsched.solution import NO_BOUND, OPTIMALITY_GAP, BestEffort, Bound, Solution, relative_gap
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -193,6 +193,7 @@ class Monitor:
         self.evaluations = 0
         self.nodes = 0
         self._found_by = ""
+        self._nearest: tuple[float, Schedule] | None = None  # bytes over capacity, and the schedule that is least so
         self._on_progress = on_progress
         self._parent = parent
         self._events: list[Event] = []
@@ -280,7 +281,7 @@ class Monitor:
         -------
         float
             Its value, that is its makespan in seconds unless another objective was asked for; inf if it
-            needs more memory than there is, which is noted.
+            needs more memory than there is, which is noted; of these the one nearest to it is kept as a best effort.
 
         Raises
         ------
@@ -296,6 +297,8 @@ class Monitor:
         assert needed is not None
         over = over_capacity(self.problem, needed)
         if over.any():
+            if self._nearest is None or over.sum() < self._nearest[0]:
+                self._nearest = float(over.sum()), schedule
             k = int(over.argmax())
             self.note(
                 f"a decision needs {needed[k]:.6g} bytes on {self.problem.cluster.names[k]!r}, "
@@ -409,7 +412,17 @@ class Monitor:
         return Solution(
             self.best, self.bound, method=self._found_by or asked, seed=self.seed, history=history, methods=methods,
             messages=self._messages, stopped=self.stopped or "finished", objective=self.objective, value=self.incumbent,
+            best_effort=self._effort_over(),
         )  # fmt: skip
+
+    def _effort_over(self) -> BestEffort | None:
+        """Return what is nearest to the memory there is where nothing is within it."""
+        if self.best is not None or self._nearest is None:
+            return None
+        from hetsched.schedule.verify import verify
+
+        schedule = self._nearest[1]
+        return BestEffort(schedule, tuple(verify(self.problem, schedule)))
 
     def __iter__(self) -> Iterator[int]:
         """Count 0, 1, 2, ... until the method has to stop: ``for step in monitor``."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from os import PathLike
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from hetsched.problem import document
 from hetsched.problem.document import VERSION, Document, Number, Row, to_document
 from hetsched.schedule.document import SchedulePart
 from hetsched.schedule.schedule import Schedule
+from hetsched.schedule.verify import Violation
 
 OPTIMALITY_GAP = 1e-6
 
@@ -59,6 +60,19 @@ class Bound:
 NO_BOUND = Bound(0.0, "none", "no schedule ends before it starts")
 
 
+class BestEffort(NamedTuple):
+    """The schedule that comes nearest to the memory there is, where none within it was found: no answer, for no device can hold it."""
+
+    schedule: Schedule
+    violations: tuple[Violation, ...]
+    """What `hetsched.verify` says of it: by how many bytes which device is over its capacity."""
+
+    @property
+    def bytes_over(self) -> float:
+        """Bytes over capacity, all devices together."""
+        return sum(each.amount for each in self.violations)
+
+
 def relative_gap(value: float, bound: float) -> float:
     """Return (value - bound) / value, 0 for an empty schedule, 1 for none."""
     if math.isinf(value):
@@ -90,12 +104,27 @@ class Solution(Frozen):
         without those of the methods it called.
     messages : tuple of str
         What methods had to say, for instance why one found nothing.
+    best_effort : BestEffort or None
+        Where there is no schedule: the decision offered that was least over the memory there is, and by how much.
     stopped : str
         Why it ended: "finished", "time limit", "evaluations", "optimal", "gap" (the one asked for),
         "infeasible", "callback" or "interrupted".
     """
 
-    _fields = ("schedule", "objective", "value", "proof", "status", "method", "seed", "history", "methods", "messages", "stopped")
+    _fields = (
+        "schedule",
+        "objective",
+        "value",
+        "proof",
+        "status",
+        "method",
+        "seed",
+        "history",
+        "methods",
+        "messages",
+        "best_effort",
+        "stopped",
+    )
     schedule: Schedule | None
     objective: str
     value: float
@@ -106,11 +135,13 @@ class Solution(Frozen):
     history: Columns
     methods: Columns
     messages: tuple[str, ...]
+    best_effort: BestEffort | None
     stopped: str
 
     def __init__(
         self, schedule: Schedule | None, proof: Bound, *, method: str, seed: int, history: Columns, methods: Columns,
         messages: Iterable[str] = (), stopped: str = "finished", objective: str = "makespan", value: float | None = None,
+        best_effort: BestEffort | None = None,
     ) -> None:  # fmt: skip
         if objective == "makespan" or schedule is None:
             value = math.inf if schedule is None else schedule.makespan
@@ -123,7 +154,7 @@ class Solution(Frozen):
             status = Status.INFEASIBLE if math.isinf(proof.value) else Status.UNKNOWN
         self._set(
             schedule=schedule, objective=objective, value=float(value), proof=proof, status=status, method=method, seed=seed,
-            history=history, methods=methods, messages=tuple(messages), stopped=stopped,
+            history=history, methods=methods, messages=tuple(messages), best_effort=best_effort, stopped=stopped,
         )  # fmt: skip
 
     def __repr__(self) -> str:
@@ -168,6 +199,8 @@ class Solution(Frozen):
             raise Infeasible(f"the problem has no valid schedule: {self.proof.evidence}")
         if self.schedule is None:
             said = "; ".join(self.messages) or "no message"
+            if self.best_effort is not None:
+                said += f"; solution.best_effort is {self.best_effort.bytes_over:.6g} bytes over the memory there is"
             raise HetschedError(f"{self.method} found no valid schedule ({self.stopped}): {said}")
 
     def write(self, path: str | PathLike[str]) -> None:
@@ -201,6 +234,42 @@ class MethodRow(Row):
     seconds: float
 
 
+class ViolationRow(Row):
+    """A broken rule of a best effort."""
+
+    rule: str
+    message: str
+    amount: float
+    tasks: list[str] = []
+    devices: list[str] = []
+    items: list[int] = []
+    times: list[float] = []
+
+
+class BestEffortPart(Row):
+    """The schedule nearest to the memory there is, and the rules it breaks."""
+
+    schedule: SchedulePart
+    violations: list[ViolationRow]
+
+    @classmethod
+    def of(cls, effort: BestEffort) -> BestEffortPart:
+        """Return the part for a best effort."""
+        rows = [
+            ViolationRow(v.rule, v.message, v.amount, list(v.tasks), list(v.devices), list(v.items), list(v.times))
+            for v in effort.violations
+        ]
+        return cls(SchedulePart.of(effort.schedule), rows)
+
+    def value(self) -> BestEffort:
+        """Return the best effort."""
+        found = [
+            Violation(v.rule, v.message, v.amount, tuple(v.tasks), tuple(v.devices), tuple(v.items), tuple(v.times))
+            for v in self.violations
+        ]
+        return BestEffort(self.schedule.value(), tuple(found))
+
+
 class SolutionDocument(Document, kw_only=True, tag="hetsched-solution"):
     """The outcome of a solve; `status` is derived from the schedule's value and the bound.
 
@@ -217,6 +286,7 @@ class SolutionDocument(Document, kw_only=True, tag="hetsched-solution"):
     history: list[HistoryRow] = []
     methods: list[MethodRow] = []
     messages: list[str] = []
+    best_effort: BestEffortPart | None = None
     stopped: str = "finished"
 
     def value(self) -> Solution:
@@ -227,6 +297,7 @@ class SolutionDocument(Document, kw_only=True, tag="hetsched-solution"):
             Bound(_infinite(self.bound.value), self.bound.name, self.bound.evidence, self.objective),
             objective=self.objective, value=self.objective_value,
             method=self.method, seed=self.seed, messages=self.messages, stopped=self.stopped,
+            best_effort=None if self.best_effort is None else self.best_effort.value(),
             history=Columns(
                 time=np.array([row.time for row in rows], np.float64),
                 incumbent=np.array([_infinite(row.incumbent) for row in rows], np.float64),
@@ -259,5 +330,6 @@ def _(value: Solution) -> Document:
         bound=BoundRow(_finite(value.bound), value.proof.name, value.proof.evidence), method=value.method, seed=value.seed,
         history=[HistoryRow(row["time"], _finite(row["incumbent"]), _finite(row["bound"]), row["source"]) for row in value.history],
         methods=[MethodRow(row["method"], _finite(row["makespan"]), row["evaluations"], row["seconds"]) for row in value.methods],
-        messages=list(value.messages), stopped=value.stopped,
+        messages=list(value.messages), best_effort=None if value.best_effort is None else BestEffortPart.of(value.best_effort),
+        stopped=value.stopped,
     )  # fmt: skip

@@ -79,7 +79,7 @@ def mean_transfers(problem: Problem) -> FloatArray:
     """Return the mean seconds of each edge between different devices, [E], for all inputs."""
     from hetsched.analysis import ranking
 
-    return ranking.mean_transfers(problem.arrays, ranking.TIMES)  # type: ignore[no-any-return]
+    return ranking.mean_transfers(problem.arrays, ranking.TIMES)
 
 
 def mean_durations(problem: Problem) -> FloatArray:
@@ -217,7 +217,7 @@ def settled(problem: Problem, cluster: npt.ArrayLike, most_claim: float = np.inf
         common = _common(able, number, count)
         if problem.n_sizes > 1:
             bad[number[(common[number] != able).any(axis=(1, 2))]] = True
-        where = common.any(axis=2)
+        where: BoolArray = np.asarray(common.any(axis=2))
         if problem.n_units < problem.n_tasks:
             component = _united(problem, number, count)
             where = _common(where, component, int(component.max(initial=-1)) + 1)[component]

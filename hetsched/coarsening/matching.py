@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 
 from hetsched.coarsening.coarse import Coarsening, contract, mean_durations, mean_transfers, settled
 from hetsched.coarsening.sequential import device_bits
@@ -15,7 +16,10 @@ STALLED = 0.95
 """A level with more than this share of the tasks of the one before is the last."""
 
 
-def heavy_edges(problem: Problem, *, largest: float = 0.05, memory: float = 0.25) -> Coarsening:
+def heavy_edges(
+    problem: Problem, *, largest: float = 0.05, memory: float = 0.25, within: npt.ArrayLike | None = None,
+    rng: np.random.Generator | None = None,
+) -> Coarsening:  # fmt: skip
     """Merge tasks in pairs along heavy edges, then those that are left with others that read the same.
 
     No cycle can come of it: a pair along an edge joins neighbouring levels (longest paths from the sources, in edges), and no
@@ -28,6 +32,10 @@ def heavy_edges(problem: Problem, *, largest: float = 0.05, memory: float = 0.25
         The most work of a pair, as a share of that of the whole graph.
     memory : float
         The most static memory of a pair, as a share of the smallest device's.
+    within : int array [n], optional
+        Only tasks of the same number are merged, those on one device of a schedule for instance.
+    rng : numpy.random.Generator, optional
+        Draws the order in which tasks are asked; default: by ascending work.
 
     References
     ----------
@@ -43,8 +51,10 @@ def heavy_edges(problem: Problem, *, largest: float = 0.05, memory: float = 0.25
     level = matching_kernels.levels(graph.topological_order, graph.pred_ptr, graph.pred)
     claim = problem.static_bytes @ [1.0, problem.inputs]
     most = memory * problem.cluster.memory_bytes.min(initial=np.inf)
+    part = np.zeros(problem.n_tasks, np.int64) if within is None else np.asarray(within, np.int64)
+    order = np.argsort(work, kind="stable") if rng is None else rng.permutation(problem.n_tasks)
     partner = matching_kernels.match(
-        np.argsort(work, kind="stable"), level, graph.pred_ptr, graph.pred, graph.pred_edge, graph.succ_ptr, graph.succ, graph.succ_edge,
+        order, part, level, graph.pred_ptr, graph.pred, graph.pred_edge, graph.succ_ptr, graph.succ, graph.succ_edge,
         mean_transfers(problem), work, claim, device_bits(problem),
         largest * work.sum(), most,
     )  # fmt: skip
@@ -52,14 +62,20 @@ def heavy_edges(problem: Problem, *, largest: float = 0.05, memory: float = 0.25
     return contract(problem, settled(problem, np.where(partner >= 0, np.minimum(each, partner), each), most))
 
 
-def hierarchy(problem: Problem, *, tasks: int = 200, largest: float = 0.05, memory: float = 0.25) -> Iterator[Coarsening]:
+def hierarchy(
+    problem: Problem, *, tasks: int = 200, largest: float = 0.05, memory: float = 0.25, within: npt.ArrayLike | None = None,
+    rng: np.random.Generator | None = None,
+) -> Iterator[Coarsening]:  # fmt: skip
     """Yield coarsenings of the problem, of the first's coarse problem, and so on, until that has at most so many tasks.
 
-    It ends as well where hardly anything can be merged any more.
+    It ends as well where hardly anything can be merged any more. The other parameters are those of `heavy_edges`.
     """
+    part = None if within is None else np.asarray(within, np.int64)
     while problem.n_tasks > tasks:
-        found = heavy_edges(problem, largest=largest, memory=memory)
+        found = heavy_edges(problem, largest=largest, memory=memory, within=part, rng=rng)
         if found.coarse.n_tasks > STALLED * problem.n_tasks:
             return
         yield found
         problem = found.coarse
+        if part is not None:
+            part = part[np.unique(found.cluster, return_index=True)[1]]

@@ -28,7 +28,7 @@ def _joined(i, ptr, near, step, level, partner):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True)
 def match(  # type: ignore[no-untyped-def]
-    order, level, pred_ptr, pred, pred_edge, succ_ptr, succ, succ_edge, cost, work, claim, able, most_work, most_claim
+    order, part, level, pred_ptr, pred, pred_edge, succ_ptr, succ, succ_edge, cost, work, claim, able, most_work, most_claim
 ):
     """Return the partner of each task, or -1, [n].
 
@@ -45,7 +45,7 @@ def match(  # type: ignore[no-untyped-def]
             ptr, near, edge = (succ_ptr, succ, succ_edge) if forward else (pred_ptr, pred, pred_edge)
             for x in range(ptr[i], ptr[i + 1]):
                 j = near[x]
-                if partner[j] >= 0 or level[j] != level[i] + (1 if forward else -1):
+                if partner[j] >= 0 or part[j] != part[i] or level[j] != level[i] + (1 if forward else -1):
                     continue
                 if work[i] + work[j] > most_work or claim[i] + claim[j] > most_claim or able[i] & able[j] == 0:
                     continue
@@ -63,8 +63,13 @@ def match(  # type: ignore[no-untyped-def]
                 i = near[x]
                 if partner[i] >= 0:
                     continue
-                fits = waiting >= 0 and level[i] == level[waiting]
-                if fits and work[i] + work[waiting] <= most_work and claim[i] + claim[waiting] <= most_claim and able[i] & able[waiting] != 0:
+                fits = waiting >= 0 and level[i] == level[waiting] and part[i] == part[waiting]
+                if (
+                    fits
+                    and work[i] + work[waiting] <= most_work
+                    and claim[i] + claim[waiting] <= most_claim
+                    and able[i] & able[waiting] != 0
+                ):
                     partner[i], partner[waiting] = waiting, i
                     waiting = -1
                 else:

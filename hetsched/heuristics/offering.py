@@ -68,8 +68,8 @@ def offer_in_order(
     """Offer what ``placing.in_order`` makes of a priority per task, [n].
 
     `criterion` is what is least on the chosen device: ``"finish"`` (plus `bias` [n, K], if given),
-    ``"start"``, ``"duration"``, or ``"available"`` (when the device falls idle). `only` [n] is a
-    preferred device per task, -1 for none.
+    ``"start"``, ``"duration"``, or ``"available"`` (when the device falls idle); or ``"adjust"``, the start, if it is earlier
+    by more than `bias` [n, 1] than on the device of the task before. `only` [n] is a preferred device per task, -1 for none.
     """
     from hetsched.heuristics import placing
 
@@ -77,6 +77,7 @@ def offer_in_order(
     check_whole(problem)
     code = {
         "finish": placing.FINISH, "start": placing.START, "duration": placing.DURATION, "available": placing.AVAILABLE,
+        "adjust": placing.ADJUST,
     }[criterion]  # fmt: skip
     bias = np.empty((0, 0)) if bias is None else bias
     only = np.empty(0, np.int64) if only is None else only

@@ -21,7 +21,7 @@ Placement = tuple[IntArray, IntArray, int]
 """Device per task [n], a sequence of all tasks [n], and the task that found no place, or -1."""
 
 # What a static list scheduler minimises over the devices.
-FINISH, START, DURATION, AVAILABLE = 0, 1, 2, 3
+FINISH, START, DURATION, AVAILABLE, ADJUST = 0, 1, 2, 3, 4
 # How a dynamic one picks among the ready tasks.
 ETF, DLS, BIL, MIN_MIN, MAX_MIN, SUFFERAGE = 0, 1, 2, 3, 4, 5
 
@@ -132,7 +132,8 @@ def in_order(
     priority : float64 array [n]
         The highest goes first, then the lowest task.
     bias : float64 array [n, K] or [0, 0]
-        Added to the finish when devices are compared.
+        Added to the finish when devices are compared. Under ``ADJUST``, [n, 1]: by how much a start has to be earlier to leave the
+        device of the task before; and where no device has the memory, the one with most left is taken.
     only : int64 array [n] or [0]
         A device to prefer to all others if it is admissible, or -1.
     need, capacity : float64 arrays [n_units], [K]
@@ -156,6 +157,7 @@ def in_order(
     ready = np.empty(size)
     keys, items, queued = np.empty(n), np.empty(n, np.int64), 0
     waiting = np.empty(n, np.int64)
+    latest = -1  # the device of the task before
     for i in range(n):
         waiting[i] = pred_ptr[i + 1] - pred_ptr[i]
         if waiting[i] == 0:
@@ -173,9 +175,12 @@ def in_order(
                     continue
                 if attempt == 0 and len(only) > 0 and only[i] >= 0 and only[i] != k:
                     continue
-                if unit_device[u] < 0 and used[k] + need[u] > capacity[k] * MEMORY_SLACK:
+                forced = criterion == ADJUST and attempt == 1
+                if unit_device[u] < 0 and used[k] + need[u] > capacity[k] * MEMORY_SLACK and not forced:
                     continue
-                extra = bias[i, k] if len(bias) > 0 else 0.0
+                extra = 0.0
+                if len(bias) > 0:
+                    extra = bias[i, k] if criterion == FINISH else bias[i, 0]
                 limit = np.inf  # a start from here on cannot win
                 if criterion == FINISH:
                     limit = best - length - extra
@@ -195,15 +200,19 @@ def in_order(
                     score = start
                 elif criterion == DURATION:
                     score = length
-                else:
+                elif criterion == AVAILABLE:
                     score = gap_start[k, gaps[k] - 1]
-                if score < best:
+                elif forced:
+                    score = used[k] - capacity[k]
+                else:
+                    score = start if k == latest else start + extra
+                if score < best or (score == best and criterion == ADJUST and k == latest):
                     chosen, chosen_start, chosen_gap, best = k, start, gap, score
-            if chosen >= 0 or len(only) == 0:
+            if chosen >= 0 or (len(only) == 0 and criterion != ADJUST):
                 break
         if chosen < 0:
             return device, sequence, i
-        k = chosen
+        k = latest = chosen
         device[i] = k
         finish[i] = chosen_start + durations[i, k]
         if unit_device[u] < 0:

@@ -1,0 +1,90 @@
+"""Clusters without a limit on their number, then mapped to the devices there are: linear clustering and DSC."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from hetsched.coarsening.coarse import mean_durations, mean_transfers, settled
+from hetsched.heuristics.offering import WHOLE, check_whole, memory_needs
+from hetsched.heuristics.placement import fused, offer_devices
+from hetsched.problem.graph import FloatArray, IntArray
+from hetsched.problem.problem import Problem
+from hetsched.search import Monitor, method
+
+LARGEST = 10_000
+"""Tasks beyond which linear clustering, whose time grows with the square of them, takes Celeritas' coarse graph."""
+
+
+@method(
+    "linear-clustering", summary="the longest path, then that of the rest, and so on, as clusters; mapped by guided load balancing",
+    source="Kim and Browne 1988; Radulescu and van Gemund 1998 for the mapping", supports=WHOLE,
+)  # fmt: skip
+def linear_clustering(problem: Problem, monitor: Monitor) -> None:
+    """Paths of mean durations and mean transfers; graphs of more than 10,000 tasks are coarsened as by Celeritas first."""
+    from hetsched.heuristics import placement_kernels
+
+    check_whole(problem)
+    found = fused(problem, monitor) if problem.n_tasks > LARGEST else None
+    coarse = problem if found is None else found.coarse
+    graph = coarse.graph
+    cluster = placement_kernels.linear_clusters(
+        graph.topological_order, graph.succ_ptr, graph.succ, graph.succ_edge, mean_durations(coarse), mean_transfers(coarse)
+    )
+    whole = cluster if found is None else cluster[found.cluster]
+    offer_devices(monitor, _mapped(problem, whole, _first_met(problem, whole)))
+
+
+@method(
+    "dsc", summary="dominant sequence clustering: tasks join the cluster of the parent they wait for; mapped by guided load balancing",
+    source="Yang and Gerasoulis 1994; Radulescu and van Gemund 1998 for the mapping", supports=WHOLE,
+)  # fmt: skip
+def dsc(problem: Problem, monitor: Monitor) -> None:
+    """The task with the longest path through it comes next, of those whose parents are done.
+
+    The paper's warranty for tasks that are not ready yet (DSRW) is left out, as in most implementations.
+    """
+    from hetsched.analysis import ranking
+    from hetsched.heuristics import placement_kernels
+
+    check_whole(problem)
+    graph, weight, transfer = problem.graph, mean_durations(problem), mean_transfers(problem)
+    below = ranking.upward(problem.arrays, graph.topological_order, weight, transfer)
+    cluster, begin = placement_kernels.dominant_sequence(
+        graph.pred_ptr, graph.pred, graph.pred_edge, graph.succ_ptr, graph.succ, weight, transfer, below
+    )
+    offer_devices(monitor, _mapped(problem, cluster, begin))
+
+
+def _first_met(problem: Problem, cluster: IntArray) -> FloatArray:
+    """Return the place of each cluster's first task in topological order."""
+    first = np.full(int(cluster.max(initial=-1)) + 1, np.inf)
+    order = problem.graph.topological_order
+    np.minimum.at(first, cluster[order], np.arange(len(order)))
+    return first
+
+
+def _mapped(problem: Problem, cluster: IntArray, begin: FloatArray) -> IntArray:
+    """Return the device of each task: guided load balancing puts clusters by their start where the load is least.
+
+    Clusters that a co-location label joins go together; those that no device can run whole are taken apart.
+    """
+    from hetsched.heuristics import placement_kernels
+
+    number = settled(problem, cluster)
+    count = int(number.max(initial=-1)) + 1
+    start = np.full(count, np.inf)
+    np.minimum.at(start, number, begin[cluster])
+    links = coo_array((np.ones(problem.n_tasks, np.int8), (number, count + problem.unit)), shape=(count + problem.n_units,) * 2)
+    group = connected_components(links, directed=False)[1][number]
+    group = np.unique(group, return_inverse=True)[1]
+    groups = int(group.max(initial=-1)) + 1
+    earliest = np.full(groups, np.inf)
+    np.minimum.at(earliest, group, start[number])
+    seconds = np.zeros((groups, problem.n_devices))
+    np.add.at(seconds, group, problem.whole_durations)
+    claim = np.zeros(groups)
+    np.add.at(claim, group[np.unique(problem.unit, return_index=True)[1]], next(memory_needs(problem)))
+    device = placement_kernels.spread(np.argsort(earliest, kind="stable"), seconds, claim, problem.cluster.memory_bytes)
+    return device[group]  # type: ignore[no-any-return]

@@ -1,0 +1,317 @@
+"""Placement of graphs too large to search: Celeritas, Baechi, METIS, block and random partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+
+from hetsched.coarsening.coarse import Coarsening, mean_durations, mean_transfers
+from hetsched.coarsening.sequential import operation_fusion, topological_order
+from hetsched.errors import InvalidProblem, MissingDependency, UnsupportedFeature
+from hetsched.heuristics.list_scheduling import ranks
+from hetsched.heuristics.offering import WHOLE, check_whole, memory_needs, offer_in_order
+from hetsched.modeling.expression import Expression
+from hetsched.modeling.model import Model
+from hetsched.problem.graph import FloatArray, IntArray
+from hetsched.problem.problem import Problem
+from hetsched.schedule.decision import Decision
+from hetsched.search import Monitor, method
+
+CELERITAS = "Celeritas (Xu et al. 2022)"
+BAECHI = "Baechi (Jeon et al., SoCC 2020)"
+FAVOURITE = 0.1
+"""A child is a favourite if the linear program makes less of the transfer to it than this."""
+
+
+# ---------------------------------------------------------------------- what the methods share
+
+
+def fused(problem: Problem, monitor: Monitor, **options: Any) -> Coarsening:
+    """Return Celeritas' coarsening, or the problem as it is where its coarse problem would be none."""
+    check_whole(problem)
+    try:
+        return operation_fusion(problem, **options)
+    except InvalidProblem as refusal:  # clusters that no path joins
+        monitor.note(f"the graph is taken as it is, for its coarse one is no problem: {refusal}")
+        return Coarsening(problem, problem, np.arange(problem.n_tasks))
+
+
+def offer_lifted(monitor: Monitor, found: Coarsening, decide: Callable[[Problem, Monitor], None]) -> None:
+    """Let a method decide on a coarse problem, and offer what it finds, within memory or over it, on the fine one."""
+    inner = Monitor(found.coarse, monitor.budget, seed=monitor.seed, parent=monitor)
+    decide(found.coarse, inner)
+    solution = inner.solution(monitor.source)
+    for message in solution.messages:
+        monitor.note(message)
+    schedule = solution.schedule if solution.best_effort is None else solution.best_effort.schedule
+    if schedule is not None:
+        monitor.offer(found.lift(schedule.decision))
+
+
+def offer_devices(monitor: Monitor, device: IntArray, priority: FloatArray | None = None) -> None:
+    """Offer a device for each task, [n], as `listed` says; what is over the memory becomes a best effort."""
+    decision = listed(monitor.problem, device, priority)
+    if decision is None:
+        monitor.note("some tasks were given to devices where no path leads from their parents")
+    else:
+        monitor.offer(decision)
+
+
+def listed(problem: Problem, device: IntArray, priority: FloatArray | None = None) -> Decision | None:
+    """Return the decision for a device for each task, [n]; None where no path leads to some from its parents.
+
+    Tasks of a device run by descending `priority` [n], default the upward rank, each in the first gap. Memory is not looked at.
+    """
+    from hetsched.heuristics import placing
+
+    if priority is None:
+        priority, _ = ranks(problem)
+    here = np.arange(problem.n_devices) == device[:, None]
+    nowhere, nobody = np.empty((0, 0)), np.empty(0, np.int64)
+    _, sequence, stuck = placing.in_order(
+        problem.arrays, np.where(here, problem.whole_durations, np.inf), priority, nowhere, nobody, problem.unit,
+        np.zeros(problem.n_units), problem.cluster.memory_bytes, placing.FINISH, True,
+    )  # fmt: skip
+    return None if stuck >= 0 else Decision.whole(problem, device, sequence)
+
+
+def descending(order: IntArray) -> FloatArray:
+    """Return priorities by which tasks come in a given order, [n]."""
+    priority = np.empty(len(order))
+    priority[order] = -np.arange(len(order), dtype=np.float64)
+    return priority
+
+
+def by_speed(problem: Problem) -> IntArray:
+    """Return the devices, the fastest for the whole graph first; those that cannot run all of it by the share that they can."""
+    seconds = problem.whole_durations
+    able = np.isfinite(seconds)
+    least = np.where(able, seconds, 0.0).sum(axis=0)
+    return np.lexsort((least, -able.sum(axis=0)))
+
+
+def shares(problem: Problem) -> FloatArray:
+    """Return the share of the work that each device should have, in proportion to its speed, [K].
+
+    Its speed is the work of the tasks that it can run, by their mean durations, over its seconds for them.
+    """
+    seconds, work = problem.whole_durations, mean_durations(problem)
+    able = np.isfinite(seconds)
+    own = np.where(able, seconds, 0.0).sum(axis=0)
+    speed = np.where(own > 0, (able * work[:, None]).sum(axis=0) / np.where(own > 0, own, 1.0), 0.0)
+    return np.asarray(speed / speed.sum() if speed.sum() > 0 else np.full(problem.n_devices, 1 / problem.n_devices))
+
+
+def per_unit(problem: Problem, column: FloatArray) -> FloatArray:
+    """Return the sum of a column over the tasks of each co-location unit, [n_units]."""
+    return np.asarray(np.bincount(problem.unit, column, problem.n_units))
+
+
+# ---------------------------------------------------------------------- Celeritas
+
+
+@method(
+    "celeritas", summary="optimal operation fusion, then Adjusting Placement of the coarse graph: made for 50,000 operators in a second",
+    source=CELERITAS, supports=WHOLE,
+)  # fmt: skip
+def celeritas(problem: Problem, monitor: Monitor, *, window: int = 200, memory: float = 0.25) -> None:
+    """Clusters in CPD-TOPO order stay on the device of the one before unless they start earlier elsewhere by more than a transfer back.
+
+    A cluster has at most `window` tasks and `memory` of the smallest device. If no device has room for one, it goes
+    where most is left: a best effort.
+    """
+    offer_lifted(monitor, fused(problem, monitor, window=window, memory=memory), adjusting)
+
+
+def adjusting(problem: Problem, monitor: Monitor) -> None:
+    """Offer Adjusting Placement of a graph as it is (Celeritas, Algorithm 2): its back cost is the longest transfer to a successor."""
+    back = np.zeros(problem.n_tasks)
+    np.maximum.at(back, problem.graph.source, mean_transfers(problem))
+    order = descending(topological_order(problem))
+    offer_in_order(monitor, order, criterion="adjust", insertion=True, bias=back[:, None])
+
+
+@method(
+    "order-place", summary="optimal operation fusion, then one device after another filled to its memory, the fastest first",
+    source=CELERITAS, supports=WHOLE,
+)  # fmt: skip
+def order_place(problem: Problem, monitor: Monitor, *, window: int = 200, memory: float = 0.25) -> None:
+    """Clusters in CPD-TOPO order fill one device up to its memory, then the next."""
+    offer_lifted(monitor, fused(problem, monitor, window=window, memory=memory), filling)
+
+
+def filling(problem: Problem, monitor: Monitor) -> None:
+    """Offer Order-Place of a graph as it is."""
+    order = topological_order(problem)
+    offer_devices(monitor, _filled(problem, order, next(memory_needs(problem)), problem.cluster.memory_bytes), descending(order))
+
+
+def _filled(problem: Problem, order: IntArray, need: FloatArray, limit: FloatArray) -> IntArray:
+    """Return the device of each task, [n], where devices are filled one after another, the fastest first."""
+    from hetsched.heuristics import placement_kernels
+
+    found = placement_kernels.fill(order, problem.unit, need, limit, problem.whole_durations, by_speed(problem))
+    return found[problem.unit]  # type: ignore[no-any-return]
+
+
+# ---------------------------------------------------------------------- Baechi
+
+
+@method(
+    "m-topo", summary="breadth-first order, one device after another filled to an equal share of the memory needed",
+    source=BAECHI, supports=WHOLE,
+)  # fmt: skip
+def m_topo(problem: Problem, monitor: Monitor) -> None:
+    """Each device takes at most the mean of what all need, and the largest need of one besides, as far as it has memory."""
+    check_whole(problem)
+    need = next(memory_needs(problem))
+    share = need.sum() / problem.n_devices + need.max(initial=0.0)
+    order = problem.graph.topological_order
+    device = _filled(problem, order, need, np.minimum(share, problem.cluster.memory_bytes))
+    offer_devices(monitor, device, descending(order))
+
+
+@method("m-etf", summary="earliest start first, within memory; goes on where there is none left", source=BAECHI, supports=WHOLE)
+def m_etf(problem: Problem, monitor: Monitor, *, claims: Literal["all", "first"] = "all") -> None:
+    """The (task, device) pair of earliest start, again and again; `claims` is as for m-sct."""
+    _reserving(monitor, np.full(problem.n_tasks, -1), claims)
+
+
+@method(
+    "m-sct", summary="small communication times: earliest start first, devices kept for favourite children, found by a linear program",
+    source=f"{BAECHI}; C. Hanen, A. Munier 1995", supports=WHOLE,
+)  # fmt: skip
+def m_sct(problem: Problem, monitor: Monitor, *, solver: str = "scip", claims: Literal["all", "first"] = "all") -> None:
+    """As m-etf, but a device that has run a task is kept for its favourite child while that is to come.
+
+    Besides it, the device takes only tasks that need not wait for data there. The linear program chooses at most one
+    favourite child for a task, and at most one parent for a child.
+
+    Parameters
+    ----------
+    solver : "scip" or "highs"
+        What solves the linear program.
+    claims : "all" or "first"
+        The memory that a co-location label claims when its first task is placed: of all its tasks, or of this one alone, as in
+        Baechi, which can end over the memory.
+    """
+    favourite = favourite_children(problem, monitor, solver)
+    if favourite is not None:
+        _reserving(monitor, favourite, claims)
+
+
+def favourite_children(problem: Problem, monitor: Monitor, solver: str) -> IntArray | None:
+    """Return the favourite child of each task, or -1, [n]; None if the linear program was not solved in time.
+
+    x[e] is the part of the transfer of edge e that is paid: least makespan w with s_j >= s_i + t_i + x_ij c_ij, all but one of the
+    children of a task paid, all but one of the parents of a child. Mean durations, mean transfers.
+    """
+    graph, model = problem.graph, Model()
+    duration, transfer = mean_durations(problem), mean_transfers(problem)
+    scale = 1.0 / max(float(duration.sum() + transfer.sum()), 1e-300)
+    start, paid, end = model.continuous("s", problem.n_tasks), model.continuous("x", graph.n_edges, upper=1.0), model.continuous("w")
+    i, j = graph.source, graph.target
+    model.add(start[j] >= start[i] + duration[i] * scale + paid * (transfer * scale), tag="precedence")
+    model.add(start + duration * scale <= end, tag="makespan")
+    for ptr, edges in ((graph.succ_ptr, graph.succ_edge), (graph.pred_ptr, graph.pred_edge)):
+        total = Expression((problem.n_tasks,), ptr, paid.column[edges], np.ones(graph.n_edges), np.zeros(problem.n_tasks))
+        model.add(total >= np.diff(ptr) - 1.0, tag="favourite")
+    model.minimise(end)
+    outcome = model.solve(solver, time_limit=monitor.time_limit(), seed=monitor.seed, stop=lambda: monitor.should_stop)
+    if outcome.values is None:
+        monitor.note(f"the linear program for the favourite children has no solution: {outcome.stopped}")
+        return None
+    favourite = np.full(problem.n_tasks, -1)
+    chosen = np.flatnonzero(paid.value(outcome.values) < FAVOURITE)
+    favourite[i[chosen]] = j[chosen]
+    return favourite
+
+
+def _reserving(monitor: Monitor, favourite: IntArray, claims: str) -> None:
+    from hetsched.heuristics import placement_kernels
+
+    problem = monitor.problem
+    check_whole(problem)
+    if claims not in ("all", "first"):
+        raise UnsupportedFeature(f"claims is {claims!r}; choose 'all' or 'first'")
+    need = next(memory_needs(problem))
+    if claims == "first":
+        first = np.unique(problem.unit, return_index=True)[1]
+        need = (problem.static_bytes @ [1.0, problem.inputs])[first]
+    device, sequence, stuck = placement_kernels.small_communication(
+        problem.arrays, problem.whole_durations, favourite, problem.unit, need, problem.cluster.memory_bytes
+    )
+    if stuck >= 0:
+        monitor.note(f"found no place for task {problem.graph.names[stuck]!r} that a path leads to from its parents")
+    else:
+        monitor.offer(Decision.whole(problem, device, sequence))
+
+
+# ---------------------------------------------------------------------- partitions
+
+
+@method(
+    "block", summary="topological order cut into one block a device, of work in proportion to its speed",
+    source="Tavarageri et al. 2021, block partitioning", supports=WHOLE,
+)  # fmt: skip
+def block(problem: Problem, monitor: Monitor) -> None:
+    """Blocks of a breadth-first topological order, the fastest device first; memory is not looked at."""
+    check_whole(problem)
+    offer_devices(monitor, blocks(problem))
+
+
+def blocks(problem: Problem) -> IntArray:
+    """Return the device of each task in a block partition, [n]."""
+    work = per_unit(problem, mean_durations(problem))
+    return _filled(problem, problem.graph.topological_order, work, work.sum() * shares(problem))
+
+
+@method(
+    "random-partition", summary="each task on a device drawn at random, in proportion to speed",
+    source="Tavarageri et al. 2021, random partitioning", supports=WHOLE,
+)  # fmt: skip
+def random_partition(problem: Problem, monitor: Monitor) -> None:
+    """Offer one partition drawn at random; memory is not looked at."""
+    check_whole(problem)
+    first = np.unique(problem.unit, return_index=True)[1]
+    weight = np.where(np.isfinite(problem.whole_durations[first]), np.maximum(shares(problem), 1e-12), 0.0)
+    reach = weight.cumsum(axis=1)
+    drawn = monitor.rng.random(problem.n_units) * reach[:, -1]
+    offer_devices(monitor, (drawn[:, None] >= reach).sum(axis=1).clip(max=problem.n_devices - 1)[problem.unit])
+
+
+@method(
+    "metis", summary="k-way partition of least communication by METIS, loads in proportion to speed; needs pymetis",
+    source="Karypis and Kumar 1998", supports=WHOLE,
+)  # fmt: skip
+def metis(problem: Problem, monitor: Monitor) -> None:
+    """Offer a partition of METIS: directions, pins and memory are not looked at, which may leave it without a schedule."""
+    check_whole(problem)
+    try:
+        import pymetis
+    except ImportError as error:
+        raise MissingDependency("pymetis", "metis") from error
+    graph, unit = problem.graph, problem.unit
+    work: FloatArray = per_unit(problem, mean_durations(problem))
+    ends = np.sort(unit[graph.edges], axis=1)
+    apart = ends[:, 0] != ends[:, 1]
+    pair, edge = np.unique(ends[apart, 0] * problem.n_units + ends[apart, 1], return_inverse=True)
+    moved = np.bincount(edge, mean_transfers(problem)[apart], len(pair)).astype(np.float64)
+    row = np.concatenate([pair // problem.n_units, pair % problem.n_units])
+    order = np.argsort(row, kind="stable")
+    column = np.concatenate([pair % problem.n_units, pair // problem.n_units])[order]
+    ptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=problem.n_units))])
+    share = np.maximum(shares(problem), 1e-6)
+    _, part = pymetis.part_graph(
+        problem.n_devices, xadj=ptr.tolist(), adjncy=column.tolist(), vweights=_whole_numbers(work), eweights=_whole_numbers(moved, order),
+        tpwgts=(share / share.sum()).tolist(), recursive=False,
+    )  # fmt: skip
+    offer_devices(monitor, np.array(part, np.int64)[unit])
+
+
+def _whole_numbers(values: FloatArray, order: IntArray | None = None) -> list[int]:
+    """Return weights as METIS takes them, from 1 on; those of pairs twice, in the given order."""
+    scaled = np.maximum(1, np.round(values / max(float(values.mean()) if len(values) else 1.0, 1e-300) * 100)).clip(max=10**6).astype(int)
+    return (scaled if order is None else np.tile(scaled, 2)[order]).tolist()  # type: ignore[no-any-return]

@@ -1,0 +1,57 @@
+"""Iterative repartitioning of a directed graph, load balance first."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from hetsched.coarsening.coarse import mean_durations, mean_transfers
+from hetsched.errors import UnsupportedFeature
+from hetsched.heuristics.offering import WHOLE, check_whole
+from hetsched.heuristics.placement import blocks, offer_devices, per_unit, shares
+from hetsched.problem.problem import Problem
+from hetsched.search import Monitor, method
+
+
+@method(
+    "repartition", summary="a block partition, then tasks moved where more of what they read is, or where less is to do",
+    source="Tavarageri, Sridharan, Kaul 2021", supports=WHOLE,
+)  # fmt: skip
+def repartition(problem: Problem, monitor: Monitor, *, slack: float = 0.1, passes: int = 10) -> None:
+    """Move tasks as long as their incoming communication from other devices falls, within a threshold of balance.
+
+    The partition after each pass is offered; since only incoming edges are looked at, it may be worse than the one before.
+
+    Parameters
+    ----------
+    slack : float
+        By how much a load may miss the ideal, the work shared out in proportion to speed, as a share of the mean of it: the
+        paper's threshold.
+    passes : int
+        Times that all tasks are gone through, at most.
+    """
+    if not 0 <= slack < math.inf:
+        raise UnsupportedFeature(f"slack is {slack!r}; it must be a share of the mean load, at least 0")
+    if isinstance(passes, bool) or not isinstance(passes, int) or passes < 0:
+        raise UnsupportedFeature(f"passes is {passes!r}; it must be a whole number, at least 0")
+    from hetsched.heuristics import placement_kernels
+
+    check_whole(problem)
+    graph, unit = problem.graph, problem.unit
+    first = np.unique(unit, return_index=True)[1]
+    work, transfer = per_unit(problem, mean_durations(problem)), mean_transfers(problem)
+    ideal = work.sum() * shares(problem)
+    device = blocks(problem)[first]
+    offer_devices(monitor, device[unit])
+    load = np.bincount(device, work, problem.n_devices).astype(np.float64)
+    members = np.argsort(unit, kind="stable")
+    ptr = np.concatenate([[0], np.cumsum(np.bincount(unit, minlength=problem.n_units))])
+    for _ in range(passes):
+        moved = placement_kernels.repartition(
+            graph.topological_order, unit, ptr, members, graph.pred_ptr, graph.pred, graph.pred_edge, transfer, work,
+            problem.whole_durations, ideal, slack * work.sum() / problem.n_devices, device, load,
+        )  # fmt: skip
+        if not moved or monitor.should_stop:
+            return
+        offer_devices(monitor, device[unit])
