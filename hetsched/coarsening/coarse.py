@@ -89,6 +89,11 @@ def mean_durations(problem: Problem) -> FloatArray:
     return np.asarray(np.nansum(best, axis=1) / np.maximum(1, np.isfinite(best).sum(axis=1)))
 
 
+def memory_share(problem: Problem, share: float) -> float:
+    """Return a share of the smallest device's memory in bytes."""
+    return float(share * problem.cluster.memory_bytes.min(initial=np.inf)) if share < np.inf else np.inf
+
+
 def contract(problem: Problem, cluster: npt.ArrayLike, *, op: str | None = None) -> Coarsening:
     """Return the problem whose tasks are clusters.
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from hetsched.coarsening.coarse import Coarsening, contract, mean_durations, mean_transfers, settled
+from hetsched.coarsening.coarse import Coarsening, contract, mean_durations, mean_transfers, memory_share, settled
 from hetsched.coarsening.sequential import device_bits
 from hetsched.errors import UnsupportedFeature
 from hetsched.problem.problem import Problem
@@ -50,7 +50,7 @@ def heavy_edges(
     graph, work = problem.graph, mean_durations(problem)
     level = matching_kernels.levels(graph.topological_order, graph.pred_ptr, graph.pred)
     claim = problem.static_bytes @ [1.0, problem.inputs]
-    most = memory * problem.cluster.memory_bytes.min(initial=np.inf)
+    most = memory_share(problem, memory)
     part = np.zeros(problem.n_tasks, np.int64) if within is None else np.asarray(within, np.int64)
     order = np.argsort(work, kind="stable") if rng is None else rng.permutation(problem.n_tasks)
     partner = matching_kernels.match(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hetsched.coarsening.coarse import Coarsening, acyclic, contract, settled
+from hetsched.coarsening.coarse import Coarsening, acyclic, contract, memory_share, settled
 from hetsched.errors import UnsupportedFeature
 from hetsched.problem.problem import Problem
 
@@ -27,7 +27,7 @@ def by_module(problem: Problem, depth: int = 1, *, memory: float = np.inf) -> Co
     numbers: dict[str, int] = {}
     modules = [_module(name, depth) for name in problem.graph.names]
     number = np.array([numbers.setdefault(module, len(numbers)) for module in modules], np.int64)
-    most = memory * problem.cluster.memory_bytes.min(initial=np.inf)
+    most = memory_share(problem, memory)
     return contract(problem, settled(problem, acyclic(problem, number), most))
 
 

@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from hetsched.coarsening.coarse import Coarsening, contract, mean_durations, mean_transfers, settled
+from hetsched.coarsening.coarse import Coarsening, contract, mean_durations, mean_transfers, memory_share, settled
 from hetsched.errors import UnsupportedFeature
 from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import Problem
@@ -83,7 +83,7 @@ def operation_fusion(problem: Problem, *, order: Order = "cpd-topo", window: int
     ptr = np.concatenate([[0], np.cumsum(np.diff(graph.pred_ptr)[sequence])])
     out = np.bincount(graph.source, cost, problem.n_tasks)
     claim = problem.static_bytes @ [1.0, problem.inputs]
-    most = memory * problem.cluster.memory_bytes.min(initial=np.inf)
+    most = memory_share(problem, memory)
     found = kernels.break_points(
         position[graph.source[by_target]], ptr, cost[by_target], out[sequence], claim[sequence],
         device_bits(problem)[sequence], window, most,

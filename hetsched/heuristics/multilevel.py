@@ -37,6 +37,8 @@ AT_ONCE = 0.25
 """The share of the time that they get."""
 FIRST = 0.3
 """The share of a cycle's time for the coarsest graph."""
+CYCLE, LAST = 0.5, 0.1
+"""A cycle takes this share of the time left; there is none in the last part of the whole."""
 
 
 @method(
@@ -81,11 +83,15 @@ class _Search:
         return self.monitor.should_stop or self.left <= 0
 
     def run(self, cycles: float) -> None:
+        """Run the quick methods, then cycles of half of what is left each, and search the graph itself in the end."""
+        whole = self.left
         self._rivals()
-        done, share = 0, 0.5  # of what is left, for a cycle
-        while done < cycles and not self.over:
-            self._cycle(share, first=done == 0)
+        done = 0
+        while done < cycles and not self.over and (done == 0 or self.left > LAST * whole or math.isinf(whole)):
+            self._cycle(first=done == 0)
             done += 1
+        if not self.over and done < cycles and self.monitor.best is not None:
+            self.monitor.run("annealing")
 
     def _rivals(self) -> None:
         """Run the quick methods while they take a part of the time."""
@@ -102,7 +108,7 @@ class _Search:
             except (UnsupportedFeature, MissingDependency, InvalidProblem) as refusal:
                 self.monitor.note(f"{name}: {refusal}")
 
-    def _cycle(self, share: float, *, first: bool) -> None:
+    def _cycle(self, *, first: bool) -> None:
         """Go down to a small graph and up again."""
         monitor = self.monitor
         best = None if first or monitor.best is None else monitor.best
@@ -110,7 +116,7 @@ class _Search:
         levels = list(hierarchy(self.problem, tasks=self.tasks, within=within, rng=None if first else monitor.rng))
         coarsest = levels[-1].coarse if levels else self.problem
         start = None if within is None or not levels else listed(coarsest, _carried(levels, within))
-        budget = _Budget(self, share)
+        budget = _Budget(self, CYCLE)
         decision = self._solve(coarsest, "auto", start, budget.part(FIRST))
         if not levels and decision is not None:
             self.monitor.offer(decision)

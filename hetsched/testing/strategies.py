@@ -195,7 +195,7 @@ def problems(
     may_lack = _value(draw, absent)
     if may_lack:
         missing = draw(st.lists(st.sampled_from([False, False, True]), min_size=times.size, max_size=times.size))
-        times[np.array(missing).reshape(shape)] = np.nan
+        times[np.array(missing, np.bool_).reshape(shape)] = np.nan
     arguments: dict[str, Any] = {
         "inputs": count, "batching": _value(draw, batching), "communication": _value(draw, communication),
         "memory": _value(draw, memory), "transfers": _transfers(draw, tasks, len(names)) if _value(draw, transfers) else None,

@@ -1,0 +1,154 @@
+"""Clusters as tasks: no cycle, nothing lost, and a way back that is valid."""
+
+from __future__ import annotations
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hetsched as hs
+from hetsched import coarsening
+from hetsched.errors import InvalidProblem, UnsupportedFeature
+from hetsched.testing import decisions, problems
+
+COARSENINGS = {
+    "celeritas": lambda problem: coarsening.operation_fusion(problem),
+    "breadth": lambda problem: coarsening.operation_fusion(problem, order="m-topo", window=3),
+    "depth": lambda problem: coarsening.operation_fusion(problem, order="dfs-topo", memory=1.0),
+    "heavy": lambda problem: coarsening.heavy_edges(problem, largest=1.0, memory=1.0),
+    "random": lambda problem: coarsening.heavy_edges(problem, largest=1.0, memory=1.0, rng=np.random.default_rng(0)),
+    "rules": lambda problem: coarsening.fuse(problem.replace(graph=problem.graph.replace(op="x")), [("x", "x"), ("x", "x", "x")]),
+    "modules": lambda problem: coarsening.by_module(problem),
+}
+whole = {"missing_links": False, "transfers": st.booleans()}
+
+
+def without_gaps(problem):
+    """No pair of devices without a path, for which a cluster may have no place."""
+    return problem.transfers is None or bool(np.isfinite(problem.transfers).all())
+
+
+@pytest.mark.parametrize("name", COARSENINGS)
+@settings(max_examples=40)
+@given(problem=problems(n_tasks=st.integers(0, 9), **whole).filter(without_gaps), data=st.data())
+def test_no_cycle_nothing_lost_and_valid_on_the_way_back(name, problem, data):
+    found = COARSENINGS[name](problem)
+    coarse, cluster = found.coarse, found.cluster
+    assert sorted(set(cluster.tolist())) == list(range(coarse.n_tasks))
+    assert nx.is_directed_acyclic_graph(coarse.graph.to_networkx())
+    assert coarse.graph.weight_bytes.sum() == pytest.approx(problem.graph.weight_bytes.sum())
+    inner = cluster[problem.graph.source] == cluster[problem.graph.target]
+    assert coarse.graph.edge_bytes.sum() == pytest.approx(problem.graph.edge_bytes[~inner].sum())
+    for k in range(problem.n_devices):
+        for b in range(problem.n_sizes):
+            able = np.isfinite(problem.durations[:, k, b]) & problem.pinned[:, k]
+            members = [able[cluster == c] for c in range(coarse.n_tasks)]
+            assert np.isfinite(coarse.durations[:, k, b]).tolist() == [bool(each.all()) for each in members]
+    if np.isfinite(problem.durations).all() and problem.pinned.all():
+        assert coarse.durations.sum() == pytest.approx(problem.durations.sum())
+    if name != "rules":
+        assert coarse.static_bytes.sum() == pytest.approx(problem.static_bytes.sum())
+    small = data.draw(decisions(coarse, transfer_order=False))
+    lifted = hs.simulate(problem, found.lift(small))
+    assert {violation.rule for violation in hs.verify(problem, lifted)} <= {"memory"}
+    if name != "rules" and problem.memory == "static":
+        assert lifted.static_memory.tolist() == pytest.approx(hs.simulate(coarse, small).static_memory.tolist())
+
+
+@given(problems(n_tasks=st.integers(0, 9)), st.data())
+def test_any_clusters_are_made_acyclic_and_contracted(problem, data):
+    given_clusters = np.array(data.draw(st.lists(st.integers(0, 3), min_size=problem.n_tasks, max_size=problem.n_tasks)), np.int64)
+    found = coarsening.acyclic(problem, given_clusters)
+    for number in set(found.tolist()):
+        assert len(set(given_clusters[found == number].tolist())) == 1  # cut, never joined
+    assert nx.is_directed_acyclic_graph(quotient(problem.graph, found))
+    if nx.is_directed_acyclic_graph(quotient(problem.graph, given_clusters)):
+        assert len(set(found.tolist())) == len(set(given_clusters.tolist()))  # what has no cycle stays
+
+
+def quotient(graph, cluster):
+    made = nx.DiGraph()
+    made.add_nodes_from(cluster.tolist())
+    ends = cluster[graph.edges].reshape(-1, 2)
+    made.add_edges_from((a, b) for a, b in ends.tolist() if a != b)
+    return made
+
+
+@given(problems(n_tasks=st.integers(1, 8), inputs=1, missing_links=False, transfers=False))
+def test_merging_an_edge_is_safe_if_and_only_if_no_other_path_joins_its_ends(problem):
+    """Theorem 1 of Celeritas, on `contract`."""
+    graph, paths = problem.graph, problem.graph.to_networkx()
+    for i, j in graph.edges.tolist():
+        cluster = np.arange(problem.n_tasks)
+        cluster[j] = i
+        paths.remove_edge(graph.names[i], graph.names[j])
+        safe = not nx.has_path(paths, graph.names[i], graph.names[j])
+        paths.add_edge(graph.names[i], graph.names[j])
+        assert safe == nx.is_directed_acyclic_graph(quotient(graph, cluster))
+        if not safe:
+            with pytest.raises(InvalidProblem, match="cycle"):
+                coarsening.contract(problem, cluster)
+
+
+def test_numbers_of_a_small_example():
+    graph = hs.TaskGraph(
+        "abcd", [("a", "b", 8.0), ("a", "c", 2.0), ("b", "d", 4.0), ("c", "d", 1.0)], op=["x", "x", "x", "y"],
+        weight_bytes=[1, 2, 3, 4], input_bytes=1, output_bytes=[5, 6, 7, 8], flops=[1, 2, 3, np.nan], bytes_accessed=10,
+    )  # fmt: skip
+    problem = hs.Problem(graph, hs.Cluster(["u", "v"], bandwidth=2.0, latency=0.5), durations=[[1, 2], [2, 3], [3, 4], [4, np.nan]])
+    assert coarsening.ccr(problem) == pytest.approx((4.5 + 1.5 + 2.5 + 1.0) / (1.5 + 2.5 + 3.5 + 4))
+    found = coarsening.contract(problem, [0, 0, 1, 2])
+    coarse = found.coarse
+    assert coarse.graph.names == ("a (+1)", "c", "d")
+    assert coarse.graph.op == ("x", "x", "y")
+    assert coarse.graph.edges.tolist() == [[0, 1], [0, 2], [1, 2]]
+    assert coarse.graph.edge_bytes.tolist() == [2, 4, 1]
+    assert coarse.graph.weight_bytes.tolist() == [3, 3, 4]
+    assert coarse.graph.output_bytes.tolist() == [11, 7, 8]
+    assert np.array_equal(coarse.durations[:, :, 0], [[3, 5], [3, 4], [4, np.nan]], equal_nan=True)
+    lifted = hs.simulate(problem, found.lift(hs.Decision.whole(coarse, [0, 1, 0], [0, 1, 2])))
+    assert [lifted.device_of(name) for name in "abcd"] == ["u", "u", "v", "u"]
+    assert lifted.makespan == 1 + 1.5 + 4 + 1.0 + 4  # c has to wait for a only, not for the cluster
+    further = coarsening.contract(coarse, [0, 0, 1])
+    assert found.then(further).cluster.tolist() == [0, 0, 0, 1]
+    assert repr(found) == "<Coarsening of 4 tasks (CCR 0.826) to 3 (CCR 0.435)>"
+
+
+def test_clusters_share_labels_and_are_taken_apart_where_no_device_is_left():
+    graph = hs.TaskGraph(
+        "abcd", [("a", "b"), ("b", "c"), ("c", "d")], weight_bytes=4.0, colocation=["x", None, "x", "y"], devices=[None, ["u"], None, ["v"]]
+    )
+    problem = hs.Problem(graph, hs.Cluster(["u", "v"], bandwidth=1.0), durations=np.ones((4, 2)))
+    together = coarsening.contract(problem, [0, 0, 1, 2])
+    assert together.coarse.graph.colocation == ("x", "x", None)
+    assert together.coarse.eligible.tolist() == [[True, False], [True, False], [False, True]]
+    with pytest.raises(InvalidProblem, match="co-location label 'x' leaves no device"):
+        coarsening.contract(problem, [0, 0, 1, 1])
+    assert len(set(coarsening.settled(problem, [0, 0, 1, 1]).tolist())) == 4
+    assert len(set(coarsening.settled(problem, [0, 0, 1, 2]).tolist())) == 3
+    assert len(set(coarsening.settled(problem, [0, 0, 1, 2], most_claim=11.0).tolist())) == 4
+
+
+def test_messages():
+    problem = hs.Problem(hs.TaskGraph("abc", [("a", "b"), ("b", "c")]), hs.Cluster(["u"], bandwidth=1.0), durations=np.ones((3, 1)))
+    with pytest.raises(InvalidProblem, match=r"cluster has shape \(2,\) but the graph has 3 tasks; give one number per task"):
+        coarsening.contract(problem, [0, 1])
+    with pytest.raises(InvalidProblem, match="has a cycle"):
+        coarsening.contract(problem, [0, 1, 0])
+    for wrong, message in (
+        ({"order": "bfs"}, "order is 'bfs'; choose one of m-topo, dfs-topo, cpd-topo"),
+        ({"window": 0}, "window is 0; it must be a whole number of tasks, at least 1"),
+        ({"memory": 0.0}, "memory is 0.0; it must be a share of a device's memory, above 0"),
+    ):
+        with pytest.raises(UnsupportedFeature, match=message):
+            coarsening.operation_fusion(problem, **wrong)
+    with pytest.raises(UnsupportedFeature, match="largest is -1; it must be a share, above 0"):
+        coarsening.heavy_edges(problem, largest=-1)
+    with pytest.raises(UnsupportedFeature, match="depth is 0; it must be a whole number of names, at least 1"):
+        coarsening.by_module(problem, 0)
+    with pytest.raises(UnsupportedFeature, match="rules is 'tensorrt'; choose one of moirai, cudnn, onnxruntime"):
+        coarsening.fuse(problem, "tensorrt")
+    with pytest.raises(UnsupportedFeature, match="each rule is two operator types or more"):
+        coarsening.fuse(problem, ["conv", "relu"])

@@ -1,0 +1,86 @@
+"""Moirai's fusion rules: the example of its Figure 7, connections, release, new costs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import hetsched as hs
+from hetsched import coarsening
+
+
+def made(ops, edges, **arguments):
+    graph = hs.TaskGraph(list(ops), edges, op=list(ops.values()), **arguments)
+    return hs.Problem(graph, hs.Cluster(["u", "v"], bandwidth=1.0), durations=np.ones((len(ops), 2)))
+
+
+def parts(problem, *arguments):
+    found = coarsening.fuse(problem, *arguments)
+    rows = [[problem.graph.names[i] for i in problem.graph.topological_order if found.cluster[i] == c] for c in range(found.coarse.n_tasks)]
+    return {" ".join(row) for row in rows}, found
+
+
+def test_figure_7():
+    """From an add two branches: add, relu, add, relu above, conv, bn, conv, bn below, which end in an add, relu."""
+    ops = {
+        "add0": "add", "relu0": "relu", "add1": "add", "relu1": "relu", "conv1": "conv", "bn1": "bn", "conv2": "conv", "bn2": "bn",
+        "add2": "add", "relu2": "relu",
+    }  # fmt: skip
+    edges = [
+        ("add0", "relu0"), ("relu0", "add1"), ("add1", "relu1"), ("relu1", "add2"), ("add2", "relu2"),
+        ("add0", "conv1"), ("conv1", "bn1"), ("bn1", "conv2"), ("conv2", "bn2"), ("bn2", "add2"),
+    ]  # fmt: skip
+    found, coarse = parts(made(ops, edges), "moirai")
+    # The first pair hangs on a multi-output connection; the second is bound, completes no rule, and is released.
+    assert found == {"add0", "relu0", "add1", "relu1", "conv1 bn1", "conv2 bn2 add2 relu2"}
+    assert "conv bn add relu" in coarse.coarse.graph.op
+
+
+def test_connections():
+    direct = made({"c": "conv", "b": "bn", "r": "relu"}, [("c", "b"), ("b", "r")])
+    assert parts(direct, "moirai")[0] == {"c b r"}
+    several_outputs = made({"c": "conv", "b": "bn", "r": "relu"}, [("c", "b"), ("c", "r")])
+    assert parts(several_outputs, "moirai")[0] == {"c", "b", "r"}
+    several_inputs = made({"x": "conv", "y": "conv", "b": "bn"}, [("x", "b"), ("y", "b")])
+    assert parts(several_inputs, "moirai")[0] in ({"x b", "y"}, {"y b", "x"})  # one of them
+
+
+def test_a_part_that_is_no_rule_falls_into_the_rules_it_holds():
+    problem = made({"c": "conv", "b": "bn", "a": "add"}, [("c", "b"), ("b", "a")])
+    assert parts(problem, "moirai")[0] == {"c b", "a"}
+    assert parts(problem, [("bn", "add"), ("conv", "bn", "add", "relu")])[0] == {"c", "b a"}
+
+
+def test_what_is_fused_reads_and_writes_less_and_is_costed_anew():
+    problem = made(
+        {"c": "conv2d", "r": "relu"}, [("c", "r", 4.0)], output_bytes=4.0, input_bytes=[3.0, 4.0], flops=[10.0, 0.0],
+        bytes_accessed=[9.0, 8.0], weight_bytes=[2.0, 0.0],
+    )  # fmt: skip
+
+    class Bytes:
+        def durations(self, graph, cluster, batch_sizes):
+            return np.tile(graph.bytes_accessed[:, None, None], (1, len(cluster.devices), len(batch_sizes)))
+
+    fused = coarsening.fuse(problem, costs=Bytes()).coarse
+    assert fused.graph.bytes_accessed.tolist() == [9.0]
+    assert fused.graph.flops.tolist() == [10.0]
+    assert (fused.graph.input_bytes.tolist(), fused.graph.output_bytes.tolist()) == ([3.0], [4.0])
+    assert fused.durations.tolist() == [[[9.0], [9.0]]]
+    assert coarsening.fuse(problem).coarse.durations.tolist() == [[[2.0], [2.0]]]
+
+
+@pytest.mark.parametrize(("depth", "expected"), [(1, {"a b", "c d", "e"}), (2, {"a", "b", "c d", "e"})])
+def test_modules(depth, expected):
+    names = {"a": "stem.conv/conv2d", "b": "stem.act/relu", "c": "layers.0.mlp/linear", "d": "layers.0.mlp/gelu", "e": "add"}
+    graph = hs.TaskGraph(list(names.values()), [(names[x], names[y]) for x, y in ("ab", "bc", "cd", "de")])
+    problem = hs.Problem(graph, hs.Cluster(["u"], bandwidth=1.0), durations=np.ones((5, 1)))
+    found = coarsening.by_module(problem, depth)
+    short = list(names)
+    rows = {" ".join(short[i] for i in range(5) if found.cluster[i] == c) for c in range(found.coarse.n_tasks)}
+    assert rows == expected
+
+
+def test_a_module_that_is_entered_again_becomes_two():
+    graph = hs.TaskGraph(["m/a", "n/b", "m/c"], [("m/a", "n/b"), ("n/b", "m/c")])
+    problem = hs.Problem(graph, hs.Cluster(["u"], bandwidth=1.0), durations=np.ones((3, 1)))
+    assert coarsening.by_module(problem).coarse.n_tasks == 3

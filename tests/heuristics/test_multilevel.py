@@ -1,0 +1,56 @@
+"""Multilevel search: never worse than what it starts from, at any size, with every restriction."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import hetsched as hs
+from hetsched.heuristics.multilevel import RIVALS
+from hetsched.testing import conformance
+
+
+class TestMultilevel(conformance.MethodSuite):
+    method = "multilevel"
+    options = {"tasks": 4}
+    scales = False  # auto's members look at the clock
+
+
+def layered(n, *, ccr, memory=np.inf, seed=0, **arguments):
+    rng = np.random.default_rng(seed)
+    target = np.arange(1, n)
+    sources = np.maximum(0, target - rng.integers(1, 30, (3, n - 1)))
+    edges = np.unique(np.stack([sources.ravel(), np.tile(target, 3)], axis=1), axis=0)
+    cluster = hs.Cluster([hs.Device(f"d{k}", memory_bytes=memory) for k in range(4)], bandwidth=1.0)
+    work = rng.uniform(0.5, 1.5, n)
+    graph = hs.TaskGraph(
+        [f"t{i}" for i in range(n)], edges, edge_bytes=rng.uniform(0, 2 * ccr * n / len(edges), len(edges)), weight_bytes=1.0, **arguments
+    )
+    return hs.Problem(graph, cluster, durations=np.tile(work[:, None], (1, 4)))
+
+
+@pytest.mark.parametrize(("ccr", "memory"), [pytest.param(0.5, np.inf, marks=pytest.mark.slow), (20.0, 130.0)])
+def test_is_no_worse_than_any_quick_method(ccr, memory):
+    problem = layered(400, ccr=ccr, memory=memory)
+    found = hs.solve(problem, "multilevel", time_limit=4, options={"tasks": 100})
+    for name in RIVALS:
+        if name != "m-sct":
+            assert found.makespan <= hs.solve(problem, name).makespan * (1 + 1e-9), name
+    assert found.schedule is not None
+
+
+@pytest.mark.slow
+def test_much_communication_and_little_memory_is_where_levels_help():
+    problem = layered(3000, ccr=20.0, memory=900.0)
+    levels, flat = (hs.solve(problem, name, time_limit=20).makespan for name in ("multilevel", "annealing"))
+    assert levels < flat
+
+
+def test_labels_and_pins_are_kept():
+    problem = layered(
+        300, ccr=5.0, memory=150.0, colocation=[f"l{i % 40}" if i % 3 == 0 else None for i in range(300)],
+        devices=[["d1", "d2"] if i % 50 == 1 else None for i in range(300)],
+    )  # fmt: skip
+    found = hs.solve(problem, "multilevel", evaluations=300, options={"tasks": 50})
+    assert found.schedule is not None
+    assert hs.verify(problem, found.schedule) == []
