@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from hetsched import __version__
-from hetsched.cli import demo, listing, making, modelling, modules, showing, solving, staging
+from hetsched.cli import coarsen, demo, listing, making, modelling, modules, showing, solving, staging
 from hetsched.cli.commands import Command, Group
 from hetsched.cli.terminal import close_quietly, say, warn
 from hetsched.cli.welcome import welcome
@@ -32,6 +32,7 @@ ORDER = (
     "verify",
     "show",
     "modules",
+    "coarsen",
     "stages",
     "model",
     "methods",
@@ -146,6 +147,7 @@ app.command("bound", cls=Command)(solving.bound)
 app.command("verify", cls=Command)(solving.verify)
 app.command("show", cls=Command)(showing.show)
 app.command("modules", cls=Command)(modules.modules)
+app.command("coarsen", cls=Command)(coarsen.coarsen)
 app.command("stages", cls=Command)(staging.stages)
 app.command("model", cls=Command)(modelling.model)
 app.command("methods", cls=Command)(listing.methods)

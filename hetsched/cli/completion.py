@@ -91,3 +91,10 @@ def colours(incomplete: str) -> list[str]:
 
 def _beginning(incomplete: str, values: Iterable[str]) -> list[str]:
     return [value for value in values if value.startswith(incomplete)]
+
+
+def coarsenings(incomplete: str) -> list[str]:
+    """Return the ways to coarsen a graph."""
+    from hetsched.coarsening import RULES
+
+    return _beginning(incomplete, ["celeritas", "heavy-edges", "module", *RULES])

@@ -32,7 +32,7 @@ from hetsched.cli.options import (
 from hetsched.cli.pictures import Pictures, draw
 from hetsched.cli.terminal import Working, one_line, say, say_json, say_rows, warn
 from hetsched.errors import InvalidSchedule
-from hetsched.report.units import percent, seconds
+from hetsched.report.units import percent, seconds, size
 
 if TYPE_CHECKING:
     from hetsched.problem.problem import Problem
@@ -188,15 +188,16 @@ def facts(found: Solution) -> dict[str, Any]:
         "makespan": found.makespan, "period": found.period, "throughput": found.throughput,
         "bound": found.bound, "bound_name": found.proof.name, "bound_evidence": found.proof.evidence, "gap": found.gap,
         "method": found.method, "seed": found.seed, "stopped": found.stopped, "messages": list(found.messages),
+        "best_effort_bytes_over": None if found.best_effort is None else found.best_effort.bytes_over,
     }  # fmt: skip
 
 
 def summary(problem: Problem, found: Solution, broken: str = "") -> list[tuple[str, str]]:
     """Return what is to be said about a solution: labels and facts; `broken` is the first rule its schedule breaks."""
-    size = f"{problem.n_tasks} tasks, {problem.graph.n_edges} edges, {problem.n_devices} devices"
+    extent = f"{problem.n_tasks} tasks, {problem.graph.n_edges} edges, {problem.n_devices} devices"
     why = "" if found.stopped == found.status else f" ({found.stopped})"
     status = f"NOT VALID: {broken}" if broken else f"{found.status}{why}"
-    rows = [("problem", f"{size}, {problem.communication} communication"), ("status", status)]
+    rows = [("problem", f"{extent}, {problem.communication} communication"), ("status", status)]
     if found.schedule is not None:
         inputs = "" if problem.inputs == 1 else f" for {problem.inputs} inputs"
         if found.objective == "makespan":
@@ -206,6 +207,9 @@ def summary(problem: Problem, found: Solution, broken: str = "") -> list[tuple[s
             rows.append(("makespan", f"{seconds(found.makespan)}{inputs}"))
         if not broken:
             rows += [("verified", "yes, by the independent check"), ("gap", percent(found.gap))]
+    if found.best_effort is not None:
+        effort = found.best_effort
+        rows.append(("nearest", f"{seconds(effort.schedule.makespan)}, but {size(effort.bytes_over)} over the memory there is"))
     rows.append(("bound", f"{seconds(found.bound)} by {found.proof.name}: {found.proof.evidence}"))
     return rows
 

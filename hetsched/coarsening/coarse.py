@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from hetsched.columns import Frozen, readonly
 from hetsched.errors import InvalidProblem
@@ -165,7 +165,7 @@ def _labels(problem: Problem, number: IntArray, count: int) -> list[str | None] 
     """Return a label for each cluster that has to share its device with another."""
     if problem.n_units == problem.n_tasks:
         return None
-    component = _united(problem, number, count)
+    component = united(problem, number, count)
     names: dict[int, str] = {}
     for i, label in enumerate(problem.graph.colocation):
         if label is not None:
@@ -174,10 +174,19 @@ def _labels(problem: Problem, number: IntArray, count: int) -> list[str | None] 
     return [names[c] if several else None for c, several in zip(component.tolist(), shared.tolist(), strict=True)]
 
 
-def _united(problem: Problem, number: IntArray, count: int) -> IntArray:
+def united(problem: Problem, number: IntArray, count: int) -> IntArray:
     """Return a number for each cluster, the same for those that co-location binds together."""
-    links = coo_array((np.ones(problem.n_tasks, np.int8), (number, count + problem.unit)), shape=(count + problem.n_units,) * 2)
-    return np.asarray(connected_components(links, directed=False)[1][:count], np.int64)
+    ends = number, count + problem.unit
+    return _components(*ends, count + problem.n_units, "weak")[:count]
+
+
+def _components(source: IntArray, target: IntArray, size: int, kind: Literal["weak", "strong"]) -> IntArray:
+    """Return the component of each node of a directed graph, [size]."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    links = coo_array((np.ones(len(source), np.int8), (source, target)), shape=(size, size))
+    return np.asarray(connected_components(links, connection=kind)[1], np.int64)
 
 
 def acyclic(problem: Problem, cluster: npt.ArrayLike) -> IntArray:
@@ -198,8 +207,7 @@ def acyclic(problem: Problem, cluster: npt.ArrayLike) -> IntArray:
     number = np.unique(np.asarray(cluster), return_inverse=True)[1]
     count = int(number.max(initial=-1)) + 1
     ends = number[graph.edges].reshape(-1, 2)
-    links = coo_array((np.ones(len(ends), np.int8), (ends[:, 0], ends[:, 1])), shape=(count, count))
-    ring = connected_components(links, connection="strong")[1]
+    ring = _components(ends[:, 0], ends[:, 1], count, "strong")
     if len(np.unique(ring)) == count:
         return np.asarray(number)
     # On a ring of clusters a path enters a later phase whenever it changes cluster, so that phases lead only up.
@@ -224,7 +232,7 @@ def settled(problem: Problem, cluster: npt.ArrayLike, most_claim: float = np.inf
             bad[number[(common[number] != able).any(axis=(1, 2))]] = True
         where: BoolArray = np.asarray(common.any(axis=2))
         if problem.n_units < problem.n_tasks:
-            component = _united(problem, number, count)
+            component = united(problem, number, count)
             where = _common(where, component, int(component.max(initial=-1)) + 1)[component]
             held = np.bincount(component, np.bincount(number, claim, count))[component]
             units = np.bincount(np.unique(number * problem.n_units + problem.unit) // problem.n_units, minlength=count)

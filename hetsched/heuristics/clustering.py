@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
-from hetsched.coarsening.coarse import mean_durations, mean_transfers, settled
+from hetsched.coarsening.coarse import mean_durations, mean_transfers, settled, united
 from hetsched.heuristics.offering import WHOLE, check_whole, memory_needs
 from hetsched.heuristics.placement import fused, offer_devices
 from hetsched.problem.graph import FloatArray, IntArray
@@ -76,9 +74,7 @@ def _mapped(problem: Problem, cluster: IntArray, begin: FloatArray) -> IntArray:
     count = int(number.max(initial=-1)) + 1
     start = np.full(count, np.inf)
     np.minimum.at(start, number, begin[cluster])
-    links = coo_array((np.ones(problem.n_tasks, np.int8), (number, count + problem.unit)), shape=(count + problem.n_units,) * 2)
-    group = connected_components(links, directed=False)[1][number]
-    group = np.unique(group, return_inverse=True)[1]
+    group = np.unique(united(problem, number, count)[number], return_inverse=True)[1]
     groups = int(group.max(initial=-1)) + 1
     earliest = np.full(groups, np.inf)
     np.minimum.at(earliest, group, start[number])

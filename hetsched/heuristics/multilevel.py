@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import math
+from functools import reduce
 
 import numpy as np
 
 from hetsched.coarsening.coarse import Coarsening
 from hetsched.coarsening.matching import hierarchy
-from hetsched.errors import InvalidProblem, MissingDependency, UnsupportedFeature
+from hetsched.errors import UnsupportedFeature
 from hetsched.heuristics.effort import SECONDS
 from hetsched.heuristics.offering import check_whole
 from hetsched.heuristics.placement import fused, listed
@@ -19,45 +20,37 @@ from hetsched.schedule.decision import Decision
 from hetsched.search import Monitor, method, registered
 
 RIVALS = (
-    "best-device",
-    "heft",
-    "celeritas",
-    "order-place",
-    "m-topo",
-    "dsc",
-    "linear-clustering",
-    "repartition",
-    "m-etf",
-    "block",
-    "metis",
+    "best-device", "heft", "celeritas", "order-place", "m-topo", "dsc", "linear-clustering", "repartition", "m-etf", "block", "metis",
     "m-sct",
-)
+)  # fmt: skip
 """Methods that answer at once; `multilevel` is never worse than any of them that its time allows."""
 AT_ONCE = 0.25
 """The share of the time that they get."""
-FIRST = 0.3
-"""The share of a cycle's time for the coarsest graph."""
-CYCLE, LAST = 0.5, 0.1
-"""A cycle takes this share of the time left; there is none in the last part of the whole."""
+MOST_LP = 2000
+"""Tasks beyond which the linear program of m-sct takes longer than a search."""
+CYCLE, COARSEST, OTHER = 0.5, 0.3, 0.15
+"""A cycle takes this share of the time left; of that the coarsest graph gets so much, and Celeritas' coarse graph."""
+HOPELESS, WORTH = 1.3, 0.01
+"""A cycle ends where its coarse answer is this many times worse than the best; there is another after one that gained as much."""
 
 
 @method(
-    "multilevel", summary="coarsens along heavy edges, solves the small graph by auto, and searches on level by level, again and again",
+    "multilevel", summary="coarsens along heavy edges, solves the small graph by auto, and searches on level by level, then as a whole",
     source="Karypis and Kumar 1998; Walshaw 2004; for schedules ours", deterministic=False,
     supports="any problem; graphs of 1,000 tasks and more gain most",
 )  # fmt: skip
 def multilevel(problem: Problem, monitor: Monitor, *, tasks: int = 200, cycles: int | None = None) -> None:
-    """Offer what quick methods of placement find, then search level by level.
+    """Offer what quick methods of placement find, search level by level while that gains, then the graph itself by auto.
 
     A first cycle coarsens freely, and searches Celeritas' coarse graph too; those that follow merge only tasks that the best
-    schedule has on one device, each in another random order, so that they start from it. Without any limit it ends after 10 s.
+    schedule has on one device, each in another random order, and start from it. Without any limit it ends after 10 s.
 
     Parameters
     ----------
     tasks : int
         The size of graph at which coarsening ends.
     cycles : int, optional
-        How often to go down and up again, at most; default: as often as time allows.
+        How often to go down and up again, at most; default: as often as it gains.
     """
     for what, value in (("tasks", tasks), ("cycles", cycles)):
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
@@ -71,7 +64,6 @@ class _Search:
         self.problem, self.monitor, self.tasks = problem, monitor, tasks
         unlimited = math.isinf(monitor.time_left) and monitor.budget.evaluations is None
         self.end = monitor.elapsed + SECONDS if unlimited else math.inf
-        self.evaluations = monitor.budget.evaluations
 
     @property
     def left(self) -> float:
@@ -83,15 +75,16 @@ class _Search:
         return self.monitor.should_stop or self.left <= 0
 
     def run(self, cycles: float) -> None:
-        """Run the quick methods, then cycles of half of what is left each, and search the graph itself in the end."""
-        whole = self.left
+        """Run the quick methods, cycles of half of what is left each while they gain, and auto in the end."""
         self._rivals()
-        done = 0
-        while done < cycles and not self.over and (done == 0 or self.left > LAST * whole or math.isinf(whole)):
+        done, gains = 0, True
+        while done < cycles and gains and not self.over:
+            before = self.monitor.incumbent
             self._cycle(first=done == 0)
             done += 1
-        if not self.over and done < cycles and self.monitor.best is not None:
-            self.monitor.run("annealing")
+            gains = self.monitor.incumbent < before * (1 - WORTH)
+        if not self.over:
+            self.monitor.run("auto", {"seconds": self.left} if math.isfinite(self.left) else {})
 
     def _rivals(self) -> None:
         """Run the quick methods while they take a part of the time."""
@@ -99,68 +92,51 @@ class _Search:
         for name in RIVALS:
             if self.monitor.best is not None and (self.over or self.monitor.elapsed >= end):
                 return
-            if name not in registered() or (name == "metis" and importlib.util.find_spec("pymetis") is None):
-                continue
-            if name == "m-sct" and self.problem.n_tasks > 2000:  # its linear program takes longer than a search
-                continue
-            try:
-                self.monitor.run(name)
-            except (UnsupportedFeature, MissingDependency, InvalidProblem) as refusal:
-                self.monitor.note(f"{name}: {refusal}")
+            missing = name not in registered() or (name == "metis" and importlib.util.find_spec("pymetis") is None)
+            if not missing and (name != "m-sct" or self.problem.n_tasks <= MOST_LP):
+                self.monitor.attempt(name)
 
     def _cycle(self, *, first: bool) -> None:
         """Go down to a small graph and up again."""
-        monitor = self.monitor
-        best = None if first or monitor.best is None else monitor.best
+        monitor, budget = self.monitor, _Budget(self)
+        best = None if first else monitor.best
         within = None if best is None else _devices(self.problem, best.decision)
         levels = list(hierarchy(self.problem, tasks=self.tasks, within=within, rng=None if first else monitor.rng))
-        coarsest = levels[-1].coarse if levels else self.problem
-        start = None if within is None or not levels else listed(coarsest, _carried(levels, within))
-        budget = _Budget(self, CYCLE)
-        decision = self._solve(coarsest, "auto", start, budget.part(FIRST))
-        if not levels and decision is not None:
-            self.monitor.offer(decision)
-        if first and levels:
+        if not levels:
+            return
+        start = None if within is None else listed(levels[-1].coarse, _carried(levels, within))
+        decision = self._solve(levels[-1].coarse, "auto", start, budget.part(COARSEST))
+        if first:
             self._other(budget)
-        steps = levels[::-1]
-        for number, level in enumerate(steps):
+        if decision is not None and self._offer(reduce(Coarsening.then, levels), decision) > HOPELESS * monitor.incumbent:
+            return
+        part = budget.part((1 - COARSEST - OTHER) / len(levels))
+        for level in levels[::-1]:
             if self.over:
                 return
-            decision = self._up(level, decision, budget.part((1 - FIRST) / max(1, len(steps))), last=number == len(steps) - 1)
+            start = None if decision is None else self._better(level, decision)
+            if level.problem is self.problem and monitor.best is not None:
+                start = monitor.best.decision
+            decision = self._solve(level.problem, "annealing", start, part)
+        if decision is not None:
+            monitor.offer(decision)
 
     def _other(self, budget: _Budget) -> None:
         """Search Celeritas' coarse graph."""
         found = fused(self.problem, self.monitor)
         if 1 < found.coarse.n_tasks < self.problem.n_tasks and not self.over:
-            decision = self._solve(found.coarse, "auto", None, budget.part(FIRST / 2))
+            decision = self._solve(found.coarse, "auto", None, budget.part(OTHER))
             if decision is not None:
                 self._offer(found, decision)
 
-    def _offer(self, found: Coarsening, decision: Decision) -> Decision:
-        """Offer a lifted decision, and the same devices in the order of upward ranks; return the better one."""
-        lifted = found.lift(decision)
-        again = listed(found.problem, _devices(found.problem, lifted))
-        if found.problem is not self.problem:
-            return self._better(found.problem, lifted, again)
-        value = self.monitor.offer(lifted)
-        return lifted if again is None or self.monitor.offer(again) >= value else again
+    def _offer(self, found: Coarsening, decision: Decision) -> float:
+        """Offer a decision carried back to the graph itself, and its devices in the order of upward ranks; return the better value."""
+        return min(self.monitor.offer(each) for each in _carried_back(found, decision))
 
-    def _better(self, problem: Problem, one: Decision, other: Decision | None) -> Decision:
-        trial = Monitor(problem, objective=self.monitor.objective)
-        value = trial.offer(one)
-        return one if other is None or trial.offer(other) >= value else other
-
-    def _up(self, level: Coarsening, decision: Decision | None, budget: tuple[float | None, int | None], *, last: bool) -> Decision | None:
-        """Carry a decision to a finer graph and search on there."""
-        start = None if decision is None else self._offer(level, decision)
-        if not last:
-            return self._solve(level.problem, "annealing", start, budget)
-        if self.monitor.best is not None:
-            start = self.monitor.best.decision
-        found = self._solve(level.problem, "annealing", start, budget)
-        if found is not None:
-            self.monitor.offer(found)
-        return found
+    def _better(self, level: Coarsening, decision: Decision) -> Decision:
+        """Return the better one of the two ways to carry a decision to a finer graph."""
+        trial = Monitor(level.problem, objective=self.monitor.objective)
+        return min(_carried_back(level, decision), key=trial.offer)
 
     def _solve(self, problem: Problem, name: str, start: Decision | None, budget: tuple[float | None, int | None]) -> Decision | None:
         seconds, evaluations = budget
@@ -171,15 +147,22 @@ class _Search:
 class _Budget:
     """What a cycle may spend, in seconds or in evaluations."""
 
-    def __init__(self, search: _Search, share: float) -> None:
-        self.seconds = share * search.left
-        left = None if search.evaluations is None else search.evaluations - search.monitor.evaluations
-        self.evaluations = None if left is None else share * left
+    def __init__(self, search: _Search) -> None:
+        monitor, evaluations = search.monitor, search.monitor.budget.evaluations
+        self.seconds = CYCLE * search.left
+        self.evaluations = None if evaluations is None else CYCLE * (evaluations - monitor.evaluations)
 
     def part(self, share: float) -> tuple[float | None, int | None]:
         """Return a share of it."""
         seconds = None if math.isinf(self.seconds) else share * self.seconds
         return seconds, None if self.evaluations is None else max(1, int(share * self.evaluations))
+
+
+def _carried_back(found: Coarsening, decision: Decision) -> list[Decision]:
+    """Return a decision on the finer graph: the members of each cluster in its place, and the same devices by upward ranks."""
+    lifted = found.lift(decision)
+    again = listed(found.problem, _devices(found.problem, lifted))
+    return [lifted] if again is None else [lifted, again]
 
 
 def _devices(problem: Problem, decision: Decision) -> IntArray:

@@ -304,8 +304,9 @@ def metis(problem: Problem, monitor: Monitor) -> None:
     column = np.concatenate([pair % problem.n_units, pair // problem.n_units])[order]
     ptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=problem.n_units))])
     share = np.maximum(shares(problem), 1e-6)
+    neighbours = pymetis.CSRAdjacency(ptr.tolist(), column.tolist())
     _, part = pymetis.part_graph(
-        problem.n_devices, pymetis.CSRAdjacency(ptr.tolist(), column.tolist()), vweights=_whole_numbers(work), eweights=_whole_numbers(moved, order),
+        problem.n_devices, neighbours, vweights=_whole_numbers(work), eweights=_whole_numbers(moved, order),
         tpwgts=(share / share.sum()).tolist(), recursive=False,
     )  # fmt: skip
     offer_devices(monitor, np.array(part, np.int64)[unit])

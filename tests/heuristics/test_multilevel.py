@@ -40,10 +40,11 @@ def test_is_no_worse_than_any_quick_method(ccr, memory):
 
 
 @pytest.mark.slow
-def test_much_communication_and_little_memory_is_where_levels_help():
+def test_gains_on_every_quick_placement_of_a_large_graph():
     problem = layered(3000, ccr=20.0, memory=900.0)
-    levels, flat = (hs.solve(problem, name, time_limit=20).makespan for name in ("multilevel", "annealing"))
-    assert levels < flat
+    found = hs.solve(problem, "multilevel", time_limit=20)
+    others = [hs.solve(problem, name).makespan for name in RIVALS if name not in ("m-sct", "heft", "best-device")]
+    assert found.makespan < 0.95 * min(others)
 
 
 def test_labels_and_pins_are_kept():

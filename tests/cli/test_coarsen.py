@@ -1,0 +1,62 @@
+"""`hetsched coarsen`: what it prints, writes, carries back and refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hetsched as hs
+
+
+@pytest.fixture
+def chains(folder: Path) -> hs.Problem:
+    names = [f"{c}{i}/op" for c in "ab" for i in range(6)]
+    edges = [(f"{c}{i}/op", f"{c}{i + 1}/op", 1e6) for c in "ab" for i in range(5)]
+    problem = hs.Problem(hs.TaskGraph(names, edges), hs.Cluster(["u", "v"], bandwidth=1e9), durations=np.full((12, 2), 1e-4))
+    problem.write("problem.json")
+    return problem
+
+
+@pytest.mark.parametrize("by", ["celeritas", "heavy-edges", "module", "cudnn"])
+def test_a_coarse_problem_is_written_and_its_schedule_carried_back(run: Any, chains: hs.Problem, by: str) -> None:
+    words = ["coarsen", "problem.json", "--by", by, "--tasks", "4", "--window", "3"]
+    shown = run(*words, "-o", "coarse.json")
+    assert shown.exit_code == 0, shown.stderr
+    assert "12 tasks, 10 edges, CCR 8.333" in shown.stdout
+    coarse = hs.read("coarse.json")
+    hs.solve(coarse, "heft").write("small.json")
+    told = json.loads(run(*words, "--lift", "small.json", "--lifted", "schedule.json", "--json").stdout)
+    assert (told["tasks"], told["coarse_tasks"], told["written"]) == (12, coarse.n_tasks, ["schedule.json"])
+    assert told["ccr"] == pytest.approx(10 * 1e-3 / 1.2e-3)
+    assert hs.verify(chains, hs.read("schedule.json")) == []
+    assert told["makespan"] == hs.read("schedule.json").makespan <= told["coarse_makespan"] * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--by wishes", "--by is 'wishes'; choose one of celeritas, heavy-edges, module, moirai, cudnn, onnxruntime"),
+        ("--lift small.json", "--lift and --lifted go together"),
+        ("--lift fine.json --lifted x.json", "fine.json is a schedule of other tasks than those of the coarse problem"),
+    ],
+)
+def test_refusals(run: Any, chains: hs.Problem, words: str, message: str) -> None:
+    hs.solve(chains, "heft").schedule.write("fine.json")
+    refused = run("coarsen", "problem.json", *words.split())
+    assert refused.exit_code == 2
+    assert message in refused.stderr
+
+
+def test_a_best_effort_is_told(run: Any, folder: Path) -> None:
+    graph = hs.TaskGraph(["a", "b", "c"], weight_bytes=2e9)
+    cluster = hs.Cluster([hs.Device(name, memory_bytes=3.1e9) for name in "uv"], bandwidth=1e9)
+    hs.Problem(graph, cluster, durations=np.ones((3, 2))).write("tight.json")
+    shown = run("solve", "tight.json", "--method", "block")
+    assert shown.exit_code == 1
+    assert "nearest   2.000 s, but 900 MB over the memory there is" in shown.stdout
+    told = json.loads(run("solve", "tight.json", "--method", "block", "--json").stdout)
+    assert told["best_effort_bytes_over"] == pytest.approx(9e8)
