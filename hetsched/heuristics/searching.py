@@ -15,7 +15,7 @@ from hetsched.search import Monitor, registered
 
 STARTS = ("best-device", "heft", "bheft")
 """Methods that a search starts from if there is no schedule yet."""
-PACKING = ("packing", "assignment")
+PACKING = ("packing", "assignment", "celeritas", "order-place")
 """Methods asked in turn for a placement where none of those finds one that fits the memory."""
 _PATIENCE = 3
 """Offers refused in a row after which a search under ``peak`` memory claims what is safe."""
