@@ -72,7 +72,7 @@ class GraphPart(Row, kw_only=True):
         names = graph.names
         columns = (
             names, graph.op, graph.weight_bytes.tolist(), graph.input_bytes.tolist(), graph.output_bytes.tolist(),
-            _optional(graph.flops), _optional(graph.bytes_accessed), graph.colocation, graph.devices,
+            optional(graph.flops), optional(graph.bytes_accessed), graph.colocation, graph.devices,
         )  # fmt: skip
         edges = zip(graph.source.tolist(), graph.target.tolist(), graph.edge_bytes.tolist(), strict=True)
         return cls(
@@ -108,6 +108,17 @@ class DeviceRow(Row):
     memory_bandwidth: Number = None
     launch_overhead: float = 0.0
 
+    @classmethod
+    def of(cls, device: Device) -> Self:
+        """Return the row of a device."""
+        memory = device.memory_bytes if np.isfinite(device.memory_bytes) else None
+        peaks = dict(device.peak_flops)
+        return cls(device.name, device.kind, device.node, memory, peaks, device.memory_bandwidth, device.launch_overhead)
+
+    def value(self) -> Device:
+        """Return the device."""
+        return Device(**{**msgspec.structs.asdict(self), "memory_bytes": np.inf if self.memory_bytes is None else self.memory_bytes})
+
 
 class ClusterPart(Row, kw_only=True):
     """Devices and direct channels: one number for all pairs, or a matrix of rows from each device.
@@ -122,22 +133,15 @@ class ClusterPart(Row, kw_only=True):
     @classmethod
     def of(cls, cluster: Cluster) -> Self:
         """Return the document part of a cluster."""
-        rows = [
-            DeviceRow(
-                d.name, d.kind, d.node, d.memory_bytes if np.isfinite(d.memory_bytes) else None,
-                dict(d.peak_flops), d.memory_bandwidth, d.launch_overhead,
-            )
-            for d in cluster.devices
-        ]  # fmt: skip
-        return cls(devices=rows, bandwidth=_optional(cluster.bandwidth), latency=cluster.latency.tolist())
+        return cls(
+            devices=[DeviceRow.of(device) for device in cluster.devices],
+            bandwidth=optional(cluster.bandwidth),
+            latency=cluster.latency.tolist(),
+        )
 
     def value(self) -> Cluster:
         """Return the cluster."""
-        devices = [
-            Device(**{**msgspec.structs.asdict(row), "memory_bytes": np.inf if row.memory_bytes is None else row.memory_bytes})
-            for row in self.devices
-        ]
-        return Cluster(devices, _unlimited(self.bandwidth), _matrix(self.latency, "latency"))
+        return Cluster([row.value() for row in self.devices], _unlimited(self.bandwidth), _matrix(self.latency, "latency"))
 
 
 class GraphDocument(Document, kw_only=True, tag="hetsched-graph"):
@@ -197,7 +201,7 @@ KINDS: Mapping[str, type[Document]] = {
 }
 
 
-def _optional(column: npt.NDArray[np.float64]) -> list[Any]:
+def optional(column: npt.NDArray[np.float64]) -> list[Any]:
     """Return nested lists with None for what is not finite."""
     values = column.astype(object)
     values[~np.isfinite(column)] = None
@@ -237,9 +241,9 @@ def _(value: Problem) -> Document:
     durations = value.durations[:, :, 0] if value.n_sizes == 1 else value.durations
     return ProblemDocument(
         version=VERSION, graph=GraphPart.of(value.graph), cluster=ClusterPart.of(value.cluster),
-        durations=_optional(durations), batch_sizes=None if value.batch_sizes.tolist() == [1] else value.batch_sizes.tolist(),
+        durations=optional(durations), batch_sizes=None if value.batch_sizes.tolist() == [1] else value.batch_sizes.tolist(),
         inputs=value.inputs, batching=value.batching, communication=value.communication, memory=value.memory,
-        transfers=None if value.transfers is None else _optional(value.transfers),
+        transfers=None if value.transfers is None else optional(value.transfers),
     )  # fmt: skip
 
 

@@ -1,0 +1,51 @@
+"""Straight lines through samples, many at once."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from hetsched.problem.graph import FloatArray
+
+
+class Lines(NamedTuple):
+    """Lines ``y = slope * x + intercept``, [...] each; NaN where there are no samples, or all are at one x."""
+
+    slope: FloatArray
+    intercept: FloatArray
+    mean: FloatArray
+    """Of the y, weighted as the samples are."""
+    samples: npt.NDArray[np.int64]
+    """How many there are."""
+
+    def at(self, x: npt.ArrayLike) -> FloatArray:
+        """Return the y at each x, shape [..., X]."""
+        return np.asarray(self.slope[..., None] * np.asarray(x, np.float64) + self.intercept[..., None])
+
+
+def fit(x: npt.ArrayLike, y: FloatArray, weight: FloatArray | None = None) -> Lines:
+    """Return the lines of least squares through samples.
+
+    Parameters
+    ----------
+    x : array [S]
+    y : array [..., S]
+        NaN where there is no sample.
+    weight : array [..., S], optional
+        Of the squares; 1 unless given.
+    """
+    given = np.isfinite(y)
+    x = np.broadcast_to(np.asarray(x, np.float64), y.shape)
+    weight = np.where(given, 1.0 if weight is None else weight, 0.0)
+    value = np.where(given, y, 0.0)
+    lowest, highest = np.where(given, x, np.inf).min(axis=-1, initial=np.inf), np.where(given, x, -np.inf).max(axis=-1, initial=-np.inf)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        total = weight.sum(axis=-1)
+        middle, mean = (weight * x).sum(axis=-1) / total, (weight * value).sum(axis=-1) / total
+        away = np.where(given, x - middle[..., None], 0.0)  # about the mean, so that nothing cancels
+        above = np.where(given, value - mean[..., None], 0.0)
+        slope = (weight * away * above).sum(axis=-1) / (weight * away**2).sum(axis=-1)
+    slope = np.where(lowest < highest, slope, np.nan)
+    return Lines(slope, mean - slope * middle, mean, given.sum(axis=-1))

@@ -1,0 +1,136 @@
+"""Durations for large batches from measurements of small ones: a line for each task and device."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from hetsched.costs.deviations import Deviations
+from hetsched.costs.lines import Lines, fit
+from hetsched.costs.samples import Samples
+from hetsched.errors import InvalidProblem
+from hetsched.problem.cluster import Cluster
+from hetsched.problem.graph import FloatArray, IntArray, TaskGraph
+
+Amount = Literal["seconds", "memory_bytes"]
+
+
+class Regression:
+    """A cost model of lines over the batch size, least squares of time and of memory (Celeritas' first step).
+
+    A line that falls, which noise makes of a task whose time hardly grows, is replaced by its mean: more inputs take no less.
+    A line may still go below zero left of the samples; there it counts as zero, with a `RuntimeWarning`.
+
+    Parameters
+    ----------
+    samples : Samples
+        Two or more batch sizes of each task on each device, or none where it cannot run.
+
+    Attributes
+    ----------
+    slope, intercept : float64 arrays [n, K]
+        Seconds per input and seconds per batch; NaN where the task cannot run.
+    memory_slope, memory_intercept : float64 arrays [n, K]
+        Bytes likewise; NaN where memory was not measured.
+    flattened : bool array [n, K]
+        Whether the line of the seconds fell.
+
+    Raises
+    ------
+    InvalidProblem
+        Some task has samples at one batch size only.
+
+    References
+    ----------
+    Celeritas, section 4.2 (Standard Evaluation).
+    """
+
+    def __init__(self, samples: Samples) -> None:
+        self.samples = samples
+        self._time, self.flattened = _rising(samples, "seconds")
+        self._memory, _ = _rising(samples, "memory_bytes")
+        self.slope, self.intercept = self._time.slope, self._time.intercept
+        self.memory_slope, self.memory_intercept = self._memory.slope, self._memory.intercept
+
+    def __repr__(self) -> str:
+        flat = int(self.flattened.sum())
+        lines = int(np.isfinite(self.slope).sum())
+        return f"<Regression: {lines} lines through {self.samples!r}{f'; {flat} fell and are flat' if flat else ''}>"
+
+    def durations(self, graph: TaskGraph, cluster: Cluster, batch_sizes: Sequence[int]) -> FloatArray:
+        """Return seconds per batch, shape [task, device, size]; tasks and devices are found by name.
+
+        Raises
+        ------
+        InvalidProblem
+            A task or a device was not measured.
+        """
+        return self.estimated("seconds", graph.names, cluster.names, batch_sizes)
+
+    def memory_bytes(self, graph: TaskGraph, cluster: Cluster, batch_sizes: Sequence[int]) -> FloatArray:
+        """Return the bytes that a batch allocates while it runs, shape [task, device, size]; NaN where they were not measured."""
+        return self.estimated("memory_bytes", graph.names, cluster.names, batch_sizes)
+
+    def estimated(self, what: Amount, tasks: Sequence[str], devices: Sequence[str], batch_sizes: npt.ArrayLike) -> FloatArray:
+        """Return "seconds" or "memory_bytes" for names and batch sizes, shape [task, device, size]."""
+        lines = self._time if what == "seconds" else self._memory
+        rows = np.ix_(_places(tasks, self.samples.tasks, "task"), _places(devices, self.samples.devices, "device"))
+        found = lines.at(batch_sizes)[rows]
+        below = np.argwhere(found < 0)
+        if len(below):
+            i, k, b = below[0]
+            warnings.warn(
+                f"{len(below)} estimated {what} are below zero and count as zero, the first of task {tasks[i]!r} on {devices[k]!r} "
+                f"for a batch of {np.asarray(batch_sizes)[b]}; measure smaller batches too",
+                RuntimeWarning, stacklevel=3,
+            )  # fmt: skip
+        return np.maximum(found, 0.0)  # keeps NaN
+
+    def deviations(self, actual: Samples, what: Amount = "seconds") -> Deviations:
+        """Return how far the estimates are from other measurements, usually of larger batches.
+
+        Raises
+        ------
+        InvalidProblem
+            Something was measured that there is no estimate of.
+        """
+        estimated = self.estimated(what, actual.tasks, actual.devices, actual.batch_sizes)
+        found: FloatArray = getattr(actual, what)
+        places = np.argwhere(np.isfinite(found))
+        i, k, b = places.T
+        guesses = estimated[i, k, b]
+        for x in np.flatnonzero(np.isnan(guesses)):
+            task, device = actual.tasks[i[x]], actual.devices[k[x]]
+            raise InvalidProblem(f"there are no samples of {what} of task {task!r} on {device!r} to estimate from; measure small batches")
+        names, devices = np.array(actual.tasks, np.str_), np.array(actual.devices, np.str_)
+        return Deviations.between(
+            names[i].tolist(), devices[k].tolist(), actual.batch_sizes[b], guesses, found[i, k, b]
+        )  # fmt: skip
+
+
+def _rising(samples: Samples, what: Amount) -> tuple[Lines, npt.NDArray[np.bool_]]:
+    """Return lines that do not fall, and which ones did."""
+    lines = fit(samples.batch_sizes, getattr(samples, what))
+    for i, k in np.argwhere((lines.samples > 0) & np.isnan(lines.slope)):
+        sizes = samples.batch_sizes[np.isfinite(getattr(samples, what)[i, k])]
+        raise InvalidProblem(
+            f"task {samples.tasks[i]!r} on {samples.devices[k]!r} has {what} for one batch size only ({sizes[0]}); "
+            "a line needs two: measure another, or give NaN for all"
+        )
+    falls = lines.slope < 0
+    flat = lines._replace(slope=np.where(falls, 0.0, lines.slope), intercept=np.where(falls, lines.mean, lines.intercept))
+    width = np.ptp(samples.batch_sizes) if len(samples.batch_sizes) else 0
+    return flat, lines.slope * width < -1e-9 * lines.mean  # a rounding error is no fall
+
+
+def _places(names: Iterable[str], known: tuple[str, ...], what: str) -> IntArray:
+    index = {name: i for i, name in enumerate(known)}
+    try:
+        return np.array([index[name] for name in names], np.int64)
+    except KeyError as error:
+        some = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
+        raise InvalidProblem(f"{what} {error.args[0]!r} was not measured; the samples have {some or 'none'}") from None

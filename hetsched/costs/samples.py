@@ -1,0 +1,99 @@
+"""Measurements of tasks on devices over batch sizes, as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from hetsched.columns import Frozen
+from hetsched.costs.protocol import Profiler
+from hetsched.errors import InvalidProblem
+from hetsched.problem.graph import FloatArray, IntArray, unique_names
+
+
+class Samples(Frozen):
+    """What tasks took on devices, one batch of each size.
+
+    Parameters
+    ----------
+    tasks, devices : iterable of str
+        Names.
+    batch_sizes : sequence of int
+        In any order; a size measured twice is there twice.
+    seconds : array [n, K, B]
+        NaN where the task cannot run on the device, or was not measured.
+    memory_bytes : array [n, K, B], optional
+        Bytes likewise; not measured unless given.
+
+    Raises
+    ------
+    InvalidProblem
+        Shapes do not fit, or a number is negative or infinite.
+    """
+
+    _fields = ("tasks", "devices", "batch_sizes", "seconds", "memory_bytes")
+    tasks: tuple[str, ...]
+    devices: tuple[str, ...]
+    batch_sizes: IntArray
+    seconds: FloatArray
+    memory_bytes: FloatArray
+
+    def __init__(
+        self, tasks: Iterable[str], devices: Iterable[str], batch_sizes: Iterable[int], seconds: npt.ArrayLike,
+        memory_bytes: npt.ArrayLike | None = None,
+    ) -> None:  # fmt: skip
+        tasks, devices, sizes = tuple(tasks), tuple(devices), list(batch_sizes)
+        unique_names(tasks, "task")
+        unique_names(devices, "device")
+        for size in sizes:
+            if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
+                raise InvalidProblem(f"batch size {size!r} is none; it must be an integer >= 1")
+        shape = (len(tasks), len(devices), len(sizes))
+        times = _amounts(seconds, shape, "seconds", tasks, devices)
+        memory = np.full(shape, np.nan) if memory_bytes is None else _amounts(memory_bytes, shape, "memory_bytes", tasks, devices)
+        self._set(tasks=tasks, devices=devices, batch_sizes=np.array(sizes, np.int64), seconds=times, memory_bytes=memory)
+
+    @classmethod
+    def measured(
+        cls, profiler: Profiler, batch_sizes: Iterable[int], *, devices: Iterable[str] | None = None,
+        on_progress: Callable[[str, int], object] | None = None,
+    ) -> Samples:  # fmt: skip
+        """Return what a profiler measures with all tasks on one device, of each device and batch size.
+
+        Parameters
+        ----------
+        profiler : Profiler
+        batch_sizes : iterable of int
+        devices : iterable of str
+            Default: all that the profiler has.
+        on_progress : callable, optional
+            Called with a device and a batch size before they are measured.
+        """
+        names, sizes = [device.name for device in profiler.devices] if devices is None else list(devices), list(batch_sizes)
+        seconds = np.full((profiler.graph.n_tasks, len(names), len(sizes)), np.nan)
+        memory = seconds.copy()
+        for b, size in enumerate(sizes):
+            for k, device in enumerate(names):
+                if on_progress is not None:
+                    on_progress(device, size)
+                seconds[:, k, b], memory[:, k, b] = profiler.measure(size, device)
+        return cls(profiler.graph.names, names, sizes, seconds, memory)
+
+    def __repr__(self) -> str:
+        return f"<Samples: {len(self.tasks)} tasks on {', '.join(self.devices)}, batches of {', '.join(map(str, self.batch_sizes))}>"
+
+
+def _amounts(values: npt.ArrayLike, shape: tuple[int, ...], what: str, tasks: tuple[str, ...], devices: tuple[str, ...]) -> FloatArray:
+    try:
+        amounts = np.array(values, np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidProblem(f"{what} must be an array [task, device, batch size]: {error}") from error
+    if amounts.shape != shape:
+        raise InvalidProblem(f"{what} has shape {list(amounts.shape)} but [task, device, batch size] = {list(shape)} is needed")
+    for i, k, b in np.argwhere((amounts < 0) | np.isinf(amounts)):
+        raise InvalidProblem(
+            f"{what} of task {tasks[i]!r} on {devices[k]!r} is {amounts[i, k, b]}; it must be a number >= 0, or NaN where it cannot run"
+        )
+    return amounts
