@@ -76,7 +76,7 @@ class MeasuredStages:
         self.program, self.warmup, self.repeats, self.floor = program, warmup, repeats, floor
         self.measured = 0
         self._runner = runner(program)
-        self._device = f"{_device_name(program.device)}, torch {torch.__version__}"
+        self._device = f"{device_name(program.device)}, torch {torch.__version__}"
         self._single: dict[tuple[str, int], float] = {}  # by task and number of threads
         self._path = None if cache is None else Path(cache)
         self._known, self._whole = ({}, None) if self._path is None else _read(self._path)
@@ -236,7 +236,8 @@ def _described(value: Any) -> str:
     return f"{value.dtype} {tuple(value.shape)} {value.stride()}" if isinstance(value, torch.Tensor) else repr(value)
 
 
-def _device_name(device: torch.device) -> str:
+def device_name(device: torch.device) -> str:
+    """Return what a device is called by those who make it."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else f"{platform.machine()} {_processor()}"
 
 

@@ -141,6 +141,25 @@ class Program:
         made = [value.contiguous() if isinstance(value, torch.Tensor) else value for value in given]
         return dict(zip(self._placeholders, made, strict=True))
 
+    def resized(self, values: Values, length: int) -> Values:
+        """Return what `inputs` gave as a batch of `length` items, the given ones over and over.
+
+        Raises
+        ------
+        InvalidProblem
+            The program takes no batches (``dynamic_batch=False``), and `length` is not 1.
+        """
+        made, fits = dict(values), False
+        for node in self._placeholders:
+            expected, value = node.meta["val"], values[node]
+            lengths: list[Any] = list(expected.shape) if isinstance(expected, torch.Tensor) else []
+            if lengths and not isinstance(lengths[0], int):
+                made[node] = value[torch.arange(length, device=value.device) % len(value)]
+                fits = True
+        if not fits and length != 1:
+            raise InvalidProblem(f"the program takes its example as one item, not a batch of {length}; make it with dynamic_batch=True")
+        return made
+
     def result(self, values: Values) -> Any:
         """Return what the module returns."""
         (outputs,) = self._arguments(self._output, self._computed(self.last, {}, values), values)[0]

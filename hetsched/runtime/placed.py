@@ -1,0 +1,106 @@
+"""Running a module under a placement, each task on the worker of its device."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from typing import Any, TypeVar
+
+import torch
+from torch.fx import Node
+from torch.utils._pytree import tree_map
+
+from hetsched.runtime.program import Program, Values
+
+Result = TypeVar("Result")
+Probe = Callable[["Worker", Callable[[], None]], Result]
+"""Calls what is to be measured on a worker's thread and returns what it found."""
+
+
+class Worker:
+    """A device: a thread that runs tasks of a program on a CPU, with a number of threads of torch's own, or on CUDA."""
+
+    def __init__(self, name: str, program: Program, threads: int) -> None:
+        self.name, self.program, self.threads = name, program, threads
+        self.device = program.device
+        self.pool = ThreadPoolExecutor(1, thread_name_prefix=f"hetsched-{name}")
+
+    @cached_property
+    def nodes(self) -> dict[str, Node]:
+        """The nodes by name, which is the same in the programs of all devices."""
+        return {node.name: node for node in self.program.calls.program.graph.nodes}
+
+    def call(self, function: Callable[..., Result], *args: Any) -> Result:
+        """Return what a function returns on the worker's thread."""
+        return self.pool.submit(self._call, function, *args).result()
+
+    def _call(self, function: Callable[..., Result], *args: Any) -> Result:
+        torch.set_num_threads(self.threads)  # some libraries have one number for all threads
+        if self.device.type == "cpu":
+            with torch.no_grad():
+                return function(*args)
+        with torch.no_grad(), torch.cuda.device(self.device):
+            return function(*args)
+
+    def copied(self, value: Any) -> Any:
+        """Return a copy of a value on this device."""
+        return tree_map(lambda leaf: leaf.to(self.device, copy=True) if isinstance(leaf, torch.Tensor) else leaf, value)
+
+
+class PlacedRun:
+    """All tasks of a module in order, each on its worker, on arguments of one batch.
+
+    Workers share no data: what a task reads of another worker's is copied before it begins, and what nothing reads any more is
+    dropped, so that as much lies on each device as would.
+
+    Parameters
+    ----------
+    where : sequence of Worker
+        Of each task.
+    given : dict of worker name to Values
+        The arguments, on each worker's device.
+    """
+
+    def __init__(self, where: Sequence[Worker], given: dict[str, Values]) -> None:
+        self.where = where
+        self.workers = list({worker.name: worker for worker in where}.values())
+        program = where[0].program
+        order = program.graph.topological_order.tolist()
+        self.jobs = [(worker, list(tasks)) for worker, tasks in itertools.groupby(order, key=lambda i: where[i])]
+        self.owner = {node.name: i for i, nodes in enumerate(program.calls.nodes) for node in nodes}
+        self.given = {worker.name: self._own(worker, given[worker.name]) for worker in self.workers}
+        kept = {node.name for node in program.last.reads}
+        last = {node.name: i for i in order for node in program.work[i].reads}
+        self.dead: list[list[str]] = [[] for _ in order]
+        for name, i in last.items():
+            if name not in kept:
+                self.dead[i].append(name)
+
+    def _own(self, worker: Worker, given: Values) -> Values:
+        """Return the arguments that lie on a worker: its own inputs, and what is no tensor."""
+        return {node: value for node, value in given.items() if node.name not in self.owner or self.where[self.owner[node.name]] is worker}
+
+    def start(self) -> dict[str, Values]:
+        """Return what lies on each device before anything has run."""
+        return {name: dict(own) for name, own in self.given.items()}
+
+    def __call__(self, values: dict[str, Values], probe: Probe[Result]) -> list[Result]:
+        """Run all tasks, from what `start` returned to what then lies on each device, and return what a probe finds of each."""
+        found: dict[int, Result] = {}
+        for worker, tasks in self.jobs:
+            worker.call(self._job, worker, tasks, values, probe, found)
+        return [found[i] for i in range(len(self.where))]
+
+    def _job(self, worker: Worker, tasks: list[int], values: dict[str, Values], probe: Probe[Result], found: dict[int, Result]) -> None:
+        own = values[worker.name]
+        for i in tasks:
+            for node in worker.program.work[i].reads:
+                home = self.where[self.owner[node.name]]
+                if home is not worker and node not in own:
+                    own[node] = worker.copied(values[home.name][home.nodes[node.name]])
+            found[i] = probe(worker, lambda i=i: worker.program.run((i,), own))  # type: ignore[misc]
+            for name in self.dead[i]:
+                for other in self.workers:
+                    values[other.name].pop(other.nodes[name], None)

@@ -1,0 +1,72 @@
+"""What running a task takes: seconds, and bytes allocated."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from hetsched.runtime.placed import Worker
+
+Clock = Callable[[], float]
+"""Returns the seconds of what has run, waiting for its end if need be."""
+
+
+def timed(worker: Worker, run: Callable[[], Any]) -> Clock:
+    """Run something on a worker's thread and return the clock that timed it."""
+    if worker.device.type == "cuda":
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+        begin.record()
+        run()
+        end.record()
+
+        def elapsed() -> float:
+            end.synchronize()
+            return float(begin.elapsed_time(end)) / 1e3
+
+        return elapsed
+    began = time.perf_counter()
+    run()
+    seconds = time.perf_counter() - began
+    return lambda: seconds
+
+
+def allocated(worker: Worker, run: Callable[[], Any]) -> int:
+    """Run something on a worker's thread and return the most bytes that it allocated at a time, on top of what lay there."""
+    if worker.device.type == "cuda":
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        run()
+        return int(torch.cuda.max_memory_allocated()) - int(before)
+    with _Storages() as storages:
+        run()
+    most: int = storages.most
+    return most
+
+
+class _Storages(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts the bytes of the storages that operators make, as long as something holds them."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.held: dict[int, int] = {}
+        self.most = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        read = {leaf.untyped_storage()._cdata for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)}
+        for leaf in tree_leaves(made):
+            if not isinstance(leaf, torch.Tensor):
+                continue
+            storage = leaf.untyped_storage()
+            key = storage._cdata
+            if key not in read and key not in self.held:  # else a view of what is there
+                self.held[key] = storage.nbytes()
+                weakref.finalize(storage, self.held.pop, key, None)
+        self.most = max(self.most, sum(self.held.values()))
+        return made

@@ -1,0 +1,219 @@
+"""What the tasks of a PyTorch module take on the devices at hand, alone or placed."""
+
+from __future__ import annotations
+
+import copy
+import math
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+import torch
+from torch.utils._pytree import tree_map
+
+from hetsched.costs.protocol import Measured, Placement, devices_of
+from hetsched.errors import InvalidProblem, UnsupportedFeature
+from hetsched.problem.cluster import Device
+from hetsched.problem.graph import FloatArray
+from hetsched.runtime.measured import device_name
+from hetsched.runtime.placed import PlacedRun, Worker
+from hetsched.runtime.probes import allocated, timed
+from hetsched.runtime.program import Program, Values
+
+Nested = TypeVar("Nested")
+
+
+class ModuleProfiler:
+    """A `hetsched.costs.Profiler` that runs a module task by task on this machine.
+
+    Devices are worker threads on the CPU, each with a number of threads of torch's own, and CUDA devices. Each has its own copy of
+    what it reads of others. All tasks run in order, again and again; the first runs do not count. On CUDA tasks are timed by
+    events, so that a kernel that waits for its launch takes as long as it waits.
+
+    The bytes of a task are the most that it allocates at a time: on CUDA what the allocator says, on a CPU the tensors it makes,
+    without what kernels of libraries take for themselves.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        In eval mode if it has layers that differ in training.
+    example_args : tuple (or one tensor)
+        Arguments of a call; their items, over and over, make batches of other sizes.
+    example_kwargs : mapping, optional
+    devices : mapping of name to int or str, optional
+        A number of CPU threads, or a device of torch such as ``"cuda:0"``. Default: each core of the CPU with one thread and each
+        CUDA device.
+    dynamic_batch, fuse : bool
+        As for `hetsched.frontends.torch.capture`.
+    warmup, repeats : int
+        Runs that do not count, and runs that do: 5 and 50 as in Celeritas.
+    statistic : {"median", "mean"}
+        Of the runs; Celeritas takes the mean.
+    time_limit : float, optional
+        Seconds after which a measurement ends with the runs it has, or, still warming up, with its last one.
+    on_progress : callable, optional
+        Called after each run with how many are done and how many there are to be; returns True to end the measurement.
+
+    Raises
+    ------
+    InvalidProblem
+        A parameter is out of range, or the arguments do not fit.
+    UnsupportedFeature
+        As `Program` does; a device is neither a CPU nor CUDA; or what is captured differs between devices.
+    """
+
+    def __init__(
+        self, module: torch.nn.Module, example_args: tuple[Any, ...] | torch.Tensor, *, example_kwargs: Mapping[str, Any] | None = None,
+        devices: Mapping[str, int | str] | None = None, dynamic_batch: bool = True, fuse: bool = False, warmup: int = 5, repeats: int = 50,
+        statistic: Literal["median", "mean"] = "median", time_limit: float | None = None,
+        on_progress: Callable[[int, int], object] | None = None,
+    ) -> None:  # fmt: skip
+        for what, value, fits, rule in (
+            ("warmup", warmup, warmup >= 0, ">= 0"), ("repeats", repeats, repeats >= 1, ">= 1"),
+            ("statistic", statistic, statistic in ("median", "mean"), "'median' or 'mean'"),
+            ("time_limit", time_limit, time_limit is None or time_limit > 0, "a number of seconds > 0, or None"),
+        ):  # fmt: skip
+            if not fits:
+                raise InvalidProblem(f"{what} is {value!r}; it must be {rule}")
+        self.warmup, self.repeats, self.statistic = warmup, repeats, statistic
+        self.time_limit, self.on_progress = time_limit, on_progress
+        self._args = (example_args,) if isinstance(example_args, torch.Tensor) else example_args
+        self._kwargs = dict(example_kwargs or {})
+        self._workers: dict[str, Worker] = {}
+        programs: dict[torch.device, Program] = {}
+        for name, kind in (_default_devices() if devices is None else devices).items():
+            device = _torch_device(name, kind)
+            if device not in programs:
+                programs[device] = self._program(module, device, dynamic_batch, fuse)
+            self._workers[name] = Worker(name, programs[device], kind if isinstance(kind, int) else torch.get_num_threads())
+        if not self._workers:
+            raise InvalidProblem("devices is empty; name at least one, for instance {'cpu': 1}")
+        first, *others = programs.values()
+        if any(_named(other) != _named(first) or other.graph != first.graph for other in others):
+            raise UnsupportedFeature("the module is captured differently on different devices; profile it on one kind of them at a time")
+        self.graph = first.graph
+        self.devices = tuple(map(_described, self._workers.values()))
+
+    def _program(self, module: torch.nn.Module, device: torch.device, dynamic_batch: bool, fuse: bool) -> Program:
+        there = all(tensor.device == device for tensor in (*module.parameters(), *module.buffers()))
+        own = module if there else copy.deepcopy(module).to(device)
+        args, kwargs = _moved(self._args, device), _moved(self._kwargs, device)
+        return Program(own, args, example_kwargs=kwargs, dynamic_batch=dynamic_batch, fuse=fuse)
+
+    def measure(self, inputs: int, placement: Placement) -> Measured:
+        """Run all tasks in order, each on its device and as one batch of `inputs`; return what each took, [n] each.
+
+        Raises
+        ------
+        InvalidProblem
+            A task has no device, or an unknown one; or the module takes no batches.
+        UnsupportedFeature
+            A CUDA device has not the memory for it.
+        """
+        if isinstance(inputs, bool) or not isinstance(inputs, int | np.integer) or inputs < 1:
+            raise InvalidProblem(f"inputs is {inputs!r}; it must be an integer >= 1")
+        where = [self._workers[name] for name in devices_of(self, placement)]
+        threads = torch.get_num_threads()
+        try:
+            given = {worker.name: worker.call(self._given, worker, inputs) for worker in dict.fromkeys(where)}
+            run = PlacedRun(where, given)
+            memory = np.array(run(run.start(), allocated), np.float64)
+            works = np.array([bool(work.steps) for work in where[0].program.work])  # inputs do not
+            seconds = self._repeated(lambda: np.array([clock() for clock in run(run.start(), timed)]))
+        except torch.OutOfMemoryError as error:
+            remedy = "measure a smaller batch, or place it on more devices"
+            raise UnsupportedFeature(f"a batch of {inputs} does not fit into the memory of its devices; {remedy}") from error
+        finally:
+            torch.set_num_threads(threads)
+        return Measured(np.where(works, seconds, 0.0), memory)
+
+    def _given(self, worker: Worker, inputs: int) -> Values:
+        program = worker.program
+        return program.resized(program.inputs(_moved(self._args, worker.device), _moved(self._kwargs, worker.device)), inputs)
+
+    def transfer(self, size: int, source: str, target: str) -> float:
+        """Return the seconds of copying `size` bytes that one device has just written to another; on a CPU, within its memory."""
+        for name in (source, target):
+            if name not in self._workers:
+                raise InvalidProblem(f"device {name!r} is not one of the profiler's ({', '.join(self._workers)}); choose one of these")
+        giver, taker = self._workers[source], self._workers[target]
+        data = torch.empty(size, dtype=torch.uint8, device=giver.device)
+
+        def write() -> None:
+            data.fill_(1)
+            _wait_for(giver)
+
+        def copy() -> FloatArray:
+            began = time.perf_counter()
+            taker.copied(data)
+            _wait_for(giver)
+            _wait_for(taker)
+            return np.array(time.perf_counter() - began)
+
+        def once() -> FloatArray:
+            giver.call(write)
+            return taker.call(copy)
+
+        threads = torch.get_num_threads()
+        try:
+            return float(self._repeated(once))
+        finally:
+            torch.set_num_threads(threads)
+
+    def _repeated(self, once: Callable[[], FloatArray]) -> FloatArray:
+        """Return the statistic of the runs that count."""
+        began, wanted, kept = time.perf_counter(), self.warmup + self.repeats, []
+        for turn in range(1, wanted + 1):
+            kept.append(once())
+            stopped = self.on_progress is not None and self.on_progress(turn, wanted) is True
+            if stopped or (self.time_limit is not None and time.perf_counter() - began > self.time_limit):
+                break
+        counted = kept[self.warmup :] or kept[-1:]
+        result: FloatArray = np.median(counted, axis=0) if self.statistic == "median" else np.mean(counted, axis=0)
+        return result
+
+
+def _default_devices() -> dict[str, int | str]:
+    cores: dict[str, int | str] = {f"cpu{core}": 1 for core in range(os.cpu_count() or 1)}
+    return cores | {f"cuda:{k}": f"cuda:{k}" for k in range(torch.cuda.device_count())}
+
+
+def _torch_device(name: str, what: int | str) -> torch.device:
+    """Return the device of torch that a device of the user's stands for."""
+    if isinstance(what, int) and not isinstance(what, bool):
+        if what < 1:
+            raise InvalidProblem(f"device {name!r} is {what} threads of the CPU; it must be at least one")
+        return torch.device("cpu")
+    try:
+        device = torch.device(what)
+    except (RuntimeError, TypeError) as error:
+        raise InvalidProblem(f"device {name!r} is {what!r}; give a number of CPU threads or a device of torch, such as 'cuda:0'") from error
+    if device.type not in ("cpu", "cuda"):
+        raise UnsupportedFeature(f"device {name!r} is a {device.type} device; tasks are timed on cpu or cuda")
+    if device.type == "cuda":
+        device = torch.device("cuda", device.index or 0)
+        if device.index >= torch.cuda.device_count():
+            raise InvalidProblem(f"device {name!r} is {device}, but torch sees {torch.cuda.device_count()} CUDA devices; leave it out")
+    return device
+
+
+def _described(worker: Worker) -> Device:
+    memory = float(torch.cuda.get_device_properties(worker.device).total_memory) if worker.device.type == "cuda" else math.inf
+    kind = device_name(worker.device) if worker.device.type == "cuda" else f"cpu, {worker.threads} threads"
+    return Device(worker.name, kind=kind, memory_bytes=memory)
+
+
+def _moved(nested: Nested, device: torch.device) -> Nested:
+    moved: Nested = tree_map(lambda leaf: leaf.to(device) if isinstance(leaf, torch.Tensor) else leaf, nested)
+    return moved
+
+
+def _named(program: Program) -> list[str]:
+    return [node.name for node in program.calls.program.graph.nodes]
+
+
+def _wait_for(worker: Worker) -> None:
+    if worker.device.type == "cuda":
+        torch.cuda.synchronize(worker.device)

@@ -1,0 +1,91 @@
+"""Durations in two steps, by a profiler that computes instead of running anything; torch is not needed."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hetsched as hs
+from hetsched.costs import Measured, Recorded
+from hetsched.costs.protocol import devices_of
+from hetsched.runtime import two_step
+
+
+class Machine:
+    """Tasks of known speed: lines over the batch, and above `fits` inputs `slower` times as long as the line says."""
+
+    devices = (hs.Device("x"), hs.Device("y"))
+
+    def __init__(self, work, fits=8, slower=1.0):
+        self.work, self.fits, self.slower = np.array(work, float), fits, slower
+        names = [f"t{i}" for i in range(len(work))]
+        self.graph = hs.TaskGraph(names, list(itertools.pairwise(names)), output_bytes=1e3)
+        self.asked = []
+
+    def measure(self, inputs, placement):
+        self.asked.append((inputs, placement))
+        rate = np.array([1.0 if device == "x" else 2.0 for device in devices_of(self, placement)])
+        seconds = self.work * rate * (inputs + 1)
+        return Measured(seconds * (self.slower if inputs > self.fits else 1.0), 100.0 * inputs + self.work)
+
+    def transfer(self, size, source, target):
+        return 1e-6 + size / 1e9
+
+
+work = st.lists(st.integers(1, 100).map(lambda number: number / 100), min_size=1, max_size=6)
+
+
+@given(work, st.floats(0.5, 2.0))
+@settings(max_examples=25, deadline=None)
+def test_what_was_measured_replaces_its_estimate_and_nothing_else(amounts, slower):
+    machine = Machine(amounts, slower=slower)
+    found = two_step(machine, [1, 2, 4], 16, method="heft", time_limit=None)
+    assert [inputs for inputs, _ in machine.asked] == [1, 1, 2, 2, 4, 4, 16, 16]
+    expected = 17 * np.array(amounts)[:, None] * [1.0, 2.0]
+    np.testing.assert_allclose(found.first.durations[:, :, 0], expected, rtol=1e-9)
+    here = np.array([[found.placement[name] == device for device in "xy"] for name in machine.graph.names])
+    np.testing.assert_allclose(found.second.durations[:, :, 0], np.where(here, slower, 1.0) * expected, rtol=1e-9)
+    assert found.before.mean == pytest.approx(abs(1 - slower) / slower, abs=1e-9)
+    assert found.after.mean == 0
+    assert found.memory.mean == pytest.approx(0, abs=1e-9)
+    assert found.second.batch_sizes.tolist() == [16]
+    assert hs.verify(found.first, found.solution.schedule) == []
+
+
+def test_links_are_measured_unless_a_cluster_is_given():
+    machine = Machine([1.0, 2.0])
+    links = two_step(machine, [1, 2], 4, method="heft").first.cluster
+    assert (links.bandwidth[0, 1], links.latency[0, 1]) == (pytest.approx(1e9), pytest.approx(1e-6))
+    own = hs.Cluster(machine.devices, bandwidth=7.0)
+    found = two_step(machine, [1, 2], 4, cluster=own, method="heft", communication="channel")
+    assert (found.first.cluster, found.second.communication) == (own, "channel")
+
+
+def test_a_recording_answers_without_the_machine(tmp_path):
+    kept = Recorded(Machine([1.0, 2.0, 3.0], slower=1.5))
+    first = two_step(kept, [1, 2], 16, method="heft")
+    kept.write(tmp_path / "measured.json")
+    again = two_step(Recorded.read(tmp_path / "measured.json"), [1, 2], 16, method="heft")
+    assert (again.first, again.second, again.placement) == (first.first, first.second, first.placement)
+    assert again.before == first.before
+
+
+def test_a_problem_without_a_schedule_is_refused():
+    machine = Machine([1.0])
+    machine.graph = hs.TaskGraph(["t0"], weight_bytes=10)
+    small = hs.Cluster([hs.Device("x", memory_bytes=5), hs.Device("y", memory_bytes=5)], bandwidth=1.0)
+    with pytest.raises(hs.HetschedError):
+        two_step(machine, [1, 2], 4, cluster=small)
+
+
+def test_it_imports_no_torch():
+    code = "import sys, hetsched as hs; hs.runtime.two_step; assert 'torch' not in sys.modules; assert 'two_step' in dir(hs.runtime)"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+    with pytest.raises(AttributeError, match="no attribute 'three_step'"):
+        hs.runtime.three_step  # noqa: B018
