@@ -22,8 +22,8 @@ Probe = Callable[["Worker", Callable[[], None]], Result]
 class Worker:
     """A device: a thread that runs tasks of a program on a CPU, with a number of threads of torch's own, or on CUDA."""
 
-    def __init__(self, name: str, program: Program, threads: int) -> None:
-        self.name, self.program, self.threads = name, program, threads
+    def __init__(self, name: str, program: Program, threads: int, clock: Callable[[], float]) -> None:
+        self.name, self.program, self.threads, self.clock = name, program, threads, clock
         self.device = program.device
         self.pool = ThreadPoolExecutor(1, thread_name_prefix=f"hetsched-{name}")
 

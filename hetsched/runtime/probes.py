@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -30,9 +29,9 @@ def timed(worker: Worker, run: Callable[[], Any]) -> Clock:
             return float(begin.elapsed_time(end)) / 1e3
 
         return elapsed
-    began = time.perf_counter()
+    began = worker.clock()
     run()
-    seconds = time.perf_counter() - began
+    seconds = worker.clock() - began
     return lambda: seconds
 
 

@@ -51,6 +51,9 @@ class ModuleProfiler:
         Runs that do not count, and runs that do: 5 and 50 as in Celeritas.
     statistic : {"median", "mean"}
         Of the runs; Celeritas takes the mean.
+    clock : {"wall", "cpu"}
+        Of tasks on a CPU. "cpu" counts the time that the worker's thread was running, which on a machine that others use too is what
+        it would take alone; for devices of one thread.
     time_limit : float, optional
         Seconds after which a measurement ends with the runs it has, or, still warming up, with its last one.
     on_progress : callable, optional
@@ -67,12 +70,13 @@ class ModuleProfiler:
     def __init__(
         self, module: torch.nn.Module, example_args: tuple[Any, ...] | torch.Tensor, *, example_kwargs: Mapping[str, Any] | None = None,
         devices: Mapping[str, int | str] | None = None, dynamic_batch: bool = True, fuse: bool = False, warmup: int = 5, repeats: int = 50,
-        statistic: Literal["median", "mean"] = "median", time_limit: float | None = None,
+        statistic: Literal["median", "mean"] = "median", clock: Literal["wall", "cpu"] = "wall", time_limit: float | None = None,
         on_progress: Callable[[int, int], object] | None = None,
     ) -> None:  # fmt: skip
         for what, value, fits, rule in (
             ("warmup", warmup, warmup >= 0, ">= 0"), ("repeats", repeats, repeats >= 1, ">= 1"),
             ("statistic", statistic, statistic in ("median", "mean"), "'median' or 'mean'"),
+            ("clock", clock, clock in ("wall", "cpu"), "'wall' or 'cpu'"),
             ("time_limit", time_limit, time_limit is None or time_limit > 0, "a number of seconds > 0, or None"),
         ):  # fmt: skip
             if not fits:
@@ -85,9 +89,14 @@ class ModuleProfiler:
         programs: dict[torch.device, Program] = {}
         for name, kind in (_default_devices() if devices is None else devices).items():
             device = _torch_device(name, kind)
+            if clock == "cpu" and (kind != 1 or device.type != "cpu"):
+                raise InvalidProblem(
+                    f"clock 'cpu' sees one thread of the CPU only, but device {name!r} is {kind!r}; give 1, or take 'wall'"
+                )
             if device not in programs:
                 programs[device] = self._program(module, device, dynamic_batch, fuse)
-            self._workers[name] = Worker(name, programs[device], kind if isinstance(kind, int) else torch.get_num_threads())
+            threads = kind if isinstance(kind, int) else torch.get_num_threads()
+            self._workers[name] = Worker(name, programs[device], threads, time.thread_time if clock == "cpu" else time.perf_counter)
         if not self._workers:
             raise InvalidProblem("devices is empty; name at least one, for instance {'cpu': 1}")
         first, *others = programs.values()

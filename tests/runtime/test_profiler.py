@@ -15,7 +15,7 @@ nn, F = torch.nn, torch.nn.functional
 
 from hetsched.runtime import ModuleProfiler, Program  # noqa: E402
 from hetsched.runtime.placed import PlacedRun  # noqa: E402
-from hetsched.runtime.probes import allocated  # noqa: E402
+from hetsched.runtime.probes import allocated, timed  # noqa: E402
 
 QUICK = {"devices": {"one": 1, "other": 1}, "warmup": 1, "repeats": 3}
 
@@ -152,6 +152,15 @@ def test_the_statistic_is_of_the_runs_that_count(profiler):
         profiler.statistic = "median"
 
 
+def test_cpu_time_is_no_more_than_wall_time(net):
+    profiler = ModuleProfiler(net, torch.randn(1, 3, 32, 32), clock="cpu", **QUICK)
+    began = time.perf_counter()
+    found = profiler.measure(8, alternating(profiler))
+    assert 0 < found.seconds.sum() < time.perf_counter() - began
+    slept = [timed(worker, lambda: time.sleep(0.02))() for worker in profiler._workers.values()]
+    assert max(slept) < 0.01, "sleeping costs no CPU time"
+
+
 def test_copies_are_timed_and_make_links(profiler):
     small, large = profiler.transfer(10, "one", "other"), profiler.transfer(2**24, "one", "other")
     assert 0 < small < large < 1
@@ -177,6 +186,8 @@ def test_two_steps_on_the_machine_and_again_from_the_file(profiler, tmp_path):
         ({"repeats": 0}, "repeats is 0; it must be >= 1"),
         ({"statistic": "mode"}, "statistic is 'mode'; it must be 'median' or 'mean'"),
         ({"time_limit": 0}, "time_limit is 0; it must be a number of seconds > 0"),
+        ({"clock": "sun"}, "clock is 'sun'; it must be 'wall' or 'cpu'"),
+        ({"clock": "cpu", "devices": {"a": 2}}, "clock 'cpu' sees one thread of the CPU only, but device 'a' is 2; give 1, or take 'wall'"),
         ({"devices": {}}, "devices is empty; name at least one"),
         ({"devices": {"a": 0}}, "device 'a' is 0 threads of the CPU; it must be at least one"),
         ({"devices": {"a": "gpu"}}, "device 'a' is 'gpu'; give a number of CPU threads or a device of torch"),
