@@ -154,7 +154,7 @@ class ModuleProfiler:
             data.fill_(1)
             _wait_for(giver)
 
-        def copy() -> FloatArray:
+        def take() -> FloatArray:
             began = time.perf_counter()
             taker.copied(data)
             _wait_for(giver)
@@ -163,7 +163,7 @@ class ModuleProfiler:
 
         def once() -> FloatArray:
             giver.call(write)
-            return taker.call(copy)
+            return taker.call(take)
 
         threads = torch.get_num_threads()
         try:
