@@ -393,7 +393,7 @@ def test_other_messages():
         capture(nn.Linear(4, 4), (torch.tensor(1.0),))
 
 
-@pytest.mark.parametrize("part", ["frontends.torch", "runtime"])
+@pytest.mark.parametrize("part", ["frontends.torch", "runtime.Program", "runtime.ModuleProfiler"])
 def test_missing_torch_names_the_extra(part):
     code = f"import sys; sys.modules['torch'] = None; import hetsched as hs; hs.{part}"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
