@@ -35,8 +35,8 @@ class Recorded:
 
     Parameters
     ----------
-    profiler : Profiler, optional
-        What measures; it tells the graph and the devices.
+    profiler : Profiler
+        What measures; it tells the graph and the devices. `read` does without.
     """
 
     def __init__(self, profiler: Profiler) -> None:
@@ -64,14 +64,15 @@ class Recorded:
         where = devices_of(self, placement)
         on = where[0] if len(set(where)) == 1 else "the devices of that placement"
         return self._answer(
-            self._runs, (inputs, where), f"a run of {inputs} inputs on {on}", lambda profiler: profiler.measure(inputs, placement)
-        )
+            self._runs, (int(inputs), where), f"a run of {inputs} inputs on {on}",
+            lambda profiler: Measured(*map(readonly, profiler.measure(inputs, placement))),
+        )  # fmt: skip
 
     def transfer(self, size: int, source: str, target: str) -> float:
         """Return the seconds of a copy, see `Profiler`; raises as `measure` does."""
         return self._answer(
-            self._copies, (size, source, target), f"a copy of {size} bytes from {source!r} to {target!r}",
-            lambda profiler: profiler.transfer(size, source, target),
+            self._copies, (int(size), source, target), f"a copy of {size} bytes from {source!r} to {target!r}",
+            lambda profiler: float(profiler.transfer(size, source, target)),
         )  # fmt: skip
 
     def _answer(self, kept: dict[Key, list[Answer]], key: Key, what: str, ask: Callable[[Profiler], Answer]) -> Answer:

@@ -93,6 +93,18 @@ def test_samples_and_links_from_a_recording(tmp_path):
     assert Samples.measured(Recorded(Noisy()), [1], devices=["y"]).devices == ("y",)
 
 
+def test_sizes_of_numpy_can_be_written_and_answers_cannot_be_changed(tmp_path):
+    kept = Recorded(Noisy())
+    samples = Samples.measured(kept, np.array([1, 2]))
+    Links.measured(kept, np.array([10**4, 10**6]))
+    kept.write(tmp_path / "measured.json")
+    again = Recorded.read(tmp_path / "measured.json")
+    for answer in (kept.measure(3, "x"), again.measure(1, "x")):
+        with pytest.raises(ValueError, match="read-only"):
+            answer.seconds[0] = 0
+    assert Samples.measured(Recorded.read(tmp_path / "measured.json"), [1, 2]) == samples
+
+
 # ---------------------------------------------------------------------- what is refused
 
 
