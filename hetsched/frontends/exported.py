@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import operator
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
@@ -44,8 +46,8 @@ class Calls(NamedTuple):
     def convolution(self, task: int) -> ConvolutionCall | None:
         """Return the convolution that a task begins with, if it has neither groups nor dilation and its sizes are known."""
         node = self.nodes[task][0]
-        others = [_op(other.target) for other in self.nodes[task][1:]]
-        if node.op != "call_function" or _op(node.target) not in MERGEABLE or any(op in CONVOLUTIONS for op in others):
+        others = [operator_type(other.target) for other in self.nodes[task][1:]]
+        if node.op != "call_function" or operator_type(node.target) not in MERGEABLE or any(op in CONVOLUTIONS for op in others):
             return None
         normal = node.normalized_arguments(self.program.graph_module, normalize_to_only_use_kwargs=True)
         if normal is None:
@@ -76,7 +78,11 @@ class Calls(NamedTuple):
 
 def read(program: ExportedProgram, *, fuse: bool) -> Calls:
     """Return the tasks of a functional exported program; with `fuse`, elementwise operators go with what alone feeds them."""
-    return _Reader(program, fuse).calls()
+    constants = {spec.arg.name for spec in program.graph_signature.input_specs if spec.kind is not InputKind.USER_INPUT}
+    reader = Reader(constants, fuse=fuse)
+    reader.walk(program.graph)
+    tasks = reader.read_tasks()
+    return Calls(program, task_graph(tasks), tuple(tuple(task.nodes) for task in tasks))
 
 
 class ConvolutionCall(NamedTuple):
@@ -93,25 +99,44 @@ class ConvolutionCall(NamedTuple):
     out_size: tuple[int, ...]
 
 
+def task_graph(tasks: Sequence[Task], **columns: Any) -> TaskGraph:
+    """Return the graph of tasks in running order; `columns` take the place of what the tasks say."""
+    place = {task: i for i, task in enumerate(tasks)}
+    edges = [(place[tensor.task], i, size) for i, task in enumerate(tasks) for tensor, size in task.reads.items() if tensor.task]
+    return TaskGraph(
+        [task.name for task in tasks],
+        np.array([edge[:2] for edge in edges], np.int64).reshape(-1, 2),
+        edge_bytes=[size for *_, size in edges],
+        op=[task.op for task in tasks],
+        input_bytes=[task.input_bytes for task in tasks],
+        output_bytes=[task.output_bytes for task in tasks],
+        flops=[task.flops for task in tasks],
+        bytes_accessed=[task.bytes_accessed for task in tasks],
+        **{"weight_bytes": [task.weight for task in tasks], **columns},
+    )
+
+
 @dataclass(eq=False)
-class _Tensor:
+class Tensor:
     """A tensor that exists: an output of a task, or a constant (no task)."""
 
     size: float
     grows: bool  # with the batch
-    task: _Task | None
+    task: Task | None
     used: bool = False
 
 
 @dataclass(eq=False)
-class _Task:
+class Task:
     name: str
     op: str
     nodes: list[torch.fx.Node]
     flops: float = 0.0
     weight: float = 0.0
-    outputs: list[_Tensor] = field(default_factory=list)
-    reads: dict[_Tensor, float] = field(default_factory=dict)  # bytes of each tensor that is no constant
+    outputs: list[Tensor] = field(default_factory=list)
+    reads: dict[Tensor, float] = field(default_factory=dict)  # bytes of each tensor that is no constant
+    trained: dict[Tensor, float] = field(default_factory=dict)  # bytes of each parameter that another task updates
+    written: float = 0.0  # bytes of weights that it writes
 
     @property
     def input_bytes(self) -> float:
@@ -123,54 +148,47 @@ class _Task:
 
     @property
     def bytes_accessed(self) -> float:
-        weights = min(self.weight, self.output_bytes) if self.op in GATHERS else self.weight
-        return weights + self.input_bytes + self.output_bytes
+        read = self.weight + sum(self.trained.values())
+        if self.op in GATHERS:
+            read = min(read, self.output_bytes)
+        return read + self.written + self.input_bytes + self.output_bytes
 
 
-Parts = tuple[tuple[_Tensor, ...], ...]
+Parts = tuple[tuple[Tensor, ...], ...]
 
 
-class _Reader:
+class Reader:
     """Turns an exported program into a task graph.
 
     `tensors` says of each node which existing tensors its value shows: its own, or, for a view, that
     of its source. `parts` says it for each element of a value that is a sequence.
     """
 
-    def __init__(self, program: ExportedProgram, fuse: bool) -> None:
-        self.program, self.fuse = program, fuse
-        self.tasks: list[_Task] = []
-        self.tensors: dict[torch.fx.Node, tuple[_Tensor, ...]] = {}
+    def __init__(self, constants: Collection[str], *, fuse: bool = False) -> None:
+        self.constants, self.fuse = constants, fuse
+        self.tasks: list[Task] = []
+        self.tensors: dict[torch.fx.Node, tuple[Tensor, ...]] = {}
         self.parts: dict[torch.fx.Node, Parts] = {}
         self.names: set[str] = set()
         self.known_flops: dict[str, float] = {}
         self.at: dict[tuple[Any, int], int] = {}
         self.symbols: set[Any] = set()
 
-    def calls(self) -> Calls:
-        """Return the tasks and their graph."""
-        constants = {spec.arg.name for spec in self.program.graph_signature.input_specs if spec.kind is not InputKind.USER_INPUT}
-        for node in self.program.graph.nodes:
+    def walk(self, graph: torch.fx.Graph) -> None:
+        """Read the nodes one after another."""
+        for node in graph.nodes:
             if node.op == "placeholder":
-                self._argument(node, node.name in constants)
+                self._argument(node, node.name in self.constants)
             elif node.op == "call_function":
                 self._call(node)
             elif node.op == "output":
                 for source in node.all_input_nodes:
                     for tensor in self.tensors[source]:
                         tensor.used = True
-        tasks = [task for task in self.tasks if task.op != "input" or task.output_bytes]
-        graph = TaskGraph(
-            [task.name for task in tasks],
-            [(tensor.task.name, task.name, size) for task in tasks for tensor, size in task.reads.items() if tensor.task],
-            op=[task.op for task in tasks],
-            weight_bytes=[task.weight for task in tasks],
-            input_bytes=[task.input_bytes for task in tasks],
-            output_bytes=[task.output_bytes for task in tasks],
-            flops=[task.flops for task in tasks],
-            bytes_accessed=[task.bytes_accessed for task in tasks],
-        )
-        return Calls(self.program, graph, tuple(tuple(task.nodes) for task in tasks))
+
+    def read_tasks(self) -> list[Task]:
+        """Return the tasks without the inputs nobody reads."""
+        return [task for task in self.tasks if task.op != "input" or task.output_bytes]
 
     def _argument(self, node: torch.fx.Node, constant: bool) -> None:
         value = node.meta["val"]
@@ -181,7 +199,7 @@ class _Reader:
         if not constant:
             lengths: list[Any] = list(value.shape)
             self.symbols |= {symbol for length in lengths if isinstance(length, torch.SymInt) for symbol in length.node.expr.free_symbols}
-            task = _Task(self._unique(node.name), "input", [node])
+            task = Task(self._unique(str(node.target)), "input", [node])
             self.tasks.append(task)
         self._produce(node, task)
 
@@ -197,7 +215,7 @@ class _Reader:
         sources = [tensor for source in node.all_input_nodes for tensor in self.tensors[source]]
         shown = tuple(dict.fromkeys(sources))
         value = node.meta.get("val")
-        op = _op(node.target)
+        op = self._operator(node)
         if op in SHAPE_QUERIES:
             self.tensors[node] = ()
         elif not any(isinstance(leaf, torch.Tensor) for leaf in tree_leaves(value)):
@@ -206,14 +224,14 @@ class _Reader:
             self.tensors[node] = shown
             if isinstance(value, list | tuple):
                 self.parts[node] = (shown,) * len(value)
-        elif all(tensor.task is None for tensor in shown):
+        elif self._is_constant(node, shown):
             self._produce(node, None)
         elif not (self._folded_batch_norm(node, op) or (self.fuse and self._fused(node))):
             self._add_task(node, op)
 
     def _add_task(self, node: torch.fx.Node, op: str) -> None:
-        task = _Task(self._unique("/".join(filter(None, (_module(node), op)))), op, [node], flops=self._flops(node))
-        amounts: dict[_Tensor, float] = {}
+        task = Task(self._unique(self._name(node, op)), op, [node], flops=self._flops(node))
+        amounts: dict[Tensor, float] = {}
         for source in node.all_input_nodes:
             inner = self._absorbed(node, source) if self.fuse else None
             if inner is not None:
@@ -231,23 +249,37 @@ class _Reader:
         for tensor, size in amounts.items():
             tensor.used = True
             if tensor.task is None:
-                task.weight += size
+                self._hold(task, tensor, size)
             else:
                 task.reads[tensor] = size
         self._produce(node, task)
         if op not in CREATIONS and any(tensor.grows for tensor in task.reads) and not any(tensor.grows for tensor in task.outputs):
             self._refuse_mixing(task, "reads a batch but returns no tensor that grows with it")
 
-    def _produce(self, node: torch.fx.Node, task: _Task | None) -> None:
+    def _operator(self, node: torch.fx.Node) -> str:
+        return operator_type(node.target)
+
+    def _name(self, node: torch.fx.Node, op: str) -> str:
+        return "/".join(filter(None, (_module(node), op)))
+
+    def _is_constant(self, node: torch.fx.Node, shown: tuple[Tensor, ...]) -> bool:
+        """Whether what a call makes of these tensors is there before the first input."""
+        return all(tensor.task is None for tensor in shown)
+
+    def _hold(self, task: Task, tensor: Tensor, size: float) -> None:
+        """Count the constant that a task reads so many bytes of."""
+        task.weight += size
+
+    def _produce(self, node: torch.fx.Node, task: Task | None) -> None:
         """Make the tensors of a node's value, as outputs of `task` or as constants."""
         value = node.meta["val"]
         values = value if isinstance(value, list | tuple) else [value]
-        parts: list[tuple[_Tensor, ...]] = []
+        parts: list[tuple[Tensor, ...]] = []
         for part in values:
             one, two, three = (self._bytes(part, batch, node) for batch in (1, 2, 3))
             if task is not None and three - two != two - one:
                 self._refuse_mixing(task, f"has {one:g}, {two:g}, {three:g} output bytes for batches of 1, 2, 3")
-            parts.append((_Tensor(one, two > one, task),) if isinstance(part, torch.Tensor) else ())
+            parts.append((Tensor(one, two > one, task),) if isinstance(part, torch.Tensor) else ())
         made = [tensor for part in parts for tensor in part]
         self.tensors[node] = tuple(made)
         if task is not None:
@@ -260,7 +292,7 @@ class _Reader:
         producer = node.args[0] if node.args else None
         if op != "batch_norm" or "no_training" not in str(node.target) or not isinstance(producer, torch.fx.Node):
             return False
-        if producer.op != "call_function" or _op(producer.target) not in CONVOLUTIONS or len(producer.users) > 1:
+        if producer.op != "call_function" or operator_type(producer.target) not in CONVOLUTIONS or len(producer.users) > 1:
             return False
         weights = [*node.all_input_nodes, *producer.all_input_nodes[1:]]
         if any(tensor.task for weight in weights if weight is not producer for tensor in self.tensors[weight]):
@@ -298,7 +330,7 @@ class _Reader:
         self.tensors[node] = (output,)
         return True
 
-    def _absorbed(self, node: torch.fx.Node, source: torch.fx.Node) -> _Task | None:
+    def _absorbed(self, node: torch.fx.Node, source: torch.fx.Node) -> Task | None:
         """Return the task of a call that becomes part of the one call that reads it, if it is such.
 
         Such are concatenations read by another along the same dimension, elementwise calls read by a convolution or another
@@ -308,7 +340,7 @@ class _Reader:
         task = tensors[0].task if len(tensors) == 1 else None
         if task is None or task.op == "input" or task.nodes[-1] is not source or len(source.users) != 1:
             return None
-        reader, op = _op(node.target), _op(source.target)
+        reader, op = operator_type(node.target), operator_type(source.target)
         if reader == op == "cat":
             dims = [each.args[1] if len(each.args) > 1 else each.kwargs.get("dim", 0) for each in (node, source)]
             return task if dims[0] == dims[1] else None
@@ -321,7 +353,7 @@ class _Reader:
         """Whether a call returns its argument's data, not new data."""
         if not isinstance(node.target, torch._ops.OpOverload):
             return False
-        op = _op(node.target)
+        op = operator_type(node.target)
         if op == "clone":  # left by dropout in eval mode and the like; one that lays data out anew is work
             source = node.args[0]
             assert isinstance(source, torch.fx.Node)
@@ -396,7 +428,7 @@ class _Reader:
         self.names.add(candidate)
         return candidate
 
-    def _refuse_mixing(self, task: _Task, what: str) -> None:
+    def _refuse_mixing(self, task: Task, what: str) -> None:
         raise UnsupportedFeature(
             f"task {task.name!r} {what}: it mixes the items of a batch, which hetsched takes as independent inputs; "
             "pass dynamic_batch=False, which takes the whole example as one item"
@@ -411,7 +443,8 @@ def _attention_flops(query: Sequence[int], key: Sequence[int], value: Sequence[i
 CPU_ATTENTION = {torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _attention_flops}
 
 
-def _op(target: Any) -> str:
+@functools.cache
+def operator_type(target: Any) -> str:
     """Return the operator type of a call: ``aten._softmax.default`` is ``"softmax"``."""
     if not isinstance(target, torch._ops.OpOverload):
         return str(getattr(target, "__name__", target))
@@ -426,7 +459,7 @@ def _is_elementwise(node: torch.fx.Node) -> bool:
 
 def _mixing(node: torch.fx.Node) -> str:
     """Return "channels" for a convolution that mixes channels pixel by pixel, "pixels" for one channel by channel, else ""."""
-    if _op(node.target) not in MERGEABLE or not isinstance(node.args[1], torch.fx.Node):
+    if operator_type(node.target) not in MERGEABLE or not isinstance(node.args[1], torch.fx.Node):
         return ""
     outputs, inputs, *kernel = node.args[1].meta["val"].shape
     groups: Any = node.args[6] if len(node.args) > 6 else 1

@@ -23,8 +23,9 @@ from torch.export import Dim, ExportedProgram, ShapesCollection
 from torch.utils._pytree import tree_leaves, tree_map
 
 from hetsched.frontends.exported import SAMPLE_BATCH, Calls, read
+from hetsched.frontends.training import arguments, capture_training, record
 
-__all__ = ["capture", "convolutions"]
+__all__ = ["capture", "capture_training", "convolutions", "record"]
 
 
 def capture(
@@ -116,9 +117,7 @@ def calls(
     fuse: bool = False,
 ) -> Calls:
     """Return what `capture` does, with the exported program and which of its nodes are the work of which task."""
-    args = (example_args,) if isinstance(example_args, torch.Tensor) else example_args
-    if not isinstance(args, tuple):
-        raise InvalidProblem(f"example_args is a {type(args).__name__}; give the positional arguments as a tuple, or one tensor")
+    args = arguments(example_args)
     kwargs = dict(example_kwargs or {})
     batch = _batch_size(args, kwargs) if dynamic_batch else None
     with warnings.catch_warnings():

@@ -1,0 +1,358 @@
+"""One call of a module, or one step of training it, recorded operator by operator on tensors without data."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn.modules import module as hooks
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sdpa_flop_count
+
+from hetsched.errors import HetschedError, InvalidProblem, UnsupportedFeature
+
+Module = torch.nn.Module
+
+
+def _attention(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
+    return int(sdpa_flop_count(query.shape, key.shape, value.shape))  # type: ignore[no-untyped-call]
+
+
+def _attention_backward(made: Any, query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
+    return int(sdpa_backward_flop_count(made.shape, query.shape, key.shape, value.shape))  # type: ignore[no-untyped-call]
+
+
+FLOPS: dict[Any, Callable[..., int]] = {
+    **flop_registry,
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _attention,
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward,
+}
+"""Formulas of torch's counter, and those it lacks."""
+
+
+@dataclass
+class Step:
+    """What was recorded: a graph of aten operators, each with its value's shape in ``meta["val"]``.
+
+    A node's ``meta`` also has its "module", its "flops", and whether it is of the "backward" pass. The placeholders are the
+    `inputs`, by argument, and all else a step starts with: the `parameters` that are trained, buffers, and constants.
+    """
+
+    graph: torch.fx.Graph
+    inputs: dict[str, torch.fx.Node] = field(default_factory=dict)
+    parameters: dict[str, torch.fx.Node] = field(default_factory=dict)
+    constants: dict[str, torch.fx.Node] = field(default_factory=dict)
+    """Buffers and frozen parameters."""
+    gradients: dict[str, torch.fx.Node] = field(default_factory=dict)
+    """Of the parameters that the loss depends on."""
+
+
+def joined(tensor: Any, *_: Any) -> Any:
+    """Stand for a tensor that parts were written into through other tensors on the same memory."""
+    return tensor
+
+
+def record_call(model: Module | Callable[[], Module], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Step:
+    """Return one call of a module, without gradients.
+
+    Raises
+    ------
+    UnsupportedFeature
+        The module cannot be made or run on fake tensors.
+    """
+
+    def run(recorder: Recorder, call: Callable[[], Any], _: dict[str, torch.Tensor]) -> None:
+        with torch.no_grad(), recorder:
+            result = call()
+        recorder.give(result)
+
+    return _recorded(model, args, kwargs, (), run)
+
+
+def record_training(
+    model: Module | Callable[[], Module],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    targets: tuple[Any, ...],
+    loss: Callable[..., Any] | None,
+) -> Step:
+    """Return the forward pass of a module, its loss, and the backward pass.
+
+    Raises
+    ------
+    InvalidProblem
+        Nothing can be trained, or the loss is not one number that depends on a parameter.
+    UnsupportedFeature
+        The step cannot be run on fake tensors.
+    """
+
+    def run(recorder: Recorder, call: Callable[..., Any], trained: dict[str, torch.Tensor]) -> None:
+        if not trained:
+            raise InvalidProblem("no parameter of the model needs a gradient, so there is nothing to train; use record() or capture()")
+        with torch.enable_grad(), recorder:
+            made = call()
+            with recorder.within("loss"):
+                number = made if loss is None else loss(made, *recorder.targets)
+                if loss is None and isinstance(made, torch.Tensor) and made.dim() and made.is_floating_point():
+                    number = made.mean()
+        _check_loss(number, loss)
+        with recorder, recorder.backwards():
+            gradients = torch.autograd.grad(number, list(trained.values()), allow_unused=True)
+        recorder.give(number)
+        found = {name: recorder.node(each) for name, each in zip(trained, gradients, strict=True) if each is not None}
+        recorder.step.gradients.update(found)
+
+    return _recorded(model, args, kwargs, targets, run)
+
+
+def _check_loss(number: Any, loss: Any) -> None:
+    what = f"loss {getattr(loss, '__name__', type(loss).__name__)}" if loss is not None else "the model"
+    remedy = "" if loss is not None else "; pass a loss, a function of what the model returns"
+    if not isinstance(number, torch.Tensor):
+        raise InvalidProblem(f"{what} returns a {type(number).__name__}, but training needs one number as a tensor{remedy}")
+    if number.numel() != 1 or not number.is_floating_point():
+        raise InvalidProblem(f"{what} returns {number.dtype} of shape {tuple(number.shape)}, but training needs one real number{remedy}")
+    if not number.requires_grad:
+        raise InvalidProblem(f"what {what} returns depends on no parameter that needs a gradient; unfreeze one, or take out no_grad")
+
+
+def _recorded(model: Any, args: tuple[Any, ...], kwargs: Any, targets: tuple[Any, ...], run: Callable[..., None]) -> Step:
+    """Make the model, give it fake parameters, and record a run of it."""
+    name = getattr(model, "__name__", type(model).__name__)
+    fake = FakeTensorMode(allow_non_fake_inputs=True)
+    try:
+        with torch.inference_mode(False), fake:
+            module = model if isinstance(model, Module) else model()
+            tensors = _fakes([*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)])
+            recorder = Recorder(module)
+            inputs = recorder.arguments((args, dict(kwargs)), targets)
+            trained = recorder.hold(tensors)
+
+            def call() -> Any:
+                return torch.func.functional_call(module, tensors, *inputs)
+
+            with recorder.named_modules():
+                run(recorder, call, trained)
+        return recorder.step
+    except HetschedError:
+        raise
+    except Exception as error:  # torch and the model's own code raise anything
+        text = next((line.strip() for line in str(error).splitlines() if line.strip()), "no message").rstrip(".")
+        raise UnsupportedFeature(f"{name} cannot be run on fake tensors: {type(error).__name__}: {text}") from error
+
+
+def _replaced(value: Any, node: Callable[[torch.Tensor], torch.fx.Node]) -> Any:
+    """Return arguments with a node for each tensor."""
+    if isinstance(value, torch.Tensor):
+        return node(value)
+    if isinstance(value, list | tuple) and not isinstance(value, torch.Size):
+        return type(value)(_replaced(each, node) for each in value)
+    return {name: _replaced(each, node) for name, each in value.items()} if isinstance(value, dict) else value
+
+
+def _fakes(named: list[tuple[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
+    """Return tensors of the same shapes on the CPU, without data; the same one for the same."""
+    made: dict[int, torch.Tensor] = {}
+    for _, tensor in named:
+        if id(tensor) not in made:
+            made[id(tensor)] = _fake(tensor).requires_grad_(tensor.requires_grad)
+    return {name: made[id(tensor)] for name, tensor in named}
+
+
+def _fake(leaf: Any) -> Any:
+    if not isinstance(leaf, torch.Tensor):
+        return leaf
+    return torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype, device="cpu")
+
+
+def argument_names(module: Module, count: int) -> list[str]:
+    """Return what `forward` calls its positional arguments."""
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    named = [name for name, each in inspect.signature(module.forward).parameters.items() if each.kind in kinds]
+    return [*named, *["args"] * count][:count]
+
+
+class Recorder(TorchDispatchMode):
+    """Writes down each operator that runs, below autograd, so those of the backward pass too.
+
+    Tensors are known by their identity (they are kept in the graph, so none takes another's place); those that share memory
+    which was written into since they were made are known to depend on who wrote.
+    """
+
+    def __init__(self, module: Module) -> None:
+        super().__init__()
+        self.step = Step(torch.fx.Graph())
+        self.targets: tuple[Any, ...] = ()
+        self._called = module
+        self._paths = {id(each): path for path, each in module.named_modules()}
+        self._stack: list[str] = [""]
+        self._backward = False
+        self._module_of: dict[int, str] = {}  # by autograd's sequence number
+        self._known: dict[int, tuple[torch.fx.Node, int | None, int]] = {}  # node, which part of its value, when
+        self._written: dict[int, list[tuple[int, torch.fx.Node]]] = {}  # by storage: when and by whom
+        self._now = 0
+
+    # ------------------------------------------------------------------ before and after
+
+    def arguments(self, given: Any, targets: tuple[Any, ...]) -> Any:
+        """Return fake arguments (positional, keywords), each an input; those of the loss are kept in `targets`."""
+
+        def placed(name: str, leaf: Any) -> Any:
+            made = _fake(leaf)
+            if isinstance(made, torch.Tensor):
+                node = self._placeholder(name, made)
+                self.step.inputs[node.name] = node
+            return made
+
+        args, kwargs = given
+        names = argument_names(self._called, len(args))
+        made = tuple(tree_map(lambda leaf, name=name: placed(name, leaf), arg) for name, arg in zip(names, args, strict=True))
+        named = {name: tree_map(lambda leaf, name=name: placed(name, leaf), arg) for name, arg in kwargs.items()}
+        self.targets = tree_map(lambda leaf: placed("target", leaf), targets)
+        return made, named
+
+    def hold(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Take note of parameters and buffers, a tied one by its first name, and return those to be trained."""
+        trained: dict[str, torch.Tensor] = {}
+        for name, tensor in tensors.items():
+            if id(tensor) in self._known:
+                continue
+            node = self._placeholder(name, tensor)
+            if tensor.requires_grad:
+                trained[name], self.step.parameters[name] = tensor, node
+            else:
+                self.step.constants[name] = node
+        return trained
+
+    def give(self, result: Any) -> None:
+        """End the graph with what the step returns."""
+        self.step.graph.output(tuple(self.node(leaf) for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)))
+
+    def node(self, tensor: torch.Tensor) -> torch.fx.Node:
+        """Return the node whose value a tensor is."""
+        return self._node(tensor)
+
+    @contextlib.contextmanager
+    def within(self, path: str) -> Iterator[None]:
+        """Take what runs as part of the module of that path."""
+        self._stack.append(path)
+        try:
+            yield
+        finally:
+            self._stack.pop()
+
+    @contextlib.contextmanager
+    def backwards(self) -> Iterator[None]:
+        """Take what runs as the backward pass."""
+        self._backward = True
+        try:
+            yield
+        finally:
+            self._backward = False
+
+    @contextlib.contextmanager
+    def named_modules(self) -> Iterator[None]:
+        """Follow which module is called."""
+
+        def enter(module: Module, _: Any) -> None:
+            self._stack.append(self._paths.get(id(module), self._stack[-1]))
+
+        def leave(*_: Any) -> None:
+            self._stack.pop()
+
+        handles = [hooks.register_module_forward_pre_hook(enter), hooks.register_module_forward_hook(leave)]
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    # ------------------------------------------------------------------ during
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func.namespace == "prim":  # which device a tensor is on
+            return func(*args, **kwargs)
+        module = self._module()
+        value = func(*args, **kwargs)
+        node = self.step.graph.create_node("call_function", func, _replaced(args, self._node), _replaced(kwargs, self._node))
+        node.meta = {"val": value, "module": module, "backward": self._backward, "flops": 0}
+        formula = FLOPS.get(func.overloadpacket)
+        if formula is not None:
+            node.meta["flops"] = int(formula(*args, **kwargs, out_val=value))
+        self._place(node, value)
+        if func._schema.is_mutable:
+            self._write(node, func._schema, args, kwargs)
+        return value
+
+    def _module(self) -> str:
+        """Return the module an operator belongs to; in the backward pass that of the forward operator it is the gradient of."""
+        if self._backward:
+            current = torch._C._current_autograd_node()
+            return "loss" if current is None else self._module_of.get(current._sequence_nr(), "")
+        number = torch.autograd._get_sequence_nr() - 1  # autograd has numbered this operator already, if it follows it
+        self._module_of.setdefault(number, self._stack[-1])
+        return self._stack[-1]
+
+    def _placeholder(self, name: str, tensor: torch.Tensor) -> torch.fx.Node:
+        node = self.step.graph.placeholder(name)
+        node.meta = {"val": tensor, "module": "", "backward": False, "flops": 0}
+        self._place(node, tensor)
+        return node
+
+    def _place(self, node: torch.fx.Node, value: Any) -> None:
+        self._now += 1
+        if isinstance(value, torch.Tensor):
+            self._known[id(value)] = node, None, self._now
+            return
+        for i, part in enumerate(value if isinstance(value, list | tuple) else ()):
+            if isinstance(part, torch.Tensor):
+                self._known[id(part)] = node, i, self._now
+
+    def _write(self, node: torch.fx.Node, schema: Any, args: Any, kwargs: Any) -> None:
+        """Take note of the memory that an operator wrote into."""
+        for i, argument in enumerate(schema.arguments):
+            if argument.alias_info is None or not argument.alias_info.is_write:
+                continue
+            tensor = args[i] if i < len(args) else kwargs.get(argument.name)
+            if isinstance(tensor, torch.Tensor):
+                storage = tensor.untyped_storage()
+                earlier = self._written.setdefault(storage._cdata, [])
+                if tensor.numel() * tensor.element_size() == storage.nbytes():
+                    earlier.clear()
+                earlier.append((self._now, node))
+
+    def _node(self, tensor: torch.Tensor) -> torch.fx.Node:
+        if id(tensor) not in self._known:
+            return self._placeholder("constant", tensor)  # made before the step, such as an attribute that is no buffer
+        node, part, since = self._known[id(tensor)]
+        if part is not None:
+            node = self._part(node, part, tensor)
+        if self._written:
+            node = self._rewritten(node, since, tensor)
+        return node
+
+    def _part(self, whole: torch.fx.Node, part: int, tensor: torch.Tensor) -> torch.fx.Node:
+        node = self._call(operator.getitem, (whole, part), tensor, whole)
+        self._known[id(tensor)] = node, None, self._known[id(tensor)][2]
+        return node
+
+    def _rewritten(self, node: torch.fx.Node, since: int, tensor: torch.Tensor) -> torch.fx.Node:
+        later = [writer for at, writer in self._written.get(tensor.untyped_storage()._cdata, ()) if at > since and writer is not node]
+        if not later:
+            return node
+        node = self._call(joined, (node, *later), tensor, node)
+        self._place(node, tensor)
+        return node
+
+    def _call(self, target: Any, args: tuple[Any, ...], value: Any, like: torch.fx.Node) -> torch.fx.Node:
+        node = self.step.graph.create_node("call_function", target, args)
+        node.meta = {**like.meta, "val": value, "flops": 0}
+        return node

@@ -1,0 +1,235 @@
+"""Task graphs of training steps, and of large modules: recorded once on tensors without data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from hetsched.errors import InvalidProblem
+from hetsched.frontends.exported import Reader, Task, Tensor, operator_type, task_graph
+from hetsched.frontends.recorded import Step, joined, record_call, record_training
+from hetsched.problem.graph import TaskGraph
+
+STATES = {"sgd": 0, "momentum": 1, "adam": 2}
+"""Tensors that an optimiser keeps for each parameter, of the parameter's size."""
+
+CREATIONS = {
+    "zeros", "ones", "full", "arange", "scalar_tensor", "zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full",
+}  # fmt: skip
+"""Operators that read no data: what they make is a constant."""
+ALLOCATIONS = {"empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided"}
+"""Operators that make no data."""
+
+SHORT_NAMES = {
+    "native_batch_norm": "batch_norm", "native_batch_norm_backward": "batch_norm_backward",
+    "native_layer_norm_backward": "layer_norm_backward", "native_group_norm_backward": "group_norm_backward",
+    "max_pool2d_with_indices_backward": "max_pool2d_backward",
+    "scaled_dot_product_flash_attention_for_cpu": "scaled_dot_product_attention",
+    "scaled_dot_product_flash_attention_for_cpu_backward": "scaled_dot_product_attention_backward",
+}  # fmt: skip
+
+
+def capture_training(
+    model: torch.nn.Module | Callable[[], torch.nn.Module],
+    example_args: tuple[Any, ...] | torch.Tensor,
+    *,
+    example_kwargs: Mapping[str, Any] | None = None,
+    targets: tuple[Any, ...] | torch.Tensor = (),
+    loss: Callable[..., torch.Tensor] | None = None,
+    optimiser: str = "sgd",
+    colocate: bool = True,
+) -> TaskGraph:
+    """Return the task graph of one training step of a module: forward pass, loss, backward pass, updates.
+
+    The step is recorded on tensors without data, below autograd: the model takes no memory and is not changed. It stays in
+    the mode it is in: call ``model.train()`` first, for batch norm and dropout as in training.
+
+    Parameters
+    ----------
+    model : torch.nn.Module or function without arguments that makes one
+        A function is called under ``FakeTensorMode``, so that a model of any size can be made.
+    example_args : tuple (or one tensor)
+        Positional arguments of the module; tensors count by shape and dtype only. Their batch is the batch of a step.
+    example_kwargs : mapping, optional
+        Its keyword arguments.
+    targets : tuple (or one tensor)
+        What `loss` compares with: inputs of the step too.
+    loss : function, optional
+        Called as ``loss(what the module returns, *targets)``, it returns one number. Default: what the module returns, or
+        its mean, if it returns one tensor.
+    optimiser : {"sgd", "momentum", "adam"}
+        It keeps 0, 1 or 2 tensors of a parameter's size for each parameter.
+    colocate : bool
+        Whether what reads a parameter, forward and backward, is on one device with its update, by a common `colocation`
+        label; so are those of several parameters that one task reads. A parameter then exists once, where it is updated. If
+        not, every device with such a task holds a copy, and fetching the updated value back is not part of the graph.
+
+    Returns
+    -------
+    TaskGraph
+        Its numbers are for ONE input item, which is the example as a whole: a step has no batch dimension of its own.
+
+        - Tasks of the forward pass are called as in `capture` (``"layer1.conv/conv2d"``; those of the loss
+          ``"loss/..."``), of the backward pass ``"backward:"`` and the module and operator (``"backward:layer1.conv/..."``);
+          ``"update:layer1.conv.weight"``, of the optimiser's name as type, reads the gradient of a parameter and writes
+          the parameter. A parameter that the loss does not depend on has none.
+        - Composite operators are in parts, as autograd sees them; views are folded, as in `capture`. What is kept
+          from the forward for the backward pass is an edge between them.
+        - `weight_bytes` of an update are those of the parameter and what the optimiser keeps for it. With `colocate`, other
+          readers of the parameter have none of it; without, each has the parameter's bytes. Buffers, frozen parameters, and
+          what is made of these alone are weight of the tasks that read them, as in `capture`. What is made of trained
+          parameters is computed anew in each step, as are random numbers.
+        - `flops` are those of ``torch.utils.flop_counter``: elementwise work, that of updates too, counts 0.
+          `bytes_accessed` is what is read, parameters and gradients too, and what is written.
+
+    Raises
+    ------
+    InvalidProblem
+        The optimiser is none of the above, no parameter needs a gradient, or the loss is not one number that depends on one.
+    UnsupportedFeature
+        The step cannot be run on tensors without data: sizes or control flow depend on data.
+
+    References
+    ----------
+    D. P. Kingma, J. Ba, "Adam: a method for stochastic optimization", ICLR 2015.
+    """
+    if optimiser not in STATES:
+        raise InvalidProblem(f"optimiser is {optimiser!r}; choose one of {', '.join(STATES)}")
+    wanted = (targets,) if isinstance(targets, torch.Tensor) else targets
+    step = record_training(model, arguments(example_args), example_kwargs or {}, wanted, loss)
+    return _StepReader(step, optimiser, colocate=colocate).graph()
+
+
+def record(
+    model: torch.nn.Module | Callable[[], torch.nn.Module],
+    example_args: tuple[Any, ...] | torch.Tensor,
+    *,
+    example_kwargs: Mapping[str, Any] | None = None,
+) -> TaskGraph:
+    """Return the task graph of one call of a module, recorded operator by operator on tensors without data.
+
+    Where `capture` exports the module, this takes a tenth of the time, for graphs of many thousand tasks; in return the
+    example as a whole is one input item, operators are those that autograd would see (attention may be in parts, batch norm
+    is not folded), and control flow is what it was for the example. Parameters are weight of every task that reads them.
+
+    Parameters
+    ----------
+    model : torch.nn.Module or function without arguments that makes one
+        A function is called under ``FakeTensorMode``, so that a model of any size can be made.
+    example_args, example_kwargs
+        Its arguments; tensors count by shape and dtype only.
+
+    Raises
+    ------
+    InvalidProblem
+        The example arguments are no tuple.
+    UnsupportedFeature
+        The model cannot be run on tensors without data: sizes or control flow depend on data.
+    """
+    return _StepReader(record_call(model, arguments(example_args), example_kwargs or {}), colocate=False).graph()
+
+
+def arguments(example_args: Any) -> tuple[Any, ...]:
+    """Return positional arguments as a tuple."""
+    args = (example_args,) if isinstance(example_args, torch.Tensor) else example_args
+    if not isinstance(args, tuple):
+        raise InvalidProblem(f"example_args is a {type(args).__name__}; give the positional arguments as a tuple, or one tensor")
+    return args
+
+
+class _StepReader(Reader):
+    """Turns a recorded step into a task graph; those parameters are trained that have a gradient."""
+
+    def __init__(self, step: Step, optimiser: str = "", *, colocate: bool) -> None:
+        placeholders = {node.name for node in step.graph.nodes if node.op == "placeholder"}
+        super().__init__(placeholders - set(step.inputs))
+        self.step, self.optimiser, self.colocate = step, optimiser, colocate
+        self.names_of = {step.parameters[name]: name for name in step.gradients}
+        self.trained: dict[Tensor, str] = {}
+
+    def graph(self) -> TaskGraph:
+        """Return the graph, with an update of each trained parameter."""
+        self.walk(self.step.graph)
+        for name, gradient in self.step.gradients.items():
+            self._add_update(name, gradient)
+        tasks = self.read_tasks()
+        if self.colocate:
+            return task_graph(tasks, colocation=self._labels(tasks))
+        return task_graph(tasks, weight_bytes=[task.weight + sum(task.trained.values()) for task in tasks])
+
+    def _argument(self, node: torch.fx.Node, constant: bool) -> None:
+        super()._argument(node, constant)
+        if node in self.names_of:
+            (tensor,) = self.tensors[node]
+            self.trained[tensor] = self.names_of[node]
+
+    def _call(self, node: torch.fx.Node) -> None:
+        op = operator_type(node.target)
+        if op in ALLOCATIONS:
+            self.tensors[node] = ()
+        elif op in CREATIONS:
+            self._produce(node, None)
+        else:
+            super()._call(node)
+
+    def _operator(self, node: torch.fx.Node) -> str:
+        """Return the type that `capture` would give a call of the forward pass, and of the backward pass that of aten."""
+        op = operator_type(node.target).removesuffix("_")
+        if not node.meta["backward"]:
+            if op in ("mm", "addmm"):
+                weight = node.args[-1]
+                return "linear" if all(tensor.task is None for tensor in self.tensors[weight]) else "matmul"  # type: ignore[index]
+            if op in ("bmm", "baddbmm"):
+                return "matmul"
+            if op == "convolution":
+                return f"conv{'_transpose' if node.args[6] else ''}{len(node.args[3])}d"  # type: ignore[arg-type]
+        return SHORT_NAMES.get(op, op)
+
+    def _name(self, node: torch.fx.Node, op: str) -> str:
+        name = "/".join(filter(None, (node.meta["module"], op)))
+        return f"backward:{name}" if node.meta["backward"] else name
+
+    def _is_view(self, node: torch.fx.Node) -> bool:
+        return node.target is joined or super()._is_view(node)
+
+    def _is_constant(self, node: torch.fx.Node, shown: tuple[Tensor, ...]) -> bool:
+        """Whether a value is there before the step: neither made of a trained parameter, nor random."""
+        random = isinstance(node.target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
+        return not random and all(tensor.task is None and tensor not in self.trained for tensor in shown)
+
+    def _hold(self, task: Task, tensor: Tensor, size: float) -> None:
+        if tensor in self.trained:
+            task.trained[tensor] = size
+        else:
+            super()._hold(task, tensor, size)
+
+    def _flops(self, node: torch.fx.Node) -> float:
+        return float(node.meta["flops"])
+
+    def _add_update(self, name: str, gradient: torch.fx.Node) -> None:
+        (own,) = self.tensors[self.step.parameters[name]]
+        held = own.size * (1 + STATES[self.optimiser])
+        task = Task(self._unique(f"update:{name}"), self.optimiser, [], weight=held, trained={own: 0.0}, written=held)
+        size = self._bytes(gradient.meta["val"], 1, gradient)
+        for tensor in self.tensors[gradient]:
+            tensor.used = True
+            if tensor.task is not None:
+                task.reads[tensor] = min(size, tensor.size)
+        self.tasks.append(task)
+
+    def _labels(self, tasks: Sequence[Task]) -> list[str | None]:
+        """Return a label for the tasks of each parameter, one for several parameters if a task reads them together."""
+        first = {tensor: tensor for tensor in self.trained}
+
+        def root(tensor: Tensor) -> Tensor:
+            while first[tensor] is not tensor:
+                first[tensor] = tensor = first[first[tensor]]
+            return tensor
+
+        for task in tasks:
+            roots = [root(tensor) for tensor in task.trained]
+            for other in roots[1:]:
+                first[other] = roots[0]
+        return [self.trained[root(next(iter(task.trained)))] if task.trained else None for task in tasks]
