@@ -358,7 +358,7 @@ class Reader:
             source = node.args[0]
             assert isinstance(source, torch.fx.Node)
             return self._strides(node) == self._strides(source)
-        return node.target.is_view or op in ("unsafe_view", "lift_fresh_copy")
+        return node.target.is_view or op in ("unsafe_view", "unsafe_split", "unsafe_split_with_sizes", "lift_fresh_copy")
 
     def _strides(self, node: torch.fx.Node) -> list[int]:
         return [self._number(stride, SAMPLE_BATCH, node) for stride in node.meta["val"].stride()]

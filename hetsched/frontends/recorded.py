@@ -105,9 +105,9 @@ def record_training(
         _check_loss(number, loss)
         with recorder, recorder.backwards():
             gradients = torch.autograd.grad(number, list(trained.values()), allow_unused=True)
-        recorder.give(number)
         found = {name: recorder.node(each) for name, each in zip(trained, gradients, strict=True) if each is not None}
         recorder.step.gradients.update(found)
+        recorder.give(number)
 
     return _recorded(model, args, kwargs, targets, run)
 
@@ -128,7 +128,7 @@ def _recorded(model: Any, args: tuple[Any, ...], kwargs: Any, targets: tuple[Any
     name = getattr(model, "__name__", type(model).__name__)
     fake = FakeTensorMode(allow_non_fake_inputs=True)
     try:
-        with torch.inference_mode(False), fake:
+        with torch.inference_mode(False), _cells_written_out(), fake:
             module = model if isinstance(model, Module) else model()
             tensors = _fakes([*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)])
             recorder = Recorder(module)
@@ -146,6 +146,17 @@ def _recorded(model: Any, args: tuple[Any, ...], kwargs: Any, targets: tuple[Any
     except Exception as error:  # torch and the model's own code raise anything
         text = next((line.strip() for line in str(error).splitlines() if line.strip()), "no message").rstrip(".")
         raise UnsupportedFeature(f"{name} cannot be run on fake tensors: {type(error).__name__}: {text}") from error
+
+
+@contextlib.contextmanager
+def _cells_written_out() -> Iterator[None]:
+    """Do without oneDNN, to which a layer of recurrent cells is one operator, of unknown work."""
+    before = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(before)
 
 
 def _replaced(value: Any, node: Callable[[torch.Tensor], torch.fx.Node]) -> Any:

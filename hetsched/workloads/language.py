@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from hetsched.errors import MissingDependency
+from collections.abc import Mapping
+
+from hetsched.errors import InvalidProblem, MissingDependency
 
 try:
     import torch
@@ -11,6 +13,12 @@ except ImportError as error:
 
 from torch import nn
 from torch.nn import functional
+
+
+DECODERS: Mapping[str, tuple[int, int, int]] = {
+    "330M": (24, 1024, 16), "1.3B": (32, 2048, 32), "2.7B": (32, 2560, 32), "13B": (40, 5120, 40),
+}  # fmt: skip
+"""Layers, width and heads of the whole decoders of Moirai's Table IV."""
 
 
 def gpt3_125m() -> nn.Module:
@@ -31,6 +39,17 @@ def gpt3_175b() -> nn.Module:
     T. B. Brown et al., "Language models are few-shot learners", NeurIPS 2020, Table 2.1.
     """
     return _block(12288, 96)
+
+
+def decoder(size: str = "330M", *, tokens: int = 2048, words: int = 50257) -> nn.Module:
+    """Return a whole decoder, random weights: embeddings, blocks, and the scores of each next token.
+
+    It takes tokens [batch, at most `tokens`] and returns scores [batch, tokens, words]. The scores' weights are those of the
+    embedding.
+    """
+    if size not in DECODERS:
+        raise InvalidProblem(f"no decoder of {size!r} parameters is known; choose one of {', '.join(DECODERS)}")
+    return Decoder(*DECODERS[size], tokens, words)
 
 
 def tokens(width: int, count: int = 20) -> torch.Tensor:
@@ -67,6 +86,20 @@ class Block(nn.Module):
         x = x + self.attention(self.norm1(x))
         made: torch.Tensor = x + self.narrow(functional.gelu(self.wide(self.norm2(x)), approximate="tanh"))
         return made
+
+
+class Decoder(nn.Module):
+    """Embeddings of tokens and places, blocks, a last norm, and scores."""
+
+    def __init__(self, layers: int, width: int, heads: int, tokens: int, words: int) -> None:
+        super().__init__()
+        self.words, self.places = nn.Embedding(words, width), nn.Embedding(tokens, width)
+        self.blocks, self.norm = nn.Sequential(*(Block(width, heads) for _ in range(layers))), nn.LayerNorm(width)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Return scores [batch, tokens, words]."""
+        x = self.words(tokens) + self.places(torch.arange(tokens.shape[1], device=tokens.device))
+        return functional.linear(self.norm(self.blocks(x)), self.words.weight)
 
 
 def _block(width: int, heads: int) -> nn.Module:

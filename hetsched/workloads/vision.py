@@ -217,6 +217,21 @@ def randwire(wirings: Sequence[Sequence[tuple[int, int]]], classes: int = 1000, 
     return _classifier(layers, 1280, classes)
 
 
+def holography(layers: int = 30, filters: int = 24) -> nn.Module:
+    """Return a network of so many 3x3 convolutions in a row, random weights, in train mode.
+
+    It makes a hologram, phases and amplitudes of three colours, of an image with depth. Convolutions but the last are followed
+    by batch norm and ReLU, and are added to what they read in pairs.
+
+    References
+    ----------
+    L. Shi, B. Li, C. Kim, P. Kellnhofer, W. Matusik, "Towards real-time photorealistic 3D holography with deep neural
+    networks", Nature 591, 2021.
+    """
+    pairs = [Sum(nn.Sequential(*(_conv(filters, filters, 3, padding=1) for _ in range(2))), nn.Identity()) for _ in range(layers // 2 - 1)]
+    return nn.Sequential(_conv(4, filters, 3, padding=1), *pairs, nn.Conv2d(filters, 6, 3, padding=1))
+
+
 def images(size: int, count: int = 1) -> torch.Tensor:
     """Return `count` images of `size` x `size` pixels on the meta device: their shape, without data."""
     return torch.empty(count, 3, size, size, device="meta")
