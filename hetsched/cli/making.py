@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _SHAPE = "Shape of an example input, batch first: 1,3,224,224 or 1,128:int64; repeat it for each argument of the model."
 
+Optimiser = Literal["sgd", "momentum", "adam"]
+
 MOST_NAMED = 8
 """Devices of a cluster that are named in one line."""
 
@@ -157,6 +159,10 @@ def capture(
         bool, typer.Option("--fixed-batch", help="The first dimension of the inputs is no batch (dynamic_batch=False).")
     ] = False,
     fuse: Annotated[bool, typer.Option("--fuse", help="Let activations and the like be part of the operator before them.")] = False,
+    training: Annotated[
+        Optimiser | None,
+        typer.Option(help="Take a step of training with this optimiser, the whole example as one input; the loss is the output's mean."),
+    ] = None,
     dtype: Dtype = "float32",
     inputs: Inputs = 1,
     batching: Batching = "once",
@@ -165,20 +171,25 @@ def capture(
 ) -> None:
     r"""Make a problem of a PyTorch model of your own.
 
-    The model is captured in eval mode, never run, and needs no memory. Modules in the current folder
-    can be imported. This one ships with the package:
+    The model is captured in eval mode (with --training in train mode), never run, and
+    needs no memory. Modules in the current folder can be imported. This one ships with the package:
 
     Example: [bold]hetsched capture hetsched.workloads.vision:googlenet \
       --input 1,3,224,224 --cluster diviml -o problem.json[/bold]
     """
-    from hetsched.frontends.torch import capture
+    from hetsched.frontends.torch import capture, capture_training
 
+    if training is not None and fuse:
+        raise InvalidProblem("--fuse does not go with --training: the backward pass reads what is between the operators; leave one out")
     check_writable(output)
     examples = tuple(map(_example, shapes))
     with Working(f"capturing {factory}"):
         with _importable_here():
             make = _find(factory)
-            graph = capture(lambda: make().eval(), examples, dynamic_batch=not fixed_batch, fuse=fuse)
+            if training is not None:
+                graph = capture_training(lambda: make().train(), examples, optimiser=training)
+            else:
+                graph = capture(lambda: make().eval(), examples, dynamic_batch=not fixed_batch, fuse=fuse)
         _write(graph, cluster, output, dtype, inputs=inputs, batching=batching, communication=communication, memory=memory)
 
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._C._autograd import _get_sequence_nr
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.nn.modules import module as hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
@@ -128,8 +129,8 @@ def _recorded(model: Any, args: tuple[Any, ...], kwargs: Any, targets: tuple[Any
     name = getattr(model, "__name__", type(model).__name__)
     fake = FakeTensorMode(allow_non_fake_inputs=True)
     try:
+        module = _made(model, fake)
         with torch.inference_mode(False), _cells_written_out(), fake:
-            module = model if isinstance(model, Module) else model()
             tensors = _fakes([*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)])
             recorder = Recorder(module)
             inputs = recorder.arguments((args, dict(kwargs)), targets)
@@ -145,7 +146,19 @@ def _recorded(model: Any, args: tuple[Any, ...], kwargs: Any, targets: tuple[Any
         raise
     except Exception as error:  # torch and the model's own code raise anything
         text = next((line.strip() for line in str(error).splitlines() if line.strip()), "no message").rstrip(".")
-        raise UnsupportedFeature(f"{name} cannot be run on fake tensors: {type(error).__name__}: {text}") from error
+        raise UnsupportedFeature(f"{name} cannot be run on tensors without data: {type(error).__name__}: {text}") from error
+
+
+def _made(model: Any, fake: FakeTensorMode) -> Module:
+    """Return the module, made without memory if it can be."""
+    if isinstance(model, Module):
+        return model
+    try:
+        with fake:
+            made: Module = model()
+    except Exception:  # its constructor may look at values
+        made = model()
+    return made
 
 
 @contextlib.contextmanager
@@ -190,7 +203,7 @@ def argument_names(module: Module, count: int) -> list[str]:
     return [*named, *["args"] * count][:count]
 
 
-class Recorder(TorchDispatchMode):
+class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Writes down each operator that runs, below autograd, so those of the backward pass too.
 
     Tensors are known by their identity (they are kept in the graph, so none takes another's place); those that share memory
@@ -198,7 +211,7 @@ class Recorder(TorchDispatchMode):
     """
 
     def __init__(self, module: Module) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.step = Step(torch.fx.Graph())
         self.targets: tuple[Any, ...] = ()
         self._called = module
@@ -289,7 +302,9 @@ class Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if func.namespace == "prim":  # which device a tensor is on
+        if func is torch.ops.prim.device.default and isinstance(args[0], FakeTensor):  # half of all calls
+            return args[0].fake_device
+        if func.namespace == "prim":
             return func(*args, **kwargs)
         module = self._module()
         value = func(*args, **kwargs)
@@ -308,7 +323,7 @@ class Recorder(TorchDispatchMode):
         if self._backward:
             current = torch._C._current_autograd_node()
             return "loss" if current is None else self._module_of.get(current._sequence_nr(), "")
-        number = torch.autograd._get_sequence_nr() - 1  # autograd has numbered this operator already, if it follows it
+        number = _get_sequence_nr() - 1  # autograd has numbered this operator already, if it follows it
         self._module_of.setdefault(number, self._stack[-1])
         return self._stack[-1]
 

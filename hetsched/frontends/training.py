@@ -49,7 +49,8 @@ def capture_training(
     Parameters
     ----------
     model : torch.nn.Module or function without arguments that makes one
-        A function is called under ``FakeTensorMode``, so that a model of any size can be made.
+        A function is called under ``FakeTensorMode``, so that a model of any size can be made; if it fails there, with
+        real memory.
     example_args : tuple (or one tensor)
         Positional arguments of the module; tensors count by shape and dtype only. Their batch is the batch of a step.
     example_kwargs : mapping, optional
@@ -117,7 +118,8 @@ def record(
     Parameters
     ----------
     model : torch.nn.Module or function without arguments that makes one
-        A function is called under ``FakeTensorMode``, so that a model of any size can be made.
+        A function is called under ``FakeTensorMode``, so that a model of any size can be made; if it fails there, with
+        real memory.
     example_args, example_kwargs
         Its arguments; tensors count by shape and dtype only.
 
