@@ -197,7 +197,9 @@ class _StepReader(Reader):
         return node.target is joined or super()._is_view(node)
 
     def _is_constant(self, node: torch.fx.Node, shown: tuple[Tensor, ...]) -> bool:
-        """Whether a value is there before the step: neither made of a trained parameter, nor random."""
+        """Whether a value is there before the step: neither made of a trained parameter, nor random, nor a gradient."""
+        if node.meta["backward"]:
+            return False
         random = isinstance(node.target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
         return not random and all(tensor.task is None and tensor not in self.trained for tensor in shown)
 
