@@ -224,8 +224,9 @@ class _StepReader(Reader):
         self.tasks.append(task)
 
     def _labels(self, tasks: Sequence[Task]) -> list[str | None]:
-        """Return a label for the tasks of each parameter, one for several parameters if a task reads them together."""
+        """Return the label of each task: the parameter that it reads, or the first of those that some task reads with it."""
         first = {tensor: tensor for tensor in self.trained}
+        place = {tensor: i for i, tensor in enumerate(self.trained)}
 
         def root(tensor: Tensor) -> Tensor:
             while first[tensor] is not tensor:
@@ -233,7 +234,7 @@ class _StepReader(Reader):
             return tensor
 
         for task in tasks:
-            roots = [root(tensor) for tensor in task.trained]
+            roots = sorted({root(tensor) for tensor in task.trained}, key=place.__getitem__)
             for other in roots[1:]:
                 first[other] = roots[0]
         return [self.trained[root(next(iter(task.trained)))] if task.trained else None for task in tasks]
