@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 import hetsched as hs
+from hetsched.cli.making import Optimiser
 from hetsched.costs import Roofline
 from hetsched.members import LIST_SCHEDULERS, SEARCHES
 from hetsched.workloads import clusters, networks
@@ -106,9 +107,27 @@ def test_capture_writes_a_graph_or_a_problem(run: Any, folder: Path, monkeypatch
     assert hs.read("fused.json") == hs.frontends.torch.capture(model, (torch.zeros(1, 8),), fuse=True)
 
 
+def test_capture_writes_a_step_of_training(run: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch", reason="capturing needs torch")
+    from hetsched.frontends.training import STATES
+
+    Path("trained_net_here.py").write_text(TINY_NET)
+    import importlib
+
+    monkeypatch.syspath_prepend(str(folder))
+    model = importlib.import_module("trained_net_here").make().train()
+    assert set(get_args(Optimiser)) == set(STATES)
+    for optimiser in STATES:
+        made = run("capture", "trained_net_here:make", "--input", "4,8", "--training", optimiser, "-o", "graph.json")
+        assert made.exit_code == 0, made.stderr
+        assert hs.read("graph.json") == hs.frontends.torch.capture_training(model, torch.zeros(4, 8), optimiser=optimiser)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        (["bad_net_here:make", "--input", "1,8", "--training", "adam", "--fuse"], "--fuse does not go with --training"),
+        (["bad_net_here:make", "--input", "1,8", "--training", "lion"], "'lion' is not one of 'sgd', 'momentum', 'adam'"),
         (["nowhere:make", "--input", "1,8"], "nowhere:make cannot be imported: ModuleNotFoundError"),
         (["bad_net_here:nothing", "--input", "1,8"], "bad_net_here:nothing cannot be imported: AttributeError"),
         (["bad_net_here:broken", "--input", "1,8"], "no weights today"),

@@ -57,7 +57,9 @@ def networks(draw, linear=True):
         elif kind == "relu":
             layers.append(nn.ReLU(inplace=draw(st.booleans())))
         elif kind == "linear":
-            layers.append(Lambda(lambda m, x: m.fc(x.transpose(1, 3)).transpose(1, 3), fc=nn.Linear(width, width, bias=draw(st.booleans()))))
+            layers.append(
+                Lambda(lambda m, x: m.fc(x.transpose(1, 3)).transpose(1, 3), fc=nn.Linear(width, width, bias=draw(st.booleans())))
+            )
         else:
             layers.append(Lambda(lambda m, x: x + m.inner(x), inner=nn.Conv2d(width, width, 1)))
     return nn.Sequential(*layers).train(), channels
@@ -336,7 +338,11 @@ def test_arguments_are_named_as_forward_names_them():
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: capture_training(small(), torch.zeros(2, 3), optimiser="lion"), hs.InvalidProblem, "'lion'; choose one of sgd, momentum, adam"),
+        (
+            lambda: capture_training(small(), torch.zeros(2, 3), optimiser="lion"),
+            hs.InvalidProblem,
+            "'lion'; choose one of sgd, momentum, adam",
+        ),
         (lambda: capture_training(small(), 3), hs.InvalidProblem, "example_args is a int; give the positional arguments as a tuple"),
         (
             lambda: capture_training(small().requires_grad_(False), torch.zeros(2, 3)),
