@@ -133,20 +133,29 @@ def _recorded(model: Any, args: tuple[Any, ...], kwargs: Any, targets: tuple[Any
         with torch.inference_mode(False), _cells_written_out(), fake:
             tensors = _fakes([*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)])
             recorder = Recorder(module)
-            inputs = recorder.arguments((args, dict(kwargs)), targets)
+            positional, named = recorder.arguments((args, dict(kwargs)), targets)
             trained = recorder.hold(tensors)
-
-            def call() -> Any:
-                return torch.func.functional_call(module, tensors, *inputs)
-
+            whole = _Whole(module, lambda: run(recorder, lambda: module(*positional, **named), trained))
             with recorder.named_modules():
-                run(recorder, call, trained)
+                torch.func.functional_call(whole, {f"module.{path}": tensor for path, tensor in tensors.items()}, ())
         return recorder.step
     except HetschedError:
         raise
     except Exception as error:  # torch and the model's own code raise anything
         text = next((line.strip() for line in str(error).splitlines() if line.strip()), "no message").rstrip(".")
         raise UnsupportedFeature(f"{name} cannot be run on tensors without data: {type(error).__name__}: {text}") from error
+
+
+class _Whole(Module):
+    """All of a step as a call of one module: what the backward pass computes again also reads the fake parameters."""
+
+    def __init__(self, module: Module, run: Callable[[], None]) -> None:
+        super().__init__()
+        self.module, self.run = module, run
+
+    def forward(self) -> None:
+        """Run the step."""
+        self.run()
 
 
 def _made(model: Any, fake: FakeTensorMode) -> Module:

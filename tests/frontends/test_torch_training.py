@@ -15,6 +15,7 @@ import hetsched as hs
 torch = pytest.importorskip("torch")
 nn, F = torch.nn, torch.nn.functional
 
+import torch.utils.checkpoint  # noqa: E402
 from torch.fx.node import map_arg  # noqa: E402
 from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
@@ -138,6 +139,21 @@ def in_place(m, x):
 )
 def test_memory_that_is_written_into_cells_and_attention(model, args):
     check_gradients(model, args)
+
+
+def again(m, x):
+    """Keep nothing of the first part for the backward pass, but compute it again."""
+    return m.last(torch.utils.checkpoint.checkpoint(m.first, x, use_reentrant=False))
+
+
+def test_what_is_computed_again_reads_the_parameters_again():
+    model = Lambda(again, first=nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 4), nn.Tanh()), last=nn.Linear(4, 2))
+    x = torch.ones(3, 4)
+    check_gradients(model, (x,))
+    graph, plain = capture_training(model, x), capture_training(nn.Sequential(*model.first, model.last), x)
+    assert graph.flops.sum() == plain.flops.sum() + 2 * 3 * 4 * 5 + 2 * 3 * 5 * 4
+    assert graph.weight_bytes.sum() == plain.weight_bytes.sum()
+    assert Counter(graph.colocation)["first.0.weight"] == Counter(plain.colocation)["0.weight"] + 1
 
 
 def test_the_loss_is_part_of_the_step():
