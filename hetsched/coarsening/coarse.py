@@ -218,26 +218,27 @@ def acyclic(problem: Problem, cluster: npt.ArrayLike) -> IntArray:
 def settled(problem: Problem, cluster: npt.ArrayLike, most_claim: float = np.inf) -> IntArray:
     """Return clusters that each can run somewhere: those that no device could run, co-location included, are taken apart.
 
-    So are those whose members differ in batch sizes on a device, and those that bind co-location labels together whose tasks
-    claim more than `most_claim` bytes in all.
+    So are those whose members differ in batch sizes on a device. Clusters whose tasks, with all that co-location binds to them,
+    claim more than `most_claim` bytes of static memory are cut into pieces that do not.
     """
     number = np.unique(np.asarray(cluster), return_inverse=True)[1]
     able = np.isfinite(problem.durations) & problem.eligible[:, :, None]
-    claim = problem.static_bytes @ [1.0, problem.inputs]
+    labelled = problem.n_units < problem.n_tasks
+    if most_claim < np.inf:
+        from hetsched.coarsening import kernels
+
+        claim = np.bincount(problem.unit, problem.static_bytes @ [1.0, problem.inputs], problem.n_units)
+        number = kernels.cut_by_claims(problem.graph.topological_order, number, problem.unit, claim, most_claim)
     while True:
         count = int(number.max(initial=-1)) + 1
-        bad = np.zeros(count, np.bool_)
         common = _common(able, number, count)
-        if problem.n_sizes > 1:
-            bad[number[(common[number] != able).any(axis=(1, 2))]] = True
         where: BoolArray = np.asarray(common.any(axis=2))
-        if problem.n_units < problem.n_tasks:
+        if labelled:
             component = united(problem, number, count)
             where = _common(where, component, int(component.max(initial=-1)) + 1)[component]
-            held = np.bincount(component, np.bincount(number, claim, count))[component]
-            units = np.bincount(np.unique(number * problem.n_units + problem.unit) // problem.n_units, minlength=count)
-            bad |= (held > most_claim) & (units > 1) & (np.bincount(component)[component] > 1)
-        bad |= ~where.any(axis=1)
+        bad: BoolArray = np.asarray(~where.any(axis=1))
+        if problem.n_sizes > 1:
+            bad[number[(common[number] != able).any(axis=(1, 2))]] = True
         bad &= np.bincount(number, minlength=count) > 1
         if not bad.any():
             return np.asarray(number)

@@ -114,3 +114,38 @@ def met_first(succ_ptr, succ, sources):  # type: ignore[no-untyped-def]
                     stack[size] = succ[x]
                     size += 1
     return order
+
+
+@numba.njit(cache=True)
+def cut_by_claims(order, cluster, unit, claim, most):  # type: ignore[no-untyped-def]
+    """Cut clusters where units would be bound together that claim more than `most` bytes; return the number of each piece, [n].
+
+    A cluster binds the units of its tasks together, and so do clusters with a unit in common. In the order of the tasks, a
+    piece takes the next one of its cluster if that does not bind too much. `claim` [n_units] is in bytes.
+    """
+    n = len(order)
+    root, total = np.arange(len(claim)), claim.copy()
+    piece, open_piece, first, count = np.empty(n, np.int64), np.full(n, -1), np.empty(n, np.int64), 0
+    for i in order:
+        mine = unit[i]
+        while root[mine] != mine:
+            root[mine] = root[root[mine]]
+            mine = root[mine]
+        at = open_piece[cluster[i]]
+        if at >= 0:
+            theirs = first[at]
+            while root[theirs] != theirs:
+                root[theirs] = root[root[theirs]]
+                theirs = root[theirs]
+            if theirs != mine:
+                if total[theirs] + total[mine] <= most:
+                    root[mine] = theirs
+                    total[theirs] += total[mine]
+                else:
+                    at = -1
+        if at < 0:
+            at = open_piece[cluster[i]] = count
+            first[count] = mine
+            count += 1
+        piece[i] = at
+    return piece

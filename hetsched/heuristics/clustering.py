@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hetsched.coarsening.coarse import mean_durations, mean_transfers, settled, united
+from hetsched.coarsening.coarse import mean_durations, mean_transfers, memory_share, settled, united
 from hetsched.heuristics.offering import WHOLE, check_whole, memory_needs
 from hetsched.heuristics.placement import fused, offer_devices
 from hetsched.problem.graph import FloatArray, IntArray
@@ -13,6 +13,9 @@ from hetsched.search import Monitor, method
 
 LARGEST = 10_000
 """Tasks beyond which linear clustering, whose time grows with the square of them, takes Celeritas' coarse graph."""
+
+LARGEST_SHARE = 0.25
+"""The most of the smallest device's memory that clusters bound together may need."""
 
 
 @method(
@@ -66,11 +69,12 @@ def _first_met(problem: Problem, cluster: IntArray) -> FloatArray:
 def _mapped(problem: Problem, cluster: IntArray, begin: FloatArray) -> IntArray:
     """Return the device of each task: guided load balancing puts clusters by their start where the load is least.
 
-    Clusters that a co-location label joins go together; those that no device can run whole are taken apart.
+    Clusters that a co-location label joins go together; those that no device can run whole, or that need much of its memory, are
+    taken apart.
     """
     from hetsched.heuristics import placement_kernels
 
-    number = settled(problem, cluster)
+    number = settled(problem, cluster, memory_share(problem, LARGEST_SHARE))
     count = int(number.max(initial=-1)) + 1
     start = np.full(count, np.inf)
     np.minimum.at(start, number, begin[cluster])

@@ -131,6 +131,18 @@ def test_clusters_share_labels_and_are_taken_apart_where_no_device_is_left():
     assert len(set(coarsening.settled(problem, [0, 0, 1, 2], most_claim=11.0).tolist())) == 4
 
 
+@given(problems(n_tasks=st.integers(0, 9), colocation=True, missing_links=False, transfers=False), st.sampled_from([0.0, 2.0, 5.0]))
+def test_what_is_bound_together_claims_no_more_than_it_may(problem, most):
+    found = coarsening.settled(problem, np.zeros(problem.n_tasks, np.int64), most)
+    joined = nx.Graph()
+    joined.add_nodes_from(range(problem.n_units))
+    for c in set(found.tolist()):
+        nx.add_path(joined, sorted(set(problem.unit[found == c].tolist())))
+    claim = np.bincount(problem.unit, problem.static_bytes @ [1.0, problem.inputs], problem.n_units)
+    for units in nx.connected_components(joined):
+        assert len(units) == 1 or claim[list(units)].sum() <= most
+
+
 def test_messages():
     problem = hs.Problem(hs.TaskGraph("abc", [("a", "b"), ("b", "c")]), hs.Cluster(["u"], bandwidth=1.0), durations=np.ones((3, 1)))
     with pytest.raises(InvalidProblem, match=r"cluster has shape \(2,\) but the graph has 3 tasks; give one number per task"):

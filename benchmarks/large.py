@@ -1,0 +1,214 @@
+"""Graphs too large to solve whole: Celeritas' tables on training graphs, Moirai's figures on inference graphs.
+
+    python benchmarks/large.py [--quick] [--models nmt ...] [--seconds 60]
+
+Tasks and CCR before and after fusion; the time of a step under every method of placement, and under `multilevel` and `auto`;
+the time that placement takes; time and memory of Celeritas' method in a process of its own; original against fused graphs
+on Moirai's clusters. Needs torch to capture the graphs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import math
+import pickle
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import figures
+import training_graphs
+
+import hetsched as hs
+from hetsched import coarsening
+from hetsched.workloads import clusters
+
+REGION = "large"
+METHODS = (
+    "best-device", "heft", "metis", "m-topo", "m-etf", "m-sct", "block", "repartition", "linear-clustering", "dsc", "order-place",
+    "celeritas",
+)  # fmt: skip
+GIVEN_TIME = ("multilevel", "auto")
+PAPER = {"inception_v3": "59, 8.1", "nmt": "154, 6.4", "transformer, heads apart": "220, 11.1", "holography": "37, 7.4"}
+"""Celeritas' Table 2: nodes and CCR after fusion."""
+ROOM = 1.2
+"""Memory of a device as a multiple of a quarter of what all tasks claim: none holds the graph, all together do."""
+MOST_LP = 3000
+"""Tasks beyond which m-sct, whose linear program then takes minutes, is left out."""
+CALLS = ("swin 1.8B", "gpt3 330M", "alphafold2 87M")
+CALL_METHODS = ("best-device", "heft", "m-sct", "celeritas", "multilevel")
+FRESH = """
+import pickle, sys, time
+import hetsched as hs
+def peak():
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) / 1024
+before = peak()
+problem = pickle.load(open(sys.argv[1], "rb"))
+from hetsched.heuristics import placement
+took = []
+for _ in range(3):
+    began = time.perf_counter()
+    monitor = hs.Monitor(problem.replace())
+    placement.celeritas(monitor.problem, monitor)
+    took.append(time.perf_counter() - began)
+print(min(took), peak(), before, monitor.incumbent)
+"""
+"""What a fresh process does: three times, the first maybe compiling."""
+
+
+@functools.cache
+def training_problem(name: str) -> hs.Problem:
+    """Return the problem of a training step on four V100 with little memory."""
+    graph = training_graphs.training()[name].capture()
+    print(f"{name}: {graph}", flush=True)
+    wide = training_graphs.problem_of(graph)
+    devices = [hs.costs.device("v100", f"gpu{i}", memory_bytes=ROOM / 4 * wide.static_bytes.sum()) for i in range(4)]
+    return wide.replace(cluster=hs.Cluster(devices, bandwidth=wide.cluster.bandwidth, latency=wide.cluster.latency))
+
+
+def fusion(names: Sequence[str]) -> tuple[str, dict[str, Any]]:
+    """Return Table 2: tasks and CCR before and after Celeritas' fusion, heavy edges, modules and fusion rules."""
+    lines, rows = [], {}
+    for name in names:
+        problem = training_problem(name)
+        found, took = {}, {}
+        for how, coarsen in (
+            ("celeritas", coarsening.operation_fusion), ("module", coarsening.by_module), ("rules", coarsening.fuse),
+            ("heavy edges", _heavy_edges),
+        ):  # fmt: skip
+            coarsen(problem)
+            began = time.perf_counter()
+            found[how] = coarsen(problem)
+            took[how] = time.perf_counter() - began
+        cells = [f"{each.coarse.n_tasks:,}, {coarsening.ccr(each.coarse):.3g} ({took[how]:.2f} s)" for how, each in found.items()]
+        lines.append([name, f"{problem.n_tasks:,}, {coarsening.ccr(problem):.3g}", *cells, PAPER.get(name, "-")])
+        rows[name] = {how: [each.coarse.n_tasks, coarsening.ccr(each.coarse), took[how]] for how, each in found.items()}
+    head = ["tasks, CCR (seconds)", "original", "celeritas", "outermost modules", "fusion rules", "heavy edges", "paper, after fusion"]
+    return figures.table(head, lines), rows
+
+
+def _heavy_edges(problem: hs.Problem) -> coarsening.Coarsening:
+    found = coarsening.Coarsening(problem, problem, range(problem.n_tasks))
+    for level in coarsening.hierarchy(problem):
+        found = found.then(level)
+    return found
+
+
+def steps(names: Sequence[str], seconds: float, methods: Sequence[str]) -> tuple[str, str, str, dict[str, Any]]:
+    """Return Tables 3 and 4, seconds of a step and of placement by method, and how multilevel fares against the rest."""
+    times: dict[str, list[str]] = {method: [] for method in (*methods, *GIVEN_TIME)}
+    placed: dict[str, list[str]] = {method: [] for method in methods}
+    bounds, rows, verdict = [], {}, []
+    for name in names:
+        problem, best, rows[name] = training_problem(name), {}, {}
+        for method in (*methods, *GIVEN_TIME):
+            if method == "m-sct" and problem.n_tasks > MOST_LP:
+                times[method].append("-")
+                placed[method].append("-")
+                continue
+            limit = seconds if method in GIVEN_TIME else None
+            if limit is None:
+                hs.solve(problem, method)  # compiles
+            found = hs.solve(problem, method, time_limit=limit)
+            took = dict(zip(found.methods.method.tolist(), found.methods.seconds.tolist(), strict=True)).get(method, math.nan)
+            over = found.best_effort
+            nearest = "none" if over is None else f"{figures.number(over.schedule.makespan)}, {over.bytes_over / 1e9:.3g} GB over"
+            best[method] = found.makespan
+            times[method].append(figures.number(found.makespan) if found.schedule is not None else f"({nearest})")
+            if method in placed:
+                placed[method].append(figures.number(took))
+            rows[name][method] = {"makespan": found.makespan, "seconds": took, "by": found.method, "bound": found.bound}
+            print(f"{name}: {method} {times[method][-1]} {found}", flush=True)
+        bound = max(row["bound"] for row in rows[name].values())
+        bounds.append(figures.number(bound))
+        rest = min((method for method in methods if method not in ("best-device", "heft")), key=best.__getitem__)
+        gain, gap = 1 - best["multilevel"] / best[rest], 1 - bound / best["multilevel"]
+        reached = "yes" if gain >= 0.1 or gap <= 0.05 else "no"
+        verdict.append([name, rest, f"{100 * gain:.1f} %", f"{100 * gap:.1f} %", reached])
+        rows[name]["verdict"] = {"best other": rest, "gain": gain, "gap": gap}
+    head = ["seconds of a step", *names]
+    return (
+        figures.table(head, [*([method, *cells] for method, cells in times.items()), ["best bound", *bounds]]),
+        figures.table(["seconds of placement", *names], [[method, *cells] for method, cells in placed.items()]),
+        figures.table(["graph", "best other method", "multilevel's gain on it", "gap to the bound", "10 % better, or within 5 %"], verdict),
+        rows,
+    )
+
+
+def fresh(names: Sequence[str]) -> tuple[str, dict[str, Any]]:
+    """Return seconds and memory of Celeritas' method in a process of its own."""
+    lines, rows = [], {}
+    for name in names:
+        problem = training_problem(name)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "problem.pickle"
+            path.write_bytes(pickle.dumps(problem))
+            done = subprocess.run([sys.executable, "-c", FRESH, str(path)], capture_output=True, text=True, check=True)
+        took, peak, before, makespan = map(float, done.stdout.split())
+        lines.append([name, f"{problem.n_tasks:,}", f"{problem.graph.n_edges:,}", figures.number(took), f"{peak:.0f}", f"{before:.0f}"])
+        rows[name] = {"tasks": problem.n_tasks, "seconds": took, "peak_mb": peak, "makespan": makespan}
+    head = ["graph", "tasks", "edges", "seconds (target 1)", "peak memory, MB (target 500)", "of that before, MB"]
+    return figures.table(head, lines), rows
+
+
+def fused(names: Sequence[str], seconds: float) -> tuple[str, dict[str, Any]]:
+    """Return Moirai's Figures 9 and 10 in shape: original against fused graphs on its two clusters."""
+    lines, rows = [], {}
+    for name in names:
+        graph = training_graphs.calls()[name].capture()
+        for where in ("moirai_inter", "moirai_intra"):
+            cluster = clusters.load(where)
+            costs = hs.costs.Roofline()
+            problem = hs.Problem(graph, cluster, costs=costs, communication="channel", memory="peak")
+            found = coarsening.fuse(problem, costs=costs)
+            for what, each in (("original", problem), ("fused", found.coarse)):
+                cells = []
+                for method in CALL_METHODS:
+                    if method == "m-sct" and each.n_tasks > MOST_LP:
+                        cells.append("-")
+                        continue
+                    solved = hs.solve(each, method, time_limit=seconds if method == "multilevel" else None)
+                    over = solved.best_effort
+                    cells.append("none" if solved.schedule is None and over is None else figures.number(solved.makespan * 1e3)
+                                 if over is None else f"({over.bytes_over / 1e9:.3g} GB over)")  # fmt: skip
+                    rows[f"{name}, {where}, {what}, {method}"] = solved.makespan
+                print(name, where, what, cells, flush=True)
+                lines.append([f"{name}, {where}", what, f"{each.n_tasks:,}", *cells])
+    return figures.table(["milliseconds of a call", "graph", "tasks", *CALL_METHODS], lines), rows
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Make every table and publish them."""
+    everything = [*training_graphs.training()]
+    parser = figures.parser(__doc__)
+    parser.add_argument("--models", nargs="+", choices=everything, help="default: all; with --quick holography")
+    parser.add_argument(
+        "--calls", nargs="*", choices=[*training_graphs.calls()], default=CALLS, help="inference graphs (default: %(default)s)"
+    )
+    parser.add_argument("--seconds", type=float, default=60.0, help="for multilevel and auto on a training graph (default: %(default)s)")
+    arguments: argparse.Namespace = figures.parse(parser, words, region=REGION)
+    names = arguments.models or (["holography"] if arguments.quick else everything)
+    calls = arguments.calls[:1] if arguments.quick else arguments.calls
+    methods = [method for method in METHODS if method in hs.methods()]
+    table2, coarse = fusion(names)
+    table3, table4, verdict, found = steps(names, min(arguments.seconds, 2.0) if arguments.quick else arguments.seconds, methods)
+    alone, processes = fresh([name for name in names if arguments.quick or training_problem(name).n_tasks > 20_000] or names)
+    text = [
+        f"Taken on: {figures.machine()}.", "### Tasks and CCR (Celeritas, Table 2)", table2, "### Step time (Celeritas, Table 3)",
+        f"`multilevel` and `auto` had {arguments.seconds:g} s.", table3, verdict, "### Placement time (Celeritas, Table 4)", table4,
+        "### Celeritas' method in a process of its own", alone,
+    ]  # fmt: skip
+    rows = {"fusion": coarse, "steps": found, "processes": processes}
+    if calls:
+        made, rows["calls"] = fused(calls, arguments.seconds / 6)
+        text += ["### Original and fused graphs (Moirai, Figures 9 and 10)", f"`multilevel` had {arguments.seconds / 6:g} s.", made]
+    figures.publish(arguments, REGION, "\n\n".join(text), rows)
+
+
+if __name__ == "__main__":
+    main()
