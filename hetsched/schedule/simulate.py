@@ -44,38 +44,65 @@ def simulate(problem: Problem, decision: Decision) -> Schedule:
         not to be had, splits a co-location label, sends data where there is no path, orders
         transfers that do not exist, or deadlocks (the cycle is printed).
     """
-    from hetsched.schedule import kernels
-
-    duration = _durations(problem, decision)
-    batch_of = _batch_of(problem, decision)
-    _check_colocation(problem, decision, batch_of)
-    links = links_of(problem, decision, batch_of)
-    _check_paths(problem, decision, links)
-    following = _next_batches(decision, duration)
-    next_link = np.full((len(links.edge), 2), -1)
-    contended = problem.communication in CONTENDED
-    if contended and decision.transfer_order is None:
-        start, link_start = kernels.first_come_first_served(
-            duration, decision.device, links.source, links.target, links.seconds, problem.communication == "port", problem.n_devices
-        )
-    else:
-        if contended:
-            next_link = _next_links(problem, decision, links)
-        start, link_start = kernels.earliest(duration, following, links.source, links.target, links.seconds, next_link)
-    if np.isnan(start).any():
-        _refuse_deadlock(problem, decision, links, following, next_link, np.isnan(np.concatenate([start, link_start])))
+    timing = Timing(problem, decision)
+    links = timing.links
+    start, link_start = timing.starts(timing.duration)
     moving = links.moving
     transfers = Columns(
         edge=links.edge[moving], source=links.source[moving], target=links.target[moving],
         start=link_start[moving], finish=link_start[moving] + links.seconds[moving],
     )  # fmt: skip
-    batches = Columns(task=decision.task, device=decision.device, start=start, finish=start + duration, size=np.diff(decision.item_ptr))
+    batches = Columns(
+        task=decision.task, device=decision.device, start=start, finish=start + timing.duration, size=np.diff(decision.item_ptr)
+    )
     return Schedule.from_columns(
         problem.graph.names, problem.cluster.names, problem.inputs, batches, decision.item_ptr, decision.items, transfers,
         transfer_order=decision.transfer_order,
         static_memory=memory.static(problem, decision),
         peak_memory=memory.peak(problem, decision, batches, links, link_start),
     )  # fmt: skip
+
+
+class Timing:
+    """A decision made ready to be timed, maybe many times with other durations.
+
+    Attributes
+    ----------
+    duration : float64 array [m]
+        The problem's seconds of each batch.
+    links : Links
+    """
+
+    def __init__(self, problem: Problem, decision: Decision) -> None:
+        self.problem, self.decision = problem, decision
+        self.duration = _durations(problem, decision)
+        batch_of = _batch_of(problem, decision)
+        _check_colocation(problem, decision, batch_of)
+        self.links = links_of(problem, decision, batch_of)
+        _check_paths(problem, decision, self.links)
+        self._following = _next_batches(decision, self.duration)
+        self._next_link = np.full((len(self.links.edge), 2), -1)
+        if problem.communication in CONTENDED and decision.transfer_order is not None:
+            self._next_link = _next_links(problem, decision, self.links)
+
+    def starts(self, duration: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the starts of batches [m] and links [x] if the batches take `duration` [m] seconds.
+
+        Batches of no length by the problem must have none here. Raises `InvalidSchedule` in a deadlock.
+        """
+        from hetsched.schedule import kernels
+
+        problem, decision, links = self.problem, self.decision, self.links
+        if problem.communication in CONTENDED and decision.transfer_order is None:
+            start, link_start = kernels.first_come_first_served(
+                duration, decision.device, links.source, links.target, links.seconds, problem.communication == "port", problem.n_devices
+            )
+        else:
+            start, link_start = kernels.earliest(duration, self._following, links.source, links.target, links.seconds, self._next_link)
+        stuck = np.isnan(np.concatenate([start, link_start]))
+        if stuck.any():
+            _refuse_deadlock(problem, decision, links, self._following, self._next_link, stuck)
+        return start, link_start
 
 
 def _edge_name(problem: Problem, edge: int) -> str:
