@@ -1,0 +1,190 @@
+"""Run-time scheduling assistants: devices with too much work offer nodes, devices with too little take them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from hetsched.errors import InvalidProblem
+from hetsched.problem.graph import FloatArray, IntArray
+from hetsched.problem.problem import BoolArray, Problem
+from hetsched.runtime.iterations import Report, devices_of, expected_makespan, migration
+from hetsched.runtime.speeds import Speeds
+from hetsched.runtime.tags import Tag
+from hetsched.runtime.tags import tags as tags_of
+from hetsched.schedule import memory
+from hetsched.schedule.decision import Decision
+from hetsched.schedule.simulate import simulate
+
+
+class Assistants:
+    """One assistant a device, which moves nodes by the utilisation of compute, memory and network.
+
+    After each iteration, for each resource: a device whose utilisation exceeds `theta` puts its nodes of that tag
+    into its out-box, and a device whose utilisation is below `gamma` may take one of them, that with which the next
+    iteration is estimated to be the shortest.
+
+    Parameters
+    ----------
+    theta, gamma : float
+        Shares, 0 <= gamma <= theta <= 1.
+    gain : float
+        The share of the iteration that a move must save, by the estimate.
+    cooldown : int
+        Iterations that a node stays where it went; twice as many each time it moves again. In so many iterations a
+        move must also save more than the migration takes.
+    outbox : int
+        The most nodes a device offers at once: those that run longest. It limits the time to think in large graphs.
+    window, drift
+        When a device counts as slower or faster: the median over `window` iterations differs by more than `drift`
+        (relative) from the estimate in use.
+    tags : array of `Tag` [n], optional
+        Default: `hetsched.runtime.tags` of the first decision.
+
+    Notes
+    -----
+    *Utilisation.* A device is active on a resource for the seconds its nodes of that tag run, on the network also
+    for the seconds it sends or receives, if that is longer. The utilisation is that over the activity of the device most active on
+    the resource. Relative to the wall clock it would say nothing: in a graph, devices wait for one another's tensors, and
+    none is ever busy for 95 % of an iteration, however uneven the work is spread.
+
+    *Estimates* are the problem's durations times the factor by which each device's tasks were seen to last longer,
+    timed as a schedule is, with what runs on a device in the order of the first schedule's starts.
+
+    *No thrashing.* A move is made only if it shortens the estimated iteration by `gain`, and estimates change only
+    when speeds drift: with steady speeds, once these are known, the estimate falls with each move and moves must end. Whatever
+    happens, cool-downs that double let a node move no more than about log2(I / cooldown) + 1 times in I iterations.
+
+    A node is a task, or the tasks of a co-location label. Pins, memory and missing links are kept. A device that has lost all
+    its tasks is not seen to recover.
+
+    References
+    ----------
+    S. Tavarageri, S. Sridharan, B. Kaul, "Automatic model parallelism for deep neural networks with compiler and
+    hardware support", 2019, section 3. Which of its nodes a device offers, and which a device takes, is left open there; gain,
+    cool-down and estimates are ours.
+    """
+
+    def __init__(
+        self,
+        theta: float = 0.95,
+        gamma: float = 0.5,
+        *,
+        gain: float = 1e-3,
+        cooldown: int = 10,
+        outbox: int = 256,
+        window: int = 3,
+        drift: float = 0.1,
+        tags: npt.ArrayLike | None = None,
+    ) -> None:
+        if not 0 <= gamma <= theta <= 1:
+            raise InvalidProblem(f"theta is {theta!r} and gamma {gamma!r}; they must be shares with 0 <= gamma <= theta <= 1")
+        for what, value, least in (("gain", gain, 0.0), ("cooldown", cooldown, 0), ("outbox", outbox, 1)):
+            if not value >= least or (what == "gain" and value == 0):
+                raise InvalidProblem(f"{what} is {value!r}; it must be {'above' if what == 'gain' else 'at least'} {least:g}")
+        self.theta, self.gamma, self.gain, self.cooldown, self.outbox = theta, gamma, gain, cooldown, outbox
+        self.window, self.drift, self.tags = window, drift, tags
+
+    def begin(self, problem: Problem, decision: Decision) -> None:
+        """Start afresh: tag the nodes, believe the problem's durations."""
+        self._problem = problem
+        self._speeds = Speeds(problem, window=self.window, drift=self.drift)
+        self._tags = _checked_tags(problem, tags_of(problem, decision) if self.tags is None else self.tags)
+        schedule = simulate(problem, decision)
+        position = np.empty(problem.n_tasks, np.int64)
+        position[problem.graph.topological_order] = np.arange(problem.n_tasks)
+        self._sequence = np.lexsort((position, schedule.batches.start[schedule.batch_of[:, 0]]))
+        self._members = np.argsort(problem.unit, kind="stable")
+        self._member_ptr = np.concatenate([[0], np.cumsum(np.bincount(problem.unit, minlength=problem.n_units))])
+        self._moves = np.zeros(problem.n_units, np.int64)
+        self._free_from = np.zeros(problem.n_units, np.int64)
+
+    def observe(self, report: Report) -> Decision | None:
+        """Return the decision after the moves the assistants agree on, None without any."""
+        self._speeds.observe(report)
+        seconds = self._speeds.seconds
+        current, before = report.decision, expected_makespan(self._problem, report.decision, seconds)
+        use = self.utilisation(report)
+        for resource, taker in self._takers(use):
+            units = self._offered(current, seconds, use[:, resource] > self.theta, resource, report.iteration)
+            units = units[self._fits(current, units, taker)]
+            if not len(units):
+                continue
+            unit, shortest = self._best(current, seconds, units, taker)
+            if shortest > before * (1 - self.gain):  # contention would only make it longer
+                continue
+            wanted = self._moved(current, unit, taker)
+            after = expected_makespan(self._problem, wanted, seconds)
+            pause = migration(self._problem, current, wanted)[0]
+            if after <= before * (1 - self.gain) and (before - after) * self.cooldown >= pause:
+                current, before = wanted, after
+                self._free_from[unit] = report.iteration + 1 + self.cooldown * 2 ** self._moves[unit]
+                self._moves[unit] += 1
+        return current if current is not report.decision else None
+
+    def utilisation(self, report: Report) -> FloatArray:
+        """Return how active each device was on each resource, relative to the most active one, [K, 3]."""
+        size = self._problem.n_devices
+        active = np.zeros((size, len(Tag)))
+        np.add.at(active, (report.device, self._tags), report.task_seconds)
+        active[:, Tag.NETWORK] = report.transfer_seconds
+        most = active.max(axis=0)
+        return active / np.where(most > 0, most, 1.0)
+
+    def _takers(self, use: FloatArray) -> Iterator[tuple[int, int]]:
+        """Yield (resource, device) for each device that may take nodes of a resource, the least used first."""
+        for resource in range(use.shape[1]):
+            for k in np.argsort(use[:, resource], kind="stable"):
+                if use[k, resource] < self.gamma:
+                    yield resource, int(k)
+
+    def _offered(self, decision: Decision, seconds: FloatArray, over: BoolArray, resource: int, iteration: int) -> IntArray:
+        """Return the units in the out-boxes for a resource of the devices that are `over` the threshold [K]."""
+        device = devices_of(decision)
+        leader = self._members[self._member_ptr[:-1]]
+        offered = over[device[leader]] & (self._tags[leader] == resource) & (self._free_from <= iteration + 1)
+        length = np.bincount(self._problem.unit, seconds[np.arange(len(device)), device], self._problem.n_units)
+        units = np.flatnonzero(offered)
+        units = units[np.argsort(-length[units], kind="stable")]
+        boxes = [units[device[leader[units]] == k][: self.outbox] for k in np.flatnonzero(over)]
+        return np.concatenate([np.empty(0, np.int64), *boxes])
+
+    def _fits(self, decision: Decision, units: IntArray, taker: int) -> BoolArray:
+        """Return which units run on a device, find memory there and can bring their weights, [c]."""
+        problem, device = self._problem, devices_of(decision)
+        room = problem.cluster.memory_bytes[taker] * (1 + 1e-9) - memory.static(problem, decision)[taker]
+        need = np.bincount(problem.unit, problem.static_bytes.sum(axis=1), problem.n_units)
+        stuck = ~np.isfinite(self._speeds.expected[:, taker])
+        stuck |= (problem.cluster.route_bandwidth[device, taker] == 0) & (problem.graph.weight_bytes > 0)
+        runs = np.bincount(problem.unit, stuck, problem.n_units) == 0
+        return np.asarray(runs[units] & (need[units] <= room))
+
+    def _best(self, decision: Decision, seconds: FloatArray, units: IntArray, taker: int) -> tuple[int, float]:
+        """Return the unit with which on `taker` the iteration is shortest, and its seconds, contention left out.
+
+        inf where every unit would be cut off from its neighbours.
+        """
+        from hetsched.runtime.assistant_kernels import moved_makespans
+
+        device, targets = devices_of(decision), np.full(len(units), taker)
+        times = moved_makespans(self._problem.arrays, self._sequence, seconds, device, self._member_ptr, self._members, units, targets)
+        return int(units[times.argmin()]), float(times.min())
+
+    def _moved(self, decision: Decision, unit: int, taker: int) -> Decision:
+        """Return the decision with a unit on another device."""
+        device = devices_of(decision)
+        device[self._problem.unit == unit] = taker
+        return Decision.whole(self._problem, device, self._sequence)
+
+
+def _checked_tags(problem: Problem, given: npt.ArrayLike) -> IntArray:
+    """Return tags as numbers, one a task."""
+    numbers = np.asarray(given)
+    if numbers.shape != (problem.n_tasks,) or not np.isin(numbers, list(Tag)).all():
+        raise InvalidProblem(
+            f"tags of shape {numbers.shape} for {problem.n_tasks} tasks; give each task one of {', '.join(map(str, Tag))} "
+            f"({', '.join(tag.name for tag in Tag)})"
+        )
+    return numbers.astype(np.int64)

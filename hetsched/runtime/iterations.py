@@ -1,0 +1,259 @@
+"""A placed graph that runs again and again, while a policy looks on and may move tasks between two iterations."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from hetsched.columns import Frozen
+from hetsched.errors import InvalidProblem, InvalidSchedule, UnsupportedFeature
+from hetsched.problem.graph import FloatArray, IntArray
+from hetsched.problem.problem import Problem
+from hetsched.runtime.scenario import Scenario
+from hetsched.schedule import memory
+from hetsched.schedule.decision import Decision
+from hetsched.schedule.simulate import Timing
+
+
+class Report(NamedTuple):
+    """What an executor measures in one iteration: all that a policy gets to see."""
+
+    iteration: int
+    decision: Decision
+    """Under which it ran."""
+    task_seconds: FloatArray
+    """[n]: how long each task ran."""
+    transfer_seconds: FloatArray
+    """[K]: how long each device sent or received tensors, the longer of the two."""
+    seconds: float
+    """From the iteration's start to its last finish."""
+
+    @property
+    def device(self) -> IntArray:
+        """The device that ran each task, [n]."""
+        return devices_of(self.decision)
+
+
+class Policy(Protocol):
+    """Decides between iterations whether tasks move; it drives a simulation and an executor alike."""
+
+    def begin(self, problem: Problem, decision: Decision) -> None:
+        """Start afresh: `problem` says what is expected, `decision` what runs first."""
+        ...
+
+    def observe(self, report: Report) -> Decision | None:
+        """Return the decision of the next iteration, None to go on as it is."""
+        ...
+
+
+class Static:
+    """The policy that never moves anything."""
+
+    def begin(self, problem: Problem, decision: Decision) -> None:
+        """Do nothing."""
+
+    def observe(self, report: Report) -> Decision | None:
+        """Return None."""
+        return None
+
+
+class Run(Frozen):
+    """What happened in I iterations on K devices.
+
+    Attributes
+    ----------
+    devices : tuple of str
+    seconds : float64 array [I]
+        Of each iteration: the pause before it for migration and the run itself.
+    makespan, pause : float64 array [I]
+        The two parts.
+    busy : float64 array [I, K]
+        Seconds that each device ran tasks.
+    traffic : float64 array [I, K]
+        Seconds that each device sent or received tensors, the longer of the two.
+    moved : int64 array [I]
+        Tasks that changed their device before the iteration.
+    moved_bytes : float64 array [I]
+        Bytes of their weights.
+    decisions : mapping of int to Decision
+        From which iteration on each decision held; the first from 0.
+    thinking : float64 array [I]
+        Wall seconds that the policy took after each iteration to make up its mind; in no other column, no part of equality.
+    """
+
+    _fields = ("devices", "makespan", "pause", "busy", "traffic", "moved", "moved_bytes", "decisions")
+    devices: tuple[str, ...]
+    makespan: FloatArray
+    pause: FloatArray
+    busy: FloatArray
+    traffic: FloatArray
+    moved: IntArray
+    moved_bytes: FloatArray
+    decisions: Mapping[int, Decision]
+    thinking: FloatArray
+
+    def __repr__(self) -> str:
+        return f"<Run of {len(self.seconds)} iterations in {self.seconds.sum():.6g} s, {self.migrations} migrations>"
+
+    @property
+    def seconds(self) -> FloatArray:
+        """Seconds of each iteration, [I]."""
+        return self.pause + self.makespan
+
+    @property
+    def migrations(self) -> int:
+        """How often a task changed its device."""
+        return int(self.moved.sum())
+
+    @property
+    def utilisation(self) -> FloatArray:
+        """Share of each iteration, its pause included, that each device ran tasks, [I, K]."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.nan_to_num(self.busy / self.seconds[:, None])
+
+
+def iterate(
+    problem: Problem,
+    decision: Decision,
+    iterations: int = 100,
+    *,
+    policy: Policy | None = None,
+    scenario: Scenario | None = None,
+) -> Run:
+    """Simulate a placed graph over many iterations, one after another.
+
+    Each iteration is one pass through the graph, timed as `simulate` times a schedule, with durations
+    changed by the scenario. Between two iterations the policy may exchange the decision. Weights of tasks
+    that change their device then travel: those from one device to another one after another, those
+    between different pairs of devices side by side; the next iteration waits for all of them.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of one input, with static memory; any communication model.
+    decision : Decision
+        Runs first, and under `Static` always.
+    iterations : int
+    policy : Policy, optional
+        Default `Static`. It sees reports, never the scenario.
+    scenario : Scenario, optional
+        Default: everything takes what the problem says.
+
+    Raises
+    ------
+    UnsupportedFeature
+        The problem has several inputs or ``memory="peak"``.
+    InvalidSchedule
+        The first decision, or one of the policy, breaks a rule of the problem, memory included, or moves
+        weights where there is no path.
+    InvalidProblem
+        The number of iterations is below 1, or the scenario names a device that is not there.
+    """
+    policy, scenario = policy or Static(), scenario or Scenario()
+    _check(problem, iterations)
+    factors = scenario.factors(problem.cluster, iterations)
+    timing = _timing(problem, decision)
+    policy.begin(problem, decision)
+    size = (iterations, problem.n_devices)
+    makespan, pause, moved_bytes, thinking = (np.zeros(iterations) for _ in range(4))
+    busy, traffic, moved = np.zeros(size), np.zeros(size), np.zeros(iterations, np.int64)
+    decisions = {0: decision}
+    for t in range(iterations):
+        report = _pass(timing, factors[t], scenario.noise_of(t, problem.n_tasks), t)
+        makespan[t], traffic[t] = report.seconds, report.transfer_seconds
+        busy[t] = np.bincount(report.device, report.task_seconds, problem.n_devices)
+        before = time.perf_counter()
+        wanted = policy.observe(report)
+        thinking[t] = time.perf_counter() - before
+        if wanted is not None and t + 1 < iterations and wanted != decision:
+            moved[t + 1] = np.count_nonzero(devices_of(decision) != devices_of(wanted))
+            _check_paths(problem, decision, wanted)
+            pause[t + 1], moved_bytes[t + 1] = migration(problem, decision, wanted)
+            decisions[t + 1] = decision = wanted
+            timing = _timing(problem, decision)
+    run = Run.__new__(Run)
+    run._set(
+        devices=problem.cluster.names, makespan=makespan, pause=pause, busy=busy, traffic=traffic, moved=moved, moved_bytes=moved_bytes,
+        decisions=decisions, thinking=thinking,
+    )  # fmt: skip
+    return run
+
+
+def devices_of(decision: Decision) -> IntArray:
+    """Return the device of each task under a decision of one batch per task, [n]."""
+    device = np.empty(decision.n_batches, np.int64)
+    device[decision.task] = decision.device
+    return device
+
+
+def expected_makespan(problem: Problem, decision: Decision, seconds: FloatArray) -> float:
+    """Return how long an iteration takes if tasks take `seconds` [n, K]."""
+    timing = Timing(problem, decision)
+    duration = seconds[decision.task, decision.device]
+    return float((timing.starts(duration)[0] + duration).max(initial=0.0))
+
+
+def migration(problem: Problem, before: Decision, after: Decision) -> tuple[float, float]:
+    """Return (seconds, bytes) that the weights take to where their tasks go; inf seconds where there is no path."""
+    h, k, weight = devices_of(before), devices_of(after), problem.graph.weight_bytes
+    moving = np.flatnonzero((h != k) & (weight > 0))
+    h, k, weight = h[moving], k[moving], weight[moving]
+    with np.errstate(divide="ignore"):
+        seconds = problem.cluster.route_latency[h, k] + weight / problem.cluster.route_bandwidth[h, k]
+    return float(np.bincount(h * problem.n_devices + k, seconds).max(initial=0.0)), float(weight.sum())
+
+
+def _check_paths(problem: Problem, before: Decision, after: Decision) -> None:
+    """Refuse a migration that has no path."""
+    h, k = devices_of(before), devices_of(after)
+    lost = np.flatnonzero((problem.cluster.route_bandwidth[h, k] == 0) & (problem.graph.weight_bytes > 0))
+    if len(lost):
+        i, names = lost[0], problem.cluster.names
+        raise InvalidSchedule(
+            f"task {problem.graph.names[i]!r} cannot move from {names[h[i]]!r} to {names[k[i]]!r}: there is no path for its "
+            "weights; link the devices, or pin the task"
+        )
+
+
+def _check(problem: Problem, iterations: int) -> None:
+    if problem.inputs != 1:
+        raise UnsupportedFeature(
+            f"the problem has {problem.inputs} inputs; iterations are simulated for one: make the problem with inputs=1, "
+            "its durations those of one pass"
+        )
+    if problem.memory != "static":
+        raise UnsupportedFeature(
+            f"the problem has memory={problem.memory!r}, which depends on the times of each iteration; use problem.replace(memory='static')"
+        )
+    if iterations < 1:
+        raise InvalidProblem(f"iterations is {iterations!r}; it must be 1 or more")
+
+
+def _timing(problem: Problem, decision: Decision) -> Timing:
+    """Return a decision ready to be timed; refuse it if it does not fit memory."""
+    timing = Timing(problem, decision)
+    needed = memory.static(problem, decision)
+    over = memory.over_capacity(problem, needed)
+    if over.any():
+        k = int(over.argmax())
+        raise InvalidSchedule(
+            f"the decision needs {needed[k]:.6g} bytes on {problem.cluster.names[k]!r}, which has "
+            f"{problem.cluster.memory_bytes[k]:.6g}; place fewer tasks there"
+        )
+    return timing
+
+
+def _pass(timing: Timing, factor: FloatArray, noise: FloatArray, iteration: int) -> Report:
+    """Return what one iteration measures; `factor` [K] and `noise` [n] change the problem's durations."""
+    decision, links, size = timing.decision, timing.links, len(factor)
+    duration = timing.duration * factor[decision.device] * noise[decision.task]
+    start, _ = timing.starts(duration)
+    task_seconds = np.empty(len(duration))
+    task_seconds[decision.task] = duration
+    moving = links.seconds * links.moving
+    sent = np.bincount(decision.device[links.source], moving, size)
+    received = np.bincount(decision.device[links.target], moving, size)
+    return Report(iteration, decision, task_seconds, np.maximum(sent, received), float((start + duration).max(initial=0.0)))

@@ -1,0 +1,62 @@
+"""Tags: what bounds each node of a placed graph."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+
+from hetsched.problem.graph import FloatArray, IntArray
+from hetsched.problem.problem import Problem
+from hetsched.runtime.iterations import devices_of
+from hetsched.schedule.decision import Decision
+
+
+class Tag(IntEnum):
+    """The resource that a node keeps busy longest."""
+
+    COMPUTE = 0
+    MEMORY = 1
+    NETWORK = 2
+
+
+def tags(problem: Problem, decision: Decision, *, dtype: str = "float32") -> IntArray:
+    """Return the `Tag` of each task where the decision puts it, [n].
+
+    A task whose longest incoming transfer lasts longer than the task itself is network-bound. Another is
+    memory-bound if its bytes over the device's memory bandwidth are more seconds than its FLOPs over the
+    device's peak for `dtype`, else compute-bound; so it is where FLOPs or the
+    device's figures are not known. Co-located tasks share the tag that most of their seconds have.
+
+    References
+    ----------
+    S. Tavarageri, S. Sridharan, B. Kaul, "Automatic model parallelism for deep neural networks with compiler and
+    hardware support", 2019, section 3: nodes are tagged compute-, memory- or network-bound; how is left open.
+    """
+    graph, device = problem.graph, devices_of(decision)
+    seconds = problem.durations[np.arange(problem.n_tasks), device, 0]
+    waiting = np.zeros(problem.n_tasks)
+    every = np.arange(graph.n_edges)
+    np.maximum.at(waiting, graph.target, problem.transfer_times(every, device[graph.source], device[graph.target]))
+    own = np.where(_traffic(problem, device) > _arithmetic(problem, device, dtype), Tag.MEMORY, Tag.COMPUTE)
+    own = np.where(waiting > seconds, Tag.NETWORK, own)
+    by_unit = np.zeros((problem.n_units, len(Tag)))
+    np.add.at(by_unit, (problem.unit, own), seconds)
+    united = np.where(by_unit.any(axis=1), by_unit.argmax(axis=1), Tag.COMPUTE)
+    alone = np.bincount(problem.unit, minlength=problem.n_units) == 1
+    return np.where(alone[problem.unit], own, united[problem.unit]).astype(np.int64)
+
+
+def _arithmetic(problem: Problem, device: IntArray, dtype: str) -> FloatArray:
+    """Return FLOPs over the device's peak, [n]; NaN where one is not known."""
+    peak = np.array([one.peak_flops.get(dtype, np.nan) for one in problem.cluster.devices])
+    return np.asarray(problem.graph.flops / peak[device])
+
+
+def _traffic(problem: Problem, device: IntArray) -> FloatArray:
+    """Return bytes over the device's memory bandwidth, [n]; NaN where one is not known."""
+    graph = problem.graph
+    whole = graph.weight_bytes + graph.input_bytes + graph.output_bytes
+    accessed = np.where(np.isnan(graph.bytes_accessed), whole, graph.bytes_accessed)
+    bandwidth = np.array([one.memory_bandwidth or np.nan for one in problem.cluster.devices])
+    return np.asarray(accessed / bandwidth[device])

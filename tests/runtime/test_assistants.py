@@ -1,0 +1,253 @@
+"""Policies: what they do keeps every rule, helps, and ends."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hetsched as hs
+from hetsched.runtime import Assistants, Interference, Policy, Report, Resolve, Scenario, SlowDown, Static, Tag, iterate, tags
+from hetsched.runtime.iterations import devices_of
+from hetsched.runtime.speeds import Speeds
+from tests.runtime.test_iterations import FACTORS, placed, slowed
+
+POLICIES = st.sampled_from([
+    lambda: Assistants(cooldown=2),
+    lambda: Assistants(theta=0.8, gamma=0.8, gain=1e-6, cooldown=0, drift=0.0, window=1, outbox=1),
+    lambda: Resolve("heft", evaluations=5, window=1),
+])  # fmt: skip
+STEADY = st.lists(st.sampled_from([1.0, 1.5, 2.0, 3.0]), min_size=3, max_size=3)
+
+
+@settings(max_examples=40)
+@given(placed(n_tasks=st.integers(2, 6)), POLICIES, st.lists(FACTORS, min_size=3, max_size=3), st.integers(0, 9))
+def test_every_decision_keeps_every_rule(case: tuple[hs.Problem, hs.Decision], make: Any, factors: list[float], seed: int) -> None:
+    problem, decision = case
+    changes = [SlowDown(name, factor, 3) for name, factor in zip(problem.cluster.names, factors, strict=False)]
+    run = iterate(problem, decision, 12, policy=make(), scenario=Scenario(changes, noise=0.3, interference=Interference(0.2), seed=seed))
+    for changed in run.decisions.values():
+        assert hs.verify(problem, hs.simulate(problem, changed)) == []
+    where = [devices_of(changed) for changed in run.decisions.values()]
+    moves = [np.count_nonzero(before != after) for before, after in itertools.pairwise(where)]
+    assert [int(run.moved[t]) for t in list(run.decisions)[1:]] == moves
+    assert run.migrations == sum(moves)
+
+
+@settings(max_examples=40)
+@given(placed(n_tasks=st.integers(2, 7), n_devices=3), STEADY)
+def test_with_steady_speeds_migrations_end(case: tuple[hs.Problem, hs.Decision], factors: list[float]) -> None:
+    problem, decision = case
+    run = iterate(problem, decision, 120, policy=Assistants(theta=0.9, gamma=0.9, cooldown=3), scenario=slowed(problem, factors))
+    assert run.moved[60:].sum() == 0
+
+
+@settings(max_examples=40)
+@given(placed(n_tasks=st.integers(2, 7), n_devices=3))
+def test_where_speeds_are_as_expected_every_move_gains(case: tuple[hs.Problem, hs.Decision]) -> None:
+    problem, decision = case
+    gain = 0.01
+    run = iterate(problem, decision, 60, policy=Assistants(theta=0.9, gamma=0.9, gain=gain, cooldown=3), scenario=Scenario())
+    for t in list(run.decisions)[1:]:
+        assert run.makespan[t] <= run.makespan[t - 1] * (1 - gain) * (1 + 1e-12)
+        assert (run.makespan[t - 1] - run.makespan[t]) * 3 >= run.pause[t] * (1 - 1e-9)
+    assert np.count_nonzero(np.diff(run.makespan)) == len(run.decisions) - 1
+
+
+@settings(max_examples=40)
+@given(placed(n_tasks=st.integers(2, 5), n_devices=st.integers(2, 3), colocation=False), st.integers(1, 3), st.integers(0, 99))
+def test_whatever_happens_a_node_moves_seldom(case: tuple[hs.Problem, hs.Decision], cooldown: int, seed: int) -> None:
+    problem, decision = case
+    wild = Assistants(theta=0.9, gamma=0.9, gain=1e-9, cooldown=cooldown, window=1, drift=0.0)
+    scenario = Scenario(noise=2.0, interference=Interference(0.3, 0.9), seed=seed)
+    run = iterate(problem, decision, 100, policy=wild, scenario=scenario)
+    where = np.array([devices_of(changed) for changed in run.decisions.values()])
+    assert (np.diff(where, axis=0) != 0).sum(axis=0).max() <= math.log2(100 / cooldown + 1) + 1
+
+
+@settings(max_examples=30)
+@given(placed(), st.integers(0, 5))
+def test_a_policy_can_be_used_again(case: tuple[hs.Problem, hs.Decision], seed: int) -> None:
+    problem, decision = case
+    policy = Assistants(gamma=0.9, window=1)
+    scenario = Scenario(noise=1.0, seed=seed)
+    assert iterate(problem, decision, 8, policy=policy, scenario=scenario) == iterate(
+        problem, decision, 8, policy=policy, scenario=scenario
+    )
+
+
+# ---------------------------------------------------------------------- what assistants do
+
+
+def two_alike(count: int = 8, **arguments: Any) -> tuple[hs.Problem, hs.Decision]:
+    """Return tasks of 1 s without edges on two devices alike, half of them on each."""
+    graph = hs.TaskGraph([f"t{i}" for i in range(count)], [], **arguments)
+    problem = hs.Problem(graph, hs.Cluster(["a", "b"], bandwidth=1e9), durations=np.ones((count, 2)))
+    return problem, hs.Decision.whole(problem, np.arange(count) % 2, np.arange(count))
+
+
+def test_a_slow_device_hands_over_until_the_other_is_used_enough() -> None:
+    problem, decision = two_alike()
+    scenario = Scenario([SlowDown("a", 3.0, 10)])
+    run = iterate(problem, decision, 30, policy=Assistants(), scenario=scenario)
+    # The median of three iterations tells at the second slow one. 12 s against 4 s; at 9 against 5 b is used more than half.
+    assert run.makespan.tolist() == [4] * 10 + [12, 12] + [9] * 18
+    eager = iterate(problem, decision, 30, policy=Assistants(gamma=0.95), scenario=scenario)
+    assert eager.makespan.tolist() == [4] * 10 + [12, 12, 9, 6] + [6] * 16
+    solved = iterate(problem, decision, 30, policy=Resolve("heft", evaluations=10), scenario=scenario)
+    assert solved.makespan.tolist() == [4] * 10 + [12, 12] + [6] * 18
+    assert iterate(problem, decision, 30, policy=Static(), scenario=scenario).makespan.tolist() == [4] * 10 + [12] * 20
+
+
+def test_when_the_device_recovers_so_does_the_placement() -> None:
+    problem, decision = two_alike()
+    scenario = Scenario([SlowDown("a", 3.0, 10, 40)])
+    run = iterate(problem, decision, 100, policy=Assistants(gamma=0.95, cooldown=5), scenario=scenario)
+    assert (run.makespan[39], run.makespan[-1], run.moved[60:].sum()) == (6, 4, 0)
+    solved = iterate(problem, decision, 100, policy=Resolve("heft", evaluations=10), scenario=scenario)
+    assert (solved.makespan[39], solved.makespan[-1], len(solved.decisions)) == (6, 4, 3)
+
+
+def test_an_executor_drives_the_policy_as_the_simulation_does() -> None:
+    problem, decision = two_alike()
+    policy: Policy = Assistants()
+    policy.begin(problem, decision)
+    found, current = [], decision
+    for t in range(8):
+        seconds = np.where(devices_of(current) == 0, 3.0, 1.0)
+        wanted = policy.observe(Report(t, current, seconds, np.zeros(2), 0.0))
+        if wanted is not None:
+            current = wanted
+            found.append((t, np.bincount(devices_of(current)).tolist()))
+    assert found == [(2, [3, 5])]
+
+
+def test_a_short_disturbance_moves_nothing() -> None:
+    problem, decision = two_alike()
+    assert iterate(problem, decision, 20, policy=Assistants(), scenario=Scenario([SlowDown("a", 9.0, 10, 11)])).migrations == 0
+    assert iterate(problem, decision, 200, policy=Assistants(), scenario=Scenario(noise=0.05)).migrations == 0
+
+
+def test_moves_that_do_not_repay_their_migration_are_not_made() -> None:
+    scenario = Scenario([SlowDown("a", 3.0)])
+    heavy, decision = two_alike(weight_bytes=29e9)  # 29 s to move, 3 s a pass to gain
+    assert iterate(heavy, decision, 12, policy=Assistants(cooldown=10), scenario=scenario).migrations == 1
+    assert iterate(heavy, decision, 12, policy=Assistants(cooldown=9), scenario=scenario).migrations == 0
+    assert iterate(heavy, decision, 12, policy=Resolve("heft", evaluations=5, repay=9), scenario=scenario).migrations == 0
+    assert iterate(heavy, decision, 12, policy=Resolve("heft", evaluations=5, repay=10), scenario=scenario).migrations == 2
+
+
+def test_pins_memory_and_labels_are_kept() -> None:
+    scenario = Scenario([SlowDown("a", 3.0)])
+    pinned, decision = two_alike(devices=[["a"]] * 6 + [None] * 2)
+    pinned_decision = hs.Decision.whole(pinned, [0] * 7 + [1], range(8))
+    run = iterate(pinned, pinned_decision, 20, policy=Assistants(), scenario=scenario)
+    assert devices_of(run.decisions[max(run.decisions)]).tolist() == [0] * 6 + [1, 1]
+    together, decision = two_alike(colocation=["x", None] * 4)
+    assert iterate(together, decision, 20, policy=Assistants(), scenario=scenario).makespan.tolist() == [12] * 3 + [8, 7] + [6] * 15
+    problem, decision = two_alike(weight_bytes=1.0)
+    full = problem.replace(cluster=hs.Cluster(["a", hs.Device("b", memory_bytes=4)], bandwidth=1e9))
+    assert iterate(full, decision, 20, policy=Assistants(), scenario=scenario).migrations == 0
+
+
+def test_a_device_out_of_reach_takes_nothing() -> None:
+    graph = hs.TaskGraph(["a", "b", "c"], [("a", "b"), ("b", "c")], output_bytes=1)
+    cluster = hs.Cluster(["x", "y", "z"], bandwidth=[[0, 1, 0], [1, 0, 0], [0, 0, 0]])
+    problem = hs.Problem(graph, cluster, durations=np.ones((3, 3)))
+    run = iterate(problem, hs.Decision.whole(problem, [0, 0, 0], range(3)), 20, policy=Assistants(), scenario=slowed(problem, [9.0]))
+    assert set(devices_of(run.decisions[max(run.decisions)]).tolist()) == {1}  # 3 s and no transfer; z has no link
+
+
+def test_solving_again_moves_no_weights_where_there_is_no_path() -> None:
+    graph = hs.TaskGraph(["a", "b"], weight_bytes=1)
+    problem = hs.Problem(graph, hs.Cluster(["x", "y"], bandwidth=0), durations=np.ones((2, 2)))
+    start, scenario = hs.Decision.whole(problem, [0, 0], [0, 1]), Scenario([SlowDown("x", 4.0)])
+    for policy in (Resolve("heft", evaluations=5), Assistants()):
+        assert iterate(problem, start, 9, policy=policy, scenario=scenario).migrations == 0
+    linked = problem.replace(cluster=hs.Cluster(["x", "y"], bandwidth=1))
+    assert iterate(linked, start, 9, policy=Resolve("heft", evaluations=5), scenario=scenario).migrations == 2
+
+
+def test_each_resource_has_its_own_out_box() -> None:
+    """Only nodes of the tag on which a device is over the threshold are offered."""
+    problem, decision = two_alike()
+    kinds = [Tag.COMPUTE, Tag.COMPUTE, Tag.MEMORY, Tag.COMPUTE, Tag.MEMORY, Tag.MEMORY, Tag.MEMORY, Tag.MEMORY]
+    policy = Assistants(tags=kinds)  # a: 1 compute, 3 memory; b: 2 compute, 2 memory
+    policy.begin(problem, decision)
+    report = Report(0, decision, np.ones(8), np.array([1.0, 4.0]), 4.0)
+    assert policy.utilisation(report).tolist() == [[1 / 2, 1, 1 / 4], [1, 2 / 3, 1]]
+    run = iterate(problem, decision, 30, policy=Assistants(tags=kinds), scenario=Scenario([SlowDown("a", 3.0)]))
+    last = devices_of(run.decisions[max(run.decisions)])
+    assert last[0] == 0  # compute: 3 s on a, 2 s on b
+    assert np.flatnonzero(last != devices_of(decision)).tolist() == [2]  # memory: 9 s on a, 2 s on b
+
+
+def test_the_outbox_holds_the_longest() -> None:
+    graph = hs.TaskGraph(["s", "m", "l"])
+    problem = hs.Problem(graph, hs.Cluster(["a", "b"], bandwidth=1e9), durations=np.array([[1.0, 1], [2, 2], [4, 5]]))
+    start = hs.Decision.whole(problem, [0, 0, 0], range(3))
+    one = iterate(problem, start, 3, policy=Assistants(outbox=1))
+    assert devices_of(one.decisions[1]).tolist() == [0, 0, 1]  # 5 s, though m on b would be 5 s, too
+    worse = problem.replace(durations=np.array([[1.0, 1], [2, 2], [4, 9]]))
+    assert iterate(worse, start, 9, policy=Assistants(outbox=1)).migrations == 0
+    assert devices_of(iterate(worse, start, 9, policy=Assistants()).decisions[2]).tolist() == [1, 1, 0]
+
+
+# ---------------------------------------------------------------------- tags and speeds
+
+
+def test_tags_name_the_slowest_resource() -> None:
+    graph = hs.TaskGraph(
+        ["flops", "bytes", "far", "unknown"], [("flops", "far", 30.0), ("flops", "bytes", 30.0)],
+        flops=[40, 10, 10, np.nan], bytes_accessed=[3, 40, 3, 90],
+    )  # fmt: skip
+    device = {"peak_flops": {"float32": 10.0, "float16": 100.0}, "memory_bandwidth": 10.0}
+    cluster = hs.Cluster([hs.Device("a", **device), hs.Device("b", **device)], bandwidth=10.0)
+    problem = hs.Problem(graph, cluster, durations=np.full((4, 2), 2.0))
+    decision = hs.Decision.whole(problem, [0, 0, 1, 0], range(4))
+    assert tags(problem, decision).tolist() == [Tag.COMPUTE, Tag.MEMORY, Tag.NETWORK, Tag.COMPUTE]
+    assert tags(problem, hs.Decision.whole(problem, [0, 0, 0, 0], range(4))).tolist() == [Tag.COMPUTE, Tag.MEMORY, Tag.COMPUTE, Tag.COMPUTE]
+    assert tags(problem, decision, dtype="float16")[0] == Tag.COMPUTE  # 0.4 s of arithmetic, 0.3 s of bytes
+    assert (tags(problem.replace(cluster=hs.Cluster(["a", "b"], bandwidth=10.0)), decision) == [0, 0, 2, 0]).all()
+    labelled = problem.replace(graph=graph.replace(colocation=["x", "x", None, "x"]), durations=[[2, 2], [5, 2], [2, 2], [2, 2]])
+    assert tags(labelled, decision).tolist() == [Tag.MEMORY, Tag.MEMORY, Tag.NETWORK, Tag.MEMORY]
+
+
+def test_a_speed_is_the_median_and_stays_until_it_drifts() -> None:
+    problem, decision = two_alike()
+    speeds = Speeds(problem, window=3, drift=0.1)
+
+    def observe(first: float, on: hs.Decision = decision) -> bool:
+        return speeds.observe(Report(0, on, np.where(devices_of(on) == 0, first, 1.0), np.zeros(2), 0.0))
+
+    assert [observe(seconds) for seconds in (1.0, 2.0, 1.0, 2.0)] == [False, False, False, True]
+    assert speeds.factor.tolist() == [2, 1]
+    assert [observe(2.19), observe(2.19), observe(2.19), observe(2.21), observe(2.21)] == [False, False, False, False, True]
+    assert speeds.factor.tolist() == [2.21, 1]
+    elsewhere = hs.Decision.whole(problem, [1] * 8, range(8))
+    assert [observe(9.0, elsewhere) for _ in range(4)] == [False] * 4  # without tasks nothing is seen
+    assert speeds.seconds[0].tolist() == [2.21, 1]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Assistants(theta=0.5, gamma=0.9), "theta is 0.5 and gamma 0.9; they must be shares with 0 <= gamma <= theta <= 1"),
+        (lambda: Assistants(gain=0.0), "gain is 0.0; it must be above 0"),
+        (lambda: Assistants(cooldown=-1), "cooldown is -1; it must be at least 0"),
+        (lambda: Assistants(outbox=0), "outbox is 0; it must be at least 1"),
+        (lambda: Assistants(window=0).begin(*two_alike()), "window is 0; it must be 1 iteration or more"),
+        (lambda: Assistants(drift=-1).begin(*two_alike()), "drift is -1; it must be 0 or more"),
+        (lambda: Assistants(tags=[0, 1]).begin(*two_alike()), r"tags of shape \(2,\) for 8 tasks; give each task one of 0, 1, 2 \(COMPUTE"),
+        (lambda: Assistants(tags=[5] * 8).begin(*two_alike()), "give each task one of 0, 1, 2"),
+        (lambda: Resolve("heft", repay=-1), "repay is -1; it must be at least 0"),
+    ],
+)
+def test_numbers_out_of_range_are_refused(make: Any, message: str) -> None:
+    with pytest.raises(hs.InvalidProblem, match=message):
+        make()
