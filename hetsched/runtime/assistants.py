@@ -24,7 +24,8 @@ class Assistants:
 
     After each iteration, for each resource: a device whose utilisation exceeds `theta` puts its nodes of that tag
     into its out-box, and a device whose utilisation is below `gamma` may take one of them, that with which the next
-    iteration is estimated to be the shortest.
+    iteration is estimated to be the shortest. Where the first decision is estimated to be better again, because a device has
+    recovered, all nodes go home.
 
     Parameters
     ----------
@@ -53,9 +54,10 @@ class Assistants:
     *Estimates* are the problem's durations times the factor by which each device's tasks were seen to last longer,
     timed as a schedule is, with what runs on a device in the order of the first schedule's starts.
 
-    *No thrashing.* A move is made only if it shortens the estimated iteration by `gain`, and estimates change only
-    when speeds drift: with steady speeds, once these are known, the estimate falls with each move and moves must end. Whatever
-    happens, cool-downs that double let a node move no more than about log2(I / cooldown) + 1 times in I iterations.
+    *No thrashing.* Nodes move, or go home, only if that shortens the estimated iteration by `gain`, and estimates change
+    only when speeds drift: with steady speeds, once these are known, the estimate falls with each change and changes must end.
+    Whatever happens, cool-downs that double let a node be taken no more than log2(I / cooldown + 1) + 1 times in I iterations;
+    it goes home no more often than that.
 
     A node is a task, or the tasks of a co-location label. Pins, memory and missing links are kept. A device that has lost all
     its tasks is not seen to recover.
@@ -64,7 +66,7 @@ class Assistants:
     ----------
     S. Tavarageri, S. Sridharan, B. Kaul, "Automatic model parallelism for deep neural networks with compiler and
     hardware support", 2019, section 3. Which of its nodes a device offers, and which a device takes, is left open there; gain,
-    cool-down and estimates are ours.
+    cool-down, the way home and estimates are ours.
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class Assistants:
         """Start afresh: tag the nodes, believe the problem's durations."""
         self._problem = problem
         self._speeds = Speeds(problem, window=self.window, drift=self.drift)
+        self._home = decision
         self._tags = _checked_tags(problem, tags_of(problem, decision) if self.tags is None else self.tags)
         schedule = simulate(problem, decision)
         position = np.empty(problem.n_tasks, np.int64)
@@ -106,6 +109,9 @@ class Assistants:
         self._speeds.observe(report)
         seconds = self._speeds.seconds
         current, before = report.decision, expected_makespan(self._problem, report.decision, seconds)
+        after = self._worthwhile(current, self._home, before, seconds)
+        if after is not None:
+            return self._home
         use = self.utilisation(report)
         for resource, taker in self._takers(use):
             units = self._offered(current, seconds, use[:, resource] > self.theta, resource, report.iteration)
@@ -116,9 +122,8 @@ class Assistants:
             if shortest > before * (1 - self.gain):  # contention would only make it longer
                 continue
             wanted = self._moved(current, unit, taker)
-            after = expected_makespan(self._problem, wanted, seconds)
-            pause = migration(self._problem, current, wanted)[0]
-            if after <= before * (1 - self.gain) and (before - after) * self.cooldown >= pause:
+            after = self._worthwhile(current, wanted, before, seconds)
+            if after is not None:
                 current, before = wanted, after
                 self._free_from[unit] = report.iteration + 1 + self.cooldown * 2 ** self._moves[unit]
                 self._moves[unit] += 1
@@ -132,6 +137,12 @@ class Assistants:
         active[:, Tag.NETWORK] = report.transfer_seconds
         most = active.max(axis=0)
         return active / np.where(most > 0, most, 1.0)
+
+    def _worthwhile(self, current: Decision, wanted: Decision, before: float, seconds: FloatArray) -> float | None:
+        """Return the iteration's seconds under `wanted` if it gains enough on `current`, of `before` seconds, and repays; else None."""
+        after = expected_makespan(self._problem, wanted, seconds)
+        pause = migration(self._problem, current, wanted)[0]
+        return after if after <= before * (1 - self.gain) and (before - after) * self.cooldown >= pause else None
 
     def _takers(self, use: FloatArray) -> Iterator[tuple[int, int]]:
         """Yield (resource, device) for each device that may take nodes of a resource, the least used first."""

@@ -67,7 +67,7 @@ def test_whatever_happens_a_node_moves_seldom(case: tuple[hs.Problem, hs.Decisio
     scenario = Scenario(noise=2.0, interference=Interference(0.3, 0.9), seed=seed)
     run = iterate(problem, decision, 100, policy=wild, scenario=scenario)
     where = np.array([devices_of(changed) for changed in run.decisions.values()])
-    assert (np.diff(where, axis=0) != 0).sum(axis=0).max() <= math.log2(100 / cooldown + 1) + 1
+    assert (np.diff(where, axis=0) != 0).sum(axis=0).max() <= 2 * (math.log2(100 / cooldown + 1) + 1)
 
 
 @settings(max_examples=30)
@@ -108,7 +108,9 @@ def test_when_the_device_recovers_so_does_the_placement() -> None:
     problem, decision = two_alike()
     scenario = Scenario([SlowDown("a", 3.0, 10, 40)])
     run = iterate(problem, decision, 100, policy=Assistants(gamma=0.95, cooldown=5), scenario=scenario)
-    assert (run.makespan[39], run.makespan[-1], run.moved[60:].sum()) == (6, 4, 0)
+    assert run.makespan[10:50].tolist() == [12, 12, 9] + [6] * 27 + [6, 6] + [4] * 8
+    assert (list(run.decisions), run.moved[42]) == ([0, 12, 13, 42], 2)
+    assert run.decisions[42] == decision
     solved = iterate(problem, decision, 100, policy=Resolve("heft", evaluations=10), scenario=scenario)
     assert (solved.makespan[39], solved.makespan[-1], len(solved.decisions)) == (6, 4, 3)
 
