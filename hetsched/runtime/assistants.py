@@ -37,7 +37,8 @@ class Assistants:
         Iterations that a node stays where it went; twice as many each time it moves again. In so many iterations a
         move must also save more than the migration takes.
     outbox : int
-        The most nodes a device offers at once: those that run longest. It limits the time to think in large graphs.
+        The most nodes a device offers at once; the others have their turn in the next iterations. It limits the time to think
+        in large graphs.
     window, drift
         When a device counts as slower or faster: the median over `window` iterations differs by more than `drift`
         (relative) from the estimate in use.
@@ -46,10 +47,10 @@ class Assistants:
 
     Notes
     -----
-    *Utilisation.* A device is active on a resource for the seconds its nodes of that tag run, on the network also
-    for the seconds it sends or receives, if that is longer. The utilisation is that over the activity of the device most active on
-    the resource. Relative to the wall clock it would say nothing: in a graph, devices wait for one another's tensors, and
-    none is ever busy for 95 % of an iteration, however uneven the work is spread.
+    *Utilisation.* A device is active on compute and on memory for the seconds its nodes of that tag run, on the network for
+    the seconds it sends or receives, the longer of the two. Its utilisation is that over the activity of the device most
+    active on the resource. Relative to the wall clock it would say little: in a graph, devices wait for one another's
+    tensors, and hardly any is busy for 95 % of an iteration, however uneven the work is spread.
 
     *Estimates* are the problem's durations times the factor by which each device's tasks were seen to last longer,
     timed as a schedule is, with what runs on a device in the order of the first schedule's starts.
@@ -74,7 +75,7 @@ class Assistants:
         theta: float = 0.95,
         gamma: float = 0.5,
         *,
-        gain: float = 1e-3,
+        gain: float = 1e-5,
         cooldown: int = 10,
         outbox: int = 256,
         window: int = 3,
@@ -83,7 +84,7 @@ class Assistants:
     ) -> None:
         if not 0 <= gamma <= theta <= 1:
             raise InvalidProblem(f"theta is {theta!r} and gamma {gamma!r}; they must be shares with 0 <= gamma <= theta <= 1")
-        for what, value, least in (("gain", gain, 0.0), ("cooldown", cooldown, 0), ("outbox", outbox, 1)):
+        for what, value, least in (("gain", gain, 0.0), ("cooldown", cooldown, 1), ("outbox", outbox, 1)):
             if not value >= least or (what == "gain" and value == 0):
                 raise InvalidProblem(f"{what} is {value!r}; it must be {'above' if what == 'gain' else 'at least'} {least:g}")
         self.theta, self.gamma, self.gain, self.cooldown, self.outbox = theta, gamma, gain, cooldown, outbox
@@ -109,12 +110,11 @@ class Assistants:
         self._speeds.observe(report)
         seconds = self._speeds.seconds
         current, before = report.decision, expected_makespan(self._problem, report.decision, seconds)
-        after = self._worthwhile(current, self._home, before, seconds)
-        if after is not None:
+        if current is not self._home and self._worthwhile(current, self._home, before, seconds) is not None:
             return self._home
         use = self.utilisation(report)
         for resource, taker in self._takers(use):
-            units = self._offered(current, seconds, use[:, resource] > self.theta, resource, report.iteration)
+            units = self._offered(current, use[:, resource] > self.theta, resource, report.iteration)
             units = units[self._fits(current, units, taker)]
             if not len(units):
                 continue
@@ -142,7 +142,8 @@ class Assistants:
         """Return the iteration's seconds under `wanted` if it gains enough on `current`, of `before` seconds, and repays; else None."""
         after = expected_makespan(self._problem, wanted, seconds)
         pause = migration(self._problem, current, wanted)[0]
-        return after if after <= before * (1 - self.gain) and (before - after) * self.cooldown >= pause else None
+        gains = after < before and after <= before * (1 - self.gain)
+        return after if gains and (before - after) * self.cooldown >= pause else None
 
     def _takers(self, use: FloatArray) -> Iterator[tuple[int, int]]:
         """Yield (resource, device) for each device that may take nodes of a resource, the least used first."""
@@ -151,15 +152,14 @@ class Assistants:
                 if use[k, resource] < self.gamma:
                     yield resource, int(k)
 
-    def _offered(self, decision: Decision, seconds: FloatArray, over: BoolArray, resource: int, iteration: int) -> IntArray:
+    def _offered(self, decision: Decision, over: BoolArray, resource: int, iteration: int) -> IntArray:
         """Return the units in the out-boxes for a resource of the devices that are `over` the threshold [K]."""
         device = devices_of(decision)
         leader = self._members[self._member_ptr[:-1]]
         offered = over[device[leader]] & (self._tags[leader] == resource) & (self._free_from <= iteration + 1)
-        length = np.bincount(self._problem.unit, seconds[np.arange(len(device)), device], self._problem.n_units)
         units = np.flatnonzero(offered)
-        units = units[np.argsort(-length[units], kind="stable")]
-        boxes = [units[device[leader[units]] == k][: self.outbox] for k in np.flatnonzero(over)]
+        mine = [units[device[leader[units]] == k] for k in np.flatnonzero(over)]
+        boxes = [np.roll(own, -iteration * self.outbox)[: self.outbox] for own in mine]
         return np.concatenate([np.empty(0, np.int64), *boxes])
 
     def _fits(self, decision: Decision, units: IntArray, taker: int) -> BoolArray:
