@@ -39,7 +39,7 @@ def capture(
     """Return the task graph of one call of a module, with the work and bytes of ONE input item.
 
     The module is exported, never run, and stays in the mode it is in: call ``model.eval()`` first
-    for inference.
+    for inference. `capture_training` takes a step of training; `record` is quicker for many thousand tasks.
 
     Parameters
     ----------
