@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import inspect
 import operator
 from collections.abc import Callable, Iterator, Mapping
@@ -144,6 +145,18 @@ def _recorded(model: Any, args: tuple[Any, ...], kwargs: Any, targets: tuple[Any
     except Exception as error:  # torch and the model's own code raise anything
         text = next((line.strip() for line in str(error).splitlines() if line.strip()), "no message").rstrip(".")
         raise UnsupportedFeature(f"{name} cannot be run on tensors without data: {type(error).__name__}: {text}") from error
+
+
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """Put off the search for garbage: hundreds of thousands of objects are made and kept, and each search looks at all."""
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if before:
+            gc.enable()
 
 
 class _Whole(Module):

@@ -9,7 +9,7 @@ import torch
 
 from hetsched.errors import InvalidProblem
 from hetsched.frontends.exported import Reader, Task, Tensor, operator_type, task_graph
-from hetsched.frontends.recorded import Step, joined, record_call, record_training
+from hetsched.frontends.recorded import Step, joined, record_call, record_training, uncollected
 from hetsched.problem.graph import TaskGraph
 
 STATES = {"sgd": 0, "momentum": 1, "adam": 2}
@@ -99,8 +99,9 @@ def capture_training(
     if optimiser not in STATES:
         raise InvalidProblem(f"optimiser is {optimiser!r}; choose one of {', '.join(STATES)}")
     wanted = (targets,) if isinstance(targets, torch.Tensor) else targets
-    step = record_training(model, arguments(example_args), example_kwargs or {}, wanted, loss)
-    return _StepReader(step, optimiser, colocate=colocate).graph()
+    with uncollected():
+        step = record_training(model, arguments(example_args), example_kwargs or {}, wanted, loss)
+        return _StepReader(step, optimiser, colocate=colocate).graph()
 
 
 def record(
@@ -130,7 +131,8 @@ def record(
     UnsupportedFeature
         The model cannot be run on tensors without data: sizes or control flow depend on data.
     """
-    return _StepReader(record_call(model, arguments(example_args), example_kwargs or {}), colocate=False).graph()
+    with uncollected():
+        return _StepReader(record_call(model, arguments(example_args), example_kwargs or {}), colocate=False).graph()
 
 
 def arguments(example_args: Any) -> tuple[Any, ...]:
