@@ -110,7 +110,7 @@ def _start(problem: Problem, monitor: Monitor) -> _Start | None:
     from hetsched.heuristics.states import States
 
     for safe in (True, False) if problem.memory == "peak" else (False,):
-        states = States(problem, safe=safe)
+        states = States(problem, held=float(safe))
         tables = states.tables
         sizes = np.flatnonzero(tables.size_of >= 0)
         cost = kernels.unit_costs(tables, sizes)

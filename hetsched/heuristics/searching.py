@@ -6,19 +6,22 @@ import math
 import time
 from collections.abc import Iterator
 
+import numpy as np
+
 from hetsched.heuristics.effort import bursts, progress
 from hetsched.heuristics.states import States
 from hetsched.schedule import edits, sequences
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
+from hetsched.schedule.simulate import simulate
 from hetsched.search import Monitor, registered
 
 STARTS = ("best-device", "heft", "bheft")
 """Methods that a search starts from if there is no schedule yet."""
 PACKING = ("packing", "assignment", "celeritas", "order-place")
 """Methods asked in turn for a placement where none of those finds one that fits the memory."""
-_PATIENCE = 3
-"""Offers refused in a row after which a search under ``peak`` memory claims what is safe."""
+_STEP = 0.02
+"""What is claimed more, at the least, after an offer that did not fit the ``peak`` memory."""
 
 
 class Search:
@@ -39,12 +42,12 @@ class Search:
         self.makespan = self.least = math.inf
         self._began = (monitor.elapsed, monitor.evaluations)
         self._valid: Schedule | None = None
-        self._refused = 0
+        self._held = 0.0
         self._offered_at, self._offer_seconds = -math.inf, 0.0
-        self._prepare(safe=False)
+        self._prepare()
 
-    def _prepare(self, *, safe: bool) -> None:
-        self.states = States(self.monitor.problem, safe=safe)
+    def _prepare(self) -> None:
+        self.states = States(self.monitor.problem, held=self._held)
         self.current, self.best = self.states.empty(), self.states.empty()
         self.log = edits.new_log(self.states.tables)
 
@@ -122,14 +125,22 @@ class Search:
             monitor.offer(plain)  # transfers first come first served may do better
         self._offer_seconds, self._offered_at = time.perf_counter() - began, monitor.elapsed
         if fits:
-            self._refused = 0
             if monitor.best is not None and monitor.best.makespan <= self.least:
                 self._valid = monitor.best
             return self.least
-        self._refused += 1
-        if self._refused == _PATIENCE:
-            self._prepare(safe=True)
+        if self._held < 1:
+            self._held = min(1.0, max(self._held + _STEP, self._held_at_once(decision)))
+            self._prepare()
         assert self._valid is not None
         self.least = math.inf
         self.restart(self._valid)
         return self.least
+
+    def _held_at_once(self, decision: Decision) -> float:
+        """Return the most that a device holds at a time of what it could ever hold in the best state, weights left out."""
+        problem = self.monitor.problem
+        peak = simulate(problem, decision).peak_memory
+        assert peak is not None
+        weights, all_of_it = (States(problem, held=held).claims(self.best) for held in (0.0, 1.0))
+        most = all_of_it - weights
+        return float(((peak - weights) / np.where(most > 0, most, np.inf)).max(initial=0.0))

@@ -27,17 +27,17 @@ class States:
     Parameters
     ----------
     problem : Problem
-    safe : bool
-        Under ``peak`` memory, claim as much as a device could ever hold instead of weights alone.
+    held : float
+        Under ``peak`` memory, the share of what a device could ever hold of its tasks' data, besides weights, that they claim.
 
     Attributes
     ----------
     tables : Tables
     """
 
-    def __init__(self, problem: Problem, *, safe: bool = False) -> None:
+    def __init__(self, problem: Problem, *, held: float = 0.0) -> None:
         self.problem = problem
-        self.tables = _tables(problem, safe)
+        self.tables = _tables(problem, held)
 
     @cached_property
     def typical_claim(self) -> float:
@@ -147,7 +147,7 @@ class States:
         return True
 
 
-def _tables(problem: Problem, safe: bool) -> Tables:
+def _tables(problem: Problem, held: float) -> Tables:
     graph, inputs = problem.graph, problem.inputs
     slots = _slots(problem)
     durations = problem.whole_durations[:, :, None] if slots == 1 else problem.arrays.durations
@@ -160,7 +160,8 @@ def _tables(problem: Problem, safe: bool) -> Tables:
     contention = {"channel": sequences.CHANNEL, "port": sequences.PORT}.get(problem.communication, sequences.DELAY)
     usable = np.ones((problem.n_units, problem.n_devices), bool)
     np.logical_and.at(usable, problem.unit, np.isfinite(durations).any(axis=2))
-    claims = list(memory_claims(problem))[-1 if safe else 0]
+    bold, *_, safe = [*memory_claims(problem)] * 2
+    claims = bold + held * (safe - bold)
     resources = problem.n_devices * (1 + (0, problem.n_devices, 2)[contention]) + 1
     nodes = np.arange(problem.n_tasks * slots)
     factor = 1 if problem.communication == "per-input" else inputs

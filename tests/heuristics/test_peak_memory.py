@@ -1,0 +1,55 @@
+"""Searches under ``peak`` memory: training steps whose activations live until the backward pass reads them."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hetsched as hs
+
+
+def training(layers, memory, *, devices=2):
+    """Forward and backward tasks of layers in a row, of 1 s and 2 s; each activation, of one byte, waits for its backward task."""
+    forward, backward = [f"f{i}" for i in range(layers)], [f"b{i}" for i in range(layers)]
+    names = [*forward, *backward[::-1]]
+    edges = [*itertools.pairwise(names), *zip(forward[:-1], backward[1:], strict=True)]
+    graph = hs.TaskGraph(
+        names, [(*edge, 1.0) for edge in edges], output_bytes=1.0, weight_bytes=0.1, colocation=[f"layer {name[1:]}" for name in names]
+    )
+    cluster = hs.Cluster([hs.Device(f"d{k}", memory_bytes=memory) for k in range(devices)], bandwidth=10.0)
+    durations = np.tile([[1.0 if name[0] == "f" else 2.0] for name in names], (1, devices))
+    return hs.Problem(graph, cluster, durations=durations, memory="peak")
+
+
+def test_a_device_holds_an_activation_for_each_layer_and_one_gradient_more():
+    problem = training(10, np.inf, devices=1)
+    schedule = hs.simulate(problem, hs.Decision.whole(problem, np.zeros(20, int), problem.graph.topological_order))
+    assert schedule.peak_memory[0] == pytest.approx(20 * 0.1 + 10 + 1)
+    assert schedule.static_memory[0] == pytest.approx(20 * 0.1 + 20)
+
+
+@pytest.mark.parametrize("method", ["annealing", "tabu"])
+@pytest.mark.parametrize("memory", [9.0, 8.1])
+def test_searches_cut_a_step_in_two_where_one_device_is_too_small(method, memory):
+    problem = training(10, memory)
+    assert hs.solve(problem, "best-device").schedule is None
+    found = hs.solve(problem, method, evaluations=200_000)
+    assert found.schedule is not None
+    assert (found.schedule.peak_memory <= memory).all()
+    assert found.makespan == pytest.approx(30.2)  # one transfer there, one back
+
+
+@given(st.integers(2, 6), st.floats(0.45, 1.0), st.integers(0, 3))
+@settings(max_examples=15)
+def test_what_is_found_fits(layers, share, seed):
+    problem = training(layers, share * (1.2 * layers + 1))
+    found = hs.solve(problem, ["annealing", "tabu"], evaluations=2000, seed=seed)
+    if found.schedule is not None:
+        assert (found.schedule.peak_memory <= problem.cluster.memory_bytes * (1 + 1e-9)).all()
+        assert hs.verify(problem, found.schedule) == []
+    elif found.best_effort is not None:
+        assert found.best_effort.bytes_over > 0
