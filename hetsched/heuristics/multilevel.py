@@ -30,7 +30,7 @@ MOST_LP = 2000
 """Tasks beyond which the linear program of m-sct takes longer than a search."""
 CYCLE, COARSEST, OTHER = 0.5, 0.3, 0.15
 """A cycle takes this share of the time left; of that the coarsest graph gets so much, and Celeritas' coarse graph."""
-HOPELESS, WORTH = 1.3, 0.01
+HOPELESS, WORTH = 1.15, 0.01
 """A cycle ends where its coarse answer is this many times worse than the best; there is another after one that gained as much."""
 
 
