@@ -19,6 +19,9 @@ LIST_SCHEDULERS = (
 """The methods that answer at once, in the order in which `auto` runs them."""
 BATCHED_SCHEDULERS = ("bheft", "bgreedy", "bmet")
 """The same for several inputs."""
+PLACEMENTS = ("dsc", "celeritas", "order-place", "repartition")
+"""The same for graphs of more than `MANY` tasks."""
+MANY = 1000
 SEARCHES: Mapping[str, float] = {"annealing": 1.0, "tabu": 1.0, "evolution": 1.0, "random-heft": 0.5}
 """The searches that `auto` runs unless told otherwise, with their weights."""
 EXACT = ("split", "cpsat", "milp", "milp:highs", "moirai", "pesto", "getf", "assignment", "load-milp")
@@ -60,7 +63,7 @@ class Member:
     @property
     def at_once(self) -> bool:
         """Whether it is done as soon as it has begun."""
-        return self.name in LIST_SCHEDULERS or self.name in BATCHED_SCHEDULERS
+        return self.name in (*LIST_SCHEDULERS, *BATCHED_SCHEDULERS, *PLACEMENTS)
 
     @property
     def proves(self) -> bool:
@@ -78,7 +81,7 @@ def model_size(problem: Problem) -> int:
 def usual(problem: Problem, objective: str) -> dict[str, float]:
     """Return the members for a problem if the user names none."""
     quick = LIST_SCHEDULERS if problem.inputs == 1 else (*LIST_SCHEDULERS[:2], *BATCHED_SCHEDULERS, *LIST_SCHEDULERS[2:])
-    names = {**dict.fromkeys(quick, 1.0), **SEARCHES}
+    names = {**dict.fromkeys((*quick, *PLACEMENTS) if problem.n_tasks > MANY else quick, 1.0), **SEARCHES}
     if objective != "makespan":
         exact = {"load-milp": 1.0} if problem.inputs == 1 and model_size(problem) <= SMALL["load-milp"] else {}
         return _known({**dict.fromkeys(LIST_SCHEDULERS[:2], 1.0), **LOADS, **exact, BOUNDS: 1.0})
@@ -125,7 +128,7 @@ def choose(
         )
     if "auto" in chosen:
         raise UnsupportedFeature("'auto' is named as a member of itself; name the methods it should run, or leave members out")
-    order = [*LIST_SCHEDULERS[:2], *BATCHED_SCHEDULERS, *LIST_SCHEDULERS[2:]]
+    order = [*LIST_SCHEDULERS[:2], *BATCHED_SCHEDULERS, *LIST_SCHEDULERS[2:], *PLACEMENTS]
     place = {name: number for number, name in enumerate(order)}
     return [Member(name, chosen[name]) for name in sorted(chosen, key=lambda name: place.get(name, len(order)))]
 

@@ -108,6 +108,13 @@ def test_the_history_says_who_found_what(alone):
     assert (solution.methods.seconds >= 0).all()
 
 
+def test_large_graphs_are_placed_as_well(alone):
+    graph = hs.TaskGraph([f"t{i}" for i in range(members.MANY + 1)], weight_bytes=1.0)
+    cluster = hs.Cluster([hs.Device(name, memory_bytes=600.0) for name in "uv"], bandwidth=1.0)
+    problem = hs.Problem(graph, cluster, durations=np.ones((graph.n_tasks, 2)))
+    assert set(members.PLACEMENTS) <= ran(hs.solve(problem, evaluations=60))
+
+
 def test_members_can_be_named_excluded_and_weighed(alone):
     problem = tangle()
     assert ran(hs.solve(problem, evaluations=100, options={"members": "heft, olb"})) == {"heft", "olb"}
