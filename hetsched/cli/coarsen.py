@@ -24,9 +24,10 @@ def coarsen(
     by: Annotated[
         str,
         typer.Option(
-            help="celeritas: pieces of a topological order, by optimal break points; heavy-edges: pairs, level by level; module: the "
-            "leading part of names; or rules that fuse operators: moirai, cudnn or onnxruntime.",
-            metavar="celeritas|heavy-edges|module|RULES", autocompletion=completion.coarsenings,
+            help="celeritas: pieces of a topological order, by optimal break points; heavy-edges: pairs, level by level; degree-one: "
+            "along edges that are the only one out of or into a task; module: the leading part of names; or rules that fuse operators: "
+            "moirai, cudnn or onnxruntime.",
+            metavar="celeritas|heavy-edges|degree-one|module|RULES", autocompletion=completion.coarsenings,
         ),
     ] = "celeritas",
     tasks: Annotated[int, typer.Option(help="heavy-edges: the size of graph at which to end.", metavar="NUMBER", min=1)] = 200,
@@ -79,12 +80,14 @@ def _coarsened(problem: Problem, by: str, tasks: int, window: int, depth: int) -
 
     if by == "celeritas":
         return coarsening.operation_fusion(problem, window=window)
+    if by == "degree-one":
+        return coarsening.degree_one(problem)
     if by == "module":
         return coarsening.by_module(problem, depth)
     if by in coarsening.RULES:
         return coarsening.fuse(problem, by)
     if by != "heavy-edges":
-        raise UnsupportedFeature(f"--by is {by!r}; choose one of celeritas, heavy-edges, module, {', '.join(coarsening.RULES)}")
+        raise UnsupportedFeature(f"--by is {by!r}; choose one of celeritas, heavy-edges, degree-one, module, {', '.join(coarsening.RULES)}")
     found = coarsening.Coarsening(problem, problem, range(problem.n_tasks))
     for level in coarsening.hierarchy(problem, tasks=tasks):
         found = found.then(level)

@@ -97,4 +97,4 @@ def coarsenings(incomplete: str) -> list[str]:
     """Return the ways to coarsen a graph."""
     from hetsched.coarsening import RULES
 
-    return _beginning(incomplete, ["celeritas", "heavy-edges", "module", *RULES])
+    return _beginning(incomplete, ["celeritas", "heavy-edges", "degree-one", "module", *RULES])

@@ -177,10 +177,10 @@ def _labels(problem: Problem, number: IntArray, count: int) -> list[str | None] 
 def united(problem: Problem, number: IntArray, count: int) -> IntArray:
     """Return a number for each cluster, the same for those that co-location binds together."""
     ends = number, count + problem.unit
-    return _components(*ends, count + problem.n_units, "weak")[:count]
+    return components(*ends, count + problem.n_units, "weak")[:count]
 
 
-def _components(source: IntArray, target: IntArray, size: int, kind: Literal["weak", "strong"]) -> IntArray:
+def components(source: IntArray, target: IntArray, size: int, kind: Literal["weak", "strong"]) -> IntArray:
     """Return the component of each node of a directed graph, [size]."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
@@ -207,7 +207,7 @@ def acyclic(problem: Problem, cluster: npt.ArrayLike) -> IntArray:
     number = np.unique(np.asarray(cluster), return_inverse=True)[1]
     count = int(number.max(initial=-1)) + 1
     ends = number[graph.edges].reshape(-1, 2)
-    ring = _components(ends[:, 0], ends[:, 1], count, "strong")
+    ring = components(ends[:, 0], ends[:, 1], count, "strong")
     if len(np.unique(ring)) == count:
         return np.asarray(number)
     # On a ring of clusters a path enters a later phase whenever it changes cluster, so that phases lead only up.

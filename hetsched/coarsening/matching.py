@@ -1,4 +1,4 @@
-"""Heavy-edge matching: a coarser graph of half the tasks, level by level."""
+"""Merging along edges: heavy ones, level by level, or all those that are the only way on or back."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from hetsched.coarsening.coarse import Coarsening, contract, mean_durations, mean_transfers, memory_share, settled
+from hetsched.coarsening.coarse import Coarsening, acyclic, components, contract, mean_durations, mean_transfers, memory_share, settled
 from hetsched.coarsening.sequential import device_bits
 from hetsched.errors import UnsupportedFeature
 from hetsched.problem.problem import Problem
@@ -60,6 +60,24 @@ def heavy_edges(
     )  # fmt: skip
     each = np.arange(problem.n_tasks)
     return contract(problem, settled(problem, np.where(partner >= 0, np.minimum(each, partner), each), most))
+
+
+def degree_one(problem: Problem, *, memory: float = 0.25) -> Coarsening:
+    """Merge along edges that are the only one out of a task, or the only one into it: Baechi's operator fusion.
+
+    A rival of `operation_fusion`: one such edge can make no cycle, but few edges of a large graph are of that kind. Where many
+    of them together would make one, they are cut, and so are clusters of more than a share `memory` of the smallest device.
+
+    References
+    ----------
+    B. Jeon et al., "Baechi: fast device placement of machine learning graphs", SoCC 2020.
+    """
+    if not memory > 0:
+        raise UnsupportedFeature(f"memory is {memory!r}; it must be a share of a device's memory, above 0")
+    graph = problem.graph
+    alone = (np.diff(graph.succ_ptr)[graph.source] == 1) | (np.diff(graph.pred_ptr)[graph.target] == 1)
+    cluster = components(graph.source[alone], graph.target[alone], problem.n_tasks, "weak")
+    return contract(problem, settled(problem, acyclic(problem, cluster), memory_share(problem, memory)))
 
 
 def hierarchy(

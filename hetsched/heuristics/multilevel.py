@@ -10,7 +10,7 @@ import numpy as np
 
 from hetsched.coarsening.coarse import Coarsening
 from hetsched.coarsening.matching import hierarchy
-from hetsched.errors import UnsupportedFeature
+from hetsched.errors import InvalidProblem, UnsupportedFeature
 from hetsched.heuristics.effort import SECONDS
 from hetsched.heuristics.offering import check_whole
 from hetsched.heuristics.placement import fused, listed
@@ -101,7 +101,11 @@ class _Search:
         monitor, budget = self.monitor, _Budget(self)
         best = None if first else monitor.best
         within = None if best is None else _devices(self.problem, best.decision)
-        levels = list(hierarchy(self.problem, tasks=self.tasks, within=within, rng=None if first else monitor.rng))
+        try:
+            levels = list(hierarchy(self.problem, tasks=self.tasks, within=within, rng=None if first else monitor.rng))
+        except InvalidProblem as refusal:  # clusters that no path joins
+            monitor.note(f"the graph is searched as it is, for a coarse one is no problem: {refusal}")
+            return
         if not levels:
             return
         start = None if within is None else listed(levels[-1].coarse, _carried(levels, within))

@@ -21,7 +21,7 @@ def chains(folder: Path) -> hs.Problem:
     return problem
 
 
-@pytest.mark.parametrize("by", ["celeritas", "heavy-edges", "module", "cudnn"])
+@pytest.mark.parametrize("by", ["celeritas", "heavy-edges", "degree-one", "module", "cudnn"])
 def test_a_coarse_problem_is_written_and_its_schedule_carried_back(run: Any, chains: hs.Problem, by: str) -> None:
     words = ["coarsen", "problem.json", "--by", by, "--tasks", "4", "--window", "3"]
     shown = run(*words, "-o", "coarse.json")
@@ -39,7 +39,7 @@ def test_a_coarse_problem_is_written_and_its_schedule_carried_back(run: Any, cha
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("--by wishes", "--by is 'wishes'; choose one of celeritas, heavy-edges, module, moirai, cudnn, onnxruntime"),
+        ("--by wishes", "--by is 'wishes'; choose one of celeritas, heavy-edges, degree-one, module, moirai, cudnn, onnxruntime"),
         ("--lift small.json", "--lift and --lifted go together"),
         ("--lift fine.json --lifted x.json", "fine.json is a schedule of other tasks than those of the coarse problem"),
     ],

@@ -20,6 +20,7 @@ COARSENINGS = {
     "heavy": lambda problem: coarsening.heavy_edges(problem, largest=1.0, memory=1.0),
     "random": lambda problem: coarsening.heavy_edges(problem, largest=1.0, memory=1.0, rng=np.random.default_rng(0)),
     "rules": lambda problem: coarsening.fuse(problem.replace(graph=problem.graph.replace(op="x")), [("x", "x"), ("x", "x", "x")]),
+    "chains": lambda problem: coarsening.degree_one(problem, memory=1.0),
     "modules": lambda problem: coarsening.by_module(problem),
 }
 whole = {"missing_links": False, "transfers": st.booleans()}

@@ -84,3 +84,12 @@ def test_a_module_that_is_entered_again_becomes_two():
     graph = hs.TaskGraph(["m/a", "n/b", "m/c"], [("m/a", "n/b"), ("n/b", "m/c")])
     problem = hs.Problem(graph, hs.Cluster(["u"], bandwidth=1.0), durations=np.ones((3, 1)))
     assert coarsening.by_module(problem).coarse.n_tasks == 3
+
+
+def test_only_edges_merge():
+    graph = hs.TaskGraph("abcdef", [("a", "b"), ("b", "c"), ("a", "d"), ("c", "e"), ("d", "e"), ("e", "f")], weight_bytes=1.0)
+    problem = hs.Problem(graph, hs.Cluster(["u"], bandwidth=1.0), durations=np.ones((6, 1)))
+    found = coarsening.degree_one(problem)
+    assert found.coarse.n_tasks == 1  # all edges are the only one at one end; together they make no cycle
+    diamond = problem.replace(graph=hs.TaskGraph("abcdef", [("a", "c"), ("a", "d"), ("b", "c"), ("b", "d"), ("c", "e"), ("d", "f")]))
+    assert coarsening.degree_one(diamond).cluster.tolist() == [0, 1, 2, 3, 2, 3]

@@ -55,3 +55,19 @@ def test_labels_and_pins_are_kept():
     found = hs.solve(problem, "multilevel", evaluations=300, options={"tasks": 50})
     assert found.schedule is not None
     assert hs.verify(problem, found.schedule) == []
+
+
+def test_a_graph_whose_clusters_no_path_joins_is_searched_as_it_is():
+    """Half of the tasks are bound to devices that only a third one joins: many clusters have no place."""
+    n = 60
+    cluster = hs.Cluster(["left", "middle", "right"], bandwidth=[[0, 1, 0], [1, 0, 1], [0, 1, 0]])
+    edges = [(f"t{i}", f"t{i + 1}", 1.0) for i in range(n - 1) if i % 20 != 19]  # three chains
+    transfers = np.full((len(edges), 3, 3), np.nan)
+    for h, k in ((0, 0), (1, 1), (2, 2), (0, 1), (1, 0), (1, 2), (2, 1)):
+        transfers[:, h, k] = 0.0 if h == k else 1.0
+    devices = [["left"] if i % 6 == 0 else ["right"] if i % 6 == 3 else None for i in range(n)]
+    graph = hs.TaskGraph([f"t{i}" for i in range(n)], edges, devices=devices)
+    problem = hs.Problem(graph, cluster, durations=np.ones((n, 3)), transfers=transfers)
+    found = hs.solve(problem, "multilevel", evaluations=500, options={"tasks": 5})
+    assert found.schedule is not None
+    assert any("is taken as it is" in message or "is searched as it is" in message for message in found.messages)
