@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -52,11 +53,21 @@ def offer_lifted(monitor: Monitor, found: Coarsening, decide: Callable[[Problem,
 
 def offer_devices(monitor: Monitor, device: IntArray, priority: FloatArray | None = None) -> None:
     """Offer a device for each task, [n], as `listed` says; what is over the memory becomes a best effort."""
-    decision = listed(monitor.problem, device, priority)
+    _offer(monitor, listed(monitor.problem, device, priority))
+
+
+def _offer(monitor: Monitor, decision: Decision | None) -> bool:
+    """Offer a decision if there is one; tell whether it is within memory."""
     if decision is None:
         monitor.note("some tasks were given to devices where no path leads from their parents")
-    else:
-        monitor.offer(decision)
+    return decision is not None and math.isfinite(monitor.offer(decision))
+
+
+def _offer_bold_to_safe(monitor: Monitor, place: Callable[[FloatArray], Decision | None]) -> None:
+    """Offer what ``place(need)`` makes of the bytes that units claim, those that peak memory may do with first."""
+    for need in memory_needs(monitor.problem):
+        if _offer(monitor, place(need)) or monitor.should_stop:
+            return
 
 
 def listed(problem: Problem, device: IntArray, priority: FloatArray | None = None) -> Decision | None:
@@ -145,7 +156,8 @@ def order_place(problem: Problem, monitor: Monitor, *, window: int = 200, memory
 def filling(problem: Problem, monitor: Monitor) -> None:
     """Offer Order-Place of a graph as it is."""
     order = topological_order(problem)
-    offer_devices(monitor, _filled(problem, order, next(memory_needs(problem)), problem.cluster.memory_bytes), descending(order))
+    capacity = problem.cluster.memory_bytes
+    _offer_bold_to_safe(monitor, lambda need: listed(problem, _filled(problem, order, need, capacity), descending(order)))
 
 
 def _filled(problem: Problem, order: IntArray, need: FloatArray, limit: FloatArray) -> IntArray:
@@ -166,11 +178,13 @@ def _filled(problem: Problem, order: IntArray, need: FloatArray, limit: FloatArr
 def m_topo(problem: Problem, monitor: Monitor) -> None:
     """Each device takes at most the mean of what all need, and the largest need of one besides, as far as it has memory."""
     check_whole(problem)
-    need = next(memory_needs(problem))
-    share = need.sum() / problem.n_devices + need.max(initial=0.0)
     order = problem.graph.topological_order
-    device = _filled(problem, order, need, np.minimum(share, problem.cluster.memory_bytes))
-    offer_devices(monitor, device, descending(order))
+
+    def place(need: FloatArray) -> Decision | None:
+        share = need.sum() / problem.n_devices + need.max(initial=0.0)
+        return listed(problem, _filled(problem, order, need, np.minimum(share, problem.cluster.memory_bytes)), descending(order))
+
+    _offer_bold_to_safe(monitor, place)
 
 
 @method("m-etf", summary="earliest start first, within memory; goes on where there is none left", source=BAECHI, supports=WHOLE)
@@ -236,17 +250,17 @@ def _reserving(monitor: Monitor, favourite: IntArray, claims: str) -> None:
     check_whole(problem)
     if claims not in ("all", "first"):
         raise UnsupportedFeature(f"claims is {claims!r}; choose 'all' or 'first'")
-    need = next(memory_needs(problem))
-    if claims == "first":
-        first = np.unique(problem.unit, return_index=True)[1]
-        need = (problem.static_bytes @ [1.0, problem.inputs])[first]
-    device, sequence, stuck = placement_kernels.small_communication(
-        problem.arrays, problem.whole_durations, favourite, problem.unit, need, problem.cluster.memory_bytes
-    )
-    if stuck >= 0:
-        monitor.note(f"found no place for task {problem.graph.names[stuck]!r} that a path leads to from its parents")
-    else:
-        monitor.offer(Decision.whole(problem, device, sequence))
+    first = np.unique(problem.unit, return_index=True)[1]
+    alone = (problem.static_bytes @ [1.0, problem.inputs])[first]
+
+    def place(need: FloatArray) -> Decision | None:
+        device, sequence, stuck = placement_kernels.small_communication(
+            problem.arrays, problem.whole_durations, favourite, problem.unit, need if claims == "all" else alone,
+            problem.cluster.memory_bytes,
+        )  # fmt: skip
+        return None if stuck >= 0 else Decision.whole(problem, device, sequence)
+
+    _offer_bold_to_safe(monitor, place)
 
 
 # ---------------------------------------------------------------------- partitions
