@@ -12,6 +12,7 @@ from hetsched.cli.files import Outputs, check_writable, read_answer, read_proble
 from hetsched.cli.options import JSON, ProblemFile
 from hetsched.cli.terminal import Working, say_json, say_rows
 from hetsched.errors import InvalidSchedule, UnsupportedFeature
+from hetsched.problem.graph import plural
 from hetsched.report.units import seconds
 
 if TYPE_CHECKING:
@@ -103,12 +104,18 @@ def _lift(
     small = answer.schedule if isinstance(answer, Solution) else answer
     if small is None:
         raise InvalidSchedule(f"{source} holds a solution without a schedule; there is nothing to carry back")
-    if small.tasks != found.coarse.graph.names:
-        raise InvalidSchedule(f"{source} is a schedule of other tasks than those of the coarse problem; coarsen with the same options")
+    ours = found.coarse.graph.names, problem.cluster.names, problem.inputs
+    if (small.tasks, small.devices, small.n_inputs) != ours:
+        raise InvalidSchedule(
+            f"{source} is a schedule of other tasks, devices or inputs than those of the coarse problem; coarsen with the same options"
+        )
     schedule = simulate(problem, found.lift(small.decision))
     violations = verify(problem, schedule)
     if violations:
-        raise InvalidSchedule(f"carried back, the schedule breaks {len(violations)} rules, first: {violations[0].message}")
+        raise InvalidSchedule(
+            f"carried back, the schedule breaks {plural(len(violations), 'rule')}, first: {violations[0].message}; "
+            "operators that are fused by rules hold less than their parts"
+        )
     outputs.write(target, schedule.write)
     rows.append(("makespan", f"{seconds(schedule.makespan)}, as {seconds(small.makespan)} of the coarse problem"))
     return {"makespan": schedule.makespan, "coarse_makespan": small.makespan}

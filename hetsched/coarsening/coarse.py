@@ -90,8 +90,9 @@ def mean_durations(problem: Problem) -> FloatArray:
 
 
 def memory_share(problem: Problem, share: float) -> float:
-    """Return a share of the smallest device's memory in bytes."""
-    return float(share * problem.cluster.memory_bytes.min(initial=np.inf)) if share < np.inf else np.inf
+    """Return a share in bytes of the memory of the smallest device that any task can run on."""
+    used = problem.cluster.memory_bytes[problem.eligible.any(axis=0)]
+    return float(share * used.min(initial=np.inf)) if share < np.inf else np.inf
 
 
 def contract(problem: Problem, cluster: npt.ArrayLike, *, op: str | None = None) -> Coarsening:
@@ -144,6 +145,7 @@ def contract(problem: Problem, cluster: npt.ArrayLike, *, op: str | None = None)
         op=_operators(graph, members, start, size, op),
         weight_bytes=total(graph.weight_bytes), input_bytes=total(graph.input_bytes), output_bytes=total(graph.output_bytes),
         flops=total(graph.flops), bytes_accessed=total(graph.bytes_accessed), colocation=_labels(problem, number, count),
+        devices=_pins(problem, number, count),
     )  # fmt: skip
     durations = total(np.where(problem.pinned[:, :, None], problem.durations, np.nan))
     changed = problem.replace(graph=coarse, durations=durations, transfers=transfers)
@@ -159,6 +161,16 @@ def _operators(graph: TaskGraph, members: IntArray, start: IntArray, size: IntAr
     names = list(numbers)
     several = [names[each[s]] if same else "cluster" for s, same in zip(start.tolist(), alike.tolist(), strict=True)]
     return [names[each[s]] if z == 1 else op or common for s, z, common in zip(start.tolist(), size.tolist(), several, strict=True)]
+
+
+def _pins(problem: Problem, number: IntArray, count: int) -> list[list[str] | None] | None:
+    """Return the devices that the pins of all members of each cluster admit; where there is none, durations say so."""
+    if problem.pinned.all():
+        return None
+    names = problem.cluster.names
+    common = _common(problem.pinned, number, count)
+    free = np.asarray(common.all(axis=1) | ~common.any(axis=1))
+    return [None if any_device else [names[k] for k in np.flatnonzero(row)] for any_device, row in zip(free.tolist(), common, strict=True)]
 
 
 def _labels(problem: Problem, number: IntArray, count: int) -> list[str | None] | None:
@@ -216,33 +228,34 @@ def acyclic(problem: Problem, cluster: npt.ArrayLike) -> IntArray:
 
 
 def settled(problem: Problem, cluster: npt.ArrayLike, most_claim: float = np.inf) -> IntArray:
-    """Return clusters that each can run somewhere: those that no device could run, co-location included, are taken apart.
+    """Return clusters that each can run somewhere, co-location included, if need be as a batch of all inputs.
 
-    So are those whose members differ in batch sizes on a device. Clusters whose tasks, with all that co-location binds to them,
-    claim more than `most_claim` bytes of static memory are cut into pieces that do not.
+    A cluster is cut, along its tasks in topological order, where no device could run the tasks before and the next, or where they
+    differ in the batch sizes of a device; and where its tasks, with all that co-location binds to them, would claim more than
+    `most_claim` bytes of static memory. Clusters that co-location leaves without a device even so are taken apart.
     """
+    from hetsched.coarsening import kernels
+
+    order = problem.graph.topological_order
     number = np.unique(np.asarray(cluster), return_inverse=True)[1]
     able = np.isfinite(problem.durations) & problem.eligible[:, :, None]
-    labelled = problem.n_units < problem.n_tasks
+    usable = np.isfinite(problem.whole_durations)[:, :, None]
+    if not usable.any(axis=1).all():  # then batches of all inputs are not what is asked for
+        usable = able
+    one, other = (flags.reshape(len(order), flags.shape[1] * flags.shape[2]) for flags in (usable, able))
+    number = kernels.cut_by_ability(order, number, one, other, problem.n_sizes > 1)
     if most_claim < np.inf:
-        from hetsched.coarsening import kernels
-
         claim = np.bincount(problem.unit, problem.static_bytes @ [1.0, problem.inputs], problem.n_units)
-        number = kernels.cut_by_claims(problem.graph.topological_order, number, problem.unit, claim, most_claim)
-    while True:
+        number = kernels.cut_by_claims(order, number, problem.unit, claim, most_claim)
+    while problem.n_units < problem.n_tasks:
         count = int(number.max(initial=-1)) + 1
-        common = _common(able, number, count)
-        where: BoolArray = np.asarray(common.any(axis=2))
-        if labelled:
-            component = united(problem, number, count)
-            where = _common(where, component, int(component.max(initial=-1)) + 1)[component]
-        bad: BoolArray = np.asarray(~where.any(axis=1))
-        if problem.n_sizes > 1:
-            bad[number[(common[number] != able).any(axis=(1, 2))]] = True
-        bad &= np.bincount(number, minlength=count) > 1
+        component = united(problem, number, count)
+        together = _common(_common(usable, number, count), component, int(component.max(initial=-1)) + 1)[component]
+        bad: BoolArray = np.asarray(~together.any(axis=(1, 2))) & (np.bincount(number, minlength=count) > 1)
         if not bad.any():
-            return np.asarray(number)
+            break
         number = np.unique(np.where(bad[number], count + np.arange(len(number)), number), return_inverse=True)[1]
+    return np.asarray(number)
 
 
 def _common(able: BoolArray, number: IntArray, count: int) -> BoolArray:

@@ -38,7 +38,8 @@ def fuse(problem: Problem, rules: str | Iterable[Sequence[str]] = "cudnn", *, co
     one). In the end a part that is no rule is released: it falls into the longest rules that it holds, and single operators.
 
     Unlike clusters, fused operators are smaller than the sum of their members: what goes from one to the next is not written
-    nor read, and of the outputs only the last is kept.
+    nor read, and of the outputs only the last is kept. So a decision carried back to the single operators may need more memory
+    than there is; it is one for a back end that fuses.
 
     Parameters
     ----------
@@ -125,8 +126,9 @@ def _recosted(found: Coarsening, costs: CostModel | None) -> Problem:
     inside = np.bincount(number[graph.source[inner]], graph.edge_bytes[inner], coarse.n_tasks)
     handed = np.zeros(graph.n_tasks, np.bool_)
     handed[graph.source[inner]] = True  # to its only successor
+    received = np.bincount(graph.target[inner], graph.edge_bytes[inner], graph.n_tasks)
     changes: dict[str, Any] = {
-        "input_bytes": np.maximum(coarse.input_bytes - inside, 0.0),
+        "input_bytes": np.bincount(number, np.maximum(graph.input_bytes - received, 0.0), coarse.n_tasks),
         "output_bytes": np.bincount(number, np.where(handed, 0.0, graph.output_bytes), coarse.n_tasks),
         "bytes_accessed": np.maximum(coarse.bytes_accessed - 2 * inside, 0.0),
         "op": _fused(found),

@@ -149,3 +149,33 @@ def cut_by_claims(order, cluster, unit, claim, most):  # type: ignore[no-untyped
             count += 1
         piece[i] = at
     return piece
+
+
+@numba.njit(cache=True)
+def cut_by_ability(order, cluster, usable, able, alike):  # type: ignore[no-untyped-def]
+    """Cut clusters where the next task, in the given order, has nothing in common with those before; return the pieces, [n].
+
+    Parameters
+    ----------
+    usable : bool array [n, M]
+        What all tasks of a piece must have one of in common.
+    able : bool array [n, N]
+        If `alike`, the same for all tasks of a piece.
+    """
+    n = len(order)
+    piece, open_piece, last, count = np.empty(n, np.int64), np.full(n, -1), np.empty(n, np.int64), 0
+    common = np.empty(usable.shape, np.bool_)
+    for i in order:
+        at = open_piece[cluster[i]]
+        fits = at >= 0
+        if fits:
+            fits = np.any(common[at] & usable[i]) and (not alike or np.all(able[i] == able[last[at]]))
+        if fits:
+            common[at] &= usable[i]
+        else:
+            at = open_piece[cluster[i]] = count
+            common[at] = usable[i]
+            count += 1
+        last[at] = i
+        piece[i] = at
+    return piece

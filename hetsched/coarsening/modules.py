@@ -22,7 +22,7 @@ def by_module(problem: Problem, depth: int = 1, *, memory: float = np.inf) -> Co
     memory : float
         The most static memory that co-location may bind together, as a share of the smallest device's.
     """
-    if isinstance(depth, bool) or not isinstance(depth, int) or depth < 1:
+    if isinstance(depth, bool) or not isinstance(depth, int | np.integer) or depth < 1:
         raise UnsupportedFeature(f"depth is {depth!r}; it must be a whole number of names, at least 1")
     numbers: dict[str, int] = {}
     modules = [_module(name, depth) for name in problem.graph.names]

@@ -69,7 +69,7 @@ def operation_fusion(problem: Problem, *, order: Order = "cpd-topo", window: int
     ----------
     Celeritas (Xu et al. 2022), section 5.1.3, (4) to (6); B. W. Kernighan, "Optimal sequential partitions of graphs", 1971.
     """
-    if isinstance(window, bool) or not isinstance(window, int) or window < 1:
+    if isinstance(window, bool) or not isinstance(window, int | np.integer) or window < 1:
         raise UnsupportedFeature(f"window is {window!r}; it must be a whole number of tasks, at least 1")
     if not memory > 0:
         raise UnsupportedFeature(f"memory is {memory!r}; it must be a share of a device's memory, above 0")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from hetsched.coarsening.coarse import mean_durations, mean_transfers, memory_share, settled, united
-from hetsched.heuristics.offering import WHOLE, check_whole, memory_needs
-from hetsched.heuristics.placement import fused, offer_devices
+from hetsched.heuristics.offering import WHOLE, check_whole
+from hetsched.heuristics.placement import fused, listed, offer_bold_to_safe
 from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import Problem
 from hetsched.search import Monitor, method
@@ -34,7 +34,8 @@ def linear_clustering(problem: Problem, monitor: Monitor) -> None:
         graph.topological_order, graph.succ_ptr, graph.succ, graph.succ_edge, mean_durations(coarse), mean_transfers(coarse)
     )
     whole = cluster if found is None else cluster[found.cluster]
-    offer_devices(monitor, _mapped(problem, whole, _first_met(problem, whole)))
+    begin = _first_met(problem, whole)
+    offer_bold_to_safe(monitor, lambda need: listed(problem, _mapped(problem, whole, begin, need)))
 
 
 @method(
@@ -55,7 +56,7 @@ def dsc(problem: Problem, monitor: Monitor) -> None:
     cluster, begin = placement_kernels.dominant_sequence(
         graph.pred_ptr, graph.pred, graph.pred_edge, graph.succ_ptr, graph.succ, weight, transfer, below
     )
-    offer_devices(monitor, _mapped(problem, cluster, begin))
+    offer_bold_to_safe(monitor, lambda need: listed(problem, _mapped(problem, cluster, begin, need)))
 
 
 def _first_met(problem: Problem, cluster: IntArray) -> FloatArray:
@@ -66,11 +67,11 @@ def _first_met(problem: Problem, cluster: IntArray) -> FloatArray:
     return first
 
 
-def _mapped(problem: Problem, cluster: IntArray, begin: FloatArray) -> IntArray:
+def _mapped(problem: Problem, cluster: IntArray, begin: FloatArray, need: FloatArray) -> IntArray:
     """Return the device of each task: guided load balancing puts clusters by their start where the load is least.
 
-    Clusters that a co-location label joins go together; those that no device can run whole, or that need much of its memory, are
-    taken apart.
+    Clusters that a co-location label joins go together, claiming the `need` [n_units] of their units; those that no device can run
+    whole, or that need much of its memory, are cut.
     """
     from hetsched.heuristics import placement_kernels
 
@@ -85,6 +86,6 @@ def _mapped(problem: Problem, cluster: IntArray, begin: FloatArray) -> IntArray:
     seconds = np.zeros((groups, problem.n_devices))
     np.add.at(seconds, group, problem.whole_durations)
     claim = np.zeros(groups)
-    np.add.at(claim, group[np.unique(problem.unit, return_index=True)[1]], next(memory_needs(problem)))
+    np.add.at(claim, group[np.unique(problem.unit, return_index=True)[1]], need)
     device = placement_kernels.spread(np.argsort(earliest, kind="stable"), seconds, claim, problem.cluster.memory_bytes)
     return device[group]  # type: ignore[no-any-return]

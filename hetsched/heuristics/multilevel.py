@@ -12,7 +12,7 @@ from hetsched.coarsening.coarse import Coarsening
 from hetsched.coarsening.matching import hierarchy
 from hetsched.errors import InvalidProblem, UnsupportedFeature
 from hetsched.heuristics.effort import SECONDS
-from hetsched.heuristics.offering import check_whole
+from hetsched.heuristics.offering import WHOLE, check_whole
 from hetsched.heuristics.placement import fused, listed
 from hetsched.problem.graph import IntArray
 from hetsched.problem.problem import Problem
@@ -37,7 +37,7 @@ HOPELESS, WORTH = 1.15, 0.01
 @method(
     "multilevel", summary="coarsens along heavy edges, solves the small graph by auto, and searches on level by level, then as a whole",
     source="Karypis and Kumar 1998; Walshaw 2004; for schedules ours", deterministic=False,
-    supports="any problem; graphs of 1,000 tasks and more gain most",
+    supports=f"{WHOLE} where they are placed; graphs of 1,000 tasks and more gain most",
 )  # fmt: skip
 def multilevel(problem: Problem, monitor: Monitor, *, tasks: int = 200, cycles: int | None = None) -> None:
     """Offer what quick methods of placement find, search level by level while that gains, then the graph itself by auto.
@@ -53,7 +53,7 @@ def multilevel(problem: Problem, monitor: Monitor, *, tasks: int = 200, cycles: 
         How often to go down and up again, at most; default: as often as it gains.
     """
     for what, value in (("tasks", tasks), ("cycles", cycles)):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1):
             raise UnsupportedFeature(f"{what} is {value!r}; it must be a whole number, at least 1")
     check_whole(problem)
     _Search(problem, monitor, tasks).run(math.inf if cycles is None else cycles)
@@ -90,7 +90,8 @@ class _Search:
         """Run the quick methods while they take a part of the time."""
         end = self.monitor.elapsed + AT_ONCE * self.left
         for name in RIVALS:
-            if self.monitor.best is not None and (self.over or self.monitor.elapsed >= end):
+            late = self.over or self.monitor.elapsed >= end
+            if late and (self.monitor.best is not None or self.monitor.stopped not in ("", "time limit")):
                 return
             missing = name not in registered() or (name == "metis" and importlib.util.find_spec("pymetis") is None)
             if not missing and (name != "m-sct" or self.problem.n_tasks <= MOST_LP):

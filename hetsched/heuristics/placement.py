@@ -41,8 +41,9 @@ def fused(problem: Problem, monitor: Monitor, **options: Any) -> Coarsening:
 
 def offer_lifted(monitor: Monitor, found: Coarsening, decide: Callable[[Problem, Monitor], None]) -> None:
     """Let a method decide on a coarse problem, and offer what it finds, within memory or over it, on the fine one."""
-    inner = Monitor(found.coarse, monitor.budget, seed=monitor.seed, parent=monitor)
+    inner = Monitor(found.coarse, seed=monitor.seed, parent=monitor, objective=monitor.objective)
     decide(found.coarse, inner)
+    monitor.evaluated(inner.evaluations)
     solution = inner.solution(monitor.source)
     for message in solution.messages:
         monitor.note(message)
@@ -63,7 +64,7 @@ def _offer(monitor: Monitor, decision: Decision | None) -> bool:
     return decision is not None and math.isfinite(monitor.offer(decision))
 
 
-def _offer_bold_to_safe(monitor: Monitor, place: Callable[[FloatArray], Decision | None]) -> None:
+def offer_bold_to_safe(monitor: Monitor, place: Callable[[FloatArray], Decision | None]) -> None:
     """Offer what ``place(need)`` makes of the bytes that units claim, those that peak memory may do with first."""
     for need in memory_needs(monitor.problem):
         if _offer(monitor, place(need)) or monitor.should_stop:
@@ -157,7 +158,7 @@ def filling(problem: Problem, monitor: Monitor) -> None:
     """Offer Order-Place of a graph as it is."""
     order = topological_order(problem)
     capacity = problem.cluster.memory_bytes
-    _offer_bold_to_safe(monitor, lambda need: listed(problem, _filled(problem, order, need, capacity), descending(order)))
+    offer_bold_to_safe(monitor, lambda need: listed(problem, _filled(problem, order, need, capacity), descending(order)))
 
 
 def _filled(problem: Problem, order: IntArray, need: FloatArray, limit: FloatArray) -> IntArray:
@@ -184,7 +185,7 @@ def m_topo(problem: Problem, monitor: Monitor) -> None:
         share = need.sum() / problem.n_devices + need.max(initial=0.0)
         return listed(problem, _filled(problem, order, need, np.minimum(share, problem.cluster.memory_bytes)), descending(order))
 
-    _offer_bold_to_safe(monitor, place)
+    offer_bold_to_safe(monitor, place)
 
 
 @method("m-etf", summary="earliest start first, within memory; goes on where there is none left", source=BAECHI, supports=WHOLE)
@@ -260,7 +261,7 @@ def _reserving(monitor: Monitor, favourite: IntArray, claims: str) -> None:
         )  # fmt: skip
         return None if stuck >= 0 else Decision.whole(problem, device, sequence)
 
-    _offer_bold_to_safe(monitor, place)
+    offer_bold_to_safe(monitor, place)
 
 
 # ---------------------------------------------------------------------- partitions
@@ -307,6 +308,10 @@ def metis(problem: Problem, monitor: Monitor) -> None:
         import pymetis
     except ImportError as error:
         raise MissingDependency("pymetis", "metis") from error
+    if problem.n_units <= problem.n_devices:
+        monitor.note("METIS cuts only graphs of more tasks than devices; this one is cut into blocks")
+        offer_devices(monitor, blocks(problem))
+        return
     graph, unit = problem.graph, problem.unit
     work: FloatArray = per_unit(problem, mean_durations(problem))
     ends = np.sort(unit[graph.edges], axis=1)

@@ -33,7 +33,7 @@ def repartition(problem: Problem, monitor: Monitor, *, slack: float = 0.1, passe
     """
     if not 0 <= slack < math.inf:
         raise UnsupportedFeature(f"slack is {slack!r}; it must be a share of the mean load, at least 0")
-    if isinstance(passes, bool) or not isinstance(passes, int) or passes < 0:
+    if isinstance(passes, bool) or not isinstance(passes, int | np.integer) or passes < 0:
         raise UnsupportedFeature(f"passes is {passes!r}; it must be a whole number, at least 0")
     from hetsched.heuristics import placement_kernels
 

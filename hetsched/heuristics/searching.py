@@ -77,6 +77,8 @@ class Search:
         monitor, known = self.monitor, registered()
         for name in (*STARTS, *PACKING):
             needed = monitor.best is None or (name in STARTS and not monitor.should_stop)
+            if monitor.stopped not in ("", "time limit"):
+                return
             if name in known and needed:
                 monitor.attempt(name)
 

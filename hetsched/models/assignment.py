@@ -66,13 +66,18 @@ class Excess:
         f.model.minimise(f.excess.sum())
 
 
+LARGEST = 5000
+"""Pairs of a unit and a device, up to which missing memory is explained."""
+
+
 def shortage(problem: Problem, *, solver: str = "scip", time_limit: float = 5.0) -> str:
     """Return why memory alone allows no schedule: how many bytes are missing at the least, where, and for which tasks.
 
-    An empty string if it allows one, or if that is not known within `time_limit` seconds. Counts what
-    ``memory="static"`` does.
+    An empty string if it allows one, or if that is not known within `time_limit` seconds, or is not asked for the problem's
+    size: a solver would take far longer to hear of the limit. Counts what ``memory="static"`` does.
     """
-    if problem.memory != "static" or np.isinf(problem.cluster.memory_bytes).all():
+    large = problem.n_units * problem.n_devices > LARGEST
+    if large or problem.memory != "static" or np.isinf(problem.cluster.memory_bytes).all():
         return ""
     excess = Excess()
     said = Assignment(problem, faithful=True, upper=math.inf, components=[parts.Placement(), excess])

@@ -41,7 +41,7 @@ def test_a_coarse_problem_is_written_and_its_schedule_carried_back(run: Any, cha
     [
         ("--by wishes", "--by is 'wishes'; choose one of celeritas, heavy-edges, degree-one, module, moirai, cudnn, onnxruntime"),
         ("--lift small.json", "--lift and --lifted go together"),
-        ("--lift fine.json --lifted x.json", "fine.json is a schedule of other tasks than those of the coarse problem"),
+        ("--lift fine.json --lifted x.json", "fine.json is a schedule of other tasks, devices or inputs than those of the coarse problem"),
     ],
 )
 def test_refusals(run: Any, chains: hs.Problem, words: str, message: str) -> None:
@@ -49,6 +49,29 @@ def test_refusals(run: Any, chains: hs.Problem, words: str, message: str) -> Non
     refused = run("coarsen", "problem.json", *words.split())
     assert refused.exit_code == 2
     assert message in refused.stderr
+
+
+def test_a_schedule_of_other_devices_is_not_carried_back(run: Any, chains: hs.Problem) -> None:
+    run("coarsen", "problem.json", "-o", "coarse.json")
+    coarse = hs.read("coarse.json")
+    turned = coarse.replace(cluster=hs.Cluster(["v", "u"], bandwidth=1e9))
+    hs.solve(turned, "heft").schedule.write("turned.json")
+    refused = run("coarsen", "problem.json", "--lift", "turned.json", "--lifted", "x.json")
+    assert refused.exit_code == 2
+    assert "is a schedule of other tasks, devices or inputs" in refused.stderr
+    assert not Path("x.json").exists()
+
+
+def test_fused_operators_hold_less_than_their_parts(run: Any, folder: Path) -> None:
+    graph = hs.TaskGraph(["c", "r"], [("c", "r", 40.0)], op=["conv2d", "relu"], output_bytes=40.0)
+    cluster = hs.Cluster([hs.Device(name, memory_bytes=70.0) for name in "uv"], bandwidth=1.0)
+    hs.Problem(graph, cluster, durations=np.ones((2, 2))).write("p.json")
+    run("coarsen", "p.json", "--by", "cudnn", "-o", "coarse.json")
+    hs.solve(hs.read("coarse.json"), "heft").schedule.write("small.json")
+    refused = run("coarsen", "p.json", "--by", "cudnn", "--lift", "small.json", "--lifted", "x.json")
+    assert refused.exit_code == 2
+    assert "breaks 1 rule, first: 'u' needs 80 bytes" in refused.stderr
+    assert "hold less than their parts" in refused.stderr
 
 
 def test_a_best_effort_is_told(run: Any, folder: Path) -> None:

@@ -144,6 +144,45 @@ def test_what_is_bound_together_claims_no_more_than_it_may(problem, most):
         assert len(units) == 1 or claim[list(units)].sum() <= most
 
 
+def chain(n, durations, **arguments):
+    graph = hs.TaskGraph([f"t{i}" for i in range(n)], [(f"t{i}", f"t{i + 1}", 1.0) for i in range(n - 1)], **arguments.pop("columns", {}))
+    devices = [hs.Device(f"d{k}", memory_bytes=size) for k, size in enumerate(arguments.pop("memory", [np.inf] * durations.shape[1]))]
+    return hs.Problem(graph, hs.Cluster(devices, bandwidth=1.0), durations=durations, **arguments)
+
+
+def test_one_task_that_is_different_cuts_a_cluster_and_does_not_shatter_it():
+    durations = np.ones((100, 2, 2))
+    durations[50, 1, 0] = np.nan
+    odd = chain(100, durations, batch_sizes=[1, 2], inputs=2)
+    assert np.bincount(coarsening.operation_fusion(odd).cluster).tolist() == [50, 1, 49]
+
+
+def test_pins_to_many_devices_cut_clusters():
+    pins = [["d0"] if i < 50 else ["d69"] for i in range(100)]
+    problem = chain(100, np.ones((100, 70)), columns={"devices": pins})
+    found = coarsening.operation_fusion(problem)
+    assert np.bincount(found.cluster).tolist() == [50, 50]
+    assert found.coarse.graph.devices == (("d0",), ("d69",))
+
+
+def test_a_device_that_runs_nothing_sets_no_limit():
+    durations = np.ones((6, 2))
+    durations[:, 1] = np.nan
+    problem = chain(6, durations, columns={"weight_bytes": 1.0}, memory=[100.0, 0.0])
+    assert coarsening.operation_fusion(problem).coarse.n_tasks == 1
+
+
+def test_clusters_bound_together_can_run_as_one_batch_of_all_inputs():
+    graph = hs.TaskGraph(["a1", "b1", "a2", "b2"], [("a1", "b1", 100.0)], colocation=["A", "B", "A", "B"])
+    durations = np.ones((4, 2, 2))
+    durations[2, 1, 1] = durations[3, 0, 1] = np.nan  # of all inputs, A runs only on the first device and B only on the second
+    cluster = hs.Cluster(["d0", "d1"], bandwidth=1.0)
+    problem = hs.Problem(graph, cluster, durations=durations, batch_sizes=[1, 2], inputs=2, batching="free")
+    assert hs.solve(problem, "celeritas").schedule is not None
+    assert hs.solve(problem, "dsc").schedule is not None
+    assert hs.solve(problem, "order-place", options={"window": 2}).schedule is not None
+
+
 def test_messages():
     problem = hs.Problem(hs.TaskGraph("abc", [("a", "b"), ("b", "c")]), hs.Cluster(["u"], bandwidth=1.0), durations=np.ones((3, 1)))
     with pytest.raises(InvalidProblem, match=r"cluster has shape \(2,\) but the graph has 3 tasks; give one number per task"):

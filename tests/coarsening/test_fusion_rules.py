@@ -69,6 +69,21 @@ def test_what_is_fused_reads_and_writes_less_and_is_costed_anew():
     assert coarsening.fuse(problem).coarse.durations.tolist() == [[[2.0], [2.0]]]
 
 
+def test_pins_and_what_comes_from_outside_stay():
+    problem = made(
+        {"conv": "conv2d", "relu": "relu", "x": "x"}, [("conv", "relu", 40.0), ("relu", "x", 5.0)], input_bytes=[10.0, 0.0, 0.0],
+        output_bytes=40.0, devices=[["u"], None, ["u"]],
+    )  # fmt: skip
+
+    class Ones:
+        def durations(self, graph, cluster, batch_sizes):
+            return np.ones((graph.n_tasks, len(cluster.devices), len(batch_sizes)))
+
+    fused = coarsening.fuse(problem, costs=Ones()).coarse
+    assert fused.graph.input_bytes.tolist() == [10.0, 0.0]
+    assert fused.eligible.tolist() == [[True, False], [True, False]]
+
+
 @pytest.mark.parametrize(("depth", "expected"), [(1, {"a b", "c d", "e"}), (2, {"a", "b", "c d", "e"})])
 def test_modules(depth, expected):
     names = {"a": "stem.conv/conv2d", "b": "stem.act/relu", "c": "layers.0.mlp/linear", "d": "layers.0.mlp/gelu", "e": "add"}

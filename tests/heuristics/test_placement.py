@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import time
 
 import numpy as np
 import pytest
@@ -202,6 +203,25 @@ def test_a_device_is_kept_for_the_favourite_child(problem, data):
 def test_m_topo_takes_equal_shares_of_memory():
     found = hs.solve(chain(9, memory=100.0), "m-topo").schedule
     assert np.bincount(found.batches.device).tolist() == [4, 4, 1]  # at most 9 / 3 + 1 each
+
+
+def test_metis_prints_nothing_and_says_what_it_cannot_cut(capfd):
+    pytest.importorskip("pymetis")
+    found = hs.solve(chain(3, memory=math.inf, devices=8), "metis")
+    assert found.schedule is not None
+    assert any("METIS cuts only graphs of more tasks than devices" in message for message in found.messages)
+    assert capfd.readouterr().out == ""
+
+
+def test_a_limit_is_kept_where_memory_is_missing_in_a_large_graph():
+    n = 4000
+    graph = hs.TaskGraph([f"t{i}" for i in range(n)], weight_bytes=1.0)
+    cluster = hs.Cluster([hs.Device(f"d{k}", memory_bytes=n / 4 - 1) for k in range(4)], bandwidth=1.0)
+    began = time.monotonic()
+    found = hs.solve(hs.Problem(graph, cluster, durations=np.ones((n, 4))), "heft", time_limit=0.2)
+    assert found.status == "infeasible"
+    assert "of its capacity" in found.proof.evidence
+    assert time.monotonic() - began < 4
 
 
 # ---------------------------------------------------------------------- clusters and partitions
