@@ -12,7 +12,6 @@ from hetsched.cli.files import Outputs, check_writable, read_answer, read_proble
 from hetsched.cli.options import JSON, ProblemFile
 from hetsched.cli.terminal import Working, say_json, say_rows
 from hetsched.errors import InvalidSchedule, UnsupportedFeature
-from hetsched.problem.graph import plural
 from hetsched.report.units import seconds
 
 if TYPE_CHECKING:
@@ -99,6 +98,7 @@ def _lift(
     problem: Problem, found: Coarsening, source: Path, target: Path, outputs: Outputs, rows: list[tuple[str, str]]
 ) -> dict[str, float]:  # fmt: skip
     from hetsched import Solution, simulate, verify
+    from hetsched.problem.graph import plural
 
     answer = read_answer(source)
     small = answer.schedule if isinstance(answer, Solution) else answer
