@@ -47,6 +47,7 @@ def test_gains_on_every_quick_placement_of_a_large_graph():
     assert found.makespan < 0.95 * min(others)
 
 
+@pytest.mark.slow
 def test_labels_and_pins_are_kept():
     problem = layered(
         300, ccr=5.0, memory=150.0, colocation=[f"l{i % 40}" if i % 3 == 0 else None for i in range(300)],
