@@ -79,7 +79,8 @@ def fusion(names: Sequence[str]) -> tuple[str, dict[str, Any]]:
         found, took = {}, {}
         for how, coarsen in (
             ("celeritas", coarsening.operation_fusion), ("module", coarsening.by_module), ("rules", coarsening.fuse),
-            ("degree one", coarsening.degree_one), ("heavy edges", _heavy_edges),
+            ("degree one", coarsening.degree_one),
+            ("heavy edges", lambda each: coarsening.Coarsening.through(each, coarsening.hierarchy(each))),
         ):  # fmt: skip
             coarsen(problem)
             began = time.perf_counter()
@@ -99,13 +100,6 @@ def fusion(names: Sequence[str]) -> tuple[str, dict[str, Any]]:
         "paper, after fusion",
     ]
     return figures.table(head, lines), rows
-
-
-def _heavy_edges(problem: hs.Problem) -> coarsening.Coarsening:
-    found = coarsening.Coarsening(problem, problem, range(problem.n_tasks))
-    for level in coarsening.hierarchy(problem):
-        found = found.then(level)
-    return found
 
 
 def steps(names: Sequence[str], seconds: float, methods: Sequence[str]) -> tuple[str, str, str, dict[str, Any]]:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import figures
 
 import hetsched as hs
+from hetsched import coarsening
 from hetsched.workloads import clusters
 
 REGION = "training_graphs"
@@ -114,10 +115,8 @@ def problem_of(graph: hs.TaskGraph) -> hs.Problem:
 
 
 def ccr(graph: hs.TaskGraph) -> float:
-    """Return the sum of all transfers' times over the sum of all tasks' (Celeritas, equation 1)."""
-    times = problem_of(graph).whole_durations[:, 0].sum()
-    links = clusters.LATENCY * graph.n_edges + graph.edge_bytes.sum() / (clusters.PCIE4_X16 / 2)
-    return float(links / times)
+    """Return the communication-to-computation ratio of a graph there (Celeritas, equation 1)."""
+    return coarsening.ccr(problem_of(graph))
 
 
 def timed(call: Callable[[], Any]) -> tuple[Any, float, float]:

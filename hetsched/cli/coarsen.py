@@ -88,10 +88,7 @@ def _coarsened(problem: Problem, by: str, tasks: int, window: int, depth: int) -
         return coarsening.fuse(problem, by)
     if by != "heavy-edges":
         raise UnsupportedFeature(f"--by is {by!r}; choose one of celeritas, heavy-edges, degree-one, module, {', '.join(coarsening.RULES)}")
-    found = coarsening.Coarsening(problem, problem, range(problem.n_tasks))
-    for level in coarsening.hierarchy(problem, tasks=tasks):
-        found = found.then(level)
-    return found
+    return coarsening.Coarsening.through(problem, coarsening.hierarchy(problem, tasks=tasks))
 
 
 def _lift(

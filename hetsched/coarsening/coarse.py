@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import reduce
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from hetsched.analysis.levels import unit_sums
 from hetsched.columns import Frozen, readonly
 from hetsched.errors import InvalidProblem
 from hetsched.problem.graph import FloatArray, IntArray, TaskGraph
@@ -31,6 +34,11 @@ class Coarsening(Frozen):
 
     def __init__(self, problem: Problem, coarse: Problem, cluster: npt.ArrayLike) -> None:
         self._set(problem=problem, coarse=coarse, cluster=readonly(cluster, np.int64))
+
+    @classmethod
+    def through(cls, problem: Problem, levels: Iterable[Coarsening]) -> Coarsening:
+        """Return in one coarsenings of the problem, of the first's coarse problem, and so on; the problem as it is without any."""
+        return reduce(cls.then, levels, cls(problem, problem, np.arange(problem.n_tasks)))
 
     def __repr__(self) -> str:
         before, after = ccr(self.problem), ccr(self.coarse)
@@ -95,19 +103,18 @@ def memory_share(problem: Problem, share: float) -> float:
     return float(share * used.min(initial=np.inf)) if share < np.inf else np.inf
 
 
-def contract(problem: Problem, cluster: npt.ArrayLike, *, op: str | None = None) -> Coarsening:
+def contract(problem: Problem, cluster: npt.ArrayLike) -> Coarsening:
     """Return the problem whose tasks are clusters.
 
     Durations, weights, inputs, outputs, flops and bytes of the members add up, and so do the bytes (or the given times) of
-    edges between the same two clusters; edges within a cluster are gone. Where a member cannot run, its cluster cannot.
+    edges between the same two clusters; edges within a cluster are gone. A cluster is of its members' operator type if they
+    have one in common, else of type "cluster". Where a member cannot run, its cluster cannot.
     Clusters with a co-location label in common share one.
 
     Parameters
     ----------
     cluster : int array [n]
         Any number for each task; tasks of one number become one task, named after its first.
-    op : str, optional
-        Operator type of clusters of several tasks; default: what the members have in common, else "cluster".
 
     Raises
     ------
@@ -142,7 +149,7 @@ def contract(problem: Problem, cluster: npt.ArrayLike, *, op: str | None = None)
         [graph.names[i] if size[c] == 1 else f"{graph.names[i]} (+{size[c] - 1})" for c, i in enumerate(first.tolist())],
         np.stack([pair // max(1, count), pair % max(1, count)], axis=1),
         edge_bytes=np.bincount(edge, graph.edge_bytes[crossing], len(pair)),
-        op=_operators(graph, members, start, size, op),
+        op=_operators(graph, members, start),
         weight_bytes=total(graph.weight_bytes), input_bytes=total(graph.input_bytes), output_bytes=total(graph.output_bytes),
         flops=total(graph.flops), bytes_accessed=total(graph.bytes_accessed), colocation=_labels(problem, number, count),
         devices=_pins(problem, number, count),
@@ -152,15 +159,14 @@ def contract(problem: Problem, cluster: npt.ArrayLike, *, op: str | None = None)
     return Coarsening(problem, changed, number)
 
 
-def _operators(graph: TaskGraph, members: IntArray, start: IntArray, size: IntArray, op: str | None) -> list[str]:
+def _operators(graph: TaskGraph, members: IntArray, start: IntArray) -> list[str]:
     if not len(start):
         return []
     numbers: dict[str, int] = {}
     each = np.array([numbers.setdefault(name, len(numbers)) for name in graph.op])[members]
     alike = np.minimum.reduceat(each, start) == np.maximum.reduceat(each, start)
     names = list(numbers)
-    several = [names[each[s]] if same else "cluster" for s, same in zip(start.tolist(), alike.tolist(), strict=True)]
-    return [names[each[s]] if z == 1 else op or common for s, z, common in zip(start.tolist(), size.tolist(), several, strict=True)]
+    return [names[each[s]] if same else "cluster" for s, same in zip(start.tolist(), alike.tolist(), strict=True)]
 
 
 def _pins(problem: Problem, number: IntArray, count: int) -> list[list[str] | None] | None:
@@ -245,7 +251,7 @@ def settled(problem: Problem, cluster: npt.ArrayLike, most_claim: float = np.inf
     one, other = (flags.reshape(len(order), flags.shape[1] * flags.shape[2]) for flags in (usable, able))
     number = kernels.cut_by_ability(order, number, one, other, problem.n_sizes > 1)
     if most_claim < np.inf:
-        claim = np.bincount(problem.unit, problem.static_bytes @ [1.0, problem.inputs], problem.n_units)
+        claim = unit_sums(problem, problem.static_bytes @ [1.0, problem.inputs])
         number = kernels.cut_by_claims(order, number, problem.unit, claim, most_claim)
     while problem.n_units < problem.n_tasks:
         count = int(number.max(initial=-1)) + 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hetsched.coarsening.coarse import mean_durations, mean_transfers, memory_share, settled, united
+from hetsched.coarsening.coarse import Coarsening, mean_durations, mean_transfers, memory_share, settled, united
 from hetsched.heuristics.offering import WHOLE, check_whole
 from hetsched.heuristics.placement import fused, listed, offer_bold_to_safe
 from hetsched.problem.graph import FloatArray, IntArray
@@ -27,13 +27,12 @@ def linear_clustering(problem: Problem, monitor: Monitor) -> None:
     from hetsched.heuristics import placement_kernels
 
     check_whole(problem)
-    found = fused(problem, monitor) if problem.n_tasks > LARGEST else None
-    coarse = problem if found is None else found.coarse
-    graph = coarse.graph
+    found = fused(problem, monitor) if problem.n_tasks > LARGEST else Coarsening.through(problem, ())
+    coarse, graph = found.coarse, found.coarse.graph
     cluster = placement_kernels.linear_clusters(
         graph.topological_order, graph.succ_ptr, graph.succ, graph.succ_edge, mean_durations(coarse), mean_transfers(coarse)
     )
-    whole = cluster if found is None else cluster[found.cluster]
+    whole = cluster[found.cluster]
     begin = _first_met(problem, whole)
     offer_bold_to_safe(monitor, lambda need: listed(problem, _mapped(problem, whole, begin, need)))
 

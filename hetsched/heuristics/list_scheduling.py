@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from hetsched.errors import UnsupportedFeature
-from hetsched.heuristics.offering import WHOLE, check_whole, offer, offer_in_order
+from hetsched.heuristics.offering import WHOLE, check_whole, descending, offer, offer_in_order
 from hetsched.problem.graph import FloatArray
 from hetsched.problem.problem import Problem
 from hetsched.search import Monitor, method
@@ -140,9 +140,7 @@ def mcp(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper"
     upward, _ = ranks(problem, mean_communication)
     latest = upward.max(initial=0.0) - upward
     order = np.lexsort((ranking.second_latest_start(problem.arrays, latest), latest))
-    priority = np.empty(problem.n_tasks)
-    priority[order] = -np.arange(problem.n_tasks, dtype=np.float64)
-    offer_in_order(monitor, priority, criterion="start", insertion=True)
+    offer_in_order(monitor, descending(order), criterion="start", insertion=True)
 
 
 def static_level(problem: Problem, weight: FloatArray | None = None) -> FloatArray:

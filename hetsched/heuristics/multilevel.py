@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import math
-from functools import reduce
 
 import numpy as np
 
@@ -113,7 +112,7 @@ class _Search:
         decision = self._solve(levels[-1].coarse, "auto", start, budget.part(COARSEST))
         if first:
             self._other(budget)
-        if decision is not None and self._offer(reduce(Coarsening.then, levels), decision) > HOPELESS * monitor.incumbent:
+        if decision is not None and self._offer(Coarsening.through(self.problem, levels), decision) > HOPELESS * monitor.incumbent:
             return
         part = budget.part((1 - COARSEST - OTHER) / len(levels))
         for level in levels[::-1]:

@@ -39,6 +39,13 @@ def memory_needs(problem: Problem) -> Iterator[FloatArray]:
         yield readonly(claims @ np.array([1.0, problem.inputs]))
 
 
+def descending(order: IntArray) -> FloatArray:
+    """Return priorities by which tasks come in a given order, [n]."""
+    priority = np.empty(len(order))
+    priority[order] = -np.arange(len(order), dtype=np.float64)
+    return priority
+
+
 def check_whole(problem: Problem) -> None:
     """Raise `UnsupportedFeature` unless every task has a batch of all inputs somewhere."""
     stuck = np.flatnonzero(np.isinf(problem.whole_durations).all(axis=1))

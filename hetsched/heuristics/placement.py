@@ -8,11 +8,12 @@ from typing import Any, Literal
 
 import numpy as np
 
+from hetsched.analysis.levels import unit_sums
 from hetsched.coarsening.coarse import Coarsening, mean_durations, mean_transfers
 from hetsched.coarsening.sequential import operation_fusion, topological_order
 from hetsched.errors import InvalidProblem, MissingDependency, UnsupportedFeature
 from hetsched.heuristics.list_scheduling import ranks
-from hetsched.heuristics.offering import WHOLE, check_whole, memory_needs, offer_in_order
+from hetsched.heuristics.offering import WHOLE, check_whole, descending, memory_needs, offer_in_order
 from hetsched.modeling.expression import Expression
 from hetsched.modeling.model import Model
 from hetsched.problem.graph import FloatArray, IntArray
@@ -36,7 +37,7 @@ def fused(problem: Problem, monitor: Monitor, **options: Any) -> Coarsening:
         return operation_fusion(problem, **options)
     except InvalidProblem as refusal:  # clusters that no path joins
         monitor.note(f"the graph is taken as it is, for its coarse one is no problem: {refusal}")
-        return Coarsening(problem, problem, np.arange(problem.n_tasks))
+        return Coarsening.through(problem, ())
 
 
 def offer_lifted(monitor: Monitor, found: Coarsening, decide: Callable[[Problem, Monitor], None]) -> None:
@@ -52,9 +53,9 @@ def offer_lifted(monitor: Monitor, found: Coarsening, decide: Callable[[Problem,
         monitor.offer(found.lift(schedule.decision))
 
 
-def offer_devices(monitor: Monitor, device: IntArray, priority: FloatArray | None = None) -> None:
+def offer_devices(monitor: Monitor, device: IntArray) -> None:
     """Offer a device for each task, [n], as `listed` says; what is over the memory becomes a best effort."""
-    _offer(monitor, listed(monitor.problem, device, priority))
+    _offer(monitor, listed(monitor.problem, device))
 
 
 def _offer(monitor: Monitor, decision: Decision | None) -> bool:
@@ -89,13 +90,6 @@ def listed(problem: Problem, device: IntArray, priority: FloatArray | None = Non
     return None if stuck >= 0 else Decision.whole(problem, device, sequence)
 
 
-def descending(order: IntArray) -> FloatArray:
-    """Return priorities by which tasks come in a given order, [n]."""
-    priority = np.empty(len(order))
-    priority[order] = -np.arange(len(order), dtype=np.float64)
-    return priority
-
-
 def by_speed(problem: Problem) -> IntArray:
     """Return the devices, the fastest for the whole graph first; those that cannot run all of it by the share that they can."""
     seconds = problem.whole_durations
@@ -114,11 +108,6 @@ def shares(problem: Problem) -> FloatArray:
     own = np.where(able, seconds, 0.0).sum(axis=0)
     speed = np.where(own > 0, (able * work[:, None]).sum(axis=0) / np.where(own > 0, own, 1.0), 0.0)
     return np.asarray(speed / speed.sum() if speed.sum() > 0 else np.full(problem.n_devices, 1 / problem.n_devices))
-
-
-def per_unit(problem: Problem, column: FloatArray) -> FloatArray:
-    """Return the sum of a column over the tasks of each co-location unit, [n_units]."""
-    return np.asarray(np.bincount(problem.unit, column, problem.n_units))
 
 
 # ---------------------------------------------------------------------- Celeritas
@@ -279,7 +268,7 @@ def block(problem: Problem, monitor: Monitor) -> None:
 
 def blocks(problem: Problem) -> IntArray:
     """Return the device of each task in a block partition, [n]."""
-    work = per_unit(problem, mean_durations(problem))
+    work = unit_sums(problem, mean_durations(problem))
     return _filled(problem, problem.graph.topological_order, work, work.sum() * shares(problem))
 
 
@@ -313,7 +302,7 @@ def metis(problem: Problem, monitor: Monitor) -> None:
         offer_devices(monitor, blocks(problem))
         return
     graph, unit = problem.graph, problem.unit
-    work: FloatArray = per_unit(problem, mean_durations(problem))
+    work: FloatArray = unit_sums(problem, mean_durations(problem))
     ends = np.sort(unit[graph.edges], axis=1)
     apart = ends[:, 0] != ends[:, 1]
     pair, edge = np.unique(ends[apart, 0] * problem.n_units + ends[apart, 1], return_inverse=True)

@@ -6,10 +6,11 @@ import math
 
 import numpy as np
 
+from hetsched.analysis.levels import unit_sums
 from hetsched.coarsening.coarse import mean_durations, mean_transfers
 from hetsched.errors import UnsupportedFeature
 from hetsched.heuristics.offering import WHOLE, check_whole
-from hetsched.heuristics.placement import blocks, offer_devices, per_unit, shares
+from hetsched.heuristics.placement import blocks, offer_devices, shares
 from hetsched.problem.problem import Problem
 from hetsched.search import Monitor, method
 
@@ -40,7 +41,7 @@ def repartition(problem: Problem, monitor: Monitor, *, slack: float = 0.1, passe
     check_whole(problem)
     graph, unit = problem.graph, problem.unit
     first = np.unique(unit, return_index=True)[1]
-    work, transfer = per_unit(problem, mean_durations(problem)), mean_transfers(problem)
+    work, transfer = unit_sums(problem, mean_durations(problem)), mean_transfers(problem)
     ideal = work.sum() * shares(problem)
     device = blocks(problem)[first]
     offer_devices(monitor, device[unit])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hetsched.heuristics.mending import packed
-from hetsched.heuristics.offering import WHOLE, check_whole, offer_in_order
+from hetsched.heuristics.offering import WHOLE, check_whole, descending, offer_in_order
 from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
@@ -102,9 +102,7 @@ def olb(problem: Problem, monitor: Monitor) -> None:
 )  # fmt: skip
 def greedy(problem: Problem, monitor: Monitor) -> None:
     """Tasks in breadth-first topological order, each appended where it finishes first."""
-    priority = np.empty(problem.n_tasks)
-    priority[problem.graph.topological_order] = -np.arange(problem.n_tasks, dtype=np.float64)
-    offer_in_order(monitor, priority, criterion="finish", insertion=False)
+    offer_in_order(monitor, descending(problem.graph.topological_order), criterion="finish", insertion=False)
 
 
 @method(

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hetsched as hs
+from hetsched.analysis.levels import unit_sums
 from hetsched.coarsening.coarse import mean_durations, mean_transfers
 from hetsched.errors import UnsupportedFeature
 from hetsched.heuristics import placement, placement_kernels
@@ -297,7 +298,7 @@ def test_repartition_moves_a_task_to_what_it_reads():
 @given(problems(n_tasks=st.integers(1, 9), colocation=st.booleans(), **plain), st.sampled_from([0.0, 0.2, 1.0]))
 def test_a_pass_of_repartitioning_keeps_its_conditions(problem, slack):
     graph, unit = problem.graph, problem.unit
-    work, transfer = placement.per_unit(problem, mean_durations(problem)), mean_transfers(problem)
+    work, transfer = unit_sums(problem, mean_durations(problem)), mean_transfers(problem)
     ideal = work.sum() * placement.shares(problem)
     device = placement.blocks(problem)[np.unique(unit, return_index=True)[1]].copy()
     load = np.bincount(device, work, problem.n_devices).astype(float)
