@@ -20,6 +20,7 @@ from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.steady import find_objective
 from hetsched.solution import NO_BOUND, OPTIMALITY_GAP, BestEffort, Bound, Solution, relative_gap
+from hetsched.stopping import Clock, Deadline
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -157,6 +158,8 @@ class Monitor:
         What schedules are compared by; bounds on anything else are passed over.
     executor : concurrent.futures.Executor, optional
         Where a method may have parts of its work done.
+    clock : callable
+        Returns seconds; a test may give one that it advances. A part of another solve has its parent's.
 
     Attributes
     ----------
@@ -164,6 +167,8 @@ class Monitor:
     incumbent : float
         Value of the best schedule so far, inf before the first.
     bound : Bound
+    deadline : Deadline
+        When the solve, and all that it is part of, has to end.
     nodes : int
         Nodes or branches explored, for methods that count them.
     rng : numpy.random.Generator
@@ -179,6 +184,7 @@ class Monitor:
         parent: Monitor | None = None,
         objective: str = "makespan",
         executor: Executor | None = None,
+        clock: Clock = time.monotonic,
     ) -> None:
         self.value_of = find_objective(objective)
         self.objective = objective
@@ -200,7 +206,10 @@ class Monitor:
         self._efforts: dict[str, _Effort] = {}
         self._messages: dict[str, None] = {}
         self._stopped = ""
-        self._started = time.monotonic()
+        self.clock: Clock = clock if parent is None else parent.clock
+        self._started = self.clock()
+        own = Deadline.after(budget.time_limit, self.clock)
+        self.deadline: Deadline = own if parent is None else own.earlier(parent.deadline)
         self._rng: np.random.Generator | None = None
 
     @property
@@ -213,18 +222,16 @@ class Monitor:
     @property
     def elapsed(self) -> float:
         """Seconds since the start."""
-        return time.monotonic() - self._started
+        return self.clock() - self._started
 
     @property
     def time_left(self) -> float:
         """Seconds until the time limit, inf without one."""
-        own = math.inf if self.budget.time_limit is None else self.budget.time_limit - self.elapsed
-        return own if self._parent is None else min(own, self._parent.time_left)
+        return self.deadline.left
 
     def time_limit(self, share: float = 1.0) -> float | None:
         """Return the time limit of what the method calls now: a share of the seconds left, None without a limit."""
-        left = self.time_left
-        return None if math.isinf(left) else max(0.0, share * left)
+        return self.deadline.part(share).limit
 
     @property
     def stopped(self) -> str:
@@ -234,7 +241,7 @@ class Monitor:
                 self._stopped = "optimal"
             elif math.isinf(self.bound.value):
                 self._stopped = "infeasible"
-            elif self.time_left <= 0:
+            elif self.deadline.over:
                 self._stopped = "time limit"
             elif self.budget.evaluations is not None and self.evaluations >= self.budget.evaluations:
                 self._stopped = "evaluations"

@@ -1,0 +1,58 @@
+"""The one clock of a solve: a point in time by which something has to end."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+Clock: TypeAlias = Callable[[], float]
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """A point in time on a clock, which a test may advance by hand.
+
+    Parameters
+    ----------
+    end : float
+        Seconds on the clock; inf for no limit.
+    clock : callable
+        Returns seconds; must never go back.
+    """
+
+    end: float = math.inf
+    clock: Clock = time.monotonic
+
+    @classmethod
+    def after(cls, seconds: float | None, clock: Clock = time.monotonic) -> Deadline:
+        """Return the deadline so many seconds from now; None for no limit."""
+        return cls(math.inf if seconds is None else clock() + seconds, clock)
+
+    @property
+    def left(self) -> float:
+        """Seconds left, negative after the end."""
+        return self.end - self.clock()
+
+    @property
+    def over(self) -> bool:
+        """Whether the time is up."""
+        return not math.isinf(self.end) and self.left <= 0
+
+    @property
+    def limit(self) -> float | None:
+        """Seconds left as a time limit for what is called now: at least 0, None without a limit."""
+        return None if math.isinf(self.end) else max(0.0, self.left)
+
+    def part(self, share: float) -> Deadline:
+        """Return the deadline after a share of the seconds left."""
+        return self if math.isinf(self.end) else Deadline.after(share * max(0.0, self.left), self.clock)
+
+    def earlier(self, other: Deadline) -> Deadline:
+        """Return the earlier of two deadlines on the same clock."""
+        return self if self.end <= other.end else other
+
+
+NEVER = Deadline()
