@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from typing import Any
 
-from hetsched.errors import InconsistentBound, InvalidSchedule, UnsupportedFeature
+from hetsched.errors import HetschedError, InconsistentBound, InvalidSchedule, UnsupportedFeature
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
@@ -42,8 +42,11 @@ def _discover() -> None:
     for entry in importlib.metadata.entry_points(group=ENTRY_POINTS):
         try:
             entry.load()
-        except Exception as error:
-            warnings.warn(f"methods of entry point {entry.name!r} ({entry.value}) cannot be loaded: {error}", stacklevel=3)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # SystemExit too: what others install must not end this process
+            said = str(error) if isinstance(error, Exception) else repr(error)
+            warnings.warn(f"methods of entry point {entry.name!r} ({entry.value}) cannot be loaded: {said}", stacklevel=3)
 
 
 def methods() -> Mapping[str, Method]:
@@ -195,12 +198,12 @@ def _run(monitor: Monitor, chosen: list[tuple[str, dict[str, Any]]], start: Solu
                 break
             try:
                 monitor.run(name, options)
-            except InconsistentBound:
+            except (InconsistentBound, KeyboardInterrupt):
                 raise
-            except Exception as error:
+            except BaseException as error:  # SystemExit too: what was offered before it is kept
                 if not isinstance(error, UnsupportedFeature):
                     _log.exception("method %s failed", name)
-                failure = failure or error
+                failure = failure or (error if isinstance(error, Exception) else HetschedError(f"{name} failed: {error!r}"))
                 monitor.note(f"{name} failed: {type(error).__name__}: {error}")
         if math.isinf(monitor.bound.value):
             from hetsched.models.assignment import shortage

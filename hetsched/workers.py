@@ -166,7 +166,9 @@ class Relay(Monitor):
             failure, kind = str(error), "refused"
         except InconsistentBound as error:
             failure, kind = str(error), "inconsistent"
-        except Exception as error:  # a method may fail as it likes; that costs only itself
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a method may fail as it likes, even by SystemExit; that costs only itself
             failure, kind = f"{type(error).__name__}: {error}", "failed"
         efforts = tuple((name, effort.value, effort.evaluations, effort.seconds) for name, effort in self._efforts.items() if name)
         return Done(efforts, tuple(self._messages), self.stopped or "finished", failure, kind)
@@ -448,7 +450,7 @@ class _Side:
         if task.method not in registered() and module != "__main__":
             try:
                 importlib.import_module(module)
-            except Exception as error:
+            except BaseException as error:  # SystemExit too
                 return Done(failure=f"{module} cannot be imported: {type(error).__name__}: {error}", kind="unknown")
         if task.method not in registered():
             return Done(failure=f"{module} registers no method {task.method!r} when it is imported", kind="unknown")

@@ -39,6 +39,12 @@ def raises(problem: hs.Problem, monitor: Monitor) -> None:
     raise RuntimeError("out of luck")
 
 
+@hs.method("exits", summary="finds something, then asks the process to end", source="a test")
+def exits(problem: hs.Problem, monitor: Monitor) -> None:
+    monitor.run("olb")
+    raise SystemExit(4)
+
+
 @hs.method("tells-pid", summary="notes in which process it ran", source="a test")
 def tells_pid(problem: hs.Problem, monitor: Monitor) -> None:
     monitor.note(f"ran in {os.getpid()}")

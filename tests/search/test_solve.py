@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import math
 import os
+import re
 import signal
 import time
 
@@ -204,28 +205,44 @@ def test_methods_tell_what_they_are():
         assert method.source or name == "auto" or not ours
 
 
-def test_entry_points_of_other_packages_are_found(mine, monkeypatch):
+@pytest.mark.parametrize(
+    ("failure", "said"), [(None, ""), (ImportError("no module strangers"), "no module strangers"), (SystemExit(3), "SystemExit(3)")]
+)
+def test_entry_points_of_other_packages_are_found_and_those_that_fail_are_told_of(mine, monkeypatch, failure, said):
     class Entry:
         name, value = "strangers", "strangers.methods"
 
-        def __init__(self, broken):
-            self.broken = broken
-
         def load(self):
-            if self.broken:
-                raise ImportError("no module named strangers")
+            if failure is not None:
+                raise failure
             hs.method("strange", summary="somebody else's")(lambda problem, monitor: monitor.run("heft"))
 
-    for broken in (False, True):
-        found = {"hetsched.methods": [Entry(broken)]}
-        monkeypatch.setattr(importlib.metadata, "entry_points", lambda group, found=found: found[group])
-        portfolio._discover.cache_clear()
-        if broken:
-            with pytest.warns(UserWarning, match="'strangers' \\(strangers.methods\\) cannot be loaded: no module named strangers"):
-                hs.methods()
-        else:
-            assert hs.solve(topcuoglu(), "strange").makespan == 80
+    found = {"hetsched.methods": [Entry()]}
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: found[group])
     portfolio._discover.cache_clear()
+    if failure is not None:
+        with pytest.warns(UserWarning, match=re.escape(f"'strangers' (strangers.methods) cannot be loaded: {said}")):
+            hs.methods()
+    else:
+        assert hs.solve(topcuoglu(), "strange").makespan == 80
+    portfolio._discover.cache_clear()
+
+
+def test_a_method_that_exits_keeps_its_offer(mine):
+    @hs.method("leaves", summary="offers, then exits")
+    def leaves(problem, monitor):
+        monitor.run("olb")
+        raise SystemExit(4)
+
+    @hs.method("leaves-at-once", summary="exits")
+    def leaves_at_once(problem, monitor):
+        raise SystemExit(4)
+
+    solution = hs.solve(topcuoglu(), "leaves")
+    assert solution.makespan == hs.solve(topcuoglu(), "olb").makespan
+    assert "leaves failed: SystemExit: 4" in solution.messages
+    with pytest.raises(hs.HetschedError, match=re.escape("leaves-at-once failed: SystemExit(4)")):
+        hs.solve(topcuoglu(), "leaves-at-once")
 
 
 def test_subsolve_runs_another_method_on_another_problem_within_the_budget(mine):

@@ -112,10 +112,12 @@ def test_prints_do_not_get_between_the_messages(pool: Pool, capfd: pytest.Captur
 def test_failures_cost_only_the_task(pool: Pool) -> None:
     monitor = Monitor(topcuoglu())
     assert told(pool, Task("raises"), monitor)[-1].kind == "failed"
+    assert told(pool, Task("exits"), monitor)[-1].kind == "failed"
     assert told(pool, Task("pesto"), monitor)[-1].kind == "refused"
     assert monitor.incumbent < float("inf")
-    failed, refused = monitor.solution("x").messages
+    failed, exited, refused = monitor.solution("x").messages
     assert failed == "raises failed: RuntimeError: out of luck"
+    assert exited == "exits failed: SystemExit: 4"
     assert refused.startswith("pesto: pesto places on two devices, not 3")
 
 
