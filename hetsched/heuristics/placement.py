@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
+import pickle
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -25,6 +29,17 @@ CELERITAS = "Celeritas (Xu et al. 2022)"
 BAECHI = "Baechi (Jeon et al., SoCC 2020)"
 FAVOURITE = 0.1
 """A child is a favourite if the linear program makes less of the transfer to it than this."""
+
+_METIS = """
+import os, pickle, sys
+sys.path[:] = {path!r}
+answer = os.fdopen(os.dup(1), "wb")
+os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+from pymetis import CSRAdjacency, part_graph
+count, neighbours, options = pickle.load(sys.stdin.buffer)
+with answer:
+    pickle.dump(list(part_graph(count, CSRAdjacency(*neighbours), **options)[1]), answer)
+"""
 
 
 # ---------------------------------------------------------------------- what the methods share
@@ -293,10 +308,8 @@ def random_partition(problem: Problem, monitor: Monitor) -> None:
 def metis(problem: Problem, monitor: Monitor) -> None:
     """Offer a partition of METIS: directions, pins and memory are not looked at, which may leave it without a schedule."""
     check_whole(problem)
-    try:
-        import pymetis
-    except ImportError as error:
-        raise MissingDependency("pymetis", "metis") from error
+    if importlib.util.find_spec("pymetis") is None:
+        raise MissingDependency("pymetis", "metis")
     if problem.n_units <= problem.n_devices:
         monitor.note("METIS cuts only graphs of more tasks than devices; this one is cut into blocks")
         offer_devices(monitor, blocks(problem))
@@ -312,12 +325,21 @@ def metis(problem: Problem, monitor: Monitor) -> None:
     column = np.concatenate([pair % problem.n_units, pair // problem.n_units])[order]
     ptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=problem.n_units))])
     share = np.maximum(shares(problem), 1e-6)
-    neighbours = pymetis.CSRAdjacency(ptr.tolist(), column.tolist())
-    _, part = pymetis.part_graph(
-        problem.n_devices, neighbours, vweights=_whole_numbers(work), eweights=_whole_numbers(moved, order),
+    part = _partition(
+        problem.n_devices, (ptr.tolist(), column.tolist()), vweights=_whole_numbers(work), eweights=_whole_numbers(moved, order),
         tpwgts=(share / share.sum()).tolist(), recursive=False,
     )  # fmt: skip
     offer_devices(monitor, np.array(part, np.int64)[unit])
+
+
+def _partition(count: int, neighbours: tuple[list[int], list[int]], **options: Any) -> list[int]:
+    """Return what METIS answers in a process of its own: it prints to the output of the process that it runs in."""
+    code = _METIS.format(path=sys.path)
+    done = subprocess.run([sys.executable, "-c", code], input=pickle.dumps((count, neighbours, options)), capture_output=True, check=False)
+    if done.returncode:
+        last = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        raise UnsupportedFeature(f"METIS ended with exit code {done.returncode}: {last or 'it said nothing'}; choose another method")
+    return pickle.loads(done.stdout)  # type: ignore[no-any-return]
 
 
 def _whole_numbers(values: FloatArray, order: IntArray | None = None) -> list[int]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -206,12 +208,29 @@ def test_m_topo_takes_equal_shares_of_memory():
     assert np.bincount(found.batches.device).tolist() == [4, 4, 1]  # at most 9 / 3 + 1 each
 
 
-def test_metis_prints_nothing_and_says_what_it_cannot_cut(capfd):
+def test_metis_says_what_it_cannot_cut():
     pytest.importorskip("pymetis")
     found = hs.solve(chain(3, memory=math.inf, devices=8), "metis")
     assert found.schedule is not None
     assert any("METIS cuts only graphs of more tasks than devices" in message for message in found.messages)
-    assert capfd.readouterr().out == ""
+
+
+def test_what_metis_prints_reaches_nobody():
+    """One task is nearly all the work, so that METIS, which has no option against it, complains of parts without tasks."""
+    pytest.importorskip("pymetis")
+    code = (
+        "import hetsched as hs; problem = hs.Problem(hs.TaskGraph(list('abcdefgh')), hs.Cluster(list('1234567'), bandwidth=1.0),"
+        "durations=[[1000] * 7] + [[1] * 7] * 7); assert hs.solve(problem, 'metis').schedule is not None"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)  # C's output may wait for the end of a process
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_metis_that_dies_is_told(monkeypatch):
+    pytest.importorskip("pymetis")
+    monkeypatch.setattr(placement, "_METIS", "raise MemoryError('no more')")
+    with pytest.raises(UnsupportedFeature, match="METIS ended with exit code 1: MemoryError: no more; choose another method"):
+        hs.solve(chain(9, memory=math.inf), "metis")
 
 
 def test_a_limit_is_kept_where_memory_is_missing_in_a_large_graph():
