@@ -5,16 +5,19 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test slow lint docs clean
+.PHONY: demo test slow thorough lint docs clean
 
 demo: $(VENV)/.installed-demo  ## schedule Inception-v3 on a CPU, a T4 and an A100
 	$(BIN)/hetsched demo --report report.html
 
-test: $(VENV)/.installed-test  ## every test but the slow ones
+test: $(VENV)/.installed-test  ## every test but the slow ones, the same every time
 	$(BIN)/python -m pytest -n $(JOBS)
 
 slow: $(VENV)/.installed-test  ## the tests that take many seconds each
 	$(BIN)/python -m pytest -n $(JOBS) -m slow
+
+thorough: $(VENV)/.installed-test  ## hours of examples and order drawn anew; HETSCHED_THOROUGH_MINUTES=10 for a part, _SEED and _COUNT to repeat
+	$(BIN)/python -m pytest -n $(JOBS) --hypothesis-profile=thorough -m "hypothesis or thorough"
 
 lint: $(VENV)/.installed-lint  ## style, types, layers
 	$(BIN)/ruff check .

@@ -1,22 +1,59 @@
-"""What every test shares: hypothesis profiles, and the data beside the repository."""
+"""What every test shares: which examples are tried, and the data beside the repository."""
 
 from __future__ import annotations
 
 import os
+import random
+import secrets
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 
+from hetsched.testing import profiles
 from tests.browser import launched
 
-# No deadline: the first example of a test may compile a kernel. In CI the examples are always the same.
-settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
-settings.load_profile("ci" if os.environ.get("CI") else "default")
+profiles.register()
+settings.load_profile("ci" if os.environ.get("CI") else "dev")
+# Hypothesis would also draw constants of the modules loaded so far: other examples with every order of the tests.
+providers._get_local_constants = providers.Constants
+
+SEED, MINUTES = "HETSCHED_THOROUGH_SEED", "HETSCHED_THOROUGH_MINUTES"
+END = pytest.StashKey[float]()
+
+
+def drawn_anew(config: pytest.Config) -> bool:
+    """Tell whether this is `make thorough`, or a part of it."""
+    return bool(config.getoption("--hypothesis-profile") == "thorough")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the seed of all that is drawn anew; the processes that share the tests inherit it."""
+    config.stash[END] = time.monotonic() + 60 * float(os.environ.get(MINUTES, "inf"))
+    os.environ.setdefault(SEED, str(secrets.randbelow(2**32)))
+    if drawn_anew(config) and config.getoption("--hypothesis-seed") is None:
+        config.option.hypothesis_seed = os.environ[SEED]
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    return f"to draw the same again: {SEED}={os.environ[SEED]}" if drawn_anew(config) else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Draw the order too: a part of the tests is another part each time."""
+    if drawn_anew(config):
+        random.Random(os.environ[SEED]).shuffle(items)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if drawn_anew(item.config) and time.monotonic() > item.config.stash[END]:
+        pytest.skip(f"the {os.environ[MINUTES]} minutes are over")
 
 
 @pytest.fixture(scope="session")

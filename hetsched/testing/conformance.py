@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, note, settings
+from hypothesis import assume, given, note
 from hypothesis import strategies as st
 from hypothesis.strategies import DataObject, SearchStrategy
 
@@ -25,13 +25,11 @@ from hetsched.schedule.verify import verify
 from hetsched.solution import Solution, Status
 from hetsched.testing import strategies
 from hetsched.testing.brute_force import brute_force
+from hetsched.testing.profiles import examples
 
 TOLERANCE = 1e-9
 
-# The tests are inherited by one class a method, on purpose; their first example may compile kernels.
-_SETTINGS = settings(
-    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.differing_executors, HealthCheck.too_slow]
-)  # fmt: skip
+_SETTINGS = examples(30)
 
 
 class MethodSuite:

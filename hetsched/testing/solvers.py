@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hetsched.errors import InvalidModel, UnsupportedFeature
@@ -18,12 +18,11 @@ from hetsched.modeling.backends import backend
 from hetsched.modeling.expression import Expression, stack
 from hetsched.modeling.model import Model
 from hetsched.modeling.outcome import Incumbent, NewBound
+from hetsched.testing.profiles import examples
 
 DEADLINE = 0.5  # seconds by which a time limit may be missed
 
-_SETTINGS = settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.differing_executors, HealthCheck.too_slow]
-)  # fmt: skip
+_SETTINGS = examples(25)
 
 
 class Shop:

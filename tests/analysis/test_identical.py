@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
@@ -15,6 +15,7 @@ from hetsched.analysis.identical import identical
 from hetsched.analysis.modules import modules
 from hetsched.problem.graph import IntArray
 from hetsched.testing import numbers, problems
+from hetsched.testing.profiles import examples
 
 
 def correspond(problem: hs.Problem, a: list[int], b: list[int], bare: list[bool]) -> bool:
@@ -85,7 +86,7 @@ def test_relabelled_copies_are_found_and_the_mapping_is_exact(problem: hs.Proble
 SMALL = problems(n_tasks=st.integers(2, 8), n_devices=st.integers(1, 2), inputs=1, durations=numbers(largest=1), tight=False)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(SMALL, st.data())
 def test_two_parts_are_identical_if_and_only_if_some_mapping_makes_them_so(problem: hs.Problem, data: Any) -> None:
     """Parts may share tasks; every mapping is tried."""
@@ -107,7 +108,7 @@ def test_two_parts_are_identical_if_and_only_if_some_mapping_makes_them_so(probl
         assert maps(tuple(parts[1].index(i) for i in found[1].tasks.tolist()))
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.integers(0, 2**16), st.sampled_from(["duration", "bytes", "weight", "label", "edge", "pin"]))
 def test_one_number_changed_and_it_is_no_copy(seed: int, change: str) -> None:
     rng = np.random.default_rng(seed)

@@ -8,7 +8,7 @@ import math
 import networkx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
@@ -17,6 +17,7 @@ from hetsched.analysis.closure import ancestors
 from hetsched.analysis.cuts import series_cuts
 from hetsched.errors import UnsupportedFeature
 from hetsched.testing import brute_force, decisions, problems, task_graphs
+from hetsched.testing.profiles import examples
 
 
 def earliest_finish(problem: hs.Problem, i: int, k: int, memo: dict[tuple[int, int], float]) -> float:
@@ -78,7 +79,7 @@ def test_every_schedule_lies_in_its_windows(data: st.DataObject, problem: hs.Pro
     assert (batches.finish <= windows.finish[batches.task, batches.device] + tolerance).all()
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(problems(n_devices=st.integers(1, 2)))
 def test_windows_leave_no_device_only_below_the_optimum(problem: hs.Problem) -> None:
     """A horizon of the optimum always leaves every task a device."""

@@ -8,7 +8,7 @@ from typing import Any
 import networkx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
@@ -17,6 +17,7 @@ from hetsched.analysis.modules import LARGEST, MOST_CHANNELS, Modules, modules
 from hetsched.analysis.narrow_kernels import CHANNEL, EDGE, narrowest
 from hetsched.problem.graph import IntArray
 from hetsched.testing import task_graphs
+from hetsched.testing.profiles import examples
 from tests.analysis.test_cuts import GRAPHS, graphs_in_series
 
 
@@ -100,7 +101,7 @@ def test_the_bridges_of_the_paper_are_cut(graph: hs.TaskGraph) -> None:
             assert found.cuts.tolist()[found.of_task[b] : found.of_task[b] + 1] in ([b], [])
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.integers(2, 4), st.integers(0, 4), st.integers(2, 6), st.integers(0, 2**16))
 def test_dense_modules_joined_by_few_edges_are_the_components_of_the_paper(channels: int, more: int, count: int, seed: int) -> None:
     """Complete modules of n tasks are (n - 1)-edge-connected: the (c + 1)-edge-connected components are they."""
@@ -208,7 +209,7 @@ def test_a_tiny_module_is_merged_over_the_boundary_of_more_edges() -> None:
     assert recovered(graph, modules(graph, smallest=2)) == 5
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(task_graphs(n_tasks=st.integers(1, 8), colocation=False), st.data())
 def test_the_narrowest_boundary_is_a_minimum_cut(graph: hs.TaskGraph, data: Any) -> None:
     """None of all sets of tasks between two places that edges lead out of only is narrower."""

@@ -6,12 +6,13 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched.analysis.ideals import chain, ideals
 from hetsched.analysis.streams import linear_order, streams, unit_order, without_pendants
+from hetsched.testing.profiles import examples
 
 
 @st.composite
@@ -22,7 +23,7 @@ def orders(draw: st.DrawFn) -> tuple[int, np.ndarray]:
     return size, np.array(chosen, np.int64).reshape(-1, 2)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(order=orders())
 def test_ideals_are_all_the_down_sets(order: tuple[int, np.ndarray]) -> None:
     size, pairs = order
@@ -54,7 +55,7 @@ def test_a_stop_ends_the_enumeration() -> None:
     assert ideals(3, np.zeros((0, 2), np.int64), limit=100, stop=lambda: True) is None
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(order=orders(), data=st.data())
 def test_joining_pendants_leaves_an_order(order: tuple[int, np.ndarray], data: st.DataObject) -> None:
     size, pairs = order

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
@@ -14,6 +14,7 @@ import hetsched as hs
 from hetsched.bounds.windows import Effort, Passage, Window
 from hetsched.errors import UnsupportedFeature
 from hetsched.testing import brute_force, conformance, problems
+from hetsched.testing.profiles import examples
 from tests import golden
 
 
@@ -29,7 +30,7 @@ def everything(problem: hs.Problem) -> Window:
     return Window(Passage(problem), np.arange(problem.n_tasks), np.arange(problem.graph.n_edges))
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(problem=problems(n_tasks=st.integers(1, 6), inputs=1, communication=st.sampled_from(["delay", "per-input"]), memory="static"))
 def test_optima_are_found_and_proven(problem: hs.Problem) -> None:
     """With static memory, and where there is no schedule at all."""
@@ -45,7 +46,7 @@ def test_optima_are_found_and_proven(problem: hs.Problem) -> None:
     assert solution.status == "optimal"
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(data=st.data(), problem=problems(n_tasks=st.integers(2, 5), inputs=1, communication="delay", tight=False))
 def test_a_window_never_asks_for_more_than_the_problem(data: st.DataObject, problem: hs.Problem) -> None:
     """Some tasks and what they depend on, some with a device chosen, are done no later than in the best schedule that chooses it too."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
@@ -19,6 +19,7 @@ from hetsched.bounds.destructive import destructive
 from hetsched.bounds.modular import modular
 from hetsched.errors import UnsupportedFeature
 from hetsched.testing import brute_force, decisions, problems
+from hetsched.testing.profiles import examples
 from tests import golden
 
 BoundFunction = Callable[[hs.Problem], hs.Bound]
@@ -26,7 +27,7 @@ BOUNDS: list[BoundFunction] = [memory, critical_path, load, head_tail_load, dest
 each_bound = pytest.mark.parametrize("function", BOUNDS[1:], ids=lambda function: function.__name__)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(problems())
 def test_no_bound_is_above_the_optimum(problem: hs.Problem) -> None:
     """Under every model; inf means that the enumeration finds nothing either."""
@@ -39,7 +40,7 @@ def test_no_bound_is_above_the_optimum(problem: hs.Problem) -> None:
         assert function(problem).value <= makespan * (1 + 1e-9), function.__name__
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.data(), problems(n_tasks=st.integers(5, 12), inputs=st.integers(1, 4), tight=False))
 def test_no_bound_is_above_a_schedule(data: st.DataObject, problem: hs.Problem) -> None:
     """Larger problems than the enumeration can take."""
@@ -49,7 +50,7 @@ def test_no_bound_is_above_a_schedule(data: st.DataObject, problem: hs.Problem) 
 
 
 @each_bound
-@settings(max_examples=30)
+@examples(30)
 @given(problem=problems(n_tasks=st.integers(1, 6), transfers=False), factor=st.sampled_from([2.0**-20, 0.5, 4.0, 2.0**17]))
 def test_bounds_scale_with_the_unit_of_time(function: BoundFunction, problem: hs.Problem, factor: float) -> None:
     """In another unit the bound is the same, to the bit where the factor is a power of two."""
@@ -58,7 +59,7 @@ def test_bounds_scale_with_the_unit_of_time(function: BoundFunction, problem: hs
     assert function(scaled).value == pytest.approx(function(problem).value * factor, rel=1e-12)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.data(), problems(n_tasks=st.integers(1, 6), missing_links=False, transfers=False))
 def test_bounds_do_not_depend_on_numbering(data: st.DataObject, problem: hs.Problem) -> None:
     """Tasks and devices in another order have the same bounds, where these are optima of their kind."""

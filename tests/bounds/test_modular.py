@@ -8,7 +8,7 @@ import time
 import instances
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
@@ -21,6 +21,7 @@ from hetsched.bounds.windows import Effort
 from hetsched.errors import InvalidProblem, UnsupportedFeature
 from hetsched.problem.graph import IntArray
 from hetsched.testing import brute_force, decisions, problems
+from hetsched.testing.profiles import examples
 from hetsched.testing.strategies import numbers
 
 FREE = hs.Cluster(["x", "y"], bandwidth=np.inf)
@@ -59,20 +60,20 @@ def check(data: st.DataObject, problem: hs.Problem) -> None:
         assert batches.handover(reverse(problem), modules[::-1], math.inf).value <= makespan
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(data=st.data(), problem=problems())
 def test_it_is_never_above_the_optimum(data: st.DataObject, problem: hs.Problem) -> None:
     """Under every model of communication, memory and batches, for any modules."""
     check(data, problem)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(data=st.data(), problem=problems(n_tasks=st.integers(4, 7), n_devices=2, inputs=1))
 def test_it_is_never_above_the_optimum_of_one_input(data: st.DataObject, problem: hs.Problem) -> None:
     check(data, problem)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     data=st.data(),
     problem=problems(n_tasks=st.integers(2, 3), n_devices=st.integers(1, 2), inputs=st.integers(2, 4), durations=numbers(largest=3)),
@@ -81,7 +82,7 @@ def test_it_is_never_above_the_optimum_of_several_inputs(data: st.DataObject, pr
     check(data, problem)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(data=st.data(), problem=problems(n_tasks=st.integers(6, 14), inputs=st.integers(1, 3), tight=False))
 def test_it_is_never_above_a_schedule(data: st.DataObject, problem: hs.Problem) -> None:
     """Larger problems than the enumeration can take."""
@@ -195,7 +196,7 @@ def test_several_ends_are_counted_at_the_price_of_the_cheapest() -> None:
     assert batches.handover(problem, chain([0, 1], [2, 3]), math.inf).value == pytest.approx(9)  # all four past, and 1 s
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(data=st.data(), problem=problems(n_tasks=st.integers(3, 8), tight=False))
 def test_later_passes_never_lower_a_head(data: st.DataObject, problem: hs.Problem) -> None:
     heads = Heads(problem, levels.least_durations(problem), data.draw(partitions(problem.graph)))
@@ -206,7 +207,7 @@ def test_later_passes_never_lower_a_head(data: st.DataObject, problem: hs.Proble
         before = heads.release.copy()
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(data=st.data(), problem=problems(n_tasks=st.integers(2, 5), inputs=1, tight=False))
 def test_numbering_does_not_matter(data: st.DataObject, problem: hs.Problem) -> None:
     """Tasks in another order, and with them the modules, have the same bound where no refutation stays open."""

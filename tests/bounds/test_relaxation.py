@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
@@ -15,10 +15,11 @@ from hetsched.bounds import best, relaxation
 from hetsched.errors import UnsupportedFeature
 from hetsched.models.methods import formulate
 from hetsched.testing import brute_force, problems
+from hetsched.testing.profiles import examples
 from tests import golden
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(problem=problems(n_tasks=st.integers(1, 3)))
 def test_they_are_never_above_the_optimum(problem: hs.Problem) -> None:
     """Under every model of communication, memory and batches that a formulation says."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import hetsched as hs
@@ -13,10 +13,11 @@ from hetsched.bounds import best, steady
 from hetsched.schedule.steady import period
 from hetsched.testing import strategies
 from hetsched.testing.brute_force import _assignments, _Count
+from hetsched.testing.profiles import examples
 from tests.enumerated import objectives, optimum
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(drawn=objectives(tight=True))
 def test_bounds_lie_below_the_optimum(drawn: tuple[hs.Problem, str]) -> None:
     problem, objective = drawn
@@ -26,7 +27,7 @@ def test_bounds_lie_below_the_optimum(drawn: tuple[hs.Problem, str]) -> None:
         assert bound.value <= least * (1 + 1e-12), bound
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(problem=strategies.problems(inputs=st.integers(2, 3), n_tasks=st.integers(1, 3), n_devices=2, memory="static"))
 def test_bounds_lie_below_every_way_to_batch(problem: hs.Problem) -> None:
     bounds = list(steady.every(problem))
@@ -44,7 +45,7 @@ def busiest(problem: hs.Problem, assignment: object) -> float:
     return max(load) / problem.inputs
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(data=st.data())
 def test_the_period_of_any_schedule_is_above_the_bounds(data: st.DataObject) -> None:
     problem = data.draw(strategies.problems())

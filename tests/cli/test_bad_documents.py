@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import hetsched as hs
 from hetsched.cli.app import app
+from hetsched.testing.profiles import examples
 
 Spoil = Callable[[dict[str, Any]], object]
 
@@ -125,7 +126,7 @@ def test_a_name_cannot_break_the_line(run: Any, document: dict[str, Any]) -> Non
     assert "\x1b" not in failed.stderr
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@examples(40, HealthCheck.function_scoped_fixture)
 @given(where=st.integers(0, 10**6), data=st.binary(max_size=3))
 def test_a_cut_or_scribbled_document_never_tracebacks(tmp_path: Path, where: int, data: bytes) -> None:
     whole = VALID

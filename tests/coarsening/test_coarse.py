@@ -5,13 +5,14 @@ from __future__ import annotations
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched import coarsening
 from hetsched.errors import InvalidProblem, UnsupportedFeature
 from hetsched.testing import decisions, problems
+from hetsched.testing.profiles import examples
 
 COARSENINGS = {
     "celeritas": lambda problem: coarsening.operation_fusion(problem),
@@ -32,7 +33,7 @@ def without_gaps(problem):
 
 
 @pytest.mark.parametrize("name", COARSENINGS)
-@settings(max_examples=40)
+@examples(40)
 @given(problem=problems(n_tasks=st.integers(0, 9), **whole).filter(without_gaps), data=st.data())
 def test_no_cycle_nothing_lost_and_valid_on_the_way_back(name, problem, data):
     found = COARSENINGS[name](problem)

@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
@@ -43,7 +43,6 @@ def ask(profiler: Profiler, question):
 
 
 @given(questions)
-@settings(deadline=None)
 def test_what_was_asked_is_answered_again_to_the_bit(tmp_path_factory, asked):
     path = tmp_path_factory.mktemp("recorded") / "measured.json"
     first = Recorded(Noisy())

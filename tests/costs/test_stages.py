@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched.costs import Contention, Convolution
 from hetsched.models import ios
+from hetsched.testing.profiles import examples
 from hetsched.testing.strategies import task_graphs
 
 DEVICE = hs.Device("gpu", peak_flops={"float32": 2e9}, memory_bandwidth=1e30, launch_overhead=0.25)  # 1e9 FLOP/s at half the peak
@@ -53,7 +54,7 @@ def test_the_least_share():
 
 @given(task_graphs(n_tasks=st.integers(1, 6), colocation=False, pins=False), st.lists(st.floats(0, 3), min_size=6, max_size=6),
        st.lists(st.floats(0, 2), min_size=6, max_size=6), st.floats(0, 1))  # fmt: skip
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_the_bound_is_one_and_a_stage_is_no_slower_than_its_groups_in_turn(graph, seconds, shares, interference):
     n = graph.n_tasks
     graph = graph.replace(flops=[1e9 * x for x in seconds[:n]], output_bytes=[100 * x for x in shares[:n]])
@@ -126,7 +127,7 @@ def test_parameters_out_of_range_are_refused(settings, message):
 
 
 @given(task_graphs(n_tasks=st.integers(1, 7), colocation=False, pins=False), st.data())
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_bounds_of_all_stages_at_once_are_those_of_each(graph, data):
     """A table without its method would be slow, not wrong; so it must say the same."""
     n = graph.n_tasks

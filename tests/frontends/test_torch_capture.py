@@ -8,10 +8,11 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
+from hetsched.testing.profiles import examples
 
 torch = pytest.importorskip("torch")
 nn, F = torch.nn, torch.nn.functional
@@ -75,7 +76,7 @@ def networks(draw):
     return nn.Sequential(*layers).eval(), channels
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(networks(), st.integers(6, 9))
 def test_random_networks_keep_their_work_and_every_task_reads_what_its_sources_wrote(network, size):
     model, channels = network
@@ -90,7 +91,7 @@ def test_random_networks_keep_their_work_and_every_task_reads_what_its_sources_w
     assert np.array_equal(graph.bytes_accessed, graph.weight_bytes + graph.input_bytes + graph.output_bytes)
 
 
-@settings(max_examples=8, deadline=None)
+@examples(8)
 @given(networks(), st.integers(6, 9), st.booleans())
 def test_random_networks_run_task_by_task_as_they_are_and_fused_ones_keep_their_work(network, size, fuse):
     model, channels = network

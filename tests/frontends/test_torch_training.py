@@ -8,7 +8,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
@@ -21,6 +21,7 @@ from torch.fx.node import map_arg  # noqa: E402
 from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
 from hetsched.frontends.recorded import record_training  # noqa: E402
+from hetsched.testing.profiles import examples  # noqa: E402
 
 capture, capture_training, record = (getattr(hs.frontends.torch, name) for name in ("capture", "capture_training", "record"))
 STATES = {"sgd": 0, "momentum": 1, "adam": 2}
@@ -111,7 +112,7 @@ def is_forward(name):
 # ---------------------------------------------------------------------- what is recorded is the step
 
 
-@settings(max_examples=10, deadline=None)
+@examples(10)
 @given(networks(), st.integers(7, 9))
 def test_what_is_recorded_computes_the_gradients(network, size):
     model, channels = network
@@ -167,7 +168,7 @@ def test_the_loss_is_part_of_the_step():
 # ---------------------------------------------------------------------- what the graph says of it
 
 
-@settings(max_examples=10, deadline=None)
+@examples(10)
 @given(networks(), st.integers(7, 9), st.sampled_from(list(STATES)), st.booleans())
 def test_every_parameter_is_updated_once_from_its_gradient_and_nothing_is_lost(network, size, optimiser, colocate):
     model, channels = network
@@ -191,7 +192,7 @@ def test_every_parameter_is_updated_once_from_its_gradient_and_nothing_is_lost(n
     assert graph.flops.sum() == counter.get_total_flops()
 
 
-@settings(max_examples=4, deadline=None)
+@examples(4)
 @given(networks(linear=False), st.integers(7, 9))
 def test_the_forward_part_is_what_capture_gives(network, size):
     model, channels = network

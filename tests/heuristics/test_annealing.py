@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, note, settings
+from hypothesis import assume, given, note
 from hypothesis import strategies as st
 
 import hetsched as hs
@@ -14,8 +14,9 @@ from hetsched.heuristics.states import States
 from hetsched.problem.document import encode
 from hetsched.schedule import edits, sequences
 from hetsched.testing import conformance, strategies
+from hetsched.testing.profiles import examples
 
-_SETTINGS = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+_SETTINGS = examples(150)
 COMMUNICATIONS = ("delay", "per-input", "channel", "port")
 
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
@@ -18,6 +18,7 @@ from hetsched.portfolio import methods
 from hetsched.schedule import edits, sequences
 from hetsched.search import Budget, Monitor
 from hetsched.testing import conformance, strategies
+from hetsched.testing.profiles import examples
 from tests.golden import arabnejad, topcuoglu
 
 
@@ -41,7 +42,7 @@ def two(problem: hs.Problem, seed: int):
     return states, *made
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(problem=strategies.problems(inputs=1, tight=False, n_tasks=st.integers(1, 8)), seed=st.integers(0, 1000))
 def test_the_way_ends_at_the_other_state(problem, seed):
     made = two(problem, seed)
@@ -61,7 +62,7 @@ def test_the_way_ends_at_the_other_state(problem, seed):
     assert start < math.inf
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(problem=strategies.problems(tight=True, n_tasks=st.integers(1, 5)), seed=st.integers(0, 1000))
 def test_states_on_the_way_keep_the_rules(problem, seed):
     """With several inputs and little memory too; the way may then end before the other state."""

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import hetsched as hs
@@ -67,7 +67,6 @@ def places(states: States, state, room: int = 1000):
     return net, found.value[:count], found.places[:count]
 
 
-@settings(deadline=None)
 @given(problem=plain(colocation=False), seed=st.integers(0, 1000))
 def test_a_value_is_the_makespan_where_nothing_contends(problem, seed):
     states, state, makespan = started(problem, seed)
@@ -82,7 +81,6 @@ def test_a_value_is_the_makespan_where_nothing_contends(problem, seed):
         assert states.settle(state) == makespan
 
 
-@settings(deadline=None)
 @given(problem=plain(colocation=False, transfers=False, n_tasks=5), seed=st.integers(0, 1000))
 def test_every_place_that_keeps_the_order_is_found(problem, seed):
     """All orders of one device with one critical task elsewhere that can be carried out are among the places."""
@@ -124,7 +122,6 @@ def acyclic(problem, sequence, device, takes, v, k, order) -> bool:
     return True
 
 
-@settings(deadline=None)
 @given(problem=strategies.problems(inputs=1, absent=False, missing_links=False, n_tasks=st.integers(2, 7)), seed=st.integers(0, 1000))
 def test_the_sequence_stays_one(problem, seed):
     """Also with contention, co-location and little memory: producers stay before consumers, and what is tried is undone."""

@@ -6,10 +6,11 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
+from hetsched.testing.profiles import examples
 
 
 def training(layers, memory, *, devices=2):
@@ -44,7 +45,7 @@ def test_searches_cut_a_step_in_two_where_one_device_is_too_small(method, memory
 
 
 @given(st.integers(2, 6), st.floats(0.45, 1.0), st.integers(0, 3))
-@settings(max_examples=15)
+@examples(15)
 def test_what_is_found_fits(layers, share, seed):
     problem = training(layers, share * (1.2 * layers + 1))
     found = hs.solve(problem, ["annealing", "tabu"], evaluations=2000, seed=seed)

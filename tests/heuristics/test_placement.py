@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
@@ -19,6 +19,7 @@ from hetsched.coarsening.coarse import mean_durations, mean_transfers
 from hetsched.errors import UnsupportedFeature
 from hetsched.heuristics import placement, placement_kernels
 from hetsched.testing import conformance, problems
+from hetsched.testing.profiles import examples
 
 plain = {
     "inputs": 1, "communication": "delay", "memory": "static", "tight": False, "absent": False, "pins": False, "missing_links": False,
@@ -153,7 +154,7 @@ def test_memory_of_the_first_member_alone_ends_over_capacity_as_in_baechi():
 
 
 @given(tiny)
-@settings(max_examples=25)
+@examples(25)
 def test_a_task_has_at_most_one_favourite_child_and_a_child_one_parent(problem):
     for solver in ("scip", "highs"):
         favourite = placement.favourite_children(problem, hs.Monitor(problem), solver)

@@ -6,16 +6,17 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched.analysis.streams import unit_order
 from hetsched.testing import conformance
+from hetsched.testing.profiles import examples
 from tests.enumerated import assignments, is_contiguous, objectives, optimum, problems, uniform, value, with_host
 
 CLOSE = 1e-9
-EXAMPLES = settings(max_examples=60, deadline=None)
+EXAMPLES = examples(60)
 
 
 class TestContiguous(conformance.MethodSuite):

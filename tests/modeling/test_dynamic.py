@@ -10,11 +10,12 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hetsched.errors import InvalidModel
 from hetsched.modeling import DynamicProgram, Evaluation
+from hetsched.testing.profiles import examples
 
 INF = math.inf
 
@@ -94,7 +95,7 @@ def test_kinds_share_bounds_costs_and_answers(made, data):
 
 
 @given(programs(), st.booleans())
-@settings(max_examples=25)
+@examples(25)
 def test_agrees_with_its_linear_program(made, shared):
     tail, head, cost, lower = made
     kind = np.arange(len(cost)) // 2 if shared else np.arange(len(cost))
@@ -111,7 +112,7 @@ def test_agrees_with_its_linear_program(made, shared):
 
 
 @given(programs(), st.sampled_from([1, 2, 5]))
-@settings(max_examples=50)
+@examples(50)
 def test_threads_find_the_same(made, parallel):
     tail, head, cost, lower = made
     with concurrent.futures.ThreadPoolExecutor(2) as executor:
@@ -124,7 +125,7 @@ def test_threads_find_the_same(made, parallel):
 
 
 @given(programs())
-@settings(max_examples=50)
+@examples(50)
 def test_narrowing_bounds_little_by_little_ends_at_the_same_value(made):
     tail, head, cost, lower = made
     program, low = DynamicProgram(tail, head, lower), lower.copy()
@@ -142,7 +143,7 @@ def test_narrowing_bounds_little_by_little_ends_at_the_same_value(made):
 
 
 @given(programs())
-@settings(max_examples=50)
+@examples(50)
 def test_proving_no_more_than_that_a_transition_is_too_dear_is_enough(made):
     tail, head, cost, lower = made
     upper = np.where(np.isfinite(cost), cost + 1.0, INF)
@@ -161,7 +162,7 @@ def test_proving_no_more_than_that_a_transition_is_too_dear_is_enough(made):
 
 
 @given(programs())
-@settings(max_examples=50)
+@examples(50)
 def test_answers_without_proof_end_with_a_value_and_an_honest_bound(made):
     tail, head, cost, lower = made
     found = DynamicProgram(tail, head, lower).solve(lambda query: Evaluation(0.0, cost[query.transition], done=True))

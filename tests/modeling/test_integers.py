@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
@@ -12,6 +12,7 @@ from hetsched.errors import InvalidModel
 from hetsched.modeling.integers import rounded, units
 from hetsched.modeling.model import Model
 from hetsched.modeling.program import Linear
+from hetsched.testing.profiles import examples
 
 NUMBERS = st.one_of(
     st.integers(-9, 9).map(float),
@@ -44,7 +45,7 @@ def feasible(draw: st.DrawFn) -> tuple[Model, np.ndarray]:
     return model, np.concatenate([whole, times])
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(case=feasible(), gap=st.sampled_from([0.0, 1e-3, 0.1, 0.5]))
 def test_the_rounded_point_keeps_the_rounded_rows(case: tuple[Model, np.ndarray], gap: float) -> None:
     model, point = case

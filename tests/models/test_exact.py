@@ -8,16 +8,17 @@ from pathlib import Path
 import instances
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched.models import BatchedMakespan, CongestionAware, Formulation
 from hetsched.testing import brute_force, decisions, problems
+from hetsched.testing.profiles import examples
 from tests.golden import arabnejad, topcuoglu
 
 SOLVERS = ("scip", "highs", "cpsat")
-few = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+few = examples(12)
 quiet = {"batching": "once", "memory": "static", "n_tasks": st.integers(1, 4)}
 
 

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched.models import BatchedMakespan, Component, Formulation, components, redundant
 from hetsched.models.batched import decode
 from hetsched.testing import brute_force, task_graphs
+from hetsched.testing.profiles import examples
 
 SOLVERS = ("scip", "highs", "cpsat")
 
@@ -101,7 +102,7 @@ def best(problem: hs.Problem, budget: float) -> float:
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(12)
 @given(problem=cases(), share=st.sampled_from([0.5, 0.8, 1.2]))
 def test_a_formulation_from_outside_finds_its_optimum(solver: str, problem: hs.Problem, share: float) -> None:
     durations = problem.durations[:, :, 0]

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched.analysis.chains import chains
 from hetsched.analysis.closure import ancestors
 from hetsched.models import ios, ios_blocks
+from hetsched.testing.profiles import examples
 from hetsched.testing.strategies import task_graphs
 
 INF = math.inf
@@ -111,7 +112,7 @@ def solved(graph, cost, **settings):
 
 @given(task_graphs(n_tasks=st.integers(1, 5), colocation=False, pins=False), LIMITS, LIMITS,
        st.sampled_from(["concurrent", "merge", "both"]), st.integers(0, 999))  # fmt: skip
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_the_optimum_of_all_partitions(graph, groups, size, strategies, seed):
     cost = Table(seed)
     value, _ = solved(graph, cost, groups=groups, group_size=size, strategies=strategies, blocks=False)
@@ -119,7 +120,7 @@ def test_the_optimum_of_all_partitions(graph, groups, size, strategies, seed):
 
 
 @given(GRAPHS, LIMITS, LIMITS, st.booleans(), st.integers(0, 999), st.sampled_from([0.0, 0.5, 0.9, 1.0]))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_bounds_save_costs_and_change_nothing(graph, groups, size, blocks, seed, share):
     plain, lazy = Table(seed), Table(seed, share)
     limits = {"groups": groups, "group_size": size, "blocks": blocks}
@@ -144,7 +145,7 @@ def test_tight_bounds_leave_most_stages_unasked():
 
 
 @given(GRAPHS, LIMITS, LIMITS)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_every_ending_and_no_other(graph, groups, size):
     block = ios.Block(graph, graph.topological_order, groups, size)
     states = {0: frozenset()}
@@ -161,7 +162,7 @@ def test_every_ending_and_no_other(graph, groups, size):
 
 
 @given(GRAPHS, st.integers(0, 999), st.randoms())
-@settings(max_examples=30, deadline=None)
+@examples(30)
 def test_names_and_their_order_do_not_matter(graph, seed, rng):
     cost = Table(seed)
     order = list(range(graph.n_tasks))
@@ -222,7 +223,7 @@ def test_blocks_end_where_all_paths_meet():
 
 
 @given(GRAPHS, st.integers(0, 999))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_blocks_are_the_best_that_no_stage_reaches_over(graph, seed):
     cost = Table(seed)
     block = {name: x for x, own in enumerate(ios.blocks(graph)) for name in own}
@@ -241,7 +242,7 @@ def test_blocks_are_the_best_that_no_stage_reaches_over(graph, seed):
 
 
 @given(GRAPHS, st.integers(0, 999))
-@settings(max_examples=30, deadline=None)
+@examples(30)
 def test_the_baselines_are_schedules_and_no_better(graph, seed):
     cost = Table(seed)
     best = hs.stages(graph, cost, groups=None, group_size=None, blocks=False).latency
@@ -302,7 +303,7 @@ def test_what_is_too_wide_is_refused(monkeypatch):
 
 
 @given(GRAPHS)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_counts_are_those_of_brute_force(graph):
     n, found = graph.n_tasks, ios.counts(graph)
     below = ancestors(graph)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched.analysis.symmetry import exchanges
 from hetsched.models import BatchedMakespan, CongestionAware, formulate
 from hetsched.testing import brute_force, decisions, task_graphs
+from hetsched.testing.profiles import examples
 
-few = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+few = examples(12)
 CRITERIA = ("batches", "tasks", "time")
 
 

@@ -7,16 +7,17 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched.models import Assignment, CongestionAware, Pesto, rivals
 from hetsched.models.assignment import shortage
 from hetsched.testing import brute_force, problems, task_graphs
+from hetsched.testing.profiles import examples
 from tests.golden import topcuoglu
 
-few = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+few = examples(15)
 plain = {"batching": "once", "memory": "static", "n_tasks": st.integers(1, 4), "communication": "delay"}
 
 
@@ -54,7 +55,7 @@ def crowded(draw: st.DrawFn) -> hs.Problem:
 
 
 @given(problem=crowded())
-@settings(deadline=None, max_examples=60)
+@examples(60)
 def test_missing_memory_is_explained(problem: hs.Problem) -> None:
     weights, capacities = problem.graph.weight_bytes, problem.cluster.memory_bytes
     missing = min(

@@ -6,14 +6,15 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched.models.series import Series, cut
 from hetsched.testing import brute_force, conformance, problems
+from hetsched.testing.profiles import examples
 
-few = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+few = examples(15, HealthCheck.filter_too_much)
 
 
 class TestSplit(conformance.MethodSuite):
@@ -66,7 +67,7 @@ def series(draw, *, inputs=1, memory_bytes=math.inf, labels=None, **settings):
     return hs.Problem(graph, cluster, durations=durations, **settings)
 
 
-@settings(few, max_examples=8)
+@examples(8, HealthCheck.filter_too_much)
 @given(series(), st.sampled_from(["cpsat", "scip"]))
 def test_one_channel_is_exact(problem, solver):
     assert len(cut(problem)) >= 2
@@ -110,7 +111,7 @@ def honest(problem, **options):
         assert solution.makespan >= optimum.makespan * (1 - 1e-9)
 
 
-@settings(few, max_examples=15)
+@few
 @given(problems(batching="once", memory="static", n_tasks=st.integers(2, 5), inputs=1), st.integers(1, 4))
 def test_several_channels_are_honest(problem, channels):
     honest(problem, channels=channels, largest=2)

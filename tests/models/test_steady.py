@@ -6,11 +6,12 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 import hetsched as hs
 from hetsched.models.steady import SteadyState
 from hetsched.testing import conformance
+from hetsched.testing.profiles import examples
 from tests.enumerated import objectives, optimum, with_host
 
 CLOSE = 1e-6
@@ -21,7 +22,7 @@ class TestLoadMilp(conformance.MethodSuite):
     evaluations = None
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(drawn=objectives())
 def test_the_model_proves_the_optimum_of_all_assignments(drawn: tuple[hs.Problem, str]) -> None:
     problem, objective = drawn
@@ -39,7 +40,7 @@ def test_the_model_proves_the_optimum_of_all_assignments(drawn: tuple[hs.Problem
         assert solution.schedule is None
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(drawn=objectives(communication="port"))
 def test_highs_agrees(drawn: tuple[hs.Problem, str]) -> None:
     problem, objective = drawn

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.figure import Figure
 from PIL import Image
 
 import hetsched as hs
+from hetsched.testing.profiles import examples
 from tests.report.cases import diamond, schedules, stack
 
 
@@ -23,7 +24,7 @@ def drawn(problem: hs.Problem, schedule: hs.Schedule, **options: object) -> Figu
     return figure
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(schedules())
 def test_every_batch_is_a_bar_and_every_transfer_a_line(case: tuple[hs.Problem, hs.Schedule]) -> None:
     problem, schedule = case

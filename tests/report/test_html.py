@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 import hetsched as hs
 from hetsched.report.units import seconds
+from hetsched.testing.profiles import examples
 from tests.browser import Visit, visit
 from tests.report.cases import diamond, schedules, stack
 
@@ -162,7 +163,7 @@ def test_broken_rules_are_listed(browser: Browser, tmp_path: Path) -> None:
     page.close()
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
+@examples(15)
 @given(schedules())
 def test_a_page_is_made_of_every_schedule(case: tuple[hs.Problem, hs.Schedule]) -> None:
     problem, schedule = case

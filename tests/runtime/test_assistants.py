@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched.runtime import Assistants, Interference, Policy, Report, Resolve, Scenario, SlowDown, Static, Tag, iterate, tags
 from hetsched.runtime.iterations import devices_of
 from hetsched.runtime.speeds import Speeds
+from hetsched.testing.profiles import examples
 from tests.runtime.test_iterations import FACTORS, placed, slowed
 
 POLICIES = st.sampled_from([
@@ -25,7 +26,7 @@ POLICIES = st.sampled_from([
 STEADY = st.lists(st.sampled_from([1.0, 1.5, 2.0, 3.0]), min_size=3, max_size=3)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(placed(n_tasks=st.integers(2, 6)), POLICIES, st.lists(FACTORS, min_size=3, max_size=3), st.integers(0, 9))
 def test_every_decision_keeps_every_rule(case: tuple[hs.Problem, hs.Decision], make: Any, factors: list[float], seed: int) -> None:
     problem, decision = case
@@ -39,7 +40,7 @@ def test_every_decision_keeps_every_rule(case: tuple[hs.Problem, hs.Decision], m
     assert run.migrations == sum(moves)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(placed(n_tasks=st.integers(2, 7), n_devices=3), STEADY)
 def test_with_steady_speeds_migrations_end(case: tuple[hs.Problem, hs.Decision], factors: list[float]) -> None:
     problem, decision = case
@@ -47,7 +48,7 @@ def test_with_steady_speeds_migrations_end(case: tuple[hs.Problem, hs.Decision],
     assert run.moved[60:].sum() == 0
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(placed(n_tasks=st.integers(2, 7), n_devices=3))
 def test_where_speeds_are_as_expected_every_move_gains(case: tuple[hs.Problem, hs.Decision]) -> None:
     problem, decision = case
@@ -59,7 +60,7 @@ def test_where_speeds_are_as_expected_every_move_gains(case: tuple[hs.Problem, h
     assert np.count_nonzero(np.diff(run.makespan)) == len(run.decisions) - 1
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(placed(n_tasks=st.integers(2, 5), n_devices=st.integers(2, 3), colocation=False), st.integers(1, 3), st.integers(0, 99))
 def test_whatever_happens_a_node_moves_seldom(case: tuple[hs.Problem, hs.Decision], cooldown: int, seed: int) -> None:
     problem, decision = case
@@ -70,7 +71,7 @@ def test_whatever_happens_a_node_moves_seldom(case: tuple[hs.Problem, hs.Decisio
     assert (np.diff(where, axis=0) != 0).sum(axis=0).max() <= 2 * (math.log2(100 / cooldown + 1) + 1)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(placed(), st.integers(0, 5))
 def test_a_policy_can_be_used_again(case: tuple[hs.Problem, hs.Decision], seed: int) -> None:
     problem, decision = case

@@ -8,13 +8,14 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched.costs import Measured, Recorded
 from hetsched.costs.protocol import devices_of
 from hetsched.runtime import two_step
+from hetsched.testing.profiles import examples
 
 
 class Machine:
@@ -42,7 +43,7 @@ work = st.lists(st.integers(1, 100).map(lambda number: number / 100), min_size=1
 
 
 @given(work, st.floats(0.5, 2.0))
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_what_was_measured_replaces_its_estimate_and_nothing_else(amounts, slower):
     machine = Machine(amounts, slower=slower)
     found = two_step(machine, [1, 2, 4], 16, method="heft", time_limit=None)

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
@@ -18,6 +18,7 @@ nn, F = torch.nn, torch.nn.functional
 
 from hetsched.runtime import MeasuredStages, Program, StagedProgram  # noqa: E402
 from hetsched.runtime.merging import Merged  # noqa: E402
+from hetsched.testing.profiles import examples  # noqa: E402
 
 LIMITS = {"groups": 2, "group_size": 2}
 """So few stages that they are measured in no time."""
@@ -116,7 +117,7 @@ def test_the_graph_is_the_captured_one(block):
 
 
 @given(seed=st.integers(0, 10**6), strategies=st.sampled_from(["concurrent", "merge", "both"]))
-@settings(deadline=None, max_examples=20)
+@examples(20)
 def test_any_stages_return_what_the_module_returns(program, block, seed, strategies):
     rng = np.random.default_rng(seed)
 

@@ -7,15 +7,16 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched.columns import Columns
 from hetsched.testing import decisions, problems
+from hetsched.testing.profiles import examples
 
 STEP = 1 / 16
-FEW = settings(max_examples=50)  # of each of many mutations
+FEW = examples(50)  # of each of many mutations
 
 
 def rebuilt(schedule, **changes):

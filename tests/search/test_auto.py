@@ -8,13 +8,14 @@ import time
 import instances
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 import hetsched as hs
 from hetsched import members, search, workers
 from hetsched.auto import Race
 from hetsched.members import EXACT, LARGEST, LIST_SCHEDULERS, SEARCHES, model_size
 from hetsched.testing import strategies
+from hetsched.testing.profiles import examples
 from tests.golden import topcuoglu
 from tests.search.strange_methods import tangle
 
@@ -39,7 +40,7 @@ def ran(solution):
     return set(solution.methods.method.tolist()) - {"auto"}
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(problem=strategies.problems())
 def test_it_is_never_worse_than_one_device_or_heft(problem):
     answer = hs.solve(problem, evaluations=40)
@@ -50,7 +51,7 @@ def test_it_is_never_worse_than_one_device_or_heft(problem):
             continue
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(problem=strategies.problems())
 def test_under_an_evaluation_limit_it_is_reproducible(problem):
     one, other = (hs.solve(problem, evaluations=300, seed=5) for _ in range(2))

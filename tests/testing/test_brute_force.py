@@ -6,11 +6,12 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched.testing import brute_force, conformance, decisions, problems
+from hetsched.testing.profiles import examples
 
 
 def plainly(problem: hs.Problem) -> float | None:
@@ -32,7 +33,7 @@ def plainly(problem: hs.Problem) -> float | None:
     return best
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(problems(n_tasks=st.integers(1, 3), n_devices=st.integers(1, 2), inputs=1))
 def test_it_is_the_least_of_all_orders(problem):
     optimum = brute_force(problem)
@@ -49,7 +50,7 @@ def test_no_random_decision_beats_it(data):
         assert optimum.makespan <= schedule.makespan
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(problems(n_tasks=st.integers(1, 3), n_devices=2, inputs=st.integers(1, 2)))
 def test_its_answer_is_a_valid_schedule_of_its_decision(problem):
     optimum = brute_force(problem)
@@ -59,7 +60,7 @@ def test_its_answer_is_a_valid_schedule_of_its_decision(problem):
         assert optimum.makespan == optimum.schedule.makespan
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(st.data())
 def test_numbering_does_not_matter(data):
     problem = data.draw(problems(n_tasks=3, n_devices=2, inputs=st.integers(1, 2)))

@@ -6,12 +6,13 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched import portfolio, search
 from hetsched.testing import conformance
+from hetsched.testing.profiles import searching
 
 
 class TestHeft(conformance.MethodSuite):
@@ -25,9 +26,7 @@ def mine(monkeypatch):
     monkeypatch.setattr(search, "_REGISTRY", dict(search._REGISTRY))
 
 
-QUICK = settings(
-    max_examples=100, database=None, phases=[Phase.generate], report_multiple_bugs=False, suppress_health_check=list(HealthCheck)
-)
+QUICK = searching(100)
 
 
 def run(test, name, **attributes):

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, find, given, settings
+from hypothesis import find, given
 from hypothesis import strategies as st
 from hypothesis.errors import NoSuchExample
 
 import hetsched as hs
 from hetsched.testing import clusters, decisions, numbers, problems, task_graphs
+from hetsched.testing.profiles import searching
 
-SEARCH = settings(max_examples=3000, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+SEARCH = searching(3000)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +47,7 @@ def test_every_feature_turns_up(feature):
 )  # fmt: skip
 def test_features_can_be_fixed(arguments, feature):
     with pytest.raises(NoSuchExample):
-        find(problems(**arguments), lambda problem: bool(feature(problem)), settings=settings(SEARCH, max_examples=200))
+        find(problems(**arguments), lambda problem: bool(feature(problem)), settings=searching(200))
 
 
 @given(st.data())
@@ -82,7 +83,7 @@ def test_decisions_take_many_inputs():
         graph, hs.Cluster(["x", "y", "z"], bandwidth=1.0), durations=np.ones((2, 3, 4)), batch_sizes=[4, 8, 12, 16], inputs=16
     )
     spread = find(
-        decisions(problem), lambda decision: len(np.unique(decision.device)) == 3, settings=settings(SEARCH, max_examples=500)
+        decisions(problem), lambda decision: len(np.unique(decision.device)) == 3, settings=searching(500)
     )  # fmt: skip
     assert hs.verify(problem, hs.simulate(problem, spread)) == []
 

@@ -1,0 +1,47 @@
+"""Cases drawn anew each time: how many, from which seed, and which one failed."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Generator, Iterator
+
+import numpy as np
+import pytest
+
+from tests.conftest import END, SEED
+
+
+class Cases:
+    """Generators of random numbers, one a case, until there are enough or the minutes are over.
+
+    Case x of a seed is the same whatever the number of cases is.
+    """
+
+    def __init__(self, count: int, seed: int, end: float) -> None:
+        self.count, self.seed, self.end = count, seed, end
+        self.number = 0  # of the case being tried
+
+    def __iter__(self) -> Iterator[np.random.Generator]:
+        for number in range(self.count):
+            if time.monotonic() > self.end:
+                return
+            self.number = number
+            yield np.random.default_rng([self.seed, number])
+
+
+@pytest.fixture
+def cases(request: pytest.FixtureRequest) -> Cases:
+    """As many cases as the test's mark says, ``@pytest.mark.thorough(cases=1000)``, or HETSCHED_THOROUGH_COUNT."""
+    mark = request.node.get_closest_marker("thorough")
+    count = os.environ.get("HETSCHED_THOROUGH_COUNT", mark.kwargs["cases"])
+    return Cases(int(count), int(os.environ[SEED]), request.config.stash[END])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Say which case failed."""
+    report = yield
+    if report.failed and isinstance(cases := getattr(item, "funcargs", {}).get("cases"), Cases):
+        report.sections.append(("drawn", f"case {cases.number} of {SEED}={cases.seed}"))
+    return report
