@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from hetsched.compiled import builder
 
-@numba.njit(cache=True, nogil=True)
+
+@builder
 def grow(begin, end, count, limit, below, mark, sets, hashes, slots, numbers, element, result):  # type: ignore[no-untyped-def]
     """Add what ideals `begin` to `end` grow to by one element; return the number of ideals, -1 if beyond the limit."""
     size, words = below.shape

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from hetsched.compiled import builder
 from hetsched.problem.problem import ProblemArrays
 from hetsched.schedule.kernels import transfer_time
 
@@ -13,7 +13,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
-@numba.njit(cache=True)
+@builder
 def earliest_starts(
     arrays: ProblemArrays, order: IntArray, unit: IntArray, least: FloatArray, release: FloatArray, start: FloatArray
 ) -> None:
@@ -40,7 +40,7 @@ def earliest_starts(
                 start[i, k] = max(start[i, k], arrival)
 
 
-@numba.njit(cache=True)
+@builder
 def tails(arrays: ProblemArrays, order: IntArray, unit: IntArray, least: FloatArray, delivery: FloatArray, tail: FloatArray) -> None:
     """Write into `tail` [n, K] the least time from a task's finish on a device to the end of everything.
 
@@ -64,7 +64,7 @@ def tails(arrays: ProblemArrays, order: IntArray, unit: IntArray, least: FloatAr
                 tail[i, k] = max(tail[i, k], remaining)
 
 
-@numba.njit(cache=True)
+@builder
 def narrow(
     arrays: ProblemArrays, order: IntArray, unit: IntArray, least: FloatArray, release: FloatArray, delivery: FloatArray,
     horizon: float, start: FloatArray, tail: FloatArray,

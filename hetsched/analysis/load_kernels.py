@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 import numpy.typing as npt
+
+from hetsched.compiled import builder
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -18,7 +19,7 @@ BoolArray = npt.NDArray[np.bool_]
 _SAFE = 1.0 - 1e-11  # more than the rounding of a sum of 10,000 terms
 
 
-@numba.njit(cache=True)
+@builder
 def first_prices(cost: FloatArray) -> FloatArray:
     """Return prices inversely proportional to the mean finite cost of each device, [K]; 0 where it is 0."""
     n, size = cost.shape
@@ -36,7 +37,7 @@ def first_prices(cost: FloatArray) -> FloatArray:
     return prices
 
 
-@numba.njit(cache=True)
+@builder
 def _cheapest(cost: FloatArray, prices: FloatArray, i: int) -> int:
     best, device = np.inf, 0
     for k in range(len(prices)):
@@ -45,14 +46,14 @@ def _cheapest(cost: FloatArray, prices: FloatArray, i: int) -> int:
     return device
 
 
-@numba.njit(cache=True)
+@builder
 def _alone(prices: FloatArray, iteration: int) -> None:
     for k in range(len(prices)):
         prices[k] = 0.0
     prices[iteration] = 1.0
 
 
-@numba.njit(cache=True)
+@builder
 def _reprice(prices: FloatArray, load: FloatArray, iteration: int, initial: FloatArray) -> bool:
     """Raise the prices of loaded devices (multiplicative weights); False if loads are level.
 
@@ -81,7 +82,7 @@ def _reprice(prices: FloatArray, load: FloatArray, iteration: int, initial: Floa
     return True
 
 
-@numba.njit(cache=True)
+@builder
 def raise_releases(
     order: IntArray, ancestors: BoolArray, head: FloatArray, least: FloatArray, release: FloatArray, iterations: int
 ) -> bool:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from hetsched.compiled import builder
 
 EDGE, CHANNEL, NEVER = 1, 1000, 2**40
 """What the arcs of a minimum cut carry: edges only decide between boundaries of as many channels."""
 
 
-@numba.njit(cache=True, nogil=True)
+@builder
 def choose(places, cost, largest, excess):  # type: ignore[no-untyped-def]
     """Return the ends of modules, chosen among ascending `places`, the first and the last of them always.
 
@@ -37,7 +38,7 @@ def choose(places, cost, largest, excess):  # type: ignore[no-untyped-def]
     return ends[used:]
 
 
-@numba.njit(cache=True, nogil=True)
+@builder
 def stretch(order, module, pred_ptr, pred):  # type: ignore[no-untyped-def]
     """Return the sum over modules of the number of tasks on their longest paths; `module` is that of each task."""
     depth = np.ones(len(order), np.int64)
@@ -50,7 +51,7 @@ def stretch(order, module, pred_ptr, pred):  # type: ignore[no-untyped-def]
     return longest.sum()
 
 
-@numba.njit(cache=True, nogil=True)
+@builder
 def far_apart(succ_ptr, succ, pred_ptr, pred):  # type: ignore[no-untyped-def]
     """Return the piece of each task, its distance from one end of the piece, edges going both ways, and the ends.
 
@@ -87,7 +88,7 @@ def far_apart(succ_ptr, succ, pred_ptr, pred):  # type: ignore[no-untyped-def]
     return piece, distance, ends[:pieces]
 
 
-@numba.njit(cache=True, nogil=True)
+@builder
 def potentials(succ_ptr, succ, pred_ptr, pred, current, guess, steps, precision):  # type: ignore[no-untyped-def]
     """Return about the electric potentials at which `current` flows out of each task, every edge a wire of one ohm.
 
@@ -117,7 +118,7 @@ def potentials(succ_ptr, succ, pred_ptr, pred, current, guess, steps, precision)
     return potential
 
 
-@numba.njit(cache=True, nogil=True)
+@builder
 def _flow(succ_ptr, succ, pred_ptr, pred, potential):  # type: ignore[no-untyped-def]
     """Return the current that flows out of each task at given potentials."""
     flow = np.zeros(len(potential))
@@ -129,7 +130,7 @@ def _flow(succ_ptr, succ, pred_ptr, pred, potential):  # type: ignore[no-untyped
     return flow
 
 
-@numba.njit(cache=True, nogil=True)
+@builder
 def narrowest(succ_ptr, succ, pred_ptr, pred, order, place, low, high, wanted, node):  # type: ignore[no-untyped-def]
     """Return which of ``order[low:high]`` lie before the narrowest boundary between places `low` and `high`.
 
@@ -181,7 +182,7 @@ def narrowest(succ_ptr, succ, pred_ptr, pred, order, place, low, high, wanted, n
     return last[:size]
 
 
-@numba.njit(cache=True, nogil=True)
+@builder
 def _arc(tail, head, spare, arcs, a, b, capacity):  # type: ignore[no-untyped-def]
     """Add an arc and the way back; return the number of arcs."""
     tail[arcs], head[arcs], spare[arcs] = a, b, capacity
@@ -189,7 +190,7 @@ def _arc(tail, head, spare, arcs, a, b, capacity):  # type: ignore[no-untyped-de
     return arcs + 2
 
 
-@numba.njit(cache=True, nogil=True)
+@builder
 def _minimum_cut(tail, head, spare, nodes, source, target):  # type: ignore[no-untyped-def]
     """Return the smallest and the largest set of nodes with `source` and without `target` of least capacity out of it.
 
@@ -234,7 +235,7 @@ def _minimum_cut(tail, head, spare, nodes, source, target):  # type: ignore[no-u
     return smallest, largest
 
 
-@numba.njit(cache=True, nogil=True)
+@builder
 def _reached(ptr, out, head, spare, source, target, by, queue):  # type: ignore[no-untyped-def]
     """Put into `queue` what arcs with capacity to spare lead to, up to the target, and into `by` over which; return how many."""
     by[:] = -1

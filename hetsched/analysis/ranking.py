@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from hetsched.compiled import builder
 from hetsched.problem.problem import ProblemArrays
 from hetsched.schedule.kernels import transfer_time
 
@@ -17,7 +17,7 @@ PAPER, TIMES, SAGA = 0, 1, 2
 MEAN_COMMUNICATION = {"paper": PAPER, "times": TIMES, "saga": SAGA}
 
 
-@numba.njit(cache=True)
+@builder
 def mean_transfers(arrays: ProblemArrays, mean: int) -> FloatArray:
     """Return the mean transfer time of each edge, [E], for all inputs at once.
 
@@ -64,7 +64,7 @@ def mean_transfers(arrays: ProblemArrays, mean: int) -> FloatArray:
     return mean_time
 
 
-@numba.njit(cache=True)
+@builder
 def mean_durations(durations: FloatArray) -> FloatArray:
     """Return the mean over the devices that can run each task, [n]."""
     n, size = durations.shape
@@ -79,7 +79,7 @@ def mean_durations(durations: FloatArray) -> FloatArray:
     return mean
 
 
-@numba.njit(cache=True)
+@builder
 def median_durations(durations: FloatArray) -> FloatArray:
     """Return the adjusted median over all devices, [n]: where it is infinite, the largest finite
     duration (Sih and Lee 1993)."""
@@ -96,7 +96,7 @@ def median_durations(durations: FloatArray) -> FloatArray:
     return median
 
 
-@numba.njit(cache=True)
+@builder
 def upward(arrays: ProblemArrays, order: IntArray, weight: FloatArray, transfer: FloatArray) -> FloatArray:
     """Return the longest path from the start of each task to the end of the graph, [n].
 
@@ -115,7 +115,7 @@ def upward(arrays: ProblemArrays, order: IntArray, weight: FloatArray, transfer:
     return rank
 
 
-@numba.njit(cache=True)
+@builder
 def downward(arrays: ProblemArrays, order: IntArray, weight: FloatArray, transfer: FloatArray) -> FloatArray:
     """Return the longest path from the start of the graph to the start of each task, [n]."""
     rank = np.zeros(len(weight))
@@ -128,7 +128,7 @@ def downward(arrays: ProblemArrays, order: IntArray, weight: FloatArray, transfe
     return rank
 
 
-@numba.njit(cache=True)
+@builder
 def optimistic_costs(arrays: ProblemArrays, order: IntArray, durations: FloatArray, transfer: FloatArray) -> FloatArray:
     """Return PEFT's optimistic cost table, [n, K]: the longest over the children of the least
     remaining time after a task on a device, were every processor free (Arabnejad and Barbosa 2014)."""
@@ -147,7 +147,7 @@ def optimistic_costs(arrays: ProblemArrays, order: IntArray, durations: FloatArr
     return table
 
 
-@numba.njit(cache=True)
+@builder
 def imaginary_levels(arrays: ProblemArrays, order: IntArray, durations: FloatArray) -> FloatArray:
     """Return the basic imaginary level of each task on each device, [n, K] (Oh and Ha 1996)."""
     n, size = durations.shape
@@ -166,7 +166,7 @@ def imaginary_levels(arrays: ProblemArrays, order: IntArray, durations: FloatArr
     return level
 
 
-@numba.njit(cache=True)
+@builder
 def second_latest_start(arrays: ProblemArrays, latest_start: FloatArray) -> FloatArray:
     """Return the least latest start among the children of each task, inf without any, [n]."""
     least = np.full(len(latest_start), np.inf)
@@ -175,7 +175,7 @@ def second_latest_start(arrays: ProblemArrays, latest_start: FloatArray) -> Floa
     return least
 
 
-@numba.njit(cache=True)
+@builder
 def critical_device(arrays: ProblemArrays, durations: FloatArray, priority: FloatArray) -> IntArray:
     """Return the device of CPOP's critical path for the tasks on it, -1 for the others, [n].
 

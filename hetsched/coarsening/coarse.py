@@ -87,7 +87,8 @@ def mean_transfers(problem: Problem) -> FloatArray:
     """Return the mean seconds of each edge between different devices, [E], for all inputs."""
     from hetsched.analysis import ranking
 
-    return ranking.mean_transfers(problem.arrays, ranking.TIMES)
+    seconds: FloatArray = ranking.mean_transfers(problem.arrays, ranking.TIMES)
+    return seconds
 
 
 def mean_durations(problem: Problem) -> FloatArray:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from hetsched.compiled import builder
 
-@numba.njit(cache=True)
+
+@builder
 def phases(order, pred_ptr, pred, cluster, ring):  # type: ignore[no-untyped-def]
     """Return for each task how often a path to it changes cluster on the way, within its ring of clusters."""
     phase = np.zeros(len(order), np.int64)
@@ -18,7 +19,7 @@ def phases(order, pred_ptr, pred, cluster, ring):  # type: ignore[no-untyped-def
     return phase
 
 
-@numba.njit(cache=True)
+@builder
 def depth_first(succ_ptr, succ, indegree, sources):  # type: ignore[no-untyped-def]
     """Return a topological order in which a child comes as soon as it can: children that are ready go to the head of the queue.
 
@@ -42,7 +43,7 @@ def depth_first(succ_ptr, succ, indegree, sources):  # type: ignore[no-untyped-d
     return order
 
 
-@numba.njit(cache=True)
+@builder
 def break_points(place, pred_ptr, pred_cost, out, claim, able, window, limit):  # type: ignore[no-untyped-def]
     """Cut a sequence into clusters so that the edges between them cost least, and return the cluster of each place, [n].
 
@@ -92,7 +93,7 @@ def break_points(place, pred_ptr, pred_cost, out, claim, able, window, limit):  
     return number - 1 - cluster
 
 
-@numba.njit(cache=True)
+@builder
 def met_first(succ_ptr, succ, sources):  # type: ignore[no-untyped-def]
     """Return all tasks in preorder of a depth-first search from the sources."""
     n = len(succ_ptr) - 1
@@ -116,7 +117,7 @@ def met_first(succ_ptr, succ, sources):  # type: ignore[no-untyped-def]
     return order
 
 
-@numba.njit(cache=True)
+@builder
 def cut_by_claims(order, cluster, unit, claim, most):  # type: ignore[no-untyped-def]
     """Cut clusters where units would be bound together that claim more than `most` bytes; return the number of each piece, [n].
 
@@ -151,7 +152,7 @@ def cut_by_claims(order, cluster, unit, claim, most):  # type: ignore[no-untyped
     return piece
 
 
-@numba.njit(cache=True)
+@builder
 def cut_by_ability(order, cluster, usable, able, alike):  # type: ignore[no-untyped-def]
     """Cut clusters where the next task, in the given order, has nothing in common with those before; return the pieces, [n].
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from hetsched.compiled import builder
 
-@numba.njit(cache=True)
+
+@builder
 def levels(order, pred_ptr, pred):  # type: ignore[no-untyped-def]
     """Return the most edges of a path to each task, [n]."""
     level = np.zeros(len(order), np.int64)
@@ -16,7 +17,7 @@ def levels(order, pred_ptr, pred):  # type: ignore[no-untyped-def]
     return level
 
 
-@numba.njit(cache=True)
+@builder
 def _joined(i, ptr, near, step, level, partner):  # type: ignore[no-untyped-def]
     """Whether task i has a neighbour one level on that is paired with one of its own level."""
     for x in range(ptr[i], ptr[i + 1]):
@@ -26,7 +27,7 @@ def _joined(i, ptr, near, step, level, partner):  # type: ignore[no-untyped-def]
     return False
 
 
-@numba.njit(cache=True)
+@builder
 def match(  # type: ignore[no-untyped-def]
     order, part, level, pred_ptr, pred, pred_edge, succ_ptr, succ, succ_edge, cost, work, claim, able, most_work, most_claim
 ):

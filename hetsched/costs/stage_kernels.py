@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from hetsched.compiled import builder
 
-@numba.njit(cache=True, nogil=True)
+
+@builder
 def longest_and_sum(parent, last, ptr, near, alone, body):  # type: ignore[no-untyped-def]
     """Return of each stage the seconds of its longest group, tasks alone, and the sum of its bodies, [S] each.
 
@@ -38,7 +39,7 @@ def longest_and_sum(parent, last, ptr, near, alone, body):  # type: ignore[no-un
     return longest, total
 
 
-@numba.njit(cache=True, nogil=True)
+@builder
 def alike(parent, last, sort):  # type: ignore[no-untyped-def]
     """Return of each stage whether it has two tasks or more and all are of one sort, which is not -1."""
     found = np.full(len(parent), -1)

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from hetsched.compiled import builder, inlined
 from hetsched.heuristics.placing import MEMORY_SLACK, fill_gap, first_gap
 from hetsched.problem.problem import ProblemArrays
 from hetsched.schedule import heap
@@ -31,7 +31,7 @@ the order of placing, and the task that found no place, or -1."""
 FINISH, DURATION = 0, 1
 
 
-@numba.njit(cache=True)
+@builder
 def cut_points(sizes: IntArray, inputs: int, most: int) -> IntArray:
     """Return the numbers of inputs, ascending from 0 to L, after which a batch may end.
 
@@ -47,7 +47,7 @@ def cut_points(sizes: IntArray, inputs: int, most: int) -> IntArray:
     return np.flatnonzero(fewest + fewest[::-1] <= most)
 
 
-@numba.njit(cache=True)
+@builder
 def work_per_task(arrays: ProblemArrays) -> FloatArray:
     """Return the mean over the devices that can run a task of L x its least seconds per input, [n]."""
     n, size, _ = arrays.durations.shape
@@ -65,7 +65,7 @@ def work_per_task(arrays: ProblemArrays) -> FloatArray:
     return mean
 
 
-@numba.njit(cache=True)
+@builder
 def shared_counts(arrays: ProblemArrays, unit: IntArray, row_of: IntArray, n_rows: int, once: bool) -> BoolArray:
     """Return whether all members of a co-location unit can process q inputs on a device, [rows, K, L + 1].
 
@@ -91,7 +91,7 @@ def shared_counts(arrays: ProblemArrays, unit: IntArray, row_of: IntArray, n_row
     return common
 
 
-@numba.njit(cache=True, inline="always")
+@inlined
 def _data_ready(
     arrays: ProblemArrays, i: int, cuts: IntArray, first: IntArray, device: IntArray, low: IntArray, high: IntArray,
     finish: FloatArray, ready: FloatArray,
@@ -120,7 +120,7 @@ def _data_ready(
                     b += 1
 
 
-@numba.njit(cache=True, inline="always")
+@inlined
 def _start_in(gap_start: FloatArray, gap_end: FloatArray, k: int, count: int, ready: float, length: float) -> tuple[float, int]:
     """Return the earliest start on device k, and the gap it is in; -1 for a batch of length zero."""
     if length == 0.0:
@@ -129,7 +129,7 @@ def _start_in(gap_start: FloatArray, gap_end: FloatArray, k: int, count: int, re
     return max(ready, gap_start[k, gap]), gap
 
 
-@numba.njit(cache=True, inline="always")
+@inlined
 def _stretches(
     durations: FloatArray, sizes: IntArray, cuts: IntArray, place: IntArray, ready: FloatArray, gap_start: FloatArray, gap_end: FloatArray,
     gaps: int, k: int, a: int, once: bool, by_finish: bool, limit: float, value: FloatArray, batches: IntArray, last: IntArray,
@@ -161,7 +161,7 @@ def _stretches(
                 value[b], batches[b], last[b] = through, batches[c] + 1, s
 
 
-@numba.njit(cache=True)
+@builder
 def _twice(table: Any) -> Any:
     """Return a table of twice as many columns."""
     larger = np.empty((table.shape[0], 2 * table.shape[1]), table.dtype)
@@ -169,7 +169,7 @@ def _twice(table: Any) -> Any:
     return larger
 
 
-@numba.njit(cache=True)
+@builder
 def _longer(column: Any) -> Any:
     """Return a column of twice the length."""
     larger = np.empty(2 * len(column), column.dtype)
@@ -177,7 +177,7 @@ def _longer(column: Any) -> Any:
     return larger
 
 
-@numba.njit(cache=True)
+@builder
 def _least_durations(arrays: ProblemArrays) -> FloatArray:
     """Return the least positive duration of a batch on each device, [K]."""
     least = np.full(arrays.durations.shape[1], np.inf)
@@ -189,7 +189,7 @@ def _least_durations(arrays: ProblemArrays) -> FloatArray:
     return least
 
 
-@numba.njit(cache=True)
+@builder
 def in_batches(
     arrays: ProblemArrays,
     priority: FloatArray,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from hetsched.compiled import builder
 
-@numba.njit(cache=True, nogil=True)
+
+@builder
 def extend(  # type: ignore[no-untyped-def]
     begin, end, ptr, element, larger, parent, added, cost, need, capacity, overlap, source, reader_ptr, reader, out_ptr, out, read_ptr,
     read, enter, leave, number, stride, price, worth, priced_to, best, from_ideal, from_class, limit, inside, within, below, beyond, path,

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hetsched.schedule.compiled import inner, kernel
+from hetsched.compiled import inner, kernel
 from hetsched.schedule.sequences import DELAY, State, Tables, overlap
 
 FloatArray = npt.NDArray[np.float64]

@@ -8,15 +8,16 @@ what memory exceeds the capacity by.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from hetsched.compiled import builder
 
 CHANNELS, PORTS, HOST = 0, 1, 2
 _MEMORY_WEIGHT = 1.0
 _MOST = 64  # units in a group
 
 
-@numba.njit(cache=True, nogil=True)
+@builder
 def _next(state):  # type: ignore[no-untyped-def]
     """Return the next random uint64 (xorshift64*)."""
     x = state[0]
@@ -27,18 +28,18 @@ def _next(state):  # type: ignore[no-untyped-def]
     return x * np.uint64(2685821657736338717)
 
 
-@numba.njit(cache=True, nogil=True)
+@builder
 def _below(state, count):  # type: ignore[no-untyped-def]
     """Return a random number from 0 to count - 1."""
     return np.int64((_next(state) >> np.uint64(33)) % np.uint64(count))
 
 
-@numba.njit(cache=True, nogil=True)
+@builder
 def _unit_interval(state):  # type: ignore[no-untyped-def]
     return np.float64(_next(state) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
-@numba.njit(cache=True, nogil=True)
+@builder
 def _add(load, r, amount, target, total):  # type: ignore[no-untyped-def]
     """Add to a load and keep the excess, ``total[0]``."""
     over = load[r] / target - 1.0
@@ -50,7 +51,7 @@ def _add(load, r, amount, target, total):  # type: ignore[no-untyped-def]
         total[0] += over * over
 
 
-@numba.njit(cache=True, nogil=True)
+@builder
 def _hold(held, capacity, k, amount, total):  # type: ignore[no-untyped-def]
     """Add to the bytes on a device and keep the excess."""
     if amount == 0.0 or capacity[k] == np.inf:
@@ -65,7 +66,7 @@ def _hold(held, capacity, k, amount, total):  # type: ignore[no-untyped-def]
         total[0] += _MEMORY_WEIGHT * over * over
 
 
-@numba.njit(cache=True, nogil=True)
+@builder
 def move(u, k, streams, need, capacity, device, load, held, readers, remote, target, total):  # type: ignore[no-untyped-def]
     """Move unit u to device k."""
     rule, cost, source, _, reader, out_ptr, out, read_ptr, read, time = streams
@@ -126,7 +127,7 @@ def move(u, k, streams, need, capacity, device, load, held, readers, remote, tar
     device[u] = k
 
 
-@numba.njit(cache=True, nogil=True)
+@builder
 def reckon(streams, need, capacity, device, load, held, readers, remote, target, total):  # type: ignore[no-untyped-def]
     """Work out all loads of an assignment anew, so that rounding does not pile up."""
     rule, cost, source, reader_ptr, reader, _, _, _, _, time = streams
@@ -167,13 +168,13 @@ def reckon(streams, need, capacity, device, load, held, readers, remote, target,
                 total[0] += _MEMORY_WEIGHT * over * over
 
 
-@numba.njit(cache=True, nogil=True)
+@builder
 def fits(held, capacity):  # type: ignore[no-untyped-def]
     """Return whether every device has the memory for what it holds."""
     return np.all(held <= capacity * (1 + 1e-12))
 
 
-@numba.njit(cache=True, nogil=True)
+@builder
 def _grow(u, size, way, streams, device, random, group, chosen):  # type: ignore[no-untyped-def]
     """Write into `group` up to `size` connected units of u's device; `way` 0 any neighbour, 1 what reads, 2 what is read."""
     _, _, source, reader_ptr, reader, out_ptr, out, read_ptr, read, _ = streams
@@ -203,7 +204,7 @@ def _grow(u, size, way, streams, device, random, group, chosen):  # type: ignore
     return count
 
 
-@numba.njit(cache=True, nogil=True)
+@builder
 def _neighbour(u, streams, device, random):  # type: ignore[no-untyped-def]
     """Return the device of a random neighbour of u, its own without one."""
     _, _, source, reader_ptr, reader, out_ptr, out, read_ptr, read, _ = streams
@@ -217,7 +218,7 @@ def _neighbour(u, streams, device, random):  # type: ignore[no-untyped-def]
     return device[reader[reader_ptr[t] + _below(random, reader_ptr[t + 1] - reader_ptr[t])]]
 
 
-@numba.njit(cache=True, nogil=True)
+@builder
 def anneal(  # type: ignore[no-untyped-def]
     moves, streams, need, capacity, device, load, held, readers, remote, allowed, random, temperature, cooling, target, incumbent, best,
 ):  # fmt: skip

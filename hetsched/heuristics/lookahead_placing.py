@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from hetsched.compiled import builder, inlined
 from hetsched.heuristics.placing import MEMORY_SLACK, Placement, arrivals, fill_gap, first_gap, least_durations
 from hetsched.problem.problem import ProblemArrays
 from hetsched.schedule import heap
@@ -15,7 +15,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
-@numba.njit(cache=True, inline="always")
+@inlined
 def _start_beside(
     gap_start: FloatArray, gap_end: FloatArray, k: int, count: int, ready: float, length: float,
     taken_on: IntArray, taken_from: FloatArray, taken_to: FloatArray, taken: int,
@@ -34,7 +34,7 @@ def _start_beside(
     return start
 
 
-@numba.njit(cache=True)
+@builder
 def lookahead(
     arrays: ProblemArrays,
     durations: FloatArray,

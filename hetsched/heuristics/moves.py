@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from hetsched.compiled import inner
 from hetsched.schedule import edits
-from hetsched.schedule.compiled import inner
 from hetsched.schedule.edits import Log
 from hetsched.schedule.sequences import DELAY, State, Tables, batch_duration, overlap, transfer, window
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from hetsched.compiled import builder
 from hetsched.heuristics.placing import MEMORY_SLACK, arrivals
 from hetsched.schedule import heap
 
 
-@numba.njit(cache=True)
+@builder
 def fill(order, unit, need, limit, durations, devices):  # type: ignore[no-untyped-def]
     """Fill one device after another up to its limit, and return the device of each unit.
 
@@ -52,7 +52,7 @@ def fill(order, unit, need, limit, durations, devices):  # type: ignore[no-untyp
     return chosen
 
 
-@numba.njit(cache=True)
+@builder
 def spread(order, seconds, need, capacity):  # type: ignore[no-untyped-def]
     """Put clusters one after another where the load is least then, and return their devices.
 
@@ -85,7 +85,7 @@ def spread(order, seconds, need, capacity):  # type: ignore[no-untyped-def]
     return device
 
 
-@numba.njit(cache=True)
+@builder
 def linear_clusters(order, succ_ptr, succ, succ_edge, weight, transfer):  # type: ignore[no-untyped-def]
     """Take the longest path of what is left as a cluster, again and again; return the cluster of each task."""
     n = len(order)
@@ -111,7 +111,7 @@ def linear_clusters(order, succ_ptr, succ, succ_edge, weight, transfer):  # type
     return cluster
 
 
-@numba.njit(cache=True)
+@builder
 def dominant_sequence(pred_ptr, pred, pred_edge, succ_ptr, succ, weight, transfer, below):  # type: ignore[no-untyped-def]
     """Cluster by dominant sequences: return the cluster of each task, and when each cluster starts.
 
@@ -166,7 +166,7 @@ def dominant_sequence(pred_ptr, pred, pred_edge, succ_ptr, succ, weight, transfe
     return cluster, begin[:count].copy()
 
 
-@numba.njit(cache=True)
+@builder
 def small_communication(arrays, durations, favourite, unit, need, capacity):  # type: ignore[no-untyped-def]
     """Place by earliest start, but keep a device for the favourite child of what it ran last: (device [n], sequence [n]).
 
@@ -245,7 +245,7 @@ def small_communication(arrays, durations, favourite, unit, need, capacity):  # 
     return device, sequence, -1
 
 
-@numba.njit(cache=True)
+@builder
 def repartition(  # type: ignore[no-untyped-def]
     order, unit, member_ptr, members, pred_ptr, pred, pred_edge, transfer, work, durations, ideal, slack, device, load
 ):

@@ -7,11 +7,11 @@ there, when its first member is placed.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
 from hetsched.analysis import ranking
+from hetsched.compiled import builder, inlined
 from hetsched.problem.problem import ProblemArrays
 from hetsched.schedule import heap
 
@@ -28,7 +28,7 @@ ETF, DLS, BIL, MIN_MIN, MAX_MIN, SUFFERAGE = 0, 1, 2, 3, 4, 5
 MEMORY_SLACK = 1 + 1e-9
 
 
-@numba.njit(cache=True, inline="always")
+@inlined
 def arrivals(
     pred_ptr: IntArray, pred: IntArray, pred_edge: IntArray, edge_bytes: FloatArray, latency: FloatArray, bandwidth: FloatArray,
     given: bool, transfers: FloatArray, factor: float, i: int, device: IntArray, finish: FloatArray, ready: FloatArray,
@@ -49,7 +49,7 @@ def arrivals(
                 ready[k] = max(ready[k], done + (latency[h, k] + amount / bandwidth[h, k]))
 
 
-@numba.njit(cache=True, inline="always")
+@inlined
 def first_gap(gap_start: FloatArray, gap_end: FloatArray, k: int, count: int, ready: float, duration: float, limit: float) -> int:
     """Return the earliest gap of device k in which a task fits; the last one is open-ended and always fits.
 
@@ -71,7 +71,7 @@ def first_gap(gap_start: FloatArray, gap_end: FloatArray, k: int, count: int, re
     return low
 
 
-@numba.njit(cache=True, inline="always")
+@inlined
 def fill_gap(
     gap_start: FloatArray, gap_end: FloatArray, gap_after: IntArray, count: int, gap: int, i: int, start: float, finish: float, least: float
 ) -> int:
@@ -100,7 +100,7 @@ def fill_gap(
     return count - 1
 
 
-@numba.njit(cache=True)
+@builder
 def least_durations(durations: FloatArray) -> FloatArray:
     """Return the least positive duration on each device, [K]."""
     n, size = durations.shape
@@ -112,7 +112,7 @@ def least_durations(durations: FloatArray) -> FloatArray:
     return least
 
 
-@numba.njit(cache=True)
+@builder
 def in_order(
     arrays: ProblemArrays,
     durations: FloatArray,
@@ -242,7 +242,7 @@ def in_order(
     return device, sequence, -1
 
 
-@numba.njit(cache=True, inline="always")
+@inlined
 def _kth_least(values: FloatArray, count: int, k: int) -> float:
     """Return the k-th least (from 0) of the first `count` values, which get sorted; few, so by insertion."""
     for x in range(1, count):
@@ -255,7 +255,7 @@ def _kth_least(values: FloatArray, count: int, k: int) -> float:
     return float(values[k])
 
 
-@numba.njit(cache=True)
+@builder
 def by_choice(
     arrays: ProblemArrays,
     durations: FloatArray,
@@ -376,7 +376,7 @@ def by_choice(
     return device, sequence, -1
 
 
-@numba.njit(cache=True)
+@builder
 def heft(
     arrays: ProblemArrays,
     order: IntArray,
@@ -389,4 +389,5 @@ def heft(
     """Ranks, order and placement of HEFT in one call, which is what its speed is measured on."""
     rank = ranking.upward(arrays, order, ranking.mean_durations(durations), ranking.mean_transfers(arrays, mean))
     nobody = np.empty(0, np.int64)
-    return in_order(arrays, durations, rank, np.empty((0, 0)), nobody, unit, need, capacity, FINISH, True)
+    placed: Placement = in_order(arrays, durations, rank, np.empty((0, 0)), nobody, unit, need, capacity, FINISH, True)
+    return placed

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from hetsched.compiled import builder
 from hetsched.heuristics.placing import FINISH, in_order
 from hetsched.problem.problem import ProblemArrays
 from hetsched.schedule import sequences
@@ -16,7 +16,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
-@numba.njit(cache=True, nogil=True)
+@builder
 def by_start(arrays: ProblemArrays, durations: FloatArray, device: IntArray, sequence: IntArray) -> IntArray:
     """Return all tasks by their start, producers before consumers, when each device keeps to its order in `sequence`.
 
@@ -57,7 +57,7 @@ def by_start(arrays: ProblemArrays, durations: FloatArray, device: IntArray, seq
     return order[np.argsort(start[order], kind="mergesort")]
 
 
-@numba.njit(cache=True, nogil=True)
+@builder
 def place_whole(t: Tables, s: State, device: IntArray, order: IntArray) -> None:
     """Make a state that of one batch of all inputs per task, on `device` [n], in an order [n]."""
     for i in range(len(order)):
@@ -69,7 +69,7 @@ def place_whole(t: Tables, s: State, device: IntArray, order: IntArray) -> None:
     s.length[0] = len(order)
 
 
-@numba.njit(cache=True, nogil=True)
+@builder
 def longer_transfers(arrays: ProblemArrays, factor: float) -> ProblemArrays:
     """Return the columns with all transfers taking `factor` times as long."""
     return ProblemArrays(
@@ -79,7 +79,7 @@ def longer_transfers(arrays: ProblemArrays, factor: float) -> ProblemArrays:
     )  # fmt: skip
 
 
-@numba.njit(cache=True, nogil=True)
+@builder
 def restart(
     t: Tables, s: State, durations: FloatArray, rank: FloatArray, need: FloatArray, capacity: FloatArray, rng: np.random.Generator,
     rank_noise: float, finish_noise: float, transfer_noise: float, runs: int, limit: float,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from hetsched.compiled import kernel
 from hetsched.heuristics import moves
 from hetsched.schedule import edits, sequences
-from hetsched.schedule.compiled import kernel
 from hetsched.schedule.edits import Log
 from hetsched.schedule.sequences import State, Tables
 

@@ -7,10 +7,10 @@ a row is a device. A string has `positions` per unit, each standing for as many 
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from hetsched.compiled import builder
 from hetsched.schedule import sequences
 from hetsched.schedule.sequences import State, Tables
 
@@ -18,7 +18,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
-@numba.njit(cache=True, nogil=True)
+@builder
 def unit_costs(t: Tables, sizes: IntArray) -> FloatArray:
     """Return the seconds of one batch of all members of a unit, [units, K, sizes]; inf where it cannot run."""
     cost = np.zeros((len(t.member_ptr) - 1, t.durations.shape[1], len(sizes)))
@@ -29,7 +29,7 @@ def unit_costs(t: Tables, sizes: IntArray) -> FloatArray:
     return cost
 
 
-@numba.njit(cache=True, nogil=True)
+@builder
 def fastest(cost: FloatArray, sizes: IntArray, inputs: int, most: int) -> IntArray:
     """Return for each unit the counts of least total cost, [units, K]; -1 where there are none of at most `most` batches.
 
@@ -63,7 +63,7 @@ def fastest(cost: FloatArray, sizes: IntArray, inputs: int, most: int) -> IntArr
     return counts
 
 
-@numba.njit(cache=True, nogil=True)
+@builder
 def _write_unit(t: Tables, s: State, counts: IntArray, u: int) -> None:
     """Write the slots of a unit."""
     slot, low = 0, 0
@@ -75,7 +75,7 @@ def _write_unit(t: Tables, s: State, counts: IntArray, u: int) -> None:
     s.count[u] = slot
 
 
-@numba.njit(cache=True, nogil=True)
+@builder
 def _lay_out(t: Tables, s: State, order: IntArray, rank: int) -> None:
     """Write the sequence anew from the task at place `rank` of the topological order on."""
     position = s.position[order[rank] * t.slots] if rank > 0 else 0
@@ -90,14 +90,14 @@ def _lay_out(t: Tables, s: State, order: IntArray, rank: int) -> None:
     s.length[0] = position
 
 
-@numba.njit(cache=True, nogil=True)
+@builder
 def _claim(t: Tables, s: State, counts: IntArray, u: int, sign: float) -> None:
     for k in range(counts.shape[1]):
         if counts[u, k] > 0:
             s.used[k] += sign * (t.weight[u] + t.activation[u] * counts[u, k])
 
 
-@numba.njit(cache=True, nogil=True)
+@builder
 def decode(t: Tables, s: State, counts: IntArray, order: IntArray) -> float:
     """Make `s` the state of a string, evaluate and commit it; inf where it cannot run or does not fit."""
     s.used[:] = 0.0
@@ -111,7 +111,7 @@ def decode(t: Tables, s: State, counts: IntArray, order: IntArray) -> float:
     return makespan if (s.used <= t.capacity).all() else np.inf
 
 
-@numba.njit(cache=True, nogil=True)
+@builder
 def redraw(t: Tables, counts: IntArray, cost: FloatArray, sizes: IntArray, rng: np.random.Generator, u: int, item: int) -> bool:
     """Move input `item` of unit u to another device it may run on, each with the same chance; tell if that was possible.
 
@@ -143,7 +143,7 @@ def redraw(t: Tables, counts: IntArray, cost: FloatArray, sizes: IntArray, rng: 
     return False
 
 
-@numba.njit(cache=True, nogil=True)
+@builder
 def search(
     t: Tables, s: State, best: State, counts: IntArray, order: IntArray, rank: IntArray, cost: FloatArray, sizes: IntArray,
     positions: int, rng: np.random.Generator, mutate: bool, runs: int, hot: float, cold: float, stop_at_better: bool,

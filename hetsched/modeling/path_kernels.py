@@ -5,11 +5,12 @@ Transitions [T] are sorted by their tail, which is less than their head; costs [
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from hetsched.compiled import builder
 
-@numba.njit(cache=True, nogil=True)
+
+@builder
 def from_first(tail, head, kind, cost, states):  # type: ignore[no-untyped-def]
     """Return the distance of each state from the first, and the transition it is best reached by."""
     distance, last = np.full(states, np.inf), np.full(states, -1)
@@ -22,7 +23,7 @@ def from_first(tail, head, kind, cost, states):  # type: ignore[no-untyped-def]
     return distance, last
 
 
-@numba.njit(cache=True, nogil=True)
+@builder
 def to_last(tail, head, kind, cost, states):  # type: ignore[no-untyped-def]
     """Return the distance of each state to the last."""
     distance = np.full(states, np.inf)
@@ -33,7 +34,7 @@ def to_last(tail, head, kind, cost, states):  # type: ignore[no-untyped-def]
     return distance
 
 
-@numba.njit(cache=True, nogil=True)
+@builder
 def least_around(tail, head, kind, before, after, wanted):  # type: ignore[no-untyped-def]
     """Return the least cost of the rest of a path with a transition of a kind, from the distances before and after it."""
     least = np.inf
@@ -43,7 +44,7 @@ def least_around(tail, head, kind, before, after, wanted):  # type: ignore[no-un
     return least
 
 
-@numba.njit(cache=True, nogil=True)
+@builder
 def on_short_paths(tail, head, kind, cost, before, after, most):  # type: ignore[no-untyped-def]
     """Return the transitions on paths that cost at most so much."""
     found = np.empty(len(tail), np.int64)

@@ -8,13 +8,14 @@ Stages themselves are numbered as the nodes of a trie over their ascending tasks
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from hetsched.compiled import builder, inlined
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
-@numba.njit(cache=True, nogil=True)
+@builder
 def rehash(keys, values, new_keys, new_values):  # type: ignore[no-untyped-def]
     """Copy a table of hashes into a larger one, all -1; the lengths are powers of two."""
     for at in range(len(keys)):
@@ -25,7 +26,7 @@ def rehash(keys, values, new_keys, new_values):  # type: ignore[no-untyped-def]
             new_keys[slot], new_values[slot] = keys[at], values[at]
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined
 def _join(depth, y, task, position, group, pred_ptr, pred, touched):  # type: ignore[no-untyped-def]
     """Put the groups of a stage of `depth` tasks and y into row depth + 1; return the size of the group of y.
 
@@ -48,7 +49,7 @@ def _join(depth, y, task, position, group, pred_ptr, pred, touched):  # type: ig
     return size
 
 
-@numba.njit(cache=True, nogil=True)
+@builder
 def stages(  # type: ignore[no-untyped-def]
     first, used, known, ptr, element, larger, pred_ptr, pred, most_groups, most_tasks,
     tail, head, which, parent, last, groups, keys, values,
@@ -115,7 +116,7 @@ def stages(  # type: ignore[no-untyped-def]
     return first, used, known
 
 
-@numba.njit(cache=True, nogil=True)
+@builder
 def count(ptr, element, larger, digits):  # type: ignore[no-untyped-def]
     """Return the number of pairs of a state and a non-empty ending of it, and of schedules in digits of base 2^32, the lowest first."""
     states = len(ptr) - 1

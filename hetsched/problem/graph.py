@@ -246,7 +246,7 @@ class TaskGraph(Frozen):
         """Breadth-first topological order: Kahn's algorithm with a queue, sources in index order."""
         from hetsched.problem import topology
 
-        order = topology.breadth_first_order(self.succ_ptr, self.succ, np.diff(self.pred_ptr))
+        order: IntArray = topology.breadth_first_order(self.succ_ptr, self.succ, np.diff(self.pred_ptr))
         order.setflags(write=False)
         return order
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import numpy.typing as npt
+
+from hetsched.compiled import builder
 
 IntArray = npt.NDArray[np.int64]
 
 
-@numba.njit(cache=True)
+@builder
 def breadth_first_order(succ_ptr: IntArray, succ: IntArray, indegree: IntArray) -> IntArray:
     """Return Kahn's topological order with a first-in first-out queue.
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from hetsched.compiled import builder
 from hetsched.problem.problem import ProblemArrays
 from hetsched.schedule.kernels import transfer_time
 
@@ -13,7 +13,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
-@numba.njit(cache=True)
+@builder
 def moved_makespans(
     arrays: ProblemArrays,
     sequence: IntArray,
@@ -43,7 +43,7 @@ def moved_makespans(
     return result
 
 
-@numba.njit(cache=True)
+@builder
 def _makespan(
     arrays: ProblemArrays, sequence: IntArray, seconds: FloatArray, device: IntArray, finish: FloatArray, clock: FloatArray
 ) -> float:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hetsched.schedule.compiled import inner
+from hetsched.compiled import inner
 from hetsched.schedule.sequences import State, Tables
 
 IntArray = npt.NDArray[np.int64]

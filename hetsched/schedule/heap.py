@@ -6,15 +6,16 @@ The least key comes out first, then the least item.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import numpy.typing as npt
+
+from hetsched.compiled import builder
 
 Keys = npt.NDArray[np.float64]
 Items = npt.NDArray[np.int64]
 
 
-@numba.njit(cache=True)
+@builder
 def push(keys: Keys, items: Items, base: int, size: int, key: float, item: int) -> int:
     """Add a pair to the heap at `base` and return its new size."""
     position = size
@@ -31,7 +32,7 @@ def push(keys: Keys, items: Items, base: int, size: int, key: float, item: int) 
     return size + 1
 
 
-@numba.njit(cache=True)
+@builder
 def pop(keys: Keys, items: Items, base: int, size: int) -> int:
     """Remove the least pair, which stands at `base`, and return the new size."""
     size -= 1

@@ -7,10 +7,10 @@ precedence of length zero. Batches and transfers of length zero take no part in 
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from hetsched.compiled import builder
 from hetsched.problem.problem import ProblemArrays
 from hetsched.schedule import heap
 
@@ -18,7 +18,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
-@numba.njit(cache=True)
+@builder
 def transfer_time(arrays: ProblemArrays, edge: int, h: int, k: int, count: int) -> float:
     """Return the seconds that `count` inputs of an edge take from device h to k; inf = impossible."""
     if h == k:
@@ -29,7 +29,7 @@ def transfer_time(arrays: ProblemArrays, edge: int, h: int, k: int, count: int) 
     return float(arrays.latency[h, k] + arrays.edge_bytes[edge] * factor / arrays.bandwidth[h, k])
 
 
-@numba.njit(cache=True)
+@builder
 def by_source(source: IntArray, n_batches: int) -> tuple[IntArray, IntArray]:
     """Return (row starts, links) grouped by source batch, the order of links kept."""
     pointers = np.zeros(n_batches + 1, np.int64)
@@ -45,7 +45,7 @@ def by_source(source: IntArray, n_batches: int) -> tuple[IntArray, IntArray]:
     return pointers, grouped
 
 
-@numba.njit(cache=True)
+@builder
 def earliest(
     duration: FloatArray,
     next_batch: IntArray,
@@ -106,7 +106,7 @@ def earliest(
     return time[:m].copy(), time[m:].copy()
 
 
-@numba.njit(cache=True)
+@builder
 def first_come_first_served(
     duration: FloatArray,
     device: IntArray,

@@ -19,8 +19,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from hetsched.compiled import inner, kernel
 from hetsched.problem.problem import ProblemArrays
-from hetsched.schedule.compiled import inner, kernel
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

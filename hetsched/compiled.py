@@ -1,0 +1,108 @@
+"""How kernels are compiled: typed, without the interpreter's lock, kept on disk where that is possible.
+
+The compiled code is in `__pycache__` beside the sources, in ``$NUMBA_CACHE_DIR`` if that is set, else in the user's cache folder.
+"""
+
+# mypy: disable-error-code="no-untyped-call"
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from typing import Any, TypeVar, cast
+
+import numba
+from numba.core.caching import FunctionCache, IndexDataCacheFile
+
+F = TypeVar("F", bound=Callable[..., Any])
+_DIGEST = hashlib.sha256
+
+
+class _CheckedFile(IndexDataCacheFile):
+    """Files of compiled code that end in a digest: damaged machine code is never run."""
+
+    def _dump(self, obj: object) -> bytes:
+        data: bytes = super()._dump(obj)
+        return data + _DIGEST(data).digest()  # what follows a pickle is ignored when it is read
+
+    def _load_data(self, name: str) -> Any:
+        with open(self._data_path(name), "rb") as file:
+            data = file.read()
+        length = len(data) - _DIGEST().digest_size
+        if length <= 0 or _DIGEST(data[:length]).digest() != data[length:]:
+            raise pickle.UnpicklingError(f"{name} is damaged")
+        return pickle.loads(data[:length])
+
+
+class _Cache(FunctionCache):
+    """A cache on disk that may fail: what cannot be read is compiled anew, what cannot be written is used all the same."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        file = self._cache_file
+        self._cache_file = _CheckedFile(file._cache_path, self._impl.filename_base, file._source_stamp)
+
+    def load_overload(self, sig: object, target_context: Any) -> Any:
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception:  # whatever pickle makes of damaged bytes
+            with suppress(OSError):
+                self.flush()  # an empty index, so that saving does not meet the same bytes
+            return None
+
+    def save_overload(self, sig: object, data: Any) -> None:
+        try:
+            super().save_overload(sig, data)
+        except OSError as error:
+            _cannot_keep(error.strerror or str(error))
+
+
+@cache
+def _cannot_keep(reason: str) -> None:
+    """Say once that kernels are compiled in every process."""
+    warnings.warn(
+        f"compiled kernels cannot be kept ({reason}), so every process compiles them anew, for seconds to minutes; "
+        "set NUMBA_CACHE_DIR to a folder that can be written to",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+
+
+def _compile(function: F, **options: Any) -> F:
+    dispatcher = numba.njit(nogil=True, **options)(function)
+    try:
+        dispatcher._cache = _Cache(function)
+    except RuntimeError:  # numba finds no folder that it may write to
+        _cannot_keep("no folder for them is writable")
+    return cast(F, dispatcher)
+
+
+def builder(function: Callable[..., Any]) -> Any:
+    """Compile what may make arrays."""
+    return _compile(function)
+
+
+def inlined(function: Callable[..., Any]) -> Any:
+    """Compile into every kernel that calls it."""
+    return _compile(function, inline="always")
+
+
+# A tuple of fifty arrays costs fifty atomic counts up and down in every call that takes it. Without them a kernel is
+# several times as fast, and compiled in a third of the time; it must not make arrays, which numba sees to.
+
+
+def kernel(function: F) -> F:
+    """Compile what Python calls, without reference counts."""
+    return _compile(function, _nrt=False)
+
+
+def inner(function: F) -> F:
+    """Compile what only kernels call, without reference counts; calling it from Python crashes.
+
+    The wrappers that it goes without take long to compile for tuples of many arrays.
+    """
+    return _compile(function, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)

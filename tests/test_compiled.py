@@ -1,0 +1,118 @@
+"""Compiled code on disk: used where it is sound, done without where there is no place for it."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from numba.core import caching
+
+from hetsched import compiled
+
+SOURCE = """
+from hetsched.compiled import builder
+
+@builder
+def twice(x):
+    return 2 * x
+"""
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """A module with one kernel, which keeps its code in `__pycache__` beside it."""
+    path = tmp_path / "kernels.py"
+    path.write_text(SOURCE)
+    return path
+
+
+def loaded(path: Path) -> ModuleType:
+    """Return the module anew, as another process would see it."""
+    spec = importlib.util.spec_from_file_location("kernels", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def hits(path: Path) -> int:
+    """Return how often a fresh kernel took its code from the disk, after it has computed what it should."""
+    kernel = loaded(path).twice
+    assert kernel(21) == 42
+    return sum(kernel.stats.cache_hits.values())
+
+
+def test_code_is_kept_on_disk(source):
+    assert hits(source) == 0
+    assert hits(source) == 1
+
+
+def cut(data: bytes) -> bytes:
+    return data[: len(data) // 2]
+
+
+def empty(data: bytes) -> bytes:
+    return b""
+
+
+def flip(data: bytes) -> bytes:
+    middle = len(data) // 2
+    return data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
+
+
+def text(data: bytes) -> bytes:
+    return b"no pickle\n"
+
+
+@pytest.mark.parametrize("ending", ["nbi", "nbc"])
+@pytest.mark.parametrize("damage", [cut, empty, flip, text])
+def test_damaged_code_is_compiled_anew_and_replaced(source, ending, damage):
+    hits(source)
+    (file,) = source.parent.glob(f"__pycache__/*.{ending}")
+    file.write_bytes(damage(file.read_bytes()))
+    hits(source)
+    assert hits(source) == 1, "the damaged file is replaced"
+
+
+@pytest.fixture
+def _not_warned_yet():
+    compiled._cannot_keep.cache_clear()
+    yield
+    compiled._cannot_keep.cache_clear()
+
+
+@pytest.mark.usefixtures("_not_warned_yet")
+def test_a_full_disk_costs_a_note_and_not_the_answer(source, monkeypatch):
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(caching.IndexDataCacheFile, "_save_data", full)
+    with pytest.warns(RuntimeWarning, match=r"No space left on device.*NUMBA_CACHE_DIR"):
+        assert hits(source) == 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # one note, not one a kernel
+        assert hits(source) == 0
+
+
+@pytest.mark.usefixtures("_not_warned_yet")
+def test_without_a_folder_to_write_to_kernels_work_after_one_note(source, monkeypatch):
+    monkeypatch.setattr(caching.CacheImpl, "_locator_classes", [])
+    with pytest.warns(RuntimeWarning, match="NUMBA_CACHE_DIR") as notes:
+        assert hits(source) + hits(source) == 0
+    assert len(notes) == 1
+
+
+def test_an_installation_that_cannot_be_written_to_works_without_a_home(source):
+    (source.parent / "__pycache__").write_text("where the folder would be")
+    away = {"HOME": os.devnull, "XDG_CACHE_HOME": os.devnull, "PYTHONPATH": os.pathsep.join([str(source.parent), *sys.path])}
+    command = [sys.executable, "-c", "import kernels; print(kernels.twice(21))"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **away})
+    assert done.stdout == "42\n", done.stderr
+    assert done.stderr.count("NUMBA_CACHE_DIR") == 1
