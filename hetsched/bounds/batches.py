@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +13,7 @@ from hetsched.analysis.streams import device_prices
 from hetsched.problem.cluster import Cluster, Device
 from hetsched.problem.graph import FloatArray, IntArray, TaskGraph
 from hetsched.problem.problem import BoolArray, Problem
+from hetsched.stopping import Deadline
 
 _LARGEST = 4000
 """The most tasks for which it is known which come before which."""
@@ -30,7 +30,7 @@ class Handover(NamedTuple):
     """How many inputs have passed those modules before the rest is counted."""
 
 
-def handover(problem: Problem, modules: list[IntArray], deadline: float) -> Handover:
+def handover(problem: Problem, modules: list[IntArray], deadline: Deadline) -> Handover:
     """Return the largest sum of a time for b inputs up to a boundary and one for the L - b + 1 last inputs after it.
 
     Let R be the tasks up to a boundary that something in the last module depends on, its ends those that
@@ -61,7 +61,7 @@ class _Part(NamedTuple):
 class _Chain:
     """One problem, and the times its inputs take from boundary to boundary; past the deadline all are 0."""
 
-    def __init__(self, problem: Problem, modules: list[IntArray], deadline: float) -> None:
+    def __init__(self, problem: Problem, modules: list[IntArray], deadline: Deadline) -> None:
         self.problem, self.modules, self.deadline = problem, modules, deadline
         self.before = ancestors(problem.graph)  # before[j, i]: i comes before j
         self.needed = np.asarray(self.before[modules[-1]].any(axis=0))
@@ -91,7 +91,7 @@ class _Chain:
 
     @property
     def _over(self) -> bool:
-        return time.perf_counter() >= self.deadline
+        return self.deadline.over
 
     def _dependants(self, region: BoolArray) -> list[BoolArray]:
         """Return for each end of a region that comes before no other task of it what depends on it."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator
 
 from hetsched.analysis.modules import falls_apart, modules
@@ -14,6 +13,7 @@ from hetsched.problem.cluster import Cluster
 from hetsched.problem.graph import TaskGraph
 from hetsched.problem.problem import Problem
 from hetsched.solution import Bound, Status
+from hetsched.stopping import NEVER, Deadline
 
 _SMALL, _LARGE = 0.3, 0.7
 """Parts of the time left for bounds that others follow."""
@@ -34,11 +34,11 @@ def quick(problem: Problem) -> Iterator[Bound]:
 
 
 def every(
-    problem: Problem, *, objective: str = "makespan", time_limit: float | None = None, dear: bool = True, models: bool = True
+    problem: Problem, *, objective: str = "makespan", deadline: Deadline = NEVER, dear: bool = True, models: bool = True
 ) -> Iterator[Bound]:  # fmt: skip
     """Yield all bounds from cheap to dear: those of `quick`, `load`, `head_tail_load`, `modular`, `destructive`, and of `relaxation`.
 
-    What does not fit the time limit is left out or cut short, but for the very first; a proof that
+    What does not fit the time is left out or cut short, but for the very first; a proof that
     there is no schedule (value inf) is the last. Under another objective than the makespan those of
     `steady.every`.
 
@@ -46,57 +46,51 @@ def every(
     ----------
     problem : Problem
     objective : "makespan", "period" or "max-load"
-    time_limit : float, optional
-        Seconds of wall time.
+    deadline : Deadline
+        When to end.
     dear : bool
         If not, only those of `quick`, and `destructive`.
     models : bool
-        Whether to ask a solver too, where there is a time limit and a model is small.
+        Whether to ask a solver too, where there is a deadline and a model is small.
     """
     if objective != "makespan":
         yield from steady.every(problem, objective)
         return
-    deadline = math.inf if time_limit is None else time.perf_counter() + time_limit
     best: Bound | None = None
-    for found in _cheap(problem, deadline) if dear else quick(problem):
+    for found in _cheap(problem) if dear else quick(problem):
         best = found if best is None or found.value > best.value else best
         yield found
-        if math.isinf(best.value) or time.perf_counter() >= deadline:
+        if math.isinf(best.value) or deadline.over:
             return
     assert best is not None  # quick yields at least one
-    for found in _dear(problem, best, deadline, models) if dear else (destructive(problem, start=best, time_limit=_part(deadline)),):
+    for found in _dear(problem, best, deadline, models) if dear else (destructive(problem, start=best, deadline=deadline),):
         yield found
-        if math.isinf(found.value) or time.perf_counter() >= deadline:
+        if math.isinf(found.value) or deadline.over:
             return
 
 
-def _dear(problem: Problem, best: Bound, deadline: float, models: bool) -> Iterator[Bound]:
+def _dear(problem: Problem, best: Bound, deadline: Deadline, models: bool) -> Iterator[Bound]:
     from hetsched.bounds import relaxation
 
-    models = models and math.isfinite(deadline)
+    models = models and math.isfinite(deadline.end)
     if models and falls_apart(problem):
-        solution = relaxation.split(problem, time_limit=_part(deadline, _LARGE))
+        solution = relaxation.split(problem, deadline=deadline.part(_LARGE))
         yield solution.proof
         if solution.status in (Status.OPTIMAL, Status.INFEASIBLE):
             return
         models = False
     models = models and relaxation.fits(problem)
-    found = modular(problem, time_limit=_part(deadline, _SMALL if models else _LARGE))
+    found = modular(problem, deadline=deadline.part(_SMALL if models else _LARGE))
     yield found
-    yield destructive(problem, start=max(best, found, key=lambda each: each.value), time_limit=_part(deadline, _SMALL if models else 1.0))
+    yield destructive(problem, start=max(best, found, key=lambda each: each.value), deadline=deadline.part(_SMALL if models else 1.0))
     if models:
-        yield from relaxation.every(problem, time_limit=_part(deadline))
+        yield from relaxation.every(problem, deadline=deadline)
 
 
-def _cheap(problem: Problem, deadline: float) -> Iterator[Bound]:
+def _cheap(problem: Problem) -> Iterator[Bound]:
     yield from quick(problem)
     yield combinatorial.load(problem)
     yield combinatorial.head_tail_load(problem)
-
-
-def _part(deadline: float, share: float = 1.0) -> float | None:
-    """Return a part of the seconds left."""
-    return None if math.isinf(deadline) else max(0.0, share * (deadline - time.perf_counter()))
 
 
 def prepare() -> None:
@@ -125,4 +119,4 @@ def bound(problem: Problem, *, objective: str = "makespan", time_limit: float | 
     Bound
         Its value is inf if no schedule exists; the evidence says why.
     """
-    return max(every(problem, objective=objective, time_limit=time_limit), key=lambda found: found.value)
+    return max(every(problem, objective=objective, deadline=Deadline.after(time_limit)), key=lambda found: found.value)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 
 import numpy as np
 
@@ -41,7 +40,7 @@ def branch(problem: Problem, monitor: Monitor, upper: float = math.inf, nodes: i
     node = window.node()
     limited = math.isfinite(monitor.time_left)
     effort = Effort(
-        deadline=time.perf_counter() + monitor.time_left, most=math.inf if limited else WORK, stop=lambda: monitor.should_stop,
+        deadline=monitor.deadline, most=math.inf if limited else WORK, stop=lambda: monitor.should_stop,
         found=lambda window: monitor.offer(_decision(window)),
     )  # fmt: skip
     low = 0.0

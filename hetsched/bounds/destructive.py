@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from hetsched.bounds.combinatorial import critical_path, head_tail_load, load
 from hetsched.problem.graph import FloatArray
 from hetsched.problem.problem import BoolArray, Problem
 from hetsched.solution import Bound
+from hetsched.stopping import NEVER, Deadline
 
 _CLOSURE_LIMIT = 1000
 _ROUNDS = 20
@@ -21,7 +21,7 @@ _ITERATIONS = 20
 
 
 def destructive(
-    problem: Problem, *, start: Bound | None = None, time_limit: float | None = None, precision: float = 5e-7,
+    problem: Problem, *, start: Bound | None = None, deadline: Deadline = NEVER, precision: float = 5e-7,
     release: FloatArray | None = None, delivery: FloatArray | None = None,
 ) -> Bound:  # fmt: skip
     """Return the largest makespan shown to be out of reach (Klein and Scholl 1999).
@@ -35,15 +35,14 @@ def destructive(
     ----------
     start : Bound, optional
         A bound to begin from; default the best of `critical_path`, `load`, `head_tail_load`.
-    time_limit : float, optional
-        Seconds; the best so far is returned.
+    deadline : Deadline
+        When the best so far is returned.
     precision : float
         Relative; the default is below the gap at which a schedule counts as optimal.
     release, delivery : arrays [n, K], optional
         Known already: when a batch of a task starts on a device at the earliest, and how long before the
         makespan it ends; inf = it never runs there.
     """
-    deadline = math.inf if time_limit is None else time.perf_counter() + time_limit
     if start is None:
         start = max((bound(problem) for bound in (critical_path, load, head_tail_load)), key=lambda found: found.value)
     if start.value == 0 or math.isinf(start.value):
@@ -54,7 +53,7 @@ def destructive(
         low *= 1 + step
         step *= 2
     high, middle = low * (1 + step), low * (1 + precision)  # the finest step first: often nothing is left to gain
-    while high - low > precision * low and time.perf_counter() < deadline:
+    while high - low > precision * low and not deadline.over:
         if trial.refutes(middle):
             low = middle
         else:
@@ -68,7 +67,7 @@ def destructive(
 class _Trial:
     """What is known of all schedules below the least makespan not refuted so far."""
 
-    def __init__(self, problem: Problem, deadline: float, release: FloatArray | None = None, delivery: FloatArray | None = None) -> None:
+    def __init__(self, problem: Problem, deadline: Deadline, release: FloatArray | None = None, delivery: FloatArray | None = None) -> None:
         self.problem, self.deadline = problem, deadline
         self.durations = levels.batch_durations(problem)
         self.order = problem.graph.topological_order
@@ -90,7 +89,7 @@ class _Trial:
         least, release, delivery = (column.copy() for column in self.known)
         start, tail = np.empty_like(least), np.empty_like(least)
         for _ in range(_ROUNDS):
-            if time.perf_counter() > self.deadline:
+            if self.deadline.over:
                 return False
             if not level_kernels.narrow(problem.arrays, order, problem.unit, least, release, delivery, horizon, start, tail):
                 return True

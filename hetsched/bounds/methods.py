@@ -21,7 +21,7 @@ def bounds(problem: Problem, monitor: Monitor, *, quick: bool = False) -> None:
     quick : bool
         Only those that take milliseconds, and `destructive`.
     """
-    for found in best.every(problem, objective=monitor.objective, time_limit=monitor.time_limit(), dear=not quick, models=False):
+    for found in best.every(problem, objective=monitor.objective, deadline=monitor.deadline, dear=not quick, models=False):
         monitor.raise_bound(found)
         if monitor.should_stop:
             return

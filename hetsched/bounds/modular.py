@@ -34,7 +34,6 @@ Source: DiviML, section IV-B.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -52,6 +51,7 @@ from hetsched.problem.cluster import Cluster, Device
 from hetsched.problem.graph import IntArray, TaskGraph, named, plural
 from hetsched.problem.problem import Problem
 from hetsched.solution import Bound
+from hetsched.stopping import NEVER, Deadline
 
 _SMALL = 2000
 """The most tasks of a graph that is cut at more than one channel unless told how."""
@@ -66,7 +66,7 @@ _PASSES = (
 """Modules of a window and nodes of a refutation, pass after pass."""
 
 
-def modular(problem: Problem, *, modules: Iterable[npt.ArrayLike] | None = None, time_limit: float | None = None) -> Bound:
+def modular(problem: Problem, *, modules: Iterable[npt.ArrayLike] | None = None, deadline: Deadline = NEVER) -> Bound:
     """Return the best bound found module by module: on heads, on tails, and on inputs that follow one another.
 
     Pass after pass windows grow and are looked into more deeply; what has been proven is kept, so more
@@ -79,21 +79,20 @@ def modular(problem: Problem, *, modules: Iterable[npt.ArrayLike] | None = None,
     modules : iterable of int arrays, optional
         The tasks of each module; every edge stays in its module or leads to a later one. Default: those
         of `hetsched.analysis.modules`, of at most 16 tasks if four channels allow.
-    time_limit : float, optional
-        Seconds of wall time; without it about a second's work is done.
+    deadline : Deadline
+        When to end; without an end about a second's work is done.
 
     Raises
     ------
     InvalidProblem
         The modules are no such partition.
     """
-    deadline = math.inf if time_limit is None else time.perf_counter() + time_limit
     parts = [] if modules is None else _checked(problem.graph, modules)
     proof = critical_path(problem)
     best = Bound(proof.value, "modular", proof.evidence)
-    if math.isinf(proof.value) or not problem.n_tasks or time.perf_counter() >= deadline:
+    if math.isinf(proof.value) or not problem.n_tasks or deadline.over:
         return best
-    effort = Effort(deadline=deadline, most=_WORK if time_limit is None else math.inf)
+    effort = Effort(deadline=deadline, most=_WORK if math.isinf(deadline.end) else math.inf)
     for found in _every(problem, parts or _default(problem.graph), effort):
         best = max(best, found, key=lambda found: found.value)
     return best
@@ -133,8 +132,7 @@ def _every(problem: Problem, modules: list[IntArray], effort: Effort) -> Iterato
             finished.add(width)
         if not combined and (number == 1 or not effort.open):  # heads are nearly what they will be
             combined = True
-            left = None if math.isinf(effort.deadline) else max(0.0, effort.deadline - time.perf_counter())
-            within = destructive(problem, start=best, time_limit=left, release=heads.release, delivery=tails.release)
+            within = destructive(problem, start=best, deadline=effort.deadline, release=heads.release, delivery=tails.release)
             yield Bound(within.value, "modular", f"{what}: heads and tails of all tasks, and loads between them")
         if effort.over:
             return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +18,7 @@ from hetsched.problem.graph import FloatArray
 from hetsched.problem.problem import Problem
 from hetsched.search import Budget, Monitor
 from hetsched.solution import Bound, Solution
+from hetsched.stopping import NEVER, Deadline
 
 LARGEST = 1000
 """The most columns, before orders of tasks come in, of a model worth making for its bound."""
@@ -34,28 +34,27 @@ def fits(problem: Problem) -> bool:
     return one_batch and 0 < problem.n_tasks * problem.n_devices * problem.inputs + flows <= LARGEST
 
 
-def every(problem: Problem, *, time_limit: float | None = None) -> Iterator[Bound]:
+def every(problem: Problem, *, deadline: Deadline = NEVER) -> Iterator[Bound]:
     """Yield the linear relaxation, then the dual bound by SCIP.
 
     Parameters
     ----------
     problem : Problem
         One that `fits`.
-    time_limit : float, optional
-        Seconds of wall time, kept to half a second.
+    deadline : Deadline
+        Kept to half a second.
     """
-    deadline = math.inf if time_limit is None else time.perf_counter() + time_limit
     said = formulate(sayable(problem), symmetry="tasks")
-    yield linear_relaxation(said, time_limit=_left(deadline))
-    if time.perf_counter() < deadline:
-        yield said.solve("scip", time_limit=_left(deadline)).proof
+    yield linear_relaxation(said, deadline=deadline)
+    if not deadline.over:
+        yield said.solve("scip", time_limit=deadline.limit).proof
 
 
-def split(problem: Problem, *, time_limit: float | None = None) -> Solution:
+def split(problem: Problem, *, deadline: Deadline = NEVER) -> Solution:
     """Solve the modules of a problem that falls apart; its proof is the optimum but for what joins modules."""
     from hetsched.bounds import methods  # noqa: F401  # it registers them
 
-    return Monitor(sayable(problem), Budget(time_limit)).run_alone("split", options={"solver": fastest_solver()})
+    return Monitor(sayable(problem), Budget(deadline.limit), clock=deadline.clock).run_alone("split", options={"solver": fastest_solver()})
 
 
 def sayable(problem: Problem) -> Problem:
@@ -72,7 +71,7 @@ def sayable(problem: Problem) -> Problem:
     return problem
 
 
-def linear_relaxation(said: Formulation, *, time_limit: float | None = None) -> Bound:
+def linear_relaxation(said: Formulation, *, deadline: Deadline = NEVER) -> Bound:
     """Return the least makespan if tasks may be in fractions on several devices, each before and after the other.
 
     The linear program is solved by HiGHS; the value is that of its Lagrangian at the prices found, with
@@ -82,8 +81,8 @@ def linear_relaxation(said: Formulation, *, time_limit: float | None = None) -> 
     ----------
     said : Formulation
         Of the problem, or of one that is no harder.
-    time_limit : float, optional
-        Seconds; past them the bound is 0.
+    deadline : Deadline
+        Past it the bound is 0.
     """
     from scipy.optimize import linprog
 
@@ -96,7 +95,7 @@ def linear_relaxation(said: Formulation, *, time_limit: float | None = None) -> 
 
         program["A_ub"] = vstack([rows[below], -rows[above]])
         program["b_ub"] = np.concatenate([lowered.row_upper[below], -lowered.row_lower[above]])
-    found = linprog(method="highs", options={} if time_limit is None else {"time_limit": time_limit}, **program)
+    found = linprog(method="highs", options={} if (limit := deadline.limit) is None else {"time_limit": limit}, **program)
     name, evidence = "linear relaxation", f"prices of the rows of {said.model!r}"
     if found.status == 2:  # no fraction of a schedule is as short as the upper bound
         return Bound(said.upper / (1 + SLACK), name, f"{evidence}: nothing is shorter than a schedule known")
@@ -127,7 +126,3 @@ def _lagrangian(lowered: Matrix, rows: Any, prices: FloatArray) -> float:
     margin = float((error * room).sum()) + 4 * np.finfo(float).eps * (len(least) + len(paid)) * terms
     value = total - margin
     return value if math.isfinite(value) else -math.inf
-
-
-def _left(deadline: float) -> float | None:
-    return None if math.isinf(deadline) else max(0.0, deadline - time.perf_counter())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +11,7 @@ import numpy as np
 from hetsched.analysis import levels
 from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import BoolArray, Problem
+from hetsched.stopping import NEVER, Deadline
 
 _STEP = 0.02
 _CLOSE = 1e-7
@@ -65,8 +65,7 @@ class Effort:
 
     nodes: int = 1
     """The most nodes of one refutation."""
-    deadline: float = math.inf
-    """By ``time.perf_counter``."""
+    deadline: Deadline = NEVER
     most: float = math.inf
     """The most work in all."""
     work: float = 0.0
@@ -81,7 +80,7 @@ class Effort:
     @property
     def over(self) -> bool:
         """Whether to stop."""
-        return self.work >= self.most or time.perf_counter() >= self.deadline or (self.stop is not None and self.stop())
+        return self.work >= self.most or self.deadline.over or (self.stop is not None and self.stop())
 
 
 class Window:

@@ -257,10 +257,11 @@ def bound(
     Example: [bold]hetsched bound problem.json --time-limit 5[/bold]
     """
     from hetsched.bounds import best
+    from hetsched.stopping import Deadline
 
     asked = read_problem(problem)
     with Working("bounding"):
-        found = list({each.name: each for each in best.every(asked, objective=objective, time_limit=time_limit)}.values())
+        found = list({each.name: each for each in best.every(asked, objective=objective, deadline=Deadline.after(time_limit))}.values())
     found.sort(key=lambda bound: -bound.value)
     strongest = found[0]
     if json:

@@ -18,6 +18,7 @@ from hetsched.bounds.combinatorial import critical_path, head_tail_load, load, m
 from hetsched.bounds.destructive import destructive
 from hetsched.bounds.modular import modular
 from hetsched.errors import UnsupportedFeature
+from hetsched.stopping import Deadline
 from hetsched.testing import brute_force, decisions, problems
 from hetsched.testing.profiles import examples
 from tests import golden
@@ -193,7 +194,7 @@ def test_no_time_still_gives_the_cheapest_bound() -> None:
     """A limit of zero returns after the first."""
     problem = golden.topcuoglu()
     assert hs.bound(problem, time_limit=0) == critical_path(problem)
-    assert destructive(problem, start=load(problem), time_limit=0) == load(problem)
+    assert destructive(problem, start=load(problem), deadline=Deadline.after(0)) == load(problem)
 
 
 def test_an_empty_graph_takes_no_time() -> None:
