@@ -2,9 +2,35 @@
 
 from __future__ import annotations
 
+LONGEST = 500
+"""Characters of an error's message at most."""
+
+
+def printable(text: object) -> str:
+    """Return `text` with its unprintable characters escaped (names come from anywhere, and a terminal obeys some characters)."""
+    said = str(text)
+    return said if said.isprintable() else "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in said)
+
+
+def one_line(text: object) -> str:
+    """Return `text` on one printable line."""
+    return printable(" ".join(str(text).split()))
+
+
+def shortened(text: str, most: int = LONGEST) -> str:
+    """Return `text` with its middle left out if it is longer than `most` characters: value and remedy stand at the ends."""
+    if len(text) <= most:
+        return text
+    kept = most - len(" ... ")
+    tail = kept // 3
+    return f"{text[: kept - tail]} ... {text[len(text) - tail :]}"
+
 
 class HetschedError(Exception):
-    """Base class of every error this package raises on purpose."""
+    """Base class of every error this package raises on purpose; its message is one printable line of at most `LONGEST` characters."""
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__(shortened(one_line(shortened(str(message), 20 * LONGEST))))  # no megabyte is escaped to be thrown away
 
 
 class InvalidProblem(HetschedError, ValueError):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from hetsched.cli.terminal import one_line
+from hetsched.errors import one_line
 from hetsched.report.units import seconds
 
 if TYPE_CHECKING:

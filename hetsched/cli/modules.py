@@ -9,7 +9,8 @@ import typer
 
 from hetsched.cli.files import read_problem
 from hetsched.cli.options import JSON, ProblemFile
-from hetsched.cli.terminal import Working, console, one_line, say, say_json, say_rows, warn
+from hetsched.cli.terminal import Working, console, say, say_json, say_rows, warn
+from hetsched.errors import one_line
 from hetsched.report.units import percent
 
 if TYPE_CHECKING:

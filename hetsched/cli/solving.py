@@ -30,8 +30,8 @@ from hetsched.cli.options import (
     Workers,
 )
 from hetsched.cli.pictures import Pictures, draw
-from hetsched.cli.terminal import Working, one_line, say, say_json, say_rows, warn
-from hetsched.errors import InvalidSchedule
+from hetsched.cli.terminal import Working, say, say_json, say_rows, warn
+from hetsched.errors import InvalidSchedule, one_line
 from hetsched.report.units import percent, seconds, size
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ import typer
 from hetsched.cli.files import Outputs, check_writable, read_graph
 from hetsched.cli.options import JSON, Dtype, Gantt, Inputs, Trace
 from hetsched.cli.pictures import Pictures
-from hetsched.cli.terminal import Working, one_line, say, say_json, say_rows
+from hetsched.cli.terminal import Working, say, say_json, say_rows
+from hetsched.errors import one_line
 from hetsched.report.units import seconds
 
 

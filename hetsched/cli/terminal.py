@@ -13,6 +13,8 @@ from datetime import timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any, TextIO
 
+from hetsched.errors import one_line
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.live import Live
@@ -23,12 +25,6 @@ LABEL = 9  # columns of the labels of facts
 NO_TERMINAL = 80  # columns of what goes into a file or a pipe, wherever it is run from
 SPINNER = "-\\|/"
 SPINS = 8.0  # steps of it per second
-
-
-def one_line(text: object) -> str:
-    """Return `text` on one line, its unprintable characters escaped (names come from anywhere)."""
-    folded = " ".join(str(text).split())
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in folded)
 
 
 def warn(text: object, label: str = "error") -> None:

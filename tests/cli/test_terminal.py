@@ -5,19 +5,9 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from rich.console import Console
 
 from hetsched.cli import terminal
-
-
-@given(st.text())
-def test_one_line_is_one_printable_line(text: str) -> None:
-    line = terminal.one_line(text)
-    assert line.isprintable()
-    if text.isprintable() and "  " not in text:
-        assert line == text.strip()
 
 
 def test_json_has_no_number_that_json_lacks(capsys: pytest.CaptureFixture[str]) -> None:
