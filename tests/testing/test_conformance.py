@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -116,15 +114,44 @@ def test_dependence_on_the_scale_is_unmasked(mine):
         run("test_the_makespan_scales_with_the_times", "metric", scales=False)
 
 
-def test_methods_that_do_not_stop_are_unmasked(mine):
-    @hs.method("deaf", summary="goes on whatever it is told")
-    def deaf(problem, monitor):
-        monitor.run("heft")
-        time.sleep(0.3)
+@pytest.fixture
+def goes_on(mine):
+    """The suite of a method that does something a thousand times whatever it is told."""
 
-    class Suite(conformance.MethodSuite):
-        method = "deaf"
-        seconds_to_stop = 0.2
+    def made(work):
+        @hs.method("goes-on", summary="goes on whatever it is told")
+        def goes_on(problem, monitor):
+            decision = hs.Decision.whole(problem, np.zeros(problem.n_tasks, int), problem.graph.topological_order)
+            for _ in range(1000):
+                work(monitor, decision)
 
+        class Suite(conformance.MethodSuite):
+            method = "goes-on"
+            evaluations_to_stop = 100
+
+        return Suite()
+
+    return made
+
+
+def test_methods_that_never_look_at_the_clock_are_unmasked(goes_on):
+    with pytest.raises(AssertionError, match="the clock is not looked at often enough"):
+        goes_on(lambda monitor, decision: monitor.offer(decision)).test_little_is_done_between_looks_at_the_clock_and_after_the_end(30)
+
+
+@pytest.mark.parametrize("looks", [0, 30])
+def test_methods_that_do_not_end_with_their_time_are_unmasked(goes_on, looks):
+    with pytest.raises(AssertionError, match="the clock was looked at [0-9]{3,4} times after the end"):
+        goes_on(lambda monitor, _: monitor.elapsed).test_little_is_done_between_looks_at_the_clock_and_after_the_end(looks)
+
+
+def test_methods_that_go_on_after_their_time_are_unmasked(goes_on):
+    suite = goes_on(lambda monitor, decision: (monitor.offer(decision), monitor.elapsed))
+    suite.looks_to_stop = 10_000
+    with pytest.raises(AssertionError, match="too much is done after the end"):
+        suite.test_little_is_done_between_looks_at_the_clock_and_after_the_end(30)
+
+
+def test_methods_that_heed_no_evaluation_limit_are_unmasked(goes_on):
     with pytest.raises(AssertionError):
-        Suite().test_stops_when_told()
+        goes_on(lambda monitor, decision: monitor.offer(decision)).test_little_is_done_after_the_last_evaluation_allowed()
