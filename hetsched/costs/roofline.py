@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from hetsched.errors import InvalidProblem
 from hetsched.problem.cluster import Cluster, Device
-from hetsched.problem.graph import FloatArray, TaskGraph
+from hetsched.problem.graph import FloatArray, IntArray, TaskGraph, named, plural
 
 FREE_OPS = frozenset(
     {
@@ -44,8 +45,8 @@ class Roofline:
 
     Notes
     -----
-    Unknown (NaN) `flops` count 0: the task is then bound by its traffic. Unknown `bytes_accessed`
-    count ``weight_bytes + input_bytes + output_bytes``.
+    Tasks of unknown (NaN) `flops` take what their traffic takes, and one warning tells how many and of which operators.
+    Unknown `bytes_accessed` count ``weight_bytes + input_bytes + output_bytes``.
 
     References
     ----------
@@ -75,6 +76,8 @@ class Roofline:
         overhead = np.array([device.launch_overhead for device in cluster.devices])[:, None]
         batch = np.asarray(batch_sizes, np.float64)
 
+        free = np.array([op in self.free_ops for op in graph.op], bool)
+        _tell_unknown(graph, np.flatnonzero(np.isnan(graph.flops) & ~free))
         flops = np.nan_to_num(graph.flops, nan=0.0)
         whole = graph.weight_bytes + graph.input_bytes + graph.output_bytes
         accessed = np.where(np.isnan(graph.bytes_accessed), whole, graph.bytes_accessed)
@@ -82,8 +85,7 @@ class Roofline:
         traffic = shared[:, None, None] + (accessed - shared)[:, None, None] * batch
         arithmetic = flops[:, None, None] * batch / (self.efficiency * peak)
         seconds: FloatArray = overhead + np.maximum(arithmetic, traffic / bandwidth)
-        free = frozenset(self.free_ops)
-        seconds[np.array([op in free for op in graph.op], bool)] = 0.0
+        seconds[free] = 0.0
         return seconds
 
     def _peak(self, device: Device) -> float:
@@ -94,6 +96,17 @@ class Roofline:
                 "choose another dtype, give the device that peak, or take it from hetsched.costs.device(kind)"
             )
         return device.peak_flops[self.dtype]
+
+
+def _tell_unknown(graph: TaskGraph, tasks: IntArray) -> None:
+    """Warn that tasks of unknown FLOPs are timed by their traffic alone."""
+    if len(tasks):
+        ops = list(dict.fromkeys(graph.op[i] for i in tasks.tolist() if graph.op[i]))
+        which = f"operators {named(range(len(ops)), ops, 8)}" if ops else named(tasks, graph.names)
+        warnings.warn(
+            f"the roofline times {plural(len(tasks), 'task')} of unknown FLOPs by bytes alone ({which}); give the graph their flops",
+            RuntimeWarning, stacklevel=4,
+        )  # fmt: skip
 
 
 def _bandwidth(device: Device) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -13,10 +14,10 @@ import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.utils._pytree import tree_leaves, tree_map
-from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 from hetsched.costs.stages import Convolution
-from hetsched.errors import UnsupportedFeature
+from hetsched.errors import InvalidProblem, UnsupportedFeature
+from hetsched.frontends.flops import Counter, Formulas
 from hetsched.problem.graph import TaskGraph
 
 SAMPLE_BATCH = 2
@@ -76,10 +77,10 @@ class Calls(NamedTuple):
         }
 
 
-def read(program: ExportedProgram, *, fuse: bool) -> Calls:
+def read(program: ExportedProgram, formulas: Formulas, *, fuse: bool) -> Calls:
     """Return the tasks of a functional exported program; with `fuse`, elementwise operators go with what alone feeds them."""
     constants = {spec.arg.name for spec in program.graph_signature.input_specs if spec.kind is not InputKind.USER_INPUT}
-    reader = Reader(constants, fuse=fuse)
+    reader = Reader(constants, formulas, fuse=fuse)
     reader.walk(program.graph)
     tasks = reader.read_tasks()
     return Calls(program, task_graph(tasks), tuple(tuple(task.nodes) for task in tasks))
@@ -164,8 +165,8 @@ class Reader:
     of its source. `parts` says it for each element of a value that is a sequence.
     """
 
-    def __init__(self, constants: Collection[str], *, fuse: bool = False) -> None:
-        self.constants, self.fuse = constants, fuse
+    def __init__(self, constants: Collection[str], formulas: Formulas, *, fuse: bool = False) -> None:
+        self.constants, self.formulas, self.fuse = constants, formulas, fuse
         self.tasks: list[Task] = []
         self.tensors: dict[torch.fx.Node, tuple[Tensor, ...]] = {}
         self.parts: dict[torch.fx.Node, Parts] = {}
@@ -392,10 +393,12 @@ class Reader:
         return float(size)
 
     def _flops(self, node: torch.fx.Node) -> float:
-        """Return the FLOPs of one call for a batch of one, NaN if it cannot be replayed on meta tensors."""
+        """Return the FLOPs of one call for a batch of one, NaN where no formula says them."""
 
         def replay(leaf: Any) -> Any:
             value = leaf.meta.get("val") if isinstance(leaf, torch.fx.Node) else leaf
+            if isinstance(value, list | tuple):
+                return [replay(part) for part in value]
             if isinstance(value, torch.Tensor):
                 shape, strides = ([self._number(x, 1, node) for x in numbers] for numbers in (value.shape, value.stride()))
                 return torch.empty_strided(shape, strides, dtype=value.dtype, device="meta")
@@ -409,14 +412,22 @@ class Reader:
         args, kwargs = tree_map(replay, (tuple(node.args), dict(node.kwargs)), is_leaf=lambda leaf: isinstance(leaf, torch.fx.Node))
         key = f"{node.target}{tree_map(describe, (args, kwargs))}"  # deep networks repeat themselves
         if key not in self.known_flops:
-            counter = FlopCounterMode(display=False, custom_mapping=CPU_ATTENTION)
-            try:
-                with torch.no_grad(), counter:
-                    node.target(*args, **kwargs)  # type: ignore[operator]
-                self.known_flops[key] = float(counter.get_total_flops())
-            except Exception:  # an operator without a meta kernel: its work is not known
-                self.known_flops[key] = float("nan")
+            self.known_flops[key] = self._counted(node.target, args, kwargs, replay(node))
         return self.known_flops[key]
+
+    def _counted(self, target: Any, args: Any, kwargs: Any, made: Any) -> float:
+        if target in self.formulas:
+            return self.formulas.count(target, args, kwargs, made)
+        counter = Counter(self.formulas)
+        try:
+            with torch.no_grad(), counter:
+                target(*args, **kwargs)
+        except InvalidProblem:
+            raise
+        except Exception:  # it has no meta kernel: what it does is not known
+            self.formulas.unknown.add(str(getattr(target, "_overloadpacket", target)))
+            return math.nan
+        return counter.total
 
     # ------------------------------------------------------------------ names and errors
 
@@ -433,14 +444,6 @@ class Reader:
             f"task {task.name!r} {what}: it mixes the items of a batch, which hetsched takes as independent inputs; "
             "pass dynamic_batch=False, which takes the whole example as one item"
         )
-
-
-def _attention_flops(query: Sequence[int], key: Sequence[int], value: Sequence[int], *_: Any, **__: Any) -> int:
-    return int(sdpa_flop_count(query, key, value))  # type: ignore[no-untyped-call]
-
-
-# The CPU kernel is the one attention kernel that torch's counter has no formula for: it counts 0.
-CPU_ATTENTION = {torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _attention_flops}
 
 
 @functools.cache

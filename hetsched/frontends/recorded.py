@@ -16,27 +16,11 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.nn.modules import module as hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
-from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sdpa_flop_count
 
 from hetsched.errors import HetschedError, InvalidProblem, UnsupportedFeature
+from hetsched.frontends.flops import Formulas
 
 Module = torch.nn.Module
-
-
-def _attention(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
-    return int(sdpa_flop_count(query.shape, key.shape, value.shape))  # type: ignore[no-untyped-call]
-
-
-def _attention_backward(made: Any, query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
-    return int(sdpa_backward_flop_count(made.shape, query.shape, key.shape, value.shape))  # type: ignore[no-untyped-call]
-
-
-FLOPS: dict[Any, Callable[..., int]] = {
-    **flop_registry,
-    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _attention,
-    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward,
-}
-"""Formulas of torch's counter, and those it lacks."""
 
 
 @dataclass
@@ -61,7 +45,7 @@ def joined(tensor: Any, *_: Any) -> Any:
     return tensor
 
 
-def record_call(model: Module | Callable[[], Module], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Step:
+def record_call(model: Module | Callable[[], Module], args: tuple[Any, ...], kwargs: Mapping[str, Any], formulas: Formulas) -> Step:
     """Return one call of a module, without gradients.
 
     Raises
@@ -75,7 +59,7 @@ def record_call(model: Module | Callable[[], Module], args: tuple[Any, ...], kwa
             result = call()
         recorder.give(result)
 
-    return _recorded(model, args, kwargs, (), run)
+    return _recorded(model, args, kwargs, (), formulas, run)
 
 
 def record_training(
@@ -84,6 +68,7 @@ def record_training(
     kwargs: Mapping[str, Any],
     targets: tuple[Any, ...],
     loss: Callable[..., Any] | None,
+    formulas: Formulas,
 ) -> Step:
     """Return the forward pass of a module, its loss, and the backward pass.
 
@@ -111,7 +96,7 @@ def record_training(
         recorder.step.gradients.update(found)
         recorder.give(number)
 
-    return _recorded(model, args, kwargs, targets, run)
+    return _recorded(model, args, kwargs, targets, formulas, run)
 
 
 def _check_loss(number: Any, loss: Any) -> None:
@@ -125,7 +110,9 @@ def _check_loss(number: Any, loss: Any) -> None:
         raise InvalidProblem(f"what {what} returns depends on no parameter that needs a gradient; unfreeze one, or take out no_grad")
 
 
-def _recorded(model: Any, args: tuple[Any, ...], kwargs: Any, targets: tuple[Any, ...], run: Callable[..., None]) -> Step:
+def _recorded(
+    model: Any, args: tuple[Any, ...], kwargs: Any, targets: tuple[Any, ...], formulas: Formulas, run: Callable[..., None]
+) -> Step:
     """Make the model, give it fake parameters, and record a run of it."""
     name = getattr(model, "__name__", type(model).__name__)
     fake = FakeTensorMode(allow_non_fake_inputs=True)
@@ -133,7 +120,7 @@ def _recorded(model: Any, args: tuple[Any, ...], kwargs: Any, targets: tuple[Any
         module = _made(model, fake)
         with torch.inference_mode(False), _cells_written_out(), fake:
             tensors = _fakes([*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)])
-            recorder = Recorder(module)
+            recorder = Recorder(module, formulas)
             positional, named = recorder.arguments((args, dict(kwargs)), targets)
             trained = recorder.hold(tensors)
             whole = _Whole(module, lambda: run(recorder, lambda: module(*positional, **named), trained))
@@ -232,9 +219,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     which was written into since they were made are known to depend on who wrote.
     """
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Module, formulas: Formulas) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.step = Step(torch.fx.Graph())
+        self.step, self._formulas = Step(torch.fx.Graph()), formulas
         self.targets: tuple[Any, ...] = ()
         self._called = module
         self._paths = {id(each): path for path, each in module.named_modules()}
@@ -331,10 +318,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         module = self._module()
         value = func(*args, **kwargs)
         node = self.step.graph.create_node("call_function", func, _replaced(args, self._node), _replaced(kwargs, self._node))
-        node.meta = {"val": value, "module": module, "backward": self._backward, "flops": 0}
-        formula = FLOPS.get(func.overloadpacket)
-        if formula is not None:
-            node.meta["flops"] = int(formula(*args, **kwargs, out_val=value))
+        flops = self._formulas.count(func, args, kwargs, value)
+        node.meta = {"val": value, "module": module, "backward": self._backward, "flops": flops}
         self._place(node, value)
         if func._schema.is_mutable:
             self._write(node, func._schema, args, kwargs)

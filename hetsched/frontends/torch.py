@@ -23,6 +23,7 @@ from torch.export import Dim, ExportedProgram, ShapesCollection
 from torch.utils._pytree import tree_leaves, tree_map
 
 from hetsched.frontends.exported import SAMPLE_BATCH, Calls, read
+from hetsched.frontends.flops import Formula, Formulas
 from hetsched.frontends.training import arguments, capture_training, record
 
 __all__ = ["capture", "capture_training", "convolutions", "record"]
@@ -35,6 +36,7 @@ def capture(
     example_kwargs: Mapping[str, Any] | None = None,
     dynamic_batch: bool = True,
     fuse: bool = False,
+    flop_formulas: Mapping[Any, Formula] | None = None,
 ) -> TaskGraph:
     """Return the task graph of one call of a module, with the work and bytes of ONE input item.
 
@@ -60,6 +62,11 @@ def capture(
         what that task makes. If it is not, it is part of the convolution, or elementwise operator, that alone reads it;
         likewise a concatenation of another, and a convolution channel by channel of one pixel by pixel. These are the units
         of IOS: Conv-Relu, Relu-SepConv.
+    flop_formulas : mapping, optional
+        The FLOPs of operators of one's own, or better ones: by ``torch.ops.library.operator``, or what
+        ``torch.library.custom_op`` returned, a function of the operator's arguments with a shape in the place of each
+        tensor, and of ``out_shape=``, the shape of what comes out; as ``custom_mapping`` of torch's ``FlopCounterMode``.
+        What was registered by ``torch.utils.flop_counter.register_flop_formula`` counts without being named here.
 
     Returns
     -------
@@ -75,21 +82,27 @@ def capture(
           parameters and buffers, it counts as weight of the tasks that read it. A weight that
           several tasks share counts in each of them.
         - `output_bytes` counts the outputs that are used. `input_bytes` is the sum over incoming
-          edges. `flops` are those of ``torch.utils.flop_counter`` (elementwise work counts 0), and
-          NaN where an operator cannot be replayed on meta tensors. `bytes_accessed` is weights +
-          inputs + outputs, but of a table that is looked up only as much as comes out.
+          edges. `flops` are those of ``torch.utils.flop_counter``, and of formulas for what it lacks, such as products of
+          matrices in groups: products of matrices, convolutions and attention count, elementwise work, reductions and
+          pooling count 0, as does what only moves data. Of any other operator they are NaN, and one warning names
+          these operators. `bytes_accessed` is weights + inputs + outputs, but of a table that is looked up only as much
+          as comes out.
 
     Raises
     ------
     InvalidProblem
-        The example arguments are no tuple, or none is a tensor with a batch dimension.
+        The example arguments are no tuple, or none is a tensor with a batch dimension; a key of `flop_formulas` is no
+        operator, or a formula fails or returns no number >= 0.
     UnsupportedFeature
         The export fails, sizes or control flow depend on data, or (with `dynamic_batch`) items of a
         batch do not pass through the model independently.
     MissingDependency
         torch is not installed (raised on import of this module).
     """
-    return calls(model, example_args, example_kwargs=example_kwargs, dynamic_batch=dynamic_batch, fuse=fuse).graph
+    formulas = Formulas(flop_formulas)
+    found = calls(model, example_args, example_kwargs=example_kwargs, dynamic_batch=dynamic_batch, fuse=fuse, formulas=formulas)
+    formulas.tell()
+    return found.graph
 
 
 def convolutions(
@@ -102,7 +115,7 @@ def convolutions(
 ) -> dict[str, Convolution]:
     """Return the shapes of a module's convolutions as `hetsched.costs.Contention` takes them, by the task names of `capture`.
 
-    It takes what `capture` takes. Left out are those with groups or dilation, which are not merged, and those that are not
+    It takes what `capture` takes, but for FLOPs. Left out are those with groups or dilation, which are not merged, and those that are not
     over height and width.
     """
     return calls(model, example_args, example_kwargs=example_kwargs, dynamic_batch=dynamic_batch, fuse=fuse).convolutions()
@@ -115,6 +128,7 @@ def calls(
     example_kwargs: Mapping[str, Any] | None = None,
     dynamic_batch: bool = True,
     fuse: bool = False,
+    formulas: Formulas | None = None,
 ) -> Calls:
     """Return what `capture` does, with the exported program and which of its nodes are the work of which task."""
     args = arguments(example_args)
@@ -123,7 +137,7 @@ def calls(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # torch.export warns of its own use of pytree
         program = _export(model, args, kwargs, batch)
-    return read(program, fuse=fuse)
+    return read(program, formulas or Formulas(), fuse=fuse)
 
 
 def _batch_size(args: Any, kwargs: Any) -> int:

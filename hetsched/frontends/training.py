@@ -9,6 +9,7 @@ import torch
 
 from hetsched.errors import InvalidProblem
 from hetsched.frontends.exported import Reader, Task, Tensor, operator_type, task_graph
+from hetsched.frontends.flops import Formula, Formulas
 from hetsched.frontends.recorded import Step, joined, record_call, record_training, uncollected
 from hetsched.problem.graph import TaskGraph
 
@@ -40,6 +41,7 @@ def capture_training(
     loss: Callable[..., torch.Tensor] | None = None,
     optimiser: str = "sgd",
     colocate: bool = True,
+    flop_formulas: Mapping[Any, Formula] | None = None,
 ) -> TaskGraph:
     """Return the task graph of one training step of a module: forward pass, loss, backward pass, updates.
 
@@ -66,6 +68,8 @@ def capture_training(
         Whether what reads a parameter, forward and backward, is on one device with its update, by a common `colocation`
         label; so are those of several parameters that one task reads. A parameter then exists once, where it is updated. If
         not, every device with such a task holds a copy, and fetching the updated value back is not part of the graph.
+    flop_formulas : mapping, optional
+        As for `capture`. The backward pass of an operator of one's own is operators too.
 
     Returns
     -------
@@ -82,13 +86,14 @@ def capture_training(
           readers of the parameter have none of it; without, each has the parameter's bytes. Buffers, frozen parameters, and
           what is made of these alone are weight of the tasks that read them, as in `capture`. What is made of trained
           parameters is computed anew in each step, as are random numbers.
-        - `flops` are those of ``torch.utils.flop_counter``: elementwise work, that of updates too, counts 0.
-          `bytes_accessed` is what is read, parameters and gradients too, and what is written.
+        - `flops` are counted as in `capture`; the elementwise work of updates counts 0. `bytes_accessed` is what is read,
+          parameters and gradients too, and what is written.
 
     Raises
     ------
     InvalidProblem
-        The optimiser is none of the above, no parameter needs a gradient, or the loss is not one number that depends on one.
+        The optimiser is none of the above, no parameter needs a gradient, the loss is not one number that depends on one, or
+        `flop_formulas` are not as described.
     UnsupportedFeature
         The step cannot be run on tensors without data: sizes or control flow depend on data.
 
@@ -99,9 +104,12 @@ def capture_training(
     if optimiser not in STATES:
         raise InvalidProblem(f"optimiser is {optimiser!r}; choose one of {', '.join(STATES)}")
     wanted = (targets,) if isinstance(targets, torch.Tensor) else targets
+    formulas = Formulas(flop_formulas)
     with uncollected():
-        step = record_training(model, arguments(example_args), example_kwargs or {}, wanted, loss)
-        return _StepReader(step, optimiser, colocate=colocate).graph()
+        step = record_training(model, arguments(example_args), example_kwargs or {}, wanted, loss, formulas)
+        graph = _StepReader(step, formulas, optimiser, colocate=colocate).graph()
+    formulas.tell()
+    return graph
 
 
 def record(
@@ -109,6 +117,7 @@ def record(
     example_args: tuple[Any, ...] | torch.Tensor,
     *,
     example_kwargs: Mapping[str, Any] | None = None,
+    flop_formulas: Mapping[Any, Formula] | None = None,
 ) -> TaskGraph:
     """Return the task graph of one call of a module, recorded operator by operator on tensors without data.
 
@@ -123,16 +132,22 @@ def record(
         real memory.
     example_args, example_kwargs
         Its arguments; tensors count by shape and dtype only.
+    flop_formulas : mapping, optional
+        As for `capture`.
 
     Raises
     ------
     InvalidProblem
-        The example arguments are no tuple.
+        The example arguments are no tuple, or `flop_formulas` are not as described.
     UnsupportedFeature
         The model cannot be run on tensors without data: sizes or control flow depend on data.
     """
+    formulas = Formulas(flop_formulas)
     with uncollected():
-        return _StepReader(record_call(model, arguments(example_args), example_kwargs or {}), colocate=False).graph()
+        step = record_call(model, arguments(example_args), example_kwargs or {}, formulas)
+        graph = _StepReader(step, formulas, colocate=False).graph()
+    formulas.tell()
+    return graph
 
 
 def arguments(example_args: Any) -> tuple[Any, ...]:
@@ -146,9 +161,9 @@ def arguments(example_args: Any) -> tuple[Any, ...]:
 class _StepReader(Reader):
     """Turns a recorded step into a task graph; those parameters are trained that have a gradient."""
 
-    def __init__(self, step: Step, optimiser: str = "", *, colocate: bool) -> None:
+    def __init__(self, step: Step, formulas: Formulas, optimiser: str = "", *, colocate: bool) -> None:
         placeholders = {node.name for node in step.graph.nodes if node.op == "placeholder"}
-        super().__init__(placeholders - set(step.inputs))
+        super().__init__(placeholders - set(step.inputs), formulas)
         self.step, self.optimiser, self.colocate = step, optimiser, colocate
         self.names_of = {step.parameters[name]: name for name in step.gradients}
         self.trained: dict[Tensor, str] = {}

@@ -20,6 +20,7 @@ import torch.utils.checkpoint  # noqa: E402
 from torch.fx.node import map_arg  # noqa: E402
 from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
+from hetsched.frontends.flops import Formulas  # noqa: E402
 from hetsched.frontends.recorded import record_training  # noqa: E402
 from hetsched.testing.profiles import examples  # noqa: E402
 
@@ -84,7 +85,7 @@ def replayed(step, model, values):
 
 
 def check_gradients(model, args, targets=(), loss=None):
-    step = record_training(model, args, {}, targets, loss)
+    step = record_training(model, args, {}, targets, loss, Formulas())
     fresh = copy.deepcopy(model)
     number = fresh(*args) if loss is None else loss(fresh(*args), *targets)
     parameters = dict(fresh.named_parameters())
