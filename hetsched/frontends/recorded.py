@@ -118,7 +118,7 @@ def _recorded(
     fake = FakeTensorMode(allow_non_fake_inputs=True)
     try:
         module = _made(model, fake)
-        with torch.inference_mode(False), _cells_written_out(), fake:
+        with torch.inference_mode(False), _layers_written_out(), fake:
             tensors = _fakes([*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)])
             recorder = Recorder(module, formulas)
             positional, named = recorder.arguments((args, dict(kwargs)), targets)
@@ -171,14 +171,16 @@ def _made(model: Any, fake: FakeTensorMode) -> Module:
 
 
 @contextlib.contextmanager
-def _cells_written_out() -> Iterator[None]:
-    """Do without oneDNN, to which a layer of recurrent cells is one operator, of unknown work."""
-    before = torch._C._get_mkldnn_enabled()
+def _layers_written_out() -> Iterator[None]:
+    """Do without the kernels to which a layer of recurrent cells, or of an encoder, is one operator, of unknown work."""
+    cells, encoders = torch._C._get_mkldnn_enabled(), torch.backends.mha.get_fastpath_enabled()
     torch._C._set_mkldnn_enabled(False)
+    torch.backends.mha.set_fastpath_enabled(False)
     try:
         yield
     finally:
-        torch._C._set_mkldnn_enabled(before)
+        torch._C._set_mkldnn_enabled(cells)
+        torch.backends.mha.set_fastpath_enabled(encoders)
 
 
 def _replaced(value: Any, node: Callable[[torch.Tensor], torch.fx.Node]) -> Any:

@@ -14,6 +14,7 @@ from hetsched.costs.regression import Regression
 from hetsched.costs.samples import Samples
 from hetsched.portfolio import solve
 from hetsched.problem.cluster import Cluster
+from hetsched.problem.graph import FloatArray, TaskGraph
 from hetsched.problem.problem import Problem
 from hetsched.solution import Solution
 
@@ -51,6 +52,9 @@ def two_step(
     batch, which need not fit on any one device. Second step: the problem is solved, the large batch run under the placement found,
     and each duration that was so measured replaces its estimate. The large batch is run once more to tell how exact both are.
 
+    Memory likewise: where a task takes more bytes than its graph says, its `input_bytes` in the problems are so much larger, so that
+    no device is given more than it holds. (Under ``memory="peak"`` these count only for tasks that read no other.)
+
     Parameters
     ----------
     profiler : Profiler
@@ -76,7 +80,9 @@ def two_step(
     """
     regression = Regression(Samples.measured(profiler, batch_sizes))
     cluster = Links.measured(profiler).cluster() if cluster is None else cluster
-    first = Problem(profiler.graph, cluster, costs=regression, batch_sizes=[inputs], inputs=inputs, **rules)
+    foretold = regression.memory_bytes(profiler.graph, cluster, [inputs])[:, :, 0]
+    graph = _with_memory(profiler.graph, np.fmax.reduce(foretold, axis=1), inputs)
+    first = Problem(graph, cluster, costs=regression, batch_sizes=[inputs], inputs=inputs, **rules)
     solution = solve(first, method=method, time_limit=time_limit, seed=seed)
     solution.raise_for_status()
     assert solution.schedule is not None
@@ -89,7 +95,7 @@ def two_step(
     durations = first.durations.copy()
     here = np.flatnonzero(np.isfinite(measured.seconds))
     durations[here, device[here], 0] = measured.seconds[here]
-    second = first.replace(durations=durations, batch_sizes=[inputs])
+    second = first.replace(graph=_with_memory(profiler.graph, measured.memory_bytes, inputs), durations=durations, batch_sizes=[inputs])
 
     def compared(estimated: Any, actual: Any) -> Deviations:
         known = np.flatnonzero(np.isfinite(estimated) & np.isfinite(actual))
@@ -97,8 +103,13 @@ def two_step(
         return Deviations.between(names, [placement[name] for name in names], [inputs] * len(known), estimated[known], actual[known])
 
     each = np.arange(first.n_tasks)
-    memory = regression.memory_bytes(first.graph, cluster, [inputs])[each, device, 0]
     return TwoStep(
         regression, first, solution, placement, measured, second, compared(first.durations[each, device, 0], later.seconds),
-        compared(measured.seconds, later.seconds), compared(memory, measured.memory_bytes),
+        compared(measured.seconds, later.seconds), compared(foretold[each, device], measured.memory_bytes),
     )  # fmt: skip
+
+
+def _with_memory(graph: TaskGraph, measured: FloatArray, inputs: int) -> TaskGraph:
+    """Return the graph whose tasks hold for each input, beside their weights, at least a share of what a batch was measured to take."""
+    beside = np.nan_to_num(measured) / inputs - graph.output_bytes
+    return graph.replace(input_bytes=np.maximum(graph.input_bytes, beside))

@@ -32,6 +32,14 @@ def test_small_tasks_share_the_device_and_large_ones_saturate_it():
     assert large(("a", "b"), "concurrent") == pytest.approx(0.5 + 0.25 + 2)
 
 
+@pytest.mark.xfail(reason="the share of the device follows output bytes alone: a fully connected layer has few, and 52 times its time")
+def test_a_fully_connected_layer_alone_takes_about_what_the_roofline_says():
+    one, v100 = 2048 * 1000, hs.costs.device("v100")
+    graph = hs.TaskGraph(["fc"], op="linear", weight_bytes=4 * one, input_bytes=4 * 2048, output_bytes=4 * 1000, flops=2 * one)
+    alone = hs.costs.Roofline().durations(graph, hs.Cluster([v100]), [1]).item()
+    assert Contention(graph, v100, synchronisation=0.0)(("fc",), "concurrent") <= 3 * alone
+
+
 def test_shares_beyond_the_device_slow_all_down():
     three = model([0.5, 0.5, 0.5], [1, 1, 1])
     assert three(("a", "b", "c"), "concurrent") == pytest.approx(0.5 + 0.25 + 1.5 * 2)

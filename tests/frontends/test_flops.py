@@ -157,6 +157,12 @@ class Scaled(nn.Module):
         return made[0] if isinstance(made, tuple) else made
 
 
+def test_layers_that_have_a_kernel_of_their_own_are_recorded_as_their_parts():
+    layer, x = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval(), torch.zeros(2, 5, 8)
+    assert record(layer, x).flops.sum() == capture(layer, x, dynamic_batch=False).flops.sum() > 0
+    assert torch.backends.mha.get_fastpath_enabled()
+
+
 # ---------------------------------------------------------------------- operators that nobody knows
 
 

@@ -85,6 +85,26 @@ def test_a_problem_without_a_schedule_is_refused():
         two_step(machine, [1, 2], 4, cluster=small)
 
 
+def test_what_tasks_take_while_they_run_counts_as_memory():
+    """Four tasks of 64 bytes, which their graph says nothing of, on devices of 100."""
+
+    class Greedy(Machine):
+        def __init__(self, devices):
+            self.devices = tuple(hs.Device(f"d{k}", memory_bytes=100) for k in range(devices))
+            super().__init__([1.0] * 4)
+            self.graph = hs.TaskGraph([f"t{i}" for i in range(4)], output_bytes=1)
+
+        def measure(self, inputs, placement):
+            return super().measure(inputs, placement)._replace(memory_bytes=np.full(4, 4.0 * inputs))
+
+    found = two_step(Greedy(4), [1, 2], 16, method="heft")
+    assert sorted(found.placement.values()) == ["d0", "d1", "d2", "d3"]
+    for problem in (found.first, found.second):
+        assert (problem.graph.input_bytes + problem.graph.output_bytes).tolist() == [4.0] * 4
+    with pytest.raises(hs.HetschedError, match="claims 64 bytes; left: 36"):
+        two_step(Greedy(3), [1, 2], 16, method="heft")
+
+
 def test_it_imports_no_torch():
     code = "import sys, hetsched as hs; hs.runtime.two_step; assert 'torch' not in sys.modules; assert 'two_step' in dir(hs.runtime)"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
