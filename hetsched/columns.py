@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
@@ -18,6 +18,11 @@ def readonly(values: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> npt.N
     return array
 
 
+def texts(values: Iterable[str]) -> npt.NDArray[np.object_]:
+    """Return strings as a column in which each takes the room of its own length, not that of the longest."""
+    return np.array(list(values), dtype=object)
+
+
 class Frozen:
     """Base class of immutable values.
 
@@ -30,8 +35,9 @@ class Frozen:
 
     def _set(self, **values: Any) -> None:
         for value in values.values():
-            if isinstance(value, np.ndarray):
-                value.setflags(write=False)
+            for part in value.values() if isinstance(value, dict) else (value,):  # the columns of a table
+                if isinstance(part, np.ndarray):
+                    part.setflags(write=False)
         self.__dict__.update(values)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
@@ -59,6 +65,8 @@ def _same(a: object, b: object) -> bool:
         if a.shape != b.shape:
             return False
         return bool(np.array_equal(a, b, equal_nan=a.dtype.kind == "f" and b.dtype.kind == "f"))
+    if isinstance(a, float) and isinstance(b, float) and np.isnan(a):
+        return bool(np.isnan(b))
     return bool(a == b)
 
 

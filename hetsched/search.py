@@ -6,14 +6,14 @@ import inspect
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from hetsched.columns import Columns
+from hetsched.columns import Columns, texts
 from hetsched.errors import InconsistentBound, InvalidProblem, InvalidSchedule, UnsupportedFeature
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
@@ -408,11 +408,11 @@ class Monitor:
         events = self._events
         history = Columns(
             time=[event.time for event in events], incumbent=[event.incumbent for event in events],
-            bound=[event.bound for event in events], source=_texts(event.source for event in events),
+            bound=[event.bound for event in events], source=texts(event.source for event in events),
         )  # fmt: skip
         efforts = {name: effort for name, effort in self._efforts.items() if name}
         methods = Columns(
-            method=_texts(efforts), makespan=[effort.value for effort in efforts.values()],
+            method=texts(efforts), makespan=[effort.value for effort in efforts.values()],
             evaluations=np.array([effort.evaluations for effort in efforts.values()], np.int64),
             seconds=[effort.seconds for effort in efforts.values()],
         )  # fmt: skip
@@ -437,10 +437,6 @@ class Monitor:
         while not self.should_stop:
             yield step
             step += 1
-
-
-def _texts(values: Iterable[str]) -> Any:
-    return np.array(list(values), dtype="U")  # an empty list alone would be of floats
 
 
 def cores() -> int:

@@ -11,10 +11,10 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from hetsched.columns import Columns, Frozen
+from hetsched.columns import Columns, Frozen, texts
 from hetsched.errors import HetschedError, Infeasible, InvalidSchedule
 from hetsched.problem import document
-from hetsched.problem.document import VERSION, Document, Number, Row, to_document
+from hetsched.problem.document import VERSION, Document, Number, Real, Row, Whole, real, to_document
 from hetsched.schedule.document import SchedulePart
 from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.verify import Violation
@@ -154,7 +154,7 @@ class Solution(Frozen):
             status = Status.INFEASIBLE if math.isinf(proof.value) else Status.UNKNOWN
         self._set(
             schedule=schedule, objective=objective, value=float(value), proof=proof, status=status, method=method, seed=seed,
-            history=history, methods=methods, messages=tuple(messages), best_effort=best_effort, stopped=stopped,
+            history=history, methods=methods, messages=tuple(map(_unicode, messages)), best_effort=best_effort, stopped=stopped,
         )  # fmt: skip
 
     def __repr__(self) -> str:
@@ -230,7 +230,7 @@ class MethodRow(Row):
 
     method: str
     makespan: Number
-    evaluations: int
+    evaluations: Whole
     seconds: float
 
 
@@ -239,11 +239,11 @@ class ViolationRow(Row):
 
     rule: str
     message: str
-    amount: float
+    amount: Real
     tasks: list[str] = []
     devices: list[str] = []
     items: list[int] = []
-    times: list[float] = []
+    times: list[Real] = []
 
 
 class BestEffortPart(Row):
@@ -256,7 +256,7 @@ class BestEffortPart(Row):
     def of(cls, effort: BestEffort) -> BestEffortPart:
         """Return the part for a best effort."""
         rows = [
-            ViolationRow(v.rule, v.message, v.amount, list(v.tasks), list(v.devices), list(v.items), list(v.times))
+            ViolationRow(v.rule, v.message, real(v.amount), list(v.tasks), list(v.devices), list(v.items), list(map(real, v.times)))
             for v in effort.violations
         ]
         return cls(SchedulePart.of(effort.schedule), rows)
@@ -264,7 +264,7 @@ class BestEffortPart(Row):
     def value(self) -> BestEffort:
         """Return the best effort."""
         found = [
-            Violation(v.rule, v.message, v.amount, tuple(v.tasks), tuple(v.devices), tuple(v.items), tuple(v.times))
+            Violation(v.rule, v.message, float(v.amount), tuple(v.tasks), tuple(v.devices), tuple(v.items), tuple(map(float, v.times)))
             for v in self.violations
         ]
         return BestEffort(self.schedule.value(), tuple(found))
@@ -302,15 +302,20 @@ class SolutionDocument(Document, kw_only=True, tag="hetsched-solution"):
                 time=np.array([row.time for row in rows], np.float64),
                 incumbent=np.array([_infinite(row.incumbent) for row in rows], np.float64),
                 bound=np.array([_infinite(row.bound) for row in rows], np.float64),
-                source=np.array([row.source for row in rows], "U"),
+                source=texts(row.source for row in rows),
             ),
             methods=Columns(
-                method=np.array([run.method for run in runs], "U"),
+                method=texts(run.method for run in runs),
                 makespan=np.array([_infinite(run.makespan) for run in runs], np.float64),
                 evaluations=np.array([run.evaluations for run in runs], np.int64),
                 seconds=np.array([run.seconds for run in runs], np.float64),
             ),
         )  # fmt: skip
+
+
+def _unicode(message: str) -> str:
+    """Return what a solver or a file system said as text that a document can hold."""
+    return message.encode("utf-8", "backslashreplace").decode()
 
 
 def _infinite(value: float | None) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hetsched.columns import Columns
+from hetsched.columns import Columns, texts
 from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
@@ -47,7 +47,7 @@ def critical_chain(problem: Problem, schedule: Schedule) -> Columns:
     n = len(schedule.batches)
     return Columns(
         batch=np.where(chain < n, chain, -1), transfer=np.where(chain < n, -1, chain - n),
-        start=walk.start[chain], finish=walk.finish[chain], waited_for=np.array(why[::-1], dtype="U"),
+        start=walk.start[chain], finish=walk.finish[chain], waited_for=texts(why[::-1]),
     )  # fmt: skip
 
 

@@ -13,7 +13,11 @@ import numpy.typing as npt
 
 from hetsched.columns import Frozen, readonly
 from hetsched.errors import InvalidProblem
-from hetsched.problem.graph import LARGEST, FloatArray, IntArray, plural, unique_names
+from hetsched.problem.graph import LARGEST, FloatArray, is_text, number, plural, unique_names
+
+MOST_DEVICES = 1000
+MOST_ROUTING = 2_000_000_000
+"""Steps that routes may take: devices squared for each bottleneck that a device meets where a link is missing."""
 
 
 @dataclass(frozen=True)
@@ -51,20 +55,24 @@ class Device:
             if not valid:
                 raise InvalidProblem(f"{what} of device {self.name!r} is {value!r}; it must be {least}")
 
-        memory = self.memory_bytes
-        check("memory_bytes", memory, "a number >= 0 (inf for unlimited)", _is_number(memory) and memory >= 0)
-        bandwidth = self.memory_bandwidth
-        check("memory_bandwidth", bandwidth, "a number > 0 or None", bandwidth is None or (_is_number(bandwidth) and bandwidth > 0))
-        overhead = self.launch_overhead
-        check("launch_overhead", overhead, "a finite number >= 0", _is_number(overhead) and 0 <= overhead < math.inf)
-        for dtype, peak in self.peak_flops.items():
-            check(f"peak_flops[{dtype!r}]", peak, "a finite number > 0", _is_number(peak) and 0 < peak < math.inf)
-        object.__setattr__(self, "memory_bytes", float(self.memory_bytes))
-        object.__setattr__(self, "peak_flops", dict(self.peak_flops))
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+        unique_names([self.name], "device")
+        for what, label in (("kind", self.kind), ("node", self.node)):
+            check(what, label, "a string", is_text(label))
+        memory, bandwidth, overhead = number(self.memory_bytes), number(self.memory_bandwidth), number(self.launch_overhead)
+        check("memory_bytes", self.memory_bytes, "a number >= 0 (inf for unlimited)", memory >= 0)
+        unknown = self.memory_bandwidth is None
+        known = 0 < bandwidth < math.inf
+        check("memory_bandwidth", self.memory_bandwidth, "a finite number > 0, or None if it is not known", unknown or known)
+        check("launch_overhead", self.launch_overhead, "a finite number >= 0", 0 <= overhead < math.inf)
+        check("peak_flops", self.peak_flops, "a mapping of dtype names to FLOP/s", isinstance(self.peak_flops, Mapping))
+        peaks = {dtype: number(peak) for dtype, peak in self.peak_flops.items()}
+        for dtype, peak in peaks.items():
+            valid = is_text(dtype) and 0 < peak < math.inf
+            check(f"peak_flops[{dtype!r}]", self.peak_flops[dtype], "a finite number > 0, by the name of a dtype", valid)
+        plain: dict[str, object] = {"name": str(self.name), "kind": str(self.kind), "node": str(self.node), "peak_flops": peaks}
+        plain |= {"memory_bytes": memory, "memory_bandwidth": None if unknown else bandwidth, "launch_overhead": overhead}
+        for field_name, value in plain.items():
+            object.__setattr__(self, field_name, value)
 
 
 class Cluster(Frozen):
@@ -108,6 +116,8 @@ class Cluster(Frozen):
                 raise InvalidProblem(f"{member!r} is not a Device; pass hetsched.Device(name, ...)")
         if not members:
             raise InvalidProblem("a cluster needs at least one device")
+        if len(members) > MOST_DEVICES:
+            raise InvalidProblem(f"the cluster has {len(members)} devices; at most {MOST_DEVICES} are allowed")
         unique_names((member.name for member in members), "device")
         if bandwidth is None:
             if len(members) > 1:
@@ -133,7 +143,7 @@ class Cluster(Frozen):
         size = len(devices)
         try:
             matrix = np.array(values, dtype=np.float64)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise InvalidProblem(f"{what} must be a number or a {size} x {size} matrix of numbers") from error
         if matrix.ndim == 0:
             matrix = np.full((size, size), matrix)
@@ -197,40 +207,34 @@ class Cluster(Frozen):
             return (source, target)[: 1 + (h != k)]
         if self.route_bandwidth[h, k] == 0:
             return ()
-        following = _shortest(self.latency, self.bandwidth >= self.route_bandwidth[h, k])[1]
-        path = [h]
-        while path[-1] != k:
-            path.append(int(following[path[-1], k]))
-        return tuple(self.names[i] for i in path)
+        from hetsched.problem import topology
+
+        before = topology.shortest(self.latency, self.bandwidth, self.route_bandwidth[h, k], h)[1]
+        path = [k]
+        while path[-1] != h:
+            path.append(int(before[path[-1]]))
+        return tuple(self.names[i] for i in reversed(path))
 
 
 def _widest_routes(beta: FloatArray, alpha: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return (bottleneck bandwidth, total latency) of the route of every ordered pair."""
-    width = beta.copy()
-    for middle in range(len(beta)):  # Floyd-Warshall on (max, min)
-        np.maximum(width, np.minimum(width[:, middle, None], width[None, middle, :]), out=width)
-    bandwidth = beta.copy()
-    latency = np.where(beta > 0, alpha, np.inf)
-    indirect = (beta == 0) & (width > 0)
-    for bottleneck in np.unique(width[indirect]):
-        chosen = indirect & (width == bottleneck)
-        bandwidth[chosen] = bottleneck
-        latency[chosen] = _shortest(alpha, beta >= bottleneck)[0][chosen]
+    bandwidth, latency = beta.copy(), np.where(beta > 0, alpha, np.inf)
+    missing = beta == 0
+    if not missing.any():
+        return readonly(bandwidth), readonly(latency)
+    from hetsched.problem import topology
+
+    effort = 0
+    for h in np.flatnonzero(missing.any(axis=1)):
+        width = topology.widths(beta, h)
+        for bottleneck in np.unique(width[missing[h] & (width > 0)]):
+            chosen = missing[h] & (width == bottleneck)
+            bandwidth[h, chosen] = bottleneck
+            latency[h, chosen] = topology.shortest(alpha, beta, bottleneck, h)[0][chosen]
+            effort += beta.size
+            if effort > MOST_ROUTING:
+                raise InvalidProblem(
+                    f"{len(beta)} devices have too many routes over links of different bandwidths where there is no direct link; "
+                    "give the links that are missing (bandwidth[h, k] > 0), or round the bandwidths to a few values"
+                )
     return readonly(bandwidth), readonly(latency)
-
-
-def _shortest(alpha: FloatArray, linked: npt.NDArray[np.bool_]) -> tuple[FloatArray, IntArray]:
-    """Return (total latency, next hop) of the paths of lowest latency, then fewest hops."""
-    size = len(alpha)
-    distance = np.where(linked, alpha, np.inf)
-    hops = np.where(linked, 1, size + 1)
-    np.fill_diagonal(hops, 0)
-    following = np.where(linked, np.arange(size)[None, :], -1)
-    for middle in range(size):
-        through = distance[:, middle, None] + distance[None, middle, :]
-        jumps = hops[:, middle, None] + hops[None, middle, :]
-        better = (through < distance) | ((through == distance) & (jumps < hops))
-        distance = np.where(better, through, distance)
-        hops = np.where(better, jumps, hops)
-        following = np.where(better, following[:, middle, None], following)
-    return distance, following

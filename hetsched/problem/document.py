@@ -7,24 +7,31 @@ unknown) and for infinity in memory and bandwidth (unlimited).
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import tempfile
 from collections.abc import Mapping
 from functools import singledispatch
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Annotated, Any, Literal, Self, cast
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from hetsched.errors import InvalidProblem
+from hetsched.errors import InvalidProblem, UnsupportedFeature
 from hetsched.problem.cluster import Cluster, Device
 from hetsched.problem.graph import TaskGraph
 from hetsched.problem.problem import Batching, Communication, Memory, Problem
 
 VERSION = 1
+LARGEST_DOCUMENT = 2**28
+"""Bytes of a document at most."""
 Number = float | None
+Real = float | Literal["nan", "inf", "-inf"]
+"""A number that a rule forbids to be what it is, which `verify` says, not the document."""
+Whole = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""A number that a column of whole numbers can hold."""
 
 
 class Row(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
@@ -173,8 +180,8 @@ class ProblemDocument(Document, kw_only=True, tag="hetsched-problem"):
     graph: GraphPart
     cluster: ClusterPart
     durations: list[list[Number | list[Number]]]
-    batch_sizes: list[int] | None = None
-    inputs: int = 1
+    batch_sizes: list[Whole] | None = None
+    inputs: Whole = 1
     batching: Batching = "once"
     communication: Communication = "delay"
     memory: Memory = "static"
@@ -208,10 +215,21 @@ def optional(column: npt.NDArray[np.float64]) -> list[Any]:
     return cast("list[Any]", values.tolist())
 
 
+def real(value: float) -> Any:
+    """Return a number, or "nan", "inf" or "-inf"."""
+    return float(value) if math.isfinite(value) else str(float(value))
+
+
+def reals(column: npt.NDArray[np.float64]) -> list[Any]:
+    """Return a list of numbers, those that are not finite as "nan", "inf" and "-inf"."""
+    values: list[Any] = column.tolist()
+    return values if np.isfinite(column).all() else list(map(real, values))
+
+
 def _matrix(values: Any, what: str) -> npt.NDArray[np.float64]:
     try:
         return np.array(values, dtype=np.float64)  # None becomes NaN
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InvalidProblem(f"{what} has rows of different lengths; give one number per device in every row") from None
 
 
@@ -248,8 +266,17 @@ def _(value: Problem) -> Document:
 
 
 def encode(value: object) -> bytes:
-    """Return the JSON text of a value's document."""
-    return msgspec.json.encode(to_document(value)) + b"\n"
+    """Return the JSON text of a value's document.
+
+    Raises
+    ------
+    UnsupportedFeature
+        It would be larger than documents may be.
+    """
+    data = msgspec.json.encode(to_document(value)) + b"\n"
+    if len(data) > LARGEST_DOCUMENT:
+        raise UnsupportedFeature(f"the document would have {len(data)} bytes, and {LARGEST_DOCUMENT} are allowed; pickle the value instead")
+    return data
 
 
 def decode(data: bytes | str, kinds: Mapping[str, type[Document]] = KINDS, name: str = "document") -> Any:
@@ -276,7 +303,11 @@ def decode(data: bytes | str, kinds: Mapping[str, type[Document]] = KINDS, name:
 
 def read(path: str | os.PathLike[str], kinds: Mapping[str, type[Document]] = KINDS) -> Any:
     """Return the value in the JSON document at `path`; see `decode`."""
-    return decode(Path(path).read_bytes(), kinds, os.fspath(path))
+    with open(path, "rb") as file:
+        data = file.read(LARGEST_DOCUMENT + 1)  # a device may have no end
+    if len(data) > LARGEST_DOCUMENT:
+        raise InvalidProblem(f"{os.fspath(path)} has more than the {LARGEST_DOCUMENT} bytes that a document may have")
+    return decode(data, kinds, os.fspath(path))
 
 
 def write(value: object, path: str | os.PathLike[str]) -> None:

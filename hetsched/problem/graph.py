@@ -34,12 +34,34 @@ def plural(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
+def is_text(value: object) -> bool:
+    """Tell whether `value` is a string that a document can hold: any without lone surrogates."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def number(value: object) -> float:
+    """Return `value` as a float; NaN, which hardly a rule allows, if it is no number or beyond all floats."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        return np.nan
+    try:
+        return float(value)
+    except (OverflowError, TypeError):
+        return np.nan
+
+
 def unique_names(names: Iterable[str], what: str) -> tuple[str, ...]:
     """Return `names` as a tuple after checking that they are distinct non-empty strings."""
     result = tuple(names)
     for name in result:
-        if not isinstance(name, str) or not name:
-            raise InvalidProblem(f"{what} name {name!r} is not a non-empty string; give each {what} a name")
+        if not is_text(name) or not name:
+            raise InvalidProblem(f"{what} name {name!r} is not a non-empty string; give each {what} a name of Unicode text")
+    result = tuple(map(str, result))  # of numpy's strings too
     if len(set(result)) < len(result):
         seen: set[str] = set()
         duplicates = sorted({name for name in result if name in seen or seen.add(name)})  # type: ignore[func-returns-value]
@@ -56,7 +78,7 @@ def _amounts(values: Any, n: int, what: str, names: Sequence[str], *, absent: bo
         values = np.nan if absent else 0.0
     try:
         column = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InvalidProblem(f"{what} must be a number or {n} numbers, one per task; got {values!r}"[:300]) from error
     if column.ndim == 0:
         column = np.full(n, column)
@@ -152,18 +174,18 @@ class TaskGraph(Frozen):
         for what, column in (("op", ops), ("colocation", labels), ("devices", pins)):
             if len(column) != n:
                 raise InvalidProblem(f"{what} has length {len(column)} but the graph has {n} tasks; give one per task")
-        for what, column, kinds in (("op", ops, str), ("colocation", labels, (str, type(None)))):
+        for what, column, absent in (("op", ops, False), ("colocation", labels, True)):
             for name, value in zip(names, column, strict=True):
-                if not isinstance(value, kinds):
-                    raise InvalidProblem(f"{what} of task {name!r} is {value!r}; it must be a string")
+                if not (is_text(value) or (absent and value is None)):
+                    raise InvalidProblem(f"{what} of task {name!r} is {value!r}; it must be a string of Unicode text")
         self._set(
-            names=names, edges=arcs, edge_bytes=sizes, op=ops,
+            names=names, edges=arcs, edge_bytes=sizes, op=tuple(map(str, ops)),
             weight_bytes=_amounts(weight_bytes, n, "weight_bytes", names),
             input_bytes=_amounts(input_bytes, n, "input_bytes", names),
             output_bytes=output,
             flops=_amounts(flops, n, "flops", names, absent=True),
             bytes_accessed=_amounts(bytes_accessed, n, "bytes_accessed", names, absent=True),
-            colocation=labels, devices=pins,
+            colocation=tuple(None if label is None else str(label) for label in labels), devices=pins,
         )  # fmt: skip
         if len(self.topological_order) < n:
             raise InvalidProblem(f"the graph has a cycle: {' -> '.join(self._a_cycle())}; remove one of its edges")
@@ -314,13 +336,11 @@ class TaskGraph(Frozen):
 def _pin(names: Sequence[str], i: int, pin: Iterable[str] | None) -> tuple[str, ...] | None:
     if pin is None:
         return None
-    if isinstance(pin, str):
-        return (pin,)
-    devices = tuple(dict.fromkeys(pin))
-    if not devices or not all(isinstance(device, str) for device in devices):
+    devices = (pin,) if isinstance(pin, str) else tuple(dict.fromkeys(pin))
+    if not devices or not all(map(is_text, devices)):
         where = repr(names[i]) if i < len(names) else f"number {i}"
         raise InvalidProblem(f"task {where} is pinned to {list(devices)!r}; give one or more device names, or None for any")
-    return devices
+    return tuple(map(str, devices))
 
 
 def _compressed(row: IntArray, column: IntArray, n: int) -> tuple[IntArray, IntArray, IntArray]:
@@ -394,8 +414,8 @@ def _named_edges(edges: Iterable[Edge], names: tuple[str, ...], output_bytes: Fl
     arcs = np.array([source, target], dtype=np.int64).reshape(2, -1).T.copy()
     try:
         sizes = np.array(given, dtype=np.float64)  # None becomes NaN
-    except (TypeError, ValueError) as error:
-        bad = next(row for row in rows if len(row) > 2 and not isinstance(row[2], int | float | np.number | None))
+    except (TypeError, ValueError, OverflowError) as error:
+        bad = next((row for row in rows if len(row) > 2 and row[2] is not None and np.isnan(number(row[2]))), rows[0])
         raise InvalidProblem(f"edge {bad!r}: bytes must be a number") from error
     absent = np.fromiter((size is None for size in given), bool, len(given))
     sizes[absent] = output_bytes[arcs[absent, 0]]

@@ -20,6 +20,8 @@ Batching = Literal["once", "free"]
 Communication = Literal["delay", "per-input", "channel", "port"]
 Memory = Literal["static", "peak"]
 MOST_INPUTS = 1_000_000
+MOST_ITEMS = 10_000_000
+"""Inputs times tasks, and times edges, of a problem: what schedules have rows for."""
 
 
 class CostModel(Protocol):
@@ -128,6 +130,11 @@ class Problem(Frozen):
             if value not in choices:
                 raise InvalidProblem(f"{what} is {value!r}; choose one of {', '.join(map(repr, choices))}")
         _check_count(inputs, "inputs")
+        if inputs * (graph.n_tasks + graph.n_edges) > MOST_ITEMS:
+            raise InvalidProblem(
+                f"inputs is {inputs}, which with {graph.n_tasks} tasks and {graph.n_edges} edges makes more than {MOST_ITEMS} pairs of "
+                "an input and a task or edge; give fewer inputs, for instance several as one with durations to match"
+            )
         sizes = _batch_sizes(batch_sizes, int(inputs), costs is not None)
         if (durations is None) == (costs is None):
             raise InvalidProblem("give either durations (an array of seconds) or costs (a cost model), and not both")
@@ -203,7 +210,7 @@ class Problem(Frozen):
     def unit(self) -> IntArray:
         """Number of the co-location unit of each task, shape [n]; an unlabelled task is its own."""
         labels = self.graph.colocation
-        if not any(labels):
+        if all(label is None for label in labels):
             return readonly(np.arange(self.n_tasks))
         numbers: dict[object, int] = {}
         return readonly([numbers.setdefault(i if label is None else label, len(numbers)) for i, label in enumerate(labels)], np.int64)
@@ -244,9 +251,9 @@ class Problem(Frozen):
         else:
             if (self.cluster.route_bandwidth > 0).all():
                 return usable
-            hops = (self.cluster.route_bandwidth > 0).astype(np.int64)
-            forward = usable[source].astype(np.int64) @ hops > 0
-            backward = usable[target].astype(np.int64) @ hops.T > 0
+            hops = (self.cluster.route_bandwidth > 0).astype(np.float32)
+            forward = (usable.astype(np.float32) @ hops > 0)[source]
+            backward = (usable.astype(np.float32) @ hops.T > 0)[target]
         result = usable.copy()
         np.logical_and.at(result, target, forward)
         np.logical_and.at(result, source, backward)
@@ -409,23 +416,34 @@ class Problem(Frozen):
         """
         everything = (1 << (self.inputs + 1)) - 1
         total = 1
-        for k in range(self.n_devices):
+        if self.batching == "once":  # a device runs none of a unit's inputs, or one size that all members have
+            for row in np.logical_and.reduce(usable):
+                before = total
+                for size in self.batch_sizes[row].tolist():
+                    total |= before << size & everything
+            return bool(total >> self.inputs & 1)
+        if len(usable) == 1:  # it matters to no task on which device a batch runs
+            usable = np.logical_or.reduce(usable, axis=1, keepdims=True)
+        for rows in np.unique(usable.swapaxes(0, 1), axis=0):
             common = everything
-            for row in usable[:, k]:
+            for row in rows:
                 counts = 1
                 for size in self.batch_sizes[row].tolist():
-                    if self.batching == "once":
-                        counts |= 1 << size
-                    else:
-                        for _ in range(self.inputs // size):
-                            counts |= counts << size
+                    counts = _with_multiples(counts, size, everything)
                 common &= counts
-            shifted = 0
-            for q in range(self.inputs + 1):
-                if common >> q & 1:
-                    shifted |= total << q
-            total = shifted & everything
+            missing = common & ~total
+            while missing and not total >> self.inputs & 1:
+                total = _with_multiples(total, (missing & -missing).bit_length() - 1, everything)  # the least count that is missing
+                missing &= ~total
         return bool(total >> self.inputs & 1)
+
+
+def _with_multiples(counts: int, size: int, everything: int) -> int:
+    """Return the bit mask of the counts to which `size` is added any number of times."""
+    while size < everything.bit_length():
+        counts |= counts << size & everything
+        size *= 2
+    return counts
 
 
 def _check_count(value: Any, what: str) -> None:
@@ -450,7 +468,7 @@ def _durations(values: Any, graph: TaskGraph, cluster: Cluster, sizes: IntArray,
     n, size = graph.n_tasks, cluster.n_devices
     try:
         times = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InvalidProblem(f"durations must be an array of {n} tasks x {size} devices of seconds: {error}") from error
     shape = times.shape
     if times.ndim == 2 and len(sizes) == 1:
@@ -473,7 +491,7 @@ def _transfers(values: Any, graph: TaskGraph, cluster: Cluster) -> FloatArray:
     shape = (graph.n_edges, cluster.n_devices, cluster.n_devices)
     try:
         times = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InvalidProblem(f"transfers must be an array of shape {list(shape)}: {error}") from error
     if times.shape != shape and not (times.size == 0 and graph.n_edges == 0):
         raise InvalidProblem(

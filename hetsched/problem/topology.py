@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from hetsched.compiled import builder
 
+FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
@@ -36,3 +37,52 @@ def breadth_first_order(succ_ptr: IntArray, succ: IntArray, indegree: IntArray) 
                 order[tail] = j
                 tail += 1
     return order[:tail]
+
+
+@builder
+def widths(bandwidth: FloatArray, source: int) -> FloatArray:
+    """Return the largest bottleneck bandwidth from `source` to each device, [K]; 0 without a path, inf to itself."""
+    size = len(bandwidth)
+    width = np.zeros(size)
+    width[source] = np.inf
+    done = np.zeros(size, np.bool_)
+    for _ in range(size):
+        h = -1
+        for k in range(size):
+            if not done[k] and width[k] > 0 and (h < 0 or width[k] > width[h]):
+                h = k
+        if h < 0:
+            break
+        done[h] = True
+        for k in range(size):
+            width[k] = max(width[k], min(width[h], bandwidth[h, k]))
+    return width
+
+
+@builder
+def shortest(latency: FloatArray, bandwidth: FloatArray, bottleneck: float, source: int) -> tuple[FloatArray, IntArray]:
+    """Return the lowest total latency from `source` over links at least as wide as `bottleneck`, then fewest hops.
+
+    With the device before each on its path, [K] both; inf and -1 without a path.
+    """
+    size = len(latency)
+    distance = np.full(size, np.inf)
+    distance[source] = 0.0
+    hops = np.zeros(size, np.int64)
+    before = np.full(size, -1)
+    done = np.zeros(size, np.bool_)
+    for _ in range(size):
+        h = -1
+        for k in range(size):
+            nearer = h < 0 or distance[k] < distance[h] or (distance[k] == distance[h] and hops[k] < hops[h])
+            if nearer and not done[k] and distance[k] < np.inf:
+                h = k
+        if h < 0:
+            break
+        done[h] = True
+        for k in range(size):
+            if not done[k] and bandwidth[h, k] >= bottleneck:
+                through = distance[h] + latency[h, k]
+                if through < distance[k] or (through == distance[k] and hops[h] + 1 < hops[k]):
+                    distance[k], hops[k], before[k] = through, hops[h] + 1, h
+    return distance, before

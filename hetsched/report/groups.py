@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hetsched.analysis.modules import modules as cut_apart
+from hetsched.columns import texts
 from hetsched.errors import UnsupportedFeature
 from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import Problem
@@ -94,7 +95,7 @@ def modules(names: Sequence[str]) -> list[str]:
 
 def _longest(schedule: Schedule, names: Sequence[str], title: str) -> Groups:
     batches = schedule.batches
-    known, of_task = np.unique(np.array(names, dtype="U"), return_inverse=True)
+    known, of_task = np.unique(texts(names), return_inverse=True)
     time = np.bincount(of_task[batches.task], batches.finish - batches.start, len(known))
     ranked = np.argsort(-time, kind="stable")
     shown = min(len(known), len(COLOURS))
@@ -105,7 +106,7 @@ def _longest(schedule: Schedule, names: Sequence[str], title: str) -> Groups:
 
 def _in_order(names: Sequence[str], first: FloatArray, title: str) -> Groups:
     """Return the groups from dark to light, by the least that `first` [n] says of their tasks."""
-    known, of_task = np.unique(np.array(names, dtype="U"), return_inverse=True)
+    known, of_task = np.unique(texts(names), return_inverse=True)
     least = np.full(len(known), np.inf)
     np.minimum.at(least, of_task, first)
     ranked = np.argsort(least, kind="stable")

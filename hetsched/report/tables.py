@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hetsched.columns import Columns
+from hetsched.columns import Columns, texts
 from hetsched.errors import InvalidSchedule
 from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import Problem
@@ -35,12 +35,12 @@ def batch_table(problem: Problem, schedule: Schedule) -> Columns:
     Columns are task, op, module, device, start, finish, duration (seconds), size and inputs (text).
     """
     batches, graph = schedule.batches, problem.graph
-    module = np.array(modules(graph.names), dtype="U")
+    module = texts(modules(graph.names))
     inputs = [spans(run) for run in np.split(schedule.items, schedule.item_ptr[1:-1])] if len(batches) else []
     return Columns(
-        task=np.array(graph.names, "U")[batches.task], op=np.array(graph.op, "U")[batches.task], module=module[batches.task],
-        device=np.array(schedule.devices, "U")[batches.device], start=batches.start, finish=batches.finish,
-        duration=batches.finish - batches.start, size=batches.size, inputs=np.array(inputs, dtype="U"),
+        task=texts(graph.names)[batches.task], op=texts(graph.op)[batches.task], module=module[batches.task],
+        device=texts(schedule.devices)[batches.device], start=batches.start, finish=batches.finish,
+        duration=batches.finish - batches.start, size=batches.size, inputs=texts(inputs),
     )  # fmt: skip
 
 
@@ -71,7 +71,7 @@ def device_table(problem: Problem, answer: Schedule | Solution) -> Columns:
     amount = problem.graph.edge_bytes[moves.edge.astype(np.int64)] * _shared(schedule)
     unknown = np.full(size, np.nan)
     return Columns(
-        device=np.array(schedule.devices, "U"), kind=np.array([device.kind for device in problem.cluster.devices], "U"),
+        device=texts(schedule.devices), kind=texts(device.kind for device in problem.cluster.devices),
         batches=np.bincount(device, minlength=size), busy=schedule.busy_time,
         utilisation=schedule.busy_time / schedule.makespan if schedule.makespan > 0 else np.zeros(size),
         sent=np.bincount(sender, amount, size), received=np.bincount(receiver, amount, size),

@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
+import itertools
+
 import msgspec
 import numpy as np
 
 from hetsched.columns import Columns
-from hetsched.errors import InvalidProblem, InvalidSchedule
-from hetsched.problem.document import VERSION, Document, Number, Row, to_document, write
+from hetsched.errors import InvalidProblem
+from hetsched.problem.document import VERSION, Document, Real, Row, Whole, real, reals, to_document, write
 from hetsched.schedule.schedule import Schedule
 
 __all__ = ["BatchRow", "ScheduleDocument", "SchedulePart", "TransferRow", "write"]
 
 
 class BatchRow(Row):
-    """One batch; times in seconds."""
+    """One batch; times in seconds. A size is given only where it is not the number of inputs, which no rule allows."""
 
     task: str
     device: str
-    start: float
-    finish: float
-    inputs: list[int] = msgspec.field(default_factory=lambda: [0])
+    start: Real
+    finish: Real
+    inputs: list[Whole] = msgspec.field(default_factory=lambda: [0])
+    size: Whole | None = None
 
 
 class TransferRow(Row):
     """One transfer: edge number of the problem's graph, numbers of the batches it joins, seconds."""
 
-    edge: int
-    source: int
-    target: int
-    start: float
-    finish: float
+    edge: Whole
+    source: Whole
+    target: Whole
+    start: Real
+    finish: Real
 
 
 class SchedulePart(Row, kw_only=True):
@@ -38,13 +41,13 @@ class SchedulePart(Row, kw_only=True):
 
     tasks: list[str]
     devices: list[str]
-    inputs: int = 1
+    inputs: Whole = 1
     batches: list[BatchRow]
     transfers: list[TransferRow] = []
-    makespan: Number = None
-    transfer_order: list[tuple[int, int, int]] | None = None
-    static_memory: list[float] | None = None
-    peak_memory: list[float] | None = None
+    makespan: Real | None = None
+    transfer_order: list[tuple[Whole, Whole, Whole]] | None = None
+    static_memory: list[Real] | None = None
+    peak_memory: list[Real] | None = None
 
     @classmethod
     def of(cls, schedule: Schedule) -> SchedulePart:
@@ -53,16 +56,19 @@ class SchedulePart(Row, kw_only=True):
         pointers = schedule.item_ptr.tolist()
         task = [schedule.tasks[i] for i in batches.task.tolist()]
         device = [schedule.devices[k] for k in batches.device.tolist()]
-        rows = zip(task, device, batches.start.tolist(), batches.finish.tolist(), pointers, pointers[1:], strict=False)
-        moves = zip(*(transfers[name].tolist() for name in ("edge", "source", "target", "start", "finish")), strict=True)
+        inputs = [items[first:last] for first, last in itertools.pairwise(pointers)]
+        sizes = [None if size == len(own) else size for size, own in zip(batches.size.tolist(), inputs, strict=True)]
+        rows = zip(task, device, reals(batches.start), reals(batches.finish), inputs, sizes, strict=True)
+        whole = [transfers[name].tolist() for name in ("edge", "source", "target")]
+        moves = zip(*whole, reals(transfers.start), reals(transfers.finish), strict=True)
         order = schedule.transfer_order
         return cls(
             tasks=list(schedule.tasks), devices=list(schedule.devices), inputs=schedule.n_inputs,
-            batches=[BatchRow(i, k, start, finish, items[first:last]) for i, k, start, finish, first, last in rows],
-            transfers=[TransferRow(*row) for row in moves], makespan=schedule.makespan,
+            batches=[BatchRow(*row) for row in rows],
+            transfers=[TransferRow(*row) for row in moves], makespan=real(schedule.makespan),
             transfer_order=None if order is None else [tuple(row) for row in order.tolist()],
-            static_memory=None if schedule.static_memory is None else schedule.static_memory.tolist(),
-            peak_memory=None if schedule.peak_memory is None else schedule.peak_memory.tolist(),
+            static_memory=None if schedule.static_memory is None else reals(schedule.static_memory),
+            peak_memory=None if schedule.peak_memory is None else reals(schedule.peak_memory),
         )  # fmt: skip
 
     def value(self) -> Schedule:
@@ -80,7 +86,7 @@ class SchedulePart(Row, kw_only=True):
             device=np.array([devices[row.device] for row in rows], np.int64),
             start=np.array([row.start for row in rows], np.float64),
             finish=np.array([row.finish for row in rows], np.float64),
-            size=np.array(counts, np.int64),
+            size=np.array([count if row.size is None else row.size for row, count in zip(rows, counts, strict=True)], np.int64),
         )
         transfers = Columns(
             edge=np.array([row.edge for row in moves], np.int64),
@@ -89,16 +95,14 @@ class SchedulePart(Row, kw_only=True):
             start=np.array([row.start for row in moves], np.float64),
             finish=np.array([row.finish for row in moves], np.float64),
         )
-        try:
-            return Schedule.from_columns(
-                tuple(self.tasks), tuple(self.devices), self.inputs, batches,
-                np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-                np.array([item for row in rows for item in row.inputs], np.int64), transfers,
-                transfer_order=None if self.transfer_order is None else np.array(self.transfer_order, np.int64).reshape(-1, 3),
-                makespan=self.makespan, static_memory=self.static_memory, peak_memory=self.peak_memory,
-            )  # fmt: skip
-        except OverflowError:
-            raise InvalidSchedule("the schedule's document holds a number beyond 64 bits") from None
+        return Schedule.from_columns(
+            tuple(self.tasks), tuple(self.devices), self.inputs, batches,
+            np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+            np.array([item for row in rows for item in row.inputs], np.int64), transfers,
+            transfer_order=None if self.transfer_order is None else np.array(self.transfer_order, np.int64).reshape(-1, 3),
+            makespan=None if self.makespan is None else float(self.makespan),
+            static_memory=self.static_memory, peak_memory=self.peak_memory,
+        )  # fmt: skip
 
 
 class ScheduleDocument(Document, kw_only=True, tag="hetsched-schedule"):

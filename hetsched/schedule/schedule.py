@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from hetsched.columns import Columns, Frozen, readonly
 from hetsched.errors import InvalidSchedule
-from hetsched.problem.graph import FloatArray, IntArray
+from hetsched.problem.graph import FloatArray, IntArray, unique_names
+from hetsched.problem.problem import MOST_ITEMS
 from hetsched.schedule.decision import Decision
 
 
@@ -80,8 +81,32 @@ class Schedule(Frozen):
         """Return a schedule of the times given, unchecked but for its shape.
 
         The makespan defaults to the last finish. Raises `InvalidSchedule` for columns that do not
-        fit together or indices that point nowhere.
+        fit together or indices that point nowhere, `InvalidProblem` for names that are not distinct texts.
         """
+        if not 0 <= n_inputs * len(tasks) <= MOST_ITEMS:
+            raise InvalidSchedule(f"{n_inputs} inputs of {len(tasks)} tasks: a schedule has from 0 to {MOST_ITEMS} pairs of the two")
+        return cls.of_problem(
+            unique_names(tasks, "task"), unique_names(devices, "device"), n_inputs, batches, item_ptr, items, transfers,
+            transfer_order=transfer_order, makespan=makespan, static_memory=static_memory, peak_memory=peak_memory,
+        )  # fmt: skip
+
+    @classmethod
+    def of_problem(
+        cls,
+        tasks: tuple[str, ...],
+        devices: tuple[str, ...],
+        n_inputs: int,
+        batches: Columns,
+        item_ptr: npt.ArrayLike,
+        items: npt.ArrayLike,
+        transfers: Columns,
+        *,
+        transfer_order: npt.ArrayLike | None = None,
+        makespan: float | None = None,
+        static_memory: npt.ArrayLike | None = None,
+        peak_memory: npt.ArrayLike | None = None,
+    ) -> Schedule:
+        """Do as `from_columns` where names and sizes are those of a problem, which has checked them."""
         pointers, flat = readonly(item_ptr, np.int64), readonly(items, np.int64)
         size = len(batches)
         if pointers.shape != (size + 1,) or pointers[0] != 0 or pointers[-1] != len(flat) or (np.diff(pointers) < 0).any():
@@ -98,7 +123,7 @@ class Schedule(Frozen):
             makespan = float(batches.finish.max(initial=0.0))
         schedule = cls.__new__(cls)
         schedule._set(
-            tasks=tuple(tasks), devices=tuple(devices), n_inputs=int(n_inputs), batches=batches, item_ptr=pointers, items=flat,
+            tasks=tasks, devices=devices, n_inputs=int(n_inputs), batches=batches, item_ptr=pointers, items=flat,
             transfers=transfers, makespan=float(makespan),
             transfer_order=None if transfer_order is None else readonly(transfer_order, np.int64).reshape(-1, 3),
             static_memory=None if static_memory is None else readonly(static_memory, np.float64),

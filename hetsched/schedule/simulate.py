@@ -55,7 +55,7 @@ def simulate(problem: Problem, decision: Decision) -> Schedule:
     batches = Columns(
         task=decision.task, device=decision.device, start=start, finish=start + timing.duration, size=np.diff(decision.item_ptr)
     )
-    return Schedule.from_columns(
+    return Schedule.of_problem(
         problem.graph.names, problem.cluster.names, problem.inputs, batches, decision.item_ptr, decision.items, transfers,
         transfer_order=decision.transfer_order,
         static_memory=memory.static(problem, decision),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from hetsched.problem.document import VERSION, Document, Row, to_document, write
+import numpy as np
+
+from hetsched.problem.document import VERSION, Document, Real, Row, real, reals, to_document, write
 from hetsched.schedule.stages import StageSchedule
 
 __all__ = ["StageRow", "StagesDocument", "StagesPart", "write"]
@@ -13,7 +15,7 @@ class StageRow(Row):
 
     strategy: str
     groups: list[list[str]]
-    latency: float
+    latency: Real
 
 
 class StagesPart(Row, kw_only=True):
@@ -21,24 +23,26 @@ class StagesPart(Row, kw_only=True):
 
     tasks: list[str]
     stages: list[StageRow]
-    latency: float
+    latency: Real
     asked: int | None = None
     possible: int | None = None
-    bound: float | None = None
+    bound: Real | None = None
 
     @classmethod
     def of(cls, schedule: StageSchedule) -> StagesPart:
         """Return the document part of a stage schedule."""
-        columns = zip(schedule.stages.strategy.tolist(), schedule.stages.latency.tolist(), strict=True)
+        columns = zip(schedule.stages.strategy.tolist(), reals(schedule.stages.latency), strict=True)
         rows = [StageRow(strategy, [list(g) for g in schedule.groups(s)], seconds) for s, (strategy, seconds) in enumerate(columns)]
         counts = {"asked": schedule.asked, "possible": schedule.possible}
-        return cls(tasks=list(schedule.tasks), stages=rows, latency=schedule.latency, bound=schedule.bound, **counts)
+        bound = None if schedule.bound is None else real(schedule.bound)
+        return cls(tasks=list(schedule.tasks), stages=rows, latency=real(schedule.latency), bound=bound, **counts)
 
     def value(self) -> StageSchedule:
         """Return the schedule, its names resolved."""
         return StageSchedule.from_groups(
             self.tasks, [row.groups for row in self.stages], [row.strategy for row in self.stages],
-            [row.latency for row in self.stages], latency=self.latency, asked=self.asked, possible=self.possible, bound=self.bound,
+            np.array([row.latency for row in self.stages], np.float64), latency=float(self.latency),
+            asked=self.asked, possible=self.possible, bound=None if self.bound is None else float(self.bound),
         )  # fmt: skip
 
 

@@ -11,9 +11,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from hetsched.columns import Columns, Frozen, readonly
+from hetsched.columns import Columns, Frozen, readonly, texts
 from hetsched.errors import InvalidSchedule
-from hetsched.problem.graph import FloatArray, IntArray, TaskGraph, named, plural
+from hetsched.problem.graph import FloatArray, IntArray, TaskGraph, named, plural, unique_names
 from hetsched.schedule.facts import TOLERANCE
 from hetsched.schedule.verify import Violation
 
@@ -118,6 +118,7 @@ class StageSchedule(Frozen):
         InvalidSchedule
             A name is unknown, or the numbers of stages differ.
         """
+        tasks = unique_names(tasks, "task")
         index = {name: i for i, name in enumerate(tasks)}
         stages = [[list(group) for group in stage] for stage in groups]
         strange = [name for stage in stages for group in stage for name in group if name not in index]
@@ -131,7 +132,7 @@ class StageSchedule(Frozen):
         flat = [group for stage in stages for group in stage]
         schedule = cls.__new__(cls)
         schedule._set(
-            tasks=tuple(tasks), stages=Columns(strategy=np.array(list(strategies), "U"), latency=seconds),
+            tasks=tasks, stages=Columns(strategy=texts(strategies), latency=seconds),
             group_ptr=_starts(stages), member_ptr=_starts(flat),
             members=readonly([index[name] for group in flat for name in group], np.int64),
             latency=float(math.fsum(seconds) if latency is None else latency), asked=asked, possible=possible, bound=bound,

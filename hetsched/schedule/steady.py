@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from hetsched.columns import Columns
+from hetsched.columns import Columns, texts
 from hetsched.errors import UnsupportedFeature
 from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import BoolArray, Problem
@@ -53,7 +53,7 @@ def loads(problem: Problem, schedule: Schedule) -> Columns:
         said = f"{names[b]} {('sends', 'receives')[a]}" if problem.communication == "port" else f"{names[a]} -> {names[b]}"
         rows.append((float(links[a, b]), said))
     rows.sort(key=lambda row: -row[0])
-    return Columns(resource=np.array([name for _, name in rows], "U"), seconds=[seconds for seconds, _ in rows])
+    return Columns(resource=texts(name for _, name in rows), seconds=[seconds for seconds, _ in rows])
 
 
 def max_load(problem: Problem, schedule: Schedule) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from pathlib import Path
@@ -9,9 +10,12 @@ from pathlib import Path
 import jsonschema
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched import documents
+from hetsched.errors import LONGEST
 from hetsched.problem import document
 from tests.golden import topcuoglu
 
@@ -154,3 +158,93 @@ def test_fifty_thousand_tasks_are_read_and_written_in_seconds(tmp_path):
     elapsed = time.perf_counter() - started
     assert back == problem
     assert elapsed < 10, f"{elapsed:.1f} s; the target is 2 s, see docs/benchmarks.md"
+
+
+SCHEDULE = (
+    '{"format": "hetsched-schedule", "version": 1, "schedule": {"tasks": ["a"], "devices": ["d"], "inputs": %s, "batches": '
+    '[{"task": "a", "device": "d", "start": 0, "finish": 1, "inputs": [%s]}], "transfers": [%s]}}'
+)
+TRANSFER = '{"edge": %s, "source": 0, "target": 0, "start": 0, "finish": 1}'
+PROBLEM = (
+    '{"format": "hetsched-problem", "version": 1, "graph": {"tasks": [%s], "edges": []}, "cluster": {"devices": [{"name": "d"}]}, '
+    '"durations": [%s], "batch_sizes": %s, "inputs": %s, "batching": "free"}'
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (SCHEDULE % (1, 0, TRANSFER % 2**64), "`$.schedule.transfers[0].edge`"),
+        (SCHEDULE % (2**63, 0, ""), "`$.schedule.inputs`"),
+        (SCHEDULE % (1, 2**64, ""), "`$.schedule.batches[0].inputs[0]`"),
+        (SCHEDULE % (10**9, 0, ""), "1000000000 inputs of 1 tasks: a schedule has from 0 to 10000000 pairs of the two"),
+        (PROBLEM % ('{"name": "a"}', "[[1]]", "[1]", 2**64), "`$.inputs`"),
+        (PROBLEM % (", ".join(f'{{"name": "{i}"}}' for i in range(20)), ", ".join(20 * ["[[1]]"]), "[1]", 10**6), "20 tasks and 0 edges"),
+        (PROBLEM % ('{"name": "a"}', "[[1, 1]]", "[2, 4]", 999_999), "no way to process all 999999 inputs"),
+        (PROBLEM % ('{"name": "a", "weight_bytes": 1%s}' % ("0" * 400), "[[1]]", "[1]", 1), "out of range"),
+        (GRAPH % (r'{"name": "\ud800"}', ""), "malformed"),
+        ('{"format": "%s"}' % ("x" * 10**6), "format 'xxx"),
+        (GRAPH % (f'{{"name": "a", "{"x" * 10**6}": 1}}', ""), "unknown field `xxx"),
+    ],
+)
+def test_numbers_and_names_beyond_all_bounds_get_one_short_line(text, message):
+    with pytest.raises(hs.HetschedError) as caught:
+        document.decode(text, documents.KINDS)
+    assert message in str(caught.value)
+    assert len(str(caught.value)) <= LONGEST
+
+
+def test_a_million_inputs_in_any_number_of_batches_are_read():
+    problem = document.decode(PROBLEM % ('{"name": "a"}', "[[1, 1]]", "[2, 3]", 10**6))
+    assert problem.inputs == 10**6
+
+
+@pytest.mark.parametrize("batching", ["once", "free"])
+@given(st.data())
+def test_inputs_are_covered_as_an_enumeration_of_batches_says(batching, data):
+    inputs, size, members = (data.draw(st.integers(1, most)) for most in (9, 3, 2))
+    sizes = data.draw(st.lists(st.integers(1, 9), min_size=1, max_size=3, unique=True).map(sorted))
+    absent = data.draw(st.lists(st.booleans(), min_size=members * size * len(sizes), max_size=members * size * len(sizes)))
+    durations = np.where(np.array(absent).reshape(members, size, len(sizes)), np.nan, 1.0)
+    graph = hs.TaskGraph([f"t{i}" for i in range(members)], colocation=["one"] * members)
+    cluster = hs.Cluster([f"d{k}" for k in range(size)], bandwidth=1.0)
+
+    def counts(i: int, k: int) -> set[int]:
+        """How many inputs of task i device k can run."""
+        known = [b for x, b in enumerate(sizes) if np.isfinite(durations[i, k, x])]
+        if batching == "once":
+            return {0, *known}
+        found = {0}
+        for _ in range(inputs):
+            found |= {q + b for q in found for b in known if q + b <= inputs}
+        return found
+
+    per_device = [set.intersection(*(counts(i, k) for i in range(members))) for k in range(size)]
+    expected = any(sum(shares) == inputs for shares in itertools.product(*per_device))
+    try:
+        hs.Problem(graph, cluster, durations=durations, batch_sizes=sizes, inputs=inputs, batching=batching)
+        accepted = True
+    except hs.InvalidProblem:
+        accepted = False
+    assert accepted == expected
+
+
+def test_more_devices_or_routes_than_can_be_reckoned_are_refused():
+    with pytest.raises(hs.InvalidProblem, match="3000 devices; at most 1000"):
+        hs.Cluster([f"d{k}" for k in range(3000)], bandwidth=1.0)
+    rng = np.random.default_rng(0)
+    bandwidth = rng.random((200, 200)) * (rng.random((200, 200)) < 0.5)  # nearly every route has a bottleneck of its own
+    cluster = hs.Cluster([f"d{k}" for k in range(200)], bandwidth=bandwidth)
+    assert (cluster.route_bandwidth > 0).all()
+    many = hs.Cluster([f"d{k}" for k in range(600)], bandwidth=np.kron(bandwidth, np.ones((3, 3))))
+    with pytest.raises(hs.InvalidProblem, match="too many routes"):
+        many.route_latency  # noqa: B018
+
+
+def test_a_file_without_an_end_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(document, "LARGEST_DOCUMENT", 1000)
+    with pytest.raises(hs.InvalidProblem, match="/dev/zero has more than the 1000 bytes"):
+        hs.read("/dev/zero")
+    with pytest.raises(hs.UnsupportedFeature, match="1000 are allowed"):
+        awkward().write(tmp_path / "problem.json")
+    assert not list(tmp_path.iterdir())

@@ -185,7 +185,7 @@ def test_tolerance_is_relative_to_the_last_finish():
 def test_schedules_of_other_problems_are_refused(names, devices, inputs, message):
     columns = {"task": np.empty(0, int), "device": np.empty(0, int), "start": [], "finish": [], "size": np.empty(0, int)}
     empty = {name: np.empty(0, int) for name in ("edge", "source", "target", "start", "finish")}
-    schedule = hs.Schedule.from_columns(names, devices, inputs, Columns(**columns), [0], [], Columns(**empty))
+    schedule = hs.Schedule.of_problem(names, devices, inputs, Columns(**columns), [0], [], Columns(**empty))
     with pytest.raises(hs.InvalidSchedule, match=message):
         hs.verify(chain(), schedule)
 
