@@ -5,7 +5,6 @@ from __future__ import annotations
 import concurrent.futures
 import math
 import os
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ import numpy.typing as npt
 from hetsched.errors import InvalidModel
 from hetsched.modeling.expression import Expression, FloatArray, IntArray
 from hetsched.modeling.model import Model
+from hetsched.stopping import NEVER, Deadline
 
 TOLERANCE = 1e-6
 """Relative distance of a cost's bounds at which it counts as known."""
@@ -196,6 +196,7 @@ class DynamicProgram:
         evaluate: Callable[[Query], Evaluation],
         *,
         time_limit: float | None = None,
+        deadline: Deadline = NEVER,
         executor: concurrent.futures.Executor | None = None,
         parallel: int | None = None,
         on_progress: Callable[[Path], object] | None = None,
@@ -210,6 +211,8 @@ class DynamicProgram:
             with twice the time.
         time_limit : float, optional
             Seconds of wall time; then the best path known and a valid bound are returned.
+        deadline : Deadline, optional
+            The same as a point in time; the earlier counts.
         executor : Executor, optional
             Evaluates transitions side by side; one of processes needs `evaluate` to be picklable. What it
             fails at is evaluated here.
@@ -221,7 +224,8 @@ class DynamicProgram:
         stop : callable, optional
             Asked between evaluations; once it returns something true the solve stops.
         """
-        return _Run(self, evaluate, time_limit, executor, parallel, on_progress, stop).run()
+        end = Deadline.after(time_limit, deadline.clock).earlier(deadline)
+        return _Run(self, evaluate, end, executor, parallel, on_progress, stop).run()
 
     def to_model(self, cost: npt.ArrayLike | None = None) -> tuple[Model, Expression]:
         """Return the program as a linear one, a unit of flow from the first state to the last, and its columns [T].
@@ -250,14 +254,13 @@ class _Run:
     """One solve: what is known, what is being looked into."""
 
     def __init__(
-        self, program: DynamicProgram, evaluate: Callable[[Query], Evaluation], time_limit: float | None,
+        self, program: DynamicProgram, evaluate: Callable[[Query], Evaluation], deadline: Deadline,
         executor: concurrent.futures.Executor | None, parallel: int | None, on_progress: Callable[[Path], object] | None,
         stop: Callable[[], object] | None,
     ) -> None:  # fmt: skip
         self.program, self.evaluate, self.executor = program, evaluate, executor
         self.parallel = (parallel or os.cpu_count() or 1) if executor is not None else 1
-        self.on_progress, self.stop = on_progress, stop
-        self.end = math.inf if time_limit is None else time.monotonic() + time_limit
+        self.deadline, self.on_progress, self.stop = deadline, on_progress, stop
         self.lower, self.upper, self.answers = program.lower.copy(), program.upper.copy(), list(program.answers)
         self.done = _meet(self.lower, self.upper)
         self.known = np.where(self.done, self.upper, self.lower)  # what each kind costs as far as is known, and ever will be
@@ -296,7 +299,7 @@ class _Run:
     def _over(self) -> bool:
         if not self.stopped and self.stop is not None and self.stop():
             self.stopped = "stopped"
-        if not self.stopped and time.monotonic() >= self.end:
+        if not self.stopped and self.deadline.over:
             self.stopped = "time limit"
         return bool(self.stopped)
 
@@ -332,7 +335,7 @@ class _Run:
         """Return what to ask of a transition on a path with so many open ones."""
         from hetsched.modeling import path_kernels
 
-        left = max(0.0, self.end - time.monotonic())
+        left = max(0.0, self.deadline.left)
         kind = int(self.program.kind[t])
         tries = int(self.tries[kind])
         seconds = min(left, left / (_SHARES * shared) * self.parallel * 2.0**tries)
@@ -350,7 +353,7 @@ class _Run:
 
     def _collect(self) -> None:
         """Wait for one evaluation at least, and learn from all that have ended."""
-        left = max(0.0, min(self.end - time.monotonic(), _WAKE))
+        left = max(0.0, min(self.deadline.left, _WAKE))
         for future in concurrent.futures.wait(self.waiting, left, concurrent.futures.FIRST_COMPLETED).done:
             query = self.waiting.pop(future)
             try:

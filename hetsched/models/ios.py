@@ -7,7 +7,6 @@ left to `modeling.DynamicProgram`.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import cached_property, partial
@@ -24,6 +23,7 @@ from hetsched.modeling.dynamic import TOLERANCE, DynamicProgram, Evaluation, Que
 from hetsched.models.ios_blocks import Block, described, lattice, within
 from hetsched.problem.graph import FloatArray, IntArray, TaskGraph, named, plural
 from hetsched.schedule.stages import StageCost, StageSchedule
+from hetsched.stopping import Deadline
 
 Strategies = Literal["concurrent", "merge", "both"]
 
@@ -95,7 +95,7 @@ def stages(
         parts = _given(graph, blocks)
     if time_limit is not None and (bound is None or not time_limit >= 0):
         raise UnsupportedFeature(f"time_limit is {time_limit!r}; it must be >= 0, and costs that may be left out need a bound")
-    end = math.inf if time_limit is None else time.monotonic() + time_limit
+    deadline = Deadline.after(time_limit)
     found: list[_Stage] = []
     asked = possible = 0
     least, stopped = 0.0, False
@@ -108,7 +108,7 @@ def stages(
 
     for number, tasks in enumerate(parts):
         search = _Search(Block(graph, tasks, groups, group_size), cost, strategies, bound, partial(told, number))
-        best, own = search.best(lambda: stopped or time.monotonic() >= end)
+        best, own = search.best(lambda: stopped or deadline.over)
         found += best
         least += own
         asked += len(search.known)

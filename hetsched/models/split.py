@@ -149,7 +149,7 @@ def split(
         if executor is None and workers > 1:
             executor = stack.enter_context(concurrent.futures.ThreadPoolExecutor(workers))
         path = series.program.solve(
-            evaluate, time_limit=monitor.time_limit(SHARE if heuristic else 1.0),
+            evaluate, deadline=monitor.deadline.part(SHARE if heuristic else 1.0),
             executor=executor, parallel=workers, on_progress=news, stop=lambda: monitor.should_stop,
         )  # fmt: skip
     news(path)

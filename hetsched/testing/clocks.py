@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from hetsched.problem.problem import Problem
+from hetsched.search import Budget, Monitor
 from hetsched.stopping import Deadline
+
+TICK = 1e-3
+"""Seconds from one look at the clock to the next in `watched`: for a solver, whose own clock is another, a short time too."""
 
 
 class SteppingClock:
@@ -45,3 +53,27 @@ class SteppingClock:
     def late(self, deadline: Deadline) -> int:
         """Return how many looks have shown that the deadline is over."""
         return sum(shown >= deadline.end for shown in self.looks)
+
+
+class Watched(NamedTuple):
+    """What a method did as its time went by."""
+
+    monitor: Monitor
+    late: int
+    """Looks at the clock after the end."""
+    after: int
+    """Evaluations after the end."""
+    between: int
+    """The most evaluations between two looks."""
+
+
+def watched(problem: Problem, method: str, looks: int, options: Mapping[str, Any] | None = None) -> Watched:
+    """Run a method until it has looked at the clock so many times, which is all its time, or until it ends by itself."""
+    clock, made = SteppingClock(), list[int]()
+    monitor = Monitor(problem, Budget(looks * TICK), clock=clock)
+    clock.looks.clear()
+    clock.step, clock.on_look = TICK, lambda: made.append(monitor.evaluations)
+    monitor.run(method, options)
+    made.append(monitor.evaluations)
+    late = clock.late(monitor.deadline)
+    return Watched(monitor, late, made[-1] - made[-1 - late], int(np.diff(made, prepend=0).max()))

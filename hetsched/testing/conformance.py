@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -22,16 +21,13 @@ from hetsched.problem.problem import Problem
 from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.simulate import simulate
 from hetsched.schedule.verify import verify
-from hetsched.search import Budget, Monitor
 from hetsched.solution import Solution, Status
 from hetsched.testing import strategies
 from hetsched.testing.brute_force import brute_force
-from hetsched.testing.clocks import SteppingClock
+from hetsched.testing.clocks import watched
 from hetsched.testing.profiles import examples
 
 TOLERANCE = 1e-9
-_TICK = 1e-3
-"""Seconds from one look at the clock to the next, where a test makes it go on."""
 
 _SETTINGS = examples(30)
 
@@ -222,28 +218,21 @@ class MethodSuite:
 
     @pytest.mark.parametrize("looks", [0, 1, 10, 30])
     def test_little_is_done_between_looks_at_the_clock_and_after_the_end(self, looks: int) -> None:
-        clock, made = SteppingClock(), list[int]()
-        monitor = Monitor(_larger_problem(), Budget(looks * _TICK), clock=clock)
-        clock.looks.clear()
-        clock.step, clock.on_look = _TICK, lambda: made.append(monitor.evaluations)
-        self.run_within(monitor)
-        made.append(monitor.evaluations)
-        late = clock.late(monitor.deadline)
+        try:
+            monitor, late, after, between = watched(_larger_problem(), self.method, looks, self.options)
+        except UnsupportedFeature:
+            return
         assert late <= self.looks_to_stop, f"the clock was looked at {late} times after the end"
-        assert made[-1] - made[-1 - late] <= self.evaluations_to_stop, "too much is done after the end"
-        assert np.diff(made, prepend=0).max() <= self.evaluations_to_stop, "the clock is not looked at often enough"
+        assert after <= self.evaluations_to_stop, "too much is done after the end"
+        assert between <= self.evaluations_to_stop, "the clock is not looked at often enough"
+        assert monitor.best is None or verify(monitor.problem, monitor.best) == []
 
     def test_little_is_done_after_the_last_evaluation_allowed(self) -> None:
-        monitor = Monitor(_larger_problem(), Budget(evaluations=1))
-        self.run_within(monitor)
-        assert monitor.evaluations <= 1 + self.evaluations_to_stop
-
-    def run_within(self, monitor: Monitor) -> None:
-        """Run the method, unless it refuses the problem, and check what it found."""
-        with contextlib.suppress(UnsupportedFeature):
-            monitor.run(self.method, self.options)
-        if monitor.best is not None:
-            assert verify(monitor.problem, monitor.best) == []
+        problem = _larger_problem()
+        solution = self.solve(problem, evaluations=1, time_limit=None)
+        if solution is not None:
+            assert solution.methods.evaluations.sum() <= 1 + self.evaluations_to_stop
+            assert solution.schedule is None or verify(problem, solution.schedule) == []
 
 
 def scaled(problem: Problem, factor: float) -> Problem:

@@ -6,7 +6,7 @@ import concurrent.futures
 import itertools
 import math
 import os
-import time
+import threading
 
 import numpy as np
 import pytest
@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 
 from hetsched.errors import InvalidModel
 from hetsched.modeling import DynamicProgram, Evaluation
+from hetsched.stopping import Deadline
+from hetsched.testing.clocks import SteppingClock
 from hetsched.testing.profiles import examples
 
 INF = math.inf
@@ -208,8 +210,7 @@ def chain(length=4):
     return tail, tail + 1, np.tile([1.0, 2.0], length)
 
 
-def sleepy(query):
-    time.sleep(0.05)
+def exact(query):
     cost = 1.0 + query.transition % 2
     return Evaluation(cost, cost, query.transition)
 
@@ -218,28 +219,33 @@ def deadly(query):
     """End the process it runs in, unless that is the one of the tests."""
     if os.environ.get("PYTEST_CURRENT_TEST") is None or os.getppid() == int(os.environ["PARENT_OF_DEADLY"]):
         os._exit(1)
-    return sleepy(query)
+    return exact(query)
 
 
 def test_the_deadline_leaves_the_best_path_known_and_a_valid_bound():
     tail, head, cost = chain(20)
     program = DynamicProgram(tail, head, cost * 0.5, upper=cost + 1, answers=["start"] * 40)
-    began = time.monotonic()
-    found = program.solve(sleepy, time_limit=0.3)
-    assert time.monotonic() - began < 1.0
+    clock = SteppingClock(step=1.0)
+    found = program.solve(exact, deadline=Deadline.after(10.0, clock))
     assert found.stopped == "time limit"
-    assert 10.0 <= found.bound <= 20.0 <= found.value <= 40.0
+    assert 10.0 < found.bound < 20.0 < found.value < 40.0
     assert "start" in found.answers
-    assert 0 < found.evaluated < 20
+    assert found.evaluated == 5, "a look before each, and one for the time that each may take"
 
 
 def test_executors_work_side_by_side():
     tail, head, _ = chain(20)
-    began = time.monotonic()
+    together, calls = threading.Barrier(10, timeout=60), itertools.count()
+
+    def evaluate(query):
+        if next(calls) < 10:  # they wait for one another
+            together.wait()
+        return exact(query)
+
     with concurrent.futures.ThreadPoolExecutor(10) as executor:
-        found = DynamicProgram(tail, head, np.zeros(40)).solve(sleepy, executor=executor, parallel=10)
+        found = DynamicProgram(tail, head, np.zeros(40)).solve(evaluate, executor=executor, parallel=10)
     assert found.value == 20
-    assert time.monotonic() - began < 1.5  # one by one: 40 x 0.05 s at least
+    assert not found.troubles
 
 
 def test_a_killed_pool_loses_nothing_and_is_reported(monkeypatch):
@@ -266,7 +272,7 @@ def test_an_error_of_the_evaluation_itself_reaches_the_caller():
 def test_progress_tells_and_may_stop():
     tail, head, _ = chain()
     news = []
-    found = DynamicProgram(tail, head, np.zeros(8)).solve(sleepy, on_progress=lambda each: news.append(each) or len(news) == 3)
+    found = DynamicProgram(tail, head, np.zeros(8)).solve(exact, on_progress=lambda each: news.append(each) or len(news) == 3)
     assert found.stopped == "stopped"
     assert [each.evaluated for each in news] == [1, 2, 3]
     assert all(a.bound <= b.bound <= b.value <= a.value for a, b in itertools.pairwise(news))
