@@ -25,6 +25,7 @@ from hetsched.problem.problem import Problem
 _SPARSE_LIMIT = 30_000
 _CUTS = 400
 _TOLERANCE = 1e-8
+_LARGEST = 1e9  # of the costs that solvers see: of what costs more, next to nothing goes there
 _THRESHOLDS = 64
 
 
@@ -56,7 +57,7 @@ def least_load(cost: FloatArray, burden: FloatArray | None = None) -> Load:
     scale = float(cost.min(axis=1).sum()) / n_devices if burden is None else float(cost[allowed].sum()) / max(1, len(cost))
     if scale == 0.0:
         return Load(0.0, np.full(n_devices, 1.0 / n_devices), np.zeros(n_devices))
-    scaled = np.where(allowed, cost, 0.0) / scale
+    scaled = np.minimum(np.where(allowed, cost, 0.0) / scale, _LARGEST)
     search = _by_program if cost.size <= _SPARSE_LIMIT else _by_cuts
     prices, burden_prices = search(scaled, allowed, None if burden is None else np.where(allowed, burden, 0.0))
     burden_prices = burden_prices * scale

@@ -78,7 +78,8 @@ def _narrow(
             for k in range(size):
                 if least[i, k] == np.inf:
                     continue
-                if start[i, k] + least[i, k] + tail[i, k] <= latest:
+                through = start[i, k] + least[i, k] + tail[i, k]
+                if through <= latest and through < np.inf:  # without a path it cannot be, whatever the horizon
                     possible = True
                     continue
                 changed = True

@@ -243,11 +243,18 @@ class StaticMemory:
         limited = np.flatnonzero(np.isfinite(capacity))
         if not len(limited):
             return
-        weight, activation = problem.graph.weight_bytes, problem.static_bytes[:, 1]
-        needed = (f.on * weight[:, None]).sum(axis=0) + (f.x.sum(axis=2) * activation[:, None]).sum(axis=0)
-        # In units of the capacity, so that a solver's tolerance is a share of it; the law forgives 1e-9.
-        scale = np.where(capacity[limited] > 0, capacity[limited], max(1.0, float(capacity.max(initial=1.0))))
-        f.model.add(needed[limited] * (1.0 / scale) <= capacity[limited] / scale, tag="(6)")
+        # In shares of the capacity, so that a solver's tolerance is one too; the law forgives 1e-9. What does not fit alone
+        # counts as two of them, so that coefficients stay small and a device without memory has a row like any other.
+        room = capacity[limited]
+        weight, activation = (_share(claim, room) for claim in (problem.graph.weight_bytes, problem.static_bytes[:, 1]))
+        needed = (f.on[:, limited] * weight).sum(axis=0) + (f.x.sum(axis=2)[:, limited] * activation).sum(axis=0)
+        f.model.add(needed <= (room > 0) * 1.0, tag="(6)")
+
+
+def _share(claim: Any, room: Any) -> Any:
+    """Return claims as shares of capacities, [n, K], at most 2."""
+    shares = np.where(claim[:, None] > 0, 2.0, np.zeros(len(room)))
+    return np.divide(claim[:, None], room, out=shares, where=claim[:, None] < 2.0 * room)
 
 
 class Makespan:

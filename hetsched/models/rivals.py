@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hetsched.errors import UnsupportedFeature
+from hetsched.errors import InvalidProblem, UnsupportedFeature
 from hetsched.modeling.model import Model
 from hetsched.models.moirai import CongestionAware
 from hetsched.problem.graph import FloatArray, IntArray
@@ -59,22 +59,23 @@ def related(problem: Problem) -> tuple[FloatArray, FloatArray]:
 
 
 def group_program(problem: Problem, work: FloatArray, speed: FloatArray) -> tuple[Model, Any]:
-    """Return the linear program of the group assignment and its fractions x[i, k].
+    """Return the linear program of the group assignment and its fractions x[u, k] of co-location units.
 
-    Least T with every task wholly assigned, completion times along precedence, and the work of each
+    Least T with every unit wholly assigned, completion times of tasks along precedence, and the work of each
     device and every completion time within T. Times are shares of the work on the slowest device.
     """
     graph, model = problem.graph, Model()
     seconds = work[:, None] / speed
     scale = 1.0 / max(float(seconds.max(axis=1).sum()), 1e-300)
-    x = model.continuous("x", seconds.shape, upper=1.0)
+    x = model.continuous("x", (problem.n_units, problem.n_devices), upper=1.0)
     completion = model.continuous("completion", problem.n_tasks)
-    length = (x * (seconds * scale)).sum(axis=1)
+    taken = x[problem.unit] * (seconds * scale)
+    length = taken.sum(axis=1)
     makespan = model.continuous("T")
     model.add(x.sum(axis=1) == 1, tag="assigned")
     model.add(completion >= length, tag="completion")
     model.add(completion[graph.target] >= completion[graph.source] + length[graph.target], tag="precedence")
-    model.add((x * (seconds * scale)).sum(axis=0) <= makespan, tag="load")
+    model.add(taken.sum(axis=0) <= makespan, tag="load")
     model.add(completion <= makespan, tag="makespan")
     model.minimise(makespan)
     return model, x
@@ -92,10 +93,10 @@ def speed_groups(speed: FloatArray) -> IntArray:
     return np.where(ratio >= 1.0 - 1e-12, group, -1)
 
 
-def groups_of_tasks(fractions: FloatArray, group: IntArray, speed: FloatArray) -> IntArray:
-    """Return each task's group [n].
+def chosen_groups(fractions: FloatArray, group: IntArray, speed: FloatArray) -> IntArray:
+    """Return the group of each row of fractions, that is of each unit.
 
-    The slowest group such that half of the task lies in it or in faster ones; from there on the one
+    The slowest group such that half of the unit lies in it or in faster ones; from there on the one
     with the most speed in all.
     """
     count = int(group.max()) + 1
@@ -116,8 +117,12 @@ def getf(problem: Problem, monitor: Monitor, solver: str) -> None:
         monitor.note(f"the group assignment has no solution: {outcome.stopped}")
         return
     group = speed_groups(speed)
-    chosen = groups_of_tasks(x.value(outcome.values), group, speed)
-    durations = np.where((chosen[:, None] == group)[:, :, None], problem.durations, np.nan)
-    found = monitor.subsolve(problem.replace(durations=durations), "etf")
+    chosen = chosen_groups(x.value(outcome.values), group, speed)[problem.unit]
+    try:
+        narrowed = problem.replace(durations=np.where((chosen[:, None] == group)[:, :, None], problem.durations, np.nan))
+    except InvalidProblem as reason:  # paths are missing between groups
+        monitor.note(f"the groups chosen allow no schedule: {reason}")
+        return
+    found = monitor.subsolve(narrowed, "etf")
     if found.schedule is not None:
         monitor.offer(found.schedule.decision)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from hetsched.columns import Frozen, readonly
 from hetsched.errors import InvalidProblem
-from hetsched.problem.graph import LARGEST, FloatArray, is_text, number, plural, unique_names
+from hetsched.problem.graph import RANGE, FloatArray, in_range, is_text, number, plural, unique_names
 
 MOST_DEVICES = 1000
 MOST_ROUTING = 1_000_000_000
@@ -59,7 +59,8 @@ class Device:
         for what, label in (("kind", self.kind), ("node", self.node)):
             check(what, label, "a string", is_text(label))
         memory, bandwidth, overhead = number(self.memory_bytes), number(self.memory_bandwidth), number(self.launch_overhead)
-        check("memory_bytes", self.memory_bytes, "a number >= 0 (inf for unlimited)", memory >= 0)
+        fitting = bool(in_range(np.array(memory))) or memory == math.inf
+        check("memory_bytes", self.memory_bytes, f"{RANGE} (inf for unlimited)", fitting)
         unknown = self.memory_bandwidth is None
         known = 0 < bandwidth < math.inf
         check("memory_bandwidth", self.memory_bandwidth, "a finite number > 0, or None if it is not known", unknown or known)
@@ -129,13 +130,12 @@ class Cluster(Frozen):
         np.fill_diagonal(alpha, 0.0)
         alpha[beta == 0] = 0.0  # no link, so no latency
         names = [member.name for member in members]
-        for h, k in np.argwhere(alpha > LARGEST):
-            where = f"latency from {names[h]!r} to {names[k]!r}"
-            raise InvalidProblem(f"{where} is {alpha[h, k]}; it must be at most {LARGEST:g} (for no link, give bandwidth 0)")
-        for h, k in np.argwhere((beta > 0) & (beta < 1 / LARGEST)):
-            raise InvalidProblem(
-                f"bandwidth from {names[h]!r} to {names[k]!r} is {beta[h, k]}; it must be 0 (no link) or at least {1 / LARGEST:g}"
-            )
+        for what, matrix, allowed, special in (
+            ("latency", alpha, in_range(alpha), "for no link, give bandwidth 0"),
+            ("bandwidth", beta, in_range(beta) | np.isinf(beta), "0 for no link, inf if bytes cost nothing"),
+        ):
+            for h, k in np.argwhere(~allowed):
+                raise InvalidProblem(f"{what} from {names[h]!r} to {names[k]!r} is {matrix[h, k]}; it must be {RANGE} ({special})")
         self._set(devices=members, bandwidth=beta, latency=alpha)
 
     @staticmethod

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-LARGEST = 1e100
-"""No number of a problem may be larger (nor a bandwidth smaller than its inverse), so that sums stay finite."""
+SMALLEST, LARGEST = 1e-100, 1e100
+"""Every time, size and bandwidth of a problem is 0 or between these, so that sums and quotients neither overflow nor lose bits."""
+RANGE = f"0 or a number from {SMALLEST:g} to {LARGEST:g}"
 Edge = tuple[str, str] | tuple[str, str, float | None]
 
 
@@ -27,6 +28,11 @@ def named(indices: npt.ArrayLike, names: Sequence[str], limit: int = 3) -> str:
     chosen = np.atleast_1d(np.asarray(indices))
     text = ", ".join(repr(names[int(i)]) for i in chosen[:limit])
     return text if len(chosen) <= limit else f"{text} and {len(chosen) - limit} more"
+
+
+def in_range(values: FloatArray) -> npt.NDArray[np.bool_]:
+    """Tell which numbers are 0 or between `SMALLEST` and `LARGEST`; NaN is not."""
+    return np.asarray((values == 0) | ((values >= SMALLEST) & (values <= LARGEST)))
 
 
 def plural(count: int, noun: str) -> str:
@@ -84,12 +90,12 @@ def _amounts(values: Any, n: int, what: str, names: Sequence[str], *, absent: bo
         column = np.full(n, column)
     if column.shape != (n,):
         raise InvalidProblem(f"{what} has shape {column.shape} but the graph has {n} tasks; give one number per task")
-    bad = ~((column >= 0) & (column <= LARGEST))
+    bad = ~in_range(column)
     if absent:
         bad &= ~np.isnan(column)
     if bad.any():
         i = int(np.flatnonzero(bad)[0])
-        raise InvalidProblem(f"{what} of task {names[i]!r} is {column[i]}; it must be a number from 0 to {LARGEST:g}")
+        raise InvalidProblem(f"{what} of task {names[i]!r} is {column[i]}; it must be {RANGE}")
     return column
 
 
@@ -367,11 +373,11 @@ def _read_edges(
         raise InvalidProblem("edge_bytes goes with an integer array of edges; write named edges as (source, target, bytes)")
     else:
         arcs, sizes = _named_edges(edges, names, output_bytes)
-    bad = ~((sizes >= 0) & (sizes <= LARGEST))
+    bad = ~in_range(sizes)
     if bad.any():
         e = int(np.flatnonzero(bad)[0])
         i, j = arcs[e]
-        raise InvalidProblem(f"edge {names[i]!r} -> {names[j]!r} carries {sizes[e]} bytes; it must be a number from 0 to {LARGEST:g}")
+        raise InvalidProblem(f"edge {names[i]!r} -> {names[j]!r} carries {sizes[e]} bytes; it must be {RANGE}")
     keys = arcs[:, 0] * len(names) + arcs[:, 1]
     unique, first, group = np.unique(keys, return_index=True, return_inverse=True)
     if len(unique) == len(keys):

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from hetsched.columns import Frozen, readonly
 from hetsched.errors import InvalidProblem
 from hetsched.problem.cluster import Cluster
-from hetsched.problem.graph import LARGEST, FloatArray, IntArray, TaskGraph, named
+from hetsched.problem.graph import RANGE, FloatArray, IntArray, TaskGraph, in_range, named
 
 BoolArray = npt.NDArray[np.bool_]
 Batching = Literal["once", "free"]
@@ -477,12 +477,12 @@ def _durations(values: Any, graph: TaskGraph, cluster: Cluster, sizes: IntArray,
         wanted = f"[{n} tasks, {size} devices]" if implied else f"[{n} tasks, {size} devices, {len(sizes)} batch sizes]"
         remedy = "; a third axis needs batch_sizes" if implied and times.ndim == 3 else ""
         raise InvalidProblem(f"durations has shape {list(shape)} but {wanted} is needed{remedy}")
-    bad = (times < 0) | (times > LARGEST)
+    bad = ~(np.isnan(times) | in_range(times))
     if bad.any():
         i, k, b = np.argwhere(bad)[0]
         raise InvalidProblem(
             f"duration of task {graph.names[i]!r} on {cluster.names[k]!r} is {times[i, k, b]}; "
-            f"it must be a number from 0 to {LARGEST:g}, or NaN where the task cannot run"
+            f"it must be {RANGE}, or NaN where the task cannot run"
         )
     return times
 
@@ -498,13 +498,13 @@ def _transfers(values: Any, graph: TaskGraph, cluster: Cluster) -> FloatArray:
             f"transfers has shape {list(times.shape)} but [edge, device, device] = {list(shape)} is needed, in the order of graph.edges"
         )
     times = times.reshape(shape)
-    bad = (times < 0) | (times > LARGEST)
+    bad = ~(np.isnan(times) | in_range(times))
     diagonal = np.arange(cluster.n_devices)
     bad[:, diagonal, diagonal] |= times[:, diagonal, diagonal] != 0
     if bad.any():
         e, h, k = np.argwhere(bad)[0]
         i, j = graph.edges[e]
-        rule = "it must be 0 within a device" if h == k else f"it must be a number from 0 to {LARGEST:g}, or NaN where impossible"
+        rule = "it must be 0 within a device" if h == k else f"it must be {RANGE}, or NaN where impossible"
         raise InvalidProblem(
             f"transfer time of edge {graph.names[i]!r} -> {graph.names[j]!r} from {cluster.names[h]!r} to "
             f"{cluster.names[k]!r} is {times[e, h, k]}; {rule}"

@@ -60,8 +60,13 @@ def test_the_least_share():
     assert model([0.25], [1], inputs=2)(("a",), "concurrent") == pytest.approx(0.5 + 0.25 + 4), "twice the work, twice the share"
 
 
-@given(task_graphs(n_tasks=st.integers(1, 6), colocation=False, pins=False), st.lists(st.floats(0, 3), min_size=6, max_size=6),
-       st.lists(st.floats(0, 2), min_size=6, max_size=6), st.floats(0, 1))  # fmt: skip
+def amounts(largest):
+    """Return a strategy for 0 and for numbers that are not too small for a graph."""
+    return st.just(0.0) | st.floats(1e-90, largest)
+
+
+@given(task_graphs(n_tasks=st.integers(1, 6), colocation=False, pins=False), st.lists(amounts(3), min_size=6, max_size=6),
+       st.lists(amounts(2), min_size=6, max_size=6), st.floats(0, 1))  # fmt: skip
 @examples(60)
 def test_the_bound_is_one_and_a_stage_is_no_slower_than_its_groups_in_turn(graph, seconds, shares, interference):
     n = graph.n_tasks
@@ -139,7 +144,7 @@ def test_parameters_out_of_range_are_refused(settings, message):
 def test_bounds_of_all_stages_at_once_are_those_of_each(graph, data):
     """A table without its method would be slow, not wrong; so it must say the same."""
     n = graph.n_tasks
-    seconds = data.draw(st.lists(st.floats(0, 3), min_size=n, max_size=n))
+    seconds = data.draw(st.lists(amounts(3), min_size=n, max_size=n))
     shape = st.builds(Convolution, st.just(4), st.integers(1, 3), st.just((3, 3)), st.sampled_from([(1, 1), (2, 2)]), st.just((5, 5)))
     shapes = {name: data.draw(shape) for name in graph.names if data.draw(st.booleans())}
     graph = graph.replace(flops=[1e9 * x for x in seconds], op=["conv"] * n, output_bytes=[50.0] * n)

@@ -104,14 +104,14 @@ def test_getf_answers_on_related_devices(problem: hs.Problem) -> None:
     assert (used >= 0).all(), "devices slower than the fastest by more than their number stay idle"
 
 
-def test_groups_take_half_of_a_task_and_the_most_speed() -> None:
+def test_groups_take_half_of_a_unit_and_the_most_speed() -> None:
     speed = np.array([1.0, 1.0, 3.0])
     group = rivals.speed_groups(speed)
     assert group.tolist() == [0, 0, 1]
     assert rivals.speed_groups(np.array([1.0, 4.0, 8.0])).tolist() == [-1, 0, 1]
     fractions = np.array([[0.3, 0.1, 0.6], [0.4, 0.4, 0.2]])
-    assert rivals.groups_of_tasks(fractions, group, speed).tolist() == [1, 1]
-    assert rivals.groups_of_tasks(fractions, group, np.array([2.0, 2.0, 3.0])).tolist() == [1, 0]
+    assert rivals.chosen_groups(fractions, group, speed).tolist() == [1, 1]
+    assert rivals.chosen_groups(fractions, group, np.array([2.0, 2.0, 3.0])).tolist() == [1, 0]
 
 
 def test_getf_refuses_unrelated_devices() -> None:

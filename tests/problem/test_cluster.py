@@ -71,7 +71,9 @@ def test_transfer_time_is_the_line_alpha_plus_bytes_over_beta():
         ({"devices": ["a", "b"]}, "bandwidth is missing"),
         ({"devices": ["a", "b"], "bandwidth": -1}, "bandwidth from 'a' to 'b' is -1.0"),
         ({"devices": ["a", "b"], "bandwidth": float("nan")}, "bandwidth from 'a' to 'b' is nan"),
-        ({"devices": ["a", "b"], "bandwidth": 1e-300}, "it must be 0 (no link) or at least 1e-100"),
+        ({"devices": ["a", "b"], "bandwidth": 1e-300}, "is 1e-300; it must be 0 or a number from 1e-100 to 1e+100 (0 for no link"),
+        ({"devices": ["a", "b"], "bandwidth": 1e101}, "it must be 0 or a number from 1e-100 to 1e+100 (0 for no link, inf if bytes cost"),
+        ({"devices": ["a", "b"], "bandwidth": 1, "latency": 1e-310}, "latency from 'a' to 'b' is 1e-310; it must be 0 or a number from"),
         ({"devices": ["a", "b"], "bandwidth": [[1, 2]]}, "bandwidth has shape (1, 2)"),
         ({"devices": ["a", "b"], "bandwidth": 1, "latency": float("inf")}, "latency from 'a' to 'b' is inf"),
         ({"devices": ["a", "b"], "bandwidth": "wide"}, "bandwidth must be a number or a 2 x 2 matrix"),
@@ -89,6 +91,7 @@ def test_messages_name_the_offender(arguments, message):
     [
         ({"memory_bytes": -1}, "memory_bytes of device 'd' is -1"),
         ({"memory_bytes": float("nan")}, "memory_bytes of device 'd' is nan"),
+        ({"memory_bytes": 1e-101}, "is 1e-101; it must be 0 or a number from 1e-100 to 1e+100 (inf for unlimited)"),
         ({"memory_bytes": None}, "memory_bytes of device 'd' is None"),
         ({"memory_bandwidth": 0}, "memory_bandwidth of device 'd' is 0"),
         ({"launch_overhead": float("inf")}, "launch_overhead of device 'd' is inf"),

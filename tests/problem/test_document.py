@@ -22,7 +22,7 @@ from tests.golden import topcuoglu
 def awkward() -> hs.Problem:
     """A problem with everything a document can hold."""
     graph = hs.TaskGraph(
-        ["a", "b", "c"], [("a", "b", 0.1), ("b", "c", 1e-300), ("a", "c", 0.0)], op=["in", "conv", "add"], weight_bytes=[0, 1 / 3, 2e18],
+        ["a", "b", "c"], [("a", "b", 0.1), ("b", "c", 1e-99), ("a", "c", 0.0)], op=["in", "conv", "add"], weight_bytes=[0, 1 / 3, 2e18],
         input_bytes=5, output_bytes=[1, 2, 3], flops=[None, 2.0, 0.0], bytes_accessed=[1.0, np.nan, 3.0],
         colocation=[None, "g", "g"], devices=[None, None, ["y", "x"]],
     )  # fmt: skip
