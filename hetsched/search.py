@@ -295,14 +295,13 @@ class Monitor:
         InvalidSchedule
             The decision breaks another rule, see `simulate`.
         """
-        from hetsched.schedule.memory import over_capacity
+        from hetsched.schedule import memory
         from hetsched.schedule.simulate import simulate
 
         schedule = simulate(self.problem, decision)
         self.evaluated(1)
-        needed = schedule.static_memory if self.problem.memory == "static" else schedule.peak_memory
-        assert needed is not None
-        over = over_capacity(self.problem, needed)
+        needed = memory.needed(self.problem, schedule)
+        over = memory.over_capacity(self.problem, needed)
         if over.any():
             if self._nearest is None or over.sum() < self._nearest[0]:
                 self._nearest = float(over.sum()), schedule

@@ -10,6 +10,7 @@ import numpy as np
 
 from hetsched.heuristics.effort import bursts, progress
 from hetsched.heuristics.states import States
+from hetsched.heuristics.unloading import unload
 from hetsched.schedule import edits, sequences
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
@@ -57,10 +58,12 @@ class Search:
         return progress(self.monitor, *self._began)
 
     def start(self) -> bool:
-        """Begin at the best schedule there is, made by list schedulers if there is none yet; False without any."""
+        """Begin at the best schedule there is, made by list schedulers or from one over capacity if need be; False without any."""
         monitor = self.monitor
         if monitor.best is None:
             self._run_starts()
+        if monitor.best is None and not monitor.should_stop:
+            unload(monitor, STARTS)
         if monitor.best is None or monitor.should_stop:
             return False
         if self.restart(monitor.best):

@@ -111,6 +111,13 @@ def _changes(
     return device[order], time[order], change[order]
 
 
+def needed(problem: Problem, schedule: Schedule) -> FloatArray:
+    """Return the bytes that each device needs by the problem's memory model, [K]."""
+    found = schedule.static_memory if problem.memory == "static" else schedule.peak_memory
+    assert found is not None
+    return found
+
+
 def over_capacity(problem: Problem, needed: FloatArray) -> FloatArray:
     """Return by how many bytes each device is over its capacity, [K]; 0 where it fits.
 

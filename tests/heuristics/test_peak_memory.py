@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
+from hetsched.testing import brute_force, problems
 from hetsched.testing.profiles import examples
 
 
@@ -54,3 +55,26 @@ def test_what_is_found_fits(layers, share, seed):
         assert hs.verify(problem, found.schedule) == []
     elif found.best_effort is not None:
         assert found.best_effort.bytes_over > 0
+
+
+@pytest.mark.parametrize("method", ["annealing", "tabu", "evolution"])
+@given(problem=problems(memory="peak", tight=True, missing_links=False, transfers=False, n_tasks=st.integers(1, 4)))
+@examples(15)
+def test_a_schedule_is_found_wherever_one_fits(method, problem):
+    """Also from starts of which none does: what is beyond the memory is driven to zero."""
+    try:
+        optimum = brute_force(problem, limit=20_000)
+    except hs.UnsupportedFeature:
+        return
+    found = hs.solve(problem, method, evaluations=2000)
+    assert (found.schedule is None) == (optimum is None)
+
+
+def test_a_way_to_fit_is_looked_for_until_the_budget_ends():
+    """Three bytes each, all held until the end: two devices of eight hold four tasks, and there are five."""
+    cluster = hs.Cluster([hs.Device(f"d{k}", memory_bytes=8) for k in range(2)], bandwidth=1.0)
+    problem = hs.Problem(hs.TaskGraph(list("abcde"), output_bytes=3), cluster, durations=np.ones((5, 2)), memory="peak")
+    found = hs.solve(problem, "annealing", evaluations=500)
+    assert found.schedule is None
+    assert found.stopped == "evaluations"
+    assert found.best_effort.bytes_over > 0
