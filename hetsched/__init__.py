@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         InvalidProblem,
         InvalidSchedule,
         MissingDependency,
+        SolverFailed,
         UnsupportedFeature,
     )
     from hetsched.models.ios import stages
@@ -76,7 +77,7 @@ _HOME = {
     **dict.fromkeys(
         [
             "HetschedError", "InconsistentBound", "Infeasible", "InvalidModel", "InvalidProblem", "InvalidSchedule",
-            "MissingDependency", "UnsupportedFeature",
+            "MissingDependency", "SolverFailed", "UnsupportedFeature",
         ],
         "errors",
     ),
@@ -88,10 +89,10 @@ _PARTS = (
 
 __all__ = [
     "Bound", "Cluster", "Decision", "Device", "Event", "HetschedError", "InconsistentBound", "Infeasible", "InvalidModel",
-    "InvalidProblem", "InvalidSchedule", "MissingDependency", "Monitor", "Problem", "Schedule", "Solution", "StageSchedule", "Status",
-    "TaskGraph", "UnsupportedFeature", "Violation", "analysis", "bound", "bounds", "costs", "documents", "errors", "frontends",
-    "heuristics", "method", "methods", "modeling", "models", "read", "report", "runtime", "search", "simulate", "solve", "stages", "verify",
-    "verify_stages", "workloads",
+    "InvalidProblem", "InvalidSchedule", "MissingDependency", "Monitor", "Problem", "Schedule", "Solution", "SolverFailed",
+    "StageSchedule", "Status", "TaskGraph", "UnsupportedFeature", "Violation", "analysis", "bound", "bounds", "costs", "documents",
+    "errors", "frontends", "heuristics", "method", "methods", "modeling", "models", "read", "report", "runtime", "search", "simulate",
+    "solve", "stages", "verify", "verify_stages", "workloads",
 ]  # fmt: skip
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())

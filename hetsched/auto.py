@@ -15,8 +15,10 @@ from hetsched.models.split import fastest_solver
 from hetsched.problem.cluster import Cluster
 from hetsched.problem.graph import TaskGraph
 from hetsched.problem.problem import Problem
+from hetsched.processes import Died
 from hetsched.search import Budget, Monitor, cores, method
-from hetsched.workers import Died, Done, Ledger, Pool, Relay, Task, Worker, run_here
+from hetsched.stopping import Deadline
+from hetsched.workers import Done, Ledger, Pool, Relay, Task, Worker, run_here
 
 WORTH_WORKERS = 2.0
 """Seconds left, below which no process is started: it takes one to load."""
@@ -89,7 +91,8 @@ class Race:
         self.bound_seconds = bound_seconds
         self.by_evaluations = monitor.budget.evaluations is not None
         unlimited = math.isinf(monitor.time_left) and not self.by_evaluations
-        self.end = time.monotonic() + seconds if unlimited else math.inf
+        self.deadline = Deadline.after(seconds, monitor.clock) if unlimited else monitor.deadline
+        """When to end: also where the solve has no limit of its own."""
         self.size = model_size(problem)
         self.slots = 1
         self.threads = 1
@@ -114,8 +117,8 @@ class Race:
 
     @property
     def left(self) -> float:
-        """Seconds left; inf where only evaluations are limited."""
-        return min(self.monitor.time_left, self.end - time.monotonic())
+        """Seconds left, at least 0; inf where only evaluations are limited."""
+        return max(0.0, self.deadline.left)
 
     @property
     def over(self) -> bool:
@@ -139,9 +142,9 @@ class Race:
                 return
             if not first and self._estimate(member) > min(share, self.left / 2):
                 continue  # it gets a turn later, if there is time
-            began = time.monotonic()
+            began = self.monitor.clock()
             self.monitor.attempt(member.name)
-            took = time.monotonic() - began
+            took = self.monitor.clock() - began
             share -= took
             self.pace = max(self.pace, took) if first else self.pace
             member.retired = True
@@ -164,9 +167,9 @@ class Race:
 
         Milliseconds where that has been done before. Under a time limit there is nothing to give.
         """
-        if math.isinf(self.end) or self.over:
+        if self.deadline is self.monitor.deadline or self.over:
             return
-        began = time.monotonic()
+        began = self.monitor.clock()
         first = next(iter(SEARCHES))  # the others compile when their turn comes, in a worker if there is one
         names = [member.name for member in self.running if member.at_once or member.name == first]
         small = Problem(TaskGraph(["a", "b"], [("a", "b", 1.0)]), Cluster(["x", "y"], bandwidth=1.0), durations=[[1.0, 2.0], [2.0, 1.0]])
@@ -174,7 +177,7 @@ class Race:
             Monitor(small, Budget(evaluations=50)).run(name)
         if any(member.name == BOUNDS for member in self.running):
             best.prepare()
-        self.end += time.monotonic() - began
+        self.deadline = Deadline(self.deadline.end + self.monitor.clock() - began, self.monitor.clock)
 
     # ------------------------------------------------------------ in this process
 
@@ -239,6 +242,7 @@ class Race:
         return min(self.left, max(SHORTEST, self.left / 4))
 
     def _task(self, member: Member, amount: float) -> Task:
+        """Return what a member is to do in so many seconds, or evaluations; none are left where time has passed since they were counted."""
         options: dict[str, Any] = {}
         if member.name in EXACT and "threads" in member.method.options:
             options["threads"] = self.threads if member.name in ("cpsat", "milp:highs") else 1
@@ -247,7 +251,7 @@ class Race:
         counted = self.by_evaluations and not member.proves
         return Task(
             member.name, options, seed=int(self.monitor.rng.integers(2**31)), start=self.monitor.best, bound=self.monitor.bound,
-            time_limit=None if counted else amount, evaluations=int(amount) if counted else None,
+            time_limit=None if counted else max(0.0, amount), evaluations=int(amount) if counted else None,
             objective=self.monitor.objective,
         )  # fmt: skip
 

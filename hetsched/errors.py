@@ -53,6 +53,10 @@ class UnsupportedFeature(HetschedError):
     """A method, solver or format was asked for something it declares it cannot do."""
 
 
+class SolverFailed(HetschedError):
+    """A solver's process died before it had finished; what it had found is kept."""
+
+
 class MissingDependency(HetschedError, ImportError):
     """An optional dependency is not installed."""
 

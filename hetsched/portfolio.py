@@ -16,13 +16,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from typing import Any
 
-from hetsched.errors import HetschedError, InconsistentBound, InvalidSchedule, UnsupportedFeature
+from hetsched.errors import HetschedError, InconsistentBound, InvalidSchedule, SolverFailed, UnsupportedFeature
+from hetsched.modeling import backends
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.verify import verify
 from hetsched.search import Budget, Event, Method, Monitor, find_method, registered
 from hetsched.solution import Solution
+from hetsched.stopping import reason, terminate
 
 ENTRY_POINTS = "hetsched.methods"
 _BUILT_IN = (
@@ -68,6 +70,7 @@ def solve(
     start: Solution | Schedule | Decision | None = None,
     on_progress: Callable[[Event], object] | None = None,
     options: Mapping[str, Any] | None = None,
+    in_process: bool = False,
 ) -> Solution:
     """Schedule a problem and prove the answer valid.
 
@@ -96,6 +99,11 @@ def solve(
         Called with an `Event` at every improvement; returning True stops the solve.
     options : mapping, optional
         Options of the methods named, see ``Method.options``.
+    in_process : bool
+        Whether the solvers of exact methods run in this process. As a rule they run in processes of their own, one
+        for each solver, that are started once (a third of a second, CP-SAT a whole one) and wait for the next
+        solve: a solver that aborts then costs only itself, and what it had found is kept. Methods without a
+        solver pay nothing.
 
     Returns
     -------
@@ -120,7 +128,7 @@ def solve(
     monitor = Monitor(
         problem, Budget(time_limit, evaluations), seed=seed, on_progress=on_progress, objective=objective, executor=_executor(executor)
     )
-    with _ctrl_c(monitor):
+    with _signals(monitor), _solvers(in_process):
         failure = _run(monitor, given, start)
         solution = monitor.solution(", ".join(names))
         if solution.schedule is not None:
@@ -130,7 +138,7 @@ def solve(
                     f"method {solution.method!r} made a schedule that breaks {len(violations)} rules, first: {violations[0].message}; "
                     "please report it with the problem's document"
                 )
-    if failure is not None and solution.schedule is None and not math.isinf(solution.bound):
+    if failure is not None and not isinstance(failure, SolverFailed) and solution.schedule is None and not math.isinf(solution.bound):
         raise failure
     return solution
 
@@ -144,26 +152,45 @@ def _executor(given: Any) -> Executor | None:
 
 
 @contextlib.contextmanager
-def _ctrl_c(monitor: Monitor) -> Iterator[None]:
-    """Let the first Ctrl-C ask the method to stop, the second interrupt it.
-
-    An exception in the midst of a compiled kernel would not be safe. Only where Ctrl-C would raise
-    `KeyboardInterrupt`: handlers of one's own, and other threads, are left alone.
-    """
-    usual = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or usual is not signal.default_int_handler:
+def _solvers(in_process: bool) -> Iterator[None]:
+    """Let solvers run in this process, where that is asked for."""
+    if not in_process:
         yield
         return
-
-    def ask(_number: int, _frame: object) -> None:
-        signal.signal(signal.SIGINT, usual)
-        monitor.stop("interrupted")
-
-    signal.signal(signal.SIGINT, ask)
+    before = backends.in_process.set(True)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, usual)
+        backends.in_process.reset(before)
+
+
+@contextlib.contextmanager
+def _signals(monitor: Monitor) -> Iterator[None]:
+    """Let the first Ctrl-C, or SIGTERM on the terminal, ask the method to stop, the second interrupt it.
+
+    An exception in the midst of a compiled kernel would not be safe. Only where Ctrl-C would raise
+    `KeyboardInterrupt`, and SIGTERM what the terminal has it raise: handlers of one's own, and other threads,
+    are left alone.
+    """
+    usual = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    ours = [number for number, handler in usual.items() if handler in (signal.default_int_handler, terminate)]
+    if threading.current_thread() is not threading.main_thread():
+        ours = []
+
+    def ask(number: int, _frame: object) -> None:
+        restore()
+        monitor.stop("terminated" if number == signal.SIGTERM else "interrupted")
+
+    def restore() -> None:
+        for number in ours:
+            signal.signal(number, usual[number])
+
+    for number in ours:
+        signal.signal(number, ask)
+    try:
+        yield
+    finally:
+        restore()
 
 
 def _options(chosen: Method, options: Mapping[str, Any], threads: int | None) -> dict[str, Any]:
@@ -209,6 +236,8 @@ def _run(monitor: Monitor, chosen: list[tuple[str, dict[str, Any]]], start: Solu
             from hetsched.models.assignment import shortage
 
             monitor.note(shortage(problem))
-    except KeyboardInterrupt:
-        monitor.stop("interrupted")
+        if failure is not None:
+            monitor.stop("failed")
+    except KeyboardInterrupt as interruption:
+        monitor.stop(reason(interruption))
     return failure

@@ -108,7 +108,7 @@ class Solution(Frozen):
         Where there is no schedule: the decision offered that was least over the memory there is, and by how much.
     stopped : str
         Why it ended: "finished", "time limit", "evaluations", "optimal", "gap" (the one asked for),
-        "infeasible", "callback" or "interrupted".
+        "infeasible", "callback", "interrupted", "terminated" (SIGTERM) or "failed".
     """
 
     _fields = (

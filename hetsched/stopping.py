@@ -1,4 +1,4 @@
-"""The one clock of a solve: a point in time by which something has to end."""
+"""What ends a solve from outside: the one clock, and signals."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NoReturn, TypeAlias
 
 Clock: TypeAlias = Callable[[], float]
 
@@ -56,3 +56,17 @@ class Deadline:
 
 
 NEVER = Deadline()
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, handled as Ctrl-C is: what was found is kept. Raised where `terminate` handles the signal."""
+
+
+def terminate(_number: int, _frame: object) -> NoReturn:
+    """Handle SIGTERM by raising `Terminated`."""
+    raise Terminated
+
+
+def reason(interruption: KeyboardInterrupt) -> str:
+    """Return the word for an interruption: "interrupted", or "terminated" by SIGTERM."""
+    return "terminated" if isinstance(interruption, Terminated) else "interrupted"

@@ -1,20 +1,11 @@
-"""Worker processes: methods run on a problem apart from this process and tell what they find as they find it.
-
-A worker is this interpreter started anew, not forked and not by `multiprocessing`: forking is not safe
-beside threads, and spawning would run the user's script once more. Both sides send pickles through
-pipes. A worker ends itself when its input is closed, so none outlives the process it works for.
-"""
+"""Worker processes: methods run on a problem apart from this process and tell what they find as they find it."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib
-import os
 import pickle
 import queue
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -23,15 +14,15 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO, NoReturn, TypeAlias
 
 from hetsched.errors import InconsistentBound, UnsupportedFeature
+from hetsched.modeling.backends import in_process
 from hetsched.problem.problem import Problem
+from hetsched.processes import Died, Process, channel, listen, tell
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.simulate import simulate
 from hetsched.search import Budget, Event, Monitor, registered
 from hetsched.solution import NO_BOUND, Bound
 
-_THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "NUMBA_NUM_THREADS")
-_START = "import sys; sys.path[:] = {path!r}; from hetsched.workers import serve; serve()"  # as -m does, but with our path alone
 _WAKE = 0.01  # seconds between looks at the messages, while something runs in this process
 
 
@@ -85,22 +76,6 @@ class Done:
     """Its error; with `kind` "unknown" that there is no such method in this process."""
     kind: str = ""
     """Of the failure: "refused", "unknown", "inconsistent" or "failed"."""
-
-
-@dataclass(frozen=True)
-class Died:
-    """A worker's process has ended, though it was not asked to."""
-
-    exit_code: int
-
-    def __str__(self) -> str:
-        if self.exit_code >= 0:
-            return f"ended by itself with exit code {self.exit_code}"
-        try:
-            name = f" ({signal.Signals(-self.exit_code).name})"
-        except ValueError:
-            name = ""
-        return f"was killed by signal {-self.exit_code}{name}"
 
 
 Message: TypeAlias = Ready | Found | Proved | Done | Died
@@ -251,61 +226,22 @@ def run_here(monitor: Monitor, task: Task, look: Callable[[Relay], object] | Non
     return done, ledger.improved
 
 
-class Worker:
+class Worker(Process):
     """A process that runs tasks one after another, as seen from here."""
 
     def __init__(self, inbox: queue.SimpleQueue[tuple[Worker, Message]], hello: bytes) -> None:
-        environment = {**os.environ, **dict.fromkeys(_THREAD_LIMITS, "1")}
-        # A group of its own: Ctrl-C at the terminal is for the process that decides.
-        apart: dict[str, Any] = {"process_group": 0} if os.name == "posix" else {"creationflags": 0x200}
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", _START.format(path=sys.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, **apart
-        )
         self.ready = False
         self.ledger: Ledger | None = None
         """Of the task it works on."""
         self.until = 0.0
         """When the task should end, in monotonic time."""
-        self._inbox = inbox
-        self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._outbox.put(hello)
-        for body in (self._write, self._read):
-            threading.Thread(target=body, daemon=True).start()
+        super().__init__("hetsched.workers:serve", lambda message: inbox.put((self, message)))
+        self.send(hello)
 
     @property
     def idle(self) -> bool:
         """Whether it waits for a task."""
         return self.ready and self.ledger is None
-
-    def send(self, message: bytes) -> None:
-        """Send a pickle, without waiting for it to be read."""
-        self._outbox.put(message)
-
-    def kill(self) -> None:
-        """End the process at once."""
-        self.process.kill()
-        self._outbox.put(None)
-
-    def _write(self) -> None:
-        pipe = self.process.stdin
-        assert pipe is not None
-        with contextlib.suppress(OSError):  # it has gone, which the reader notices
-            while (message := self._outbox.get()) is not None:
-                pipe.write(message)
-                pipe.flush()
-        with contextlib.suppress(OSError):
-            pipe.close()
-
-    def _read(self) -> None:
-        pipe = self.process.stdout
-        assert pipe is not None
-        try:
-            while True:
-                self._inbox.put((self, pickle.load(pipe)))
-        except Exception:  # the end, or half a message of a process that was killed
-            self.process.kill()
-            self._inbox.put((self, Died(self.process.wait())))
-        pipe.close()
 
 
 class Pool:
@@ -389,48 +325,32 @@ class Pool:
 # ---------------------------------------------------------------- the other side
 
 
-def serve() -> NoReturn:
+def serve(log: int) -> NoReturn:
     """Be a worker: read a problem and tasks from standard input and tell what is found on standard output."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that asked decides
-    told, heard = os.fdopen(os.dup(1), "wb"), os.fdopen(os.dup(0), "rb")
-    null = os.open(os.devnull, os.O_RDWR)
-    os.dup2(null, 0)
-    try:
-        os.dup2(2, 1)  # what a solver prints must not get between the messages
-    except OSError:  # there is no standard error
-        os.dup2(null, 1)
-    side = _Side(heard, told)
-    threading.Thread(target=side.listen, daemon=True).start()
+    in_process.set(True)  # this process may be lost
+    heard, told = channel(log)
+    side = _Side(told)
+    listen(heard, side.hear)
     side.work()
 
 
 class _Side:
     """The worker's side of the pipes."""
 
-    def __init__(self, heard: BinaryIO, told: BinaryIO) -> None:
-        self.heard, self.told = heard, told
+    def __init__(self, told: BinaryIO) -> None:
+        self.told = told
         self.given: queue.SimpleQueue[_Hello | Task] = queue.SimpleQueue()
         self.asked_to_stop = threading.Event()
 
-    def listen(self) -> NoReturn:
-        """Read until there is no more to read, then end the process, whatever it is doing."""
-        try:
-            while True:
-                message = pickle.load(self.heard)
-                if isinstance(message, _Stop):
-                    self.asked_to_stop.set()
-                else:
-                    self.asked_to_stop.clear()
-                    self.given.put(message)
-        finally:
-            os._exit(0)
+    def hear(self, message: _Hello | Task | _Stop) -> None:
+        if isinstance(message, _Stop):
+            self.asked_to_stop.set()
+        else:
+            self.asked_to_stop.clear()
+            self.given.put(message)
 
     def tell(self, message: Message) -> None:
-        try:
-            pickle.dump(message, self.told, pickle.HIGHEST_PROTOCOL)
-            self.told.flush()
-        except OSError:  # nobody reads on
-            os._exit(0)
+        tell(self.told, message)
 
     def work(self) -> NoReturn:
         """Run task after task."""

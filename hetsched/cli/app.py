@@ -1,14 +1,16 @@
 """The application: its commands, and what becomes of their errors.
 
 Exit codes: 0 success; 1 the answer is "no" (invalid schedule, proven infeasible, nothing found);
-2 bad usage, bad input or a failure, told in one line on stderr; 130 interrupted.
+2 bad usage, bad input or a failure, told in one line on stderr; 130 interrupted by Ctrl-C, 143 by SIGTERM.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -18,11 +20,12 @@ import typer
 from hetsched import __version__
 from hetsched.cli import coarsen, demo, listing, making, modelling, modules, showing, solving, staging
 from hetsched.cli.commands import Command, Group
-from hetsched.cli.terminal import close_quietly, say, warn
+from hetsched.cli.terminal import INTERRUPTED, close_quietly, say, warn
 from hetsched.cli.welcome import welcome
 from hetsched.errors import HetschedError
+from hetsched.stopping import reason, terminate
 
-BAD, INTERRUPTED = 2, 130
+BAD = 2
 ORDER = (
     "demo",
     "generate",
@@ -54,6 +57,8 @@ class Application(Group):
         """Run one command line and leave with its exit code."""
         words = list(sys.argv[1:] if args is None else args)
         debug = "--debug" in words  # good anywhere on the line
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, terminate)
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="backslashreplace")  # names may not fit the terminal's encoding
@@ -68,16 +73,17 @@ class Application(Group):
     def _run(self, words: list[str], name: str, debug: bool, settings: dict[str, Any]) -> int:
         try:
             code = int(super().main(words, name, standalone_mode=False, **settings) or 0)
-        except KeyboardInterrupt:
-            code = INTERRUPTED
+        except KeyboardInterrupt as interruption:
+            code = INTERRUPTED[reason(interruption)]
         except Exception as error:
             if debug:
                 raise
             for each in error.exceptions if isinstance(error, ExceptionGroup) else (error,):
                 warn(explain(each))
             return BAD
-        if code == INTERRUPTED:
-            warn("by Ctrl-C", "interrupted")
+        for word, by in (("interrupted", "Ctrl-C"), ("terminated", "SIGTERM")):
+            if code == INTERRUPTED[word]:
+                warn(f"by {by}", word)
         return code
 
     @staticmethod

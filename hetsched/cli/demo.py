@@ -13,7 +13,7 @@ from hetsched.cli.files import Outputs, check_writable
 from hetsched.cli.options import JSON, ColourBy, Gantt, Report, Trace
 from hetsched.cli.pictures import Pictures, draw
 from hetsched.cli.solving import outcome
-from hetsched.cli.terminal import Working, console, say, say_json, warn
+from hetsched.cli.terminal import INTERRUPTED, Working, console, say, say_json, warn
 from hetsched.report.units import percent, seconds
 
 if TYPE_CHECKING:
@@ -58,7 +58,9 @@ def demo(
     with Working("scheduling (the first run compiles the kernels)") as working:
         found = solve(problem, options=SEARCH, on_progress=lambda event: working.update(f"scheduling: {event.source}"))
     if found.schedule is None:
-        raise typer.Exit(130) if found.stopped == "interrupted" else HetschedError(f"no method found a schedule of {network}")
+        if found.stopped in INTERRUPTED:
+            raise typer.Exit(INTERRUPTED[found.stopped])
+        raise HetschedError(f"no method found a schedule of {network}")
     outputs = Outputs()
     outputs.write(files[0], problem.write)
     outputs.write(files[1], found.schedule.write)

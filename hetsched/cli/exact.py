@@ -53,9 +53,9 @@ def choose(
 
 
 def _method_of(solver: str) -> str:
-    from hetsched.modeling.backends import backend
+    from hetsched.modeling.backends import info
 
-    return METHOD_OF[backend(solver).name]
+    return METHOD_OF[info(solver).name]
 
 
 def _give(names: list[str], options: dict[str, Any], key: str, value: Any, remedy: str) -> None:
@@ -79,11 +79,11 @@ def _twice(key: str, value: Any, flag: str) -> NoReturn:
 
 def _check_solvers(names: list[str], options: dict[str, Any]) -> None:
     """Raise an error for a solver that is not installed, or cannot use that many threads."""
-    from hetsched.modeling.backends import backend
+    from hetsched.modeling.backends import info
     from hetsched.search import find_method
 
     solver_of = {method: solver for solver, method in METHOD_OF.items()}
     for name in names:
         solver = {**find_method(name).options, **options}.get("solver", solver_of.get(name))
         if solver in METHOD_OF:
-            backend(solver, threads=options.get("threads"))
+            info(solver, threads=options.get("threads"))

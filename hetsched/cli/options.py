@@ -36,6 +36,14 @@ Threads = Annotated[
     int | None,
     typer.Option(help="Cores to use: processes of auto, threads of a solver; all there are if left out.", metavar="NUMBER"),
 ]
+InProcess = Annotated[
+    bool,
+    typer.Option(
+        "--in-process",
+        help="Run solvers in this process: ready a second sooner, but one that aborts takes along what was found.",
+        rich_help_panel=_EXACT,
+    ),
+]
 
 _ELSEWHERE = "Work done elsewhere"
 Workers = Annotated[

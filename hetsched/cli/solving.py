@@ -19,6 +19,7 @@ from hetsched.cli.options import (
     ColourBy,
     Gantt,
     Gap,
+    InProcess,
     ProblemFile,
     Report,
     ScheduleFile,
@@ -30,9 +31,10 @@ from hetsched.cli.options import (
     Workers,
 )
 from hetsched.cli.pictures import Pictures, draw
-from hetsched.cli.terminal import Working, say, say_json, say_rows, warn
+from hetsched.cli.terminal import INTERRUPTED, Working, say, say_json, say_rows, warn
 from hetsched.errors import InvalidSchedule, one_line
 from hetsched.report.units import percent, seconds, size
+from hetsched.stopping import Deadline, reason
 
 if TYPE_CHECKING:
     from hetsched.problem.problem import Problem
@@ -69,6 +71,7 @@ def solve(
     solver: Solver = None,
     gap: Gap = None,
     threads: Threads = None,
+    in_process: InProcess = False,
     workers: Workers = None,
     scheduler: Scheduler = None,
     start: Annotated[Path | None, typer.Option(help="Start from this schedule or solution document.", metavar="FILE")] = None,
@@ -84,8 +87,8 @@ def solve(
     """Schedule a problem; every answer is checked and bounded.
 
     The independent check must find nothing wrong, and a lower bound tells how far from optimal the
-    schedule can be. Ctrl-C stops the search and keeps the best schedule found. Exit code 1 if there
-    is no schedule.
+    schedule can be. Ctrl-C or SIGTERM stops the search and keeps the best schedule found. Exit code 1 if
+    there is no schedule.
 
     Example: [bold]hetsched solve problem.json -o schedule.json --report report.html[/bold]
 
@@ -114,7 +117,7 @@ def solve(
     with Working(f"solving with {', '.join(names)}") as working, executor(names, workers, scheduler) as elsewhere:
         found = solve(
             asked, names, objective=objective, time_limit=time_limit, evaluations=evaluations, seed=seed, threads=threads,
-            executor=elsewhere, start=first, options=options, on_progress=lambda event: working.update(*news(event)),
+            executor=elsewhere, start=first, options=options, in_process=in_process, on_progress=lambda event: working.update(*news(event)),
         )  # fmt: skip
     took = time.perf_counter() - began
     outputs = Outputs()
@@ -134,9 +137,9 @@ def solve(
 
 
 def outcome(found: Solution) -> int:
-    """Return the exit code of a solution: 0 with a schedule, 1 without, 130 if interrupted."""
-    if found.stopped == "interrupted":
-        return 130
+    """Return the exit code of a solution: 0 with a schedule, 1 without, another if interrupted."""
+    if found.stopped in INTERRUPTED:
+        return INTERRUPTED[found.stopped]
     return 0 if found.schedule is not None else 1
 
 
@@ -252,20 +255,28 @@ def bound(
 ) -> None:
     """Print lower bounds on the makespan (or another objective), the best first.
 
-    No schedule can be shorter; each bound says what it rests on. Exit code 1 if it proves that there is no schedule.
+    No schedule can be shorter; each bound says what it rests on. Ctrl-C or SIGTERM ends with the bounds
+    found. Exit code 1 if it proves that there is no schedule.
 
     Example: [bold]hetsched bound problem.json --time-limit 5[/bold]
     """
     from hetsched.bounds import best
-    from hetsched.stopping import Deadline
 
     asked = read_problem(problem)
+    best_of, code = {}, 0
     with Working("bounding"):
-        found = list({each.name: each for each in best.every(asked, objective=objective, deadline=Deadline.after(time_limit))}.values())
+        try:
+            for each in best.every(asked, objective=objective, deadline=Deadline.after(time_limit)):
+                best_of[each.name] = each
+        except KeyboardInterrupt as interruption:
+            code = INTERRUPTED[reason(interruption)]
+    if not best_of:
+        raise typer.Exit(code)
+    found = list(best_of.values())
     found.sort(key=lambda bound: -bound.value)
     strongest = found[0]
     if json:
         say_json({**vars(strongest), "all": [vars(each) for each in found]})
     else:
         say_rows((seconds(each.value), f"by {each.name}: {each.evidence}") for each in found)
-    raise typer.Exit(1 if math.isinf(strongest.value) else 0)
+    raise typer.Exit(code or int(math.isinf(strongest.value)))

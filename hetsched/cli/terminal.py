@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 ONE_SECOND = 1.0
 LABEL = 9  # columns of the labels of facts
 NO_TERMINAL = 80  # columns of what goes into a file or a pipe, wherever it is run from
+INTERRUPTED = {"interrupted": 130, "terminated": 143}
+"""Exit codes of what a signal ended: by Ctrl-C, by SIGTERM."""
 SPINNER = "-\\|/"
 SPINS = 8.0  # steps of it per second
 

@@ -260,8 +260,10 @@ class Model:
         Parameters
         ----------
         solver : "scip", "highs", "cpsat", or a backend
-            A backend (``hetsched.modeling.backends.backend(name)``) keeps what it has built, so that solving
-            with it again after changed bounds, objective or more rows is quicker.
+            A name has the solver run in a process of its own, which is started once: if the solver aborts, the
+            outcome holds what it had found. A backend (``hetsched.modeling.backends.backend(name)``) runs in this
+            process and keeps what it has built, so that solving with it again after changed bounds, objective or
+            more rows is quicker.
         time_limit : float, optional
             Seconds of wall time, kept to half a second.
         gap : float
@@ -296,14 +298,13 @@ class Model:
         InvalidModel
             The model is not well-formed, or a row needs bounds that its columns lack.
         """
-        from hetsched.modeling.backends import Request, backend
+        from hetsched.modeling import backends
 
-        request = Request(
+        request = backends.Request(
             time_limit=time_limit, gap=gap, threads=threads, seed=seed, cuts=cuts, on_incumbent=on_incumbent, on_bound=on_bound, stop=stop,
             hint=None if hint is None else np.asarray(hint, np.float64), options=dict(options or {}),
         )  # fmt: skip
-        kept = backend(solver) if isinstance(solver, str) else solver
-        return kept.solve(self.program.check(), request).signed(self._sign)
+        return backends.solve(solver, self.program.check(), request).signed(self._sign)
 
     def native(self, solver: str = "scip") -> Any:
         """Return the model as an object of the solver's own, to go on with by its own means."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from hetsched.errors import SolverFailed
 from hetsched.modeling.expression import FloatArray
 
 
@@ -40,8 +41,8 @@ class Outcome:
     Attributes
     ----------
     stopped : str
-        Why it ended: "finished", "time limit", "gap", "interrupted", "callback", or the solver's own
-        word for another limit.
+        Why it ended: "finished", "time limit", "gap", "interrupted", "callback", "stopped", "failed" (the
+        solver's process died), or the solver's own word for another limit.
     values : float64 array [columns] or None
         The best solution found.
     proven : str
@@ -55,6 +56,8 @@ class Outcome:
         Wall time, building included.
     nodes : int
         Nodes or branches explored.
+    detail : str
+        What the user should read about the end, if anything: how the solver's process died.
     """
 
     stopped: str
@@ -65,6 +68,7 @@ class Outcome:
     solver: str
     seconds: float
     nodes: int = 0
+    detail: str = ""
 
     @property
     def gap(self) -> float:
@@ -72,6 +76,12 @@ class Outcome:
         if self.values is None:
             return math.inf
         return abs(self.objective - self.bound) / max(abs(self.objective), 1e-9)
+
+    def raise_for_failure(self) -> Outcome:
+        """Return the outcome; raises `SolverFailed` if the solver's process died."""
+        if self.stopped == "failed":
+            raise SolverFailed(self.detail)
+        return self
 
     def signed(self, sign: float) -> Outcome:
         """Return the outcome of the model before it was made a minimisation."""

@@ -10,8 +10,8 @@ import numpy as np
 
 from hetsched.analysis.closure import ancestors
 from hetsched.analysis.levels import Windows, windows
-from hetsched.errors import InvalidSchedule, UnsupportedFeature
-from hetsched.modeling.backends import backend, check_gap
+from hetsched.errors import InvalidSchedule, SolverFailed, UnsupportedFeature
+from hetsched.modeling.backends import check_gap, info
 from hetsched.modeling.expression import Expression, FloatArray, IntArray
 from hetsched.modeling.model import Model
 from hetsched.modeling.outcome import Incumbent, NewBound, Outcome
@@ -182,7 +182,10 @@ class Formulation:
         The schedules are re-timed by `simulate`; the bound is the solver's, its tolerance taken off.
         """
         monitor = Monitor(self.problem, Budget(time_limit), seed=seed, on_progress=on_progress)
-        self.run(monitor, solver, gap=gap, threads=threads, start=start, cuts=cuts, options=options)
+        try:
+            self.run(monitor, solver, gap=gap, threads=threads, start=start, cuts=cuts, options=options)
+        except SolverFailed as failure:
+            monitor.note(str(failure))
         if math.isinf(monitor.bound.value):
             from hetsched.models.assignment import shortage
 
@@ -194,7 +197,7 @@ class Formulation:
         start: Solution | Schedule | Decision | None = None, options: Mapping[str, Any] | None = None,
     ) -> Outcome:  # fmt: skip
         """Solve under a monitor, which gets the schedules and bounds as they are found."""
-        kept = backend(solver, threads=threads)
+        info(solver, threads=threads)
         check_gap(gap)
         monitor.source, monitor.nodes = monitor.source or self.name, 0
         hint = None
@@ -215,7 +218,7 @@ class Formulation:
             return False
 
         outcome = self.model.solve(
-            kept, time_limit=monitor.time_limit(), gap=gap, threads=threads,
+            solver, time_limit=monitor.time_limit(), gap=gap, threads=threads,
             seed=monitor.seed, hint=hint, cuts=cuts, on_incumbent=incumbent, on_bound=bound, stop=lambda: monitor.should_stop,
             options=options,
         )  # fmt: skip
@@ -225,6 +228,8 @@ class Formulation:
             monitor.stop("gap")
         if ours or outcome.proven == "infeasible":
             self.raise_bound(monitor, outcome.bound, solver)
+        outcome.raise_for_failure()
+        monitor.note(outcome.detail)
         return outcome
 
     def _begin(self, monitor: Monitor, begin: Solution | Schedule | Decision | None, hint: FloatArray | None) -> FloatArray | None:

@@ -112,7 +112,7 @@ def getf(problem: Problem, monitor: Monitor, solver: str) -> None:
     """Assign tasks to groups of devices of like speed by a rounded linear program, then schedule by earliest start within them."""
     work, speed = related(problem)
     model, x = group_program(problem, work, speed)
-    outcome = model.solve(solver, time_limit=monitor.time_limit(), seed=monitor.seed)
+    outcome = model.solve(solver, time_limit=monitor.time_limit(), seed=monitor.seed, stop=lambda: monitor.should_stop).raise_for_failure()
     if outcome.values is None:
         monitor.note(f"the group assignment has no solution: {outcome.stopped}")
         return

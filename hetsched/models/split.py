@@ -15,6 +15,7 @@ from hetsched.analysis.modules import LARGEST
 from hetsched.analysis.parts import Piece
 from hetsched.errors import UnsupportedFeature
 from hetsched.heuristics.mending import mend
+from hetsched.modeling.backends import in_process
 from hetsched.modeling.dynamic import Evaluation, Path, Query
 from hetsched.models.methods import DIVIML
 from hetsched.models.series import Series, cut
@@ -147,7 +148,8 @@ def split(
     with contextlib.ExitStack() as stack:
         executor = monitor.executor
         if executor is None and workers > 1:
-            executor = stack.enter_context(concurrent.futures.ThreadPoolExecutor(workers))
+            here = in_process.get()
+            executor = stack.enter_context(concurrent.futures.ThreadPoolExecutor(workers, initializer=in_process.set, initargs=(here,)))
         path = series.program.solve(
             evaluate, deadline=monitor.deadline.part(SHARE if heuristic else 1.0),
             executor=executor, parallel=workers, on_progress=news, stop=lambda: monitor.should_stop,

@@ -33,17 +33,18 @@ def hetsched(*words: str, **options: object) -> subprocess.CompletedProcess[byte
     return subprocess.run([sys.executable, "-m", "hetsched", *words], capture_output=True, timeout=120, **options)  # type: ignore[call-overload,no-any-return]
 
 
+@pytest.mark.parametrize(("number", "code", "word"), [(signal.SIGINT, 130, b"interrupted"), (signal.SIGTERM, 143, b"terminated")])
 @pytest.mark.usefixtures("ctrl_c")
-def test_sigint_leaves_the_best_schedule_and_exit_code_130(problem: hs.Problem) -> None:
+def test_signals_leave_the_best_schedule_and_an_exit_code_of_their_own(problem: hs.Problem, number: int, code: int, word: bytes) -> None:
     process = subprocess.Popen([sys.executable, "-c", SLOW_METHOD], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     deadline = time.monotonic() + 100
     while not Path("offered").exists() and time.monotonic() < deadline and process.poll() is None:
         time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     out, err = process.communicate(timeout=60)
-    assert process.returncode == 130, err
+    assert process.returncode == code, err
     assert b"Traceback" not in err
-    assert b"interrupted" in err
+    assert word in err
     assert b"makespan" in out
     schedule = hs.read("schedule.json")
     assert isinstance(schedule, hs.Schedule)

@@ -14,7 +14,9 @@ import hetsched as hs
 from hetsched import members, search, workers
 from hetsched.auto import Race
 from hetsched.members import EXACT, LARGEST, LIST_SCHEDULERS, SEARCHES, model_size
+from hetsched.search import Budget, Monitor
 from hetsched.testing import strategies
+from hetsched.testing.clocks import SteppingClock
 from hetsched.testing.profiles import examples
 from tests.golden import topcuoglu
 from tests.search.strange_methods import tangle
@@ -28,12 +30,12 @@ def mine(monkeypatch):
 
 @pytest.fixture
 def alone(monkeypatch):
-    """Fail if a process is started."""
+    """Fail if a worker is started."""
 
     def refuse(*_, **__):
-        raise AssertionError("a process was started")
+        raise AssertionError("a worker was started")
 
-    monkeypatch.setattr(workers.subprocess, "Popen", refuse)
+    monkeypatch.setattr(workers, "Worker", refuse)
 
 
 def ran(solution):
@@ -226,3 +228,13 @@ def test_threads_are_the_cores_of_a_solve(monkeypatch):
         hs.solve(topcuoglu(), threads=2, options={"workers": 1})
     with pytest.raises(hs.UnsupportedFeature, match="scip searches in one thread, not 2"):
         hs.solve(topcuoglu(), "milp", threads=2)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_time_that_passes_between_two_looks_is_never_given_away(apart):
+    problem, clock = tangle(12), SteppingClock()
+    race = Race(problem, Monitor(problem, Budget(5.0), clock=clock), members.choose(problem, "makespan", None, ()), 10.0, 5.0)
+    assert not race.over
+    clock.now += 6.0  # another process had the core
+    for member in race.running:
+        assert race._task(member, race._slice(member, apart=apart)).time_limit == 0.0, member.name

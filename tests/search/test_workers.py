@@ -15,8 +15,9 @@ import pytest
 
 import hetsched as hs
 from hetsched import workers
+from hetsched.processes import Died
 from hetsched.search import Budget, Monitor
-from hetsched.workers import Died, Done, Found, Ledger, Message, Pool, Task
+from hetsched.workers import Done, Found, Ledger, Message, Pool, Task
 from tests.golden import topcuoglu
 from tests.search.strange_methods import tangle
 
@@ -173,7 +174,7 @@ def test_without_processes_all_goes_on_here(monkeypatch: pytest.MonkeyPatch) -> 
     def refuse(*_: object, **__: object) -> None:
         raise OSError("no more processes")
 
-    monkeypatch.setattr(workers.subprocess, "Popen", refuse)
+    monkeypatch.setattr(subprocess, "Popen", refuse)
     solution = hs.solve(tangle(), time_limit=2.5, options={"members": ["heft", "wanders"]})
     assert solution.messages == ("auto: no worker process can be started (no more processes); all members take turns in this one",)
     assert "wanders" in solution.methods.method.tolist()

@@ -3,20 +3,50 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import math
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from hetsched.errors import UnsupportedFeature
+from hetsched.errors import MissingDependency, UnsupportedFeature
 from hetsched.modeling.expression import FloatArray
 from hetsched.modeling.outcome import Incumbent, NewBound, Outcome
 from hetsched.modeling.program import Program
+from hetsched.stopping import reason
 
-_HOME = {"scip": "scip", "highs": "highs", "cpsat": "cpsat"}
 WAKE = 0.02  # seconds between looks at the clock
+
+in_process: ContextVar[bool] = ContextVar("in_process", default=False)
+"""Whether solvers named by a text run in this process: quicker to start, but one that aborts takes this process along."""
+
+
+@dataclass(frozen=True)
+class BackendInfo:
+    """What is known of a solver before it is loaded."""
+
+    name: str
+    module: str
+    """Of its backend, below `hetsched.modeling.backends`."""
+    requires: str
+    """The package that must be installed."""
+    extra: str
+    """The extra of this package that installs it."""
+    threads: bool
+    """Can use more than one thread."""
+
+
+_KNOWN = {
+    each.name: each
+    for each in (
+        BackendInfo("scip", "scip", "pyscipopt", "solvers", threads=False),
+        BackendInfo("highs", "highs", "highspy", "solvers", threads=True),
+        BackendInfo("cpsat", "cpsat", "ortools", "solvers", threads=True),
+    )
+}
 
 
 @dataclass(frozen=True)
@@ -91,32 +121,52 @@ def backend(name: str, *, threads: int | None = None) -> Backend:
     Raises `UnsupportedFeature` for an unknown name or for more `threads` than the solver can use,
     `MissingDependency` if it is not installed.
     """
-    if name not in _HOME:
-        raise UnsupportedFeature(f"unknown solver {name!r}; choose from {', '.join(_HOME)}")
-    found: type[Backend] = importlib.import_module(f"hetsched.modeling.backends.{_HOME[name]}").BACKEND
-    made = found()
-    check_threads(made, threads)
+    known = info(name, threads=threads)
+    made: Backend = importlib.import_module(f"hetsched.modeling.backends.{known.module}").BACKEND()
     return made
 
 
-def check_threads(solver: Backend, threads: int | None) -> None:
-    """Raise `UnsupportedFeature` if a solver cannot use so many threads."""
+def info(name: str, *, threads: int | None = None) -> BackendInfo:
+    """Return what is known of a solver, without loading it; raises what `backend` does."""
+    if name not in _KNOWN:
+        raise UnsupportedFeature(f"unknown solver {name!r}; choose from {', '.join(_KNOWN)}")
+    known = _KNOWN[name]
+    check_threads(name, threads, several=known.threads)
+    if importlib.util.find_spec(known.requires) is None:
+        raise MissingDependency(known.requires, known.extra)
+    return known
+
+
+def check_threads(solver: str, threads: int | None, *, several: bool) -> None:
+    """Raise `UnsupportedFeature` if a solver cannot use so many threads; `several`: whether it can use more than one."""
     if threads is not None and threads < 1:
         raise UnsupportedFeature(f"threads is {threads}; it must be 1 or more, or None for the solver's own choice")
-    if threads not in (None, 1) and not solver.capabilities.threads:
-        raise UnsupportedFeature(f"{solver.name} searches in one thread, not {threads}; leave threads out, or use highs or cpsat")
+    if threads not in (None, 1) and not several:
+        raise UnsupportedFeature(f"{solver} searches in one thread, not {threads}; leave threads out, or use highs or cpsat")
 
 
 def names() -> tuple[str, ...]:
     """Return the names of the solvers."""
-    return tuple(_HOME)
+    return tuple(_KNOWN)
+
+
+def solve(solver: str | Backend, program: Program, request: Request) -> Outcome:
+    """Solve a program: by a solver's name in a process of its own unless `in_process` says otherwise, by a backend here."""
+    if not isinstance(solver, str):
+        return solver.solve(program, request)
+    if in_process.get():
+        return backend(solver, threads=request.threads).solve(program, request)
+    from hetsched.modeling.backends import apart
+
+    return apart.solve(info(solver, threads=request.threads), program, request)
 
 
 class Run:
     """One solve: the clock, the callbacks, and a thread to work in while this one listens for Ctrl-C."""
 
-    def __init__(self, request: Request, solver: Backend) -> None:
-        check_threads(solver, request.threads)
+    def __init__(self, request: Request, solver: Backend | None = None) -> None:
+        if solver is not None:
+            check_threads(solver.name, request.threads, several=solver.capabilities.threads)
         self.request = request
         self.stopped = ""
         self.nodes = 0
@@ -181,8 +231,8 @@ class Run:
                 self._look()
                 if self.stopped and not done.is_set():
                     interrupt()
-            except KeyboardInterrupt:
-                self.stopped = self.stopped or "interrupted"
+            except KeyboardInterrupt as interruption:
+                self.stopped = self.stopped or reason(interruption)
         for error in (self._failure, *failure):
             if error is not None:
                 raise error

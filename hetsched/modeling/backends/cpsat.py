@@ -267,8 +267,7 @@ def _search_for_schedules(parameters: Any) -> None:
     if workers == 1:  # turns of several searches stall now and then; this one alone proves most
         parameters.linearization_level = 0
     else:
-        parameters.subsolvers.extend(SCHEDULING[: max(2, workers // 2)])
-        parameters.interleave_search = workers == 2  # too few for all: they take turns
+        parameters.subsolvers.extend(SCHEDULING[: max(2, workers // 2)])  # of two workers none is left for neighbourhoods
 
 
 def _outcome(solver: Any, status: Any, built: _Build, run: Run) -> Outcome:

@@ -1,0 +1,234 @@
+"""Solvers in processes of their own: one that aborts, or that heeds no clock, takes nothing along but itself.
+
+A process is started when the first model is handed over, which takes a third of a second (CP-SAT: a whole
+one), waits for the next model when it has solved one, and ends with this process.
+"""
+
+from __future__ import annotations
+
+import atexit
+import dataclasses
+import os
+import pickle
+import queue
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any, NoReturn, TypeAlias
+
+from hetsched.errors import UnsupportedFeature
+from hetsched.modeling.backends import WAKE, BackendInfo, Request, Run, backend, in_process
+from hetsched.modeling.outcome import Incumbent, NewBound, Outcome
+from hetsched.modeling.program import Program
+from hetsched.processes import Died, Process, channel, listen, tell
+
+GRACE = 0.5  # seconds that a solver has to answer after it was asked to stop
+
+
+@dataclass(frozen=True)
+class _Prepare:
+    solver: str
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """The solver is imported."""
+
+
+@dataclass(frozen=True)
+class _Job:
+    program: Program
+    request: Request
+
+
+@dataclass(frozen=True)
+class _Stop:
+    pass
+
+
+@dataclass(frozen=True)
+class _Failed:
+    error: Exception
+
+
+_Message: TypeAlias = _Ready | Incumbent | NewBound | Outcome | _Failed | Died
+
+
+class _Child:
+    """A process that solves the models of one solver, one after another, as seen from here."""
+
+    def __init__(self, solver: str) -> None:
+        self.solver = solver
+        self.ready = False
+        self.inbox: queue.SimpleQueue[_Message] = queue.SimpleQueue()
+        self.process = Process("hetsched.modeling.backends.apart:serve", self.inbox.put)
+        self.send(_Prepare(solver))
+
+    def send(self, message: object) -> None:
+        self.process.send(pickle.dumps(message, pickle.HIGHEST_PROTOCOL))
+
+
+_idle: dict[str, list[_Child]] = {}
+_lock = threading.Lock()
+
+
+def _take(solver: str) -> _Child:
+    with _lock:
+        waiting = _idle.get(solver, [])
+        while waiting:
+            child = waiting.pop()
+            if child.process.alive:
+                return child
+    try:
+        return _Child(solver)
+    except OSError as error:
+        raise UnsupportedFeature(f"no process can be started for {solver} ({error}); in_process=True runs it in this one") from None
+
+
+def _give_back(child: _Child) -> None:
+    with _lock:
+        _idle.setdefault(child.solver, []).append(child)
+
+
+def prepare(info: BackendInfo) -> None:
+    """Start a process for a solver, unless one waits; it loads while this one goes on."""
+    _give_back(_take(info.name))
+
+
+@atexit.register
+def _end() -> None:
+    for child in (child for waiting in _idle.values() for child in waiting):
+        child.process.kill()
+    _idle.clear()
+
+
+if hasattr(os, "register_at_fork"):  # a fork must not talk to the processes of the one it came from
+    os.register_at_fork(after_in_child=_idle.clear)
+
+
+def solve(info: BackendInfo, program: Program, request: Request) -> Outcome:
+    """Solve a program by a solver in a process of its own.
+
+    If that process dies, or is ended because it does not answer soon after it was asked to stop, the outcome
+    is made of what it had told; in the first case it was stopped by "failed", and its `detail` says how.
+    """
+    return _Solve(info.name, program, request).outcome()
+
+
+class _Solve:
+    """One solve: a conversation with the process of a solver."""
+
+    def __init__(self, solver: str, program: Program, request: Request) -> None:
+        self.solver, self.program = solver, program
+        self.run = Run(request)
+        self.child = _take(solver)
+        self.at_work = False
+        """Whether the solver has been given the program."""
+        self.asked_to_stop = 0.0
+        """When, in monotonic time."""
+        self.end: Outcome | _Failed | Died | None = None
+        self.best = Incumbent(0.0, float("inf"), None)  # type: ignore[arg-type]  # none yet
+        self.bound = float("-inf")
+
+    def outcome(self) -> Outcome:
+        self.run.work(self._converse, self._interrupt)
+        run = self.run
+        if isinstance(self.end, Outcome):
+            return dataclasses.replace(self.end, stopped=run.stopped or self.end.stopped, seconds=run.elapsed)
+        detail = "" if run.stopped else f"the process of {self.solver} {self.end}; what it had found is kept"
+        return Outcome(
+            run.stopped or "failed", self.best.values, "", self.best.objective, self.bound, self.solver, run.elapsed, run.nodes, detail
+        )
+
+    def _converse(self) -> None:
+        """Hand the program over and listen to the end."""
+        try:
+            if self._is_ready():
+                request = dataclasses.replace(self.run.request, time_limit=self.run.time_left, on_incumbent=None, on_bound=None, stop=None)
+                self.child.send(_Job(self.program, request))
+                self.at_work = True
+                while self.end is None:
+                    self._hear(self.child.inbox.get())
+        except BaseException:
+            self.child.process.kill()  # it is in the midst of something
+            raise
+        if not isinstance(self.end, Died):
+            _give_back(self.child)
+        if isinstance(self.end, _Failed):
+            raise self.end.error
+
+    def _is_ready(self) -> bool:
+        """Wait until the process has loaded its solver, unless the solve is stopped before."""
+        while not self.child.ready and self.end is None:
+            try:
+                self._hear(self.child.inbox.get(timeout=WAKE))
+            except queue.Empty:
+                if self.run.stopped:
+                    return False
+        return self.child.ready
+
+    def _hear(self, message: _Message) -> None:
+        run = self.run
+        if isinstance(message, _Ready):
+            self.child.ready = True
+        elif isinstance(message, Incumbent):
+            self.best, run.nodes = message, max(run.nodes, message.nodes)
+            run.found(message.objective, lambda: message.values)
+        elif isinstance(message, NewBound):
+            self.bound, run.nodes = max(self.bound, message.bound), max(run.nodes, message.nodes)
+            run.bounded(message.bound)
+        else:
+            self.end = message
+
+    def _interrupt(self) -> None:
+        """Ask the solver to stop; end its process if it does not."""
+        if not self.at_work:
+            return
+        if not self.asked_to_stop:
+            self.asked_to_stop = time.monotonic()
+            self.child.send(_Stop())
+        elif time.monotonic() - self.asked_to_stop > GRACE:
+            self.child.process.kill()
+
+
+# ---------------------------------------------------------------- the other side
+
+
+def serve(log: int) -> NoReturn:
+    """Be the process of a solver: read models from standard input and tell what is found on standard output."""
+    in_process.set(True)
+    heard, told = channel(log)
+    inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    asked_to_stop, one_at_a_time = threading.Event(), threading.Lock()
+
+    def hear(message: object) -> None:
+        if isinstance(message, _Stop):
+            asked_to_stop.set()
+        else:
+            asked_to_stop.clear()
+            inbox.put(message)
+
+    def say(message: _Message) -> None:
+        with one_at_a_time:  # solvers tell of solutions and bounds from several threads
+            tell(told, message)
+
+    listen(heard, hear)
+    name = inbox.get().solver
+    backend(name)
+    say(_Ready())
+    while True:
+        job = inbox.get()
+        request = dataclasses.replace(job.request, on_incumbent=say, on_bound=say, stop=asked_to_stop.is_set)
+        try:
+            say(backend(name).solve(job.program, request))
+        except Exception as error:
+            say(_Failed(_sendable(error)))
+
+
+def _sendable(error: Exception) -> Exception:
+    """Return an error that can be pickled and read again: the same if it can, else one of its words."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error

@@ -1,0 +1,167 @@
+"""Python processes that work for this one and may be lost: they talk in pickles, through pipes.
+
+Such a process is this interpreter started anew, not forked and not by `multiprocessing`: forking is not
+safe beside threads, and spawning would run the user's script once more. It ends when its input is
+closed, so none outlives the process it works for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import queue
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, BinaryIO, NoReturn
+
+_THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "NUMBA_NUM_THREADS")
+_START = "import sys; sys.path[:] = {path!r}; from {module} import {function}; {function}({log})"  # as -m does, but with our path alone
+_TAIL = 4096  # bytes of standard error that are read after the end of a process
+_LONGEST = 200  # characters of its last words
+
+
+@dataclass(frozen=True)
+class Died:
+    """A process has ended, though it was not asked to."""
+
+    exit_code: int
+    last_words: str = ""
+    """The last line that is no stack trace of what it wrote to standard error."""
+
+    def __str__(self) -> str:
+        words = f": {self.last_words}" if self.last_words else ""
+        if self.exit_code >= 0:
+            return f"ended by itself with exit code {self.exit_code}{words}"
+        try:
+            name = f" ({signal.Signals(-self.exit_code).name})"
+        except ValueError:
+            name = ""
+        return f"was killed by signal {-self.exit_code}{name}{words}"
+
+
+class Process:
+    """A process that runs ``function(log)`` of a module of ours, as seen from here.
+
+    What it or its libraries write to C's standard error goes to a file, of which the last words are told
+    if it dies; what its Python code prints goes to this process's standard error.
+
+    Parameters
+    ----------
+    main : str
+        ``"module:function"``; the function calls `channel` first.
+    hear : callable
+        Called, in a thread, with each message, and at last with `Died`.
+    """
+
+    def __init__(self, main: str, hear: Callable[[Any], object]) -> None:
+        module, function = main.split(":")
+        environment = {**os.environ, **dict.fromkeys(_THREAD_LIMITS, "1")}
+        settings: dict[str, Any] = {}
+        log = -1
+        if os.name == "posix":
+            settings["process_group"] = 0  # Ctrl-C at the terminal is for the process that decides
+            with contextlib.suppress(OSError):  # there is no standard error
+                log = os.dup(2)
+                settings["pass_fds"] = (log,)
+        else:
+            settings["creationflags"] = 0x200
+        self._errors = tempfile.TemporaryFile() if log >= 0 else None  # noqa: SIM115  # open as long as the process
+        try:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", _START.format(path=sys.path, module=module, function=function, log=log)],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, env=environment, **settings,
+            )  # fmt: skip
+        finally:
+            if log >= 0:
+                os.close(log)
+        self._hear = hear
+        self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        for body in (self._write, self._read):
+            threading.Thread(target=body, daemon=True).start()
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has not ended."""
+        return self.process.poll() is None
+
+    def send(self, message: bytes) -> None:
+        """Send a pickle, without waiting for it to be read."""
+        self._outbox.put(message)
+
+    def kill(self) -> None:
+        """End the process at once."""
+        self.process.kill()
+        self._outbox.put(None)
+
+    def _write(self) -> None:
+        pipe = self.process.stdin
+        assert pipe is not None
+        with contextlib.suppress(OSError):  # it has gone, which the reader notices
+            while (message := self._outbox.get()) is not None:
+                pipe.write(message)
+                pipe.flush()
+        with contextlib.suppress(OSError):
+            pipe.close()
+
+    def _read(self) -> None:
+        pipe = self.process.stdout
+        assert pipe is not None
+        try:
+            while True:
+                self._hear(pickle.load(pipe))
+        except Exception:  # the end, or half a message of a process that was killed
+            self.kill()
+            self._hear(Died(self.process.wait(), self._last_words()))
+        pipe.close()
+
+    def _last_words(self) -> str:
+        if self._errors is None:
+            return ""
+        with self._errors as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
+            lines = [line.strip() for line in file.read().decode(errors="replace").splitlines()]
+        said = [line for line in lines if line and not line.startswith(("@", "***", "PC:"))]
+        return said[-1][:_LONGEST] if said else ""
+
+
+def channel(log: int) -> tuple[BinaryIO, BinaryIO]:
+    """Return where a process that was started here hears and tells; what is printed goes to the file descriptor `log`."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that asked decides
+    told, heard = os.fdopen(os.dup(1), "wb"), os.fdopen(os.dup(0), "rb")
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    if log >= 0:
+        sys.stderr = os.fdopen(log, "w", buffering=1, errors="backslashreplace")
+    try:
+        os.dup2(log if log >= 0 else 2, 1)  # what a solver prints must not get between the messages
+    except OSError:  # there is no standard error
+        os.dup2(null, 1)
+    return heard, told
+
+
+def listen(heard: BinaryIO, take: Callable[[Any], object]) -> None:
+    """Hand messages over in a thread until there is none to come, then end the process, whatever it is doing."""
+
+    def body() -> NoReturn:
+        try:
+            while True:
+                take(pickle.load(heard))
+        finally:
+            os._exit(0)
+
+    threading.Thread(target=body, daemon=True).start()
+
+
+def tell(told: BinaryIO, message: object) -> None:
+    """Send a message; end the process if there is no reader."""
+    try:
+        pickle.dump(message, told, pickle.HIGHEST_PROTOCOL)
+        told.flush()
+    except OSError:
+        os._exit(0)
