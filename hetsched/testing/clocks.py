@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hetsched.portfolio import methods
 from hetsched.problem.problem import Problem
 from hetsched.search import Budget, Monitor
 from hetsched.stopping import Deadline
@@ -69,6 +70,7 @@ class Watched(NamedTuple):
 
 def watched(problem: Problem, method: str, looks: int, options: Mapping[str, Any] | None = None) -> Watched:
     """Run a method until it has looked at the clock so many times, which is all its time, or until it ends by itself."""
+    methods()  # finds them all
     clock, made = SteppingClock(), list[int]()
     monitor = Monitor(problem, Budget(looks * TICK), clock=clock)
     clock.looks.clear()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 
 import instances
 import numpy as np
@@ -16,8 +15,9 @@ from hetsched.auto import Race
 from hetsched.members import EXACT, LARGEST, LIST_SCHEDULERS, SEARCHES, model_size
 from hetsched.search import Budget, Monitor
 from hetsched.testing import strategies
-from hetsched.testing.clocks import SteppingClock
+from hetsched.testing.clocks import SteppingClock, watched
 from hetsched.testing.profiles import examples
+from hetsched.testing.solvers import PLENTY
 from tests.golden import topcuoglu
 from tests.search.strange_methods import tangle
 
@@ -63,52 +63,49 @@ def test_under_an_evaluation_limit_it_is_reproducible(problem):
     assert "bounds" in ran(one) or one.stopped in ("optimal", "infeasible", "evaluations")
 
 
-@pytest.mark.parametrize("limit", [0.1, 1.0, 3.0])
-def test_deadlines_are_kept(limit):
+@pytest.mark.parametrize("looks", [0, 3, 30, 300])
+def test_the_first_answers_come_whatever_the_time_and_little_follows_the_end(looks):
     problem = tangle(300)
-    hs.solve(problem, time_limit=limit)  # compiles
-    late = []
-    for _ in range(3):  # the machine may be busy otherwise
-        began = time.monotonic()
-        solution = hs.solve(problem, time_limit=limit)
-        late.append(time.monotonic() - began - limit)
-        assert solution.makespan <= min(hs.solve(problem, name).makespan for name in ("best-device", "heft"))
-        if late[-1] <= 0.15:
-            return
-    raise AssertionError(f"late by {late} s")
+    found = watched(problem, "auto", looks, {"workers": 0})
+    assert found.monitor.incumbent <= min(hs.solve(problem, name).makespan for name in ("best-device", "heft"))
+    assert found.late <= 20
 
 
-def test_tiny_problems_are_proven_here_and_soon(alone):
-    began = time.monotonic()
+@pytest.mark.parametrize("limit", [0.1, 3.0])
+def test_with_the_time_the_workers_end(limit, pools):
+    solution = hs.solve(tangle(300), time_limit=limit)
+    assert solution.stopped == "time limit"
+    assert all(pool.workers == [] for pool in pools)
+    assert limit > 1 or not pools, "no process is worth starting"
+
+
+def test_tiny_problems_are_proven_here(alone):
     solution = hs.solve(topcuoglu())
     assert (solution.status, solution.makespan, solution.stopped) == ("optimal", 73, "optimal")
-    assert time.monotonic() - began < 5
 
 
 def test_small_problems_are_proven_in_a_worker():
     problem = tangle(24)
     assert members.TINY < model_size(problem)
-    solution = hs.solve(problem, time_limit=30)
+    solution = hs.solve(problem, time_limit=PLENTY)
     assert solution.status == "optimal"
     assert ran(solution) & {*EXACT, "bounds"}
 
 
 def test_without_a_limit_it_ends_by_itself():
-    began = time.monotonic()
-    solution = hs.solve(tangle(100), options={"seconds": 3.0})
-    assert 2 < time.monotonic() - began < 10
-    assert solution.stopped == "finished"
+    assert hs.solve(tangle(100), options={"seconds": 1.0}).stopped == "finished"
 
 
 def test_the_history_says_who_found_what(alone):
-    solution = hs.solve(tangle(), time_limit=1.0)
+    monitor = search.Monitor(tangle(), search.Budget(evaluations=5000))
+    monitor.run("auto")
+    solution = monitor.solution("auto")
     assert set(solution.history.source.tolist()) & set(LIST_SCHEDULERS)
     assert solution.method in ran(solution)
     assert set(LIST_SCHEDULERS) <= ran(solution)
     assert ran(solution) & set(SEARCHES)
-    own = dict(zip(solution.methods.method.tolist(), solution.methods.seconds.tolist(), strict=True))
-    assert own["auto"] < 0.3  # its share is without that of its members
     assert (solution.methods.seconds >= 0).all()
+    assert solution.methods.seconds.sum() <= monitor.elapsed, "each second is one method's"
 
 
 def test_large_graphs_are_placed_as_well(alone):
@@ -153,7 +150,7 @@ def test_what_cannot_be_is_refused(options, said):
         hs.solve(topcuoglu(), options=options)
 
 
-def test_members_of_this_process_alone_run_here(mine):
+def test_members_of_this_process_alone_run_here(mine, pools):
     @hs.method("homely", summary="known to this process only")
     def homely(problem, monitor):
         monitor.note(f"ran in {os.getpid()}")
@@ -161,10 +158,15 @@ def test_members_of_this_process_alone_run_here(mine):
             device = monitor.rng.integers(0, problem.n_devices, problem.n_tasks)
             monitor.offer(hs.Decision.whole(problem, device, problem.graph.topological_order))
 
-    solution = hs.solve(tangle(), time_limit=8, options={"members": ["olb", "homely", "annealing"], "workers": 1})
+    def both(event):
+        return event.source == "annealing" and pools[0].workers[0].ledger is not None
+
+    options = {"members": ["olb", "homely", "annealing"], "workers": 1}
+    solution = hs.solve(tangle(), time_limit=PLENTY, options=options, on_progress=both)
+    assert solution.stopped == "callback"
     assert solution.messages == (f"homely: ran in {os.getpid()}",)
     assert ran(solution) == {"olb", "homely", "annealing"}
-    only = hs.solve(tangle(), time_limit=3, options={"members": ["homely"]})
+    only = hs.solve(tangle(), time_limit=1, options={"members": ["homely"]})
     assert ran(only) == {"homely"}
     assert only.schedule is not None
 
@@ -181,14 +183,14 @@ def test_what_falls_apart_is_split():
     stack = instances.stack("er", 10, 4, seed=1)
     assert "split" in members.usual(stack, "makespan")
     assert "split" not in members.usual(instances.stack("er", 20, 4, channels=2, seed=1), "makespan")
-    solution = hs.solve(stack, time_limit=60, options={"members": ["heft", "split"], "workers": 1})
+    solution = hs.solve(stack, time_limit=PLENTY, options={"members": ["heft", "split"], "workers": 1})
     assert solution.status == "optimal"
     assert solution.proof.name == "split"
 
 
 def test_small_modules_are_proven_before_workers_are_started(monkeypatch):
     monkeypatch.setattr(Race, "run_apart", lambda *_: pytest.fail("workers are started"))
-    solution = hs.solve(instances.stack("er", 10, 4, seed=1), time_limit=60, options={"workers": 2})
+    solution = hs.solve(instances.stack("er", 10, 4, seed=1), time_limit=PLENTY, options={"workers": 2})
     assert solution.status == "optimal"
     assert solution.proof.name == "split"
 
@@ -198,7 +200,7 @@ def test_nothing_large_is_handed_to_a_solver():
     graph = hs.TaskGraph([f"t{i}" for i in range(n)], np.column_stack([np.arange(n - 2), np.arange(2, n)]))  # two chains
     problem = hs.Problem(graph, hs.Cluster(["a", "b", "c"], bandwidth=1.0), durations=np.ones((n, 3)))
     assert not set(EXACT) & set(members.usual(problem, "makespan"))
-    solution = hs.solve(problem, time_limit=0.5, options={"members": ["olb", "cpsat"]})
+    solution = hs.solve(problem, time_limit=PLENTY, options={"members": ["olb", "cpsat"]})
     assert solution.messages == (
         f"auto: cpsat is left out: its model would have about {3 * n} columns, more than {LARGEST}; "
         "solve(problem, 'cpsat') tries it nevertheless",

@@ -17,6 +17,7 @@ import hetsched as hs
 from hetsched import workers
 from hetsched.processes import Died
 from hetsched.search import Budget, Monitor
+from hetsched.testing.solvers import PLENTY
 from hetsched.workers import Done, Found, Ledger, Message, Pool, Task
 from tests.golden import topcuoglu
 from tests.search.strange_methods import tangle
@@ -31,26 +32,12 @@ def alive(pid: int) -> bool:
         return False
 
 
-def until(true: Callable[[], bool], seconds: float = 30.0) -> None:
+def until(true: Callable[[], bool], seconds: float = PLENTY) -> None:
     """Wait until something is true."""
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline, "waited in vain"
         time.sleep(0.02)
-
-
-@pytest.fixture
-def pools(monkeypatch: pytest.MonkeyPatch) -> list[Pool]:
-    """The pools that `auto` makes from here on."""
-    made: list[Pool] = []
-
-    class Seen(Pool):
-        def __init__(self, problem: hs.Problem, count: int) -> None:
-            made.append(self)
-            super().__init__(problem, count)
-
-    monkeypatch.setattr("hetsched.auto.Pool", Seen)
-    return made
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +55,7 @@ def told(pool: Pool, task: Task, monitor: Monitor) -> list[Message]:
     ledger = Ledger(monitor, task.method)
     pool.give(pool.workers[0], task, ledger)
     heard: list[Message] = []
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PLENTY
     while not heard or not isinstance(heard[-1], Done | Died):
         assert time.monotonic() < deadline
         for _, message, owner in pool.receive(0.05):
@@ -101,9 +88,7 @@ def test_limits_and_seeds_reach_the_worker(pool: Pool) -> None:
     assert first[-2] == second[-2] != third[-2]  # the last decisions found
     assert first[-1].stopped == "evaluations"
     assert first[-1].efforts[0][2] == 30
-    began = time.monotonic()
     assert told(pool, Task("wanders", time_limit=0.2), Monitor(topcuoglu()))[-1].stopped == "time limit"
-    assert time.monotonic() - began < 3
 
 
 def test_prints_do_not_get_between_the_messages(pool: Pool, capfd: pytest.CaptureFixture[str]) -> None:
@@ -132,7 +117,7 @@ def test_a_task_is_stopped_when_asked(pool: Pool) -> None:
     pool.give(pool.workers[0], Task("wanders"), ledger)
     until(lambda: any(isinstance(message, Found) for _, message, _ in pool.receive(0.02)))
     pool.stop()
-    until(lambda: any(isinstance(message, Done) and message.stopped == "stopped" for _, message, _ in pool.receive(0.02)), 5)
+    until(lambda: any(isinstance(message, Done) and message.stopped == "stopped" for _, message, _ in pool.receive(0.02)))
 
 
 @pytest.mark.parametrize(("code", "said"), [(3, "ended by itself with exit code 3"), (-9, "was killed by signal 9 (SIGKILL)"),
@@ -142,28 +127,37 @@ def test_deaths_are_told_in_words(code: int, said: str) -> None:
 
 
 def test_a_killed_worker_loses_nothing_and_is_reported(pools: list[Pool]) -> None:
-    killed: list[float] = []
+    killed: dict[int, float] = {}
 
-    def kill(event: hs.search.Event) -> None:
-        busy = [worker for pool in pools for worker in pool.workers if worker.ledger is not None and worker.ledger.name == "wanders"]
+    def kill(event: hs.search.Event) -> bool:
+        """Kill the worker at its first find; end when another in its place has found something."""
+        busy = [worker.process.pid for pool in pools for worker in pool.workers if worker.ledger is not None]
         if event.source == "wanders" and busy and not killed:
-            os.kill(busy[0].process.pid, signal.SIGKILL)
-            killed.append(event.incumbent)
+            os.kill(busy[0], signal.SIGKILL)
+            killed[busy[0]] = event.incumbent
+        return bool(busy and killed) and busy[0] not in killed
 
     options = {"members": ["olb", "wanders"], "workers": 1}
-    solution = hs.solve(tangle(), time_limit=6, options=options, on_progress=kill)
+    solution = hs.solve(tangle(), time_limit=PLENTY, options=options, on_progress=kill)
     assert killed
-    assert solution.makespan <= killed[0]
+    assert solution.makespan <= min(killed.values())
     assert [m for m in solution.messages if "SIGKILL" in m] == [
         "wanders's process was killed by signal 9 (SIGKILL); what it had found is kept"
     ]
-    assert solution.stopped == "time limit"
+    assert solution.stopped == "callback"
     assert pools[0].workers == []
 
 
 def test_a_crash_is_reported_and_the_others_go_on(pools: list[Pool]) -> None:
-    problem = tangle()
-    solution = hs.solve(problem, time_limit=8, options={"members": ["crashes", "wanders"], "workers": 2})
+    problem, pids = tangle(), set[int]()
+
+    def third(event: hs.search.Event) -> bool:
+        """Tell whether a process has taken the place of one of the first two, and the other has found something since."""
+        pids.update(worker.process.pid for pool in pools for worker in pool.workers)
+        return len(pids) > 2 and event.source == "wanders"
+
+    options = {"members": ["crashes", "wanders"], "workers": 2}
+    solution = hs.solve(problem, time_limit=PLENTY, options=options, on_progress=third)
     assert "crashes's process ended by itself with exit code 3; what it had found is kept" in solution.messages
     assert solution.makespan <= hs.solve(problem, "olb").makespan
     efforts = dict(zip(solution.methods.method.tolist(), solution.methods.evaluations.tolist(), strict=True))
@@ -175,41 +169,50 @@ def test_without_processes_all_goes_on_here(monkeypatch: pytest.MonkeyPatch) -> 
         raise OSError("no more processes")
 
     monkeypatch.setattr(subprocess, "Popen", refuse)
-    solution = hs.solve(tangle(), time_limit=2.5, options={"members": ["heft", "wanders"]})
+    solution = hs.solve(
+        tangle(), time_limit=PLENTY, options={"members": ["olb", "wanders"]}, on_progress=lambda event: event.source == "wanders"
+    )  # fmt: skip
     assert solution.messages == ("auto: no worker process can be started (no more processes); all members take turns in this one",)
     assert "wanders" in solution.methods.method.tolist()
 
 
 SCRIPT = """
-import os, sys, threading, time
+import os, sys
 import hetsched as hs
 import hetsched.auto
 from tests.search.strange_methods import tangle
 
 print("once", flush=True)
 
+pids = []
+
 class Seen(hetsched.auto.Pool):
     def start(self):
         super().start()
-        print("pid", self.workers[-1].process.pid, flush=True)
+        pids.append(self.workers[-1].process.pid)
+        print("pid", pids[-1], flush=True)
+
+    def give(self, worker, task, ledger):
+        super().give(worker, task, ledger)
+        print("given", task.method, flush=True)
 
 hetsched.auto.Pool = Seen
 
 def tell(event):
     print("event", event.source, flush=True)
+    return len(pids) == {stop}
 
-began = time.monotonic()
 solution = hs.solve(tangle(200), time_limit={limit}, options={options}, on_progress=tell)
-print("done", solution.stopped, solution.schedule is not None, f"{{time.monotonic() - began:.3f}}", flush=True)
+print("done", solution.stopped, solution.schedule is not None, flush=True)
 """
 
 
 class Script:
     """A script that solves, in a process of its own."""
 
-    def __init__(self, folder: Path, limit: float, options: dict[str, object]) -> None:
+    def __init__(self, folder: Path, stop: int, options: dict[str, object]) -> None:
         path = folder / "script.py"
-        path.write_text(textwrap.dedent(SCRIPT).format(limit=limit, options=options))
+        path.write_text(textwrap.dedent(SCRIPT).format(limit=PLENTY, stop=stop, options=options))
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
         self.process = subprocess.Popen([sys.executable, path], stdout=subprocess.PIPE, text=True, env=environment)
         self.lines: list[str] = []
@@ -231,8 +234,9 @@ class Script:
 def script(tmp_path: Path) -> Iterator[Callable[..., Script]]:
     made: list[Script] = []
 
-    def start(limit: float, **options: object) -> Script:
-        made.append(Script(tmp_path, limit, options))
+    def start(stop: int = -1, **options: object) -> Script:
+        """Start a script that goes on until so many processes have been started, or for long."""
+        made.append(Script(tmp_path, stop, options))
         return made[-1]
 
     yield start
@@ -242,45 +246,41 @@ def script(tmp_path: Path) -> Iterator[Callable[..., Script]]:
 
 
 def test_a_script_needs_no_main_guard(script: Callable[..., Script]) -> None:
-    run = script(8, workers=2)  # long enough for a first run, which compiles
+    run = script(2, workers=2)
     run.read_until(lambda line: line.startswith("done"))
     assert run.lines.count("once") == 1
     assert len(run.pids) == 2
-    assert run.lines[-1].startswith("done time limit True")
+    assert run.lines[-1].startswith("done callback True")
 
 
 @pytest.mark.parametrize("members", [["olb", "wanders"], ["heft", "annealing"], ["heft", "cpsat"], ["heft", "milp"]])
 def test_workers_end_with_the_process_they_work_for(script: Callable[..., Script], members: list[str]) -> None:
-    run = script(60, members=members, workers=1)
-    run.read_until(lambda line: line.startswith("pid"))
-    time.sleep(4)  # so that the worker is in the midst of it
+    run = script(members=members, workers=1)
+    run.read_until(lambda line: line == f"given {members[1]}")
+    time.sleep(1.5)  # so that the worker is in the midst of it
     assert all(map(alive, run.pids))
     run.process.kill()
-    until(lambda: not any(map(alive, run.pids)), 5)
+    until(lambda: not any(map(alive, run.pids)))
 
 
 @pytest.mark.parametrize("wait", ["pid", "event annealing"])
 def test_ctrl_c_keeps_the_best_and_leaves_no_process(script: Callable[..., Script], ctrl_c: None, wait: str) -> None:
-    run = script(60, members=["heft", "annealing", "cpsat"], workers=2)
+    run = script(members=["heft", "annealing", "cpsat"], workers=2)
     run.read_until(lambda line: line.startswith(wait))
     if wait == "pid":
         run.read_until(lambda line: line.startswith("pid"))
-    began = time.monotonic()
     run.process.send_signal(signal.SIGINT)
     run.read_until(lambda line: line.startswith("done"))
-    assert time.monotonic() - began < 2
     assert run.lines[-1].startswith("done interrupted True")
     assert not any(map(alive, run.pids))
 
 
 def test_a_callback_stops_the_workers(pools: list[Pool]) -> None:
-    began = time.monotonic()
     solution = hs.solve(
-        tangle(), time_limit=60, options={"members": ["olb", "wanders"], "workers": 1},
+        tangle(), time_limit=PLENTY, options={"members": ["olb", "wanders"], "workers": 1},
         on_progress=lambda event: event.source == "wanders" and bool(pools) and pools[0].workers[0].ledger is not None,
     )  # fmt: skip
     assert solution.stopped == "callback"
-    assert time.monotonic() - began < 30
     assert pools[0].workers == []
 
 
