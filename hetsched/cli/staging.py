@@ -31,8 +31,9 @@ def stages(
 
     In a stage groups of tasks run side by side, the tasks of a group one after another: small tasks share
     the device, large ones fill it alone. The best cut is found block by block (IOS), by a model of the device
-    from its data sheet; the model's seconds are estimates. Each line is a stage: when it starts, how long it
-    takes, and its groups. Merged convolutions need shapes, which documents do not hold: see hetsched.stages in Python.
+    from its data sheet; the model's seconds are estimates. A block too wide for that is cut, and the answer
+    says so. Each line is a stage: when it starts, how long it takes, and its groups. Merged convolutions need
+    shapes, which documents do not hold: see hetsched.stages in Python.
 
     Example: [bold]hetsched stages problem.json --device a100 -o stages.json[/bold]
     """
@@ -47,7 +48,7 @@ def stages(
     most_groups, most_tasks = groups or None, group_size or None
     with Working("looking for stages"):
         cost = costs.Contention(asked, costs.device(device), inputs=inputs, costs=costs.Roofline(dtype))
-        best = ios.stages(asked, cost, strategies="concurrent", groups=most_groups, group_size=most_tasks)
+        best = ios.stages(asked, cost, strategies="concurrent", bound=cost.bound, groups=most_groups, group_size=most_tasks)
         usual = {"sequential": ios.sequential(asked, cost).latency, "greedy": ios.greedy(asked, cost).latency}
     violations = verify_stages(asked, best, groups=most_groups, group_size=most_tasks, cost=cost)
     assert not violations, violations[0]
@@ -59,7 +60,7 @@ def stages(
     if json:
         rows = [{"start": start, "seconds": row["latency"], "groups": best.groups(s)}
                 for s, (start, row) in enumerate(zip(best.start.tolist(), best.stages, strict=True))]  # fmt: skip
-        say_json({"latency": best.latency, **usual, "stages": rows, "written": outputs.written})
+        say_json({"latency": best.latency, **usual, "stages": rows, "messages": list(best.messages), "written": outputs.written})
     else:
         say_rows([
             ("graph", f"{plural(asked.n_tasks, 'task')}, {plural(asked.n_edges, 'edge')}, {plural(len(ios.blocks(asked)), 'block')}"),
@@ -67,6 +68,7 @@ def stages(
             ("in turn", f"{seconds(usual['sequential'])}, one task a stage"),
             ("greedy", f"{seconds(usual['greedy'])}, all that is ready in a stage"),
             ("verified", "yes, by the independent check"),
+            *(("note", message) for message in best.messages),
             *(("wrote", name) for name in outputs.written),
         ])  # fmt: skip
         say(*(

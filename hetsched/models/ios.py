@@ -20,7 +20,7 @@ from hetsched.analysis.cuts import series_cuts
 from hetsched.analysis.ideals import Ideals
 from hetsched.errors import Infeasible, InvalidProblem, UnsupportedFeature
 from hetsched.modeling.dynamic import TOLERANCE, DynamicProgram, Evaluation, Query
-from hetsched.models.ios_blocks import Block, described, lattice, within
+from hetsched.models.ios_blocks import OF_A_PART, Block, described, lattice, within
 from hetsched.problem.graph import FloatArray, IntArray, TaskGraph, named, plural
 from hetsched.schedule.stages import StageCost, StageSchedule
 from hetsched.stopping import Deadline
@@ -68,7 +68,9 @@ def stages(
     -------
     StageSchedule
         The optimum, to 1e-6 where there is a bound, with how many costs were `asked` for of those `possible`. Its own `bound`
-        is less than its latency by more than that only if the search was stopped.
+        is less than its latency by more than that only if the search was stopped, or if a block has too many states or
+        transitions: such a block is halved, between levels where that can be, until its parts have not, and no stage reaches
+        over a cut. The other blocks stay at their optimum, and `messages` tell which were cut; nothing is proven of these.
 
     Raises
     ------
@@ -78,7 +80,7 @@ def stages(
         A cost is negative or no number, or below its bound; or blocks that are given do not hold every task once, or one reads a
         later one.
     UnsupportedFeature
-        An argument is out of range, or a block has too many states or transitions.
+        An argument is out of range.
 
     References
     ----------
@@ -106,14 +108,40 @@ def stages(
             now = Progress(number, len(parts), asked + len(search.known), possible + search.possible)
             stopped = on_progress(now) is True or stopped
 
+    messages = []
     for number, tasks in enumerate(parts):
-        search = _Search(Block(graph, tasks, groups, group_size), cost, strategies, bound, partial(told, number))
-        best, own = search.best(lambda: stopped or deadline.over)
-        found += best
-        least += own
-        asked += len(search.known)
-        possible += search.possible
-    return _schedule(graph, found, asked, possible, least)
+        bounds = []
+        for block in _within_reach(graph, tasks, groups, group_size):
+            search = _Search(block, cost, strategies, bound, partial(told, number))
+            best, own = search.best(lambda: stopped or deadline.over)
+            found += best
+            bounds.append(own)
+            asked += len(search.known)
+            possible += search.possible
+        if len(bounds) == 1:
+            least += bounds[0]
+        else:
+            messages.append(f"{described(graph, tasks)} is too wide to be solved as one and was cut into {len(bounds)} parts")
+    return _schedule(graph, found, asked, possible, least, messages)
+
+
+def _within_reach(graph: TaskGraph, tasks: IntArray, groups: int | None, group_size: int | None, share: int = 1) -> Iterator[Block]:
+    """Yield a part of a graph as a block, or cut into several, in running order, where it has too many states or transitions."""
+    try:
+        whole = Block(graph, tasks, groups, group_size, share)
+    except UnsupportedFeature:
+        if len(tasks) == 1:
+            raise
+    else:
+        yield whole
+        return
+    level = _levels(graph)[tasks]
+    tasks, level = tasks[np.argsort(level, kind="stable")], np.sort(level)
+    middle = len(tasks) // 2
+    ends = np.flatnonzero(np.diff(level)) + 1
+    cut = int(ends[np.abs(ends - middle).argmin()]) if len(ends) else middle
+    for part in (tasks[:cut], tasks[cut:]):
+        yield from _within_reach(graph, part, groups, group_size, OF_A_PART)
 
 
 class Progress(NamedTuple):
@@ -135,11 +163,16 @@ def sequential(graph: TaskGraph, cost: StageCost) -> StageSchedule:
 
 def greedy(graph: TaskGraph, cost: StageCost) -> StageSchedule:
     """Return the schedule whose every stage runs all tasks that are ready, side by side: the paper's second baseline."""
+    level, order = _levels(graph), graph.topological_order
+    return _ask(graph, cost, [order[level[order] == x].tolist() for x in range(int(level.max(initial=-1)) + 1)])
+
+
+def _levels(graph: TaskGraph) -> IntArray:
+    """Return of each task the most edges on a path to it, [n]."""
     level = np.zeros(graph.n_tasks, np.int64)
     for i in graph.topological_order.tolist():
         level[i] = level[graph.pred[graph.pred_ptr[i] : graph.pred_ptr[i + 1]]].max(initial=-1) + 1
-    order = graph.topological_order
-    return _ask(graph, cost, [order[level[order] == x].tolist() for x in range(int(level.max(initial=-1)) + 1)])
+    return level
 
 
 def blocks(graph: TaskGraph) -> list[tuple[str, ...]]:
@@ -333,10 +366,12 @@ def _ask(graph: TaskGraph, cost: StageCost, found: list[list[int]]) -> StageSche
     )
 
 
-def _schedule(graph: TaskGraph, found: list[_Stage], asked: int, possible: int, bound: float | None = None) -> StageSchedule:
+def _schedule(
+    graph: TaskGraph, found: list[_Stage], asked: int, possible: int, bound: float | None = None, messages: Iterable[str] = ()
+) -> StageSchedule:
     return StageSchedule.from_groups(
         graph.names, [connected(graph, stage.tasks) for stage in found], [stage.strategy for stage in found],
-        [stage.seconds for stage in found], asked=asked, possible=possible, bound=bound,
+        [stage.seconds for stage in found], asked=asked, possible=possible, bound=bound, messages=messages,
     )  # fmt: skip
 
 

@@ -18,6 +18,9 @@ MOST_STATES = 1 << 22
 MOST_TRANSITIONS = 1 << 23
 """The most transitions of a block: pairs of a state and an ending of it."""
 
+OF_A_PART = 64
+"""A block that has too many is cut into parts that have so many times fewer: it is not solved exactly, so it is solved quickly."""
+
 MOST_KEPT = 1 << 21
 """The most transitions of a block that are kept for others like it."""
 
@@ -50,6 +53,8 @@ class Block:
         The part, in topological order.
     groups, group_size : int or None
         The limits on a stage.
+    share : int
+        By which the most states and transitions are divided.
 
     Attributes
     ----------
@@ -64,8 +69,8 @@ class Block:
         some others are in no transition.
     """
 
-    def __init__(self, graph: TaskGraph, tasks: IntArray, groups: int | None, group_size: int | None) -> None:
-        self.graph, self.tasks = graph, tasks
+    def __init__(self, graph: TaskGraph, tasks: IntArray, groups: int | None, group_size: int | None, share: int = 1) -> None:
+        self.graph, self.tasks, self.share = graph, tasks, share
         self.names = tuple(graph.names[i] for i in tasks.tolist())
         ptr, pred, pairs = within(graph, tasks)
         key = ptr.tobytes(), pred.tobytes(), groups or _NO_LIMIT, group_size or _NO_LIMIT
@@ -90,7 +95,8 @@ class Block:
     def _walk(self, ptr: IntArray, pred: IntArray, pairs: IntArray, groups: int, group_size: int) -> _Walk:
         from hetsched.models import ios_kernels
 
-        found = lattice(self.graph, self.tasks, pairs)
+        found = lattice(self.graph, self.tasks, pairs, MOST_STATES // self.share)
+        most = MOST_TRANSITIONS // self.share
         arcs = [np.empty(1 << 12, np.int32) for _ in range(3)]
         trie = [np.zeros(1 << 10, np.int32), np.full(1 << 10, -1, np.int32), np.zeros(1 << 10, np.int32)]
         keys, values = np.full(1 << 12, -1), np.empty(1 << 12, np.int32)
@@ -105,11 +111,11 @@ class Block:
                 old = keys, values
                 keys, values = np.full(2 * len(keys), -1), np.empty(2 * len(values), np.int32)
                 ios_kernels.rehash(*old, keys, values)
-            elif len(arcs[0]) < MOST_TRANSITIONS:
+            elif len(arcs[0]) < most:
                 arcs = [_doubled(each) for each in arcs]
             else:
                 raise UnsupportedFeature(
-                    f"{described(self.graph, self.tasks)} has more than {MOST_TRANSITIONS} transitions; lower groups or group_size"
+                    f"{described(self.graph, self.tasks)} has more than {most} transitions; lower groups or group_size"
                 )
         tail, head, stage = (readonly(each[:used].copy()) for each in arcs)
         return _Walk(found.number, tail, head, stage, readonly(trie[0][:known].copy()), readonly(trie[1][:known].copy()))
@@ -129,12 +135,13 @@ def within(graph: TaskGraph, tasks: IntArray) -> tuple[IntArray, IntArray, IntAr
     return ptr, pairs[np.argsort(pairs[:, 1], kind="stable"), 0], pairs
 
 
-def lattice(graph: TaskGraph, tasks: IntArray, pairs: IntArray) -> Ideals:
+def lattice(graph: TaskGraph, tasks: IntArray, pairs: IntArray, most: int | None = None) -> Ideals:
     """Return what of a part of a graph can have run at some time, its edges given by places in the part."""
+    most = MOST_STATES if most is None else most
     limit = 1 << 14
-    while (found := ideals(len(tasks), pairs, limit=limit)) is None:
-        if limit >= MOST_STATES:
-            raise UnsupportedFeature(f"{described(graph, tasks)} has more than {MOST_STATES} states; it is too wide for this method")
+    while (found := ideals(len(tasks), pairs, limit=min(limit, most))) is None:
+        if limit >= most:
+            raise UnsupportedFeature(f"{described(graph, tasks)} has more than {most} states; it is too wide for this method")
         limit *= 4
     return found
 

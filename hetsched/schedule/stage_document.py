@@ -19,7 +19,10 @@ class StageRow(Row):
 
 
 class StagesPart(Row, kw_only=True):
-    """Stages in running order; if known, how many costs were asked for, and would have been without lower bounds, and a bound."""
+    """Stages in running order; if known, how many costs were asked for, and would have been without lower bounds, and a bound.
+
+    What the search had to say are its messages.
+    """
 
     tasks: list[str]
     stages: list[StageRow]
@@ -27,6 +30,7 @@ class StagesPart(Row, kw_only=True):
     asked: int | None = None
     possible: int | None = None
     bound: Real | None = None
+    messages: list[str] = []
 
     @classmethod
     def of(cls, schedule: StageSchedule) -> StagesPart:
@@ -35,7 +39,8 @@ class StagesPart(Row, kw_only=True):
         rows = [StageRow(strategy, [list(g) for g in schedule.groups(s)], seconds) for s, (strategy, seconds) in enumerate(columns)]
         counts = {"asked": schedule.asked, "possible": schedule.possible}
         bound = None if schedule.bound is None else real(schedule.bound)
-        return cls(tasks=list(schedule.tasks), stages=rows, latency=real(schedule.latency), bound=bound, **counts)
+        said = list(schedule.messages)
+        return cls(tasks=list(schedule.tasks), stages=rows, latency=real(schedule.latency), bound=bound, messages=said, **counts)
 
     def value(self) -> StageSchedule:
         """Return the schedule, its names resolved."""
@@ -43,6 +48,7 @@ class StagesPart(Row, kw_only=True):
             self.tasks, [row.groups for row in self.stages], [row.strategy for row in self.stages],
             np.array([row.latency for row in self.stages], np.float64), latency=float(self.latency),
             asked=self.asked, possible=self.possible, bound=None if self.bound is None else float(self.bound),
+            messages=self.messages,
         )  # fmt: skip
 
 

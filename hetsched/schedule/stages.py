@@ -66,6 +66,8 @@ class StageSchedule(Frozen):
         lower bounds; None if nobody counted.
     bound : float or None
         Seconds that no stages under the search's limits take less than; None if nobody looked for one.
+    messages : tuple of str
+        What the search has to say, such as blocks that it had to cut.
 
     Notes
     -----
@@ -73,7 +75,7 @@ class StageSchedule(Frozen):
     ``hetsched.verify_stages`` then judges.
     """
 
-    _fields = ("tasks", "stages", "group_ptr", "member_ptr", "members", "latency", "asked", "possible", "bound")
+    _fields = ("tasks", "stages", "group_ptr", "member_ptr", "members", "latency", "asked", "possible", "bound", "messages")
     tasks: tuple[str, ...]
     stages: Columns
     group_ptr: IntArray
@@ -83,6 +85,7 @@ class StageSchedule(Frozen):
     asked: int | None
     possible: int | None
     bound: float | None
+    messages: tuple[str, ...]
 
     def __init__(self) -> None:
         raise TypeError("stage schedules are made by hetsched.stages(graph, cost), hetsched.read(path) or StageSchedule.from_groups(...)")
@@ -99,6 +102,7 @@ class StageSchedule(Frozen):
         asked: int | None = None,
         possible: int | None = None,
         bound: float | None = None,
+        messages: Iterable[str] = (),
     ) -> StageSchedule:
         """Return a schedule of the stages given, unchecked but for its shape.
 
@@ -136,6 +140,7 @@ class StageSchedule(Frozen):
             group_ptr=_starts(stages), member_ptr=_starts(flat),
             members=readonly([index[name] for group in flat for name in group], np.int64),
             latency=float(math.fsum(seconds) if latency is None else latency), asked=asked, possible=possible, bound=bound,
+            messages=tuple(messages),
         )  # fmt: skip
         return schedule
 

@@ -56,3 +56,22 @@ def test_what_it_refuses(run: Any, problem: hs.Problem, schedule: hs.Schedule, w
     refused = run(*words)
     assert refused.exit_code == 2
     assert said in refused.stderr
+
+
+def test_a_wide_block_is_cut_and_the_answer_says_so(run: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hetsched.models.ios_blocks.MOST_STATES", 1000)
+    monkeypatch.setattr("hetsched.models.ios.OF_A_PART", 1)
+    names = [f"t{i}" for i in range(15)]
+    hs.documents.write(hs.TaskGraph(names, op="conv2d", output_bytes=1e4, flops=1e8), "wide.json")
+    said = "the block of 15 tasks 't0', 't1' and 13 more is too wide to be solved as one and was cut into 2 parts"
+    assert said in " ".join(run("stages", "wide.json").stdout.split())
+    assert json.loads(run("stages", "wide.json", "--json").stdout)["messages"] == [said]
+
+
+def test_costs_are_asked_for_only_where_they_decide(run: Any, folder: Path) -> None:
+    branches = [edge for i in range(6) for edge in (("in", f"a{i}"), (f"a{i}", f"b{i}"), (f"b{i}", "out"))]
+    names = ["in", *(f"{x}{i}" for i in range(6) for x in "ab"), "out"]
+    hs.documents.write(hs.TaskGraph(names, branches, op="conv2d", output_bytes=1e4, flops=1e8), "graph.json")
+    assert run("stages", "graph.json", "-o", "stages.json").exit_code == 0
+    found = hs.read("stages.json")
+    assert found.asked < found.possible / 10

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+import re
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -288,15 +289,26 @@ def test_what_cannot_be_is_refused(settings, error, message):
         hs.stages(diamonds(1), **{"cost": Table(0), **settings})
 
 
-def test_what_is_too_wide_is_refused(monkeypatch):
-    wide = hs.TaskGraph([f"t{i}" for i in range(10)], [])
-    monkeypatch.setattr(ios_blocks, "MOST_TRANSITIONS", 1 << 14)
-    with pytest.raises(hs.UnsupportedFeature, match="block of 10 tasks 't0', 't1' and 8 more has more than 16384 transitions; lower"):
-        hs.stages(wide, Table(0))
-    monkeypatch.setattr(ios_blocks, "MOST_STATES", 1000)
-    wider = hs.TaskGraph([f"t{i}" for i in range(15)], [])
-    with pytest.raises(hs.UnsupportedFeature, match="more than 1000 states; it is too wide"):
-        hs.stages(wider, Table(0))
+@pytest.mark.parametrize(("limit", "most"), [("MOST_TRANSITIONS", 1 << 14), ("MOST_STATES", 1000)])
+@pytest.mark.parametrize("layers", [1, 2])
+def test_a_block_that_is_too_wide_is_cut_while_the_others_stay_at_their_optimum(monkeypatch, limit, most, layers):
+    narrow = [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")]
+    columns = [[f"w{i}", f"x{i}"][:layers] for i in range(15)]
+    wide = [pair for column in columns for pair in itertools.pairwise(["d", *column, "end"])]
+    graph = hs.TaskGraph([*"abcd", *itertools.chain(*columns), "end"], narrow + wide)
+    exact = hs.stages(hs.TaskGraph(list("abcd"), narrow), Table(0))
+    monkeypatch.setattr(ios_blocks, "MOST_TRANSITIONS", 1 << 23)
+    monkeypatch.setattr(ios_blocks, limit, most)
+    found = hs.stages(graph, Table(0), bound=lambda tasks, strategy: 0.0)
+    assert hs.verify_stages(graph, found, groups=8, group_size=3, cost=Table(0)) == []
+    (message,) = found.messages
+    assert re.match(rf"the block of {15 * layers + 1} tasks 'w0', .* is too wide to be solved as one and was cut into \d+ parts", message)
+    first = [s for s in range(len(found)) if found.groups(s)[0][0] in "abcd"]
+    assert sum(found.stages.latency[s] for s in first) == pytest.approx(exact.latency)
+    assert found.bound == pytest.approx(exact.latency)  # of the block that was cut nothing is proven
+    cut = {frozenset(itertools.chain(*found.groups(s))) for s in range(len(found))}
+    if layers == 2:  # the first cut is between two levels
+        assert not any({name[0] for name in stage} >= {"w", "x"} for stage in cut)
 
 
 # ---------------------------------------------------------------------- counts

@@ -90,7 +90,7 @@ def test_what_does_not_fit_together_is_refused(arguments, message):
 
 
 def test_documents_come_back_to_the_bit(tmp_path: Path):
-    found = schedule(strategies=("concurrent", "merge", "concurrent"), latencies=(1 / 3, 0.1, 1e-7), asked=3, possible=9)
+    found = schedule(strategies=("concurrent", "merge", "concurrent"), latencies=(1 / 3, 0.1, 1e-7), asked=3, possible=9, messages=["cut"])
     found.write(tmp_path / "stages.json")
     again = hs.read(tmp_path / "stages.json")
     assert again == found
