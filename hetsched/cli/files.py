@@ -96,9 +96,11 @@ def check_writable(*paths: Path | None, sources: Sequence[Path | None] = ()) -> 
             written.add(path.resolve())
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        if not path.parent.is_dir():
-            raise FileNotFoundError(errno.ENOENT, "no such folder to write into", str(path.parent))
-        if not os.access(path if path.exists() and not path.is_file() else path.parent, os.W_OK):
+        folder = path.resolve().parent if path.is_symlink() else path.parent
+        if not folder.is_dir():
+            raise FileNotFoundError(errno.ENOENT, "no such folder to write into", str(folder))
+        needed = [path] * path.exists() + [folder] * (path.is_file() or not path.exists())  # a file is replaced by one made beside it
+        if not all(os.access(each, os.W_OK) for each in needed):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
 

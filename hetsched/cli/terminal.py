@@ -13,10 +13,10 @@ from datetime import timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any, TextIO
 
-from hetsched.errors import one_line
+from hetsched.errors import one_line, printable
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, ConsoleOptions, RenderableType
     from rich.live import Live
     from rich.text import Text
 
@@ -49,12 +49,23 @@ def close_quietly(stream: TextIO) -> None:
 @cache
 def _console_type() -> type[Console]:
     from rich.console import Console
+    from rich.segment import Segment
 
     class Quiet(Console):
-        """A console that lets the command finish when nobody reads on, so that its exit code holds."""
+        """A console that lets the command finish when nobody reads on, so that its exit code holds.
+
+        What it writes moves no cursor and changes no colour by itself: control characters in names are written as escapes.
+        """
 
         def on_broken_pipe(self) -> None:
             close_quietly(sys.stdout)
+
+        def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+            for segment in super().render(renderable, options):
+                if segment.control or segment.text.isprintable() or segment.text == "\n":
+                    yield segment
+                else:
+                    yield Segment("\n".join(map(printable, segment.text.split("\n"))), segment.style)
 
     return Quiet
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping
 from os import PathLike
@@ -16,6 +17,7 @@ from hetsched.errors import InvalidModel, UnsupportedFeature
 from hetsched.modeling.expression import Expression, FloatArray, Rows, expression
 from hetsched.modeling.outcome import Incumbent, NewBound, Outcome
 from hetsched.modeling.program import Block, Constraint, ExactlyOne, Implies, Intervals, Kind, Linear, Maximum, NoOverlap, Program
+from hetsched.problem.document import write_bytes
 
 if TYPE_CHECKING:
     from hetsched.modeling.backends import Backend
@@ -316,7 +318,10 @@ class Model:
         """Write the model, lowered to the rows of a linear program, as .lp or .mps (by SCIP)."""
         if Path(path).suffix.lower() not in FORMATS:
             raise UnsupportedFeature(f"no model can be written to {os.fspath(path)!r}: its name must end in {' or '.join(FORMATS)}")
-        self.native("scip").writeProblem(os.fspath(path), verbose=False)
+        with tempfile.TemporaryDirectory() as folder:
+            made = Path(folder) / f"model{Path(path).suffix.lower()}"
+            self.native("scip").writeProblem(os.fspath(made), verbose=False)
+            write_bytes(made.read_bytes(), path)
 
 
 def _size(constraint: Constraint) -> int:

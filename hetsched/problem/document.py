@@ -7,9 +7,11 @@ unknown) and for infinity in memory and bandwidth (unlimited).
 from __future__ import annotations
 
 import contextlib
+import errno
 import math
 import os
-import tempfile
+import secrets
+import stat
 from collections.abc import Mapping
 from functools import singledispatch
 from pathlib import Path
@@ -316,21 +318,53 @@ def write(value: object, path: str | os.PathLike[str]) -> None:
 
 
 def write_bytes(data: bytes, path: str | os.PathLike[str]) -> None:
-    """Write `data` beside `path` and move it there, so that a full disk leaves the old file whole."""
-    target = Path(path)
-    if target.exists() and not target.is_file():  # /dev/stdout and the like
-        try:
-            target.write_bytes(data)
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, os.fspath(path)) from None
-        return
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    """Write a file whole or not at all: beside the old one, which it then replaces, and whose mode it keeps.
+
+    A symbolic link goes on pointing to the file. Devices and pipes are written to as they are.
+
+    Raises
+    ------
+    OSError
+        It names the file and says what became of it.
+    """
+    outcome = ""
+    try:
+        if _special(Path(path)):
+            with open(path, "ab") as file:  # standard output may be a file that already has something in it
+                file.write(data)
+            return
+        outcome = "; nothing is written"
+        target, known = Path(os.path.realpath(path)), None
+        with contextlib.suppress(FileNotFoundError):
+            known = target.stat()
+            outcome = "; the file is as it was"
+        _replace(target, data, known)
+    except OSError as error:
+        remedy = "make room, or name a file elsewhere" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "name another file"
+        said = f"{error.strerror or error}{outcome and f'{outcome}; {remedy}'}"
+        raise OSError(error.errno, said, os.fspath(path)) from None
+
+
+def _special(path: Path) -> bool:
+    """Tell whether there is something at `path` that only its own kind of writing does: a device, a pipe, what a descriptor stands for."""
+    return path.exists() and (not path.is_file() or os.path.abspath(path).startswith(("/dev/", "/proc/")))
+
+
+def _replace(target: Path, data: bytes, known: os.stat_result | None) -> None:
+    """Put a new file in the place of one with the status `known`, or of none."""
+    if known is not None and not os.access(target, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    temporary = target.parent / f".hetsched-{secrets.token_hex(8)}"
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if known is None else 0o600)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)
+            file.flush()
+            os.fsync(handle)  # what does not fit is told here, not after the old file has gone
+        if known is not None:
+            with contextlib.suppress(OSError, AttributeError):  # only root may give files away; Windows knows no owners
+                os.chown(temporary, known.st_uid, known.st_gid)
+            os.chmod(temporary, stat.S_IMODE(known.st_mode))
         os.replace(temporary, target)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):

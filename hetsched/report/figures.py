@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from html import escape
+import html
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hetsched.columns import Columns
+from hetsched.errors import printable
 from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import Problem
 from hetsched.report.groups import COLOURS, Groups, labels
@@ -29,6 +30,11 @@ MOST_GROUPS = 24  # named in the legend
 BUTTONS = ["zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d", "toImage"]
 LINE = "#222222"
 FIRST_MOMENT = 1e-3  # seconds; what is known before is drawn there, on an axis that grows by factors of ten
+
+
+def escape(text: str) -> str:
+    """Return text that a chart shows as it is: it obeys no markup in it, and no control character."""
+    return html.escape(printable(text))
 
 
 def gantt_figure(problem: Problem, schedule: Schedule, grouping: Groups, chain: Columns | None) -> Figure:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
+from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from os import PathLike
 from typing import Any
@@ -11,6 +14,7 @@ import numpy as np
 from hetsched import __version__
 from hetsched.analysis.critical import critical_chain
 from hetsched.columns import Columns
+from hetsched.errors import printable
 from hetsched.problem.document import write_bytes
 from hetsched.problem.problem import Problem
 from hetsched.report import require
@@ -54,15 +58,19 @@ def html(problem: Problem, solution: Solution | Schedule, *, colour_by: str | Se
     from plotly.offline import get_plotlyjs
 
     filters = {"seconds": seconds, "size": size, "percent": percent}
-    environment = Environment(loader=PackageLoader("hetsched.report", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    environment = Environment(
+        loader=PackageLoader("hetsched.report", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True, finalize=_printable
+    )
     environment.filters.update(filters)
     nothing = isinstance(solution, Solution) and solution.schedule is None
     schedule = None if nothing else schedule_of(problem, solution)
     values = _facts(problem, solution if isinstance(solution, Solution) else None)
     if schedule is not None:
         values |= _of_schedule(problem, schedule, colour_by)
+    script = f"<script>{get_plotlyjs()}</script>"
+    policy = _policy(script, *(values.get(chart) or "" for chart in ("gantt", "memory", "progress")))
     return environment.get_template("page.html.jinja").render(
-        version=__version__, infinity=float("inf"), script=get_plotlyjs(), problem=problem, schedule=schedule, **values
+        version=__version__, infinity=float("inf"), script=script, policy=policy, problem=problem, schedule=schedule, **values
     )
 
 
@@ -71,6 +79,21 @@ def write_html(
 ) -> None:
     """Write the page of `html` to a file."""
     write_bytes(html(problem, solution, colour_by=colour_by).encode(), path)
+
+
+def _printable(value: Any) -> Any:
+    """Return what goes into the page: text without control characters, markup of ours as it is."""
+    return value if hasattr(value, "__html__") or not isinstance(value, str) else printable(value)
+
+
+def _policy(*parts: str) -> str:
+    """Return a content security policy under which the scripts in these parts run, and no other; and nothing is loaded.
+
+    plotly styles what it draws, and makes pictures to be saved of blobs.
+    """
+    scripts = [script for part in parts for script in re.findall(r"<script[^>]*>(.*?)</script>", part, re.DOTALL)]
+    hashes = " ".join(f"'sha256-{b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" for script in scripts)
+    return f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'"
 
 
 def _facts(problem: Problem, solution: Solution | None) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -158,9 +159,10 @@ class StageSchedule(Frozen):
 
     def groups(self, stage: int) -> list[tuple[str, ...]]:
         """Return the names of the tasks of each group of a stage, in running order."""
-        names, ptr = self.tasks, self.member_ptr.tolist()
+        names = self.tasks
         first, last = self.group_ptr[stage : stage + 2].tolist()
-        return [tuple(names[i] for i in self.members[ptr[g] : ptr[g + 1]].tolist()) for g in range(first, last)]
+        rows = itertools.pairwise(self.member_ptr[first : last + 1].tolist())
+        return [tuple(names[i] for i in self.members[begin:end].tolist()) for begin, end in rows]
 
     @cached_property
     def stage_of(self) -> IntArray:

@@ -150,7 +150,7 @@ VALID = hs.documents.encode(
     [
         (put("schedule", "batches", 0, "task", "nobody"), "'nobody'"),
         (put("schedule", "batches", 0, "device", "tpu"), "'tpu'"),
-        (put("schedule", "batches", 0, "inputs", [10**30]), "64 bits"),
+        (put("schedule", "batches", 0, "inputs", [10**30]), "`int` <= 9223372036854775807"),
         (put("schedule", "batches", 0, "start", "soon"), "start"),
         (put("schedule", "batches", None), "batches"),
         (put("schedule", "transfers", [{"edge": 0, "source": 99, "target": 0, "start": 0.0, "finish": 1.0}]), "99"),

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import jsonschema
@@ -130,19 +134,58 @@ def test_problem_documents_are_checked_like_problems(change, message):
     assert message in str(caught.value)
 
 
-def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
+def full(*_: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize("step", ["os.replace", "os.fsync"])
+def test_a_failed_write_leaves_the_old_file_and_says_so(tmp_path, monkeypatch, step):
     path = tmp_path / "problem.json"
     topcuoglu().write(path)
     before = path.read_bytes()
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.replace", full)
-    with pytest.raises(OSError, match="No space"):
+    monkeypatch.setattr(step, full)
+    with pytest.raises(OSError, match="No space left on device; the file is as it was; make room, or name a file elsewhere") as caught:
         awkward().write(path)
+    assert caught.value.filename == str(path)
     assert path.read_bytes() == before
+    with pytest.raises(OSError, match="No space left on device; nothing is written"):
+        awkward().write(tmp_path / "new.json")
     assert [child.name for child in tmp_path.iterdir()] == ["problem.json"], "no temporary file is left behind"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes and symbolic links of POSIX")
+def test_a_file_keeps_its_mode_and_a_link_its_place(tmp_path):
+    target, link = tmp_path / "target.json", tmp_path / "link.json"
+    umask = os.umask(0o027)
+    try:
+        topcuoglu().write(target)
+    finally:
+        os.umask(umask)
+    assert target.stat().st_mode & 0o777 == 0o640, "a new file has the mode that the umask leaves"
+    target.chmod(0o600)
+    link.symlink_to("target.json")
+    awkward().write(link)
+    assert link.is_symlink()
+    assert target.stat().st_mode & 0o777 == 0o600
+    assert hs.read(target) == awkward()
+    broken = tmp_path / "broken.json"
+    broken.symlink_to(tmp_path / "new.json")
+    awkward().write(broken)
+    assert broken.is_symlink()
+    assert hs.read(tmp_path / "new.json") == awkward()
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/stdout"), reason="no devices")
+def test_standard_output_is_written_to_and_not_replaced(tmp_path):
+    script = "import hetsched as hs; print('before', flush=True); hs.Cluster(['a']); from hetsched.problem.document import write\n"
+    script += "write(hs.Cluster(['a']), '/dev/stdout'); print('after')"
+    for out in (tmp_path / "out.txt", None):
+        with open(out, "a+b") if out else contextlib.nullcontext(subprocess.PIPE) as stream:
+            done = subprocess.run([sys.executable, "-c", script], stdout=stream, check=True)
+        words = (done.stdout if out is None else out.read_bytes()).split()
+        assert words[0] == b"before"
+        assert words[-1] == b"after"
+        assert b'"hetsched-cluster"' in b"".join(words)
 
 
 def test_fifty_thousand_tasks_are_read_and_written(tmp_path):

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 
 import hetsched as hs
+from hetsched.errors import printable
 from hetsched.report.units import seconds
 from hetsched.testing.profiles import examples
 from tests.browser import Visit, visit
@@ -29,6 +30,15 @@ def shown(browser: Browser, folder: Path, problem: hs.Problem, solution: hs.Solu
     assert seen.complaints == []
     assert seen.requests == []
     return seen
+
+
+def becomes(page: Page, condition: str) -> None:
+    """Wait until an expression is true; playwright's own way evaluates strings in the page, which its policy forbids."""
+    for _ in range(300):
+        if page.evaluate(condition):
+            return
+        page.wait_for_timeout(100)
+    raise AssertionError(condition)
 
 
 def hover(page: Page, trace: str, number: int) -> str:
@@ -82,7 +92,7 @@ def test_zooming_and_the_legend_work(browser: Browser, tmp_path: Path) -> None:
     whole = problem and solution.makespan * 1e6
     assert [left, right] == pytest.approx([whole * 0.25, whole * 0.5], rel=0.05)
     page.locator("#gantt .legend .traces", has_text="relu_sepconv").locator(".legendtoggle").click()
-    page.wait_for_function("document.getElementById('gantt').data[0].visible === 'legendonly'")
+    becomes(page, "document.getElementById('gantt').data[0].visible === 'legendonly'")
     page.close()
 
 
@@ -92,7 +102,7 @@ def test_the_critical_chain_is_switched_on_and_nothing_is_offered_for_upload(bro
     chain = "document.getElementById('gantt').data.findIndex(t => t.name === 'critical chain')"
     assert page.evaluate(f"document.getElementById('gantt').data[{chain}].visible") == "legendonly"
     page.locator("#gantt .legend .traces", has_text="critical chain").locator(".legendtoggle").click()
-    page.wait_for_function(f"document.getElementById('gantt').data[{chain}].visible === true")
+    becomes(page, f"document.getElementById('gantt').data[{chain}].visible === true")
     titles = page.eval_on_selector_all("#gantt .modebar-btn", "found => found.map(each => each.getAttribute('data-title'))")
     assert titles
     assert not [title for title in titles if "loud" in title or "hare" in title]
@@ -134,6 +144,35 @@ def test_names_are_text_whatever_they_hold(browser: Browser, tmp_path: Path) -> 
     assert evil in page.inner_text("h2#chain ~ div.tall")
     assert evil in hover(page, "input", 0)
     page.close()
+
+
+def test_control_characters_are_shown_and_not_obeyed(browser: Browser, tmp_path: Path) -> None:
+    evil = "\x1b[31mred\x00\x07\x9b\u202e"
+    problem, solution = diamond(a=evil, cpu="c\x1bpu")
+    page = shown(browser, tmp_path, problem, solution).page
+    for text in (page.inner_text("body"), page.title(), hover(page, "input", 0)):
+        assert not [c for c in text if not c.isprintable() and c not in "\n\t\u00a0"]
+    assert printable(evil) in page.inner_text("h2#chain ~ div.tall")
+    page.close()
+
+
+def test_the_page_runs_its_own_scripts_alone_and_loads_nothing(browser: Browser, tmp_path: Path) -> None:
+    problem, solution = diamond()
+    seen = shown(browser, tmp_path, problem, solution)
+    seen.page.evaluate("""() => {
+        const script = document.createElement('script'); script.textContent = 'window.ran = true'; document.body.append(script);
+        const image = document.createElement('img'); image.src = 'https://example.org/seen.png'; document.body.append(image);
+        document.body.insertAdjacentHTML('beforeend', '<p id="p" onclick="window.ran = true">p</p>');
+        document.getElementById('p').click();
+    }""")
+    assert not seen.page.evaluate("window.ran")
+    assert seen.requests == []
+    assert len(seen.complaints) == 3
+    assert all("Content Security Policy" in complaint for complaint in seen.complaints)
+    with seen.page.expect_download() as saved:  # the picture is made of a blob
+        seen.page.locator("#gantt .modebar-btn[data-title*=ownload]").click()
+    assert saved.value.suggested_filename.endswith(".png")
+    seen.page.close()
 
 
 def test_no_schedule_makes_a_page_that_says_so(browser: Browser, tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import hetsched as hs
-from hetsched.documents import encode
+from hetsched.documents import KINDS, encode
+from hetsched.problem.document import decode
 from hetsched.schedule.stages import STAGE_RULES
 
 GRAPH = hs.TaskGraph(list("abcde"), [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d"), ("c", "e")])
@@ -119,3 +120,9 @@ def test_it_cannot_be_changed_or_made_by_hand():
         found.members[0] = 1
     with pytest.raises(TypeError, match="made by hetsched.stages"):
         hs.StageSchedule()
+
+
+def test_many_stages_come_back():
+    many = 50_000  # a cost of each stage that grows with their number would take minutes
+    found = schedule([GROUPS[1]] * many, ["concurrent"] * many, [1.0] * many)
+    assert decode(encode(found), KINDS) == found

@@ -1,0 +1,70 @@
+"""A process that reads documents on standard input, under a limit of memory and of CPU time, and says what came of each.
+
+Requests are a length in eight bytes, then as many bytes of document; answers are lines, empty where all is well.
+"""
+
+from __future__ import annotations
+
+import resource
+import signal
+import sys
+
+import hetsched as hs
+from hetsched import documents
+from hetsched.errors import LONGEST
+from hetsched.problem import document
+
+MEMORY = 2**30
+"""Bytes above those that the process has when all is imported."""
+READING, SOLVING = 1.0, 10.0
+"""CPU seconds for reading and writing, and for solving what was read."""
+
+
+def verdict(data: bytes, solving: float) -> str:
+    """Return what is wrong with how a document is read, or an empty text."""
+    try:
+        value = document.decode(data, documents.KINDS)
+    except hs.HetschedError as error:
+        text = str(error)
+        return "" if text.isprintable() and len(text) <= LONGEST else f"an error of {len(text)} characters: {text[:200]!r}"
+    written = documents.encode(value)
+    again = document.decode(written, documents.KINDS)
+    if again != value or documents.encode(again) != written:
+        return "what was read is written as something else"
+    schedule = value.schedule if isinstance(value, hs.Solution) else value
+    if isinstance(schedule, hs.Schedule):
+        schedule.batch_of, schedule.busy_time  # noqa: B018
+    if isinstance(value, hs.Problem) and solving:
+        signal.setitimer(signal.ITIMER_PROF, solving)
+        try:
+            solution = hs.solve(value, "heft")
+        except hs.HetschedError:
+            return ""
+        if solution.schedule is not None and hs.verify(value, solution.schedule):
+            return "heft's schedule breaks a rule"
+    return ""
+
+
+def main() -> None:
+    """Answer until there is nothing more to read; the first request has no limits."""
+    first = True
+    while header := sys.stdin.buffer.read(8):
+        data = sys.stdin.buffer.read(int.from_bytes(header))
+        if not first:
+            signal.setitimer(signal.ITIMER_PROF, READING)  # whose signal ends the process
+        try:
+            said = verdict(data, SOLVING)
+        except (Exception, RecursionError) as error:
+            said = f"a raw {type(error).__name__}: {str(error)[:300]!r}"
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        sys.stdout.write(said.replace("\n", " ") + "\n")
+        sys.stdout.flush()
+        if data.startswith(b"limit"):  # the parent has warmed up what is compiled
+            first = False
+            pages = int(open("/proc/self/statm").read().split()[0])  # noqa: SIM115
+            most = pages * resource.getpagesize() + MEMORY
+            resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+if __name__ == "__main__":
+    main()
