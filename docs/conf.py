@@ -101,6 +101,13 @@ def _plain_aliases(
     return tuple(text and re.sub(r"TypeAliasForwardRef\('([\w.]+)'\)", r"\1", text) for text in (signature, result))  # type: ignore[return-value]
 
 
+def _check_prose() -> None:
+    """Refuse pages with numbers that come from nowhere."""
+    for page in (DOCS.parent / "README.md", *sorted(DOCS.rglob("*.md"))):
+        if MADE not in page.parents:
+            run_pages.check_prose(page)
+
+
 def _run_pages_with_pictures() -> None:
     """Run each page that shows what it makes, and put its reports where the site links to them."""
     for page in sorted(DOCS.rglob("*.md")):
@@ -124,6 +131,7 @@ def setup(app: Sphinx) -> None:
     """Make what the pages include, before Sphinx looks for pages and pictures."""
     MADE.joinpath("site").mkdir(parents=True, exist_ok=True)
     generated.write(MADE)
+    _check_prose()
     _run_pages_with_pictures()
     app.connect("autodoc-process-docstring", _link)
     app.connect("autodoc-process-signature", _plain_aliases)

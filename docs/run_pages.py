@@ -11,6 +11,9 @@ The tests run every page so; the build of the site runs the pages whose pictures
   compared loosely.
 - ``{code-block}`` with a caption is a file of that name, written to the folder.
 - ``toml`` and ``json`` blocks must parse. A fence without a language is a picture. No other language is allowed.
+- Numbers in the prose of a page that runs something, if they have a unit, a per cent sign or a decimal point, are in a
+  block of that page too, code or output, perhaps in another unit and with more digits. A number from elsewhere says
+  from where: a footnote in its sentence, or a link to the benchmarks. The build of the site checks all pages for it.
 """
 
 from __future__ import annotations
@@ -34,6 +37,20 @@ PARSERS = {"toml": tomllib.loads, "json": json.loads}
 RUN = ("hetsched", "python")
 INSTALLS = {"git clone", "cd hetsched", ". .venv/bin/activate", "pip install", "make demo", "make test", "make docs"}
 _FENCE = re.compile(r"^```(?P<info>[^`\n]*)\n(?P<body>.*?)^```[ ]*$", re.MULTILINE | re.DOTALL)
+_UNITS = {
+    "%": 1e-2, "ns": 1e-9, "µs": 1e-6, "us": 1e-6, "ms": 1e-3, "s": 1.0, "second": 1.0, "seconds": 1.0, "minute": 60.0, "minutes": 60.0,
+    "hour": 3600.0, "hours": 3600.0, "B": 1.0, "bytes": 1.0, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "FLOP": 1.0, "MFLOP": 1e6,
+    "GFLOP": 1e9, "TFLOP": 1e12, "times": 1.0,
+}  # fmt: skip
+_NUMBER = re.compile(
+    rf"""(?<![\w.,])(?P<number>(?:\d{{1,3}}(?:[,_]\d{{3}})+|\d+)(?:\.(?P<decimals>\d+))?(?:e[+-]?\d+)?)
+    (?:[ ]?(?P<unit>%)|[ ](?P<word>{"|".join(_UNITS)})\b)?(?!\w)""",
+    re.VERBOSE,
+)
+_NO_PROSE = re.compile(r"(?P<tick>`+).+?(?P=tick)|\]\([^)]*\)|<[^>]+>|(?:Python|[Ss]ections?|[Tt]ables?|[Ff]igures?) \d[\d.]*\d", re.DOTALL)
+_FOOTNOTE = re.compile(r"^\[\^\w+\]:(?:.+\n?)*", re.MULTILINE)
+_SENTENCE = re.compile(r"(?<=[.?!:])\s+(?=[A-Z`*{\[(])|\n[ ]*(?:[-*|#]|\d+\.)[ ]|\n[ ]*\n")
+_SOURCE = re.compile(r"\[\^\w+\]|\{doc\}`[^`]*benchmarks`")
 _CAPTION = re.compile(r"^:caption: (?P<name>\S+)\n\n?", re.MULTILINE)
 _LOOSE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
@@ -91,6 +108,48 @@ def needs_torch(text: str) -> bool:
     )
 
 
+def unsupported(text: str) -> Iterator[tuple[int, str]]:
+    """Yield line and text of each number in the prose of a page that is neither in a block of it nor says where it is from."""
+    known = [value for block in blocks(text) for value, _ in _numbers(block.text)]
+    plain = text
+    for no_prose in (_FENCE, _FOOTNOTE):
+        plain = no_prose.sub(lambda match: "\n" * match[0].count("\n"), plain)
+    begin = 0
+    for end in [*(match.start() for match in _SENTENCE.finditer(plain)), len(plain)]:
+        sentence, line = plain[begin:end], plain.count("\n", 0, begin) + 1
+        begin = end
+        if _SOURCE.search(sentence):
+            continue
+        sentence = _NO_PROSE.sub(lambda match: "\n" * match[0].count("\n") or " ", sentence)
+        for value, match in _numbers(sentence):
+            precise = 0.5000001 * 10.0 ** -len(match["decimals"] or "") * _factor(match)
+            if (match["decimals"] or _unit(match)) and not any(abs(value - other) <= precise for other in known):
+                yield line + sentence.count("\n", 0, match.start()), match[0]
+
+
+def _numbers(text: str) -> Iterator[tuple[float, re.Match[str]]]:
+    """Yield the numbers of a text in seconds, bytes and the like, and how they are written."""
+    for match in _NUMBER.finditer(text):
+        yield float(re.sub("[,_]", "", match["number"])) * _factor(match), match
+
+
+def _unit(match: re.Match[str]) -> str:
+    return match["unit"] or match["word"] or ""
+
+
+def _factor(match: re.Match[str]) -> float:
+    return _UNITS.get(_unit(match), 1.0)
+
+
+def check_prose(page: Path) -> None:
+    """Raise `PageError` if a page that runs something has a number that comes from nowhere."""
+    text = page.read_text(encoding="utf-8")
+    found = [f"{page}:{line}: {number!r}" for line, number in unsupported(text)] if runs_something(text) else []
+    if found:
+        said = "\n".join(found)
+        raise PageError(f"{said}\nno block of the page has these numbers; print them, or say where they come from: [^source]")
+
+
 def runs_something(text: str) -> bool:
     """Tell whether a page has a block that is run."""
     return any(
@@ -100,6 +159,7 @@ def runs_something(text: str) -> bool:
 
 def run(page: Path, folder: Path) -> None:
     """Run a page in a folder, printing what its blocks print; raises `PageError` at the first that fails or is not true."""
+    check_prose(page)
     namespace: dict[str, object] = {"__name__": "page"}
     printed = ""
     with contextlib.chdir(folder):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from docs.run_pages import PageError, blocks, commands, needs_torch, not_run, run, runs_something
+from docs.run_pages import PageError, blocks, check_prose, commands, needs_torch, not_run, run, runs_something, unsupported
 from hetsched.cli.app import app
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -56,6 +56,11 @@ def test_no_block_is_left_out_unnoticed(page: str) -> None:
         assert block.language in ("python", "console", "text", "toml", "json", "file", ""), f"{page}:{block.line}"
 
 
+@pytest.mark.parametrize("page", pages())
+def test_numbers_in_prose_come_from_the_page_or_say_from_where(page: str) -> None:
+    check_prose(ROOT / page)
+
+
 # ---------------------------------------------------------------------- what runs pages refuses what is not so
 
 
@@ -76,6 +81,48 @@ def test_a_page_that_is_not_true_is_refused(text: str, message: str, tmp_path: P
     page.write_text(text, encoding="utf-8")
     with pytest.raises(PageError, match=message):
         run(page, tmp_path)
+
+
+PAGE = """# A title of 3.7 %
+
+It takes {} for each of 12 tasks, `9.9 s` being no prose, nor Python 3.11, nor [this](page-1.5.md).
+
+```python
+print("0.0014523 s, gap 10.92 %")
+link = 16e9, 20_000
+```
+
+```text
+0.0014523 s, gap 10.92 %
+```
+"""
+
+
+@pytest.mark.parametrize("said", ["1.452 ms", "1452 µs", "1.5 ms", "10.9 %", "11%", "16 GB", "20,000 times", "5", "1.452 ms (16 GB)"])
+def test_a_number_that_a_block_shows_may_have_another_unit_and_fewer_digits(said: str) -> None:
+    assert [number for _, number in unsupported(PAGE.format(said))] == ["3.7 %"]
+
+
+@pytest.mark.parametrize(
+    "said", ["1.453 ms", "1.452 s", "1.6 ms", "10.8 %", "10.92 s", "12%", "1.452", "17 GB", "2,000 times", "3 s", "0.3"]
+)
+def test_a_number_that_no_block_shows_is_told_with_its_line(said: str) -> None:
+    assert list(unsupported(PAGE.format(said))) == [(1, "3.7 %"), (3, said)]
+
+
+@pytest.mark.parametrize("source", ["[^paper]", "({doc}`../benchmarks`)"])
+def test_a_number_from_elsewhere_names_its_source_in_its_sentence(source: str) -> None:
+    text = PAGE.format("1.452 ms") + "\nThe paper says 44 %\nand 1.7 s {}. Its sequel says 45 %.\n\n[^paper]: Its table 3, 7.5 s.\n"
+    assert list(unsupported(text.format(source))) == [(1, "3.7 %"), (15, "45 %")]
+
+
+def test_a_page_with_a_number_from_nowhere_does_not_run(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(PAGE.format("7 s"), encoding="utf-8")
+    with pytest.raises(PageError, match=r"page\.md:1: '3\.7 %'\n.*page\.md:3: '7 s'\nno block of the page has these numbers; print them"):
+        run(page, tmp_path)
+    page.write_text("This page runs nothing: 7 s.", encoding="utf-8")
+    run(page, tmp_path)
 
 
 def test_blocks_share_names_and_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
