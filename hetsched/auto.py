@@ -7,10 +7,11 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from hetsched.analysis import model_size
 from hetsched.analysis.modules import falls_apart
 from hetsched.bounds import best
 from hetsched.errors import UnsupportedFeature
-from hetsched.members import BOUNDS, EXACT, LARGEST, LIST_SCHEDULERS, LOADS, SEARCHES, SMALL, TINY, Member, choose, model_size
+from hetsched.members import BOUNDS, EXACT, LARGEST, LIST_SCHEDULERS, LOADS, SEARCHES, SMALL, TINY, Member, choose
 from hetsched.models.split import fastest_solver
 from hetsched.problem.cluster import Cluster
 from hetsched.problem.graph import TaskGraph
@@ -93,7 +94,7 @@ class Race:
         unlimited = math.isinf(monitor.time_left) and not self.by_evaluations
         self.deadline = Deadline.after(seconds, monitor.clock) if unlimited else monitor.deadline
         """When to end: also where the solve has no limit of its own."""
-        self.size = model_size(problem)
+        self.size = model_size.columns(problem)
         self.slots = 1
         self.threads = 1
         self.at_work: dict[Worker, Member] = {}

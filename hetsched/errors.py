@@ -57,6 +57,10 @@ class SolverFailed(HetschedError):
     """A solver's process died before it had finished; what it had found is kept."""
 
 
+class OutOfTime(HetschedError):
+    """The time limit is over, or what is next would take longer than is left (see `hetsched.stopping.Deadline`)."""
+
+
 class MissingDependency(HetschedError, ImportError):
     """An optional dependency is not installed."""
 

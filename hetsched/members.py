@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from hetsched.analysis import model_size
 from hetsched.analysis.modules import falls_apart
 from hetsched.errors import UnsupportedFeature
 from hetsched.models.split import SOLVERS, fastest_solver
@@ -71,23 +72,16 @@ class Member:
         return self.name == BOUNDS or self.name in EXACT
 
 
-def model_size(problem: Problem) -> int:
-    """Return about how many columns a formulation of the problem has."""
-    n_tasks, n_devices, inputs = problem.n_tasks, problem.n_devices, problem.inputs
-    flows = problem.graph.n_edges * n_devices**2 if problem.communication in ("channel", "port") else 0
-    return n_tasks * n_devices * inputs + flows
-
-
 def usual(problem: Problem, objective: str) -> dict[str, float]:
     """Return the members for a problem if the user names none."""
     quick = LIST_SCHEDULERS if problem.inputs == 1 else (*LIST_SCHEDULERS[:2], *BATCHED_SCHEDULERS, *LIST_SCHEDULERS[2:])
     names = {**dict.fromkeys((*quick, *PLACEMENTS) if problem.n_tasks > MANY else quick, 1.0), **SEARCHES}
     if objective != "makespan":
-        exact = {"load-milp": 1.0} if problem.inputs == 1 and model_size(problem) <= SMALL["load-milp"] else {}
+        exact = {"load-milp": 1.0} if problem.inputs == 1 and model_size.columns(problem) <= SMALL["load-milp"] else {}
         return _known({**dict.fromkeys(LIST_SCHEDULERS[:2], 1.0), **LOADS, **exact, BOUNDS: 1.0})
     names[BOUNDS] = 1.0
     contended = problem.communication in ("channel", "port")
-    size = model_size(problem)
+    size = model_size.columns(problem)
     if problem.memory == "static" and (problem.inputs == 1 or not contended):
         method = SOLVERS[fastest_solver()]
         if size > TINY and falls_apart(problem):

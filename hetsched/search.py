@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from hetsched.columns import Columns, texts
-from hetsched.errors import InconsistentBound, InvalidProblem, InvalidSchedule, UnsupportedFeature
+from hetsched.errors import InconsistentBound, InvalidProblem, InvalidSchedule, OutOfTime, UnsupportedFeature
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
@@ -206,6 +206,7 @@ class Monitor:
         self._efforts: dict[str, _Effort] = {}
         self._messages: dict[str, None] = {}
         self._stopped = ""
+        self._cut_short = False  # a method gave up for want of time, maybe before the limit
         self.clock: Clock = clock if parent is None else parent.clock
         self._started = self.clock()
         own = Deadline.after(budget.time_limit, self.clock)
@@ -342,13 +343,16 @@ class Monitor:
             self.stop("callback")
 
     def run(self, name: str, options: Mapping[str, Any] | None = None) -> None:
-        """Run a registered method on this problem, its finds coming here under its name."""
+        """Run a registered method on this problem, its finds coming here under its name; `OutOfTime` ends it with a note."""
         chosen, options = find_method(name), options or {}
         chosen.check_options(options)
         before, self.source = self.source, name
         started = self.elapsed
         try:
             chosen.function(self.problem, self, **options)
+        except OutOfTime as spent:
+            self.note(str(spent))
+            self._cut_short = True
         finally:
             took = self.elapsed - started
             self._effort.seconds += took
@@ -415,9 +419,10 @@ class Monitor:
             evaluations=np.array([effort.evaluations for effort in efforts.values()], np.int64),
             seconds=[effort.seconds for effort in efforts.values()],
         )  # fmt: skip
+        stopped = self.stopped or ("time limit" if self._cut_short else "finished")
         return Solution(
             self.best, self.bound, method=self._found_by or asked, seed=self.seed, history=history, methods=methods,
-            messages=self._messages, stopped=self.stopped or "finished", objective=self.objective, value=self.incumbent,
+            messages=self._messages, stopped=stopped, objective=self.objective, value=self.incumbent,
             best_effort=self._effort_over(),
         )  # fmt: skip
 

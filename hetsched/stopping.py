@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import NoReturn, TypeAlias
+from typing import NoReturn, TypeAlias, TypeVar
 
+from hetsched.errors import OutOfTime
+
+T = TypeVar("T")
 Clock: TypeAlias = Callable[[], float]
+LONGEST = 1e9
+"""Seconds (some thirty years) from which on a limit is none; solvers refuse larger numbers."""
 
 
 @dataclass(frozen=True)
@@ -28,8 +33,8 @@ class Deadline:
 
     @classmethod
     def after(cls, seconds: float | None, clock: Clock = time.monotonic) -> Deadline:
-        """Return the deadline so many seconds from now; None for no limit."""
-        return cls(math.inf if seconds is None else clock() + seconds, clock)
+        """Return the deadline so many seconds from now; None, or more than `LONGEST`, for no limit."""
+        return cls(math.inf if seconds is None or seconds > LONGEST else clock() + seconds, clock)
 
     @property
     def left(self) -> float:
@@ -45,6 +50,24 @@ class Deadline:
     def limit(self) -> float | None:
         """Seconds left as a time limit for what is called now: at least 0, None without a limit."""
         return None if math.isinf(self.end) else max(0.0, self.left)
+
+    def check(self, what: str) -> None:
+        """Raise `OutOfTime` if the time is up: the one thing to do between the parts of `what` takes long."""
+        if self.over:
+            raise OutOfTime(f"the time limit was reached during {what}; allow more time")
+
+    def watch(self, items: Iterable[T], what: str, every: int = 1000) -> Iterator[T]:
+        """Yield the items, and `check` before the first and after every so many."""
+        for place, item in enumerate(items):
+            if place % every == 0:
+                self.check(what)
+            yield item
+
+    def require(self, seconds: float, what: str) -> None:
+        """Raise `OutOfTime` if `what` takes about so many seconds, which are not left: some things cannot be broken off once begun."""
+        if seconds > self.left:
+            raise OutOfTime(f"{what} takes about {seconds:.2g} s, but {max(0.0, self.left):.2g} s are left; allow more time")
+        self.check(what)
 
     def part(self, share: float) -> Deadline:
         """Return the deadline after a share of the seconds left."""

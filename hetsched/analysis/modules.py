@@ -10,10 +10,11 @@ from typing import NamedTuple
 import numpy as np
 
 from hetsched.analysis.cuts import clean_cuts
-from hetsched.analysis.narrow import narrowed
+from hetsched.analysis.narrow import CUTTING, narrowed
 from hetsched.errors import UnsupportedFeature
 from hetsched.problem.graph import IntArray, TaskGraph
 from hetsched.problem.problem import Problem
+from hetsched.stopping import NEVER, Deadline
 
 LARGEST = 40
 """The most tasks of a module that exact methods are still likely to solve."""
@@ -67,7 +68,9 @@ class Modules(NamedTuple):
         return found
 
 
-def modules(graph: TaskGraph, *, channels: int | None = None, largest: int = LARGEST, smallest: int = 1) -> Modules:
+def modules(
+    graph: TaskGraph, *, channels: int | None = None, largest: int = LARGEST, smallest: int = 1, deadline: Deadline = NEVER
+) -> Modules:  # fmt: skip
     """Cut a graph into modules that few channels join.
 
     A boundary divides the tasks into those before and those after it, and no edge leads back. Its
@@ -97,9 +100,13 @@ def modules(graph: TaskGraph, *, channels: int | None = None, largest: int = LAR
     smallest : int
         Modules of fewer tasks are merged with a neighbour, across the boundary of more edges, if
         the two have at most `largest` tasks together. 1 leaves all as they are.
+    deadline : Deadline, optional
+        By when narrow boundaries have to be found.
 
     Raises
     ------
+    OutOfTime
+        They were not.
     UnsupportedFeature
         A number is not a whole one >= 1, or `smallest` exceeds `largest`.
 
@@ -116,7 +123,7 @@ def modules(graph: TaskGraph, *, channels: int | None = None, largest: int = LAR
     if not graph.n_tasks:
         return Modules(graph, np.empty(0, np.int64), channels or 1, np.empty(0, np.int64))
     tried = []
-    for cutting in _cuttings(graph, clean, channels, largest):
+    for cutting in _cuttings(graph, clean, channels, largest, deadline):
         tried.append(cutting)
         if _most(cutting[2]) <= largest:
             break
@@ -142,7 +149,9 @@ def _most(ends: IntArray) -> int:
     return int(np.diff(ends, prepend=0).max(initial=0))
 
 
-def _cuttings(graph: TaskGraph, clean: IntArray, channels: int | None, largest: int) -> Iterator[tuple[int, IntArray, IntArray]]:
+def _cuttings(
+    graph: TaskGraph, clean: IntArray, channels: int | None, largest: int, deadline: Deadline
+) -> Iterator[tuple[int, IntArray, IntArray]]:  # fmt: skip
     """Yield (channels, an order of the tasks, the ends of the modules in it), for more and more channels or those asked for."""
     order = graph.topological_order
     place = np.empty(graph.n_tasks, np.int64)
@@ -153,8 +162,9 @@ def _cuttings(graph: TaskGraph, clean: IntArray, channels: int | None, largest: 
     if channels == 1:
         return
     spans = list(pairwise([0, *ends.tolist()]))
-    large = {a: narrowed(graph, order[a:b], int(order[a - 1]) if a else None, largest) for a, b in spans if b - a > largest}
+    large = {a: narrowed(graph, order[a:b], int(order[a - 1]) if a else None, largest, deadline) for a, b in spans if b - a > largest}
     for count in range(2, MOST_CHANNELS + 1) if channels is None else (channels,):
+        deadline.check(CUTTING)
         cut = [large[a].cut(count) if a in large else (order[a:b], np.array([b - a])) for a, b in spans]
         inner = [a + own for (a, _), (_, own) in zip(spans, cut, strict=True)]
         yield count, np.concatenate([tasks for tasks, _ in cut]), np.concatenate(inner)

@@ -22,7 +22,9 @@ import numpy as np
 
 from hetsched.problem.graph import FloatArray, IntArray, TaskGraph
 from hetsched.problem.problem import BoolArray
+from hetsched.stopping import NEVER, Deadline
 
+CUTTING = "the cutting of the graph"
 _ROUNDS = 3
 _STEPS, _PRECISION = 1000, 1e-6  # of the conjugate gradient
 _TOO_LARGE = 1e6  # what a task beyond the largest module costs; the unit is a channel
@@ -67,8 +69,12 @@ class Narrowed(NamedTuple):
         return self.part.tasks[order[first:]], ends - first
 
 
-def narrowed(graph: TaskGraph, tasks: IntArray, cut: int | None, largest: int) -> Narrowed:
-    """Find narrow places among `tasks`, all there are between the clean cut `cut` and the next, for modules up to `largest`."""
+def narrowed(graph: TaskGraph, tasks: IntArray, cut: int | None, largest: int, deadline: Deadline = NEVER) -> Narrowed:
+    """Find narrow places among `tasks`, all there are between the clean cut `cut` and the next, for modules up to `largest`.
+
+    Raises `OutOfTime` past the deadline.
+    """
+    deadline.check(CUTTING)
     inside = tasks if cut is None else np.concatenate([[cut], tasks])
     local = np.full(graph.n_tasks, -1)
     local[inside] = np.arange(len(inside))
@@ -76,7 +82,7 @@ def narrowed(graph: TaskGraph, tasks: IntArray, cut: int | None, largest: int) -
     within = TaskGraph(map(str, range(len(inside))), edges[(edges >= 0).all(axis=1)])
     part = _Part(within, inside, 0 if cut is None else 1)
     orders = [_order(part, inside.astype(np.float64)), _order(part, _potentials(within)), within.topological_order]
-    return Narrowed(part, [_tightened(part, order, largest) for order in orders], largest)
+    return Narrowed(part, [_tightened(part, order, largest, deadline) for order in orders], largest)
 
 
 def crossings(graph: TaskGraph, order: IntArray) -> tuple[IntArray, IntArray]:
@@ -168,7 +174,7 @@ def _choose(cost: FloatArray, allowed: BoolArray, first: int, largest: int) -> I
     return np.asarray(choose(places, 1.0 + cost[places], largest, _TOO_LARGE))
 
 
-def _tightened(part: _Part, order: IntArray, largest: int) -> IntArray:
+def _tightened(part: _Part, order: IntArray, largest: int, deadline: Deadline) -> IntArray:
     """Return the order with its boundaries for modules up to `largest` replaced by the narrowest near them."""
     from hetsched.analysis.narrow_kernels import narrowest
 
@@ -179,7 +185,7 @@ def _tightened(part: _Part, order: IntArray, largest: int) -> IntArray:
         channels, edges = crossings(graph, order)
         ends = [part.first, *_choose(channels + _EDGE * edges, np.ones(len(channels), bool), part.first, largest).tolist()]
         tighter, place = order.copy(), _inverse(order)
-        for j in range(1, len(ends) - 1):
+        for j in deadline.watch(range(1, len(ends) - 1), CUTTING, every=20):
             low, high = (ends[j - 1] + ends[j] + 1) // 2, (ends[j] + ends[j + 1]) // 2
             up_to = narrowest(*links, tighter, place, low, high, ends[j] - low, scratch)
             window = tighter[low:high]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hetsched.analysis.model_size import columns
 from hetsched.errors import UnsupportedFeature
 from hetsched.modeling.lowering import Matrix, linear
 from hetsched.models.formulation import SLACK, Formulation
@@ -29,9 +30,8 @@ def fits(problem: Problem) -> bool:
 
     A formulation has one batch of a task on a device, so for several inputs and ``batching="free"`` there is none.
     """
-    flows = problem.graph.n_edges * problem.n_devices**2 if problem.communication in ("channel", "port") else 0
     one_batch = problem.inputs == 1 or problem.batching == "once"
-    return one_batch and 0 < problem.n_tasks * problem.n_devices * problem.inputs + flows <= LARGEST
+    return one_batch and 0 < columns(problem) <= LARGEST
 
 
 def every(problem: Problem, *, deadline: Deadline = NEVER) -> Iterator[Bound]:

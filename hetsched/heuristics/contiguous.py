@@ -52,10 +52,12 @@ def contiguous(problem: Problem, monitor: Monitor, *, limit: int = 50_000) -> No
     rule = "max-load" if monitor.objective == "max-load" else "period"
     pairs, order = unit_order(problem)
     work = sums(problem.whole_durations, problem.unit, problem.n_units)
+    monitor.deadline.check("the ordering of units")
     for group, linear, found in _lattices(problem, monitor, pairs, order, work, limit):
         unit = group[problem.unit]
         said = streams(problem, rule, unit)
         for need in memory_needs(problem):
+            monitor.deadline.check("the tables of a dynamic program")
             program = _Program(problem, said, np.bincount(group, need, said.n_units), linear)
             if _offer_all(monitor, program, unit, found):
                 break
@@ -169,6 +171,7 @@ class _Program:
                 "lower the option 'limit', or use method 'load-search'"
             )
         smaller = _smaller(found)
+        monitor.deadline.check("the tables of a dynamic program")
         price, worth, priced_to = self._prices(smaller, kinds, stride, n_states)
         best = np.full((found.number, n_states), np.inf)
         best[0, 0] = 0.0

@@ -106,7 +106,7 @@ class _Search:
             where[self.problem.unit[best.batches.task]] = best.batches.device
             found.append(where)
         found += [np.where(self.allowed[:, k], k, self.allowed.argmax(axis=1)) for k in range(self.problem.n_devices)]
-        return found if best is not None else [*found, self.intervals()]
+        return found if best is not None or self.monitor.deadline.over else [*found, self.intervals()]
 
     def intervals(self) -> IntArray:
         """Return an assignment of intervals of a linear order to devices in random order, in proportion to their speed."""

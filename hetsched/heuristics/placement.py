@@ -238,9 +238,9 @@ def favourite_children(problem: Problem, monitor: Monitor, solver: str) -> IntAr
         total = Expression((problem.n_tasks,), ptr, paid.column[edges], np.ones(graph.n_edges), np.zeros(problem.n_tasks))
         model.add(total >= np.diff(ptr) - 1.0, tag="favourite")
     model.minimise(end)
-    outcome = model.solve(solver, time_limit=monitor.time_limit(), seed=monitor.seed, stop=lambda: monitor.should_stop).raise_for_failure()
+    outcome = model.solve(solver, deadline=monitor.deadline, seed=monitor.seed, stop=lambda: monitor.should_stop).raise_for_failure()
     if outcome.values is None:
-        monitor.note(f"the linear program for the favourite children has no solution: {outcome.stopped}")
+        monitor.note(f"the linear program for the favourite children has no solution: {outcome.detail or outcome.stopped}")
         return None
     favourite = np.full(problem.n_tasks, -1)
     chosen = np.flatnonzero(paid.value(outcome.values) < FAVOURITE)

@@ -21,7 +21,7 @@ from hetsched.modeling.expression import Expression, FloatArray, IntArray, Rows,
 from hetsched.modeling.program import Implies, Kind, Linear, Maximum, NoOverlap, Program
 
 NEAR, NEAR_OF_LARGE = 1e-9, 1e-13  # what is so near a whole number, absolutely and relatively, is one
-LARGEST = 2.0**40  # of a time in units
+LARGEST = 2.0**40  # of a time in units, or less where there are so many that these would not add up to 64 bits
 MOST = 2.0**60  # that the parts of a row may add up to
 DECIMALS = 9
 ROUNDING = 2e-7  # of the horizon, that all roundings along a path may amount to
@@ -72,11 +72,14 @@ def units(program: Program, gap: float) -> Units:
     horizon = float(np.abs(np.concatenate([program.lower[is_time], program.upper[is_time], [0.0]])).max())
     said = np.unique(np.abs(np.concatenate([np.zeros(1), *_said_of_times(program, is_time)])))
     said = said[np.isfinite(said) & (said > 0)]
-    unit, common = _common_unit(said, horizon)
+    intervals = [each.intervals for each in program.constraints if isinstance(each, NoOverlap)]
+    steps = sum(each.n for each in intervals) or int(is_time.sum())
+    times = int(is_time.sum()) + sum(3 * each.n * each.resources for each in intervals)  # of an interval start, size and end
+    largest = min(LARGEST, MOST / (2 * max(times, 1)))
+    unit, common = _common_unit(said, horizon, largest)
     common &= all(_differences(each.rows, is_time) for each in program.constraints if isinstance(each, Linear | Implies) and not each.cut)
     if not common:
-        steps = sum(each.intervals.n for each in program.constraints if isinstance(each, NoOverlap)) or int(is_time.sum())
-        unit = max(horizon * max(gap / 2, ROUNDING) / (2 * max(steps, 1)), horizon / LARGEST) or 1.0
+        unit = max(horizon * max(gap / 2, ROUNDING) / (2 * max(steps, 1)), horizon / largest) or 1.0
     scale = np.where(is_time, unit, 1.0)
     lower, upper = (down(bound / scale).astype(np.int64) for bound in (program.lower, program.upper))
     return Units(unit, scale, lower, upper, is_time, common)
@@ -110,14 +113,14 @@ def _said_of_times(program: Program, is_time: np.ndarray) -> Iterator[FloatArray
             yield each.terms.coefficient[~is_time[each.terms.column]]
 
 
-def _common_unit(said: FloatArray, horizon: float) -> tuple[float, bool]:
+def _common_unit(said: FloatArray, horizon: float, largest: float) -> tuple[float, bool]:
     """Return the largest unit of which all numbers are multiples, if it is decimal and not too small."""
     if not len(said):
         return 1.0, True
     for decimals in range(-6, DECIMALS + 1):
         unit = 10.0**-decimals
         count = said / unit
-        if horizon / unit > LARGEST:
+        if horizon / unit > largest:
             break
         if whole_numbers(count).all() and (np.round(count) > 0).all():
             shared = np.gcd.reduce(np.round(count).astype(np.int64))

@@ -13,9 +13,12 @@ import numpy.typing as npt
 from hetsched.errors import InvalidModel, UnsupportedFeature
 from hetsched.modeling.expression import Expression, FloatArray, IntArray, Rows, totals
 from hetsched.modeling.program import Constraint, ExactlyOne, Implies, Intervals, Kind, Linear, Maximum, NoOverlap, Program
+from hetsched.stopping import NEVER, Deadline
 
 Pass = Callable[[Program], Program]
 MOST_PAIRS = 500_000
+TERM = 2e-7
+"""Seconds that lowering takes for a term, on an ordinary machine."""
 
 
 @dataclass(frozen=True)
@@ -77,13 +80,19 @@ class Edits:
     added: IntArray
 
 
-def linear(program: Program, *, cuts: bool = True) -> Matrix:
-    """Return a program as a mixed-integer linear program; every pass is listed here."""
+def linear(program: Program, *, cuts: bool = True, deadline: Deadline = NEVER) -> Matrix:
+    """Return a program as a mixed-integer linear program; every pass is listed here.
+
+    Raises `OutOfTime` if that takes longer than the deadline allows.
+    """
+    what = f"lowering {program.n_columns:,} columns to linear rows"
+    deadline.require(TERM * program.n_terms, what)
     passes: list[Pass] = [maxima, orders, implications, choices]
     if not cuts:
         passes.insert(0, without_cuts)
     for step in passes:
         program = step(program).check()
+        deadline.check(what)
     return matrix(program)
 
 

@@ -18,6 +18,7 @@ from hetsched.modeling.expression import Expression, FloatArray, Rows, expressio
 from hetsched.modeling.outcome import Incumbent, NewBound, Outcome
 from hetsched.modeling.program import Block, Constraint, ExactlyOne, Implies, Intervals, Kind, Linear, Maximum, NoOverlap, Program
 from hetsched.problem.document import write_bytes
+from hetsched.stopping import NEVER, Deadline
 
 if TYPE_CHECKING:
     from hetsched.modeling.backends import Backend
@@ -67,7 +68,8 @@ class Model:
             raise InvalidModel(f"bounds of shapes {np.shape(lower)} and {np.shape(upper)} do not fit columns of shape {shape}") from None
         if not (low <= high).all():
             bad = int(np.argmin(low <= high))
-            raise InvalidModel(f"column {Block(name, 0, shape).column_name(bad)} has lower bound {low[bad]} above upper bound {high[bad]}")
+            which = Block(name, 0, shape).column_names()[bad]
+            raise InvalidModel(f"column {which} has lower bound {low[bad]} above upper bound {high[bad]}")
         first = self._n_columns
         self._blocks.append(Block(name, first, shape))
         self._kind.append(np.full(len(low), kind, np.int8))
@@ -247,6 +249,7 @@ class Model:
         solver: str | Backend = "scip",
         *,
         time_limit: float | None = None,
+        deadline: Deadline = NEVER,
         gap: float = 0.0,
         threads: int | None = None,
         seed: int = 0,
@@ -267,7 +270,9 @@ class Model:
             process and keeps what it has built, so that solving with it again after changed bounds, objective or
             more rows is quicker.
         time_limit : float, optional
-            Seconds of wall time, kept to half a second.
+            Seconds of wall time, kept to half a second; handing the model over counts, and is not begun if it would take longer.
+        deadline : Deadline, optional
+            The same as a point in time; the earlier counts.
         gap : float
             Relative gap at which to stop.
         threads : int, optional
@@ -303,8 +308,9 @@ class Model:
         from hetsched.modeling import backends
 
         request = backends.Request(
-            time_limit=time_limit, gap=gap, threads=threads, seed=seed, cuts=cuts, on_incumbent=on_incumbent, on_bound=on_bound, stop=stop,
-            hint=None if hint is None else np.asarray(hint, np.float64), options=dict(options or {}),
+            deadline=Deadline.after(time_limit, deadline.clock).earlier(deadline), gap=gap, threads=threads, seed=seed, cuts=cuts,
+            on_incumbent=on_incumbent, on_bound=on_bound, stop=stop, hint=None if hint is None else np.asarray(hint, np.float64),
+            options=dict(options or {}),
         )  # fmt: skip
         return backends.solve(solver, self.program.check(), request).signed(self._sign)
 

@@ -57,7 +57,7 @@ class Outcome:
     nodes : int
         Nodes or branches explored.
     detail : str
-        What the user should read about the end, if anything: how the solver's process died.
+        What the user should read about the end, if anything: how the solver's process died, or what there was no time for.
     """
 
     stopped: str

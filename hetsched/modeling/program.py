@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -32,11 +33,11 @@ class Block:
     first: int
     shape: tuple[int, ...]
 
-    def column_name(self, offset: int) -> str:
-        """Return the name of one of its columns, such as ``x(3,1)``."""
+    def column_names(self) -> list[str]:
+        """Return the names of its columns, such as ``x(3,1)``."""
         if not self.shape:
-            return self.name
-        return f"{self.name}({','.join(map(str, np.unravel_index(offset, self.shape)))})"
+            return [self.name]
+        return [f"{self.name}({','.join(place)})" for place in product(*([str(i) for i in range(size)] for size in self.shape))]
 
 
 @dataclass(frozen=True)
@@ -171,7 +172,17 @@ class Program:
 
     def column_names(self) -> list[str]:
         """Return a name for every column."""
-        return [block.column_name(offset) for block in self.blocks for offset in range(int(np.prod(block.shape)))]
+        return [name for block in self.blocks for name in block.column_names()]
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows, choices and intervals it says, as they are."""
+        return sum(map(_height, self.constraints))
+
+    @property
+    def n_terms(self) -> int:
+        """About how many terms it has once it is lowered to linear rows."""
+        return sum(map(_terms, self.constraints))
 
     def check(self) -> Program:
         """Return the program if it is well-formed, else raise `InvalidModel`: a pass or a caller is wrong."""
@@ -192,6 +203,20 @@ class Program:
                     if not (np.isfinite(found.coefficient).all() and np.isfinite(found.constant).all()):
                         raise InvalidModel(f"a coefficient of {constraint.tag!r} is not finite")
         return self
+
+
+def _height(said: Constraint) -> int:
+    if isinstance(said, Linear | Implies):
+        return len(said.rows)
+    if isinstance(said, NoOverlap):
+        return said.intervals.n * said.intervals.resources
+    return said.literals.shape[0] if isinstance(said, ExactlyOne) else said.terms.size
+
+
+def _terms(said: Constraint) -> int:
+    if isinstance(said, NoOverlap):  # two orders a pair, and on each resource that one of them holds
+        return 10 * len(said.pairs) * (1 + said.intervals.resources)
+    return sum(len(found.column) for part in vars(said).values() for found in _expressions(part))
 
 
 def _expressions(part: Any) -> list[Expression]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from hetsched.analysis import model_size
 from hetsched.modeling.expression import FloatArray
 from hetsched.models import components as parts
 from hetsched.models.formulation import Component, Formulation, fill_in
@@ -37,6 +38,10 @@ class Assignment(Formulation):
     """
 
     name = "assignment"
+
+    @classmethod
+    def columns(cls, problem: Problem) -> int:
+        return model_size.assignments(problem)
 
     def parts(self) -> list[Component]:
         return [parts.Placement(), parts.Paths(), parts.StaticMemory(), BusiestDevice()]

@@ -23,11 +23,12 @@ class BatchedMakespan(Formulation):
 
     name = "milp"
 
-    def check(self, problem: Problem) -> None:
+    @classmethod
+    def check(cls, problem: Problem) -> None:
         super().check(problem)
         if problem.communication in ("channel", "port"):
             raise UnsupportedFeature(
-                f"{self.name} knows no contention, but communication is {problem.communication!r}; use CongestionAware (method 'moirai')"
+                f"{cls.name} knows no contention, but communication is {problem.communication!r}; use CongestionAware (method 'moirai')"
             )
 
     def parts(self) -> list[Component]:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from hetsched.analysis import model_size
 from hetsched.analysis.closure import ancestors
 from hetsched.analysis.levels import Windows, windows
 from hetsched.errors import InvalidSchedule, SolverFailed, UnsupportedFeature
@@ -22,9 +23,12 @@ from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.simulate import simulate
 from hetsched.search import Budget, Event, Monitor
 from hetsched.solution import Bound, Solution
+from hetsched.stopping import NEVER, Deadline
 
 SLACK = 1e-9  # relative, of the upper bound: a schedule as long as it stays feasible
 TOLERANCE = {"scip": 5e-7, "highs": 5e-7, "cpsat": 0.0}  # relative, taken off a solver's bound
+COLUMN, PAIR = 1e-6, 2e-8
+"""Seconds that making a column with its terms, and looking at a pair, take on an ordinary machine."""
 QUICK = ("best-device", "heft", "peft", "bil", "dls")
 
 
@@ -59,6 +63,8 @@ class Formulation:
         Left out unless asked for: rows of your own may tell them apart.
     components : iterable, optional
         Instead of those of the formulation, see `parts`.
+    deadline : Deadline, optional
+        By when the model has to be made; what would take longer is not begun.
 
     Attributes
     ----------
@@ -68,20 +74,30 @@ class Formulation:
         Seconds.
     windows : Windows
         Where and when tasks can run in a schedule of that length.
+    deadline : Deadline
+
+    Raises
+    ------
+    UnsupportedFeature
+        The formulation cannot say what the problem asks.
+    OutOfTime
+        The model cannot be made by the deadline.
     """
 
     name = "formulation"
 
     def __init__(
         self, problem: Problem, *, faithful: bool = False, upper: float | None = None, symmetry: str | None = None,
-        components: Iterable[Component] | None = None,
+        components: Iterable[Component] | None = None, deadline: Deadline = NEVER,
     ) -> None:  # fmt: skip
         self.check(problem)
-        self.problem, self.faithful = problem, faithful
+        columns = self.columns(problem)
+        deadline.require(COLUMN * columns, f"making a model of about {columns:,} columns")
+        self.problem, self.faithful, self.deadline = problem, faithful, deadline
         self.model = Model()
         self.known: Solution | None = None
         if upper is None:
-            self.known = quick(problem)
+            self.known = quick(problem, deadline)
             upper = self.known.makespan
         if math.isinf(upper):
             upper = longest(problem)
@@ -98,10 +114,16 @@ class Formulation:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.problem.n_tasks} tasks: {self.model!r}>"
 
-    def check(self, problem: Problem) -> None:
+    @classmethod
+    def check(cls, problem: Problem) -> None:
         """Raise `UnsupportedFeature` for what the formulation cannot say."""
         if problem.memory == "peak":
-            raise UnsupportedFeature(f"{self.name} says static memory only; use problem.replace(memory='static'), or a search method")
+            raise UnsupportedFeature(f"{cls.name} says static memory only; use problem.replace(memory='static'), or a search method")
+
+    @classmethod
+    def columns(cls, problem: Problem) -> int:
+        """Return about how many columns the model of a problem has, orders of tasks not counted."""
+        return model_size.assignments(problem) + model_size.flows(problem) * problem.inputs
 
     def parts(self) -> list[Component]:
         """Return the components the formulation is made of, in order."""
@@ -109,6 +131,7 @@ class Formulation:
 
     def add(self, component: Component) -> None:
         """Add a component."""
+        self.deadline.check(f"the making of {self.model!r}")
         component.add_to(self)
         self.components.append(component)
 
@@ -128,7 +151,8 @@ class Formulation:
         return self.problem.eligible & found.possible & np.isfinite(found.start) & np.isfinite(found.finish)
 
     def unordered(self) -> IntArray:
-        """Return the pairs of tasks that no path joins, [P, 2]."""
+        """Return the pairs of tasks that no path joins, [P, 2]; raises `OutOfTime` where there is none to look at all pairs."""
+        self.deadline.require(PAIR * self.problem.n_tasks**2, f"comparing {self.problem.n_tasks:,} tasks with one another")
         before = ancestors(self.problem.graph)
         return np.argwhere(np.triu(~(before | before.T), 1))
 
@@ -202,6 +226,7 @@ class Formulation:
         monitor.source, monitor.nodes = monitor.source or self.name, 0
         hint = None
         for begin in (self.known, start):
+            monitor.deadline.check(f"the reading of a start into {self.model!r}")
             hint = self._begin(monitor, begin, hint)
         ours = self.is_makespan
 
@@ -218,7 +243,7 @@ class Formulation:
             return False
 
         outcome = self.model.solve(
-            solver, time_limit=monitor.time_limit(), gap=gap, threads=threads,
+            solver, deadline=monitor.deadline, gap=gap, threads=threads,
             seed=monitor.seed, hint=hint, cuts=cuts, on_incumbent=incumbent, on_bound=bound, stop=lambda: monitor.should_stop,
             options=options,
         )  # fmt: skip
@@ -284,13 +309,15 @@ def _decision(given: Solution | Schedule | Decision) -> Decision:
     return found.decision if isinstance(found, Schedule) else found
 
 
-def quick(problem: Problem) -> Solution:
-    """Return the best of some list schedulers, maybe without a schedule."""
+def quick(problem: Problem, deadline: Deadline = NEVER) -> Solution:
+    """Return the best of some list schedulers, maybe without a schedule; at least the first has its time."""
     from hetsched.heuristics import list_scheduling, simple  # noqa: F401  # they register their methods
 
-    monitor = Monitor(problem)
+    monitor = Monitor(problem, clock=deadline.clock)
     for name in QUICK:
         monitor.attempt(name)
+        if deadline.over:
+            break
     return monitor.solution("list schedulers")
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hetsched.errors import UnsupportedFeature
 from hetsched.problem.problem import Problem
 from hetsched.search import Monitor, method
+from hetsched.stopping import NEVER, Deadline
 
 if TYPE_CHECKING:
     from hetsched.models.formulation import Formulation
@@ -19,30 +20,40 @@ GETF = "Y. Su, X. Ren, S. Vardi, A. Wierman, 2020"
 SUPPORTS = "static memory; several inputs without contention only"
 
 
-def formulate(problem: Problem, *, faithful: bool = False, upper: float | None = None, symmetry: str | None = None) -> Formulation:
-    """Return the formulation that fits a problem: Moirai's where transfers contend, else DiviML's.
-
-    `faithful`, `upper` and `symmetry` are as in `Formulation`. Raises `UnsupportedFeature` for what neither can say.
-    """
+def fitting(problem: Problem) -> type[Formulation]:
+    """Return the formulation that fits a problem: Moirai's where transfers contend, else DiviML's."""
     from hetsched.models.batched import BatchedMakespan
     from hetsched.models.moirai import CongestionAware
 
-    contended = problem.communication in ("channel", "port")
-    return (CongestionAware if contended else BatchedMakespan)(problem, faithful=faithful, upper=upper, symmetry=symmetry)
+    return CongestionAware if problem.communication in ("channel", "port") else BatchedMakespan
+
+
+def formulate(
+    problem: Problem, *, faithful: bool = False, upper: float | None = None, symmetry: str | None = None, deadline: Deadline = NEVER
+) -> Formulation:  # fmt: skip
+    """Return the problem in the formulation that fits it, see `fitting`; parameters and errors are those of `Formulation`."""
+    return fitting(problem)(problem, faithful=faithful, upper=upper, symmetry=symmetry, deadline=deadline)
 
 
 def _solve(
-    problem: Problem, monitor: Monitor, solver: str, *, gap: float, threads: int | None, cuts: bool, upper: float | None,
-    symmetry: str | None,
+    kind: type[Formulation], problem: Problem, monitor: Monitor, solver: str, *, gap: float, threads: int | None, cuts: bool = True,
+    upper: float = math.inf, **said: Any,
 ) -> None:  # fmt: skip
-    """Say the problem in the formulation that fits it, and hand it over; what is known already narrows its windows."""
+    """Say the problem in a formulation and hand it over; what list schedulers find is offered first and narrows its windows."""
+    from hetsched.modeling.backends import backend, check_gap
     from hetsched.models.formulation import quick
 
-    starts = [each for each in (monitor.best, quick(problem).schedule) if each is not None]
-    start = min(starts, key=lambda each: each.makespan, default=None)
-    longest = min([each.makespan for each in starts] + ([] if upper is None else [upper]), default=math.inf)
-    said = formulate(problem, upper=longest, symmetry=symmetry)
-    said.run(monitor, solver, gap=gap, threads=threads, cuts=cuts, start=start)
+    kind.check(problem)
+    backend(solver, threads=threads)
+    check_gap(gap)  # what is asked is refused before anything is found
+    found = quick(problem, monitor.deadline)
+    best = math.inf if monitor.best is None else monitor.best.makespan
+    if found.schedule is not None and found.makespan < best and found.makespan <= upper:
+        before, monitor.source = monitor.source, found.method
+        monitor.offer(found.schedule.decision)
+        monitor.source = before
+    formulation = kind(problem, upper=min(best, found.makespan, upper), deadline=monitor.deadline, **said)
+    formulation.run(monitor, solver, gap=gap, threads=threads, cuts=cuts, start=monitor.best)
 
 
 @method("milp", summary="the batched MILP (with contention Moirai's), tightened, solved by SCIP", source=DIVIML, supports=SUPPORTS)
@@ -54,7 +65,8 @@ def milp(
 
     `symmetry` ("batches", "tasks" or "time") puts identical devices, nodes and inputs in order; None leaves them be.
     """
-    _solve(problem, monitor, "scip", gap=gap, threads=threads, cuts=cuts, upper=upper, symmetry=symmetry)
+    limit = math.inf if upper is None else upper
+    _solve(fitting(problem), problem, monitor, "scip", gap=gap, threads=threads, cuts=cuts, upper=limit, symmetry=symmetry)
 
 
 @method("milp:highs", summary="the same, solved by HiGHS", source=DIVIML, supports=SUPPORTS)
@@ -66,7 +78,8 @@ def milp_highs(
 
     `symmetry` ("batches", "tasks" or "time") puts identical devices, nodes and inputs in order; None leaves them be.
     """
-    _solve(problem, monitor, "highs", gap=gap, threads=threads, cuts=cuts, upper=upper, symmetry=symmetry)
+    limit = math.inf if upper is None else upper
+    _solve(fitting(problem), problem, monitor, "highs", gap=gap, threads=threads, cuts=cuts, upper=limit, symmetry=symmetry)
 
 
 @method("cpsat", summary="the same with optional intervals, solved by CP-SAT", source=DIVIML, deterministic=False, supports=SUPPORTS)
@@ -78,7 +91,8 @@ def cpsat(
 
     `symmetry` ("batches", "tasks" or "time") puts identical devices, nodes and inputs in order; None leaves them be.
     """
-    _solve(problem, monitor, "cpsat", gap=gap, threads=threads, cuts=cuts, upper=upper, symmetry=symmetry)
+    limit = math.inf if upper is None else upper
+    _solve(fitting(problem), problem, monitor, "cpsat", gap=gap, threads=threads, cuts=cuts, upper=limit, symmetry=symmetry)
 
 
 @method("moirai", summary="Moirai's MILP as printed, solved by SCIP", source=MOIRAI, supports="static memory, one input")
@@ -88,7 +102,7 @@ def moirai(
     """Solve Moirai's formulation; ``faithful=False`` adds redundant load rows."""
     from hetsched.models.moirai import CongestionAware
 
-    CongestionAware(problem, faithful=faithful).run(monitor, solver, gap=gap, threads=threads, start=monitor.best)
+    _solve(CongestionAware, problem, monitor, solver, gap=gap, threads=threads, faithful=faithful)
 
 
 @method(
@@ -99,7 +113,7 @@ def pesto(problem: Problem, monitor: Monitor, *, solver: str = "scip", gap: floa
     """Solve by a solver to a relative gap."""
     from hetsched.models.rivals import Pesto
 
-    Pesto(problem).run(monitor, solver, gap=gap, threads=threads, start=monitor.best)
+    _solve(Pesto, problem, monitor, solver, gap=gap, threads=threads)
 
 
 @method("getf", summary="group assignment by linear program, then earliest start first", source=GETF, supports="related devices")
@@ -115,7 +129,7 @@ def assignment(problem: Problem, monitor: Monitor, *, solver: str = "scip", gap:
     """Solve the load-only relaxation: a bound, and a schedule of what it chooses."""
     from hetsched.models.assignment import Assignment
 
-    Assignment(problem, symmetry="tasks").run(monitor, solver, gap=gap, threads=threads, start=monitor.best)
+    _solve(Assignment, problem, monitor, solver, gap=gap, threads=threads, symmetry="tasks")
 
 
 @method(
@@ -132,7 +146,9 @@ def load_milp(problem: Problem, monitor: Monitor, *, solver: str = "scip", gap: 
 
     if solver not in ("scip", "highs"):
         raise UnsupportedFeature(f"method 'load-milp' cannot use the solver {solver!r}; choose scip or highs")
-    said = SteadyState(problem, objective="max-load" if monitor.objective == "max-load" else "period")
+    SteadyState.check(problem)
     if monitor.best is None:
         monitor.run("load-search", {"moves": 100_000})
+    objective = "max-load" if monitor.objective == "max-load" else "period"
+    said = SteadyState(problem, objective=objective, deadline=monitor.deadline)
     said.run(monitor, solver, gap=gap, threads=threads, start=monitor.best)

@@ -10,7 +10,7 @@ from hetsched.errors import UnsupportedFeature
 from hetsched.modeling.expression import FloatArray
 from hetsched.models import components as parts
 from hetsched.models.batched import BatchedMakespan, decode
-from hetsched.models.formulation import Component, fill_in
+from hetsched.models.formulation import PAIR, Component, fill_in
 from hetsched.models.redundant import LoadCuts
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
@@ -114,6 +114,7 @@ class Contention:
         from hetsched.analysis.closure import ancestors
 
         graph = f.problem.graph
+        f.deadline.require(PAIR * graph.n_tasks**2 + 2 * PAIR * graph.n_edges**2, f"comparing {graph.n_edges:,} transfers with one another")
         before = ancestors(graph) | np.eye(graph.n_tasks, dtype=bool)
         # Edge a is before edge b if the target of a is, or leads to, the source of b.
         ordered = before[graph.source[:, None], graph.target[None, :]]
@@ -134,11 +135,12 @@ class CongestionAware(BatchedMakespan):
 
     name = "moirai"
 
-    def check(self, problem: Problem) -> None:
-        super(BatchedMakespan, self).check(problem)
+    @classmethod
+    def check(cls, problem: Problem) -> None:
+        super(BatchedMakespan, cls).check(problem)
         if problem.inputs > 1:
             raise UnsupportedFeature(
-                f"{self.name} schedules one input, not {problem.inputs}; use BatchedMakespan where there is no contention"
+                f"{cls.name} schedules one input, not {problem.inputs}; use BatchedMakespan where there is no contention"
             )
 
     def parts(self) -> list[Component]:

@@ -26,15 +26,17 @@ class Pesto(CongestionAware):
 
     name = "pesto"
 
-    def check(self, problem: Problem) -> None:
+    @classmethod
+    def check(cls, problem: Problem) -> None:
         super().check(problem)
         if problem.n_devices != 2:
-            raise UnsupportedFeature(f"{self.name} places on two devices, not {problem.n_devices}; use CongestionAware (method 'moirai')")
+            raise UnsupportedFeature(f"{cls.name} places on two devices, not {problem.n_devices}; use CongestionAware (method 'moirai')")
         if problem.communication != "channel":
             raise UnsupportedFeature(
-                f"{self.name} plans transfers on channels, but communication is {problem.communication!r}; "
+                f"{cls.name} plans transfers on channels, but communication is {problem.communication!r}; "
                 "use problem.replace(communication='channel')"
             )
+
 
 
 def related(problem: Problem) -> tuple[FloatArray, FloatArray]:
@@ -112,9 +114,9 @@ def getf(problem: Problem, monitor: Monitor, solver: str) -> None:
     """Assign tasks to groups of devices of like speed by a rounded linear program, then schedule by earliest start within them."""
     work, speed = related(problem)
     model, x = group_program(problem, work, speed)
-    outcome = model.solve(solver, time_limit=monitor.time_limit(), seed=monitor.seed, stop=lambda: monitor.should_stop).raise_for_failure()
+    outcome = model.solve(solver, deadline=monitor.deadline, seed=monitor.seed, stop=lambda: monitor.should_stop).raise_for_failure()
     if outcome.values is None:
-        monitor.note(f"the group assignment has no solution: {outcome.stopped}")
+        monitor.note(f"the group assignment has no solution: {outcome.detail or outcome.stopped}")
         return
     group = speed_groups(speed)
     chosen = chosen_groups(x.value(outcome.values), group, speed)[problem.unit]

@@ -20,6 +20,7 @@ from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import BoolArray, Problem
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
+from hetsched.stopping import NEVER, Deadline
 
 MOST_STATES = 81
 """Combinations of devices tried at a boundary: all those of four channels and three devices."""
@@ -126,9 +127,9 @@ class Module:
         return finish
 
 
-def cut(problem: Problem, channels: int | None = None, largest: int = LARGEST) -> list[Module]:
+def cut(problem: Problem, channels: int | None = None, largest: int = LARGEST, deadline: Deadline = NEVER) -> list[Module]:
     """Return the modules of a problem's graph, see `hetsched.analysis.modules`."""
-    found = modules(problem.graph, channels=channels, largest=largest)
+    found = modules(problem.graph, channels=channels, largest=largest, deadline=deadline)
     source, target = problem.graph.source, found.of_task[problem.graph.target]
     order = np.argsort(target, kind="stable")
     inside = np.split(order, np.searchsorted(target[order], np.arange(1, found.number)))
@@ -163,7 +164,9 @@ class Series:
         is clean.
     """
 
-    def __init__(self, problem: Problem, modules: list[Module], known: Schedule | None = None, *, symmetry: bool = True) -> None:
+    def __init__(
+        self, problem: Problem, modules: list[Module], known: Schedule | None = None, *, symmetry: bool = True, deadline: Deadline = NEVER
+    ) -> None:  # fmt: skip
         self.problem = problem
         self.modules, self._first = _aligned(problem, modules)
         self._orbits = _Orbits(problem, exchanges(problem) if symmetry else [])
@@ -173,7 +176,8 @@ class Series:
         self.states.append(self.states[0])
         shortest = levels.least_durations(problem)
         rows, lower = [], []
-        for x, (module, (before, after)) in enumerate(zip(self.modules, pairwise(self.states), strict=True)):
+        boundaries = zip(self.modules, pairwise(self.states), strict=True)
+        for x, (module, (before, after)) in deadline.watch(enumerate(boundaries), "the bounding of modules", every=20):
             least = module.least(problem, before, after, shortest)
             i, j = np.nonzero(~np.isnan(least))
             rows.append([np.full(len(i), x), i, j])

@@ -140,7 +140,8 @@ def split(
         monitor.run(first)
     if monitor.should_stop:
         return
-    series = Series(problem, cut(problem, channels, largest), monitor.best, symmetry=symmetry is not None)
+    deadline = monitor.deadline
+    series = Series(problem, cut(problem, channels, largest, deadline), monitor.best, symmetry=symmetry is not None, deadline=deadline)
     news = _News(series, monitor)
     heuristic = not series.exact or series.coupled
     evaluate = _evaluator(series, monitor, solver, symmetry)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from hetsched.analysis import model_size
 from hetsched.analysis.symmetry import exchanges
 from hetsched.errors import UnsupportedFeature
 from hetsched.modeling.expression import FloatArray
@@ -18,6 +19,7 @@ from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.steady import find_objective, host_times
 from hetsched.search import Monitor
 from hetsched.solution import Bound
+from hetsched.stopping import NEVER, Deadline
 
 
 class Load:
@@ -100,23 +102,30 @@ class SteadyState(Assignment):
     ----------
     problem : Problem
     objective : "period" or "max-load"
+    deadline : Deadline, optional
+        See `Formulation`.
     """
 
     name = "steady state"
 
-    def __init__(self, problem: Problem, *, objective: str = "period") -> None:
+    def __init__(self, problem: Problem, *, objective: str = "period", deadline: Deadline = NEVER) -> None:
         find_objective(objective)
         if objective == "makespan":
             raise UnsupportedFeature("this model is of the objectives 'period' and 'max-load'; use formulate(problem) for the makespan")
         self.objective = objective
         kinds = [device.kind for device in problem.cluster.devices]
         alike = all(kinds[int(a)] == kinds[int(b)] for pair in exchanges(problem) for a, b in zip(*pair, strict=True))
-        super().__init__(problem, upper=math.inf, symmetry="tasks" if alike else None)
+        super().__init__(problem, upper=math.inf, symmetry="tasks" if alike else None, deadline=deadline)
 
-    def check(self, problem: Problem) -> None:
+    @classmethod
+    def check(cls, problem: Problem) -> None:
         super().check(problem)
         if problem.inputs > 1:
-            raise UnsupportedFeature(f"{self.name} is a model for one input, not {problem.inputs}; use method 'load-search'")
+            raise UnsupportedFeature(f"{cls.name} is a model for one input, not {problem.inputs}; use method 'load-search'")
+
+    @classmethod
+    def columns(cls, problem: Problem) -> int:
+        return model_size.assignments(problem) + model_size.flows(problem)
 
     def parts(self) -> list[Component]:
         links = HostLoad() if self.objective == "max-load" else LinkLoad()

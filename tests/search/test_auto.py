@@ -11,8 +11,9 @@ from hypothesis import given
 
 import hetsched as hs
 from hetsched import members, search, workers
+from hetsched.analysis import model_size
 from hetsched.auto import Race
-from hetsched.members import EXACT, LARGEST, LIST_SCHEDULERS, SEARCHES, model_size
+from hetsched.members import EXACT, LARGEST, LIST_SCHEDULERS, SEARCHES
 from hetsched.search import Budget, Monitor
 from hetsched.testing import strategies
 from hetsched.testing.clocks import SteppingClock, watched
@@ -86,7 +87,7 @@ def test_tiny_problems_are_proven_here(alone):
 
 def test_small_problems_are_proven_in_a_worker():
     problem = tangle(24)
-    assert members.TINY < model_size(problem)
+    assert members.TINY < model_size.columns(problem)
     solution = hs.solve(problem, time_limit=PLENTY)
     assert solution.status == "optimal"
     assert ran(solution) & {*EXACT, "bounds"}

@@ -6,19 +6,18 @@ import importlib
 import importlib.util
 import math
 import threading
-import time
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from hetsched.errors import MissingDependency, UnsupportedFeature
+from hetsched.errors import MissingDependency, OutOfTime, UnsupportedFeature
 from hetsched.modeling.expression import FloatArray
 from hetsched.modeling.outcome import Incumbent, NewBound, Outcome
 from hetsched.modeling.program import Program
-from hetsched.stopping import reason
+from hetsched.stopping import NEVER, Deadline, reason
 
-WAKE = 0.02  # seconds between looks at the clock
+WAKE, DEAF = 0.02, 0.1  # seconds between looks at the clock, and after which a solver has not kept the limit
 
 in_process: ContextVar[bool] = ContextVar("in_process", default=False)
 """Whether solvers named by a text run in this process: quicker to start, but one that aborts takes this process along."""
@@ -53,7 +52,7 @@ _KNOWN = {
 class Request:
     """How a model is to be solved; see ``Model.solve``."""
 
-    time_limit: float | None = None
+    deadline: Deadline = NEVER
     gap: float = 0.0
     threads: int | None = None
     seed: int = 0
@@ -98,9 +97,9 @@ class Backend(Protocol):
     An object keeps what it has built: where the next program to `solve` differs by bounds, costs or rows
     only, `incremental` ones pass on no more than that.
 
-    `solve` minimises the program's objective. It keeps the time limit to half a second, stops with
-    the best solution found when `request.stop` or a callback says so or on Ctrl-C, and reports values
-    of the program's own columns.
+    `solve` minimises the program's objective. It keeps the deadline to half a second, raising `OutOfTime`
+    where the solver cannot be begun by then, stops with the best solution found when `request.stop` or a
+    callback says so or on Ctrl-C, and reports values of the program's own columns.
     """
 
     name: str
@@ -151,14 +150,22 @@ def names() -> tuple[str, ...]:
 
 
 def solve(solver: str | Backend, program: Program, request: Request) -> Outcome:
-    """Solve a program: by a solver's name in a process of its own unless `in_process` says otherwise, by a backend here."""
-    if not isinstance(solver, str):
-        return solver.solve(program, request)
-    if in_process.get():
-        return backend(solver, threads=request.threads).solve(program, request)
-    from hetsched.modeling.backends import apart
+    """Solve a program: by a solver's name in a process of its own unless `in_process` says otherwise, by a backend here.
 
-    return apart.solve(info(solver, threads=request.threads), program, request)
+    Where there is no time to begin, the outcome is one without values, and its `detail` says so.
+    """
+    if isinstance(solver, str) and in_process.get():
+        solver = backend(solver, threads=request.threads)
+    began = request.deadline.clock()
+    try:
+        if not isinstance(solver, str):
+            return solver.solve(program, request)
+        from hetsched.modeling.backends import apart
+
+        return apart.solve(info(solver, threads=request.threads), program, request)
+    except OutOfTime as spent:
+        name, seconds = solver if isinstance(solver, str) else solver.name, request.deadline.clock() - began
+        return Outcome("time limit", None, "", math.inf, -math.inf, name, seconds, detail=str(spent))
 
 
 class Run:
@@ -171,19 +178,19 @@ class Run:
         self.stopped = ""
         self.nodes = 0
         self.heard = False
-        self._started = time.monotonic()
+        self._started = request.deadline.clock()
         self._told = -float("inf")
         self._failure: BaseException | None = None
 
     @property
     def elapsed(self) -> float:
         """Seconds since the start."""
-        return time.monotonic() - self._started
+        return self.request.deadline.clock() - self._started
 
     @property
     def time_left(self) -> float | None:
-        """Seconds until the time limit, None without one."""
-        return None if self.request.time_limit is None else max(0.0, self.request.time_limit - self.elapsed)
+        """Seconds until the deadline, None without one."""
+        return self.request.deadline.limit
 
     def found(self, objective: float, values: Callable[[], FloatArray]) -> None:
         """Tell of a better solution; its values are asked for only if somebody listens."""
@@ -212,7 +219,11 @@ class Run:
             self.stopped = self.stopped or "failed"
 
     def work(self, solve: Callable[[], object], interrupt: Callable[[], object]) -> None:
-        """Run `solve` in a thread of its own; call `interrupt` when it has to stop, until it does."""
+        """Run `solve` in a thread of its own; call `interrupt` when it has to stop, until it does.
+
+        Raises `OutOfTime` if there is no time to begin.
+        """
+        self.request.deadline.check("handing the model over")
         failure: list[BaseException] = []
         done = threading.Event()  # a join that Ctrl-C breaks into may take the thread for dead
 
@@ -241,5 +252,5 @@ class Run:
         if self.request.stop is not None and not self.stopped and self.request.stop():
             self.stopped = "stopped"
         # The solver keeps the limit by itself; this is for when it is deaf.
-        if not self.stopped and self.request.time_limit is not None and self.elapsed > self.request.time_limit + 0.1:
+        if not self.stopped and self.request.deadline.left < -DEAF:
             self.stopped = "time limit"

@@ -21,6 +21,7 @@ from hetsched.modeling.backends import WAKE, BackendInfo, Request, Run, backend,
 from hetsched.modeling.outcome import Incumbent, NewBound, Outcome
 from hetsched.modeling.program import Program
 from hetsched.processes import Died, Process, channel, listen, tell
+from hetsched.stopping import NEVER, Deadline
 
 GRACE = 0.5  # seconds that a solver has to answer after it was asked to stop
 
@@ -39,6 +40,8 @@ class _Ready:
 class _Job:
     program: Program
     request: Request
+    seconds: float | None
+    """That are left: a clock belongs to its process."""
 
 
 @dataclass(frozen=True)
@@ -144,8 +147,8 @@ class _Solve:
         """Hand the program over and listen to the end."""
         try:
             if self._is_ready():
-                request = dataclasses.replace(self.run.request, time_limit=self.run.time_left, on_incumbent=None, on_bound=None, stop=None)
-                self.child.send(_Job(self.program, request))
+                request = dataclasses.replace(self.run.request, deadline=NEVER, on_incumbent=None, on_bound=None, stop=None)
+                self.child.send(_Job(self.program, request, self.run.time_left))
                 self.at_work = True
                 while self.end is None:
                     self._hear(self.child.inbox.get())
@@ -218,7 +221,8 @@ def serve(log: int) -> NoReturn:
     say(_Ready())
     while True:
         job = inbox.get()
-        request = dataclasses.replace(job.request, on_incumbent=say, on_bound=say, stop=asked_to_stop.is_set)
+        end = Deadline.after(job.seconds)
+        request = dataclasses.replace(job.request, deadline=end, on_incumbent=say, on_bound=say, stop=asked_to_stop.is_set)
         try:
             say(backend(name).solve(job.program, request))
         except Exception as error:

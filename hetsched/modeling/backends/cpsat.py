@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,11 @@ import numpy as np
 from hetsched.errors import MissingDependency, UnsupportedFeature
 from hetsched.modeling.backends import Capabilities, Request, Run
 from hetsched.modeling.expression import Expression, FloatArray
-from hetsched.modeling.integers import IntegerRows, Units, down, rounded, units
+from hetsched.modeling.integers import MOST, IntegerRows, Units, down, rounded, units
 from hetsched.modeling.lowering import in_order, linear, maxima, without_cuts
 from hetsched.modeling.outcome import Outcome
 from hetsched.modeling.program import Constraint, ExactlyOne, Implies, Linear, NoOverlap, Program
+from hetsched.stopping import NEVER, Deadline
 
 try:
     from ortools.sat.python import cp_model
@@ -26,6 +28,8 @@ PROVEN = {cp_model.OPTIMAL: "optimal", cp_model.INFEASIBLE: "infeasible"}
 SCHEDULING = ("no_lp", "default_lp", "quick_restart_no_lp", "quick_restart", "reduced_costs", "max_lp")
 """CP-SAT's own names of full searches, the best for schedules first."""
 LEAST_WORKERS = 3  # two full searches, and one for neighbourhoods
+PIECE = 2e-5
+"""Seconds that a column or a row takes to be handed over, on an ordinary machine."""
 TOLERANCE = 2e-9  # relative, of a bound: numbers that near whole ones were taken for whole
 
 
@@ -48,7 +52,7 @@ class CpSat:
         run = Run(request, self)
         if not request.cuts:
             program = without_cuts(program)
-        built = _Build(program, request.gap)
+        built = _Build(program, request.gap, request.deadline)
         if request.hint is not None:
             built.hint(request.hint)
         solver = cp_model.CpSolver()
@@ -95,14 +99,17 @@ class _Listener(cp_model.CpSolverSolutionCallback):
 class _Build:
     """A CP-SAT model of a program, and the way back."""
 
-    def __init__(self, program: Program, gap: float) -> None:
+    def __init__(self, program: Program, gap: float, deadline: Deadline = NEVER) -> None:
         self.program = maxima(program).check()
+        what = f"handing {program.n_columns:,} columns and {self.program.n_rows:,} rows to CP-SAT"
+        self._watch = partial(deadline.watch, what=what)
+        deadline.require(PIECE * (program.n_columns + self.program.n_rows), what)
         self.units: Units = units(self.program, gap)
         self.exact = self.units.common
         self.model = cp_model.CpModel()
         names = self.program.column_names()
         low, high = self.units.lower.tolist(), self.units.upper.tolist()
-        self.columns = [self.model.new_int_var(a, b, name) for a, b, name in zip(low, high, names, strict=True)]
+        self.columns = [self.model.new_int_var(a, b, name) for a, b, name in self._watch(zip(low, high, names, strict=True))]
         for each in self.program.constraints:
             self._add(each)
         self._minimise()
@@ -113,7 +120,7 @@ class _Build:
         elif isinstance(said, Implies):
             self._rows(rounded(said.rows, self.units), self._literals(said.literals, said.tag), said.cut)
         elif isinstance(said, ExactlyOne):
-            for line in self._literals(said.literals, said.tag):
+            for line in self._watch(self._literals(said.literals, said.tag)):
                 self.model.add_exactly_one(line)
         elif isinstance(said, NoOverlap):
             self._no_overlap(said)
@@ -121,7 +128,7 @@ class _Build:
     def _rows(self, rows: IntegerRows, literals: list[list[Any]] | None, cut: bool) -> None:
         self.exact &= rows.exact or cut
         ptr, column, coefficient = rows.ptr.tolist(), rows.column.tolist(), rows.coefficient.tolist()
-        for r, (limit, source) in enumerate(zip(rows.limit.tolist(), rows.row.tolist(), strict=True)):
+        for r, (limit, source) in self._watch(enumerate(zip(rows.limit.tolist(), rows.row.tolist(), strict=True))):
             terms = slice(ptr[r], ptr[r + 1])
             total = cp_model.LinearExpr.weighted_sum([self.columns[c] for c in column[terms]], coefficient[terms])
             added = self.model.add_linear_constraint(total, cp_model.INT_MIN, limit)
@@ -143,19 +150,18 @@ class _Build:
     def _no_overlap(self, said: NoOverlap) -> None:
         intervals = said.intervals
         for resource in range(intervals.resources):
-            made = (self._interval(said, i, resource) for i in range(intervals.n))
+            made = (self._interval(said, i, resource) for i in self._watch(range(intervals.n)))
             self.model.add_no_overlap([interval for interval in made if interval is not None])
 
     def _interval(self, said: NoOverlap, i: int, resource: int) -> Any:
         """Return the interval of i on a resource in units, None if it cannot be there or takes no time."""
         intervals = said.intervals
-        start, size = (
-            each[i] if each.ndim == 1 else each[i, resource if each.shape[1] > 1 else 0] for each in (intervals.start, intervals.size)
-        )
+        start, size = (_entry(each, i, resource) for each in (intervals.start, intervals.size))
         presence = None
         if intervals.presence is not None:
-            ((presence,),) = self._literals(intervals.presence[i, resource].reshape(1, 1), said.tag)
-            if self.units.upper[int(intervals.presence[i, resource].column[0])] == 0:
+            there = _entry(intervals.presence, i, resource)
+            ((presence,),) = self._literals(there.reshape(1, 1), said.tag)
+            if self.units.upper[int(there.column[0])] == 0:
                 return None
         begin, length = self._affine(start, said.tag), self._affine(size, said.tag)
         if isinstance(length, int) and length <= 0:
@@ -165,7 +171,8 @@ class _Build:
             if presence is None:
                 return self.model.new_fixed_size_interval_var(begin, length, name)
             return self.model.new_optional_fixed_size_interval_var(begin, length, presence, name)
-        end = self.model.new_int_var(-(2**50), 2**50, f"end of {name}")
+        (low, high), (least, most) = _domain(begin), _domain(length)
+        end = self.model.new_int_var(low + least, high + most, f"end of {name}")
         if presence is None:
             return self.model.new_interval_var(begin, length, end, name)
         return self.model.new_optional_interval_var(begin, length, end, presence, name)
@@ -211,11 +218,12 @@ class _Build:
         smallest = float(np.abs(weight[used]).min())
         self.factor = 1.0 / smallest
         scaled = weight[used] * self.factor
-        if (np.abs(scaled - np.round(scaled)) > 1e-9 * np.abs(scaled)).any():
-            self.factor = 1e9 / float(np.abs(weight[used]).max())
+        low = self.units.lower[used]
+        reach = float(np.abs(weight[used]) @ np.maximum(np.abs(low), np.abs(self.units.upper[used])))
+        if (np.abs(scaled - np.round(scaled)) > 1e-9 * np.abs(scaled)).any() or reach * self.factor > MOST:
+            self.factor = min(1e9 / float(np.abs(weight[used]).max()), MOST / reach if reach else math.inf)
             scaled = weight[used] * self.factor
         whole = down(scaled)
-        low = self.units.lower[used]
         # Rounded down from the lower end of each column; a time with a negative weight may be a unit longer.
         self.offset += float((weight[used] * low).sum() - (whole * low).sum() / self.factor)
         longer = np.minimum(weight[used] * self.units.is_time[used], 0.0)
@@ -254,6 +262,17 @@ class _Build:
             b_ub=np.concatenate([lowered.row_upper[above], -lowered.row_lower[below]]),
         )  # fmt: skip
         return solved.x[: self.program.n_columns] if solved.status == 0 else None
+
+
+def _domain(part: Any) -> tuple[int, int]:
+    """Return the least and the largest value of a number or a variable."""
+    return (part, part) if isinstance(part, int) else (part.proto.domain[0], part.proto.domain[-1])
+
+
+def _entry(part: Expression, i: int, resource: int) -> Expression:
+    """Return what an expression [n], [n, 1] or [n, R] says of an interval on a resource; indexing would look at all of it each time."""
+    width = 1 if part.ndim == 1 else part.shape[1]
+    return part._take(np.asarray(i * width + (resource if width > 1 else 0)))
 
 
 def _cores() -> int:

@@ -45,7 +45,7 @@ class Highs:
     def solve(self, program: Program, request: Request) -> Outcome:
         """Solve a program by branch and cut; bounds hold within HiGHS' tolerance of 1e-6."""
         run = Run(request, self)
-        lowered = linear(program, cuts=request.cuts)
+        lowered = linear(program, cuts=request.cuts, deadline=request.deadline)
         model = self._loaded(lowered)
         settings: dict[str, Any] = {
             "mip_feasibility_tolerance": 1e-7,

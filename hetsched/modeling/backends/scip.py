@@ -15,10 +15,12 @@ from hetsched.modeling.expression import FloatArray
 from hetsched.modeling.lowering import Edits, Matrix, linear
 from hetsched.modeling.outcome import Outcome
 from hetsched.modeling.program import Program
+from hetsched.stopping import NEVER, Deadline
 
 try:
     import pyscipopt
     from pyscipopt.scip import PY_SCIP_EVENTTYPE as SCIP_EVENTTYPE
+    from pyscipopt.scip import PY_SCIP_STAGE as SCIP_STAGE
     from pyscipopt.scip import Eventhdlr
 except ModuleNotFoundError as error:
     raise MissingDependency("pyscipopt", "solvers") from error
@@ -26,6 +28,12 @@ except ModuleNotFoundError as error:
 STOPPED = {"timelimit": "time limit", "gaplimit": "gap", "userinterrupt": "interrupted", "optimal": "finished", "infeasible": "finished",
            "unbounded": "finished", "inforunbd": "finished"}  # fmt: skip
 OKAY = 1
+RUNNING = (
+    SCIP_STAGE.TRANSFORMED, SCIP_STAGE.INITPRESOLVE, SCIP_STAGE.PRESOLVING, SCIP_STAGE.EXITPRESOLVE, SCIP_STAGE.PRESOLVED,
+    SCIP_STAGE.INITSOLVE, SCIP_STAGE.SOLVING,
+)  # fmt: skip
+PIECE = 1.5e-5
+"""Seconds that a column or a row takes to be handed over, and to be copied by SCIP as it begins, on an ordinary machine."""
 EVENTS = (SCIP_EVENTTYPE.BESTSOLFOUND, SCIP_EVENTTYPE.NODESOLVED, SCIP_EVENTTYPE.FIRSTLPSOLVED, SCIP_EVENTTYPE.LPSOLVED)
 
 
@@ -45,8 +53,8 @@ class Scip:
     def solve(self, program: Program, request: Request) -> Outcome:
         """Solve a program by branch and cut; bounds hold within SCIP's tolerance of 1e-6."""
         run = Run(request, self)
-        lowered = linear(program, cuts=request.cuts)
-        loaded = self._loaded(lowered)
+        lowered = linear(program, cuts=request.cuts, deadline=request.deadline)
+        loaded = self._loaded(lowered, request.deadline)
         model, columns = loaded.model, loaded.columns
         model.setParam("randomization/randomseedshift", request.seed % (2**31))
         model.setParam("limits/gap", request.gap)
@@ -60,17 +68,17 @@ class Scip:
         if request.hint is not None:
             _start(model, columns, program, lowered, request.hint)
         loaded.listener.listen(run, columns[: program.n_columns])
-        run.work(model.optimizeNogil, model.interruptSolve)
+        run.work(model.optimizeNogil, lambda: interrupt(model))
         outcome = _outcome(model, columns, program, run)
         if outcome.values is not None and not run.heard:  # the last solve's solution is still the best
             run.found(outcome.objective, lambda: np.asarray(outcome.values))
         return outcome
 
-    def _loaded(self, lowered: Matrix) -> _Loaded:
+    def _loaded(self, lowered: Matrix, deadline: Deadline) -> _Loaded:
         """Return a model of a matrix: the last one, edited, or a new one."""
         edits = None if self._kept is None else lowered.edits(self._kept[1])
         if self._kept is None or edits is None:
-            loaded = _Loaded(lowered)
+            loaded = _Loaded(lowered, deadline)
         else:
             loaded = self._kept[0]
             loaded.edit(lowered, edits)
@@ -103,8 +111,14 @@ class _Listener(Eventhdlr):
         if abs(bound) < model.infinity():
             self.run.bounded(bound)
         if self.run.stopped:
-            model.interruptSolve()
+            interrupt(model)
         return {}
+
+
+def interrupt(model: Any) -> None:
+    """Ask a solve to stop if it is running; else SCIP would print that it cannot be asked."""
+    if model.getStage() in RUNNING:
+        model.interruptSolve()
 
 
 def _start(model: Any, columns: list[Any], program: Program, lowered: Matrix, hint: FloatArray) -> None:
@@ -142,7 +156,10 @@ class _Loaded:
     through Python objects takes three times as long.
     """
 
-    def __init__(self, lowered: Matrix) -> None:
+    def __init__(self, lowered: Matrix, deadline: Deadline = NEVER) -> None:
+        size = lowered.program.n_columns + len(lowered.row_lower)
+        what = f"handing {lowered.program.n_columns:,} columns and {len(lowered.row_lower):,} rows to SCIP"
+        deadline.require(PIECE * size, what)
         self.model = model = pyscipopt.Model()
         program, infinity = lowered.program, model.infinity()
         self._hush()
@@ -150,7 +167,9 @@ class _Loaded:
         types = np.where(lowered.integer, np.where((program.lower >= 0) & (program.upper <= 1), "B", "I"), "C").tolist()
         self.columns = [
             model.addVar(name, vtype=kind, lb=lb, ub=ub, obj=cost)
-            for name, kind, lb, ub, cost in zip(program.column_names(), types, low, high, lowered.cost.tolist(), strict=True)
+            for name, kind, lb, ub, cost in deadline.watch(
+                zip(program.column_names(), types, low, high, lowered.cost.tolist(), strict=True), what
+            )
         ]
         self.offset = lowered.offset
         model.addObjoffset(lowered.offset)
@@ -159,7 +178,7 @@ class _Loaded:
         model.includeEventhdlr(self.listener, "hetsched", "tells of incumbents and bounds")
         self._library, self._scip = _library(), _pointer(model)
         self.rows: list[int] = []
-        self.rows += self._add(lowered, range(len(lowered.row_lower)))
+        self.rows += self._add(lowered, deadline.watch(range(len(lowered.row_lower)), what))
 
     def _hush(self) -> None:
         self.model.hideOutput()
