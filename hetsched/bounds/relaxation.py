@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hetsched.analysis.model_size import columns
-from hetsched.errors import UnsupportedFeature
+from hetsched.errors import OutOfTime, UnsupportedFeature
 from hetsched.modeling.lowering import Matrix, linear
 from hetsched.models.formulation import SLACK, Formulation
 from hetsched.models.methods import formulate
@@ -42,12 +43,13 @@ def every(problem: Problem, *, deadline: Deadline = NEVER) -> Iterator[Bound]:
     problem : Problem
         One that `fits`.
     deadline : Deadline
-        Kept to half a second.
+        Kept to half a second; what cannot be done by then is left out.
     """
-    said = formulate(sayable(problem), symmetry="tasks")
-    yield linear_relaxation(said, deadline=deadline)
-    if not deadline.over:
-        yield said.solve("scip", time_limit=deadline.limit).proof
+    with contextlib.suppress(OutOfTime):
+        said = formulate(sayable(problem), symmetry="tasks", deadline=deadline)
+        yield linear_relaxation(said, deadline=deadline)
+        if not deadline.over:
+            yield said.solve("scip", time_limit=deadline.limit).proof
 
 
 def split(problem: Problem, *, deadline: Deadline = NEVER) -> Solution:
@@ -86,7 +88,11 @@ def linear_relaxation(said: Formulation, *, deadline: Deadline = NEVER) -> Bound
     """
     from scipy.optimize import linprog
 
-    lowered = linear(said.model.program)
+    name, evidence = "linear relaxation", f"prices of the rows of {said.model!r}"
+    try:
+        lowered = linear(said.model.program, deadline=deadline)
+    except OutOfTime:
+        return Bound(0.0, name, "no time was left")
     rows = lowered.rows(len(lowered.row_lower))
     above, below = np.isfinite(lowered.row_lower), np.isfinite(lowered.row_upper)
     program: Any = {"c": lowered.cost, "bounds": np.column_stack([lowered.program.lower, lowered.program.upper])}
@@ -96,7 +102,6 @@ def linear_relaxation(said: Formulation, *, deadline: Deadline = NEVER) -> Bound
         program["A_ub"] = vstack([rows[below], -rows[above]])
         program["b_ub"] = np.concatenate([lowered.row_upper[below], -lowered.row_lower[above]])
     found = linprog(method="highs", options={} if (limit := deadline.limit) is None else {"time_limit": limit}, **program)
-    name, evidence = "linear relaxation", f"prices of the rows of {said.model!r}"
     if found.status == 2:  # no fraction of a schedule is as short as the upper bound
         return Bound(said.upper / (1 + SLACK), name, f"{evidence}: nothing is shorter than a schedule known")
     if found.status != 0:

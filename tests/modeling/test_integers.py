@@ -106,3 +106,28 @@ def test_times_that_need_not_be_whole_are_bounded_and_found_all_the_same() -> No
     outcome = model.solve("cpsat")
     assert outcome.objective == pytest.approx(1.5)
     assert outcome.bound >= 1.5
+
+
+def test_thousands_of_intervals_and_any_weights_fit_64_bits() -> None:
+    """CP-SAT refuses a model whose domains, or whose objective, add up to more."""
+    model = Model()
+    count = 4500
+    start, on = model.time("start", (count, 2), upper=1e6), model.binary("on", (count, 2))
+    long = model.binary("long", (count, 2))
+    size = on * 2.5 + long / 3.0
+    model.no_overlap(model.interval(start, size, presence=on), pairs=[])
+    model.minimise((start * np.geomspace(1e-9, 1e9, 2 * count).reshape(count, 2)).sum())
+    native = model.native("cpsat")
+    assert native.validate() == ""
+
+
+@examples(100)
+@given(weights=st.lists(st.floats(1e-12, 1e12), min_size=2, max_size=4), decimals=st.integers(0, 6))
+def test_an_objective_of_any_weights_is_bounded_from_below(weights: list[float], decimals: int) -> None:
+    model = Model()
+    t = model.time("t", len(weights), lower=0.7, upper=10.0**decimals)
+    model.minimise((t * np.array(weights)).sum())
+    outcome = model.solve("cpsat", threads=1)
+    least = 0.7 * sum(weights)
+    assert outcome.objective == pytest.approx(least)
+    assert least * (1 - 1e-6) <= outcome.bound <= least * (1 + 1e-6)

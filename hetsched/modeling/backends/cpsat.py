@@ -266,7 +266,10 @@ class _Build:
 
 def _domain(part: Any) -> tuple[int, int]:
     """Return the least and the largest value of a number or a variable."""
-    return (part, part) if isinstance(part, int) else (part.proto.domain[0], part.proto.domain[-1])
+    if isinstance(part, int):
+        return part, part
+    low, high = part.proto.domain  # two numbers; at -1 there is none
+    return low, high
 
 
 def _entry(part: Expression, i: int, resource: int) -> Expression:
