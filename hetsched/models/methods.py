@@ -37,22 +37,28 @@ def formulate(
 
 def _solve(
     kind: type[Formulation], problem: Problem, monitor: Monitor, solver: str, *, gap: float, threads: int | None, cuts: bool = True,
-    upper: float = math.inf, **said: Any,
+    upper: float = math.inf, symmetry: str | None = None, **said: Any,
 ) -> None:  # fmt: skip
-    """Say the problem in a formulation and hand it over; what list schedulers find is offered first and narrows its windows."""
+    """Say the problem in a formulation and hand it over; what list schedulers find is offered first and narrows its windows.
+
+    What cannot be asked is refused before anything is found.
+    """
     from hetsched.modeling.backends import backend, check_gap
     from hetsched.models.formulation import quick
+    from hetsched.models.redundant import check_criterion
 
     kind.check(problem)
     backend(solver, threads=threads)
-    check_gap(gap)  # what is asked is refused before anything is found
+    check_gap(gap)
+    if symmetry is not None:
+        check_criterion(symmetry)
     found = quick(problem, monitor.deadline)
     best = math.inf if monitor.best is None else monitor.best.makespan
     if found.schedule is not None and found.makespan < best and found.makespan <= upper:
         before, monitor.source = monitor.source, found.method
         monitor.offer(found.schedule.decision)
         monitor.source = before
-    formulation = kind(problem, upper=min(best, found.makespan, upper), deadline=monitor.deadline, **said)
+    formulation = kind(problem, upper=min(best, found.makespan, upper), symmetry=symmetry, deadline=monitor.deadline, **said)
     formulation.run(monitor, solver, gap=gap, threads=threads, cuts=cuts, start=monitor.best)
 
 

@@ -61,6 +61,12 @@ class LoadCuts:
                     model.add(room >= first, tag="head load" if sign > 0 else "tail load", cut=True)
 
 
+def check_criterion(criterion: str) -> None:
+    """Raise `UnsupportedFeature` if a criterion for symmetries is none."""
+    if criterion not in CRITERIA:
+        raise UnsupportedFeature(f"unknown criterion {criterion!r} for symmetries; choose from {', '.join(CRITERIA)}")
+
+
 class DeviceOrder:
     """Identical devices and identical nodes in order: of two that may trade places the first does no less; DiviML, section VI.
 
@@ -68,8 +74,7 @@ class DeviceOrder:
     """
 
     def __init__(self, criterion: str = "tasks") -> None:
-        if criterion not in CRITERIA:
-            raise UnsupportedFeature(f"unknown criterion {criterion!r} for symmetries; choose from {', '.join(CRITERIA)}")
+        check_criterion(criterion)
         self.criterion = criterion
 
     def add_to(self, f: Any) -> None:

@@ -24,14 +24,14 @@ def blocks(layers: int) -> hs.Problem:
 @pytest.mark.parametrize("method", EXACT)
 def test_no_criterion_changes_the_optimum(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Any] = []
-    formulate = methods.formulate
-
-    def noted(problem: hs.Problem, **options: Any) -> Any:
-        told.append(options["symmetry"])
-        return formulate(problem, **options)
-
-    monkeypatch.setattr(methods, "formulate", noted)
     problem = blocks(1)
+
+    class Noted(methods.fitting(problem)):  # type: ignore[misc]
+        def __init__(self, problem: hs.Problem, **options: Any) -> None:
+            told.append(options["symmetry"])
+            super().__init__(problem, **options)
+
+    monkeypatch.setattr(methods, "fitting", lambda _: Noted)
     found = [hs.solve(problem, method, time_limit=60, options={"symmetry": criterion}) for criterion in CRITERIA]
     found.append(hs.solve(problem, method, time_limit=60))
     assert told == [*CRITERIA, "tasks"]
