@@ -43,12 +43,12 @@ def _solve(
 
     What cannot be asked is refused before anything is found.
     """
-    from hetsched.modeling.backends import backend, check_gap
+    from hetsched.modeling.backends import check_gap, info
     from hetsched.models.formulation import quick
     from hetsched.models.redundant import check_criterion
 
     kind.check(problem)
-    backend(solver, threads=threads)
+    info(solver, threads=threads)
     check_gap(gap)
     if symmetry is not None:
         check_criterion(symmetry)

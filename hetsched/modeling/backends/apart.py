@@ -23,7 +23,7 @@ from hetsched.modeling.program import Program
 from hetsched.processes import Died, Process, channel, listen, tell
 from hetsched.stopping import NEVER, Deadline
 
-GRACE = 0.5  # seconds that a solver has to answer after it was asked to stop
+GRACE = 0.3  # seconds that a solver has to answer after it was asked to stop
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class _Solve:
     def __init__(self, solver: str, program: Program, request: Request) -> None:
         self.solver, self.program = solver, program
         self.run = Run(request)
-        self.child = _take(solver)
+        self.child: _Child
         self.at_work = False
         """Whether the solver has been given the program."""
         self.asked_to_stop = 0.0
@@ -145,6 +145,7 @@ class _Solve:
 
     def _converse(self) -> None:
         """Hand the program over and listen to the end."""
+        self.child = _take(self.solver)
         try:
             if self._is_ready():
                 request = dataclasses.replace(self.run.request, deadline=NEVER, on_incumbent=None, on_bound=None, stop=None)
