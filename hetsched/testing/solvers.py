@@ -17,6 +17,8 @@ from hetsched.modeling.backends import backend
 from hetsched.modeling.expression import Expression, stack
 from hetsched.modeling.model import Model
 from hetsched.modeling.outcome import Incumbent, NewBound
+from hetsched.stopping import Deadline
+from hetsched.testing.clocks import SteppingClock
 from hetsched.testing.profiles import examples
 
 PLENTY = 120.0
@@ -198,6 +200,25 @@ class BackendSuite:
         assert outcome.stopped == "time limit"
         assert outcome.proven == ""
         assert outcome.bound <= outcome.objective
+
+    @pytest.mark.parametrize("looks", [0, 1, 3, 10, 30])
+    def test_the_clock_is_looked_at_while_a_model_is_handed_over(self, looks: int) -> None:
+        clock = SteppingClock(1.0)
+        deadline = Deadline.after(looks, clock)
+        outcome = hard().solve(backend(self.solver), deadline=deadline)
+        assert outcome.stopped == "time limit"
+        assert outcome.bound <= outcome.objective
+        assert clock.late(deadline) <= 50, "the clock is looked at for long after the end"
+
+    def test_without_time_it_is_not_begun(self) -> None:
+        outcome = hard().solve(backend(self.solver), time_limit=0.0)
+        assert (outcome.stopped, outcome.values, outcome.proven) == ("time limit", None, "")
+        assert outcome.detail.endswith("allow more time")
+
+    @pytest.mark.parametrize("limit", [1e9, 1e21, math.inf])
+    def test_a_limit_of_ages_is_none(self, limit: float) -> None:
+        model, _ = Shop([[3.0, 4.0], [2.0, 2.0]], []).model()
+        assert model.solve(self.solver, time_limit=limit).proven == "optimal"
 
     def test_threads_are_used_or_refused(self) -> None:
         model, _ = Shop([[3.0, 4.0], [2.0, 2.0]], []).model()

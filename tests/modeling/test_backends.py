@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import hetsched as hs
+from hetsched.modeling.backends import scip
 from hetsched.modeling.model import Model
 from hetsched.testing import solvers
 
@@ -64,3 +65,12 @@ def test_ctrl_c_during_an_exact_method_keeps_the_best_schedule() -> None:
     assert solution.stopped == "interrupted"
     assert solution.schedule is not None
     assert hs.verify(problem, solution.schedule) == []
+
+
+def test_scip_is_not_asked_to_stop_where_it_would_print_that_it_cannot(capfd: pytest.CaptureFixture[str]) -> None:
+    model = solvers.hard(3).native("scip")
+    scip.interrupt(model)
+    model.freeProb()
+    scip.interrupt(model)
+    said = capfd.readouterr()
+    assert said.out + said.err == ""

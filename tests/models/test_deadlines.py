@@ -1,0 +1,105 @@
+"""Making a model, and cutting a graph apart, end with the time, and what cannot be made in time is not begun."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hetsched as hs
+from hetsched.analysis.modules import modules
+from hetsched.errors import OutOfTime
+from hetsched.modeling.lowering import linear
+from hetsched.modeling.model import Model
+from hetsched.models.assignment import Assignment
+from hetsched.models.batched import BatchedMakespan
+from hetsched.models.formulation import Formulation
+from hetsched.models.moirai import CongestionAware
+from hetsched.models.steady import SteadyState
+from hetsched.search import Budget, Monitor
+from hetsched.stopping import Deadline
+from hetsched.testing.clocks import SteppingClock, watched
+
+KINDS = (BatchedMakespan, CongestionAware, Assignment, SteadyState)
+EXACT = ("milp", "milp:highs", "cpsat", "moirai", "assignment", "load-milp")
+
+
+def tangle(n: int, inputs: int = 1) -> hs.Problem:
+    """Return a problem that no single task cuts apart."""
+    rng = np.random.default_rng(0)
+    arcs = [(f"t{i}", f"t{j}") for j in range(2, n) for i in rng.choice(j, 2, replace=False).tolist()]
+    graph = hs.TaskGraph([f"t{i}" for i in range(n)], arcs, output_bytes=1.0)
+    sizes: dict[str, Any] = {} if inputs == 1 else {"inputs": inputs, "batch_sizes": [1, inputs]}
+    shape = (n, 3) if inputs == 1 else (n, 3, 2)
+    return hs.Problem(graph, hs.Cluster(["a", "b", "c"], bandwidth=1.0), durations=rng.uniform(1, 9, shape), **sizes)
+
+
+def least_time(work: Any) -> tuple[int, Any]:
+    """Return after how many looks at the clock ``work(deadline)`` is let be done, and its result; before that it must raise."""
+    looks = 0
+    while True:
+        clock = SteppingClock(1.0)
+        try:
+            return looks, work(Deadline(clock.now + looks, clock))
+        except OutOfTime:
+            looks += 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_component_is_begun_after_the_end(kind: type[Formulation]) -> None:
+    looks, made = least_time(lambda deadline: kind(tangle(20), deadline=deadline))
+    assert looks >= len(made.components)
+    alike = kind(tangle(20))
+    assert alike.model.describe() == made.model.describe()
+
+
+def test_lowering_looks_at_the_clock_after_each_pass() -> None:
+    program = BatchedMakespan(tangle(20)).model.program
+    looks, lowered = least_time(lambda deadline: linear(program, deadline=deadline))
+    assert looks >= 4
+    np.testing.assert_array_equal(lowered.coefficient, linear(program).coefficient)
+
+
+def test_cutting_a_graph_looks_at_the_clock() -> None:
+    graph = tangle(200).graph
+    looks, found = least_time(lambda deadline: modules(graph, largest=10, deadline=deadline))
+    assert looks >= 10
+    np.testing.assert_array_equal(found.of_task, modules(graph, largest=10).of_task)
+
+
+@pytest.mark.parametrize("method", EXACT)
+def test_what_cannot_be_made_in_time_is_refused_before_it_is_begun(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def begun(*_: object) -> None:
+        raise AssertionError("the making of a model has begun")
+
+    monkeypatch.setattr(Model, "_columns", begun)
+    problem = tangle(2000)
+    monitor = Monitor(problem, Budget(1e-3), clock=SteppingClock())  # which stands still
+    monitor.run(method)
+    found = monitor.solution(method)
+    assert found.stopped == "time limit"
+    assert found.schedule is not None, "list schedulers, or a short search, come first"
+    assert hs.verify(problem, found.schedule) == []
+    said = r"making a model of about [\d,]+ columns takes about [\d.]+ s, but 0\.001 s are left; allow more time"
+    assert re.search(said, "\n".join(found.messages))
+
+
+def test_all_pairs_are_not_compared_where_there_is_no_time_to() -> None:
+    deadline = Deadline.after(1.0, SteppingClock())
+    with pytest.raises(OutOfTime, match=r"comparing 8,000 tasks with one another takes about 1\.3 s, but 1 s are left; allow more time"):
+        BatchedMakespan(tangle(8000), deadline=deadline)
+    with pytest.raises(OutOfTime, match=r"comparing [\d,]+ transfers with one another takes about"):
+        CongestionAware(tangle(8000).replace(communication="port"), deadline=deadline)
+
+
+@pytest.mark.parametrize("method", [*EXACT, "getf", "m-sct", "split", "contiguous"])
+@pytest.mark.parametrize("looks", [0, 3, 15, 40])
+def test_a_method_says_what_it_had_no_time_for(method: str, looks: int) -> None:
+    problem = tangle(300)
+    if method == "getf":  # devices of one speed each
+        problem = problem.replace(durations=problem.durations[:, :1, 0] / np.array([1.0, 2.0, 3.0]))
+    found = watched(problem, method, looks)
+    assert found.monitor.solution(method).stopped == "time limit"
+    assert found.late <= 60
