@@ -16,7 +16,7 @@ from hetsched.errors import InvalidProblem
 from hetsched.problem.graph import RANGE, FloatArray, in_range, is_text, number, plural, unique_names
 
 MOST_DEVICES = 1000
-MOST_ROUTING = 1_000_000_000
+MOST_ROUTING = 400_000_000
 """Steps that routes may take: devices squared for each bottleneck that a device meets where a link is missing."""
 
 

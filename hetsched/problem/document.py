@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gc
 import math
 import os
 import secrets
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import singledispatch
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, cast
@@ -267,6 +268,18 @@ def _(value: Problem) -> Document:
     )  # fmt: skip
 
 
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """Make very many objects, none of which is garbage, without looking for garbage among them again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
 def encode(value: object) -> bytes:
     """Return the JSON text of a value's document.
 
@@ -275,7 +288,8 @@ def encode(value: object) -> bytes:
     UnsupportedFeature
         It would be larger than documents may be.
     """
-    data = msgspec.json.encode(to_document(value)) + b"\n"
+    with _no_collection():
+        data = msgspec.json.encode(to_document(value)) + b"\n"
     if len(data) > LARGEST_DOCUMENT:
         raise UnsupportedFeature(f"the document would have {len(data)} bytes, and {LARGEST_DOCUMENT} are allowed; pickle the value instead")
     return data
@@ -296,7 +310,8 @@ def decode(data: bytes | str, kinds: Mapping[str, type[Document]] = KINDS, name:
             raise InvalidProblem(f"{name}: format {header.format!r} is not one of {', '.join(map(repr, kinds))}")
         if header.version != VERSION:
             raise InvalidProblem(f"{name}: version {header.version} of {header.format} is not version {VERSION}, which this hetsched reads")
-        return msgspec.json.decode(data, type=kind).value()
+        with _no_collection():
+            return msgspec.json.decode(data, type=kind).value()
     except RecursionError:
         raise InvalidProblem(f"{name}: the JSON is nested too deeply to be a document") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

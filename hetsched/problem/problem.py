@@ -424,26 +424,41 @@ class Problem(Frozen):
             return bool(total >> self.inputs & 1)
         if len(usable) == 1:  # it matters to no task on which device a batch runs
             usable = np.logical_or.reduce(usable, axis=1, keepdims=True)
+        known: dict[bytes, int] = {}
         for rows in np.unique(usable.swapaxes(0, 1), axis=0):
             common = everything
             for row in rows:
-                counts = 1
-                for size in self.batch_sizes[row].tolist():
-                    counts = _with_multiples(counts, size, everything)
-                common &= counts
-            missing = common & ~total
-            while missing and not total >> self.inputs & 1:
-                total = _with_multiples(total, (missing & -missing).bit_length() - 1, everything)  # the least count that is missing
-                missing &= ~total
-        return bool(total >> self.inputs & 1)
+                if row.tobytes() not in known:
+                    known[row.tobytes()] = _sums(self.batch_sizes[row].tolist(), everything)
+                common &= known[row.tobytes()]
+            total |= common
+        return _is_sum(total, self.inputs)
 
 
-def _with_multiples(counts: int, size: int, everything: int) -> int:
-    """Return the bit mask of the counts to which `size` is added any number of times."""
-    while size < everything.bit_length():
-        counts |= counts << size & everything
-        size *= 2
+def _sums(sizes: list[int], everything: int) -> int:
+    """Return the bit mask of what sizes in rising order, each any number of times, add up to."""
+    counts = 1
+    for size in sizes:
+        if not counts >> size & 1:
+            times = size
+            while times < everything.bit_length():
+                counts |= counts << times & everything
+                times *= 2
     return counts
+
+
+def _is_sum(counts: int, total: int) -> bool:
+    """Tell whether counts in a bit mask, 0 among them, each any number of times, add up to `total`."""
+    size = total + 1
+    length = 1 << (2 * size).bit_length()
+    found = np.unpackbits(np.frombuffer(counts.to_bytes(size // 8 + 1, "little"), np.uint8), bitorder="little")[:size] > 0
+    while not found[total]:
+        spectrum = np.fft.rfft(found, length)
+        twice = np.fft.irfft(spectrum * spectrum, length)[:size] > 0.5  # how many pairs add up to each; numbers up to a million, exact
+        if np.array_equal(twice, found):
+            return False
+        found = twice
+    return True
 
 
 def _check_count(value: Any, what: str) -> None:
