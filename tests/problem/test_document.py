@@ -20,6 +20,7 @@ import hetsched as hs
 from hetsched import documents
 from hetsched.errors import LONGEST
 from hetsched.problem import cluster, document
+from hetsched.problem.problem import MOST_INPUTS, MOST_ITEMS
 from tests.golden import topcuoglu
 
 
@@ -287,3 +288,12 @@ def test_a_file_without_an_end_is_refused(tmp_path, monkeypatch):
     with pytest.raises(hs.UnsupportedFeature, match="1000 are allowed"):
         awkward().write(tmp_path / "problem.json")
     assert not list(tmp_path.iterdir())
+
+
+def test_the_reference_states_the_limits_that_are_kept():
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "documents.md").read_text()
+    for limit in (MOST_INPUTS, MOST_ITEMS, cluster.MOST_DEVICES):
+        assert f" {limit:,} |" in page
+    assert f"{document.LARGEST_DOCUMENT >> 20} MiB" in page
+    assert f"{cluster.MOST_ROUTING // 10**6} million steps" in page
+    assert f"at most {LONGEST} characters" in page
