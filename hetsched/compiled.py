@@ -8,6 +8,7 @@ The compiled code is in `__pycache__` beside the sources, in ``$NUMBA_CACHE_DIR`
 from __future__ import annotations
 
 import hashlib
+import os
 import pickle
 import warnings
 from collections.abc import Callable
@@ -20,6 +21,8 @@ from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 F = TypeVar("F", bound=Callable[..., Any])
 _DIGEST = hashlib.sha256
+_TOLD = "HETSCHED_KERNELS_NOT_KEPT"
+"""The environment variable in which the process that said so leaves its number to those it starts."""
 
 
 class _CheckedFile(IndexDataCacheFile):
@@ -63,7 +66,9 @@ class _Cache(FunctionCache):
 
 @cache
 def _cannot_keep(reason: str) -> None:
-    """Say once that kernels are compiled in every process."""
+    """Say once, in the first process and not in those it starts, that each compiles its kernels."""
+    if os.environ.setdefault(_TOLD, str(os.getpid())) != str(os.getpid()):
+        return
     warnings.warn(
         f"compiled kernels cannot be kept ({reason}), so every process compiles them anew, for seconds to minutes; "
         "set NUMBA_CACHE_DIR to a folder that can be written to",

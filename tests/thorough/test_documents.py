@@ -248,6 +248,69 @@ class Reader:
             self._process.wait()
 
 
+def problem(
+    n: int, durations: list[Any], *, edges: Any = (), k: int = 1, bandwidth: Any = 1.0, label: str | None = None, **more: Any
+) -> Any:
+    """Return the document of a problem of n tasks and k devices."""
+    tasks = [{"name": f"t{i}", **({"colocation": label} if label else {})} for i in range(n)]
+    cluster = {"devices": [{"name": f"d{h}"} for h in range(k)], "bandwidth": bandwidth}
+    graph = {"tasks": tasks, "edges": [[f"t{i}", f"t{j}", 1] for i, j in edges]}
+    return {"format": "hetsched-problem", "version": 1, "graph": graph, "cluster": cluster, "durations": durations, **more}
+
+
+def hostile() -> dict[str, Any]:
+    """Return documents, by name, that ask for much at little cost."""
+    rng = np.random.default_rng(0)
+
+    def links(k: int) -> Any:
+        return (rng.random((k, k)) * (rng.random((k, k)) < 0.5)).tolist()
+
+    def some(n: int, k: int, sizes: int) -> Any:
+        return [[[1 if rng.random() < 0.5 else None for _ in range(sizes)] for _ in range(k)] for _ in range(n)]
+
+    graph = {"tasks": [{"name": f"t{i}"} for i in range(100_000)]}
+    graph["edges"] = [[f"t{i}", f"t{(i + 1) % 100_000}", 1] for i in range(100_000)]  # type: ignore[list-item]
+    history = [{"time": i, "incumbent": 1, "bound": 0, "source": "a"} for i in range(1000)]
+    history.append({"time": 1000, "incumbent": 1, "bound": 0, "source": "x" * 10**7})
+    batch = {"task": "a", "device": "d", "start": 0, "finish": 1}
+    schedule = {"tasks": ["a"], "devices": ["d"], "inputs": 1, "batches": []}
+    free = {"inputs": 999_999, "batching": "free"}
+    one_way = [[float(k == h + 1) for k in range(30)] for h in range(30)]
+    chain = [(i, i + 1) for i in range(2999)]
+    return {
+        "cycle": {"format": "hetsched-graph", "version": 1, "graph": graph},
+        "equal names": {"format": "hetsched-graph", "version": 1, "graph": {"tasks": [{"name": "a"}] * 200_000}},
+        "devices": {"format": "hetsched-cluster", "version": 1, "cluster": problem(0, [], k=3000)["cluster"]},
+        **{f"routes of {k}": problem(3, [[1] * k] * 3, edges=[(0, 1)], k=k, bandwidth=links(k)) for k in (100, 300, 600)},
+        "one-way links": problem(3000, [[1] * 30] * 3000, edges=chain, k=30, bandwidth=one_way),
+        "even sizes": problem(8, [[[1] * 8] * 2] * 8, k=2, batch_sizes=[2, 4, 6, 8, 10, 12, 14, 16], **free),
+        "small sizes of a label": problem(8, some(8, 50, 12), k=50, label="g", batch_sizes=list(range(2, 26, 2)), **free),
+        "large sizes of a label": problem(2, some(2, 50, 50), k=50, label="g", batch_sizes=list(range(2000, 200_000, 3960)), **free),
+        "sizes once": problem(8, [[[1] * 50] * 100] * 8, k=100, batch_sizes=list(range(2, 102, 2)), inputs=999_999),
+        "a million inputs": problem(3, [[[1, 1]] * 2] * 3, edges=[(0, 1)], k=2, batch_sizes=[2, 3], inputs=10**6, batching="free"),
+        "a long source": {
+            "format": "hetsched-solution", "version": 1, "schedule": None, "status": "unknown", "bound": {"value": 0, "name": "none"},
+            "method": "m", "seed": 0, "history": history,
+        },
+        "empty lists": problem(1, [[]] * 2_000_000),
+        "numbers": problem(1, [[0] * 3_000_000]),
+        "batches": {"format": "hetsched-schedule", "version": 1, "schedule": {**schedule, "batches": [batch] * 100_000}},
+        "inputs of a schedule": {"format": "hetsched-schedule", "version": 1, "schedule": {**schedule, "inputs": 10**9}},
+        "as many inputs as may be": {"format": "hetsched-schedule", "version": 1, "schedule": {**schedule, "inputs": 10**7}},
+    }  # fmt: skip
+
+
+@pytest.mark.thorough(cases=1)
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of memory and CPU time are Linux's here")
+def test_documents_that_ask_for_much_are_read_or_refused_quickly() -> None:
+    reader = Reader(bases())
+    try:
+        said = {name: reader.read(json.dumps(document).encode()) for name, document in hostile().items()}
+        assert {name: words for name, words in said.items() if words} == {}
+    finally:
+        reader.close()
+
+
 @pytest.mark.thorough(cases=20_000)
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory and CPU time are Linux's here")
 def test_mutated_documents_are_read_or_refused_in_a_line(cases: Cases, tmp_path: Path) -> None:
