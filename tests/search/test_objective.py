@@ -81,6 +81,6 @@ def test_no_schedule_has_no_value() -> None:
 
 
 def test_auto_runs_the_methods_of_the_objective() -> None:
-    solution = hs.solve(chain(12), objective="period", time_limit=3)
+    solution = hs.solve(chain(12), objective="period", time_limit=PLENTY)
     assert (solution.status, solution.value) == ("optimal", 6.0)
     assert solution.method in ("load-search", "contiguous", "load-milp")
