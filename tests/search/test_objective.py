@@ -11,6 +11,7 @@ import hetsched as hs
 from hetsched.schedule.steady import period
 from hetsched.search import Monitor
 from hetsched.solution import Bound
+from hetsched.testing.solvers import PLENTY
 
 
 def chain(count: int = 4) -> hs.Problem:
