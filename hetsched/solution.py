@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from hetsched.columns import Columns, Frozen, texts
-from hetsched.errors import HetschedError, Infeasible, InvalidSchedule
+from hetsched.errors import HetschedError, Infeasible, InvalidProblem, InvalidSchedule
 from hetsched.problem import document
 from hetsched.problem.document import VERSION, Document, Number, Real, Row, Whole, real, to_document
 from hetsched.schedule.document import SchedulePart
@@ -35,6 +35,11 @@ class Status(StrEnum):
     """No schedule found, none excluded."""
 
 
+def _unicode(message: str) -> str:
+    """Return what a solver, a file system or a plug-in said as text that a document can hold."""
+    return message.encode("utf-8", "backslashreplace").decode()
+
+
 @dataclass(frozen=True)
 class Bound:
     """A number proven to be at most the optimum of one problem.
@@ -55,6 +60,12 @@ class Bound:
     name: str
     evidence: str = ""
     objective: str = "makespan"
+
+    def __post_init__(self) -> None:
+        if not self.value > -math.inf:
+            raise InvalidProblem(f"bound {self.name!r} is {self.value}; it must be seconds, or inf as a proof that there is no schedule")
+        for what in ("name", "evidence"):
+            object.__setattr__(self, what, _unicode(getattr(self, what)))
 
 
 NO_BOUND = Bound(0.0, "none", "no schedule ends before it starts")
@@ -145,15 +156,15 @@ class Solution(Frozen):
     ) -> None:  # fmt: skip
         if objective == "makespan" or schedule is None:
             value = math.inf if schedule is None else schedule.makespan
-        if value is None:
-            raise InvalidSchedule(f"a solution for the objective {objective!r} needs the value of its schedule")
+        if value is None or (objective != "makespan" and schedule is not None and not math.isfinite(value)):
+            raise InvalidSchedule(f"a solution for the objective {objective!r} needs the value of its schedule in seconds, not {value}")
         if schedule is not None:
             gap = relative_gap(value, proof.value)
             status = Status.OPTIMAL if gap <= OPTIMALITY_GAP else Status.FEASIBLE
         else:
             status = Status.INFEASIBLE if math.isinf(proof.value) else Status.UNKNOWN
         self._set(
-            schedule=schedule, objective=objective, value=float(value), proof=proof, status=status, method=method, seed=seed,
+            schedule=schedule, objective=objective, value=float(value), proof=proof, status=status, method=_unicode(method), seed=int(seed),
             history=history, methods=methods, messages=tuple(map(_unicode, messages)), best_effort=best_effort, stopped=stopped,
         )  # fmt: skip
 
@@ -311,11 +322,6 @@ class SolutionDocument(Document, kw_only=True, tag="hetsched-solution"):
                 seconds=np.array([run.seconds for run in runs], np.float64),
             ),
         )  # fmt: skip
-
-
-def _unicode(message: str) -> str:
-    """Return what a solver or a file system said as text that a document can hold."""
-    return message.encode("utf-8", "backslashreplace").decode()
 
 
 def _infinite(value: float | None) -> float:

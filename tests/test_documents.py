@@ -149,6 +149,21 @@ def a_solution() -> hs.Solution:
     return hs.solve(problem, "heft")
 
 
+@given(
+    st.booleans(), st.sampled_from(["makespan", "period", "max-load"]), st.none() | REALS, REALS,
+    st.fixed_dictionaries({"method": TEXTS, "messages": st.lists(TEXTS, max_size=2)}), TEXTS, st.integers(0),
+)  # fmt: skip
+def test_a_solution_is_refused_when_made_or_comes_back(found, objective, value, bound, words, evidence, seed):
+    known = a_solution()
+    proof = tried(Bound, bound, evidence, evidence, objective)
+    if proof is not None:
+        schedule = known.schedule if found else None
+        columns = {"history": known.history, "methods": known.methods}
+        solution = tried(hs.Solution, schedule, proof, objective=objective, value=value, seed=seed, **words, **columns)
+        if solution is not None:
+            comes_back(solution)
+
+
 def test_a_best_effort_comes_back():
     solution = a_solution()
     assert solution.schedule is not None
