@@ -15,6 +15,7 @@ import numpy as np
 
 from hetsched.columns import Columns, texts
 from hetsched.errors import InconsistentBound, InvalidProblem, InvalidSchedule, OutOfTime, UnsupportedFeature
+from hetsched.problem.graph import unique_names
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
@@ -116,6 +117,8 @@ def method(
     ``monitor.should_stop``, and draws randomness from ``monitor.rng`` only. Registering the same
     function again is allowed (modules get reloaded); another function of the same name is not.
     """
+
+    unique_names([name], "method")
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
         known = _REGISTRY.get(name)

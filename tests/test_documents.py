@@ -179,6 +179,12 @@ def test_a_best_effort_comes_back():
     assert "\\ud800 from a solver" in back.messages
 
 
+@pytest.mark.parametrize("name", ["", "\ud800", None])
+def test_a_method_has_a_name_that_its_solutions_can_be_written_with(name):
+    with pytest.raises(hs.InvalidProblem, match="method name .* give each method a name of Unicode text"):
+        hs.method(name, summary="")
+
+
 def test_one_long_name_in_a_history_takes_its_own_room_alone():
     rows = 1000
     column = texts(["x" * 10**6, *["y"] * (rows - 1)])
