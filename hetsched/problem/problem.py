@@ -225,11 +225,7 @@ class Problem(Frozen):
         """Whether a task can run on a device in some valid schedule, as far as its duration, pin,
         co-location and the paths to its neighbours tell; shape [n, K]."""
         usable = np.isfinite(self.durations[:, :, self.batch_sizes <= self.inputs]).any(axis=2) & self.pinned
-        while True:
-            before = usable
-            usable = self._reachable(self._united(usable))
-            if np.array_equal(usable, before):
-                return readonly(usable)
+        return readonly(self._reachable(self._united(usable)))
 
     def _united(self, usable: BoolArray) -> BoolArray:
         """Return what all members of each co-location unit admit."""
@@ -239,25 +235,26 @@ class Problem(Frozen):
         np.logical_and.at(common, self.unit, usable)
         return common[self.unit]
 
+    @cached_property
+    def _paths(self) -> BoolArray:
+        """Whether a transfer from h to k is possible: [1, K, K] for all edges alike, or [E, K, K]."""
+        return self.cluster.route_bandwidth[None] > 0 if self.transfers is None else np.isfinite(self.transfers)
+
     def _reachable(self, usable: BoolArray) -> BoolArray:
-        """Drop devices from which no admitted device of some neighbour can be reached."""
-        source, target = self.graph.source, self.graph.target
-        if self.transfers is not None:
-            if np.isfinite(self.transfers).all():
-                return usable
-            path = np.isfinite(self.transfers)
-            forward = (path & usable[source][:, :, None]).any(axis=1)
-            backward = (path & usable[target][:, None, :]).any(axis=2)
-        else:
-            if (self.cluster.route_bandwidth > 0).all():
-                return usable
-            hops = (self.cluster.route_bandwidth > 0).astype(np.float32)
-            forward = (usable.astype(np.float32) @ hops > 0)[source]
-            backward = (usable.astype(np.float32) @ hops.T > 0)[target]
-        result = usable.copy()
-        np.logical_and.at(result, target, forward)
-        np.logical_and.at(result, source, backward)
-        return result
+        """Drop devices of units, [n, K], from which no admitted device of some neighbour can be reached, until there are none."""
+        if self._paths.all():
+            return usable
+        from hetsched.problem import topology
+
+        units = np.ones((self.n_units, self.n_devices), bool)
+        units[self.unit] = usable  # all members admit the same
+        source, target, every = self.unit[self.graph.source], self.unit[self.graph.target], np.arange(self.graph.n_edges)
+        ends, others = np.concatenate([source, target]), np.concatenate([target, source])
+        order = np.argsort(ends, kind="stable")
+        ptr = np.concatenate([[0], np.cumsum(np.bincount(ends, minlength=self.n_units))])
+        leaving = np.repeat([True, False], self.graph.n_edges)
+        topology.drop_unreachable(units, ptr, others[order], np.tile(every, 2)[order], leaving[order], self._paths)
+        return units[self.unit]
 
     @cached_property
     def static_bytes(self) -> FloatArray:
@@ -375,14 +372,18 @@ class Problem(Frozen):
 
     def _refuse_paths(self, usable: BoolArray, stuck: int) -> None:
         names, devices = self.graph.names, self.cluster.names
-        for e, (i, j) in enumerate(self.graph.edges.tolist()):
-            pairs = usable[i][:, None] & usable[j][None, :]
-            if not (pairs & np.isfinite(self.transfer_times(e, np.arange(len(devices))[:, None], np.arange(len(devices))[None, :]))).any():
-                raise InvalidProblem(
-                    f"no path between devices for edge {names[i]!r} -> {names[j]!r}: the first can run on "
-                    f"{named(np.flatnonzero(usable[i]), devices)}, the second on {named(np.flatnonzero(usable[j]), devices)}; "
-                    "add a channel or let them share a device"
-                )
+        from_source, to_target = usable[self.graph.source], usable[self.graph.target]
+        if self.transfers is None:
+            reached = (usable.astype(np.float32) @ self._paths[0].astype(np.float32) > 0)[self.graph.source]
+        else:
+            reached = (self._paths & from_source[:, :, None]).any(axis=1)
+        for e in np.flatnonzero(~(reached & to_target).any(axis=1)):
+            i, j = self.graph.edges[e].tolist()
+            raise InvalidProblem(
+                f"no path between devices for edge {names[i]!r} -> {names[j]!r}: the first can run on "
+                f"{named(np.flatnonzero(from_source[e]), devices)}, the second on {named(np.flatnonzero(to_target[e]), devices)}; "
+                "add a channel or let them share a device"
+            )
         raise InvalidProblem(
             f"no path between the devices of task {names[stuck]!r} and those its neighbours are bound to; add a channel or relax pins"
         )

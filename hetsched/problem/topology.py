@@ -9,6 +9,7 @@ from hetsched.compiled import builder
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
 
 
 @builder
@@ -86,3 +87,40 @@ def shortest(latency: FloatArray, bandwidth: FloatArray, bottleneck: float, sour
                 if through < distance[k] or (through == distance[k] and hops[h] + 1 < hops[k]):
                     distance[k], hops[k], before[k] = through, hops[h] + 1, h
     return distance, before
+
+
+@builder
+def drop_unreachable(usable: BoolArray, ptr: IntArray, other: IntArray, edge: IntArray, leaving: BoolArray, paths: BoolArray) -> None:
+    """Take from `usable`, [units, K], each device that reaches, or is reached from, no usable device of some neighbour.
+
+    Ends x of edges, those of unit u from ``ptr[u]`` on: the unit at the other end, the edge, whether the edge leaves u.
+    `paths` are [1, K, K] for all edges alike, or [E, K, K]. What changes is looked at again, so each device of a unit
+    is taken away once.
+    """
+    units, size = usable.shape
+    queue, waiting = np.arange(units), np.ones(units, np.bool_)
+    reached = np.zeros((2, size), np.bool_)
+    first, count = 0, units
+    while count:
+        u = queue[first]
+        first = (first + 1) % units
+        count -= 1
+        waiting[u] = False
+        for x in range(ptr[u], ptr[u + 1]):
+            if x == ptr[u] or len(paths) > 1:
+                path = paths[edge[x] if len(paths) > 1 else 0]
+                for k in range(size):
+                    reached[0, k] = reached[1, k] = False
+                    for h in range(size):
+                        if usable[u, h]:
+                            reached[1, k] |= path[h, k]
+                            reached[0, k] |= path[k, h]
+            v, changed = other[x], False
+            for k in range(size):
+                if usable[v, k] and not reached[int(leaving[x]), k]:
+                    usable[v, k] = False
+                    changed = True
+            if changed and not waiting[v]:
+                waiting[v] = True
+                queue[(first + count) % units] = v
+                count += 1

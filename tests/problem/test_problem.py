@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
+from hetsched.testing import problems
+from hetsched.testing.profiles import examples
 
 NAN = float("nan")
 
@@ -164,3 +166,44 @@ def test_cost_models_fill_in_durations():
     assert problem.whole_durations[0, 0] == 8.0
     again = problem.replace(costs=HalfSpeed(), inputs=1)
     assert again.batch_sizes.tolist() == [1]
+
+
+@examples(200)
+@given(problems(n_tasks=st.integers(1, 5), missing_links=True))
+def test_eligible_devices_are_what_is_left_when_nothing_more_can_be_dropped(problem):
+    graph, size = problem.graph, problem.n_devices
+    fits = problem.batch_sizes <= problem.inputs
+    runs = problem.pinned & np.isfinite(problem.durations[:, :, fits]).any(axis=2)
+    left = {(i, k) for i, k in np.argwhere(runs).tolist()}
+    edges = list(enumerate(graph.edges.tolist()))
+
+    def joined(e, h, k):
+        return np.isfinite(problem.transfer_times(e, h, k))
+
+    while True:
+        kept = {
+            (i, k) for i, k in left
+            if all((m, k) in left for m in np.flatnonzero(problem.unit == problem.unit[i]))
+            and all(any((j, h) in left and joined(e, k, h) for h in range(size)) for e, (a, j) in edges if a == i)
+            and all(any((a, h) in left and joined(e, h, k) for h in range(size)) for e, (a, j) in edges if j == i)
+        }  # fmt: skip
+        if kept == left:
+            break
+        left = kept
+    assert {(i, k) for i, k in np.argwhere(problem.eligible).tolist()} == left
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_a_long_chain_bound_to_its_end_is_refused_or_read_at_once(given):
+    n, size = 50_000, 3  # a round over all tasks for each of them would take minutes
+    one_way = np.triu(np.ones((size, size)), 1)
+    durations = np.ones((n, size))
+    durations[-1, 1:] = np.nan
+    graph = hs.TaskGraph([f"t{i}" for i in range(n)], np.array([(i, i + 1) for i in range(n - 1)]))
+    times = np.where(one_way + np.eye(size) > 0, one_way, np.nan)
+    transfers = np.broadcast_to(times, (n - 1, size, size)) if given else None
+    problem = hs.Problem(graph, hs.Cluster(["x", "y", "z"], bandwidth=one_way), durations=durations, transfers=transfers)
+    assert problem.eligible.tolist() == [[True, False, False]] * n
+    durations[0, 0] = np.nan
+    with pytest.raises(hs.InvalidProblem, match="no path between the devices of task 't0'"):
+        hs.Problem(graph, problem.cluster, durations=durations, transfers=transfers)
