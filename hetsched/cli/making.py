@@ -196,6 +196,7 @@ def capture(
 def _write(graph: TaskGraph, cluster: str | None, output: Path, dtype: str, **rules: Any) -> None:
     """Write the graph, or the problem it makes with a cluster."""
     from hetsched.documents import write
+    from hetsched.problem.graph import plural
 
     value: Any = graph
     if cluster is not None:
@@ -205,7 +206,7 @@ def _write(graph: TaskGraph, cluster: str | None, output: Path, dtype: str, **ru
         value = Problem(graph, find_cluster(cluster), costs=Roofline(dtype=dtype), **rules)
     write(value, output)
     where = "" if cluster is None else f" on {_list(value.cluster.names)}"
-    say(f"wrote {output}: {graph.n_tasks} tasks, {graph.n_edges} edges{where}")
+    say(f"wrote {output}: {plural(graph.n_tasks, 'task')}, {plural(graph.n_edges, 'edge')}{where}")
 
 
 def _list(devices: Sequence[str]) -> str:

@@ -196,8 +196,8 @@ class Formulas:
         if self.unknown:
             names = sorted(self.unknown)
             warnings.warn(
-                f"the FLOPs of {', '.join(names)} are not known, so those of their tasks are NaN; give formulas, such as "
-                f"flop_formulas={{torch.ops.{names[0]}: function of the arguments' shapes}}",
+                f"the FLOPs of {', '.join(names)} are not known, so those of their tasks are NaN; give formulas of shapes, such as "
+                f"flop_formulas={{torch.ops.{names[0]}: ...}}, or register them with torch.utils.flop_counter.register_flop_formula",
                 RuntimeWarning, stacklevel=stacklevel,
             )  # fmt: skip
 
