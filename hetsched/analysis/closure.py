@@ -2,22 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from hetsched.problem.graph import TaskGraph
+from hetsched.problem.graph import IntArray, TaskGraph
 from hetsched.problem.problem import BoolArray
+from hetsched.stopping import NEVER, Deadline
+
+BLOCK = 2**22
+"""Pairs that are compared at once."""
+COMPARING = "the comparing of all pairs"
 
 
-def ancestors(graph: TaskGraph) -> BoolArray:
+def ancestors(graph: TaskGraph, deadline: Deadline = NEVER) -> BoolArray:
     """Return the [n, n] matrix whose entry (j, i) tells whether a path leads from task i to task j.
 
-    It takes n^2 bytes; its transpose tells descendants.
+    It takes n^2 bytes; its transpose tells descendants. Raises `OutOfTime` past the deadline.
     """
     result = np.zeros((graph.n_tasks, graph.n_tasks), bool)
     pointer, pred = graph.pred_ptr.tolist(), graph.pred
-    for j in graph.topological_order.tolist():
+    for j in deadline.watch(graph.topological_order.tolist(), COMPARING):
         parents = pred[pointer[j] : pointer[j + 1]]
         if len(parents):
             np.logical_or.reduce(result[parents], axis=0, out=result[j])
             result[j, parents] = True
     return result
+
+
+def unordered(size: int, ordered: Callable[[slice], BoolArray], deadline: Deadline = NEVER) -> IntArray:
+    """Return the pairs i < j of `size` things of which neither comes before the other, [P, 2].
+
+    Parameters
+    ----------
+    size : int
+    ordered : callable
+        From a range of m things to whether each is before or after each of all, [m, size].
+    deadline : Deadline, optional
+        Past it `OutOfTime` is raised.
+    """
+    found = [np.zeros((0, 2), np.int64)]
+    height = max(1, BLOCK // max(size, 1))
+    for first in deadline.watch(range(0, size, height), COMPARING, every=1):
+        free = ~ordered(slice(first, first + height))
+        pairs = np.argwhere(np.triu(free, first + 1))
+        pairs[:, 0] += first
+        found.append(pairs)
+    return np.concatenate(found)

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from hetsched.analysis import model_size
-from hetsched.analysis.closure import ancestors
+from hetsched.analysis.closure import ancestors, unordered
 from hetsched.analysis.levels import Windows, windows
 from hetsched.errors import InvalidSchedule, SolverFailed, UnsupportedFeature
 from hetsched.modeling.backends import check_gap, info
@@ -153,8 +153,8 @@ class Formulation:
     def unordered(self) -> IntArray:
         """Return the pairs of tasks that no path joins, [P, 2]; raises `OutOfTime` where there is none to look at all pairs."""
         self.deadline.require(PAIR * self.problem.n_tasks**2, f"comparing {self.problem.n_tasks:,} tasks with one another")
-        before = ancestors(self.problem.graph)
-        return np.argwhere(np.triu(~(before | before.T), 1))
+        before = ancestors(self.problem.graph, self.deadline)
+        return unordered(len(before), lambda some: before[some] | before[:, some].T, self.deadline)
 
     # From decisions to values and back
 

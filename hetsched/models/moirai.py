@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from hetsched.analysis.closure import ancestors, unordered
 from hetsched.errors import UnsupportedFeature
 from hetsched.modeling.expression import FloatArray
 from hetsched.models import components as parts
@@ -111,14 +112,16 @@ class Contention:
 
     def _pairs(self, f: Any) -> Any:
         """Return the pairs of edges that precedence does not order, [P, 2]."""
-        from hetsched.analysis.closure import ancestors
-
         graph = f.problem.graph
-        f.deadline.require(PAIR * graph.n_tasks**2 + 2 * PAIR * graph.n_edges**2, f"comparing {graph.n_edges:,} transfers with one another")
-        before = ancestors(graph) | np.eye(graph.n_tasks, dtype=bool)
+        source, target = graph.source, graph.target
+        f.deadline.require(PAIR * (graph.n_tasks**2 + 2 * graph.n_edges**2), f"comparing {graph.n_edges:,} transfers with one another")
+        before = ancestors(graph, f.deadline) | np.eye(graph.n_tasks, dtype=bool)
+
         # Edge a is before edge b if the target of a is, or leads to, the source of b.
-        ordered = before[graph.source[:, None], graph.target[None, :]]
-        return np.argwhere(np.triu(~(ordered | ordered.T), 1))
+        def ordered(some: slice) -> Any:
+            return before[source[some, None], target] | before[source, target[some, None]]
+
+        return unordered(graph.n_edges, ordered, f.deadline)
 
     def fill(self, f: Any, schedule: Schedule, values: Any) -> None:
         for used, axis, real in getattr(self, "ports", {}).values():

@@ -1,0 +1,210 @@
+"""CPU time that methods take after their time limit, by method and size of the graph.
+
+    python benchmarks/punctual.py [--quick] [--methods milp ...]
+
+Every registered method solves layered graphs under short limits, warm: kernels compiled, solvers imported,
+their processes started. What counts is the CPU time of the process and of all it has started from the
+moment of the limit until `solve` has returned; on a machine with other work to do, wall time would count that
+too. Linux only, for /proc. Results are kept, so that a run may be broken off and taken up again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import cases
+import figures
+import instances
+import numpy as np
+from cases import Case, Results
+
+import hetsched as hs
+
+REGION = "punctual"
+SIZES = (10, 300, 3000, 20_000)
+LIMITS = (0.1, 1.0, 5.0)
+TARGET = 0.5
+"""CPU seconds after the limit."""
+WIDTH = 50
+"""The most tasks of a layer."""
+FEATURES = {"plain": LIMITS, "port": LIMITS[:2], "several inputs": LIMITS[:2], "memory": LIMITS[:2]}
+"""What a problem has besides, and the limits it is solved under."""
+WARM = (10, 60)
+"""Tasks of what is solved before."""
+
+
+@functools.lru_cache(maxsize=8)
+def problem_of(tasks: int, feature: str, pair: bool) -> hs.Problem:
+    """Return a layered graph on four devices, or on a `pair` that channels join."""
+    speeds = (1.0, 2.0) if pair else (1.0, 1.5, 2.0, 3.0)
+    plain = instances.peer(instances.layered(tasks, max(2, min(WIDTH, tasks // 5)), speeds=speeds))
+    plain = plain.replace(communication="channel") if pair else plain
+    if feature == "port":
+        return plain.replace(communication="port")
+    if feature == "several inputs":
+        growth = np.array([1.0, 1.7, 3.0])
+        return plain.replace(durations=plain.durations * growth, batch_sizes=[1, 2, 4], inputs=4)
+    if feature == "memory":
+        graph, cluster = plain.graph, plain.cluster
+        weight = np.random.default_rng(0).uniform(1, 10, tasks)
+        heavy = hs.TaskGraph(graph.names, graph.edges, edge_bytes=graph.edge_bytes, weight_bytes=weight)
+        room = 1.1 * weight.sum() / cluster.n_devices + weight.max()
+        small = hs.Cluster([hs.Device(name, memory_bytes=room) for name in cluster.names], bandwidth=cluster.bandwidth)
+        return hs.Problem(heavy, small, durations=plain.durations[:, :, 0])
+    return plain
+
+
+def run(method: str, tasks: int, feature: str, limit: float) -> hs.Solution:
+    """Solve a case, the methods of the period for that objective, in one thread."""
+    problem = problem_of(tasks, feature, method == "pesto")
+    objective = "period" if "period" in hs.methods()[method].supports else "makespan"
+    return hs.solve(problem, method, time_limit=limit, threads=1, objective=objective)
+
+
+@functools.cache
+def warm(method: str, feature: str) -> None:
+    """Solve small problems, so that nothing is compiled, imported or started later."""
+    for tasks in WARM:
+        run(method, tasks, feature, 1.0)
+
+
+def measure(case: Case) -> dict[str, Any]:
+    """Measure one solve; a refusal is none."""
+    method, tasks, feature, limit = (case[name] for name in ("method", "tasks", "feature", "limit"))
+    try:
+        warm(method, feature)
+    except hs.HetschedError as refusal:
+        return {"refused": str(refusal), "says": f"refused: {refusal}"}
+    problem_of(tasks, feature, method == "pesto")
+    watch = _watch()
+    began = time.monotonic()
+    watch.stdin.write(f"{limit}\n")
+    watch.stdin.flush()
+    try:
+        solution = run(method, tasks, feature, limit)
+        end = f"{solution.status}, {solution.stopped}"
+    except hs.UnsupportedFeature as refusal:
+        end = f"refused: {refusal}"
+    wall = time.monotonic() - began - limit
+    watch.stdin.write("done\n")
+    watch.stdin.flush()
+    late = float(watch.stdout.readline())
+    return {"late_s": late, "wall_late_s": wall, "end": end, "says": f"{late:.2f} s of CPU time late, {wall:+.2f} s of wall time, {end}"}
+
+
+# ---------------------------------------------------------------- CPU time as another process sees it
+
+
+@functools.cache
+def _watch() -> Any:
+    """Start a process that tells how much CPU time this one, with its children, uses after a limit."""
+    return subprocess.Popen(
+        [sys.executable, __file__, "--watch", str(os.getpid())], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+    )
+
+
+def watch(process: int) -> None:
+    """For every limit on standard input, and the line that follows when the work is done, tell the CPU seconds between the two."""
+    for line in sys.stdin:
+        early, _, _ = select.select([sys.stdin], [], [], float(line))
+        before = cpu_seconds(process)
+        sys.stdin.readline()
+        print(0.0 if early else cpu_seconds(process) - before, flush=True)
+
+
+def cpu_seconds(root: int) -> float:
+    """Return the CPU seconds that a process has used, with all processes it has started but this one."""
+    parent, used = dict[int, int](), dict[int, int]()
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/stat") as file:
+                fields = file.read().rpartition(")")[2].split()
+        except OSError:  # it has ended
+            continue
+        parent[int(name)], used[int(name)] = int(fields[1]), sum(map(int, fields[11:15]))
+    family = {root}
+    while more := {child for child, of in parent.items() if of in family} - family - {os.getpid()}:
+        family |= more
+    return sum(used.get(each, 0) for each in family) / os.sysconf("SC_CLK_TCK")
+
+
+# ---------------------------------------------------------------- what is asked for and what is said of it
+
+
+def wanted(arguments: argparse.Namespace) -> list[Case]:
+    """Return the cases asked for."""
+    return [
+        {"method": method, "tasks": tasks, "feature": feature, "limit": limit}
+        for tasks in arguments.sizes
+        for feature in FEATURES
+        for method in arguments.methods
+        for limit in FEATURES[feature]
+        if limit in arguments.limits
+    ]
+
+
+def cell(late: Sequence[float]) -> str:
+    """Return median, 99th percentile and maximum."""
+    if not len(late):
+        return ""
+    said = " / ".join(f"{value:.2f}" for value in (np.median(late), np.percentile(late, 99), max(late)))
+    return f"**{said}**" if max(late) > TARGET else said
+
+
+def text(results: Results, arguments: argparse.Namespace) -> str:
+    """Return what goes into the page: all results asked for."""
+    asked = wanted(arguments)
+    rows = [row for row in results.rows(lambda case: case in asked) if "late_s" in row]
+    sizes = [f"{tasks:,} tasks" for tasks in arguments.sizes]
+
+    def late(method: str | None, tasks: int) -> list[float]:
+        return [row["late_s"] for row in rows if method in (None, row["method"]) and row["tasks"] == tasks]
+
+    lines = [["all", *(cell(late(None, tasks)) for tasks in arguments.sizes)]]
+    lines += [[method, *(cell(late(method, tasks)) for tasks in arguments.sizes)] for method in arguments.methods]
+    worst = max(rows, key=lambda row: row["late_s"])
+    return "\n\n".join([
+        f"Taken on: {results.taken(lambda case: case in asked)}.",
+        f"{len(rows)} solves; {sum(row['late_s'] > TARGET for row in rows)} of them took more than {TARGET:g} s; the most took "
+        f"`{worst['method']}`, {worst['late_s']:.2f} s beyond {worst['limit']:g} s ({worst['tasks']:,} tasks, {worst['feature']}).",
+        figures.table(["median / 99th percentile / maximum", *sizes], lines),
+    ])  # fmt: skip
+
+
+def options(words: Sequence[str] | None) -> argparse.Namespace:
+    """Return the command line's options."""
+    parser = figures.parser(__doc__)
+    parser.add_argument("--methods", nargs="+", choices=[*hs.methods()], help="default: all; with --quick heft, annealing and milp")
+    parser.add_argument("--sizes", nargs="+", type=int, choices=SIZES, help="tasks; default: all, with --quick the first two")
+    parser.add_argument("--limits", nargs="+", type=float, choices=LIMITS, help="seconds; default: all, with --quick the first")
+    cases.options(parser, REGION)
+    arguments = cases.parse(parser, words, region=REGION)
+    quick = arguments.quick
+    arguments.methods = arguments.methods or (["heft", "annealing", "milp"] if quick else [*hs.methods()])
+    arguments.sizes = arguments.sizes or list(SIZES[: 2 if quick else None])
+    arguments.limits = arguments.limits or list(LIMITS[: 1 if quick else None])
+    return arguments
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Measure what is asked for and publish what there is."""
+    arguments = options(words)
+    results = Results(arguments.results, fresh=arguments.fresh)
+    asked = wanted(arguments)
+    cases.measure(asked, measure, results, jobs=arguments.jobs)
+    figures.publish(arguments, REGION, text(results, arguments), results.rows(lambda case: case in asked))
+
+
+if __name__ == "__main__":
+    if "--watch" in sys.argv[1:2]:
+        watch(int(sys.argv[2]))
+    else:
+        main()
