@@ -17,12 +17,21 @@ def _by_choice(problem: Problem, monitor: Monitor, rule: int, level: FloatArray 
     from hetsched.heuristics import placing
 
     check_whole(problem)
-    offer(
-        monitor,
-        lambda need: placing.by_choice(
-            problem.arrays, problem.whole_durations, rule, level, median, problem.unit, need, problem.cluster.memory_bytes
-        ),
-    )
+    n, size = problem.whole_durations.shape
+
+    def place(need: FloatArray) -> placing.Placement:
+        preference = np.full(n, -1), np.full(n, -1), np.empty(n), np.zeros(n)
+
+        def work(state: placing.Choosing, most: int) -> int:
+            stuck: int = placing.by_choice(
+                problem.arrays, problem.whole_durations, rule, level, median, problem.unit, need, problem.cluster.memory_bytes, state,
+                preference, most,
+            )  # fmt: skip
+            return stuck
+
+        return placing.in_slices(work, placing.Choosing.begin(n, size, len(need)), monitor.deadline, "the choice among many ready tasks")
+
+    offer(monitor, place)
 
 
 @method(

@@ -249,7 +249,7 @@ def favourite_children(problem: Problem, monitor: Monitor, solver: str) -> IntAr
 
 
 def _reserving(monitor: Monitor, favourite: IntArray, claims: str) -> None:
-    from hetsched.heuristics import placement_kernels
+    from hetsched.heuristics import placement_kernels, placing
 
     problem = monitor.problem
     check_whole(problem)
@@ -259,10 +259,16 @@ def _reserving(monitor: Monitor, favourite: IntArray, claims: str) -> None:
     alone = (problem.static_bytes @ [1.0, problem.inputs])[first]
 
     def place(need: FloatArray) -> Decision | None:
-        device, sequence, stuck = placement_kernels.small_communication(
-            problem.arrays, problem.whole_durations, favourite, problem.unit, need if claims == "all" else alone,
-            problem.cluster.memory_bytes,
-        )  # fmt: skip
+        last, claimed = np.full(problem.n_devices, -1), need if claims == "all" else alone
+
+        def work(state: placing.Choosing, most: int) -> int:
+            stuck: int = placement_kernels.small_communication(
+                problem.arrays, problem.whole_durations, favourite, problem.unit, claimed, problem.cluster.memory_bytes, state, last, most
+            )
+            return stuck
+
+        state = placing.Choosing.begin(problem.n_tasks, problem.n_devices, problem.n_units)
+        device, sequence, stuck = placing.in_slices(work, state, monitor.deadline, "the choice among many ready tasks")
         return None if stuck >= 0 else Decision.whole(problem, device, sequence)
 
     offer_bold_to_safe(monitor, place)

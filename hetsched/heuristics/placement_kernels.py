@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hetsched.compiled import builder
-from hetsched.heuristics.placing import MEMORY_SLACK, arrivals
+from hetsched.heuristics.placing import MEMORY_SLACK, MORE, arrivals
 from hetsched.schedule import heap
 
 
@@ -167,8 +167,8 @@ def dominant_sequence(pred_ptr, pred, pred_edge, succ_ptr, succ, weight, transfe
 
 
 @builder
-def small_communication(arrays, durations, favourite, unit, need, capacity):  # type: ignore[no-untyped-def]
-    """Place by earliest start, but keep a device for the favourite child of what it ran last: (device [n], sequence [n]).
+def small_communication(arrays, durations, favourite, unit, need, capacity, state, last, most):  # type: ignore[no-untyped-def]
+    """Place by earliest start, but keep a device for the favourite child of what it ran last, for a slice, see `placing.in_slices`.
 
     While that child is not placed, the device takes besides it only tasks whose data are there already when it falls
     idle. Reservations that would leave no choice at all are passed over. Where no device has the memory for any task
@@ -180,26 +180,32 @@ def small_communication(arrays, durations, favourite, unit, need, capacity):  # 
         The child to run where the task ran, or -1.
     unit, need, capacity
         Co-location units, the bytes that each claims when its first member is placed, bytes there are.
+    state, last
+        As at the end of the slice before; `last` is the task that each device ran last, or -1.
+    most : int
+        Looks at ready tasks, after which the slice ends.
     """
     n, size = durations.shape
     pred_ptr, pred, pred_edge, succ_ptr, succ = arrays.pred_ptr, arrays.pred, arrays.pred_edge, arrays.succ_ptr, arrays.succ
     factor = 1.0 if arrays.per_input else float(arrays.inputs)
-    device, finish = np.full(n, -1), np.zeros(n)
-    unit_device, used = np.full(len(need), -1), np.zeros(size)
-    available, last = np.zeros(size), np.full(size, -1)
-    sequence, waiting = np.empty(n, np.int64), np.empty(n, np.int64)
-    ready = np.empty((n, size))
-    ready_tasks, n_ready = np.empty(n, np.int64), 0
-    for i in range(n):
-        waiting[i] = pred_ptr[i + 1] - pred_ptr[i]
-        if waiting[i] == 0:
-            ready[i] = 0.0
-            ready_tasks[n_ready] = i
-            n_ready += 1
-    for step in range(n):
+    at, device, finish, sequence, waiting, ready, ready_tasks, unit_device, used, available = state
+    n_ready = at[1]
+    if at[0] < 0:
+        for i in range(n):
+            waiting[i] = pred_ptr[i + 1] - pred_ptr[i]
+            if waiting[i] == 0:
+                ready[i] = 0.0
+                ready_tasks[n_ready] = i
+                n_ready += 1
+    looks = 0
+    for step in range(max(0, at[0]), n):
+        if looks > most:
+            at[0], at[1] = step, n_ready
+            return MORE
+        looks += n_ready
         place, best, least = -1, -1, np.inf
         for relaxed in (0, 1, 2):  # all rules; without reservations; without memory
-            most = -np.inf
+            room = -np.inf
             for position in range(n_ready):
                 i = ready_tasks[position]
                 u = unit[i]
@@ -207,8 +213,8 @@ def small_communication(arrays, durations, favourite, unit, need, capacity):  # 
                     if durations[i, k] == np.inf or ready[i, k] == np.inf or (unit_device[u] >= 0 and unit_device[u] != k):
                         continue
                     if relaxed == 2:
-                        if capacity[k] - used[k] > most:
-                            place, best, most = position, k, capacity[k] - used[k]
+                        if capacity[k] - used[k] > room:
+                            place, best, room = position, k, capacity[k] - used[k]
                         continue
                     if unit_device[u] < 0 and used[k] + need[u] > capacity[k] * MEMORY_SLACK:
                         continue
@@ -222,7 +228,7 @@ def small_communication(arrays, durations, favourite, unit, need, capacity):  # 
             if place >= 0:
                 break
         if place < 0:
-            return device, sequence, ready_tasks[0]
+            return ready_tasks[0]
         i, k = ready_tasks[place], best
         n_ready -= 1
         ready_tasks[place] = ready_tasks[n_ready]
@@ -242,7 +248,7 @@ def small_communication(arrays, durations, favourite, unit, need, capacity):  # 
                 )  # fmt: skip
                 ready_tasks[n_ready] = j
                 n_ready += 1
-    return device, sequence, -1
+    return -1
 
 
 @builder

@@ -7,6 +7,9 @@ there, when its first member is placed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
@@ -14,6 +17,7 @@ from hetsched.analysis import ranking
 from hetsched.compiled import builder, inlined
 from hetsched.problem.problem import ProblemArrays
 from hetsched.schedule import heap
+from hetsched.stopping import Deadline
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -26,6 +30,8 @@ FINISH, START, DURATION, AVAILABLE, ADJUST = 0, 1, 2, 3, 4
 ETF, DLS, BIL, MIN_MIN, MAX_MIN, SUFFERAGE = 0, 1, 2, 3, 4, 5
 
 MEMORY_SLACK = 1 + 1e-9
+MORE, SLICE = -2, 4_000_000
+"""What a kernel returns at the end of a slice that is not the last, and its looks at ready tasks: a tenth of a second."""
 
 
 @inlined
@@ -255,6 +261,41 @@ def _kth_least(values: FloatArray, count: int, k: int) -> float:
     return float(values[k])
 
 
+class Choosing(NamedTuple):
+    """How far one has come that looks at all ready tasks at every step: it works in slices, see `in_slices`."""
+
+    at: IntArray
+    """Steps done (-1 before the tasks that are ready at first are known), tasks ready, the last device, the last unit."""
+    device: IntArray
+    finish: FloatArray
+    sequence: IntArray
+    waiting: IntArray
+    ready: FloatArray
+    ready_tasks: IntArray
+    unit_device: IntArray
+    used: FloatArray
+    available: FloatArray
+
+    @classmethod
+    def begin(cls, n_tasks: int, n_devices: int, n_units: int) -> Choosing:
+        """Return the state before the first step."""
+        return cls(
+            np.array([-1, 0, -1, -1]), np.full(n_tasks, -1), np.zeros(n_tasks), np.empty(n_tasks, np.int64), np.empty(n_tasks, np.int64),
+            np.empty((n_tasks, n_devices)), np.empty(n_tasks, np.int64), np.full(n_units, -1), np.zeros(n_devices), np.zeros(n_devices),
+        )  # fmt: skip
+
+
+def in_slices(work: Callable[[Choosing, int], int], state: Choosing, deadline: Deadline, what: str) -> Placement:
+    """Return what ``work(state, most)`` comes to, a slice of `most` looks at ready tasks after another.
+
+    `work` returns -1 if all tasks are placed, the task that found no place, or `MORE`. Raises `OutOfTime` past the deadline, but
+    lets the first slice be done.
+    """
+    while (stuck := work(state, SLICE)) == MORE:
+        deadline.check(what)
+    return state.device, state.sequence, stuck
+
+
 @builder
 def by_choice(
     arrays: ProblemArrays,
@@ -265,8 +306,11 @@ def by_choice(
     unit: IntArray,
     need: FloatArray,
     capacity: FloatArray,
-) -> Placement:
-    """Pick a ready task and a device by a rule over all ready tasks, append it there, again and again.
+    state: Choosing,
+    preference: tuple[IntArray, IntArray, FloatArray, FloatArray],
+    most: int,
+) -> int:
+    """Pick a ready task and a device by a rule over all ready tasks, append it there, again and again, for a slice.
 
     Parameters
     ----------
@@ -277,32 +321,35 @@ def by_choice(
         Median durations, for ``DLS``.
     unit, need, capacity
         As in `in_order`.
+    state, preference : as at the end of the slice before
+        `preference` is what each ready task prefers, and how much.
+    most : int
+        Looks at ready tasks, after which the slice ends.
     """
     n, size = durations.shape
     pred_ptr, pred, pred_edge, succ_ptr, succ = arrays.pred_ptr, arrays.pred, arrays.pred_edge, arrays.succ_ptr, arrays.succ
     edge_bytes, latency, bandwidth = arrays.edge_bytes, arrays.latency, arrays.bandwidth
     given, transfers = arrays.given, arrays.transfers
     factor = 1.0 if arrays.per_input else float(arrays.inputs)
-    device, finish = np.full(n, -1), np.zeros(n)
-    unit_device, used = np.full(len(need), -1), np.zeros(size)
-    available = np.zeros(size)
-    sequence = np.empty(n, np.int64)
-    waiting = np.empty(n, np.int64)
-    ready = np.empty((n, size))
-    ready_tasks, n_ready = np.empty(n, np.int64), 0
-    # What each ready task prefers. A placement only worsens its own device, so the preference of a
-    # task stands until its best or second-best device, or its co-location unit, gets another task.
-    preferred, other = np.full(n, -1), np.full(n, -1)
-    score, tie = np.empty(n), np.zeros(n)
+    at, device, finish, sequence, waiting, ready, ready_tasks, unit_device, used, available = state
+    # A placement only worsens its own device, so the preference of a task stands until its best or second-best device,
+    # or its co-location unit, gets another task.
+    preferred, other, score, tie = preference
     scratch = np.empty(size)
-    for i in range(n):
-        waiting[i] = pred_ptr[i + 1] - pred_ptr[i]
-        if waiting[i] == 0:
-            arrivals(pred_ptr, pred, pred_edge, edge_bytes, latency, bandwidth, given, transfers, factor, i, device, finish, ready[i])
-            ready_tasks[n_ready] = i
-            n_ready += 1
-    last_device, last_unit = -1, -1
-    for step in range(n):
+    n_ready, last_device, last_unit = at[1], at[2], at[3]
+    if at[0] < 0:
+        for i in range(n):
+            waiting[i] = pred_ptr[i + 1] - pred_ptr[i]
+            if waiting[i] == 0:
+                arrivals(pred_ptr, pred, pred_edge, edge_bytes, latency, bandwidth, given, transfers, factor, i, device, finish, ready[i])
+                ready_tasks[n_ready] = i
+                n_ready += 1
+    looks = 0
+    for step in range(max(0, at[0]), n):
+        if looks > most:
+            at[0], at[1], at[2], at[3] = step, n_ready, last_device, last_unit
+            return MORE
+        looks += n_ready
         chosen, place = -1, -1
         crowd = max(n_ready / size - 1.0, 0.0)
         for position in range(n_ready):
@@ -334,7 +381,7 @@ def by_choice(
                     elif value > second:
                         second, other[i] = value, k
                 if best < 0:
-                    return device, sequence, i
+                    return int(i)
                 preferred[i] = best
                 if rule == BIL:
                     score[i] = _kth_least(scratch, fitting, min(n_ready, fitting) - 1)
@@ -373,7 +420,7 @@ def by_choice(
                 arrivals(pred_ptr, pred, pred_edge, edge_bytes, latency, bandwidth, given, transfers, factor, j, device, finish, ready[j])
                 ready_tasks[n_ready] = j
                 n_ready += 1
-    return device, sequence, -1
+    return -1
 
 
 @builder

@@ -7,12 +7,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import hetsched as hs
+from hetsched.heuristics import placing
 from hetsched.heuristics.list_scheduling import ranks
 from hetsched.members import LIST_SCHEDULERS
 from hetsched.portfolio import methods
 from hetsched.search import Monitor
+from hetsched.testing import problems
+from hetsched.testing.clocks import watched
+from hetsched.testing.profiles import examples
 from tests.golden import UPWARD_RANKS, arabnejad, topcuoglu
 
 
@@ -270,3 +276,29 @@ def test_a_gap_that_fits_exactly_is_taken():
 @pytest.mark.parametrize("name", ["etf", "dls", "bil", "min-min", "max-min", "sufferage", "heft"])
 def test_tasks_of_length_zero_wait_for_no_device(name):
     assert run(plain([[0, 5], [1, 5]], []), name).incumbent == 1
+
+
+SLICED = ("etf", "dls", "bil", "min-min", "max-min", "sufferage", "m-etf")
+
+
+@examples(30)
+@given(problem=problems(n_tasks=6, n_devices=3), data=st.data())
+def test_those_that_look_at_all_ready_tasks_come_to_the_same_in_slices(problem, data):
+    for name in SLICED:
+        whole = hs.Monitor(problem)
+        whole.attempt(name)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(placing, "SLICE", data.draw(st.integers(0, 5)))
+            sliced = hs.Monitor(problem)
+            sliced.attempt(name)
+        assert sliced.best == whole.best
+
+
+@pytest.mark.parametrize("name", SLICED)
+def test_those_that_look_at_all_ready_tasks_end_with_the_time(name, monkeypatch):
+    monkeypatch.setattr(placing, "SLICE", 0)
+    found = watched(topcuoglu(), name, looks=2)
+    assert found.monitor.best is None
+    message = f"{name}: the time limit was reached during the choice among many ready tasks; allow more time"
+    assert found.monitor.solution(name).messages == (message,)
+    assert watched(topcuoglu(), name, looks=30).monitor.best is not None

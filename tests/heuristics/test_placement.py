@@ -16,7 +16,8 @@ import hetsched as hs
 from hetsched.analysis.levels import unit_sums
 from hetsched.coarsening.coarse import mean_durations, mean_transfers
 from hetsched.errors import UnsupportedFeature
-from hetsched.heuristics import placement, placement_kernels
+from hetsched.heuristics import placement, placement_kernels, placing
+from hetsched.stopping import NEVER
 from hetsched.testing import conformance, problems
 from hetsched.testing.profiles import examples
 
@@ -178,9 +179,14 @@ def test_a_device_is_kept_for_the_favourite_child(problem, data):
         if children and data.draw(st.booleans()):
             favourite[i] = data.draw(st.sampled_from(children))
             taken.add(int(favourite[i]))
-    device, sequence, stuck = placement_kernels.small_communication(
-        problem.arrays, problem.whole_durations, favourite, problem.unit, np.zeros(n), problem.cluster.memory_bytes
-    )
+    kept, state = np.full(problem.n_devices, -1), placing.Choosing.begin(n, problem.n_devices, problem.n_units)
+
+    def work(state, most):
+        return placement_kernels.small_communication(
+            problem.arrays, problem.whole_durations, favourite, problem.unit, np.zeros(n), problem.cluster.memory_bytes, state, kept, most
+        )
+
+    device, sequence, stuck = placing.in_slices(work, state, NEVER, "")
     assert stuck < 0
     placed, finish, free, last = {}, {}, [0.0] * problem.n_devices, [-1] * problem.n_devices
 
