@@ -13,10 +13,6 @@ from hetsched.testing import conformance
 from hetsched.testing.profiles import searching
 
 
-class TestHeft(conformance.MethodSuite):
-    method = "heft"
-
-
 @pytest.fixture
 def mine(monkeypatch):
     """A registry of one's own, so that tests leave nothing behind."""

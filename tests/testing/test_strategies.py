@@ -47,7 +47,7 @@ def test_every_feature_turns_up(feature):
 )  # fmt: skip
 def test_features_can_be_fixed(arguments, feature):
     with pytest.raises(NoSuchExample):
-        find(problems(**arguments), lambda problem: bool(feature(problem)), settings=searching(200))
+        find(problems(**arguments), lambda problem: bool(feature(problem)), settings=searching(60))
 
 
 @given(st.data())

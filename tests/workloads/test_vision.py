@@ -45,6 +45,7 @@ def test_published_numbers_of_parameters():
     assert parameters(vision.nasnet_a) == pytest.approx(5.3e6, rel=0.01)
 
 
+@pytest.mark.slow
 def test_inception_units_are_those_of_the_paper():
     graph = capture(vision.inception_v3, vision.images(299), fuse=True)
     assert graph.n_tasks == 119 + 2  # the input and the classifier are none of the paper's operators
@@ -87,7 +88,12 @@ def test_nasnet_cells_have_the_size_of_the_paper():
 
 
 @pytest.mark.parametrize(
-    "make", [small_nasnet, lambda: vision.squeezenet(10), lambda: vision.randwire([[(0, 1), (0, 2), (1, 2), (0, 3)]], 10, channels=8)]
+    "make",
+    [
+        pytest.param(small_nasnet, marks=pytest.mark.slow),
+        lambda: vision.squeezenet(10),
+        lambda: vision.randwire([[(0, 1), (0, 2), (1, 2), (0, 3)]], 10, channels=8),
+    ],
 )
 def test_units_make_what_the_module_makes(make):
     module, x = make(), torch.randn(2, 3, 64, 64)
