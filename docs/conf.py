@@ -10,6 +10,7 @@ from pathlib import Path
 
 from sphinx.application import Sphinx
 from sphinx.domains.python import PyObject
+from sphinx.util import logging
 
 DOCS = Path(__file__).resolve().parent
 MADE = DOCS / "_made"  # what the build makes before it reads the pages; git ignores it
@@ -102,10 +103,10 @@ def _plain_aliases(
 
 
 def _check_prose() -> None:
-    """Refuse pages with numbers that come from nowhere."""
+    """Warn of numbers that come from nowhere, which ends the build."""
     for page in (DOCS.parent / "README.md", *sorted(DOCS.rglob("*.md"))):
-        if MADE not in page.parents:
-            run_pages.check_prose(page)
+        for line, number in run_pages.from_nowhere(page) if MADE not in page.parents else ():
+            logging.getLogger(__name__).warning(f"{number!r} {run_pages.RULE}", location=f"{page}:{line}")
 
 
 def _run_pages_with_pictures() -> None:

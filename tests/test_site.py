@@ -114,6 +114,18 @@ def check_pages_fit_the_window(site: Path, browser: Browser) -> None:
             seen.page.close()
 
 
+def test_a_number_that_comes_from_nowhere_ends_the_build(tmp_path: Path) -> None:
+    pytest.importorskip("sphinx", reason="the site needs pip install 'hetsched[docs]'")
+    shutil.copytree(ROOT / "docs", tmp_path / "docs", ignore=shutil.ignore_patterns("*.md", "_build", "_made"))
+    (tmp_path / "README.md").write_text("# Nothing runs here\n")
+    (tmp_path / "docs" / "index.md").write_text("# A page\n\nIt takes 1 s\nor 7 s.\n\n```python\nprint('1 s')\n```\n")
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "--quiet", "docs", "site"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert re.search(r"index\.md:4: WARNING: .*'7 s' is in no block of this page; print it", done.stderr)
+    assert "'1 s'" not in done.stderr
+
+
 def test_the_site(tmp_path: Path, browser: Browser) -> None:
     pytest.importorskip("sphinx", reason="the site needs pip install 'hetsched[docs]'")
     pytest.importorskip("torch", reason="the site runs the tutorial, which needs torch")
