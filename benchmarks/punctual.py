@@ -35,9 +35,9 @@ TARGET = 0.5
 """CPU seconds after the limit."""
 WIDTH = 50
 """The most tasks of a layer."""
-FEATURES = {"plain": LIMITS, "port": LIMITS[:2], "several inputs": LIMITS[:2], "memory": LIMITS[:2]}
+FEATURES = {"plain": LIMITS, "side by side": LIMITS[:2], "port": LIMITS[:2], "several inputs": LIMITS[:2], "memory": LIMITS[:2]}
 """What a problem has besides, and the limits it is solved under."""
-WARM = (10, 60)
+WARM = (10, 300)
 """Tasks of what is solved before."""
 
 
@@ -45,7 +45,8 @@ WARM = (10, 60)
 def problem_of(tasks: int, feature: str, pair: bool) -> hs.Problem:
     """Return a layered graph on four devices, or on a `pair` that channels join."""
     speeds = (1.0, 2.0) if pair else (1.0, 1.5, 2.0, 3.0)
-    plain = instances.peer(instances.layered(tasks, max(2, min(WIDTH, tasks // 5)), speeds=speeds))
+    width = tasks // 3 if feature == "side by side" else max(2, min(WIDTH, tasks // 5))
+    plain = instances.peer(instances.layered(tasks, width, speeds=speeds))
     plain = plain.replace(communication="channel") if pair else plain
     if feature == "port":
         return plain.replace(communication="port")

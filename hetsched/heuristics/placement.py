@@ -227,7 +227,7 @@ def favourite_children(problem: Problem, monitor: Monitor, solver: str) -> IntAr
     x[e] is the part of the transfer of edge e that is paid: least makespan w with s_j >= s_i + t_i + x_ij c_ij, all but one of the
     children of a task paid, all but one of the parents of a child. Mean durations, mean transfers.
     """
-    graph, model = problem.graph, Model()
+    graph, model = problem.graph, Model(deadline=monitor.deadline)
     duration, transfer = mean_durations(problem), mean_transfers(problem)
     scale = 1.0 / max(float(duration.sum() + transfer.sum()), 1e-300)
     start, paid, end = model.continuous("s", problem.n_tasks), model.continuous("x", graph.n_edges, upper=1.0), model.continuous("w")

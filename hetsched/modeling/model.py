@@ -23,6 +23,7 @@ from hetsched.stopping import NEVER, Deadline
 if TYPE_CHECKING:
     from hetsched.modeling.backends import Backend
 
+MAKING = "the making of a model"
 FORMATS = (".lp", ".mps")
 
 
@@ -32,6 +33,11 @@ class Model:
     Columns are made in arrays (`binary`, `integer`, `continuous`, `time`) and combine to expressions
     like numpy arrays. Rows keep their meaning (`add`, `exactly_one`, `implies`, `no_overlap`,
     `maximum`) until a backend's passes lower them to what its solver knows.
+
+    Parameters
+    ----------
+    deadline : Deadline, optional
+        Past it no column and no row can be added: `OutOfTime` is raised.
 
     Examples
     --------
@@ -43,7 +49,8 @@ class Model:
     16.0
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, deadline: Deadline = NEVER) -> None:
+        self.deadline = deadline
         self._blocks: list[Block] = []
         self._kind: list[npt.NDArray[np.int8]] = []
         self._lower: list[FloatArray] = []
@@ -59,6 +66,7 @@ class Model:
     # Columns
 
     def _columns(self, name: str, shape: int | tuple[int, ...], kind: Kind, lower: npt.ArrayLike, upper: npt.ArrayLike) -> Expression:
+        self.deadline.check(MAKING)
         shape = (shape,) if isinstance(shape, int) else tuple(shape)
         if name in (block.name for block in self._blocks):
             raise InvalidModel(f"columns named {name!r} exist already; choose another name")
@@ -122,6 +130,10 @@ class Model:
 
     # Rows
 
+    def _say(self, constraint: Constraint) -> None:
+        self.deadline.check(MAKING)
+        self._constraints.append(constraint)
+
     def add(self, rows: Rows, *, tag: str = "", cut: bool = False) -> None:
         """Add rows; `tag` names them in `describe` and in `violations`.
 
@@ -129,13 +141,13 @@ class Model:
         """
         if not isinstance(rows, Rows):
             raise InvalidModel(f"{rows!r} is no row; compare expressions: model.add(x.sum() <= 1)")
-        self._constraints.append(Linear(rows, tag, cut))
+        self._say(Linear(rows, tag, cut))
 
     def exactly_one(self, literals: Expression, *, axis: int = -1, tag: str = "") -> None:
         """Require that along an axis exactly one binary is one."""
         size = literals.shape[axis]
         lines = literals._take(np.moveaxis(np.arange(literals.size).reshape(literals.shape), axis, -1).reshape(-1, size))
-        self._constraints.append(ExactlyOne(lines, tag))
+        self._say(ExactlyOne(lines, tag))
 
     def implies(self, literals: Expression, rows: Rows, *, tag: str = "", cut: bool = False) -> None:
         """Require rows where their literals are one.
@@ -152,7 +164,7 @@ class Model:
         if literals.shape[:-1] != rows.shape:
             raise InvalidModel(f"literals of shape {literals.shape} do not fit rows of shape {rows.shape}, with or without an axis more")
         flat = Rows(rows.expression.reshape(-1), rows.lower, rows.upper)
-        self._constraints.append(Implies(literals.reshape(len(rows), literals.shape[-1]), flat, tag, cut))
+        self._say(Implies(literals.reshape(len(rows), literals.shape[-1]), flat, tag, cut))
 
     def interval(
         self, start: Expression, size: Expression | npt.ArrayLike, *, end: Expression | None = None, presence: Expression | None = None
@@ -193,7 +205,7 @@ class Model:
         listed = np.asarray(pairs, np.int64).reshape(-1, 2)
         if len(listed) and not (0 <= listed.min() and listed.max() < intervals.n):
             raise InvalidModel(f"pairs name intervals {listed.min()} to {listed.max()}, but there are {intervals.n}, from 0")
-        self._constraints.append(NoOverlap(intervals, listed, tag))
+        self._say(NoOverlap(intervals, listed, tag))
 
     def maximum(self, name: str, terms: Expression, *, tag: str = "") -> Expression:
         """Return a new time that is at least each of the terms [..., m], in an optimum their maximum if it is minimised."""
@@ -201,7 +213,7 @@ class Model:
         low, high = lines.bounds(np.concatenate(self._lower), np.concatenate(self._upper))
         ends = [each.reshape(lines.shape).max(axis=1).reshape(terms.shape[:-1]) for each in (low, high)]
         target = self.time(name, terms.shape[:-1], lower=ends[0], upper=ends[1])
-        self._constraints.append(Maximum(target.reshape(-1), lines, tag))
+        self._say(Maximum(target.reshape(-1), lines, tag))
         return target
 
     # Objective

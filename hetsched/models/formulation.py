@@ -94,7 +94,7 @@ class Formulation:
         columns = self.columns(problem)
         deadline.require(COLUMN * columns, f"making a model of about {columns:,} columns")
         self.problem, self.faithful, self.deadline = problem, faithful, deadline
-        self.model = Model()
+        self.model = Model(deadline=deadline)
         self.known: Solution | None = None
         if upper is None:
             self.known = quick(problem, deadline)
@@ -131,7 +131,6 @@ class Formulation:
 
     def add(self, component: Component) -> None:
         """Add a component."""
-        self.deadline.check(f"the making of {self.model!r}")
         component.add_to(self)
         self.components.append(component)
 

@@ -13,6 +13,7 @@ from hetsched.models.moirai import CongestionAware
 from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import Problem
 from hetsched.search import Monitor
+from hetsched.stopping import NEVER, Deadline
 
 RELATED = 1e-6  # relative, by which durations may differ from work over speed
 
@@ -60,13 +61,13 @@ def related(problem: Problem) -> tuple[FloatArray, FloatArray]:
     return work, speed
 
 
-def group_program(problem: Problem, work: FloatArray, speed: FloatArray) -> tuple[Model, Any]:
+def group_program(problem: Problem, work: FloatArray, speed: FloatArray, deadline: Deadline = NEVER) -> tuple[Model, Any]:
     """Return the linear program of the group assignment and its fractions x[u, k] of co-location units.
 
     Least T with every unit wholly assigned, completion times of tasks along precedence, and the work of each
     device and every completion time within T. Times are shares of the work on the slowest device.
     """
-    graph, model = problem.graph, Model()
+    graph, model = problem.graph, Model(deadline=deadline)
     seconds = work[:, None] / speed
     scale = 1.0 / max(float(seconds.max(axis=1).sum()), 1e-300)
     x = model.continuous("x", (problem.n_units, problem.n_devices), upper=1.0)
@@ -113,7 +114,7 @@ def chosen_groups(fractions: FloatArray, group: IntArray, speed: FloatArray) -> 
 def getf(problem: Problem, monitor: Monitor, solver: str) -> None:
     """Assign tasks to groups of devices of like speed by a rounded linear program, then schedule by earliest start within them."""
     work, speed = related(problem)
-    model, x = group_program(problem, work, speed)
+    model, x = group_program(problem, work, speed, monitor.deadline)
     outcome = model.solve(solver, deadline=monitor.deadline, seed=monitor.seed, stop=lambda: monitor.should_stop).raise_for_failure()
     if outcome.values is None:
         monitor.note(f"the group assignment has no solution: {outcome.detail or outcome.stopped}")
