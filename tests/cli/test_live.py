@@ -32,7 +32,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
 
 def until(drawn: io.StringIO, *texts: str) -> None:
     """Wait until all of these are drawn."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 100
     while any(text not in drawn.getvalue() for text in texts):
         assert time.monotonic() < deadline, drawn.getvalue()[-500:]
         time.sleep(0.02)

@@ -32,7 +32,7 @@ def layered(n, *, ccr, memory=np.inf, seed=0, **arguments):
 @pytest.mark.parametrize(("ccr", "memory"), [pytest.param(0.5, np.inf, marks=pytest.mark.slow), (20.0, 130.0)])
 def test_is_no_worse_than_any_quick_method(ccr, memory):
     problem = layered(400, ccr=ccr, memory=memory)
-    found = hs.solve(problem, "multilevel", time_limit=4, options={"tasks": 100})
+    found = hs.solve(problem, "multilevel", evaluations=20_000, options={"tasks": 100})
     for name in RIVALS:
         if name != "m-sct":
             assert found.makespan <= hs.solve(problem, name).makespan * (1 + 1e-9), name
