@@ -12,6 +12,10 @@ from hetsched.models.formulation import Formulation, fill_in
 from hetsched.schedule.schedule import Schedule
 
 
+ROW = 3e-7
+"""Seconds that a row for an edge, two devices and an input takes, on an ordinary machine."""
+
+
 class Placement:
     """Who runs what: ``x[i, u, l]``, ``on[i, u]``, ``duration[i, u]``; DiviML (1), (4), (5).
 
@@ -181,6 +185,8 @@ class Precedence:
     def _bind(f: Any, ends: Any, late: Any) -> None:
         """Require ``late >= 0`` where both ends have an input."""
         i, u, j, v = ends
+        rows = late.size * f.problem.inputs
+        f.deadline.require(ROW * rows, f"saying {rows:,} rows of precedence")
         wide = late.reshape(late.size, 1).broadcast_to((late.size, f.problem.inputs))
         f.model.implies(stack([f.x[i, u], f.x[j, v]]), wide >= 0, tag="(3)")
 
