@@ -11,7 +11,6 @@ from hetsched.modeling.expression import stack
 from hetsched.models.formulation import Formulation, fill_in
 from hetsched.schedule.schedule import Schedule
 
-
 ROW = 3e-7
 """Seconds that a row for an edge, two devices and an input takes, on an ordinary machine."""
 
