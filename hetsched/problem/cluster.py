@@ -142,7 +142,7 @@ class Cluster(Frozen):
     def _matrix(values: npt.ArrayLike, what: str, devices: tuple[Device, ...]) -> FloatArray:
         size = len(devices)
         try:
-            matrix = np.array(values, dtype=np.float64)
+            matrix = np.array(values, dtype=np.float64) + 0.0  # -0.0 would make a time of NaN
         except (TypeError, ValueError, OverflowError) as error:
             raise InvalidProblem(f"{what} must be a number or a {size} x {size} matrix of numbers") from error
         if matrix.ndim == 0:

@@ -108,3 +108,10 @@ def test_clusters_pickle_and_compare():
     cluster = hs.Cluster([hs.Device("a", kind="gpu", peak_flops={"float16": 1e12}), hs.Device("b")], bandwidth=[[0, 1], [0, 0]])
     assert pickle.loads(pickle.dumps(cluster)) == cluster
     assert cluster.replace(latency=1.0) != cluster
+
+
+def test_a_link_of_minus_zero_is_no_link():
+    cluster = hs.Cluster(["x", "y"], bandwidth=[[0, -0.0], [1, 0]])
+    problem = hs.Problem(hs.TaskGraph(["a"]), cluster, durations=[[1, 1]])
+    assert problem.transfer_time(1.0, "x", "y") == math.inf
+    assert not np.signbit(cluster.bandwidth).any()
