@@ -8,6 +8,7 @@ from __future__ import annotations
 import resource
 import signal
 import sys
+from contextlib import suppress
 
 import hetsched as hs
 from hetsched import documents
@@ -17,11 +18,11 @@ from hetsched.problem import document
 MEMORY = 2**30
 """Bytes above those that the process has when all is imported."""
 READING, SOLVING = 1.0, 10.0
-"""CPU seconds for reading and writing, and for solving what was read."""
+"""CPU seconds for reading and writing, and for solving or checking what was read."""
 
 
-def verdict(data: bytes, solving: float) -> str:
-    """Return what is wrong with how a document is read, or an empty text."""
+def verdict(data: bytes, problems: list[hs.Problem]) -> str:
+    """Return what is wrong with how a document is read, or an empty text; schedules are checked as those of the problems."""
     try:
         value = document.decode(data, documents.KINDS)
     except hs.HetschedError as error:
@@ -31,11 +32,15 @@ def verdict(data: bytes, solving: float) -> str:
     again = document.decode(written, documents.KINDS)
     if again != value or documents.encode(again) != written:
         return "what was read is written as something else"
+    signal.setitimer(signal.ITIMER_PROF, SOLVING)
     schedule = value.schedule if isinstance(value, hs.Solution) else value
     if isinstance(schedule, hs.Schedule):
         schedule.batch_of, schedule.busy_time  # noqa: B018
-    if isinstance(value, hs.Problem) and solving:
-        signal.setitimer(signal.ITIMER_PROF, solving)
+        for problem in problems:
+            for use in (hs.verify, lambda problem, schedule: hs.simulate(problem, schedule.decision)):
+                with suppress(hs.HetschedError):
+                    use(problem, schedule)
+    if isinstance(value, hs.Problem):
         try:
             solution = hs.solve(value, "heft")
         except hs.HetschedError:
@@ -47,16 +52,18 @@ def verdict(data: bytes, solving: float) -> str:
 
 def main() -> None:
     """Answer until there is nothing more to read; the first request has no limits."""
-    first = True
+    first, problems = True, []
     while header := sys.stdin.buffer.read(8):
         data = sys.stdin.buffer.read(int.from_bytes(header))
         if not first:
             signal.setitimer(signal.ITIMER_PROF, READING)  # whose signal ends the process
         try:
-            said = verdict(data, SOLVING)
+            said = verdict(data, problems)
         except (Exception, RecursionError) as error:
             said = f"a raw {type(error).__name__}: {str(error)[:300]!r}"
         signal.setitimer(signal.ITIMER_PROF, 0)
+        if first and data.startswith(b'{"format": "hetsched-problem"'):
+            problems.append(document.decode(data))
         sys.stdout.write(said.replace("\n", " ") + "\n")
         sys.stdout.flush()
         if data.startswith(b"limit"):  # the parent has warmed up what is compiled
