@@ -144,6 +144,14 @@ def test_stages_from_elsewhere_come_back_however_wrong_they_are(data):
         comes_back(schedule)
 
 
+@pytest.mark.parametrize("wrong", [{"static_memory": [1.0]}, {"peak_memory": [[1.0, 2.0]]}, {"transfer_order": [[0, 0, 2]]}])
+def test_columns_that_do_not_fit_a_schedule_are_refused_when_it_is_made(wrong):
+    known = a_solution().schedule
+    assert known is not None
+    with pytest.raises(hs.InvalidSchedule):
+        hs.Schedule.from_columns(known.tasks, known.devices, 1, known.batches, known.item_ptr, known.items, known.transfers, **wrong)
+
+
 def a_solution() -> hs.Solution:
     problem = hs.Problem(hs.TaskGraph(["a", "b"], [("a", "b")]), hs.Cluster(["x", "y"], bandwidth=1.0), durations=[[1, 2], [2, 1]])
     return hs.solve(problem, "heft")

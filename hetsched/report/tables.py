@@ -26,6 +26,12 @@ def schedule_of(problem: Problem, answer: Schedule | Solution) -> Schedule:
             f"the schedule is one of {len(schedule.tasks)} tasks, {len(schedule.devices)} devices and {schedule.n_inputs} inputs that are "
             "not those of this problem; give the problem it was made for"
         )
+    edge, count = schedule.transfers.edge, problem.graph.n_edges
+    if len(edge) and not (0 <= edge.min() and edge.max() < count):
+        raise InvalidSchedule(
+            f"edge numbers of transfers run from {edge.min()} to {edge.max()}, but the problem has {count} edges; "
+            "give the problem the schedule was made for"
+        )
     return schedule
 
 

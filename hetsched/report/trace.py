@@ -42,11 +42,14 @@ def chrome_trace(problem: Problem, answer: Schedule | Solution) -> dict[str, Any
     InvalidSchedule
         The transfers are not those its batches need.
     UnsupportedFeature
-        The makespan is beyond 1e9 s.
+        The makespan, or a time, is beyond 1e9 s or not finite.
     """
     schedule = schedule_of(problem, answer)
-    if schedule.makespan > LONGEST:
-        raise UnsupportedFeature(f"a trace holds at most {LONGEST:g} s, not {schedule.makespan:g} s; give durations in a larger unit")
+    batches, moves = schedule.batches, schedule.transfers
+    times = np.concatenate([[schedule.makespan], batches.start, batches.finish, moves.start, moves.finish])
+    beyond = times[~(np.abs(times) <= LONGEST)]
+    if len(beyond):
+        raise UnsupportedFeature(f"a trace holds at most {LONGEST:g} s, not {beyond[0]:g} s; give durations in a larger unit")
     events = [*_tracks(schedule), *_batches(problem, schedule), *_transfers(problem, schedule), *_memory(problem, schedule)]
     return {"traceEvents": events, "displayTimeUnit": "ns", "otherData": {"makespan_s": schedule.makespan}}
 

@@ -114,11 +114,15 @@ class Schedule(Frozen):
         for what, column, limit in (
             ("task", batches.task, len(tasks)), ("device", batches.device, len(devices)), ("input", flat, n_inputs),
             ("source batch", transfers.source, size), ("target batch", transfers.target, size),
+            ("batch", np.empty(0) if transfer_order is None else np.asarray(transfer_order).reshape(-1, 3)[:, 1:], size),
         ):  # fmt: skip
             if len(column) and not (0 <= column.min() and column.max() < limit):
                 raise InvalidSchedule(
                     f"{what} numbers run from {column.min()} to {column.max()}, but the schedule has {limit}, numbered from 0"
                 )
+        for what, held in (("static_memory", static_memory), ("peak_memory", peak_memory)):
+            if held is not None and np.shape(held) != (len(devices),):
+                raise InvalidSchedule(f"{what} has shape {list(np.shape(held))}, but the schedule has {len(devices)} devices")
         if makespan is None:
             makespan = float(batches.finish.max(initial=0.0))
         schedule = cls.__new__(cls)

@@ -59,6 +59,29 @@ def test_the_schedule_of_another_problem_is_refused(draw: Callable[..., object])
         draw(problem, stack(1, 10)[1])
 
 
+@pytest.mark.parametrize("draw", DRAWING)
+@pytest.mark.parametrize("edge", [-1, 99, 2**62])
+def test_transfers_along_edges_that_are_none_are_refused(draw: Callable[..., object], edge: int) -> None:
+    problem, solution = diamond()
+    known = solution.schedule
+    assert known is not None
+    moved = known.transfers.replace(edge=np.full(len(known.transfers), edge))
+    strange = hs.Schedule.from_columns(known.tasks, known.devices, 1, known.batches, known.item_ptr, known.items, moved)
+    with pytest.raises(hs.InvalidSchedule, match=f"run from {edge} to {edge}, but the problem has 4 edges"):
+        draw(problem, strange)
+
+
+@pytest.mark.parametrize("time", [np.nan, np.inf, -1e12])
+def test_a_trace_of_times_that_are_none_is_refused(time: float) -> None:
+    problem, solution = diamond()
+    known = solution.schedule
+    assert known is not None
+    late = known.batches.replace(start=np.full(len(known.batches), time))
+    strange = hs.Schedule.from_columns(known.tasks, known.devices, 1, late, known.item_ptr, known.items, known.transfers, makespan=1.0)
+    with pytest.raises(hs.UnsupportedFeature, match="a trace holds at most"):
+        hs.report.chrome_trace(problem, strange)
+
+
 @pytest.mark.parametrize("draw", [draw for draw in DRAWING if draw is not hs.report.html])
 def test_a_solution_without_a_schedule_is_refused(draw: Callable[..., object]) -> None:
     graph = hs.TaskGraph(["a"], [], weight_bytes=9.0)
