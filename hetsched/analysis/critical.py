@@ -7,8 +7,7 @@ import numpy as np
 from hetsched.columns import Columns, texts
 from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import Problem
-from hetsched.schedule.decision import Decision
-from hetsched.schedule.links import links_of
+from hetsched.schedule.links import of_schedule
 from hetsched.schedule.schedule import Schedule
 
 TOLERANCE = 1e-9  # of the makespan, as `verify` forgives
@@ -61,8 +60,7 @@ class _Walk:
         self.finish = np.concatenate([batches.finish, moves.finish])
         self.last = int(batches.finish.argmax()) if n else -1
         self.tolerance = TOLERANCE * float(batches.finish.max(initial=0.0))
-        decision = Decision(batches.task, batches.device, schedule.item_ptr, schedule.items)
-        links = links_of(problem, decision, schedule.batch_of)
+        links = of_schedule(problem, schedule)[1]
         local, move = ~links.moving, np.arange(len(moves)) + n
         ahead = np.concatenate([links.source[local], move, moves.source]).astype(np.int64)
         behind = np.concatenate([links.target[local], moves.target, move]).astype(np.int64)

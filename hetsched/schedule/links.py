@@ -6,9 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hetsched.errors import InvalidSchedule
 from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import BoolArray, Problem
 from hetsched.schedule.decision import Decision
+from hetsched.schedule.schedule import Schedule
 
 
 class Links(NamedTuple):
@@ -28,6 +30,18 @@ class Links(NamedTuple):
     """Whether the link is a transfer."""
     of_input: IntArray
     """[E, L]: the link that carries each input along each edge."""
+
+
+def of_schedule(problem: Problem, schedule: Schedule) -> tuple[Decision, Links]:
+    """Return the decision of a schedule, its batches numbered as there, and its links.
+
+    Raises `InvalidSchedule` where an input of a task is in no batch, or in two.
+    """
+    batches = schedule.batches
+    if len(schedule.items) != schedule.batch_of.size or (schedule.batch_of < 0).any():
+        raise InvalidSchedule("some input of a task is in no batch, or in two; hetsched.verify(problem, schedule) says which")
+    decision = Decision(batches.task, batches.device, schedule.item_ptr, schedule.items)
+    return decision, links_of(problem, decision, schedule.batch_of)
 
 
 def links_of(problem: Problem, decision: Decision, batch_of: IntArray) -> Links:

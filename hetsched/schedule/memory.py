@@ -9,7 +9,7 @@ from hetsched.errors import InvalidSchedule
 from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
-from hetsched.schedule.links import Links, links_of
+from hetsched.schedule.links import Links, of_schedule
 from hetsched.schedule.schedule import Schedule
 
 
@@ -52,8 +52,7 @@ def profile(problem: Problem, schedule: Schedule) -> Columns:
         device holds so many `bytes`. Every device has a step at time 0.
     """
     batches = schedule.batches
-    decision = Decision(batches.task, batches.device, schedule.item_ptr, schedule.items)
-    links = links_of(problem, decision, schedule.batch_of)
+    decision, links = of_schedule(problem, schedule)
     link_start, moving = batches.finish[links.source], np.flatnonzero(links.moving)
     moves = schedule.transfers
     by_key = np.lexsort((moves.target, moves.source, moves.edge))  # the order of the links

@@ -10,7 +10,10 @@ import pytest
 from hypothesis import given
 
 import hetsched as hs
+from hetsched.analysis.critical import critical_chain
+from hetsched.columns import Columns
 from hetsched.report.tables import spans
+from hetsched.schedule import memory
 from tests.report.cases import diamond, schedules, stack
 
 
@@ -114,3 +117,16 @@ def test_a_method_that_found_nothing_is_listed_without_a_makespan() -> None:
     found = dict(zip(table.method.tolist(), table.makespan.tolist(), strict=True))
     assert np.isinf(found["best-device"])
     assert np.isfinite(found["heft"])
+
+
+@pytest.mark.parametrize("rows", [[], [0, 1, 2], [0, 1, 2, 2], [0, 1, 2, 3, 3]])
+def test_what_is_held_when_is_told_of_schedules_alone_that_run_each_input_once(rows: list[int]) -> None:
+    problem, solution = diamond()
+    known = solution.schedule
+    assert known is not None
+    batches = Columns(**{name: known.batches[name][rows] for name in known.batches.names})
+    none = Columns(**{name: column[:0] for name, column in known.transfers.to_dict().items()})
+    partial = hs.Schedule.from_columns(known.tasks, known.devices, 1, batches, range(len(rows) + 1), [0] * len(rows), none)
+    for told in (memory.profile, critical_chain, hs.report.chrome_trace):
+        with pytest.raises(hs.InvalidSchedule, match="in no batch, or in two"):
+            told(problem, partial)
