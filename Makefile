@@ -11,13 +11,13 @@ demo: $(VENV)/.installed-demo  ## schedule Inception-v3 on a CPU, a T4 and an A1
 	$(BIN)/hetsched demo --report report.html
 
 test: $(VENV)/.installed-test  ## every test but the slow ones, the same every time
-	$(BIN)/python -m pytest -n $(JOBS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 slow: $(VENV)/.installed-test  ## the tests that take many seconds each
-	$(BIN)/python -m pytest -n $(JOBS) -m slow
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m slow
 
 thorough: $(VENV)/.installed-test  ## hours of examples and order drawn anew; HETSCHED_THOROUGH_MINUTES=10 for a part, _SEED and _COUNT to repeat
-	$(BIN)/python -m pytest -n $(JOBS) --hypothesis-profile=thorough -m "hypothesis or thorough"
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --hypothesis-profile=thorough -m "hypothesis or thorough"
 
 lint: $(VENV)/.installed-lint  ## style, types, layers
 	$(BIN)/ruff check .
