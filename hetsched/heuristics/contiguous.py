@@ -53,6 +53,7 @@ def contiguous(problem: Problem, monitor: Monitor, *, limit: int = 50_000) -> No
     pairs, order = unit_order(problem)
     work = sums(problem.whole_durations, problem.unit, problem.n_units)
     monitor.deadline.check("the ordering of units")
+    fits = False
     for group, linear, found in _lattices(problem, monitor, pairs, order, work, limit):
         unit = group[problem.unit]
         said = streams(problem, rule, unit)
@@ -60,7 +61,10 @@ def contiguous(problem: Problem, monitor: Monitor, *, limit: int = 50_000) -> No
             monitor.deadline.check("the tables of a dynamic program")
             program = _Program(problem, said, np.bincount(group, need, said.n_units), linear)
             if _offer_all(monitor, program, unit, found):
+                fits = True
                 break
+    if not fits:
+        monitor.note("found no assignment of an interval to each device that pins, paths and memory allow; use method 'load-search'")
 
 
 def _lattices(

@@ -26,7 +26,8 @@ class Placement:
         n, k, inputs = problem.n_tasks, problem.n_devices, problem.inputs
         possible = f.possible * 1.0
         f.x = model.binary("x", (n, k, inputs), upper=possible[:, :, None])
-        seconds = np.where(np.isfinite(problem.durations), problem.durations, 0.0) * f.second
+        # What takes longer than the upper bound is in no schedule that the model knows: twice that says so in a number that solvers take.
+        seconds = np.minimum(np.where(np.isfinite(problem.durations), problem.durations, 0.0) * f.second, 2.0 * f.ticks)
         model.exactly_one(_devices_last(f.x), tag="(1)")
         if inputs == 1:
             size = int(np.flatnonzero(problem.batch_sizes == 1)[0])
@@ -275,9 +276,13 @@ class Makespan:
 
 
 def transfer_ticks(f: Formulation, count: int = 1) -> Any:
-    """Return the time of every edge between every two devices in the model's time, [E, K, K]; inf without a path."""
+    """Return the time of every edge between every two devices in the model's time, [E, K, K]; inf without a path.
+
+    At most twice the upper bound, beyond which it is in no schedule that the model knows.
+    """
     every, edge = np.arange(f.problem.n_devices), np.arange(f.problem.graph.n_edges)
-    return np.asarray(f.problem.transfer_times(edge[:, None, None], every[:, None], every, count)) * f.second
+    times = np.asarray(f.problem.transfer_times(edge[:, None, None], every[:, None], every, count)) * f.second
+    return np.where(np.isfinite(times), np.minimum(times, 2.0 * f.ticks), np.inf)
 
 
 def flows(f: Any, name: str, edges: Any, times: Any) -> Any:

@@ -250,6 +250,9 @@ class Formulation:
             self.offer(monitor, outcome.values)
         if outcome.stopped == "gap":
             monitor.stop("gap")
+        if outcome.proven == "infeasible" and not self.bounds_problem:
+            literal = ", and the literal form orders all batches" if self.faithful else ""
+            monitor.note(f"the model has no solution, but it knows only one batch of a task on a device{literal}; use a search")
         if ours or outcome.proven == "infeasible":
             self.raise_bound(monitor, outcome.bound, solver)
         outcome.raise_for_failure()

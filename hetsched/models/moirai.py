@@ -8,7 +8,7 @@ import numpy as np
 
 from hetsched.analysis.closure import ancestors, unordered
 from hetsched.errors import UnsupportedFeature
-from hetsched.modeling.expression import FloatArray
+from hetsched.modeling.expression import FloatArray, IntArray
 from hetsched.models import components as parts
 from hetsched.models.batched import BatchedMakespan, decode
 from hetsched.models.formulation import PAIR, Component, fill_in
@@ -156,16 +156,30 @@ class CongestionAware(BatchedMakespan):
         return found if literal else [*found, LoadCuts()]
 
     def decode(self, values: FloatArray) -> Decision:
+        problem, graph = self.problem, self.problem.graph
         decision = decode(self, values)
-        if self.problem.communication not in ("channel", "port"):
+        if problem.communication not in ("channel", "port"):
             return decision
-        batch = np.empty(self.problem.n_tasks, np.int64)
+        batch = np.empty(problem.n_tasks, np.int64)
         batch[decision.task] = np.arange(decision.n_batches)
-        source, target = batch[self.problem.graph.source], batch[self.problem.graph.target]
+        source, target = batch[graph.source], batch[graph.target]
         apart = np.flatnonzero(decision.device[source] != decision.device[target])
-        leave, arrive = self.leave.value(values), self.arrive.value(values)  # type: ignore[attr-defined]
-        order = apart[np.lexsort((arrive[apart], leave[apart]))]
+        leave, arrive = self.leave.value(values).copy(), self.arrive.value(values).copy()  # type: ignore[attr-defined]
+        # As with batches, none comes before one that brings what it carries on.
+        into, out = _edges_by(graph.target, problem.n_tasks), _edges_by(graph.source, problem.n_tasks)
+        for i in graph.topological_order.tolist():
+            if len(into[i]) and len(out[i]):
+                for times in (leave, arrive):
+                    times[out[i]] = np.maximum(times[out[i]], times[into[i]].max())
+        rank = np.argsort(graph.topological_order)[graph.source]
+        order = apart[np.lexsort((rank[apart], arrive[apart], leave[apart]))]
         return Decision(
             decision.task, decision.device, decision.item_ptr, decision.items,
             transfer_order=np.column_stack([order, source[order], target[order]]),
         )  # fmt: skip
+
+
+def _edges_by(end: IntArray, n: int) -> list[IntArray]:
+    """Return the edges that have each task at an end, by task."""
+    order = np.argsort(end, kind="stable")
+    return np.split(order, np.searchsorted(end[order], np.arange(1, n)))

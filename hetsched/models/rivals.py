@@ -127,5 +127,7 @@ def getf(problem: Problem, monitor: Monitor, solver: str) -> None:
         monitor.note(f"the groups chosen allow no schedule: {reason}")
         return
     found = monitor.subsolve(narrowed, "etf")
-    if found.schedule is not None:
-        monitor.offer(found.schedule.decision)
+    if found.schedule is None:
+        monitor.note(f"etf finds no schedule within the groups chosen: {'; '.join(found.messages) or found.stopped}")
+        return
+    monitor.offer(found.schedule.decision)

@@ -21,6 +21,14 @@ from hetsched.search import Monitor
 from hetsched.solution import Bound
 from hetsched.stopping import NEVER, Deadline
 
+LARGEST = 1e12
+"""Of coefficients, where the least work takes 1000 or more: beyond it only solvers make a difference."""
+
+
+def scaled(f: Any, ticks: Any) -> Any:
+    """Return times of the model as coefficients of the objective's rows; smaller ones than true leave a bound a bound."""
+    return np.minimum(ticks * f.factor, LARGEST)
+
 
 class Load:
     """The objective is at least the time that each device computes."""
@@ -31,7 +39,7 @@ class Load:
         # In units of its own: slow devices make the time of the model coarse.
         f.factor = max(1.0, 1000.0 / total) if total > 0 else 1.0
         f.value = f.model.time("load", (), lower=0.0)
-        f.model.add(f.value >= f.duration.sum(axis=0) * f.factor, tag="load")
+        f.model.add(f.value >= (f.on * scaled(f, f.seconds)).sum(axis=0), tag="load")
         f.model.minimise(f.value)
 
     def fill(self, f: Any, schedule: Schedule, values: Any) -> None:
@@ -50,7 +58,7 @@ class LinkLoad:
         if not len(self.edges):
             return
         self.pair = parts.flows(f, "pair", self.edges, times[self.edges])
-        busy = (self.pair * finite[self.edges]).sum(axis=0) * f.factor
+        busy = (self.pair * scaled(f, finite[self.edges])).sum(axis=0)
         if problem.communication == "port":
             f.model.add(f.value >= busy.sum(axis=0), tag="receiving")
             f.model.add(f.value >= busy.sum(axis=1), tag="sending")
@@ -73,14 +81,14 @@ class HostLoad:
         self.source, self.target = graph.source[crossing], graph.target[crossing]
         self.tensors, place = np.unique(self.source, return_inverse=True)
         place = place.reshape(-1)
-        moved = f.duration.sum(axis=0)
+        moved = (f.on * scaled(f, f.seconds)).sum(axis=0)
         for name, seconds, sign in (("enters", enter[self.tensors], 1), ("leaves", leave[self.tensors], -1)):
             finite = np.isfinite(seconds)
             columns = f.model.continuous(name, (len(self.tensors), size), upper=finite * 1.0)
             setattr(self, name, columns)
             f.model.add(columns[place] >= (f.on[self.target] - f.on[self.source]) * sign, tag=name)
-            moved = moved + (columns * np.where(finite, seconds, 0.0)).sum(axis=0)
-        f.model.add(f.value >= moved * f.factor, tag="load")
+            moved = moved + (columns * scaled(f, np.where(finite, seconds, 0.0))).sum(axis=0)
+        f.model.add(f.value >= moved, tag="load")
 
     def fill(self, f: Any, schedule: Schedule, values: Any) -> None:
         on = values[f.on.column].reshape(f.on.shape)

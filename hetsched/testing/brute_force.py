@@ -267,9 +267,10 @@ class _Orders:
             ready_then, waiting_then, available_then = list(ready), list(waiting), [y for y in available if y != x]
             caused = self._finish(x, end, ready_then, waiting_then, available_then)
             held = dict.fromkeys(self.resources[x], end)
+            number = x if end > start else -1  # what it lets begin may have any number where its time is lost in rounding
             left = {resource: seconds - self.seconds[x] if resource in held else seconds for resource, seconds in load.items()}
             self._append(
-                [*sequence, x], ready_then, waiting_then, available_then, {**free, **held}, left, (start, x), max(finish, caused)
+                [*sequence, x], ready_then, waiting_then, available_then, {**free, **held}, left, (start, number), max(finish, caused)
             )  # fmt: skip
 
     def _offer(self, sequence: list[int], finish: float) -> None:
