@@ -118,11 +118,12 @@ def _watch() -> Any:
 
 def watch(process: int) -> None:
     """For every limit on standard input, and the line that follows when the work is done, tell the CPU seconds between the two."""
-    for line in sys.stdin:
-        early, _, _ = select.select([sys.stdin], [], [], float(line))
-        before = cpu_seconds(process)
-        sys.stdin.readline()
-        print(0.0 if early else cpu_seconds(process) - before, flush=True)
+    with open(0, "rb", buffering=0) as heard:  # what lay in a buffer, select would not see
+        for line in heard:
+            early, _, _ = select.select([heard], [], [], float(line))
+            before = cpu_seconds(process)
+            heard.readline()
+            print(0.0 if early else cpu_seconds(process) - before, flush=True)
 
 
 def cpu_seconds(root: int) -> float:
