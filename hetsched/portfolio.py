@@ -235,7 +235,7 @@ def _run(monitor: Monitor, chosen: list[tuple[str, dict[str, Any]]], start: Solu
         if math.isinf(monitor.bound.value):
             from hetsched.models.assignment import shortage
 
-            monitor.note(shortage(problem))
+            monitor.note(shortage(problem, deadline=monitor.deadline))
         if failure is not None:
             monitor.stop("failed")
     except KeyboardInterrupt as interruption:

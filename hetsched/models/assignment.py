@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from hetsched.analysis import model_size
+from hetsched.errors import OutOfTime
 from hetsched.modeling.expression import FloatArray
 from hetsched.models import components as parts
 from hetsched.models.formulation import Component, Formulation, fill_in
@@ -15,6 +16,7 @@ from hetsched.problem.graph import named
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
+from hetsched.stopping import NEVER, Deadline
 
 
 class BusiestDevice:
@@ -71,22 +73,28 @@ class Excess:
         f.model.minimise(f.excess.sum())
 
 
+SECONDS = 5.0
+"""That explaining missing memory may take."""
 LARGEST = 5000
 """Pairs of a unit and a device, up to which missing memory is explained."""
 
 
-def shortage(problem: Problem, *, solver: str = "scip", time_limit: float = 5.0) -> str:
+def shortage(problem: Problem, *, solver: str = "scip", deadline: Deadline = NEVER) -> str:
     """Return why memory alone allows no schedule: how many bytes are missing at the least, where, and for which tasks.
 
-    An empty string if it allows one, or if that is not known within `time_limit` seconds, or is not asked for the problem's
-    size: a solver would take far longer to hear of the limit. Counts what ``memory="static"`` does.
+    An empty string if it allows one, or if that is not known by the deadline or within `SECONDS`, or is not asked for the
+    problem's size. Counts what ``memory="static"`` does.
     """
     large = problem.n_units * problem.n_devices > LARGEST
     if large or problem.memory != "static" or np.isinf(problem.cluster.memory_bytes).all():
         return ""
     excess = Excess()
-    said = Assignment(problem, faithful=True, upper=math.inf, components=[parts.Placement(), excess])
-    outcome = said.model.solve(solver, time_limit=time_limit)
+    end = Deadline.after(SECONDS, deadline.clock).earlier(deadline)
+    try:
+        said = Assignment(problem, faithful=True, upper=math.inf, components=[parts.Placement(), excess], deadline=end)
+    except OutOfTime:
+        return ""
+    outcome = said.model.solve(solver, deadline=end)
     if outcome.values is None or outcome.bound * excess.all <= 1e-6 * excess.all:
         return ""
     names, cluster = problem.graph.names, problem.cluster

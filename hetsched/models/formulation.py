@@ -212,7 +212,7 @@ class Formulation:
         if math.isinf(monitor.bound.value):
             from hetsched.models.assignment import shortage
 
-            monitor.note(shortage(self.problem))
+            monitor.note(shortage(self.problem, deadline=monitor.deadline))
         return monitor.solution(self.name)
 
     def run(

@@ -13,7 +13,7 @@ from hetsched.analysis.modules import modules
 from hetsched.errors import OutOfTime
 from hetsched.modeling.lowering import linear
 from hetsched.modeling.model import Model
-from hetsched.models.assignment import Assignment
+from hetsched.models.assignment import Assignment, shortage
 from hetsched.models.batched import BatchedMakespan
 from hetsched.models.formulation import Formulation
 from hetsched.models.moirai import CongestionAware
@@ -92,6 +92,16 @@ def test_all_pairs_are_not_compared_where_there_is_no_time_to() -> None:
         BatchedMakespan(tangle(8000), deadline=deadline)
     with pytest.raises(OutOfTime, match=r"comparing [\d,]+ transfers with one another takes about"):
         CongestionAware(tangle(8000).replace(communication="port"), deadline=deadline)
+
+
+def test_missing_memory_is_explained_as_long_as_there_is_time() -> None:
+    plain = tangle(20)
+    graph = hs.TaskGraph(plain.graph.names, plain.graph.edges, edge_bytes=plain.graph.edge_bytes, weight_bytes=1.0)
+    small = hs.Cluster([hs.Device(name, memory_bytes=5.0) for name in "abc"], bandwidth=1.0)
+    problem = hs.Problem(graph, small, durations=plain.durations[:, :, 0])
+    assert "at least 5 bytes are missing" in shortage(problem)
+    assert shortage(problem, deadline=Deadline.after(0.0)) == ""
+    assert shortage(problem, deadline=Deadline.after(3.0, SteppingClock(1.0))) == ""
 
 
 @pytest.mark.parametrize("method", [*EXACT, "getf", "m-sct", "split", "contiguous"])
