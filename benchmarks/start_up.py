@@ -1,4 +1,4 @@
-"""Wall time of imports and whole commands, and of documents and checks at 50,000 tasks.
+"""Wall time of imports, whole commands and solvers' processes, and of documents and checks at 50,000 tasks.
 
     python benchmarks/start_up.py [--quick]
 
@@ -62,6 +62,18 @@ def commands(folder: Path, repeats: int, modules: int) -> dict[str, tuple[float,
     return found
 
 
+def processes() -> dict[str, tuple[float, str]]:
+    """Return seconds of solving ten tasks by each solver: in this process, with the start of one of its own, and in that."""
+    graph = hs.workloads.rwnn("er", 10, seed=0)
+    problem = hs.Problem(graph, hs.workloads.clusters.diviml(), costs=hs.costs.Roofline())
+    found = {}
+    for method in ("milp", "milp:highs", "cpsat"):
+        hs.solve(problem, method, in_process=True)  # imports and compiles
+        for what, here in (("in this process, warm", True), ("with the start of its process", False), ("in the process that waits", False)):
+            found[f"10 tasks by `{method}`, {what}"] = (wall(lambda here=here: hs.solve(problem, method, in_process=here)), "")
+    return found
+
+
 def calls(folder: Path, n: int) -> dict[str, tuple[float, str]]:
     """Return seconds and target of writing, reading, simulating and verifying a large problem."""
     problem, path = instances.peer(instances.layered(n, 50)), folder / "large.json"
@@ -84,6 +96,7 @@ def main(words: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         found = commands(folder, 1 if arguments.quick else 5, 60 if arguments.quick else 3_125)
+        found |= processes()
         found |= calls(folder, 1_000 if arguments.quick else 50_000)
     rows = []
     for what, (seconds, goal) in found.items():
