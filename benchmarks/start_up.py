@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import figures
@@ -70,7 +71,8 @@ def processes() -> dict[str, tuple[float, str]]:
     for method in ("milp", "milp:highs", "cpsat"):
         hs.solve(problem, method, in_process=True)  # imports and compiles
         for what, here in (("in this process, warm", True), ("with the start of its process", False), ("in the process that waits", False)):
-            found[f"10 tasks by `{method}`, {what}"] = (wall(lambda here=here: hs.solve(problem, method, in_process=here)), "")
+            solve = partial(hs.solve, problem, method, in_process=here)
+            found[f"10 tasks by `{method}`, {what}"] = (wall(solve), "")
     return found
 
 
