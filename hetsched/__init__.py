@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         InvalidProblem,
         InvalidSchedule,
         MissingDependency,
+        OutOfTime,
         SolverFailed,
         UnsupportedFeature,
     )
@@ -77,7 +78,7 @@ _HOME = {
     **dict.fromkeys(
         [
             "HetschedError", "InconsistentBound", "Infeasible", "InvalidModel", "InvalidProblem", "InvalidSchedule",
-            "MissingDependency", "SolverFailed", "UnsupportedFeature",
+            "MissingDependency", "OutOfTime", "SolverFailed", "UnsupportedFeature",
         ],
         "errors",
     ),
@@ -89,7 +90,7 @@ _PARTS = (
 
 __all__ = [
     "Bound", "Cluster", "Decision", "Device", "Event", "HetschedError", "InconsistentBound", "Infeasible", "InvalidModel",
-    "InvalidProblem", "InvalidSchedule", "MissingDependency", "Monitor", "Problem", "Schedule", "Solution", "SolverFailed",
+    "InvalidProblem", "InvalidSchedule", "MissingDependency", "Monitor", "OutOfTime", "Problem", "Schedule", "Solution", "SolverFailed",
     "StageSchedule", "Status", "TaskGraph", "UnsupportedFeature", "Violation", "analysis", "bound", "bounds", "costs", "documents",
     "errors", "frontends", "heuristics", "method", "methods", "modeling", "models", "read", "report", "runtime", "search", "simulate",
     "solve", "stages", "verify", "verify_stages", "workloads",

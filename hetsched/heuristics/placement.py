@@ -15,7 +15,7 @@ import numpy as np
 from hetsched.analysis.levels import unit_sums
 from hetsched.coarsening.coarse import Coarsening, mean_durations, mean_transfers
 from hetsched.coarsening.sequential import operation_fusion, topological_order
-from hetsched.errors import InvalidProblem, MissingDependency, UnsupportedFeature
+from hetsched.errors import InvalidProblem, MissingDependency, OutOfTime, UnsupportedFeature
 from hetsched.heuristics.list_scheduling import ranks
 from hetsched.heuristics.offering import WHOLE, check_whole, descending, memory_needs, offer_in_order
 from hetsched.modeling.expression import Expression
@@ -24,9 +24,12 @@ from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.search import Monitor, method
+from hetsched.stopping import Deadline
 
 CELERITAS = "Celeritas (Xu et al. 2022)"
 BAECHI = "Baechi (Jeon et al., SoCC 2020)"
+GRACE = 0.3
+"""Seconds after the time limit at which METIS is ended."""
 FAVOURITE = 0.1
 """A child is a favourite if the linear program makes less of the transfer to it than this."""
 
@@ -332,16 +335,20 @@ def metis(problem: Problem, monitor: Monitor) -> None:
     ptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=problem.n_units))])
     share = np.maximum(shares(problem), 1e-6)
     part = _partition(
-        problem.n_devices, (ptr.tolist(), column.tolist()), vweights=_whole_numbers(work), eweights=_whole_numbers(moved, order),
-        tpwgts=(share / share.sum()).tolist(), recursive=False,
+        monitor.deadline, problem.n_devices, (ptr.tolist(), column.tolist()), vweights=_whole_numbers(work),
+        eweights=_whole_numbers(moved, order), tpwgts=(share / share.sum()).tolist(), recursive=False,
     )  # fmt: skip
     offer_devices(monitor, np.array(part, np.int64)[unit])
 
 
-def _partition(count: int, neighbours: tuple[list[int], list[int]], **options: Any) -> list[int]:
+def _partition(deadline: Deadline, count: int, neighbours: tuple[list[int], list[int]], **options: Any) -> list[int]:
     """Return what METIS answers in a process of its own: it prints to the output of the process that it runs in."""
-    code = _METIS.format(path=sys.path)
-    done = subprocess.run([sys.executable, "-c", code], input=pickle.dumps((count, neighbours, options)), capture_output=True, check=False)
+    words, said = [sys.executable, "-c", _METIS.format(path=sys.path)], pickle.dumps((count, neighbours, options))
+    limit = None if deadline.limit is None else deadline.limit + GRACE
+    try:
+        done = subprocess.run(words, input=said, capture_output=True, check=False, timeout=limit)
+    except subprocess.TimeoutExpired:
+        raise OutOfTime("METIS was not done when the time limit was reached; allow more time") from None
     if done.returncode:
         last = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
         raise UnsupportedFeature(f"METIS ended with exit code {done.returncode}: {last or 'it said nothing'}; choose another method")

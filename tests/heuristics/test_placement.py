@@ -352,3 +352,12 @@ def test_a_pass_of_repartitioning_keeps_its_conditions(problem, slack):
 def test_messages(method, options, message):
     with pytest.raises(UnsupportedFeature, match=message):
         hs.solve(chain(3, memory=math.inf), method, options=options)
+
+
+def test_metis_is_ended_with_the_time(monkeypatch):
+    pytest.importorskip("pymetis")
+    monkeypatch.setattr(placement, "_METIS", "import time; time.sleep(600)")
+    monkeypatch.setattr(placement, "GRACE", 0.0)
+    solution = hs.solve(chain(9, memory=100.0), "metis", time_limit=0.5)
+    assert solution.stopped == "time limit"
+    assert "metis: METIS was not done when the time limit was reached; allow more time" in solution.messages
