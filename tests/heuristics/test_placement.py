@@ -283,7 +283,7 @@ def test_dominant_sequences_never_start_a_task_later_than_alone(problem):
     )
     assert sorted(set(cluster.tolist())) == list(range(len(begin)))
     alone = float((below + ranking.downward(problem.arrays, graph.topological_order, weight, transfer)).max())
-    clusters = hs.Cluster([f"d{k}" for k in range(len(begin))], bandwidth=1e300)
+    clusters = hs.Cluster([f"d{k}" for k in range(len(begin))], bandwidth=math.inf)
     wide = np.zeros((graph.n_edges, len(begin), len(begin))) + transfer[:, None, None]
     wide[:, np.arange(len(begin)), np.arange(len(begin))] = 0.0
     unlimited = hs.Problem(graph.replace(devices=None), clusters, durations=np.tile(weight[:, None], (1, len(begin))), transfers=wide)
