@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         HetschedError,
         InconsistentBound,
         Infeasible,
+        InvalidArgument,
         InvalidModel,
         InvalidProblem,
         InvalidSchedule,
@@ -77,7 +78,7 @@ _HOME = {
     "Status": "solution",
     **dict.fromkeys(
         [
-            "HetschedError", "InconsistentBound", "Infeasible", "InvalidModel", "InvalidProblem", "InvalidSchedule",
+            "HetschedError", "InconsistentBound", "Infeasible", "InvalidArgument", "InvalidModel", "InvalidProblem", "InvalidSchedule",
             "MissingDependency", "OutOfTime", "SolverFailed", "UnsupportedFeature",
         ],
         "errors",
@@ -89,11 +90,11 @@ _PARTS = (
 )  # fmt: skip
 
 __all__ = [
-    "Bound", "Cluster", "Decision", "Device", "Event", "HetschedError", "InconsistentBound", "Infeasible", "InvalidModel",
-    "InvalidProblem", "InvalidSchedule", "MissingDependency", "Monitor", "OutOfTime", "Problem", "Schedule", "Solution", "SolverFailed",
-    "StageSchedule", "Status", "TaskGraph", "UnsupportedFeature", "Violation", "analysis", "bound", "bounds", "costs", "documents",
-    "errors", "frontends", "heuristics", "method", "methods", "modeling", "models", "read", "report", "runtime", "search", "simulate",
-    "solve", "stages", "verify", "verify_stages", "workloads",
+    "Bound", "Cluster", "Decision", "Device", "Event", "HetschedError", "InconsistentBound", "Infeasible", "InvalidArgument",
+    "InvalidModel", "InvalidProblem", "InvalidSchedule", "MissingDependency", "Monitor", "OutOfTime", "Problem", "Schedule", "Solution",
+    "SolverFailed", "StageSchedule", "Status", "TaskGraph", "UnsupportedFeature", "Violation", "analysis", "bound", "bounds", "costs",
+    "documents", "errors", "frontends", "heuristics", "method", "methods", "modeling", "models", "read", "report", "runtime", "search",
+    "simulate", "solve", "stages", "verify", "verify_stages", "workloads",
 ]  # fmt: skip
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())

@@ -8,7 +8,8 @@ from typing import Any, ClassVar, NoReturn, Self
 import numpy as np
 import numpy.typing as npt
 
-from hetsched.errors import MissingDependency
+from hetsched.arguments import shown
+from hetsched.errors import InvalidArgument, MissingDependency
 
 
 def readonly(values: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> npt.NDArray[Any]:
@@ -81,9 +82,14 @@ class Columns(Frozen):
     _columns: dict[str, npt.NDArray[Any]]
 
     def __init__(self, **columns: npt.ArrayLike) -> None:
-        arrays = {name: readonly(column) for name, column in columns.items()}
+        arrays: dict[str, npt.NDArray[Any]] = {}
+        for name, column in columns.items():
+            try:
+                (_,) = (arrays.setdefault(name, readonly(column))).shape
+            except (TypeError, ValueError):
+                raise InvalidArgument(f"column {name!r} is {shown(column)}; it must be a one-dimensional array") from None
         if len({array.shape for array in arrays.values()}) > 1:
-            raise ValueError(f"columns differ in length: { {n: a.shape for n, a in arrays.items()} }")
+            raise InvalidArgument(f"columns differ in length: { {n: a.shape for n, a in arrays.items()} }; give as many values of each")
         self._set(_columns=arrays)
 
     def __getattr__(self, name: str) -> npt.NDArray[Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from hetsched.arguments import checked
 from hetsched.errors import InvalidProblem
 from hetsched.problem import document
 from hetsched.problem.cluster import Cluster
@@ -30,6 +31,7 @@ KINDS: Mapping[str, type[Document]] = {
 }
 
 
+@checked
 def read(path: str | os.PathLike[str]) -> TaskGraph | Cluster | Problem | Schedule | Solution | StageSchedule:
     """Return what the JSON document at `path` describes: its `format` says which kind it is.
 
@@ -43,6 +45,7 @@ def read(path: str | os.PathLike[str]) -> TaskGraph | Cluster | Problem | Schedu
     return document.read(path, KINDS)  # type: ignore[no-any-return]
 
 
+@checked
 def schema(kind: str) -> dict[str, Any]:
     """Return the JSON Schema of a kind of document: graph, cluster, problem, schedule, solution, stages."""
     name = f"hetsched-{kind}"

@@ -1,6 +1,12 @@
-"""The errors a user can meet; every message names the value, the rule and the remedy."""
+"""The errors and warnings a user can meet; every message names the value, the rule and the remedy."""
 
 from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+
+_PACKAGE = str(Path(__file__).parent)
 
 LONGEST = 500
 """Characters of an error's message at most."""
@@ -26,11 +32,23 @@ def shortened(text: str, most: int = LONGEST) -> str:
     return f"{text[: kept - tail]} ... {text[len(text) - tail :]}"
 
 
+def warn(message: str, category: type[Warning] = RuntimeWarning) -> None:
+    """Warn of something at the line that called the package, however deep in it that is noticed."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
+
+
 class HetschedError(Exception):
     """Base class of every error this package raises on purpose; its message is one printable line of at most `LONGEST` characters."""
 
     def __init__(self, message: object = "") -> None:
         super().__init__(shortened(one_line(shortened(str(message), 20 * LONGEST))))  # no megabyte is escaped to be thrown away
+
+
+class InvalidArgument(HetschedError, ValueError, TypeError):
+    """An argument of a call is of the wrong kind or outside its range."""
 
 
 class InvalidProblem(HetschedError, ValueError):

@@ -11,12 +11,12 @@ import logging
 import math
 import signal
 import threading
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from typing import Any
 
-from hetsched.errors import HetschedError, InconsistentBound, InvalidSchedule, SolverFailed, UnsupportedFeature
+from hetsched.arguments import TEXT, checked
+from hetsched.errors import HetschedError, InconsistentBound, InvalidSchedule, SolverFailed, UnsupportedFeature, warn
 from hetsched.modeling import backends
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
@@ -48,7 +48,7 @@ def _discover() -> None:
             raise
         except BaseException as error:  # SystemExit too: what others install must not end this process
             said = str(error) if isinstance(error, Exception) else repr(error)
-            warnings.warn(f"methods of entry point {entry.name!r} ({entry.value}) cannot be loaded: {said}", stacklevel=3)
+            warn(f"methods of entry point {entry.name!r} ({entry.value}) cannot be loaded: {said}", UserWarning)
 
 
 def methods() -> Mapping[str, Method]:
@@ -57,6 +57,7 @@ def methods() -> Mapping[str, Method]:
     return registered()
 
 
+@checked
 def solve(
     problem: Problem,
     method: str | Iterable[str] = "auto",
@@ -121,7 +122,7 @@ def solve(
         A bound lies above a valid schedule (a bug).
     """
     _discover()
-    names = [method] if isinstance(method, str) else list(method)
+    names = [method] if isinstance(method, str) else [TEXT.check(name, "method") for name in method]
     if not names:
         raise UnsupportedFeature("no method named; give one or more, or leave it out for 'auto'")
     given = [(name, _options(find_method(name), options or {}, threads)) for name in names]
@@ -198,8 +199,6 @@ def _options(chosen: Method, options: Mapping[str, Any], threads: int | None) ->
     chosen.check_options(options)
     if threads is None:
         return dict(options)
-    if threads < 1:
-        raise UnsupportedFeature(f"threads is {threads}; it must be 1 or more, or None for no limit")
     for name in ("threads", "workers"):
         if name in options:
             raise UnsupportedFeature(f"threads={threads} and the option {name}={options[name]!r} say the same twice; leave one of them out")

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from hetsched.arguments import checked
 from hetsched.columns import Columns, texts
-from hetsched.errors import InconsistentBound, InvalidProblem, InvalidSchedule, OutOfTime, UnsupportedFeature
+from hetsched.errors import InconsistentBound, InvalidSchedule, OutOfTime, UnsupportedFeature
 from hetsched.problem.graph import unique_names
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
@@ -49,17 +50,13 @@ class Event:
         return relative_gap(self.incumbent, self.bound)
 
 
+@checked
 @dataclass(frozen=True)
 class Budget:
     """What a solve may spend: seconds of wall time, schedule evaluations; None for no limit."""
 
     time_limit: float | None = None
     evaluations: int | None = None
-
-    def __post_init__(self) -> None:
-        for what, value in (("time_limit", self.time_limit), ("evaluations", self.evaluations)):
-            if value is not None and not value >= 0:
-                raise InvalidProblem(f"{what} is {value!r}; it must be >= 0, or None for no limit")
 
 
 @dataclass
@@ -77,6 +74,7 @@ class MethodFunction(Protocol):
     def __call__(self, problem: Problem, monitor: Monitor, /, **options: Any) -> None: ...
 
 
+@checked
 @dataclass(frozen=True)
 class Method:
     """A registered method."""
@@ -97,6 +95,7 @@ class Method:
         parameters = list(inspect.signature(self.function).parameters.values())[2:]
         return {p.name: p.default for p in parameters if p.kind is not p.VAR_KEYWORD}
 
+    @checked
     def check_options(self, options: Mapping[str, Any]) -> None:
         """Raise `UnsupportedFeature` for an option the method does not take."""
         for name in options:
@@ -108,6 +107,7 @@ class Method:
 _REGISTRY: dict[str, Method] = {}
 
 
+@checked
 def method(
     name: str, *, summary: str, source: str = "", deterministic: bool = True, supports: str = "every problem"
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -135,6 +135,7 @@ def registered() -> Mapping[str, Method]:
     return dict(sorted(_REGISTRY.items()))
 
 
+@checked
 def find_method(name: str) -> Method:
     """Return a registered method; raises `UnsupportedFeature` naming those there are."""
     if name not in _REGISTRY:
@@ -177,6 +178,7 @@ class Monitor:
     rng : numpy.random.Generator
     """
 
+    @checked
     def __init__(
         self,
         problem: Problem,
@@ -233,6 +235,7 @@ class Monitor:
         """Seconds until the time limit, inf without one."""
         return self.deadline.left
 
+    @checked
     def time_limit(self, share: float = 1.0) -> float | None:
         """Return the time limit of what the method calls now: a share of the seconds left, None without a limit."""
         return self.deadline.part(share).limit
@@ -258,21 +261,25 @@ class Monitor:
         """Whether the method has to stop soon."""
         return bool(self.stopped)
 
+    @checked
     def stop(self, reason: str) -> None:
         """Ask the method to stop."""
         self._stopped = self._stopped or reason
 
+    @checked
     def note(self, message: str) -> None:
         """Record something the user should read, once; an empty message is none."""
         if not message:
             return
         self._messages.setdefault(f"{self.source}: {message}" if self.source else message)
 
+    @checked
     def evaluated(self, count: int) -> None:
         """Count evaluations a method made by itself (an offer counts as one already)."""
         self.evaluations += count
         self._effort.evaluations += count
 
+    @checked
     def credit(self, method: str, *, value: float = math.inf, evaluations: int = 0, seconds: float = 0.0) -> None:
         """Count what a method did outside this monitor, in another process for instance; `value` is the best it found."""
         effort = self._efforts.setdefault(method, _Effort())
@@ -285,6 +292,7 @@ class Monitor:
     def _effort(self) -> _Effort:
         return self._efforts.setdefault(self.source, _Effort())
 
+    @checked
     def offer(self, decision: Decision) -> float:
         """Simulate a decision and keep its schedule if it is valid and the best so far.
 
@@ -323,6 +331,7 @@ class Monitor:
             self._tell(self.source)
         return value
 
+    @checked
     def raise_bound(self, bound: Bound) -> None:
         """Record a lower bound if it is the best so far; one on another objective tells at most that there is no schedule."""
         if bound.objective != self.objective and not math.isinf(bound.value):
@@ -345,6 +354,7 @@ class Monitor:
         if self._on_progress is not None and self._on_progress(event) is True:
             self.stop("callback")
 
+    @checked
     def run(self, name: str, options: Mapping[str, Any] | None = None) -> None:
         """Run a registered method on this problem, its finds coming here under its name; `OutOfTime` ends it with a note."""
         chosen, options = find_method(name), options or {}
@@ -363,6 +373,7 @@ class Monitor:
             if before:
                 self._effort.seconds -= took  # the caller's share is without that of what it called
 
+    @checked
     def attempt(self, name: str) -> None:
         """Run a registered method; what it refuses is noted."""
         try:
@@ -370,6 +381,7 @@ class Monitor:
         except UnsupportedFeature as refusal:
             self.note(f"{name}: {refusal}")
 
+    @checked
     def subsolve(
         self, problem: Problem, method: str, *, time_limit: float | None = None, evaluations: int | None = None,
         start: Solution | Schedule | Decision | None = None, options: Mapping[str, Any] | None = None,
@@ -383,6 +395,7 @@ class Monitor:
         self.evaluations += child.evaluations
         return found
 
+    @checked
     def run_alone(
         self, method: str, start: Solution | Schedule | Decision | None = None, options: Mapping[str, Any] | None = None
     ) -> Solution:  # fmt: skip
@@ -392,6 +405,7 @@ class Monitor:
             self.run(method, options)
         return self.solution(method)
 
+    @checked
     def warm_start(self, start: Solution | Schedule | Decision | None) -> None:
         """Offer what an earlier solve left."""
         if isinstance(start, Solution):
@@ -409,6 +423,7 @@ class Monitor:
             self.offer(start)
             self.source = before
 
+    @checked
     def solution(self, asked: str) -> Solution:
         """Return what has been found; `asked` names the method where nothing was."""
         events = self._events

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from hetsched.arguments import checked
 from hetsched.columns import Columns, Frozen, texts
 from hetsched.errors import HetschedError, Infeasible, InvalidProblem, InvalidSchedule
 from hetsched.problem import document
@@ -40,6 +41,7 @@ def _unicode(message: str) -> str:
     return message.encode("utf-8", "backslashreplace").decode()
 
 
+@checked
 @dataclass(frozen=True)
 class Bound:
     """A number proven to be at most the optimum of one problem.
@@ -149,6 +151,7 @@ class Solution(Frozen):
     best_effort: BestEffort | None
     stopped: str
 
+    @checked
     def __init__(
         self, schedule: Schedule | None, proof: Bound, *, method: str, seed: int, history: Columns, methods: Columns,
         messages: Iterable[str] = (), stopped: str = "finished", objective: str = "makespan", value: float | None = None,
@@ -214,6 +217,7 @@ class Solution(Frozen):
                 said += f"; solution.best_effort is {self.best_effort.bytes_over:.6g} bytes over the memory there is"
             raise HetschedError(f"{self.method} found no valid schedule ({self.stopped}): {said}")
 
+    @checked
     def write(self, path: str | PathLike[str]) -> None:
         """Write the solution as a JSON document; ``hetsched.read`` reads it back to the bit."""
         document.write(self, path)

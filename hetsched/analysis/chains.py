@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from hetsched.analysis.closure import ancestors
+from hetsched.arguments import checked
 from hetsched.problem.graph import IntArray, TaskGraph
 
 
+@checked
 def chains(graph: TaskGraph) -> IntArray:
     """Return the chain of each task, numbered from 0, for a partition into as few chains as there are.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from hetsched.arguments import checked
 from hetsched.columns import Columns, texts
 from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import Problem
@@ -15,6 +16,7 @@ START, DATA, DEVICE, LINK = "start", "data", "device", "link"
 """Why a step does not start earlier: nothing precedes it, its data, its device, or its channel or port."""
 
 
+@checked
 def critical_chain(problem: Problem, schedule: Schedule) -> Columns:
     """Return a chain of batches and transfers that keeps the schedule from being shorter.
 

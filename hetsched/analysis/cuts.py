@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from hetsched.arguments import checked
 from hetsched.problem.graph import IntArray, TaskGraph
 
 
+@checked
 def series_cuts(graph: TaskGraph) -> IntArray:
     """Return the tasks that are ancestor or descendant of every other, in topological order.
 
@@ -18,6 +20,7 @@ def series_cuts(graph: TaskGraph) -> IntArray:
     return _series(graph)[0]
 
 
+@checked
 def clean_cuts(graph: TaskGraph) -> IntArray:
     """Return the series cuts that no edge passes over, in topological order.
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from hetsched.arguments import check_indices, checked
 from hetsched.errors import UnsupportedFeature
 from hetsched.problem.graph import IntArray, TaskGraph
 from hetsched.problem.problem import BoolArray, Problem
@@ -42,6 +43,7 @@ class _Shape(NamedTuple):
     """[m]: the co-location unit."""
 
 
+@checked
 def identical(
     problem: Problem,
     parts: Sequence[IntArray],
@@ -88,9 +90,9 @@ def identical(
     tasks of equal colours are paired, refining after each choice, until every colour is a single task.
     Whatever it finds is compared number by number.
     """
-    parts = [np.asarray(part, np.int64) for part in parts]
+    parts = [check_indices(part, f"parts[{p}]", problem.n_tasks) for p, part in enumerate(parts)]
     for what, columns in (("marks", marks), ("bare", bare)):
-        if columns is not None and list(map(len, columns)) != list(map(len, parts)):
+        if columns is not None and list(map(np.size, columns)) != list(map(len, parts)):
             raise UnsupportedFeature(f"{what} must have one entry for each task of each of the {len(parts)} parts")
     shapes = _shapes(problem, parts, marks, bare) if parts else []
     found: list[Copy] = []

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hetsched.arguments import check_array, checked
+from hetsched.errors import InvalidArgument
 from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import BoolArray, Problem
 
@@ -38,6 +40,7 @@ class Windows(NamedTuple):
     """Whether the task can run on the device; a row without True proves that there is no such schedule."""
 
 
+@checked
 def batch_durations(problem: Problem) -> FloatArray:
     """Return seconds of a batch, [n, K, B]; inf where it cannot run or cannot fit the memory.
 
@@ -65,23 +68,28 @@ def _read_bytes(problem: Problem) -> FloatArray:
     return np.asarray(np.where(np.diff(graph.pred_ptr) == 0, graph.input_bytes, read))
 
 
+@checked
 def least_durations(problem: Problem) -> FloatArray:
     """Return the shortest batch of each task on each device in seconds, [n, K]; inf = cannot run."""
     return np.asarray(batch_durations(problem).min(axis=2))
 
 
+@checked
 def least_work(problem: Problem, durations: FloatArray | None = None) -> FloatArray:
     """Return the least seconds a device spends on all inputs of a task, [n, K]; inf = cannot run.
 
     The best seconds per input over the batch sizes of `durations` ([n, K, B], default
     `batch_durations`), times the number of inputs.
     """
-    durations = batch_durations(problem) if durations is None else durations
+    durations = batch_durations(problem) if durations is None else check_array(durations, "durations", problem.durations.shape)
     return np.asarray((durations * (problem.inputs / problem.batch_sizes)).min(axis=2))
 
 
+@checked
 def unit_sums(problem: Problem, amounts: FloatArray) -> FloatArray:
     """Return the sum of `amounts` [n] or [n, K] over each co-location unit, [units] or [units, K]."""
+    if not amounts.ndim or len(amounts) != problem.n_tasks:
+        raise InvalidArgument(f"amounts has shape {list(amounts.shape)}; its first axis must be the {problem.n_tasks} tasks")
     if problem.n_units == problem.n_tasks:
         return amounts
     total = np.zeros((problem.n_units, *amounts.shape[1:]))
@@ -89,6 +97,7 @@ def unit_sums(problem: Problem, amounts: FloatArray) -> FloatArray:
     return total
 
 
+@checked
 def earliest_starts(problem: Problem, least: FloatArray | None = None, release: FloatArray | None = None) -> FloatArray:
     """Return when a batch of each task can start on each device at the earliest, [n, K] seconds.
 
@@ -105,13 +114,15 @@ def earliest_starts(problem: Problem, least: FloatArray | None = None, release: 
     """
     from hetsched.analysis import level_kernels
 
-    least = least_durations(problem) if least is None else least
+    shape = problem.durations.shape[:2]
+    least = least_durations(problem) if least is None else check_array(least, "least", shape)
     start = np.empty_like(least)
-    release = np.zeros_like(least) if release is None else release
+    release = np.zeros_like(least) if release is None else check_array(release, "release", shape)
     level_kernels.earliest_starts(problem.arrays, problem.graph.topological_order, problem.unit, least, release, start)
     return start
 
 
+@checked
 def tails(problem: Problem, least: FloatArray | None = None, delivery: FloatArray | None = None) -> FloatArray:
     """Return the least time from the finish of each task on each device to the makespan, [n, K] seconds.
 
@@ -119,24 +130,28 @@ def tails(problem: Problem, least: FloatArray | None = None, delivery: FloatArra
     """
     from hetsched.analysis import level_kernels
 
-    least = least_durations(problem) if least is None else least
+    shape = problem.durations.shape[:2]
+    least = least_durations(problem) if least is None else check_array(least, "least", shape)
     tail = np.empty_like(least)
-    delivery = np.zeros_like(least) if delivery is None else delivery
+    delivery = np.zeros_like(least) if delivery is None else check_array(delivery, "delivery", shape)
     level_kernels.tails(problem.arrays, problem.graph.topological_order, problem.unit, least, delivery, tail)
     return tail
 
 
+@checked
 def top_levels(problem: Problem) -> FloatArray:
     """Return when each task can start at the earliest on any device, [n] seconds."""
     return np.asarray(earliest_starts(problem).min(axis=1))
 
 
+@checked
 def bottom_levels(problem: Problem) -> FloatArray:
     """Return the least time from the start of each task to the makespan, [n] seconds."""
     least = least_durations(problem)
     return np.asarray((least + tails(problem, least)).min(axis=1))
 
 
+@checked
 def critical_path(problem: Problem) -> CriticalPath:
     """Return the longest path through any task on its best device, and its tasks.
 
@@ -171,6 +186,7 @@ def _follow(problem: Problem, i: int, k: int, level: FloatArray, arcs: tuple[Int
     return path
 
 
+@checked
 def windows(problem: Problem, horizon: float) -> Windows:
     """Return where and when each task can run if the makespan is at most `horizon` seconds.
 

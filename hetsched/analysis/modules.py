@@ -11,6 +11,7 @@ import numpy as np
 
 from hetsched.analysis.cuts import clean_cuts
 from hetsched.analysis.narrow import CUTTING, narrowed
+from hetsched.arguments import checked
 from hetsched.errors import UnsupportedFeature
 from hetsched.problem.graph import IntArray, TaskGraph
 from hetsched.problem.problem import Problem
@@ -68,6 +69,7 @@ class Modules(NamedTuple):
         return found
 
 
+@checked(UnsupportedFeature)
 def modules(
     graph: TaskGraph, *, channels: int | None = None, largest: int = LARGEST, smallest: int = 1, deadline: Deadline = NEVER
 ) -> Modules:  # fmt: skip
@@ -136,6 +138,7 @@ def modules(
     return Modules(graph, of_task, count, np.where(np.isin(last, clean), last, -1))
 
 
+@checked
 def falls_apart(problem: Problem, largest: int = LARGEST) -> bool:
     """Whether a split proves the optimum module by module: one input, and clean cuts that leave no module larger than so many tasks."""
     if problem.inputs > 1:

@@ -10,6 +10,8 @@ from hetsched.analysis import levels
 from hetsched.analysis.closure import ancestors
 from hetsched.analysis.load import best_thresholds, priced, thresholds
 from hetsched.analysis.streams import device_prices
+from hetsched.arguments import check_indices, checked
+from hetsched.errors import InvalidArgument
 from hetsched.problem.cluster import Cluster, Device
 from hetsched.problem.graph import FloatArray, IntArray, TaskGraph
 from hetsched.problem.problem import BoolArray, Problem
@@ -30,6 +32,7 @@ class Handover(NamedTuple):
     """How many inputs have passed those modules before the rest is counted."""
 
 
+@checked
 def handover(problem: Problem, modules: list[IntArray], deadline: Deadline) -> Handover:
     """Return the largest sum of a time for b inputs up to a boundary and one for the L - b + 1 last inputs after it.
 
@@ -62,6 +65,9 @@ class _Chain:
     """One problem, and the times its inputs take from boundary to boundary; past the deadline all are 0."""
 
     def __init__(self, problem: Problem, modules: list[IntArray], deadline: Deadline) -> None:
+        if not modules:
+            raise InvalidArgument("modules is []; it must be the tasks of one module or more")
+        modules = [check_indices(tasks, f"modules[{t}]", problem.n_tasks) for t, tasks in enumerate(modules)]
         self.problem, self.modules, self.deadline = problem, modules, deadline
         self.before = ancestors(problem.graph)  # before[j, i]: i comes before j
         self.needed = np.asarray(self.before[modules[-1]].any(axis=0))

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 
 from hetsched.analysis.modules import falls_apart, modules
+from hetsched.arguments import checked
 from hetsched.bounds import combinatorial, steady
 from hetsched.bounds.destructive import destructive
 from hetsched.bounds.modular import modular
@@ -19,6 +20,7 @@ _SMALL, _LARGE = 0.3, 0.7
 """Parts of the time left for bounds that others follow."""
 
 
+@checked
 def quick(problem: Problem) -> Iterator[Bound]:
     """Yield the bounds that need neither search nor a linear program: critical path, head-tail load.
 
@@ -33,6 +35,7 @@ def quick(problem: Problem) -> Iterator[Bound]:
     yield combinatorial.head_tail_load(problem, program=False)
 
 
+@checked
 def every(
     problem: Problem, *, objective: str = "makespan", deadline: Deadline = NEVER, dear: bool = True, models: bool = True
 ) -> Iterator[Bound]:  # fmt: skip
@@ -104,6 +107,7 @@ def prepare() -> None:
     modules(problem.graph, channels=2, largest=2)  # what `every` asks of graphs that no single task cuts
 
 
+@checked
 def bound(problem: Problem, *, objective: str = "makespan", time_limit: float | None = None) -> Bound:
     """Return the best lower bound on the makespan, or on another objective.
 

@@ -13,11 +13,13 @@ import numpy as np
 
 from hetsched.analysis import levels
 from hetsched.analysis.load import Load, least_load, squeeze
+from hetsched.arguments import checked
 from hetsched.problem.graph import FloatArray, named, plural
 from hetsched.problem.problem import Problem
 from hetsched.solution import Bound
 
 
+@checked
 def memory(problem: Problem) -> Bound:
     """Return inf if the memory model leaves no schedule, with the reason; else 0.
 
@@ -39,6 +41,7 @@ def memory(problem: Problem) -> Bound:
     return Bound(0.0, "memory", f"tasks in fractions fit, with every device at most {fill:.2%} full")
 
 
+@checked
 def critical_path(problem: Problem) -> Bound:
     """Return the length of the longest path of shortest batches, unavoidable transfers included."""
     path = levels.critical_path(problem)
@@ -55,6 +58,7 @@ def critical_path(problem: Problem) -> Bound:
     )  # fmt: skip
 
 
+@checked
 def load(problem: Problem) -> Bound:
     """Return the least load of the busiest device over all fractional assignments.
 
@@ -70,6 +74,7 @@ def load(problem: Problem) -> Bound:
     return Bound(found.value, "load", "work spread over the devices at " + _price_list(problem, found))
 
 
+@checked
 def head_tail_load(problem: Problem, *, program: bool = True) -> Bound:
     """Return the largest a + load({tasks with head >= a and tail >= b}) + b over thresholds a and b.
 

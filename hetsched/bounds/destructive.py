@@ -9,6 +9,7 @@ import numpy as np
 from hetsched.analysis import levels
 from hetsched.analysis.closure import ancestors
 from hetsched.analysis.load import best_thresholds, priced, thresholds
+from hetsched.arguments import check_array, checked, number
 from hetsched.bounds.combinatorial import critical_path, head_tail_load, load
 from hetsched.problem.graph import FloatArray
 from hetsched.problem.problem import BoolArray, Problem
@@ -20,6 +21,7 @@ _ROUNDS = 20
 _ITERATIONS = 20
 
 
+@checked(precision=number(above=0.0))
 def destructive(
     problem: Problem, *, start: Bound | None = None, deadline: Deadline = NEVER, precision: float = 5e-7,
     release: FloatArray | None = None, delivery: FloatArray | None = None,
@@ -76,7 +78,13 @@ class _Trial:
             self.ancestors = ancestors(problem.graph)
             self.descendants = np.ascontiguousarray(self.ancestors.T)
         least = self.durations.min(axis=2)
-        self.known = (least, *(np.zeros_like(least) if known is None else known for known in (release, delivery)))
+        self.known = (
+            least,
+            *(
+                np.zeros_like(least) if known is None else check_array(known, what, least.shape)
+                for what, known in (("release", release), ("delivery", delivery))
+            ),
+        )
 
     def refutes(self, horizon: float) -> bool:
         """Tell whether a makespan of at most `horizon` seconds is shown to be impossible; False at the deadline.

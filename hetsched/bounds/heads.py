@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hetsched.analysis import levels
+from hetsched.arguments import check_count, check_indices, checked
 from hetsched.bounds.windows import Effort, Passage, Window
 from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import Problem
@@ -29,9 +30,10 @@ class Heads:
         are tasks of the modules up to t.
     """
 
+    @checked
     def __init__(self, problem: Problem, least: FloatArray, modules: list[IntArray]) -> None:
         self.passage = Passage(problem, least)
-        self.modules = modules
+        self.modules = modules = [check_indices(tasks, f"modules[{t}]", problem.n_tasks) for t, tasks in enumerate(modules)]
         self.module = np.empty(problem.n_tasks, np.int64)
         for t, tasks in enumerate(modules):
             self.module[tasks] = t
@@ -54,26 +56,33 @@ class Heads:
         np.add.at(passing, self.read_until[read], -1)
         return int(np.cumsum(passing).max(initial=0))
 
+    @checked
     def window(self, t: int, width: int) -> Window | None:
         """Return the window of `width` modules up to t and of what they read; None if it is too large."""
         if (t, width) not in self._windows:
+            check_count(t, "t", 0, len(self.modules) - 1)
+            check_count(width, "width")
             first = max(0, t - width + 1)
             edges = self.edges[self.pointer[first] : self.pointer[t + 1]]
             tasks = np.union1d(np.concatenate(self.modules[first : t + 1]), self.passage.problem.graph.source[edges])
             self._windows[t, width] = Window(self.passage, tasks, edges) if len(tasks) <= LARGEST else None
         return self._windows[t, width]
 
+    @checked
     def entries(self, window: Window, t: int, width: int) -> Ends:
         """Return the tasks of earlier modules in a window."""
         return tuple(window.tasks[self.module[window.tasks] <= t - width].tolist())
 
+    @checked
     def ends(self, t: int) -> Ends:
         """Return the tasks of module t that later ones read."""
-        tasks = self.modules[t]
+        tasks = self.modules[check_count(t, "t", 0, len(self.modules) - 1)]
         return tuple(np.sort(tasks[self.read_until[tasks] > t]).tolist())
 
+    @checked
     def raise_(self, width: int, effort: Effort) -> None:
         """Raise heads once from the first module to the last."""
+        check_count(width, "width")
         wanted = self._wanted(width, effort)
         for t in range(len(self.modules)):
             if effort.over:
@@ -125,6 +134,7 @@ class Heads:
         else:
             self.last[t, ends] = found
 
+    @checked
     def alternatives(
         self, window: Window, t: int, width: int, pins: list[tuple[int, int]], delivery: FloatArray | None = None
     ) -> list[FloatArray]:  # fmt: skip
@@ -152,6 +162,7 @@ class Heads:
                 arrival = (self.release[parents] + least[parents])[:, :, None] + self.passage.lag(edges)
                 self.release[i] = np.maximum(self.release[i], arrival.min(axis=1).max(axis=0))
 
+    @checked
     def join(self, t: int, width: int, delivery: FloatArray, effort: Effort) -> float:
         """Return a bound on the makespan: the window up to module t between heads and the `delivery` of all tasks [n, K]."""
         window = None if effort.over else self.window(t, width)

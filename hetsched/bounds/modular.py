@@ -41,6 +41,7 @@ import numpy.typing as npt
 
 from hetsched.analysis import levels
 from hetsched.analysis.modules import modules as partition
+from hetsched.arguments import checked
 from hetsched.bounds.batches import handover
 from hetsched.bounds.combinatorial import critical_path
 from hetsched.bounds.destructive import destructive
@@ -66,6 +67,7 @@ _PASSES = (
 """Modules of a window and nodes of a refutation, pass after pass."""
 
 
+@checked
 def modular(problem: Problem, *, modules: Iterable[npt.ArrayLike] | None = None, deadline: Deadline = NEVER) -> Bound:
     """Return the best bound found module by module: on heads, on tails, and on inputs that follow one another.
 
@@ -175,6 +177,7 @@ def _checked(graph: TaskGraph, modules: Iterable[npt.ArrayLike]) -> list[IntArra
     return [tasks.astype(np.int64) for tasks in parts if len(tasks)]
 
 
+@checked
 def reverse(problem: Problem) -> Problem:
     """Return the problem with all edges and links turned round: its schedules are those of the problem read from the end.
 

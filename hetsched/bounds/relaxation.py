@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hetsched.analysis.model_size import columns
+from hetsched.arguments import checked
 from hetsched.errors import OutOfTime, UnsupportedFeature
 from hetsched.modeling.lowering import Matrix, linear
 from hetsched.models.formulation import SLACK, Formulation
@@ -26,6 +27,7 @@ LARGEST = 1000
 """The most columns, before orders of tasks come in, of a model worth making for its bound."""
 
 
+@checked
 def fits(problem: Problem) -> bool:
     """Return whether a formulation of the problem, is small enough, and bounds it.
 
@@ -35,6 +37,7 @@ def fits(problem: Problem) -> bool:
     return one_batch and 0 < columns(problem) <= LARGEST
 
 
+@checked
 def every(problem: Problem, *, deadline: Deadline = NEVER) -> Iterator[Bound]:
     """Yield the linear relaxation, then the dual bound by SCIP.
 
@@ -52,6 +55,7 @@ def every(problem: Problem, *, deadline: Deadline = NEVER) -> Iterator[Bound]:
             yield said.solve("scip", time_limit=deadline.limit).proof
 
 
+@checked
 def split(problem: Problem, *, deadline: Deadline = NEVER) -> Solution:
     """Solve the modules of a problem that falls apart; its proof is the optimum but for what joins modules."""
     from hetsched.bounds import methods  # noqa: F401  # it registers them
@@ -59,6 +63,7 @@ def split(problem: Problem, *, deadline: Deadline = NEVER) -> Solution:
     return Monitor(sayable(problem), Budget(deadline.limit), clock=deadline.clock).run_alone("split", options={"solver": fastest_solver()})
 
 
+@checked
 def sayable(problem: Problem) -> Problem:
     """Return the problem without what no formulation can say: peak memory, contention of several inputs. It is no harder."""
     if problem.inputs > 1 and problem.batching == "free":
@@ -73,6 +78,7 @@ def sayable(problem: Problem) -> Problem:
     return problem
 
 
+@checked
 def linear_relaxation(said: Formulation, *, deadline: Deadline = NEVER) -> Bound:
     """Return the least makespan if tasks may be in fractions on several devices, each before and after the other.
 

@@ -10,6 +10,7 @@ import numpy as np
 from hetsched.analysis import levels
 from hetsched.analysis.load import priced
 from hetsched.analysis.streams import device_prices
+from hetsched.arguments import checked
 from hetsched.bounds import combinatorial
 from hetsched.problem.graph import named
 from hetsched.problem.problem import Problem
@@ -17,6 +18,7 @@ from hetsched.schedule.steady import find_objective
 from hetsched.solution import Bound
 
 
+@checked
 def quick(problem: Problem, objective: str = "period") -> Iterator[Bound]:
     """Yield the bounds that need no linear program: the largest unit, the load at prices that are nearly the best.
 
@@ -33,6 +35,7 @@ def quick(problem: Problem, objective: str = "period") -> Iterator[Bound]:
     yield _at_prices(problem, objective)
 
 
+@checked
 def every(problem: Problem, objective: str = "period") -> Iterator[Bound]:
     """Yield all bounds on the largest load per input of any device: those of `quick`, then the load by linear program."""
     for found in quick(problem, objective):

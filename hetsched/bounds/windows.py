@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from hetsched.analysis import levels
+from hetsched.arguments import check_array, check_count, check_indices, check_rows, checked, shown
+from hetsched.errors import InvalidArgument
 from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import BoolArray, Problem
 from hetsched.stopping import NEVER, Deadline
@@ -41,17 +43,20 @@ class Passage:
         Capacities; inf where they do not matter.
     """
 
+    @checked
     def __init__(self, problem: Problem, least: FloatArray | None = None) -> None:
         self.problem = problem
-        self.least = levels.least_durations(problem) if least is None else least
+        self.least = levels.least_durations(problem) if least is None else check_array(least, "least", problem.durations.shape[:2])
         self.rank = np.argsort(problem.graph.topological_order)
         self.bytes = problem.graph.weight_bytes if problem.memory == "peak" else problem.static_bytes.sum(axis=1)
         room = problem.cluster.memory_bytes * levels.CAPACITY
         self.room = np.where(np.where(np.isfinite(self.least), self.bytes[:, None], 0.0).sum(axis=0) > room, room, np.inf)
 
+    @checked
     def lag(self, edges: IntArray) -> FloatArray:
         """Return the seconds that edges take from device to device, [e, K, K]; inf = impossible."""
         problem, graph = self.problem, self.problem.graph
+        edges = check_indices(edges, "edges", graph.n_edges)
         device = np.arange(problem.n_devices)
         found = problem.transfer_times(edges[:, None, None], device[:, None], device)
         together = problem.unit[graph.source[edges]] == problem.unit[graph.target[edges]]
@@ -59,6 +64,7 @@ class Passage:
         return found
 
 
+@checked
 @dataclass
 class Effort:
     """How much may be spent, and what has been."""
@@ -97,8 +103,12 @@ class Window:
         Those between the tasks, or some of them.
     """
 
+    @checked
     def __init__(self, passage: Passage, tasks: IntArray, edges: IntArray) -> None:
         self.passage = passage
+        tasks, edges = check_indices(tasks, "tasks", passage.problem.n_tasks), check_indices(edges, "edges", passage.problem.graph.n_edges)
+        if not np.isin(passage.problem.graph.edges[edges], tasks).all() or len(np.unique(tasks)) < len(tasks):
+            raise InvalidArgument(f"edges is {shown(edges.tolist())}; they must join the tasks of the window, each named once")
         self.tasks = tasks[np.argsort(passage.rank[tasks])]
         graph = passage.problem.graph
         by_task = np.argsort(self.tasks)
@@ -123,9 +133,12 @@ class Window:
         self._room = np.empty((2, m)), np.empty((3, size))
         self._scarce = bool(np.isfinite(self.passage.room).any())
 
+    @checked
     def ancestry(self, tasks: Sequence[int]) -> Window:
         """Return the window of some of its tasks and all that come before one of them."""
-        places = [self.place[i] for i in tasks]
+        places = [self.place[i] for i in tasks if i in self.place]
+        if len(places) < len(tasks):
+            raise InvalidArgument(f"tasks is {shown(tasks)}; it must be tasks of the window, which are {shown(self.tasks.tolist())}")
         chosen = np.asarray(self.before[:, places].any(axis=1))
         chosen[places] = True
         if chosen.all():
@@ -141,6 +154,7 @@ class Window:
         new._complete(np.ascontiguousarray(self.lag[kept]))
         return new
 
+    @checked
     def node(
         self, release: FloatArray | None = None, delivery: FloatArray | None = None, pins: Iterable[tuple[int, int]] = ()
     ) -> FloatArray:  # fmt: skip
@@ -151,31 +165,39 @@ class Window:
         """
         found = np.zeros((3, *self._levels.shape[1:]))
         found[0] = self.passage.least[self.tasks]
-        for task, device in pins:
+        for task, device in check_rows(pins, "pins", "task", "device"):
+            if task not in self.place:
+                raise InvalidArgument(f"pins has task {shown(task)}; it must be one of the window")
+            check_count(device, "a pin's device", 0, found.shape[2] - 1)
             _keep(found[0], self.mates[self.place[task]], device)
         for row, given in ((1, release), (2, delivery)):
             if given is not None:
-                found[row] = given[self.tasks]
+                found[row] = check_array(given, "release" if row == 1 else "delivery", self.passage.least.shape)[self.tasks]
         found[0][np.isinf(found[1:]).any(axis=0)] = np.inf
         found[1:, np.isinf(found[0])] = 0.0
         return found
 
+    @checked
     def starts(self, node: FloatArray) -> FloatArray:
         """Return the earliest starts, [m, K]; inf = never."""
         from hetsched.bounds import branching_kernels as kernels
 
+        self._check(node)
         start: FloatArray = np.empty_like(node[0])
         kernels.forward(self.pointer, self.pred, self.lag, node[0], node[1], start)
         return start
 
+    @checked
     def path(self, node: FloatArray) -> float:
         """Return the longest path from release to delivery; inf if some task has no device."""
         from hetsched.bounds import branching_kernels as kernels
 
+        self._check(node)
         tail = np.empty_like(node[0])
         kernels.backward(self.pointer, self.pred, self.lag, node[0], node[2], tail)
         return float((self.starts(node) + node[0] + tail).min(axis=1).max(initial=0.0))
 
+    @checked
     def least(self, nodes: list[FloatArray], effort: Effort, known: float = 0.0, best: float = math.inf) -> float:
         """Return a time before which not all of it can be done and delivered; inf if it never can.
 
@@ -223,10 +245,12 @@ class Window:
                 high = min(middle, answer) if tight else middle
         return low
 
+    @checked
     def refute(self, node: FloatArray, horizon: float, effort: Effort) -> bool | float:
         """Tell whether nothing is done within `horizon` seconds: True, False if that stays open, or the length of a schedule."""
         from hetsched.bounds import branching_kernels as kernels
 
+        self._check(node)
         self._ints[3] = self._ints[4] = np.arange(len(self.tasks))
         stack = [(node.copy(), self.before.copy())]
         left, work = effort.nodes, len(self.tasks) ** 2 * self.passage.problem.n_devices
@@ -251,6 +275,9 @@ class Window:
                 return float((start + state[0] + tail).min(axis=1).max(initial=0.0))
             stack += self._branches(state, before, kind, task, other)
         return True
+
+    def _check(self, node: FloatArray) -> None:
+        check_array(node, "node", (3, *self._levels.shape[1:]))
 
     def _overfills(self, place: IntArray) -> bool:
         """Tell whether the tasks that have one device left are too much for its memory; `place` is -1 for the others."""

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hetsched.analysis.levels import unit_sums
+from hetsched.arguments import check_array, check_indices, checked
 from hetsched.columns import Frozen, readonly
 from hetsched.errors import InvalidProblem
 from hetsched.problem.graph import FloatArray, IntArray, TaskGraph
@@ -32,10 +33,12 @@ class Coarsening(Frozen):
     coarse: Problem
     cluster: IntArray
 
+    @checked
     def __init__(self, problem: Problem, coarse: Problem, cluster: npt.ArrayLike) -> None:
-        self._set(problem=problem, coarse=coarse, cluster=readonly(cluster, np.int64))
+        self._set(problem=problem, coarse=coarse, cluster=readonly(check_indices(cluster, "cluster", coarse.n_tasks)))
 
     @classmethod
+    @checked
     def through(cls, problem: Problem, levels: Iterable[Coarsening]) -> Coarsening:
         """Return in one coarsenings of the problem, of the first's coarse problem, and so on; the problem as it is without any."""
         return reduce(cls.then, levels, cls(problem, problem, np.arange(problem.n_tasks)))
@@ -44,10 +47,12 @@ class Coarsening(Frozen):
         before, after = ccr(self.problem), ccr(self.coarse)
         return f"<Coarsening of {self.problem.n_tasks} tasks (CCR {before:.3g}) to {self.coarse.n_tasks} (CCR {after:.3g})>"
 
+    @checked
     def then(self, further: Coarsening) -> Coarsening:
         """Return this coarsening and one of its coarse problem in one."""
         return Coarsening(self.problem, further.coarse, further.cluster[self.cluster])
 
+    @checked
     def lift(self, decision: Decision) -> Decision:
         """Return a decision on the coarse problem as one on the fine: the members of a cluster in topological order in its place.
 
@@ -73,6 +78,7 @@ def _repeated(counts: IntArray) -> tuple[IntArray, IntArray]:
     return row, np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
+@checked
 def ccr(problem: Problem) -> float:
     """Return the communication-to-computation ratio: mean transfer times over all edges by mean durations over all tasks.
 
@@ -104,6 +110,7 @@ def memory_share(problem: Problem, share: float) -> float:
     return float(share * used.min(initial=np.inf)) if share < np.inf else np.inf
 
 
+@checked
 def contract(problem: Problem, cluster: npt.ArrayLike) -> Coarsening:
     """Return the problem whose tasks are clusters.
 
@@ -123,7 +130,7 @@ def contract(problem: Problem, cluster: npt.ArrayLike) -> Coarsening:
         The clusters have a cycle (`acyclic` mends that), or leave no device for some (`settled` does).
     """
     graph, order = problem.graph, problem.graph.topological_order
-    given = np.asarray(cluster)
+    given = check_array(cluster, "cluster", None, np.int64, error=InvalidProblem)
     if given.shape != (problem.n_tasks,):
         raise InvalidProblem(f"cluster has shape {given.shape} but the graph has {problem.n_tasks} tasks; give one number per task")
     _, found, inverse = np.unique(given[order], return_index=True, return_inverse=True)
@@ -208,6 +215,7 @@ def components(source: IntArray, target: IntArray, size: int, kind: Literal["wea
     return np.asarray(connected_components(links, connection=kind)[1], np.int64)
 
 
+@checked
 def acyclic(problem: Problem, cluster: npt.ArrayLike) -> IntArray:
     """Return clusters without a cycle: those on one are cut where a path comes back to them.
 
@@ -223,7 +231,8 @@ def acyclic(problem: Problem, cluster: npt.ArrayLike) -> IntArray:
     from hetsched.coarsening import kernels
 
     graph = problem.graph
-    number = np.unique(np.asarray(cluster), return_inverse=True)[1]
+    given = check_array(cluster, "cluster", (problem.n_tasks,), np.int64, error=InvalidProblem)
+    number = np.unique(given, return_inverse=True)[1]
     count = int(number.max(initial=-1)) + 1
     ends = number[graph.edges].reshape(-1, 2)
     ring = components(ends[:, 0], ends[:, 1], count, "strong")
@@ -234,6 +243,7 @@ def acyclic(problem: Problem, cluster: npt.ArrayLike) -> IntArray:
     return np.asarray(np.unique(number * (phase.max() + 1) + phase, return_inverse=True)[1])
 
 
+@checked
 def settled(problem: Problem, cluster: npt.ArrayLike, most_claim: float = np.inf) -> IntArray:
     """Return clusters that each can run somewhere, co-location included, if need be as a batch of all inputs.
 
@@ -244,7 +254,8 @@ def settled(problem: Problem, cluster: npt.ArrayLike, most_claim: float = np.inf
     from hetsched.coarsening import kernels
 
     order = problem.graph.topological_order
-    number = np.unique(np.asarray(cluster), return_inverse=True)[1]
+    given = check_array(cluster, "cluster", (problem.n_tasks,), np.int64, error=InvalidProblem)
+    number = np.unique(given, return_inverse=True)[1]
     able = np.isfinite(problem.durations) & problem.eligible[:, :, None]
     usable = np.isfinite(problem.whole_durations)[:, :, None]
     if not usable.any(axis=1).all():  # then batches of all inputs are not what is asked for

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from hetsched.arguments import checked, shown
 from hetsched.coarsening.coarse import Coarsening, contract, settled
 from hetsched.errors import UnsupportedFeature
 from hetsched.problem.graph import IntArray
@@ -30,6 +31,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
 """Sets of rules by name: operator types in running order, as captured from PyTorch for cuDNN, or as in ONNX."""
 
 
+@checked
 def fuse(problem: Problem, rules: str | Iterable[Sequence[str]] = "cudnn", *, costs: CostModel | None = None) -> Coarsening:
     """Fuse operators by rules: Moirai's Algorithm 1.
 
@@ -66,10 +68,10 @@ def _rules(rules: str | Iterable[Sequence[str]]) -> set[Rule]:
         if rules not in RULES:
             raise UnsupportedFeature(f"rules is {rules!r}; choose one of {', '.join(RULES)}, or give sequences of operator types")
         return set(RULES[rules])
-    found = {tuple(rule) for rule in rules if not isinstance(rule, str)}
+    found = [tuple(rule) if isinstance(rule, Iterable) else () for rule in rules if not isinstance(rule, str)]
     if not found or any(len(rule) < 2 or not all(isinstance(op, str) and op for op in rule) for rule in found):
-        raise UnsupportedFeature(f"rules is {rules!r}; each rule is two operator types or more, such as ('conv2d', 'relu')")
-    return found
+        raise UnsupportedFeature(f"rules is {shown(rules)}; each rule is two operator types or more, such as ('conv2d', 'relu')")
+    return set(found)
 
 
 def _groups(problem: Problem, rules: set[Rule]) -> list[list[int]]:

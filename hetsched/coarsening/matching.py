@@ -7,15 +7,18 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
+from hetsched.arguments import check_array, checked
 from hetsched.coarsening.coarse import Coarsening, acyclic, components, contract, mean_durations, mean_transfers, memory_share, settled
 from hetsched.coarsening.sequential import device_bits
-from hetsched.errors import UnsupportedFeature
+from hetsched.errors import InvalidProblem, UnsupportedFeature
+from hetsched.problem.graph import IntArray
 from hetsched.problem.problem import Problem
 
 STALLED = 0.95
 """A level with more than this share of the tasks of the one before is the last."""
 
 
+@checked
 def heavy_edges(
     problem: Problem, *, largest: float = 0.05, memory: float = 0.25, within: npt.ArrayLike | None = None,
     rng: np.random.Generator | None = None,
@@ -51,7 +54,7 @@ def heavy_edges(
     level = matching_kernels.levels(graph.topological_order, graph.pred_ptr, graph.pred)
     claim = problem.static_bytes @ [1.0, problem.inputs]
     most = memory_share(problem, memory)
-    part = np.zeros(problem.n_tasks, np.int64) if within is None else np.asarray(within, np.int64)
+    part = np.zeros(problem.n_tasks, np.int64) if within is None else _parts(problem, within)
     order = np.argsort(work, kind="stable") if rng is None else rng.permutation(problem.n_tasks)
     partner = matching_kernels.match(
         order, part, level, graph.pred_ptr, graph.pred, graph.pred_edge, graph.succ_ptr, graph.succ, graph.succ_edge,
@@ -62,6 +65,7 @@ def heavy_edges(
     return contract(problem, settled(problem, np.where(partner >= 0, np.minimum(each, partner), each), most))
 
 
+@checked
 def degree_one(problem: Problem, *, memory: float = 0.25) -> Coarsening:
     """Merge along edges that are the only one out of a task, or the only one into it: Baechi's operator fusion.
 
@@ -80,6 +84,7 @@ def degree_one(problem: Problem, *, memory: float = 0.25) -> Coarsening:
     return contract(problem, settled(problem, acyclic(problem, cluster), memory_share(problem, memory)))
 
 
+@checked
 def hierarchy(
     problem: Problem, *, tasks: int = 200, largest: float = 0.05, memory: float = 0.25, within: npt.ArrayLike | None = None,
     rng: np.random.Generator | None = None,
@@ -88,7 +93,7 @@ def hierarchy(
 
     It ends as well where hardly anything can be merged any more. The other parameters are those of `heavy_edges`.
     """
-    part = None if within is None else np.asarray(within, np.int64)
+    part = None if within is None else _parts(problem, within)
     while problem.n_tasks > tasks:
         found = heavy_edges(problem, largest=largest, memory=memory, within=part, rng=rng)
         if found.coarse.n_tasks > STALLED * problem.n_tasks:
@@ -97,3 +102,7 @@ def hierarchy(
         problem = found.coarse
         if part is not None:
             part = part[np.unique(found.cluster, return_index=True)[1]]
+
+
+def _parts(problem: Problem, within: npt.ArrayLike) -> IntArray:
+    return check_array(within, "within", (problem.n_tasks,), np.int64, error=InvalidProblem)

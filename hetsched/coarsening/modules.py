@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from hetsched.arguments import checked
 from hetsched.coarsening.coarse import Coarsening, acyclic, contract, memory_share, settled
 from hetsched.errors import UnsupportedFeature
 from hetsched.problem.problem import Problem
 
 
+@checked
 def by_module(problem: Problem, depth: int = 1, *, memory: float = np.inf) -> Coarsening:
     """Merge the tasks of a module: of ``"layers.3.attention.query/linear"`` the first `depth` names between dots.
 

@@ -6,6 +6,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from hetsched.arguments import checked
 from hetsched.coarsening.coarse import Coarsening, contract, mean_durations, mean_transfers, memory_share, settled
 from hetsched.errors import UnsupportedFeature
 from hetsched.problem.graph import FloatArray, IntArray
@@ -15,6 +16,7 @@ Order = Literal["m-topo", "dfs-topo", "cpd-topo"]
 _MOST_BITS = 62
 
 
+@checked
 def topological_order(problem: Problem, order: Order = "cpd-topo") -> IntArray:
     """Return all tasks in one of Celeritas' topological orders, [n].
 
@@ -51,6 +53,7 @@ def through_levels(problem: Problem) -> FloatArray:
     return levels
 
 
+@checked
 def operation_fusion(problem: Problem, *, order: Order = "cpd-topo", window: int = 200, memory: float = 0.25) -> Coarsening:
     """Merge pieces of a topological order so that the mean transfers between them are least: optimal operation fusion.
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
+from hetsched.arguments import check_array, check_count, checked
 from hetsched.columns import Frozen
 from hetsched.costs.lines import fit
 from hetsched.costs.protocol import Profiler
@@ -61,6 +62,7 @@ class Links(Frozen):
     residuals: FloatArray
     refitted: npt.NDArray[np.bool_]
 
+    @checked
     def __init__(self, devices: Iterable[Device | str], sizes: npt.ArrayLike, seconds: npt.ArrayLike, *, relative: bool = False) -> None:
         members = tuple(Device(device) if isinstance(device, str) else device for device in devices)
         size, times = _checked(members, sizes, seconds)
@@ -79,9 +81,11 @@ class Links(Frozen):
         self._set(devices=members, bandwidth=bandwidth, latency=latency, residuals=residuals, refitted=refitted)
 
     @classmethod
+    @checked
     def measured(cls, profiler: Profiler, sizes: Iterable[int] = SIZES, *, relative: bool = True) -> Links:
         """Return the links between all pairs of a profiler's devices, from copies of these sizes in bytes."""
-        names, sizes = [device.name for device in profiler.devices], list(sizes)
+        names = [device.name for device in profiler.devices]
+        sizes = [check_count(size, f"sizes[{s}]", 0) for s, size in enumerate(sizes)]
         seconds = np.full((len(names), len(names), len(sizes)), np.nan)
         for h, source in enumerate(names):
             for k, target in enumerate(names):
@@ -101,7 +105,7 @@ class Links(Frozen):
 
 def _checked(devices: tuple[Device, ...], sizes: npt.ArrayLike, seconds: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
     """Return sizes [S] and seconds [K, K, S], NaN on the diagonal."""
-    size, times = np.array(sizes, np.float64), np.array(seconds, np.float64)
+    size, times = (np.array(check_array(given, what, error=InvalidProblem)) for what, given in (("sizes", sizes), ("seconds", seconds)))
     shape = (len(devices), len(devices), size.size)
     if size.ndim != 1 or times.shape != shape:
         raise InvalidProblem(f"seconds has shape {list(times.shape)} but [device, device, size] = {list(shape)} is needed")

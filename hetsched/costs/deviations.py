@@ -8,7 +8,9 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
+from hetsched.arguments import check_array, checked, number
 from hetsched.columns import Columns
+from hetsched.errors import InvalidArgument
 
 WITHIN = (0.05, 0.1, 0.2, 0.3)
 """Deviations up to which `Deviations` is printed."""
@@ -26,17 +28,22 @@ class Deviations(Columns):
     """
 
     @classmethod
+    @checked
     def between(
         cls, tasks: Sequence[str], devices: Sequence[str], batch_sizes: npt.ArrayLike, estimated: npt.ArrayLike, actual: npt.ArrayLike
     ) -> Self:
         """Return the deviations of columns of one length."""
-        guess, found = np.asarray(estimated, np.float64), np.asarray(actual, np.float64)
+        rows = (len(tasks),)
+        guess, found = check_array(estimated, "estimated", rows), check_array(actual, "actual", rows)
+        sizes = check_array(batch_sizes, "batch_sizes", rows, np.int64)
+        if len(devices) != len(tasks):
+            raise InvalidArgument(f"devices has {len(devices)} names; give as many as tasks, {len(tasks)}")
         counts = (guess != 0) | (found != 0)
         with np.errstate(divide="ignore"):
             deviation = np.abs(guess - found)[counts] / found[counts]
         return cls(
             task=np.array(tasks, np.str_)[counts], device=np.array(devices, np.str_)[counts],
-            batch_size=np.asarray(batch_sizes, np.int64)[counts], estimated=guess[counts], actual=found[counts], deviation=deviation,
+            batch_size=sizes[counts], estimated=guess[counts], actual=found[counts], deviation=deviation,
         )  # fmt: skip
 
     @property
@@ -50,10 +57,12 @@ class Deviations(Columns):
         total = float(self.actual.sum())
         return float(np.abs(self.estimated - self.actual).sum()) / total if total else float("nan")
 
+    @checked(share=number(0, 1))
     def quantile(self, share: float) -> float:
         """Return the deviation that this share of the rows does not exceed."""
         return float(np.quantile(self.deviation, share)) if len(self) else float("nan")
 
+    @checked
     def within(self, most: float) -> float:
         """Return the share of the rows that deviate by no more than this."""
         return float((self.deviation <= most).mean()) if len(self) else float("nan")

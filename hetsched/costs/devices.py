@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from hetsched.arguments import checked
 from hetsched.errors import InvalidProblem
 from hetsched.problem.cluster import Device
 
@@ -27,6 +28,7 @@ torch 2.13 on a Xeon)."""
 _T, _G = 1e12, 1e9
 
 
+@checked
 @dataclass(frozen=True)
 class Specification:
     """One entry of the catalogue: FLOP/s per dtype, bytes, bytes per second, seconds, and the source."""
@@ -88,6 +90,7 @@ def names() -> tuple[str, ...]:
     return tuple(CATALOGUE)
 
 
+@checked
 def device(kind: str, name: str | None = None, node: str = "", **overrides: Any) -> Device:
     """Return a device of the catalogue.
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 import numpy as np
 
+from hetsched.arguments import checked
 from hetsched.columns import readonly
 from hetsched.costs.protocol import Measured, Placement, Profiler, devices_of
 from hetsched.errors import InvalidProblem
@@ -39,6 +40,7 @@ class Recorded:
         What measures; it tells the graph and the devices. `read` does without.
     """
 
+    @checked
     def __init__(self, profiler: Profiler) -> None:
         self.profiler: Profiler | None = profiler
         self._start(profiler.graph, tuple(profiler.devices))
@@ -53,6 +55,7 @@ class Recorded:
         runs, copies = (sum(map(len, kept.values())) for kept in (self._runs, self._copies))
         return f"<Recorded: {runs} runs of {self.graph.n_tasks} tasks and {copies} copies on {', '.join(d.name for d in self.devices)}>"
 
+    @checked
     def measure(self, inputs: int, placement: Placement) -> Measured:
         """Return what each task took, see `Profiler`.
 
@@ -68,6 +71,7 @@ class Recorded:
             lambda profiler: Measured(*map(readonly, profiler.measure(inputs, placement))),
         )  # fmt: skip
 
+    @checked
     def transfer(self, size: int, source: str, target: str) -> float:
         """Return the seconds of a copy, see `Profiler`; raises as `measure` does."""
         return self._answer(
@@ -84,11 +88,13 @@ class Recorded:
         self._asked[key] += 1
         return kept[key][turn]
 
+    @checked
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write all that was measured as a JSON document; `read` reads it back to the bit."""
         document.write(self, path)
 
     @classmethod
+    @checked
     def read(cls, path: str | os.PathLike[str], profiler: Profiler | None = None) -> Recorded:
         """Return what a file holds, to be asked from its beginning; `profiler` measures what it lacks.
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from hetsched.arguments import check_array, checked
 from hetsched.costs.deviations import Deviations
 from hetsched.costs.lines import Lines, fit
 from hetsched.costs.samples import Samples
-from hetsched.errors import InvalidProblem
+from hetsched.errors import InvalidProblem, warn
 from hetsched.problem.cluster import Cluster
 from hetsched.problem.graph import FloatArray, IntArray, TaskGraph
 
@@ -49,6 +49,7 @@ class Regression:
     Celeritas, section 4.2 (Standard Evaluation).
     """
 
+    @checked
     def __init__(self, samples: Samples) -> None:
         self.samples = samples
         self._time, self.flattened = _rising(samples, "seconds")
@@ -61,6 +62,7 @@ class Regression:
         lines = int(np.isfinite(self.slope).sum())
         return f"<Regression: {lines} lines through {self.samples!r}{f'; {flat} fell and are flat' if flat else ''}>"
 
+    @checked
     def durations(self, graph: TaskGraph, cluster: Cluster, batch_sizes: Sequence[int]) -> FloatArray:
         """Return seconds per batch, shape [task, device, size]; tasks and devices are found by name.
 
@@ -71,25 +73,27 @@ class Regression:
         """
         return self.estimated("seconds", graph.names, cluster.names, batch_sizes)
 
+    @checked
     def memory_bytes(self, graph: TaskGraph, cluster: Cluster, batch_sizes: Sequence[int]) -> FloatArray:
         """Return the bytes that a batch allocates while it runs, shape [task, device, size]; NaN where they were not measured."""
         return self.estimated("memory_bytes", graph.names, cluster.names, batch_sizes)
 
+    @checked
     def estimated(self, what: Amount, tasks: Sequence[str], devices: Sequence[str], batch_sizes: npt.ArrayLike) -> FloatArray:
         """Return "seconds" or "memory_bytes" for names and batch sizes, shape [task, device, size]."""
         lines = self._time if what == "seconds" else self._memory
         rows = np.ix_(_places(tasks, self.samples.tasks, "task"), _places(devices, self.samples.devices, "device"))
-        found = lines.at(batch_sizes)[rows]
+        found = lines.at(check_array(batch_sizes, "batch_sizes", ("sizes",)))[rows]
         below = np.argwhere(found < 0)
         if len(below):
             i, k, b = below[0]
-            warnings.warn(
+            warn(
                 f"{len(below)} estimated {what} are below zero and count as zero, the first of task {tasks[i]!r} on {devices[k]!r} "
                 f"for a batch of {np.asarray(batch_sizes)[b]}; measure smaller batches too",
-                RuntimeWarning, stacklevel=3,
-            )  # fmt: skip
+            )
         return np.maximum(found, 0.0)  # keeps NaN
 
+    @checked
     def deviations(self, actual: Samples, what: Amount = "seconds") -> Deviations:
         """Return how far the estimates are from other measurements, usually of larger batches.
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from hetsched.errors import InvalidProblem
+from hetsched.arguments import checked, shown
+from hetsched.errors import InvalidProblem, warn
 from hetsched.problem.cluster import Cluster, Device
 from hetsched.problem.graph import FloatArray, IntArray, TaskGraph, named, plural
 
@@ -22,6 +22,7 @@ FREE_OPS = frozenset(
 """Operator types that only name data in another way: they take no time."""
 
 
+@checked
 @dataclass(frozen=True)
 class Roofline:
     """Durations from FLOPs, bytes and the devices' peaks.
@@ -61,8 +62,12 @@ class Roofline:
     def __post_init__(self) -> None:
         if not 0 < self.efficiency <= 1:
             raise InvalidProblem(f"efficiency is {self.efficiency!r}; it must be a share of the peak in (0, 1]")
-        object.__setattr__(self, "free_ops", frozenset(self.free_ops))  # an iterator would be used up by the first graph
+        ops = tuple(self.free_ops)  # an iterator would be used up by the first graph
+        if not all(isinstance(op, str) for op in ops):
+            raise InvalidProblem(f"free_ops is {shown(ops)}; it must be operator types")
+        object.__setattr__(self, "free_ops", frozenset(ops))
 
+    @checked
     def durations(self, graph: TaskGraph, cluster: Cluster, batch_sizes: Sequence[int]) -> FloatArray:
         """Return seconds per batch, shape [task, device, size].
 
@@ -103,10 +108,9 @@ def _tell_unknown(graph: TaskGraph, tasks: IntArray) -> None:
     if len(tasks):
         ops = list(dict.fromkeys(graph.op[i] for i in tasks.tolist() if graph.op[i]))
         which = f"operators {named(range(len(ops)), ops, 8)}" if ops else named(tasks, graph.names)
-        warnings.warn(
+        warn(
             f"the roofline times {plural(len(tasks), 'task')} of unknown FLOPs by bytes alone ({which}); give the graph their flops",
-            RuntimeWarning, stacklevel=4,
-        )  # fmt: skip
+        )
 
 
 def _bandwidth(device: Device) -> float:

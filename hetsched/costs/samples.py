@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import numpy.typing as npt
 
+from hetsched.arguments import check_array, check_count, checked
 from hetsched.columns import Frozen
 from hetsched.costs.protocol import Profiler
 from hetsched.errors import InvalidProblem
@@ -40,6 +41,7 @@ class Samples(Frozen):
     seconds: FloatArray
     memory_bytes: FloatArray
 
+    @checked
     def __init__(
         self, tasks: Iterable[str], devices: Iterable[str], batch_sizes: Iterable[int], seconds: npt.ArrayLike,
         memory_bytes: npt.ArrayLike | None = None,
@@ -48,14 +50,14 @@ class Samples(Frozen):
         unique_names(tasks, "task")
         unique_names(devices, "device")
         for size in sizes:
-            if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
-                raise InvalidProblem(f"batch size {size!r} is none; it must be an integer >= 1")
+            check_count(size, "batch size", error=InvalidProblem)
         shape = (len(tasks), len(devices), len(sizes))
         times = _amounts(seconds, shape, "seconds", tasks, devices)
         memory = np.full(shape, np.nan) if memory_bytes is None else _amounts(memory_bytes, shape, "memory_bytes", tasks, devices)
         self._set(tasks=tasks, devices=devices, batch_sizes=np.array(sizes, np.int64), seconds=times, memory_bytes=memory)
 
     @classmethod
+    @checked
     def measured(
         cls, profiler: Profiler, batch_sizes: Iterable[int], *, devices: Iterable[str] | None = None,
         on_progress: Callable[[str, int], object] | None = None,
@@ -71,7 +73,8 @@ class Samples(Frozen):
         on_progress : callable, optional
             Called with a device and a batch size before they are measured.
         """
-        names, sizes = [device.name for device in profiler.devices] if devices is None else list(devices), list(batch_sizes)
+        names = [device.name for device in profiler.devices] if devices is None else list(devices)
+        sizes = [check_count(size, "batch size") for size in batch_sizes]
         seconds = np.full((profiler.graph.n_tasks, len(names), len(sizes)), np.nan)
         memory = seconds.copy()
         for b, size in enumerate(sizes):
@@ -86,10 +89,7 @@ class Samples(Frozen):
 
 
 def _amounts(values: npt.ArrayLike, shape: tuple[int, ...], what: str, tasks: tuple[str, ...], devices: tuple[str, ...]) -> FloatArray:
-    try:
-        amounts = np.array(values, np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidProblem(f"{what} must be an array [task, device, batch size]: {error}") from error
+    amounts = np.array(check_array(values, what, text="an array [task, device, batch size]", absent=True, error=InvalidProblem))
     if amounts.shape != shape:
         raise InvalidProblem(f"{what} has shape {list(amounts.shape)} but [task, device, batch size] = {list(shape)} is needed")
     for i, k, b in np.argwhere((amounts < 0) | np.isinf(amounts)):

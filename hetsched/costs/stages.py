@@ -10,8 +10,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from hetsched.arguments import checked, shown
 from hetsched.costs.roofline import Roofline
-from hetsched.errors import InvalidProblem
+from hetsched.errors import InvalidArgument, InvalidProblem
 from hetsched.problem.cluster import Cluster, Device
 from hetsched.problem.graph import TaskGraph, named
 from hetsched.problem.problem import CostModel
@@ -83,6 +84,7 @@ class Contention:
         A parameter is out of range, a name is no task, or a task cannot run on the device.
     """
 
+    @checked
     def __init__(
         self, graph: TaskGraph, device: Device, *, inputs: int = 1, costs: CostModel | None = None, filled: float = 4.0 * V100_THREADS,
         least_share: float = 1 / 80, synchronisation: float = 5e-6, interference: float = 0.0,
@@ -119,10 +121,13 @@ class Contention:
 
     def __call__(self, tasks: tuple[str, ...], strategy: str) -> float:
         """Return the seconds of a stage."""
+        if not isinstance(strategy, str):
+            raise InvalidArgument(f"strategy is {shown(strategy)}; choose 'concurrent' or 'merge'")
         if strategy == "merge" and len(tasks) > 1:
             return self._merged(tasks)
         return self.synchronisation + self._together(self._groups(tasks))
 
+    @checked
     def fitted(self, measured: Iterable[tuple[tuple[str, ...], str, float]]) -> Contention:
         """Return the model whose parameters make it come closest to measured stages.
 
@@ -172,12 +177,19 @@ class Contention:
 
     def alone(self, i: int) -> float:
         """Return the seconds of a task alone."""
-        return self._launch[i] + self._body[i] / self._share[i]
+        try:
+            return self._launch[i] + self._body[i] / self._share[i]
+        except (IndexError, TypeError):
+            raise InvalidArgument(f"i is {shown(i)}; it must be the number of a task, below {len(self._launch)}") from None
 
     def _groups(self, tasks: Iterable[str]) -> list[list[int]]:
         """Return the connected components, each in the order given."""
         group: dict[int, list[int]] = {}
-        for i in (self.graph.index[name] for name in tasks):
+        try:
+            places = [self.graph.index[name] for name in tasks]
+        except (KeyError, TypeError):
+            raise InvalidArgument(f"tasks is {shown(tasks)}; it must be names of tasks of the graph") from None
+        for i in places:
             group[i] = joined = [i]
             for each in {id(group[p]): group[p] for p in self._parents[i] if p in group}.values():
                 joined[:0] = each

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 import re
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,7 +13,7 @@ from torch._ops import OpOverload, OpOverloadPacket
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sdpa_flop_count, shape_wrapper
 
-from hetsched.errors import InvalidProblem
+from hetsched.errors import InvalidProblem, warn
 
 Formula = Callable[..., float]
 """Called as torch's counter calls one: with the operator's arguments, a shape for each tensor, and ``out_shape``."""
@@ -191,15 +190,14 @@ class Formulas:
             raise InvalidProblem(f"the FLOP formula of {packet} returns {found}; it must return a number >= 0")
         return found
 
-    def tell(self, stacklevel: int = 3) -> None:
+    def tell(self) -> None:
         """Warn once of all operators of unknown work."""
         if self.unknown:
             names = sorted(self.unknown)
-            warnings.warn(
+            warn(
                 f"the FLOPs of {', '.join(names)} are not known, so those of their tasks are NaN; give formulas of shapes, such as "
                 f"flop_formulas={{torch.ops.{names[0]}: ...}}, or register them with torch.utils.flop_counter.register_flop_formula",
-                RuntimeWarning, stacklevel=stacklevel,
-            )  # fmt: skip
+            )
 
 
 class Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from hetsched.arguments import checked
 from hetsched.costs.stages import Convolution
 from hetsched.errors import InvalidProblem, MissingDependency, UnsupportedFeature
 from hetsched.problem.graph import TaskGraph
@@ -29,6 +30,7 @@ from hetsched.frontends.training import arguments, capture_training, record
 __all__ = ["capture", "capture_training", "convolutions", "record"]
 
 
+@checked
 def capture(
     model: torch.nn.Module | Callable[[], torch.nn.Module],
     example_args: tuple[Any, ...] | torch.Tensor,
@@ -105,6 +107,7 @@ def capture(
     return found.graph
 
 
+@checked
 def convolutions(
     model: torch.nn.Module | Callable[[], torch.nn.Module],
     example_args: tuple[Any, ...] | torch.Tensor,

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from hetsched.arguments import checked
 from hetsched.errors import InvalidProblem
 from hetsched.frontends.exported import Reader, Task, Tensor, operator_type, task_graph
 from hetsched.frontends.flops import Formula, Formulas
@@ -32,6 +33,7 @@ SHORT_NAMES = {
 }  # fmt: skip
 
 
+@checked
 def capture_training(
     model: torch.nn.Module | Callable[[], torch.nn.Module],
     example_args: tuple[Any, ...] | torch.Tensor,
@@ -112,6 +114,7 @@ def capture_training(
     return graph
 
 
+@checked
 def record(
     model: torch.nn.Module | Callable[[], torch.nn.Module],
     example_args: tuple[Any, ...] | torch.Tensor,

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from hetsched.arguments import check_array, checked
 from hetsched.errors import InvalidModel
 from hetsched.modeling.expression import Expression, FloatArray, IntArray
 from hetsched.modeling.model import Model
@@ -107,14 +108,18 @@ class DynamicProgram:
         Arrays do not fit, a transition leads back, a bound is negative or above the cost known.
     """
 
+    @checked
     def __init__(
         self, tail: npt.ArrayLike, head: npt.ArrayLike, lower: npt.ArrayLike, *, upper: npt.ArrayLike | None = None,
         answers: list[Any] | None = None, kind: npt.ArrayLike | None = None,
     ) -> None:  # fmt: skip
-        self.tail, self.head = np.asarray(tail, np.int64), np.asarray(head, np.int64)
-        self.kind = np.arange(len(self.tail)) if kind is None else np.asarray(kind, np.int64)
-        self.lower = np.array(lower, np.float64)
-        self.upper = np.full(len(self.lower), math.inf) if upper is None else np.array(upper, np.float64)
+        def column(values: npt.ArrayLike, what: str, dtype: npt.DTypeLike, length: str) -> npt.NDArray[Any]:
+            return np.array(check_array(values, what, (length,), dtype, error=InvalidModel))
+
+        self.tail, self.head = (column(values, what, np.int64, "transitions") for values, what in ((tail, "tail"), (head, "head")))
+        self.kind = np.arange(len(self.tail)) if kind is None else column(kind, "kind", np.int64, "transitions")
+        self.lower = column(lower, "lower", np.float64, "kinds")
+        self.upper = np.full(len(self.lower), math.inf) if upper is None else column(upper, "upper", np.float64, "kinds")
         self.answers: list[Any] = [None] * len(self.lower) if answers is None else list(answers)
         self._check()
         self.n_states = int(self.head.max()) + 1
@@ -156,14 +161,17 @@ class DynamicProgram:
             k = int(bad[0])
             raise InvalidModel(f"kind {k} has lower bound {self.lower[k]} and known cost {self.upper[k]}; 0 <= bound <= cost must hold")
 
+    @checked
     def shortest(self, cost: FloatArray) -> tuple[float, IntArray | None]:
         """Return the least cost of a path under given costs [K], and its transitions; inf and None if there is none."""
         return self._path(*self._from_first(cost))
 
+    @checked
     def least(self, cost: FloatArray) -> float:
         """Return the least cost of a path under given costs [K], inf if there is none."""
         return float(self._from_first(cost)[0][-1])
 
+    @checked
     def around(self, cost: FloatArray) -> FloatArray:
         """Return for each transition the least cost of the rest of a path that takes it, [T]."""
         rest: FloatArray = self._from_first(cost)[0][self.tail] + self._to_last(cost)[self.head]
@@ -183,6 +191,7 @@ class DynamicProgram:
         """Return the distance of each state from the first, and the place of the transition it is reached by."""
         from hetsched.modeling import path_kernels
 
+        cost = check_array(cost, "cost", (self.n_kinds,), error=InvalidModel)
         return path_kernels.from_first(*self._arcs, cost, self.n_states)  # type: ignore[no-any-return]
 
     def _to_last(self, cost: FloatArray) -> FloatArray:
@@ -191,6 +200,7 @@ class DynamicProgram:
 
         return path_kernels.to_last(*self._arcs, cost, self.n_states)  # type: ignore[no-any-return]
 
+    @checked
     def solve(
         self,
         evaluate: Callable[[Query], Evaluation],
@@ -235,7 +245,9 @@ class DynamicProgram:
         cost : float array [K], optional
             Default: the costs known, lower bounds where there is none.
         """
-        values = (np.where(np.isfinite(self.upper), self.upper, self.lower) if cost is None else np.asarray(cost, np.float64))[self.kind]
+        if cost is None:
+            cost = np.where(np.isfinite(self.upper), self.upper, self.lower)
+        values = check_array(cost, "cost", (self.n_kinds,), error=InvalidModel)[self.kind]
         model = Model()
         flow = model.continuous("flow", self.n_transitions, upper=np.isfinite(values).astype(np.float64))
         state = np.concatenate([self.tail, self.head])

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from hetsched.arguments import check_array, checked
 from hetsched.errors import InvalidModel
 
 FloatArray = npt.NDArray[np.float64]
@@ -33,12 +34,14 @@ class Expression:
     __array_ufunc__ = None  # numpy leaves `array * expression` to us
     __hash__ = None  # type: ignore[assignment]  # `==` makes rows
 
+    @checked
     def __init__(
         self, shape: tuple[int, ...], ptr: IntArray, column: IntArray, coefficient: FloatArray, constant: FloatArray
     ) -> None:  # fmt: skip
         self.shape, self.ptr, self.column, self.coefficient, self.constant = shape, ptr, column, coefficient, constant
 
     @classmethod
+    @checked
     def of_columns(cls, first: int, shape: tuple[int, ...]) -> Expression:
         """Return the columns from `first` on as an array."""
         size = int(np.prod(shape))
@@ -47,7 +50,7 @@ class Expression:
     @classmethod
     def of_numbers(cls, values: npt.ArrayLike) -> Expression:
         """Return numbers as expressions without terms."""
-        array = np.asarray(values, np.float64)
+        array = check_array(values, "values", error=InvalidModel)
         nothing = np.zeros(0, np.int64)
         return cls(array.shape, np.zeros(array.size + 1, np.int64), nothing, np.zeros(0), array.ravel().copy())
 
@@ -93,6 +96,7 @@ class Expression:
         except IndexError as error:
             raise InvalidModel(f"an expression of shape {self.shape} cannot be indexed with {key!r}: {error}") from None
 
+    @checked
     def reshape(self, *shape: int | tuple[int, ...]) -> Expression:
         """Return the entries in another shape; one length may be -1."""
         wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
@@ -102,10 +106,12 @@ class Expression:
             raise InvalidModel(f"an expression of shape {self.shape} cannot take the shape {wanted}") from None
         return Expression(new, self.ptr, self.column, self.coefficient, self.constant)
 
+    @checked
     def broadcast_to(self, shape: tuple[int, ...]) -> Expression:
         """Return the expression repeated to a shape."""
         return self if shape == self.shape else self._take(np.broadcast_to(np.arange(self.size).reshape(self.shape), shape))
 
+    @checked
     def sum(self, axis: int | tuple[int, ...] | None = None) -> Expression:
         """Return sums over all entries or over some axes."""
         axes = range(self.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
@@ -191,13 +197,18 @@ class Expression:
     def __bool__(self) -> NoReturn:
         raise InvalidModel("an expression has no truth value; comparisons make rows for model.add()")
 
+    @checked
     def value(self, values: FloatArray) -> FloatArray:
         """Return the entries for values of all columns, in the expression's shape."""
+        self._reaches(values, "values")
         total = totals(self.row, self.coefficient * values[self.column], self.size)
         return np.asarray((total + self.constant).reshape(self.shape))
 
+    @checked
     def bounds(self, lower: FloatArray, upper: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the least and largest value of each entry for columns within bounds, flat."""
+        self._reaches(lower, "lower")
+        self._reaches(upper, "upper")
         positive = self.coefficient > 0
         ends = []
         for near, far in ((lower, upper), (upper, lower)):
@@ -205,6 +216,12 @@ class Expression:
                 reach = np.where(self.coefficient == 0, 0.0, self.coefficient * np.where(positive, near[self.column], far[self.column]))
             ends.append(totals(self.row, reach, self.size) + self.constant)
         return ends[0], ends[1]
+
+    def _reaches(self, values: FloatArray, what: str) -> None:
+        """Refuse values that are not one for each column, as far as the columns are known here."""
+        needed = int(self.column.max(initial=-1)) + 1
+        if values.ndim != 1 or len(values) < needed:
+            raise InvalidModel(f"{what} has shape {list(values.shape)}; give one number for each column, {needed} at the least")
 
 
 class Rows:
@@ -220,10 +237,12 @@ class Rows:
 
     __slots__ = ("expression", "lower", "upper")
 
+    @checked
     def __init__(self, expression: Expression, lower: FloatArray, upper: FloatArray) -> None:
         self.expression, self.lower, self.upper = expression, lower, upper
 
     @classmethod
+    @checked
     def of(cls, expression: Expression, lower: float, upper: float) -> Rows:
         """Return the rows with constants moved to the limits."""
         free = Expression(expression.shape, expression.ptr, expression.column, expression.coefficient, np.zeros(expression.size))
@@ -254,6 +273,7 @@ def totals(place: IntArray, amount: FloatArray, size: int) -> FloatArray:
     return np.bincount(place, amount, size).astype(np.float64) if size else np.zeros(0)
 
 
+@checked
 def concatenate(expressions: Sequence[Expression]) -> Expression:
     """Return expressions joined along their first axis."""
     if not expressions:
@@ -270,6 +290,7 @@ def concatenate(expressions: Sequence[Expression]) -> Expression:
     )  # fmt: skip
 
 
+@checked
 def stack(expressions: Sequence[Expression]) -> Expression:
     """Return expressions of one shape joined along a new last axis."""
     if len({each.shape for each in expressions}) != 1:

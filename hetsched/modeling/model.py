@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from hetsched.arguments import check_array, checked, rule
 from hetsched.errors import InvalidModel, UnsupportedFeature
 from hetsched.modeling.expression import Expression, FloatArray, Rows, expression
 from hetsched.modeling.outcome import Incumbent, NewBound, Outcome
@@ -25,6 +26,17 @@ if TYPE_CHECKING:
 
 MAKING = "the making of a model"
 FORMATS = (".lp", ".mps")
+
+_SOLVER = rule("the name of a solver, or a backend", lambda value: isinstance(value, str) or callable(getattr(value, "solve", None)))
+
+
+def _bound(values: npt.ArrayLike, what: str, shape: tuple[int, ...]) -> FloatArray:
+    """Return bounds of columns of a shape, flat."""
+    given = check_array(values, what, error=InvalidModel)
+    try:
+        return np.array(np.broadcast_to(given, shape)).ravel()
+    except ValueError:
+        raise InvalidModel(f"{what} has shape {given.shape}, which does not fit columns of shape {shape}") from None
 
 
 class Model:
@@ -70,10 +82,9 @@ class Model:
         shape = (shape,) if isinstance(shape, int) else tuple(shape)
         if name in (block.name for block in self._blocks):
             raise InvalidModel(f"columns named {name!r} exist already; choose another name")
-        try:
-            low, high = (np.broadcast_to(np.asarray(each, np.float64), shape).ravel().copy() for each in (lower, upper))
-        except ValueError:
-            raise InvalidModel(f"bounds of shapes {np.shape(lower)} and {np.shape(upper)} do not fit columns of shape {shape}") from None
+        low, high = _bound(lower, "lower", shape), _bound(upper, "upper", shape)
+        if kind == Kind.INTEGER:
+            low, high = np.ceil(low), np.floor(high)
         if not (low <= high).all():
             bad = int(np.argmin(low <= high))
             which = Block(name, 0, shape).column_names()[bad]
@@ -86,26 +97,31 @@ class Model:
         self._n_columns += len(low)
         return Expression.of_columns(first, shape)
 
+    @checked
     def binary(self, name: str, shape: int | tuple[int, ...] = (), *, lower: npt.ArrayLike = 0, upper: npt.ArrayLike = 1) -> Expression:
         """Return new columns that are 0 or 1; bounds fix some."""
         return self._columns(name, shape, Kind.INTEGER, lower, upper)
 
+    @checked
     def integer(self, name: str, shape: int | tuple[int, ...] = (), *, lower: npt.ArrayLike, upper: npt.ArrayLike) -> Expression:
         """Return new columns of whole numbers."""
-        return self._columns(name, shape, Kind.INTEGER, np.ceil(lower), np.floor(upper))
+        return self._columns(name, shape, Kind.INTEGER, lower, upper)
 
+    @checked
     def continuous(
         self, name: str, shape: int | tuple[int, ...] = (), *, lower: npt.ArrayLike = 0.0, upper: npt.ArrayLike = np.inf
     ) -> Expression:
         """Return new columns of real numbers."""
         return self._columns(name, shape, Kind.CONTINUOUS, lower, upper)
 
+    @checked
     def time(
         self, name: str, shape: int | tuple[int, ...] = (), *, lower: npt.ArrayLike = 0.0, upper: npt.ArrayLike = np.inf
     ) -> Expression:
         """Return new columns of times: real numbers, of which a solver of integers takes multiples of a unit."""
         return self._columns(name, shape, Kind.TIME, lower, upper)
 
+    @checked
     def set_bounds(self, columns: Expression, *, lower: npt.ArrayLike | None = None, upper: npt.ArrayLike | None = None) -> None:
         """Change bounds of columns, for instance of slices of those that `binary` returned.
 
@@ -113,11 +129,13 @@ class Model:
         """
         if (np.diff(columns.ptr) != 1).any() or (columns.coefficient != 1).any() or columns.constant.any():
             raise InvalidModel("bounds belong to columns, not to expressions of them; add a row instead")
+        if columns.column.max(initial=-1) >= self._n_columns:
+            raise InvalidModel("the columns are another model's; give some that this one returned")
         kind, place = np.concatenate(self._kind)[columns.column], columns.column
         ends = [np.concatenate(self._lower), np.concatenate(self._upper)]
         for end, values, inwards in zip(ends, (lower, upper), (np.ceil, np.floor), strict=True):
             if values is not None:
-                wanted = np.broadcast_to(np.asarray(values, np.float64), columns.shape).ravel()
+                wanted = _bound(values, "a bound", columns.shape)
                 end[place] = np.where(kind == Kind.INTEGER, inwards(wanted), wanted)
         crossed = np.flatnonzero(~(ends[0][place] <= ends[1][place]))
         if len(crossed):
@@ -134,6 +152,7 @@ class Model:
         self.deadline.check(MAKING)
         self._constraints.append(constraint)
 
+    @checked
     def add(self, rows: Rows, *, tag: str = "", cut: bool = False) -> None:
         """Add rows; `tag` names them in `describe` and in `violations`.
 
@@ -143,12 +162,14 @@ class Model:
             raise InvalidModel(f"{rows!r} is no row; compare expressions: model.add(x.sum() <= 1)")
         self._say(Linear(rows, tag, cut))
 
+    @checked
     def exactly_one(self, literals: Expression, *, axis: int = -1, tag: str = "") -> None:
         """Require that along an axis exactly one binary is one."""
         size = literals.shape[axis]
         lines = literals._take(np.moveaxis(np.arange(literals.size).reshape(literals.shape), axis, -1).reshape(-1, size))
         self._say(ExactlyOne(lines, tag))
 
+    @checked
     def implies(self, literals: Expression, rows: Rows, *, tag: str = "", cut: bool = False) -> None:
         """Require rows where their literals are one.
 
@@ -166,6 +187,7 @@ class Model:
         flat = Rows(rows.expression.reshape(-1), rows.lower, rows.upper)
         self._say(Implies(literals.reshape(len(rows), literals.shape[-1]), flat, tag, cut))
 
+    @checked
     def interval(
         self, start: Expression, size: Expression | npt.ArrayLike, *, end: Expression | None = None, presence: Expression | None = None
     ) -> Intervals:
@@ -192,6 +214,7 @@ class Model:
             raise InvalidModel(f"start has shape {start.shape} but end {end.shape}; give end the shape of start")
         return Intervals(start, length, end, presence)
 
+    @checked
     def no_overlap(self, intervals: Intervals, pairs: npt.ArrayLike | None = None, *, tag: str = "") -> None:
         """Require that intervals present on one resource do not overlap there.
 
@@ -202,11 +225,15 @@ class Model:
         """
         if pairs is None:
             pairs = np.stack(np.triu_indices(intervals.n, 1), axis=1)
-        listed = np.asarray(pairs, np.int64).reshape(-1, 2)
+        listed = check_array(pairs, "pairs", None, np.int64, error=InvalidModel)
+        if listed.size and (listed.ndim != 2 or listed.shape[1] != 2):
+            raise InvalidModel(f"pairs has shape {list(listed.shape)}; it must be [pairs, 2]")
+        listed = listed.reshape(-1, 2)
         if len(listed) and not (0 <= listed.min() and listed.max() < intervals.n):
             raise InvalidModel(f"pairs name intervals {listed.min()} to {listed.max()}, but there are {intervals.n}, from 0")
         self._say(NoOverlap(intervals, listed, tag))
 
+    @checked
     def maximum(self, name: str, terms: Expression, *, tag: str = "") -> Expression:
         """Return a new time that is at least each of the terms [..., m], in an optimum their maximum if it is minimised."""
         lines = terms.reshape(-1, terms.shape[-1]) if terms.ndim > 1 else terms.reshape(1, -1)
@@ -218,10 +245,12 @@ class Model:
 
     # Objective
 
+    @checked
     def minimise(self, objective: Expression) -> None:
         """Set what is to be made as small as can be."""
         self.objective, self._sign = objective, 1.0
 
+    @checked
     def maximise(self, objective: Expression) -> None:
         """Set what is to be made as large as can be."""
         self.objective, self._sign = objective, -1.0
@@ -250,12 +279,14 @@ class Model:
         lines += [f"{sum(rows.values())} rows", *(f"  {name:<34} {count:>9}" for name, count in rows.items())]
         return "\n".join(lines)
 
+    @checked
     def violations(self, values: npt.ArrayLike, *, tolerance: float = 1e-6) -> list[str]:
         """Return what values of all columns violate, a line each, naming the tag; relative to the rows' terms."""
         from hetsched.modeling.lowering import violations
 
-        return violations(self.program, np.asarray(values, np.float64), tolerance)
+        return violations(self.program, check_array(values, "values", (self._n_columns,), error=InvalidModel), tolerance)
 
+    @checked(UnsupportedFeature, solver=_SOLVER)
     def solve(
         self,
         solver: str | Backend = "scip",
@@ -321,17 +352,19 @@ class Model:
 
         request = backends.Request(
             deadline=Deadline.after(time_limit, deadline.clock).earlier(deadline), gap=gap, threads=threads, seed=seed, cuts=cuts,
-            on_incumbent=on_incumbent, on_bound=on_bound, stop=stop, hint=None if hint is None else np.asarray(hint, np.float64),
-            options=dict(options or {}),
+            on_incumbent=on_incumbent, on_bound=on_bound, stop=stop,
+            hint=None if hint is None else check_array(hint, "hint", (self._n_columns,), error=InvalidModel), options=dict(options or {}),
         )  # fmt: skip
         return backends.solve(solver, self.program.check(), request).signed(self._sign)
 
+    @checked
     def native(self, solver: str = "scip") -> Any:
         """Return the model as an object of the solver's own, to go on with by its own means."""
         from hetsched.modeling.backends import backend
 
         return backend(solver).native(self.program.check())
 
+    @checked
     def write(self, path: str | PathLike[str]) -> None:
         """Write the model, lowered to the rows of a linear program, as .lp or .mps (by SCIP)."""
         if Path(path).suffix.lower() not in FORMATS:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from hetsched.arguments import checked
 from hetsched.errors import SolverFailed
 from hetsched.modeling.expression import FloatArray
 
@@ -83,6 +84,7 @@ class Outcome:
             raise SolverFailed(self.detail)
         return self
 
+    @checked
     def signed(self, sign: float) -> Outcome:
         """Return the outcome of the model before it was made a minimisation."""
         return self if sign > 0 else replace(self, objective=-self.objective, bound=-self.bound)

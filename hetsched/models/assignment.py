@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from hetsched.analysis import model_size
+from hetsched.arguments import checked
 from hetsched.errors import OutOfTime
 from hetsched.modeling.expression import FloatArray
 from hetsched.models import components as parts
@@ -42,12 +43,14 @@ class Assignment(Formulation):
     name = "assignment"
 
     @classmethod
+    @checked
     def columns(cls, problem: Problem) -> int:
         return model_size.assignments(problem)
 
     def parts(self) -> list[Component]:
         return [parts.Placement(), parts.Paths(), parts.StaticMemory(), BusiestDevice()]
 
+    @checked
     def decode(self, values: FloatArray) -> Decision:
         """Return the tasks on their devices in topological order."""
         x = self.x.value(values) > 0.5  # type: ignore[attr-defined]
@@ -79,6 +82,7 @@ LARGEST = 5000
 """Pairs of a unit and a device, up to which missing memory is explained."""
 
 
+@checked
 def shortage(problem: Problem, *, solver: str = "scip", deadline: Deadline = NEVER) -> str:
     """Return why memory alone allows no schedule: how many bytes are missing at the least, where, and for which tasks.
 

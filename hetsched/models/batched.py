@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from hetsched.arguments import checked
 from hetsched.errors import UnsupportedFeature
 from hetsched.modeling.expression import FloatArray
 from hetsched.models import components as parts
@@ -24,6 +25,7 @@ class BatchedMakespan(Formulation):
     name = "milp"
 
     @classmethod
+    @checked
     def check(cls, problem: Problem) -> None:
         super().check(problem)
         if problem.communication in ("channel", "port"):
@@ -41,6 +43,7 @@ class BatchedMakespan(Formulation):
             parts.Placement(), timing, parts.Precedence(), parts.NonOverlap(), parts.StaticMemory(), parts.Makespan(), LoadCuts(),
         ]  # fmt: skip
 
+    @checked
     def decode(self, values: FloatArray) -> Decision:
         return decode(self, values)
 

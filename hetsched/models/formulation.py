@@ -11,6 +11,7 @@ import numpy as np
 from hetsched.analysis import model_size
 from hetsched.analysis.closure import ancestors, unordered
 from hetsched.analysis.levels import Windows, windows
+from hetsched.arguments import checked
 from hetsched.errors import InvalidSchedule, SolverFailed, UnsupportedFeature
 from hetsched.modeling.backends import check_gap, info
 from hetsched.modeling.expression import Expression, FloatArray, IntArray
@@ -86,6 +87,7 @@ class Formulation:
 
     name = "formulation"
 
+    @checked
     def __init__(
         self, problem: Problem, *, faithful: bool = False, upper: float | None = None, symmetry: str | None = None,
         components: Iterable[Component] | None = None, deadline: Deadline = NEVER,
@@ -115,12 +117,14 @@ class Formulation:
         return f"<{type(self).__name__} of {self.problem.n_tasks} tasks: {self.model!r}>"
 
     @classmethod
+    @checked
     def check(cls, problem: Problem) -> None:
         """Raise `UnsupportedFeature` for what the formulation cannot say."""
         if problem.memory == "peak":
             raise UnsupportedFeature(f"{cls.name} says static memory only; use problem.replace(memory='static'), or a search method")
 
     @classmethod
+    @checked
     def columns(cls, problem: Problem) -> int:
         """Return about how many columns the model of a problem has, orders of tasks not counted."""
         return model_size.assignments(problem) + model_size.flows(problem) * problem.inputs
@@ -129,6 +133,7 @@ class Formulation:
         """Return the components the formulation is made of, in order."""
         raise NotImplementedError
 
+    @checked
     def add(self, component: Component) -> None:
         """Add a component."""
         component.add_to(self)
@@ -157,6 +162,7 @@ class Formulation:
 
     # From decisions to values and back
 
+    @checked
     def encode(self, decision: Decision | Schedule | Solution) -> FloatArray:
         """Return values of all columns for a decision, those nobody knows NaN.
 
@@ -184,17 +190,20 @@ class Formulation:
             raise InvalidSchedule("the literal form orders batches that share no input and so forbids this schedule; use the tightened one")
         return values
 
+    @checked
     def says(self, schedule: Schedule) -> bool:
         """Return whether the model has words for a schedule: it is short enough, and a device has one batch of a task at most."""
         pair = schedule.batches.task * len(schedule.devices) + schedule.batches.device
         return schedule.makespan <= self.upper and len(np.unique(pair)) == len(pair)
 
+    @checked
     def decode(self, values: FloatArray) -> Decision:
         """Return the decision that values of the columns stand for; `simulate` gives it its times."""
         raise NotImplementedError
 
     # Solving
 
+    @checked
     def solve(
         self, solver: str = "scip", *, time_limit: float | None = None, gap: float = 0.0, threads: int | None = None, seed: int = 0,
         start: Solution | Schedule | Decision | None = None, cuts: bool = True,
@@ -215,6 +224,7 @@ class Formulation:
             monitor.note(shortage(self.problem, deadline=monitor.deadline))
         return monitor.solution(self.name)
 
+    @checked
     def run(
         self, monitor: Monitor, solver: str, *, gap: float = 0.0, threads: int | None = None, cuts: bool = True,
         start: Solution | Schedule | Decision | None = None, options: Mapping[str, Any] | None = None,
@@ -277,12 +287,16 @@ class Formulation:
             return values
         return values if hint is None else hint
 
+    @checked
     def offer(self, monitor: Monitor, values: FloatArray) -> None:
         """Offer what values stand for."""
         monitor.offer(self.decode(values))
 
+    @checked
     def raise_bound(self, monitor: Monitor, value: float, solver: str) -> None:
         """Raise the bound by a solver's, in the model's time; nothing beyond the upper bound is claimed."""
+        if solver not in TOLERANCE:
+            raise UnsupportedFeature(f"solver is {solver!r}; choose from {', '.join(TOLERANCE)}")
         if not (value > 0 and self.bounds_problem):
             return
         if math.isinf(value) and self.upper >= longest(self.problem):

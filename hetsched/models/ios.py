@@ -18,7 +18,8 @@ import numpy.typing as npt
 from hetsched.analysis.chains import chains
 from hetsched.analysis.cuts import series_cuts
 from hetsched.analysis.ideals import Ideals
-from hetsched.errors import Infeasible, InvalidProblem, UnsupportedFeature
+from hetsched.arguments import checked, shown
+from hetsched.errors import Infeasible, InvalidArgument, InvalidProblem, UnsupportedFeature
 from hetsched.modeling.dynamic import TOLERANCE, DynamicProgram, Evaluation, Query
 from hetsched.models.ios_blocks import OF_A_PART, Block, described, lattice, within
 from hetsched.problem.graph import FloatArray, IntArray, TaskGraph, named, plural
@@ -28,6 +29,7 @@ from hetsched.stopping import Deadline
 Strategies = Literal["concurrent", "merge", "both"]
 
 
+@checked
 def stages(
     graph: TaskGraph, cost: StageCost, *, groups: int | None = 8, group_size: int | None = 3, strategies: Strategies = "both",
     bound: StageCost | None = None, blocks: bool | Sequence[Iterable[str]] = True, time_limit: float | None = None,
@@ -156,11 +158,13 @@ class Progress(NamedTuple):
     """Those that there are, in the blocks so far."""
 
 
+@checked
 def sequential(graph: TaskGraph, cost: StageCost) -> StageSchedule:
     """Return the schedule of one task a stage, in topological order: the first baseline of the paper."""
     return _ask(graph, cost, [[i] for i in graph.topological_order.tolist()])
 
 
+@checked
 def greedy(graph: TaskGraph, cost: StageCost) -> StageSchedule:
     """Return the schedule whose every stage runs all tasks that are ready, side by side: the paper's second baseline."""
     level, order = _levels(graph), graph.topological_order
@@ -175,6 +179,7 @@ def _levels(graph: TaskGraph) -> IntArray:
     return level
 
 
+@checked
 def blocks(graph: TaskGraph) -> list[tuple[str, ...]]:
     """Return the blocks of a graph in running order, each as the names of its tasks in topological order.
 
@@ -377,6 +382,9 @@ def _schedule(
 
 def connected(graph: TaskGraph, tasks: tuple[str, ...]) -> list[list[str]]:
     """Return the connected components of some tasks, which keep their order."""
+    strange = [name for name in tasks if name not in graph.index]
+    if strange:
+        raise InvalidArgument(f"{shown(strange[0])} is no task of the graph; name some that are")
     root = {graph.index[name]: graph.index[name] for name in tasks}
 
     def find(i: int) -> int:
@@ -406,6 +414,7 @@ class Counts:
         One block; `blocks` cuts a network apart.
     """
 
+    @checked
     def __init__(self, graph: TaskGraph) -> None:
         self.graph = graph
 
@@ -464,6 +473,7 @@ class Counts:
         return found, int(pairs), ways
 
 
+@checked
 def counts(graph: TaskGraph) -> Counts:
     """Return how large the stage problem of a graph is: width, bound, transitions, schedules.
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hetsched.analysis.ideals import Ideals, ideals
+from hetsched.arguments import checked
 from hetsched.columns import readonly
 from hetsched.errors import UnsupportedFeature
 from hetsched.problem.graph import IntArray, TaskGraph, named, plural
@@ -69,6 +70,7 @@ class Block:
         some others are in no transition.
     """
 
+    @checked
     def __init__(self, graph: TaskGraph, tasks: IntArray, groups: int | None, group_size: int | None, share: int = 1) -> None:
         self.graph, self.tasks, self.share = graph, tasks, share
         self.names = tuple(graph.names[i] for i in tasks.tolist())
@@ -84,6 +86,7 @@ class Block:
                     _walked[key] = found
         self.n_states, self.tail, self.head, self.stage, self.parent, self.last = found
 
+    @checked
     def members(self, stage: int) -> tuple[str, ...]:
         """Return the tasks of a stage, in topological order."""
         found: list[str] = []

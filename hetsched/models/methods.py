@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from hetsched.arguments import checked
 from hetsched.errors import UnsupportedFeature
 from hetsched.problem.problem import Problem
 from hetsched.search import Monitor, method
@@ -20,6 +21,7 @@ GETF = "Y. Su, X. Ren, S. Vardi, A. Wierman, 2020"
 SUPPORTS = "static memory; several inputs without contention only"
 
 
+@checked
 def fitting(problem: Problem) -> type[Formulation]:
     """Return the formulation that fits a problem: Moirai's where transfers contend, else DiviML's."""
     from hetsched.models.batched import BatchedMakespan
@@ -28,6 +30,7 @@ def fitting(problem: Problem) -> type[Formulation]:
     return CongestionAware if problem.communication in ("channel", "port") else BatchedMakespan
 
 
+@checked
 def formulate(
     problem: Problem, *, faithful: bool = False, upper: float | None = None, symmetry: str | None = None, deadline: Deadline = NEVER
 ) -> Formulation:  # fmt: skip

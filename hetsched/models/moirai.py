@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from hetsched.analysis.closure import ancestors, unordered
+from hetsched.arguments import checked
 from hetsched.errors import UnsupportedFeature
 from hetsched.modeling.expression import FloatArray, IntArray
 from hetsched.models import components as parts
@@ -139,6 +140,7 @@ class CongestionAware(BatchedMakespan):
     name = "moirai"
 
     @classmethod
+    @checked
     def check(cls, problem: Problem) -> None:
         super(BatchedMakespan, cls).check(problem)
         if problem.inputs > 1:
@@ -155,6 +157,7 @@ class CongestionAware(BatchedMakespan):
         ]  # fmt: skip
         return found if literal else [*found, LoadCuts()]
 
+    @checked
     def decode(self, values: FloatArray) -> Decision:
         problem, graph = self.problem, self.problem.graph
         decision = decode(self, values)

@@ -11,6 +11,7 @@ from hetsched.analysis.closure import ancestors
 from hetsched.analysis.levels import earliest_starts, least_durations, tails
 from hetsched.analysis.load import squeeze
 from hetsched.analysis.symmetry import exchanges
+from hetsched.arguments import checked
 from hetsched.errors import UnsupportedFeature
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
@@ -28,6 +29,7 @@ class LoadCuts:
     last are left out where they would have more than `terms` terms: there they cost more than they gain.
     """
 
+    @checked
     def __init__(self, levels: int = 6, terms: int = 60_000) -> None:
         self.levels, self.terms = levels, terms
 
@@ -73,6 +75,7 @@ class DeviceOrder:
     What they do is counted in `batches`, in `tasks` (inputs of tasks), or in `time`.
     """
 
+    @checked
     def __init__(self, criterion: str = "tasks") -> None:
         check_criterion(criterion)
         self.criterion = criterion

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from hetsched.errors import InvalidProblem, UnsupportedFeature
+from hetsched.arguments import check_array, checked
+from hetsched.errors import InvalidArgument, InvalidProblem, UnsupportedFeature
 from hetsched.modeling.model import Model
 from hetsched.models.moirai import CongestionAware
 from hetsched.problem.graph import FloatArray, IntArray
@@ -28,6 +29,7 @@ class Pesto(CongestionAware):
     name = "pesto"
 
     @classmethod
+    @checked
     def check(cls, problem: Problem) -> None:
         super().check(problem)
         if problem.n_devices != 2:
@@ -39,7 +41,7 @@ class Pesto(CongestionAware):
             )
 
 
-
+@checked
 def related(problem: Problem) -> tuple[FloatArray, FloatArray]:
     """Return (work [n], speed [K]) with durations = work / speed; raises `UnsupportedFeature` if there are none."""
     durations = problem.whole_durations
@@ -61,12 +63,15 @@ def related(problem: Problem) -> tuple[FloatArray, FloatArray]:
     return work, speed
 
 
+@checked
 def group_program(problem: Problem, work: FloatArray, speed: FloatArray, deadline: Deadline = NEVER) -> tuple[Model, Any]:
     """Return the linear program of the group assignment and its fractions x[u, k] of co-location units.
 
     Least T with every unit wholly assigned, completion times of tasks along precedence, and the work of each
     device and every completion time within T. Times are shares of the work on the slowest device.
     """
+    check_array(work, "work", (problem.n_tasks,))
+    check_array(speed, "speed", (problem.n_devices,))
     graph, model = problem.graph, Model(deadline=deadline)
     seconds = work[:, None] / speed
     scale = 1.0 / max(float(seconds.max(axis=1).sum()), 1e-300)
@@ -84,25 +89,34 @@ def group_program(problem: Problem, work: FloatArray, speed: FloatArray, deadlin
     return model, x
 
 
+@checked
 def speed_groups(speed: FloatArray) -> IntArray:
     """Return the group of each device, slow to fast, -1 for those slower than the fastest by more than their number.
 
     Within a group speeds differ by less than gamma = log m / log log m, at least 2.
     """
-    m = len(speed)
+    m = check_array(speed, "speed", ("devices",)).size
+    if not m:
+        raise InvalidArgument("speed is empty; it must be one number for each device")
     gamma = max(2.0, math.log(m) / math.log(math.log(m))) if m > 3 else 2.0
     ratio = speed / speed.max() * m
     group = np.floor(np.log(np.maximum(ratio, 1.0)) / math.log(gamma) + 1e-12).astype(np.int64)
     return np.where(ratio >= 1.0 - 1e-12, group, -1)
 
 
+@checked
 def chosen_groups(fractions: FloatArray, group: IntArray, speed: FloatArray) -> IntArray:
     """Return the group of each row of fractions, that is of each unit.
 
     The slowest group such that half of the unit lies in it or in faster ones; from there on the one
     with the most speed in all.
     """
-    count = int(group.max()) + 1
+    devices = check_array(speed, "speed", ("devices",)).size
+    check_array(group, "group", (devices,), np.int64)
+    check_array(fractions, "fractions", ("units", devices))
+    count = int(group.max(initial=-1)) + 1
+    if not count:
+        raise InvalidArgument(f"group is {group.tolist()}; some device must be in a group")
     member = group[:, None] == np.arange(count)
     share = fractions @ member
     from_here = share[:, ::-1].cumsum(axis=1)[:, ::-1]

@@ -14,6 +14,7 @@ from hetsched.analysis.identical import identical
 from hetsched.analysis.modules import LARGEST, modules
 from hetsched.analysis.parts import Piece, join, part, usable_durations
 from hetsched.analysis.symmetry import Exchange, exchanges
+from hetsched.arguments import check_array, checked
 from hetsched.errors import InvalidProblem
 from hetsched.modeling.dynamic import DynamicProgram, Path
 from hetsched.problem.graph import FloatArray, IntArray
@@ -26,6 +27,7 @@ MOST_STATES = 81
 """Combinations of devices tried at a boundary: all those of four channels and three devices."""
 
 
+@checked
 @dataclass(frozen=True)
 class Module:
     """Tasks to be scheduled between two boundaries: once those that bring something in have ended, until all have.
@@ -56,6 +58,7 @@ class Module:
         """Whether it is a single task with a single channel at most, so that its longest path is all there is to know."""
         return len(self.tasks) - self.given == 1 and self.given <= 1
 
+    @checked
     def between(self, problem: Problem, source: IntArray, target: IntArray | None = None) -> Problem | None:
         """Return the module as a problem, its channels on given devices; None if some task then has no device.
 
@@ -74,11 +77,14 @@ class Module:
         except InvalidProblem:  # what it says: with these channels, no device is left for some task
             return None
 
+    @checked
     def moved(self, alone: Problem, known: Schedule, source: IntArray, target: IntArray) -> Decision | None:
         """Return a schedule of one input for other devices as a decision for these; None if some task cannot be where it then is.
 
         `alone` is the module as a problem; what shares a label with a channel moves with it.
         """
+        check_array(source, "source", (self.given,), np.int64)
+        check_array(target, "target", (len(self.ends),), np.int64)
         order = np.lexsort((known.batches.task, known.batches.start))  # in topological order where starts are the same
         task = known.batches.task[order]
         home = np.full(alone.n_units, -1)
@@ -88,12 +94,15 @@ class Module:
         device = np.where(there >= 0, there, known.batches.device[order])
         return Decision(task, device) if alone.eligible[task, device].all() else None
 
+    @checked
     def least(self, problem: Problem, sources: IntArray, targets: IntArray, shortest: FloatArray) -> FloatArray:
         """Return lower bounds by the longest paths for all devices of the channels before and after, [sources, targets].
 
         NaN where a task that is a channel of both would be on two devices. `shortest` [n, K] are the
         shortest durations of the whole.
         """
+        check_array(sources, "sources", ("sources", self.given), np.int64)
+        check_array(targets, "targets", ("targets", len(self.ends)), np.int64)
         finish = self.plain_finishes(problem, sources, shortest) if self.plain else self._finishes(problem, sources)
         at_all = finish.min(axis=2).max(axis=1, initial=0.0)
         at_ends = finish[:, self.ends, targets].max(axis=2, initial=0.0)
@@ -113,8 +122,10 @@ class Module:
             least += levels.earliest_starts(alone, least)
         return finish
 
+    @checked
     def plain_finishes(self, problem: Problem, sources: IntArray, shortest: FloatArray) -> FloatArray:
         """Return when each task of a plain module has ended on each device, for all sources, [sources, m, K]."""
+        check_array(shortest, "shortest", (problem.n_tasks, problem.n_devices))
         finish = np.repeat(shortest[self.tasks][None], len(sources), axis=0)
         if self.given:
             there = np.arange(problem.n_devices) == sources
@@ -127,6 +138,7 @@ class Module:
         return finish
 
 
+@checked
 def cut(problem: Problem, channels: int | None = None, largest: int = LARGEST, deadline: Deadline = NEVER) -> list[Module]:
     """Return the modules of a problem's graph, see `hetsched.analysis.modules`."""
     found = modules(problem.graph, channels=channels, largest=largest, deadline=deadline)
@@ -164,6 +176,7 @@ class Series:
         is clean.
     """
 
+    @checked
     def __init__(
         self, problem: Problem, modules: list[Module], known: Schedule | None = None, *, symmetry: bool = True, deadline: Deadline = NEVER
     ) -> None:  # fmt: skip
@@ -197,11 +210,13 @@ class Series:
         """How many kinds of transitions there are to look into."""
         return int(np.isinf(self.program.upper).sum())
 
+    @checked
     def ends(self, t: int) -> tuple[Module, IntArray, IntArray]:
         """Return what a transition stands for: a module, and the devices of the channels before and after it."""
         x = self._module[t]
         return self.modules[x], self.states[x][self._before[t]], self.states[x + 1][self._after[t]]
 
+    @checked
     def model(self, t: int) -> tuple[Module, IntArray, IntArray]:
         """Return the one that stands for it and all those alike: answers are in its tasks and devices."""
         _, source, target = self.ends(t)
@@ -226,6 +241,7 @@ class Series:
         homes = {(problem.unit[i], x) for x, module in enumerate(self.modules) for i in module.tasks[module.given :].tolist()}
         return len(homes) > len({unit for unit, _ in homes})
 
+    @checked
     def join(self, path: Path) -> Decision:
         """Return the decision that the answers along a path make together."""
         assert path.transitions is not None

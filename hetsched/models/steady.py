@@ -9,6 +9,7 @@ import numpy as np
 
 from hetsched.analysis import model_size
 from hetsched.analysis.symmetry import exchanges
+from hetsched.arguments import checked
 from hetsched.errors import UnsupportedFeature
 from hetsched.modeling.expression import FloatArray
 from hetsched.models import components as parts
@@ -116,6 +117,7 @@ class SteadyState(Assignment):
 
     name = "steady state"
 
+    @checked
     def __init__(self, problem: Problem, *, objective: str = "period", deadline: Deadline = NEVER) -> None:
         find_objective(objective)
         if objective == "makespan":
@@ -126,12 +128,14 @@ class SteadyState(Assignment):
         super().__init__(problem, upper=math.inf, symmetry="tasks" if alike else None, deadline=deadline)
 
     @classmethod
+    @checked
     def check(cls, problem: Problem) -> None:
         super().check(problem)
         if problem.inputs > 1:
             raise UnsupportedFeature(f"{cls.name} is a model for one input, not {problem.inputs}; use method 'load-search'")
 
     @classmethod
+    @checked
     def columns(cls, problem: Problem) -> int:
         return model_size.assignments(problem) + model_size.flows(problem)
 
@@ -148,6 +152,7 @@ class SteadyState(Assignment):
     def is_makespan(self) -> bool:
         return self.model.objective is self.value  # type: ignore[attr-defined]
 
+    @checked
     def raise_bound(self, monitor: Monitor, value: float, solver: str) -> None:
         """Raise the bound by a solver's; every schedule is among those the model knows, so its proof holds for all."""
         name = f"{self.name} by {solver}"
@@ -157,5 +162,6 @@ class SteadyState(Assignment):
             least = value / self.unit * (1 - TOLERANCE[solver])
             monitor.raise_bound(Bound(least, name, f"dual bound of {self.model!r}", self.objective))
 
+    @checked
     def offer(self, monitor: Monitor, values: FloatArray) -> None:
         monitor.offer(self.decode(values))

@@ -9,11 +9,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from hetsched.arguments import check_array, checked
 from hetsched.columns import Frozen, readonly
 from hetsched.errors import InvalidProblem
 from hetsched.problem.graph import RANGE, FloatArray, in_range, is_text, number, plural, unique_names
+from hetsched.problem.labels import Axis, Numbers, in_order
 
 MOST_DEVICES = 1000
 MOST_ROUTING = 400_000_000
@@ -89,6 +90,8 @@ class Cluster(Frozen):
     latency : float or array [K, K]
         Seconds before the first byte arrives, likewise.
 
+        A mapping of mappings, or a pandas data frame, goes by device name: from, then to.
+
     Attributes
     ----------
     names : tuple of str
@@ -105,11 +108,12 @@ class Cluster(Frozen):
     bandwidth: FloatArray
     latency: FloatArray
 
+    @checked(InvalidProblem)
     def __init__(
         self,
         devices: Iterable[Device | str],
-        bandwidth: npt.ArrayLike | None = None,
-        latency: npt.ArrayLike = 0.0,
+        bandwidth: Numbers | None = None,
+        latency: Numbers = 0.0,
     ) -> None:
         members = tuple(Device(device) if isinstance(device, str) else device for device in devices)
         for member in members:
@@ -139,12 +143,13 @@ class Cluster(Frozen):
         self._set(devices=members, bandwidth=beta, latency=alpha)
 
     @staticmethod
-    def _matrix(values: npt.ArrayLike, what: str, devices: tuple[Device, ...]) -> FloatArray:
+    def _matrix(values: Numbers, what: str, devices: tuple[Device, ...]) -> FloatArray:
         size = len(devices)
-        try:
-            matrix = np.array(values, dtype=np.float64) + 0.0  # -0.0 would make a time of NaN
-        except (TypeError, ValueError, OverflowError) as error:
-            raise InvalidProblem(f"{what} must be a number or a {size} x {size} matrix of numbers") from error
+        axis = Axis("device", [device.name for device in devices])
+        if isinstance(values, Mapping):  # what a device sends to itself does not count
+            values = {name: {name: 0.0, **row} if isinstance(row, Mapping) else row for name, row in values.items()}
+        text = f"a number or a {size} x {size} matrix of numbers"
+        matrix = check_array(in_order(values, what, axis, axis), what, text=text, error=InvalidProblem) + 0.0  # -0.0 makes NaN
         if matrix.ndim == 0:
             matrix = np.full((size, size), matrix)
         if matrix.shape != (size, size):
@@ -197,6 +202,7 @@ class Cluster(Frozen):
         """Total latency from h to k in seconds, shape [K, K]."""
         return self._routes[1]
 
+    @checked(InvalidProblem)
     def route(self, source: str, target: str) -> tuple[str, ...]:
         """Return the device names along the route from `source` to `target`; empty if there is none."""
         try:

@@ -22,7 +22,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from hetsched.errors import InvalidProblem, UnsupportedFeature
+from hetsched.arguments import checked, shown
+from hetsched.errors import InvalidArgument, InvalidProblem, UnsupportedFeature
 from hetsched.problem.cluster import Cluster, Device
 from hetsched.problem.graph import TaskGraph
 from hetsched.problem.problem import Batching, Communication, Memory, Problem
@@ -244,7 +245,7 @@ def _unlimited(bandwidth: Any) -> npt.NDArray[np.float64]:
 @singledispatch
 def to_document(value: object) -> Document:
     """Return the document that describes a value."""
-    raise TypeError(f"{type(value).__name__} has no document format")
+    raise InvalidArgument(f"{shown(value)} has no document format; give a graph, cluster, problem, schedule, solution or stages")
 
 
 @to_document.register
@@ -327,11 +328,13 @@ def read(path: str | os.PathLike[str], kinds: Mapping[str, type[Document]] = KIN
     return decode(data, kinds, os.fspath(path))
 
 
+@checked
 def write(value: object, path: str | os.PathLike[str]) -> None:
     """Write a value's document to `path`, whole or not at all."""
     write_bytes(encode(value), path)
 
 
+@checked
 def write_bytes(data: bytes, path: str | os.PathLike[str]) -> None:
     """Write a file whole or not at all: beside the old one, which it then replaces, and whose mode it keeps.
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
+from hetsched.arguments import NUMBER, check_array, checked, shown
 from hetsched.columns import Frozen, readonly
 from hetsched.errors import InvalidProblem
+from hetsched.problem.labels import Axis, Numbers, each, edge_axis, in_order
 
 if TYPE_CHECKING:
     import networkx
@@ -53,11 +55,9 @@ def is_text(value: object) -> bool:
 
 def number(value: object) -> float:
     """Return `value` as a float; NaN, which hardly a rule allows, if it is no number or beyond all floats."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
-        return np.nan
     try:
-        return float(value)
-    except (OverflowError, TypeError):
+        return float(NUMBER.take(value))
+    except (OverflowError, TypeError, ValueError):
         return np.nan
 
 
@@ -82,10 +82,9 @@ def _amounts(values: Any, n: int, what: str, names: Sequence[str], *, absent: bo
     """
     if values is None:
         values = np.nan if absent else 0.0
-    try:
-        column = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidProblem(f"{what} must be a number or {n} numbers, one per task; got {values!r}"[:300]) from error
+    text = f"a number or {plural(n, 'number')}, one per task"
+    values = in_order(values, what, Axis("task", names))
+    column = np.array(check_array(values, what, text=text, absent=absent, error=InvalidProblem))
     if column.ndim == 0:
         column = np.full(n, column)
     if column.shape != (n,):
@@ -123,6 +122,9 @@ class TaskGraph(Frozen):
     devices : sequence of (sequence of str or None), optional
         Names of the devices a task is pinned to; None means any device.
 
+        What is given per task may be a mapping or a pandas series by task name, in any order; of `colocation` and
+        `devices` it need not name all. `edge_bytes` goes by (source, target) likewise.
+
     Attributes
     ----------
     names : tuple of str
@@ -155,28 +157,31 @@ class TaskGraph(Frozen):
     colocation: tuple[str | None, ...]
     devices: tuple[tuple[str, ...] | None, ...]
 
+    @checked(InvalidProblem)
     def __init__(
         self,
         tasks: Iterable[str],
         edges: Iterable[Edge] | npt.NDArray[np.integer[Any]] = (),
         *,
-        edge_bytes: npt.ArrayLike | None = None,
-        op: str | Iterable[str] = "",
-        weight_bytes: npt.ArrayLike = 0.0,
-        input_bytes: npt.ArrayLike = 0.0,
-        output_bytes: npt.ArrayLike = 0.0,
-        flops: npt.ArrayLike | None = None,
-        bytes_accessed: npt.ArrayLike | None = None,
-        colocation: Sequence[str | None] | None = None,
-        devices: Sequence[Iterable[str] | None] | None = None,
+        edge_bytes: Numbers | None = None,
+        op: str | Iterable[str] | Mapping[str, str] = "",
+        weight_bytes: Numbers = 0.0,
+        input_bytes: Numbers = 0.0,
+        output_bytes: Numbers = 0.0,
+        flops: Numbers | None = None,
+        bytes_accessed: Numbers | None = None,
+        colocation: Iterable[str | None] | Mapping[str, str | None] | None = None,
+        devices: Iterable[Iterable[str] | None] | Mapping[str, Iterable[str] | None] | None = None,
     ) -> None:
         names = unique_names(tasks, "task")
         n = len(names)
         output = _amounts(output_bytes, n, "output_bytes", names)
         arcs, sizes = _read_edges(edges, edge_bytes, names, output)
-        ops = (op,) * n if isinstance(op, str) else tuple(op)
-        labels = (None,) * n if colocation is None else tuple(colocation)
-        pins = (None,) * n if devices is None else tuple(_pin(names, i, pin) for i, pin in enumerate(devices))
+        axis = Axis("task", names)
+        ops = (op,) * n if isinstance(op, str) else tuple(each(op, "op", axis))
+        labels = (None,) * n if colocation is None else tuple(each(colocation, "colocation", axis, absent=None))
+        given = (None,) * n if devices is None else each(devices, "devices", axis, absent=None)
+        pins = tuple(_pin(names, i, pin) for i, pin in enumerate(given))
         for what, column in (("op", ops), ("colocation", labels), ("devices", pins)):
             if len(column) != n:
                 raise InvalidProblem(f"{what} has length {len(column)} but the graph has {n} tasks; give one per task")
@@ -302,6 +307,8 @@ class TaskGraph(Frozen):
         `devices` and the edge attribute `bytes` are read; others are ignored. Multigraph edges are
         summed.
         """
+        if not callable(getattr(graph, "is_directed", None)) or isinstance(graph, type):
+            raise InvalidProblem(f"graph is {shown(graph)}; it must be a networkx.DiGraph")
         if not graph.is_directed():
             raise InvalidProblem("an undirected networkx graph has no precedence; pass a DiGraph")
         nodes = list(graph.nodes(data=True))
@@ -342,11 +349,12 @@ class TaskGraph(Frozen):
 def _pin(names: Sequence[str], i: int, pin: Iterable[str] | None) -> tuple[str, ...] | None:
     if pin is None:
         return None
-    devices = (pin,) if isinstance(pin, str) else tuple(dict.fromkeys(pin))
+    devices = (pin,) if isinstance(pin, str) else tuple(pin) if isinstance(pin, Iterable) else ()
     if not devices or not all(map(is_text, devices)):
         where = repr(names[i]) if i < len(names) else f"number {i}"
-        raise InvalidProblem(f"task {where} is pinned to {list(devices)!r}; give one or more device names, or None for any")
-    return tuple(map(str, devices))
+        given = list(devices) if isinstance(pin, Iterable) else pin
+        raise InvalidProblem(f"task {where} is pinned to {shown(given)}; give one or more device names, or None for any")
+    return tuple(dict.fromkeys(map(str, devices)))
 
 
 def _compressed(row: IntArray, column: IntArray, n: int) -> tuple[IntArray, IntArray, IntArray]:
@@ -362,7 +370,7 @@ def _compressed(row: IntArray, column: IntArray, n: int) -> tuple[IntArray, IntA
 
 def _read_edges(
     edges: Iterable[Edge] | npt.NDArray[np.integer[Any]],
-    edge_bytes: npt.ArrayLike | None,
+    edge_bytes: Numbers | None,
     names: tuple[str, ...],
     output_bytes: FloatArray,
 ) -> tuple[IntArray, FloatArray]:
@@ -389,7 +397,7 @@ def _read_edges(
 
 
 def _indexed_edges(
-    edges: npt.NDArray[np.integer[Any]], edge_bytes: npt.ArrayLike | None, names: tuple[str, ...], output_bytes: FloatArray
+    edges: npt.NDArray[np.integer[Any]], edge_bytes: Numbers | None, names: tuple[str, ...], output_bytes: FloatArray
 ) -> tuple[IntArray, FloatArray]:
     arcs = np.array(edges, dtype=np.int64).reshape(-1, 2) if edges.size == 0 else np.array(edges, dtype=np.int64)
     if arcs.ndim != 2 or arcs.shape[1] != 2:
@@ -400,7 +408,7 @@ def _indexed_edges(
         raise InvalidProblem(f"edge {e} joins tasks {tuple(arcs[e].tolist())} but task indices run from 0 to {len(names) - 1}")
     if edge_bytes is None:
         return arcs, output_bytes[arcs[:, 0]]
-    sizes = np.array(edge_bytes, dtype=np.float64)
+    sizes = np.array(check_array(in_order(edge_bytes, "edge_bytes", edge_axis(arcs, names)), "edge_bytes", error=InvalidProblem))
     if sizes.ndim == 0:
         sizes = np.full(len(arcs), sizes)
     if sizes.shape != (len(arcs),):

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from os import PathLike
-from typing import Any, Literal, NamedTuple, Protocol, get_args
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from hetsched.arguments import check_array, check_count, checked, whole
 from hetsched.columns import Frozen, readonly
 from hetsched.errors import InvalidProblem
 from hetsched.problem.cluster import Cluster
 from hetsched.problem.graph import RANGE, FloatArray, IntArray, TaskGraph, in_range, named
+from hetsched.problem.labels import Axis, Numbers, edge_axis, in_order
 
 BoolArray = npt.NDArray[np.bool_]
 Batching = Literal["once", "free"]
@@ -69,7 +71,7 @@ class Problem(Frozen):
     cluster : Cluster
     durations : array [n, K] or [n, K, B]
         Seconds for one batch of each size of each task on each device; NaN where it cannot run.
-        [n, K] is for one input.
+        [n, K] is for one input. A mapping (of mappings) or a pandas data frame goes by name.
     costs : CostModel
         Computes `durations` instead of giving them.
     batch_sizes : sequence of int
@@ -84,7 +86,7 @@ class Problem(Frozen):
     transfers : array [E, K, K], optional
         Transfer seconds for one input along each edge between each ordered pair of devices, in the
         order of ``graph.edges``; zero on the diagonal, NaN where impossible. Replaces bytes over
-        bandwidth.
+        bandwidth. A mapping goes by (source, target), then by device names.
 
     Raises
     ------
@@ -108,34 +110,27 @@ class Problem(Frozen):
     memory: Memory
     transfers: FloatArray | None
 
+    @checked(InvalidProblem, inputs=whole(1, MOST_INPUTS))
     def __init__(
         self,
         graph: TaskGraph,
         cluster: Cluster,
         *,
-        durations: npt.ArrayLike | None = None,
+        durations: Numbers | None = None,
         costs: CostModel | None = None,
         batch_sizes: Iterable[int] | None = None,
         inputs: int = 1,
         batching: Batching = "once",
         communication: Communication = "delay",
         memory: Memory = "static",
-        transfers: npt.ArrayLike | None = None,
+        transfers: Numbers | None = None,
     ) -> None:
-        for what, value, choices in (
-            ("batching", batching, get_args(Batching)),
-            ("communication", communication, get_args(Communication)),
-            ("memory", memory, get_args(Memory)),
-        ):
-            if value not in choices:
-                raise InvalidProblem(f"{what} is {value!r}; choose one of {', '.join(map(repr, choices))}")
-        _check_count(inputs, "inputs")
         if inputs * (graph.n_tasks + graph.n_edges) > MOST_ITEMS:
             raise InvalidProblem(
                 f"inputs is {inputs}, which with {graph.n_tasks} tasks and {graph.n_edges} edges makes more than {MOST_ITEMS} pairs of "
                 "an input and a task or edge; give fewer inputs, for instance several as one with durations to match"
             )
-        sizes = _batch_sizes(batch_sizes, int(inputs), costs is not None)
+        sizes = _batch_sizes(batch_sizes, inputs, costs is not None)
         if (durations is None) == (costs is None):
             raise InvalidProblem("give either durations (an array of seconds) or costs (a cost model), and not both")
         if costs is not None:
@@ -144,7 +139,7 @@ class Problem(Frozen):
         order = np.argsort(sizes, kind="stable")
         self._set(
             graph=graph, cluster=cluster, durations=np.ascontiguousarray(times[:, :, order]), batch_sizes=sizes[order],
-            inputs=int(inputs), batching=batching, communication=communication, memory=memory,
+            inputs=inputs, batching=batching, communication=communication, memory=memory,
             transfers=None if transfers is None else _transfers(transfers, graph, cluster),
         )  # fmt: skip
         self._check_eligibility()
@@ -168,6 +163,7 @@ class Problem(Frozen):
                 arguments["batch_sizes"] = self.batch_sizes
         return Problem(**{**arguments, **changes})
 
+    @checked
     def write(self, path: str | PathLike[str]) -> None:
         """Write the problem as a JSON document; ``hetsched.read`` reads it back to the bit."""
         from hetsched.problem import document
@@ -291,6 +287,7 @@ class Problem(Frozen):
 
     # ------------------------------------------------------------------ transfer times
 
+    @checked(InvalidProblem)
     def transfer_time(self, size: float, source: str, target: str) -> float:
         """Return the seconds that `size` bytes take between two devices, inf without a path.
 
@@ -315,11 +312,15 @@ class Problem(Frozen):
         float64 array
             0 within a device, inf where there is no path.
         """
-        edge, source, target, count = np.broadcast_arrays(edge, source, target, count)
-        factor = np.ones(count.shape) if self.communication == "per-input" else count.astype(np.float64)
-        if self.transfers is None:
-            return np.asarray(self._route_times(self.graph.edge_bytes[edge] * factor, source, target))
-        return np.asarray(np.nan_to_num(self.transfers[edge, source, target] * factor, nan=np.inf))
+        try:
+            edge, source, target, count = np.broadcast_arrays(edge, source, target, count)
+            factor = np.ones(count.shape) if self.communication == "per-input" else count.astype(np.float64)
+            if self.transfers is None:
+                return np.asarray(self._route_times(self.graph.edge_bytes[edge] * factor, source, target))
+            return np.asarray(np.nan_to_num(self.transfers[edge, source, target] * factor, nan=np.inf))
+        except (IndexError, OverflowError, TypeError, ValueError) as error:
+            rule = "give indices of edges and devices, and numbers of inputs, that can be broadcast together"
+            raise InvalidProblem(f"no transfer times: {' '.join(str(error).split())}; {rule}") from error
 
     def _route_times(self, size: Any, h: Any, k: Any) -> Any:
         bandwidth = self.cluster.route_bandwidth[h, k]
@@ -462,11 +463,6 @@ def _is_sum(counts: int, total: int) -> bool:
     return True
 
 
-def _check_count(value: Any, what: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= MOST_INPUTS:
-        raise InvalidProblem(f"{what} is {value!r}; it must be a whole number from 1 to {MOST_INPUTS}")
-
-
 def _batch_sizes(sizes: Iterable[int] | None, inputs: int, from_costs: bool) -> IntArray:
     if sizes is None:
         if not from_costs:
@@ -474,7 +470,7 @@ def _batch_sizes(sizes: Iterable[int] | None, inputs: int, from_costs: bool) -> 
         return np.array(sorted({max(1, inputs * quarter // 4) for quarter in (1, 2, 3, 4)}))
     values = list(sizes)
     for value in values:
-        _check_count(value, "batch size")
+        check_count(value, "batch size", most=MOST_INPUTS, error=InvalidProblem)
     if not values or len(set(values)) < len(values):
         raise InvalidProblem(f"batch_sizes is {values}; give one or more distinct sizes")
     return np.array(values, dtype=np.int64)
@@ -482,10 +478,9 @@ def _batch_sizes(sizes: Iterable[int] | None, inputs: int, from_costs: bool) -> 
 
 def _durations(values: Any, graph: TaskGraph, cluster: Cluster, sizes: IntArray, implied: bool) -> FloatArray:
     n, size = graph.n_tasks, cluster.n_devices
-    try:
-        times = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidProblem(f"durations must be an array of {n} tasks x {size} devices of seconds: {error}") from error
+    values = in_order(values, "durations", Axis("task", graph.names), Axis("device", cluster.names), Axis("batch size", sizes.tolist()))
+    text = f"an array of {n} tasks x {size} devices of seconds"
+    times = np.array(check_array(values, "durations", text=text, absent=True, error=InvalidProblem))
     shape = times.shape
     if times.ndim == 2 and len(sizes) == 1:
         times = times[:, :, None]
@@ -505,10 +500,9 @@ def _durations(values: Any, graph: TaskGraph, cluster: Cluster, sizes: IntArray,
 
 def _transfers(values: Any, graph: TaskGraph, cluster: Cluster) -> FloatArray:
     shape = (graph.n_edges, cluster.n_devices, cluster.n_devices)
-    try:
-        times = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidProblem(f"transfers must be an array of shape {list(shape)}: {error}") from error
+    devices = Axis("device", cluster.names)
+    values = in_order(values, "transfers", edge_axis(graph.edges, graph.names), devices, devices)
+    times = np.array(check_array(values, "transfers", text=f"an array of shape {list(shape)}", absent=True, error=InvalidProblem))
     if times.shape != shape and not (times.size == 0 and graph.n_edges == 0):
         raise InvalidProblem(
             f"transfers has shape {list(times.shape)} but [edge, device, device] = {list(shape)} is needed, in the order of graph.edges"

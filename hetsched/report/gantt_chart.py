@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hetsched.arguments import checked
 from hetsched.errors import UnsupportedFeature
 from hetsched.problem.document import write_bytes
 from hetsched.problem.problem import Problem
@@ -31,6 +32,7 @@ MANY = 4000  # shapes that a vector file draws as pixels beyond
 MOST_NAMES = 24  # in a legend
 
 
+@checked
 def gantt(
     problem: Problem, answer: Schedule | Solution, *, ax: Axes | None = None, colour_by: str | Sequence[str] = "op",
     transfers: bool = True, legend: bool = True,
@@ -75,6 +77,7 @@ def gantt(
     return ax
 
 
+@checked
 def write_gantt(problem: Problem, answer: Schedule | Solution, path: str | PathLike[str], *, colour_by: str | Sequence[str] = "op") -> None:
     """Write the chart of `gantt` as a picture; the name ends in .png, .svg or .pdf."""
     require("gantt")

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from hetsched.arguments import checked
 from hetsched.errors import InvalidSchedule
 from hetsched.problem.cluster import Cluster
 from hetsched.problem.graph import TaskGraph
@@ -16,6 +17,7 @@ from hetsched.schedule.simulate import simulate
 from hetsched.schedule.stages import StageSchedule, verify_stages
 
 
+@checked
 def lanes(graph: TaskGraph, schedule: StageSchedule) -> tuple[Problem, Schedule]:
     """Return a problem and its schedule that look as a schedule of stages runs: what every picture of this module takes.
 

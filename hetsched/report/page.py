@@ -13,6 +13,7 @@ import numpy as np
 
 from hetsched import __version__
 from hetsched.analysis.critical import critical_chain
+from hetsched.arguments import checked
 from hetsched.columns import Columns
 from hetsched.errors import printable
 from hetsched.problem.document import write_bytes
@@ -31,6 +32,7 @@ MOST_VIOLATIONS = 50
 WAITED = {"start": "nothing", "data": "its data", "device": "its device", "link": "its channel or port"}
 
 
+@checked
 def html(problem: Problem, solution: Solution | Schedule, *, colour_by: str | Sequence[str] = "op") -> str:
     """Return a page about a solution, or about a schedule alone, that needs nothing but itself.
 
@@ -74,6 +76,7 @@ def html(problem: Problem, solution: Solution | Schedule, *, colour_by: str | Se
     )
 
 
+@checked
 def write_html(
     problem: Problem, solution: Solution | Schedule, path: str | PathLike[str], *, colour_by: str | Sequence[str] = "op"
 ) -> None:

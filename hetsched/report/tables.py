@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from hetsched.arguments import checked
 from hetsched.columns import Columns, texts
 from hetsched.errors import InvalidSchedule
 from hetsched.problem.graph import FloatArray, IntArray
@@ -50,6 +51,7 @@ def batch_table(problem: Problem, schedule: Schedule) -> Columns:
     )  # fmt: skip
 
 
+@checked
 def to_dataframe(problem: Problem, schedule: Schedule | Solution) -> Any:
     """Return a ``pandas.DataFrame`` with one row a batch, by start.
 
@@ -64,6 +66,7 @@ def to_dataframe(problem: Problem, schedule: Schedule | Solution) -> Any:
     )
 
 
+@checked
 def device_table(problem: Problem, answer: Schedule | Solution) -> Columns:
     """Return one row a device: what it did and what it holds.
 
@@ -87,6 +90,7 @@ def device_table(problem: Problem, answer: Schedule | Solution) -> Columns:
     )  # fmt: skip
 
 
+@checked
 def method_table(solution: Solution) -> Columns:
     """Return one row a method that looked for schedules, the best first.
 

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from hetsched.arguments import checked
 from hetsched.errors import UnsupportedFeature
 from hetsched.problem.document import write_bytes
 from hetsched.problem.graph import FloatArray, IntArray
@@ -23,6 +24,7 @@ FIRST_TRACK = 1000  # thread numbers, devices first: viewers give 0, and those o
 LONGEST = 1e9  # seconds
 
 
+@checked
 def chrome_trace(problem: Problem, answer: Schedule | Solution) -> dict[str, Any]:
     """Return a schedule in the Trace Event Format, to be written as JSON.
 
@@ -54,6 +56,7 @@ def chrome_trace(problem: Problem, answer: Schedule | Solution) -> dict[str, Any
     return {"traceEvents": events, "displayTimeUnit": "ns", "otherData": {"makespan_s": schedule.makespan}}
 
 
+@checked
 def write_trace(problem: Problem, answer: Schedule | Solution, path: str | PathLike[str]) -> None:
     """Write `chrome_trace` as JSON; open the file in ui.perfetto.dev or chrome://tracing."""
     write_bytes(msgspec.json.encode(chrome_trace(problem, answer)), path)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
+from hetsched.arguments import checked
 from hetsched.errors import InvalidProblem
 from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import BoolArray, Problem
@@ -70,6 +71,7 @@ class Assistants:
     cool-down, the way home and estimates are ours.
     """
 
+    @checked
     def __init__(
         self,
         theta: float = 0.95,
@@ -90,6 +92,7 @@ class Assistants:
         self.theta, self.gamma, self.gain, self.cooldown, self.outbox = theta, gamma, gain, cooldown, outbox
         self.window, self.drift, self.tags = window, drift, tags
 
+    @checked
     def begin(self, problem: Problem, decision: Decision) -> None:
         """Start afresh: tag the nodes, believe the problem's durations."""
         self._problem = problem
@@ -105,6 +108,7 @@ class Assistants:
         self._moves = np.zeros(problem.n_units, np.int64)
         self._free_from = np.zeros(problem.n_units, np.int64)
 
+    @checked
     def observe(self, report: Report) -> Decision | None:
         """Return the decision after the moves the assistants agree on, None without any."""
         self._speeds.observe(report)
@@ -129,6 +133,7 @@ class Assistants:
                 self._moves[unit] += 1
         return current if current is not report.decision else None
 
+    @checked
     def utilisation(self, report: Report) -> FloatArray:
         """Return how active each device was on each resource, relative to the most active one, [K, 3]."""
         size = self._problem.n_devices

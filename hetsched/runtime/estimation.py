@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hetsched.arguments import checked
 from hetsched.costs.communication import Links
 from hetsched.costs.deviations import Deviations
 from hetsched.costs.protocol import Measured, Profiler
@@ -42,6 +43,7 @@ class TwoStep(NamedTuple):
     """The bytes foretold by the first step against those measured in the second."""
 
 
+@checked
 def two_step(
     profiler: Profiler, batch_sizes: Iterable[int], inputs: int, *, cluster: Cluster | None = None, method: str | Sequence[str] = "auto",
     time_limit: float | None = 10.0, seed: int = 0, **rules: Any,

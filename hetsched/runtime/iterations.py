@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from hetsched.arguments import checked
 from hetsched.columns import Frozen
 from hetsched.errors import InvalidProblem, InvalidSchedule, UnsupportedFeature
 from hetsched.problem.graph import FloatArray, IntArray
@@ -52,9 +53,11 @@ class Policy(Protocol):
 class Static:
     """The policy that never moves anything."""
 
+    @checked
     def begin(self, problem: Problem, decision: Decision) -> None:
         """Do nothing."""
 
+    @checked
     def observe(self, report: Report) -> Decision | None:
         """Return None."""
         return None
@@ -115,6 +118,7 @@ class Run(Frozen):
             return np.nan_to_num(self.busy / self.seconds[:, None])
 
 
+@checked
 def iterate(
     problem: Problem,
     decision: Decision,

@@ -9,7 +9,6 @@ import math
 import os
 import platform
 import time
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
@@ -19,7 +18,8 @@ import torch
 from torch.fx import Node
 from torch.fx.node import map_arg
 
-from hetsched.errors import InvalidProblem, UnsupportedFeature
+from hetsched.arguments import checked
+from hetsched.errors import InvalidProblem, UnsupportedFeature, warn
 from hetsched.models.ios import connected
 from hetsched.runtime.merging import Merged, alike
 from hetsched.runtime.program import Program, Values
@@ -63,6 +63,7 @@ class MeasuredStages:
         The program is neither on a CPU nor on CUDA.
     """
 
+    @checked
     def __init__(
         self, program: Program, example_args: tuple[Any, ...] | torch.Tensor, *, example_kwargs: Mapping[str, Any] | None = None,
         warmup: int = 3, repeats: int = 10, cache: str | os.PathLike[str] | None = None, floor: float = 0.8,
@@ -87,6 +88,7 @@ class MeasuredStages:
         with torch.no_grad():
             program.run(program.graph.topological_order.tolist(), self._values)
 
+    @checked
     def __call__(self, tasks: tuple[str, ...], strategy: str) -> float:
         """Return the seconds of a stage; inf if it cannot be merged."""
         bound = self.bound(tasks, strategy)
@@ -101,6 +103,7 @@ class MeasuredStages:
             seconds = self._cost(strategy, groups, lambda values: self._runner.groups(groups, values))
         return max(seconds, bound)
 
+    @checked
     def bound(self, tasks: tuple[str, ...], strategy: str) -> float:
         """Return `floor` times the seconds of the longest group, its tasks measured alone, or inf if they cannot be merged.
 
@@ -203,7 +206,7 @@ class MeasuredStages:
             with open(self._path, "a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
         except OSError as error:
-            warnings.warn(f"measurements are no longer kept in {self._path}: {error.strerror}", RuntimeWarning, stacklevel=2)
+            warn(f"measurements are no longer kept in {self._path}: {error.strerror}")
             self._path = None
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch.utils._pytree import tree_map
 
+from hetsched.arguments import checked
 from hetsched.costs.protocol import Measured, Placement, devices_of
 from hetsched.errors import InvalidProblem, UnsupportedFeature
 from hetsched.problem.cluster import Device
@@ -67,6 +68,7 @@ class ModuleProfiler:
         As `Program` does; a device is neither a CPU nor CUDA; or what is captured differs between devices.
     """
 
+    @checked
     def __init__(
         self, module: torch.nn.Module, example_args: tuple[Any, ...] | torch.Tensor, *, example_kwargs: Mapping[str, Any] | None = None,
         devices: Mapping[str, int | str] | None = None, dynamic_batch: bool = True, fuse: bool = False, warmup: int = 5, repeats: int = 50,
@@ -111,6 +113,7 @@ class ModuleProfiler:
         args, kwargs = _moved(self._args, device), _moved(self._kwargs, device)
         return Program(own, args, example_kwargs=kwargs, dynamic_batch=dynamic_batch, fuse=fuse)
 
+    @checked
     def measure(self, inputs: int, placement: Placement) -> Measured:
         """Run all tasks in order, each on its device and as one batch of `inputs`; return what each took, [n] each.
 
@@ -142,6 +145,7 @@ class ModuleProfiler:
         program = worker.program
         return program.resized(program.inputs(_moved(self._args, worker.device), _moved(self._kwargs, worker.device)), inputs)
 
+    @checked
     def transfer(self, size: int, source: str, target: str) -> float:
         """Return the seconds of copying `size` bytes that one device has just written to another; on a CPU, within its memory."""
         for name in (source, target):

@@ -12,6 +12,7 @@ from torch.fx import Node
 from torch.fx.node import map_arg
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from hetsched.arguments import checked
 from hetsched.errors import InvalidProblem, UnsupportedFeature
 from hetsched.frontends.torch import calls
 from hetsched.problem.graph import TaskGraph
@@ -67,6 +68,7 @@ class Program:
 
     graph: TaskGraph
 
+    @checked
     def __init__(
         self,
         module: torch.nn.Module,

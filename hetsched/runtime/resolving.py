@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from hetsched.arguments import checked
 from hetsched.errors import InvalidProblem
 from hetsched.portfolio import solve
 from hetsched.problem.problem import Problem
@@ -36,6 +37,7 @@ class Resolve:
         from what the last solve assumed.
     """
 
+    @checked
     def __init__(
         self,
         method: str = "auto",
@@ -54,11 +56,13 @@ class Resolve:
         self.time_limit = 1.0 if time_limit is None and evaluations is None else time_limit
         self.evaluations, self.repay, self.window, self.drift = evaluations, repay, window, drift
 
+    @checked
     def begin(self, problem: Problem, decision: Decision) -> None:
         """Start afresh, with the speeds that the problem says."""
         self._problem = problem
         self._speeds = Speeds(problem, window=self.window, drift=self.drift)
 
+    @checked
     def observe(self, report: Report) -> Decision | None:
         """Return a better decision for the speeds observed if they have changed, else None."""
         if not self._speeds.observe(report):

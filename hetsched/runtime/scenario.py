@@ -8,11 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hetsched.arguments import checked
 from hetsched.errors import InvalidProblem
 from hetsched.problem.cluster import Cluster
 from hetsched.problem.graph import FloatArray
 
 
+@checked
 @dataclass(frozen=True)
 class SlowDown:
     """A device takes `factor` times as long from iteration `start` to before `stop`.
@@ -43,6 +45,7 @@ class SlowDown:
             )
 
 
+@checked
 @dataclass(frozen=True)
 class Interference:
     """Other jobs that come to a device, at most one at a time, take a share of it and go.
@@ -70,6 +73,7 @@ class Interference:
             if not valid:
                 raise InvalidProblem(f"{what} of the interference is {value!r}; it must be {rule}")
 
+    @checked
     def factors(self, generator: np.random.Generator, iterations: int, n_devices: int) -> FloatArray:
         """Return how many times as long tasks take, [I, K]."""
         comes = generator.random((iterations, n_devices)) < self.rate
@@ -83,6 +87,7 @@ class Interference:
         return result
 
 
+@checked
 @dataclass(frozen=True)
 class Scenario:
     """How the time of a task differs from the problem's, iteration by iteration.
@@ -118,6 +123,7 @@ class Scenario:
         if not 0 <= self.noise < math.inf:
             raise InvalidProblem(f"noise is {self.noise!r}; it must be the sigma of a lognormal, 0 or more")
 
+    @checked
     def factors(self, cluster: Cluster, iterations: int) -> FloatArray:
         """Return how many times as long as the problem says each device takes, [I, K], noise left out."""
         result = np.ones((iterations, cluster.n_devices))
@@ -129,6 +135,7 @@ class Scenario:
             result[slow.start : slow.stop, cluster.index[slow.device]] *= slow.factor
         return result
 
+    @checked
     def noise_of(self, iteration: int, n_tasks: int) -> FloatArray:
         """Return the noise of each task in an iteration, [n]."""
         if self.noise == 0:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from hetsched.arguments import checked
 from hetsched.errors import InvalidSchedule, UnsupportedFeature
 from hetsched.runtime.merging import Merged
 from hetsched.runtime.program import Program, Values
@@ -99,6 +100,7 @@ class StagedProgram:
         The tasks of a merged stage cannot be one convolution, or the program is neither on a CPU nor on CUDA.
     """
 
+    @checked
     def __init__(self, program: Program, schedule: StageSchedule, *, graphs: bool = True) -> None:
         violations = verify_stages(program.graph, schedule)
         if violations:

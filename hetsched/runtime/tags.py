@@ -6,6 +6,7 @@ from enum import IntEnum
 
 import numpy as np
 
+from hetsched.arguments import checked
 from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import Problem
 from hetsched.runtime.iterations import devices_of
@@ -20,6 +21,7 @@ class Tag(IntEnum):
     NETWORK = 2
 
 
+@checked
 def tags(problem: Problem, decision: Decision, *, dtype: str = "float32") -> IntArray:
     """Return the `Tag` of each task where the decision puts it, [n].
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hetsched.arguments import check_array, check_indices, check_rows, checked
 from hetsched.columns import Frozen, readonly
 from hetsched.errors import InvalidSchedule
 from hetsched.problem.graph import IntArray
@@ -51,10 +52,10 @@ class Decision(Frozen):
         *,
         transfer_order: npt.ArrayLike | None = None,
     ) -> None:
-        tasks, devices = np.asarray(task, np.int64).reshape(-1), np.asarray(device, np.int64).reshape(-1)
+        tasks, devices = _whole(task, "task").reshape(-1), _whole(device, "device").reshape(-1)
         size = len(tasks)
-        pointers = np.arange(size + 1) if item_ptr is None else np.asarray(item_ptr, np.int64)
-        flat = np.zeros(size, np.int64) if items is None else np.asarray(items, np.int64)
+        pointers = np.arange(size + 1) if item_ptr is None else _whole(item_ptr, "item_ptr").reshape(-1)
+        flat = np.zeros(size, np.int64) if items is None else _whole(items, "items").reshape(-1)
         rows = len(pointers) == size + 1 and pointers[0] == 0 and pointers[-1] == len(flat) and (np.diff(pointers) > 0).all()
         if len(devices) != size or not rows:
             raise InvalidSchedule(
@@ -68,7 +69,10 @@ class Decision(Frozen):
         position[listed] = np.arange(size)
         order = None
         if transfer_order is not None:
-            order = np.array(transfer_order, np.int64).reshape(-1, 3)
+            order = np.array(_whole(transfer_order, "transfer_order"))
+            if order.size % 3 or (order.size and order.shape[-1] != 3):
+                raise InvalidSchedule(f"transfer_order has shape {list(order.shape)}; give rows of edge, source batch and target batch")
+            order = order.reshape(-1, 3)
             if ((order[:, 1:] < 0) | (order[:, 1:] >= size)).any():
                 raise InvalidSchedule(f"the transfer order names a batch outside 0 to {size - 1}")
             order[:, 1:] = position[order[:, 1:]]
@@ -89,16 +93,19 @@ class Decision(Frozen):
         return len(self.task)
 
     @classmethod
+    @checked
     def whole(cls, problem: Problem, device: npt.ArrayLike, sequence: npt.ArrayLike) -> Decision:
         """One batch of all inputs per task: `device` [n] per task, run in the order of `sequence` [n]."""
-        order = np.asarray(sequence, np.int64)
+        order = check_indices(sequence, "sequence", problem.n_tasks, InvalidSchedule)
+        devices = check_array(device, "device", (problem.n_tasks,), np.int64, error=InvalidSchedule)
         count = problem.inputs
         return cls(
-            order, np.asarray(device, np.int64)[order],
+            order, devices[order],
             np.arange(len(order) + 1) * count, np.tile(np.arange(count), len(order)),
         )  # fmt: skip
 
     @classmethod
+    @checked
     def from_assignment(cls, problem: Problem, assignment: Mapping[str, str], order: Sequence[str] | None = None) -> Decision:
         """Build a decision of one batch of all inputs per task, by name.
 
@@ -122,6 +129,7 @@ class Decision(Frozen):
         return cls.whole(problem, device, sequence)
 
     @classmethod
+    @checked
     def from_batches(
         cls,
         problem: Problem,
@@ -137,28 +145,34 @@ class Decision(Frozen):
         task: list[int] = []
         device: list[int] = []
         items: list[list[int]] = []
-        for name, where, inputs in batches:
+        for place, (name, where, inputs) in enumerate(check_rows(batches, "batches", "task", "device", "inputs", error=InvalidSchedule)):
             task.append(_find(problem.graph.index, name, "task"))
             device.append(_find(problem.cluster.index, where, "device"))
-            items.append(sorted(int(item) for item in inputs))
+            numbers = [*inputs] if isinstance(inputs, Iterable) else inputs
+            items.append(sorted(_whole(numbers, f"the inputs of batches[{place}]").reshape(-1).tolist()))
         order = None
         if transfers is not None:
             edge_of = {edge: e for e, edge in enumerate(map(tuple, problem.graph.edges.tolist()))}
             order = []
-            for (source, target), a, b in transfers:
-                ends = (_find(problem.graph.index, source, "task"), _find(problem.graph.index, target, "task"))
-                if ends not in edge_of:
+            for ends, a, b in check_rows(transfers, "transfers", "edge", "source batch", "target batch", error=InvalidSchedule):
+                ((source, target),) = check_rows([ends], "the edge of transfers", "source", "target", error=InvalidSchedule)
+                edge = (_find(problem.graph.index, source, "task"), _find(problem.graph.index, target, "task"))
+                if edge not in edge_of:
                     raise InvalidSchedule(f"the transfer order names {source!r} -> {target!r}, which is no edge of the graph")
-                order.append((edge_of[ends], a, b))
+                order.append((edge_of[edge], a, b))
         counts = [len(row) for row in items]
         return cls(
             task, device, np.concatenate([[0], np.cumsum(counts)]), [item for row in items for item in row],
-            transfer_order=order if order is None else np.array(order, np.int64).reshape(-1, 3),
+            transfer_order=order,
         )  # fmt: skip
+
+
+def _whole(values: npt.ArrayLike, what: str) -> IntArray:
+    return check_array(values, what, None, np.int64, error=InvalidSchedule)
 
 
 def _find(index: Mapping[str, int], name: Any, what: str) -> int:
     try:
         return index[name]
-    except KeyError:
+    except (KeyError, TypeError):
         raise InvalidSchedule(f"{name!r} is no {what} of the problem") from None

@@ -8,11 +8,16 @@ from os import PathLike
 import numpy as np
 import numpy.typing as npt
 
+from hetsched.arguments import check_array, checked
 from hetsched.columns import Columns, Frozen, readonly
 from hetsched.errors import InvalidSchedule
 from hetsched.problem.graph import FloatArray, IntArray, unique_names
 from hetsched.problem.problem import MOST_ITEMS
 from hetsched.schedule.decision import Decision
+
+_BATCH = {"task": True, "device": True, "start": False, "finish": False, "size": True}
+_TRANSFER = {"edge": True, "source": True, "target": True, "start": False, "finish": False}
+"""The columns of each table, and whether they hold whole numbers."""
 
 
 class Schedule(Frozen):
@@ -63,6 +68,7 @@ class Schedule(Frozen):
         raise TypeError("schedules are made by hetsched.simulate(problem, decision), hetsched.read(path) or Schedule.from_columns(...)")
 
     @classmethod
+    @checked
     def from_columns(
         cls,
         tasks: tuple[str, ...],
@@ -107,37 +113,51 @@ class Schedule(Frozen):
         peak_memory: npt.ArrayLike | None = None,
     ) -> Schedule:
         """Do as `from_columns` where names and sizes are those of a problem, which has checked them."""
-        pointers, flat = readonly(item_ptr, np.int64), readonly(items, np.int64)
+
+        def whole(values: npt.ArrayLike, what: str, shape: tuple[int | str, ...]) -> IntArray:
+            return readonly(check_array(values, what, shape, np.int64, error=InvalidSchedule))
+
+        def bytes_of(values: npt.ArrayLike | None, what: str) -> FloatArray | None:
+            return None if values is None else readonly(check_array(values, what, (len(devices),), error=InvalidSchedule))
+
+        for what, table, wanted in (("batches", batches, _BATCH), ("transfers", transfers, _TRANSFER)):
+            for name in wanted:
+                if name not in table.names or table[name].dtype.kind not in ("iu" if wanted[name] else "iuf"):
+                    raise InvalidSchedule(f"{what} must have a column {name!r} of {'whole numbers' if wanted[name] else 'numbers'}")
+        pointers, flat = whole(item_ptr, "item_ptr", ("batches + 1",)), whole(items, "items", ("inputs",))
+        order = None
+        if transfer_order is not None:
+            order = readonly(check_array(transfer_order, "transfer_order", None, np.int64, error=InvalidSchedule))
+            if order.size and (order.ndim != 2 or order.shape[1] != 3):
+                raise InvalidSchedule(f"transfer_order has shape {list(order.shape)}; give rows of edge, source batch and target batch")
+            order = order.reshape(-1, 3)
         size = len(batches)
         if pointers.shape != (size + 1,) or pointers[0] != 0 or pointers[-1] != len(flat) or (np.diff(pointers) < 0).any():
             raise InvalidSchedule(f"item_ptr must hold {size + 1} non-decreasing row starts from 0 to {len(flat)}")
         for what, column, limit in (
             ("task", batches.task, len(tasks)), ("device", batches.device, len(devices)), ("input", flat, n_inputs),
             ("source batch", transfers.source, size), ("target batch", transfers.target, size),
-            ("batch", np.empty(0) if transfer_order is None else np.asarray(transfer_order).reshape(-1, 3)[:, 1:], size),
+            ("batch", np.empty(0) if order is None else order[:, 1:], size),
         ):  # fmt: skip
             if len(column) and not (0 <= column.min() and column.max() < limit):
                 raise InvalidSchedule(
                     f"{what} numbers run from {column.min()} to {column.max()}, but the schedule has {limit}, numbered from 0"
                 )
-        for what, held in (("static_memory", static_memory), ("peak_memory", peak_memory)):
-            if held is not None and np.shape(held) != (len(devices),):
-                raise InvalidSchedule(f"{what} has shape {list(np.shape(held))}, but the schedule has {len(devices)} devices")
         if makespan is None:
             makespan = float(batches.finish.max(initial=0.0))
         schedule = cls.__new__(cls)
         schedule._set(
             tasks=tasks, devices=devices, n_inputs=int(n_inputs), batches=batches, item_ptr=pointers, items=flat,
             transfers=transfers, makespan=float(makespan),
-            transfer_order=None if transfer_order is None else readonly(transfer_order, np.int64).reshape(-1, 3),
-            static_memory=None if static_memory is None else readonly(static_memory, np.float64),
-            peak_memory=None if peak_memory is None else readonly(peak_memory, np.float64),
+            transfer_order=order,
+            static_memory=bytes_of(static_memory, "static_memory"), peak_memory=bytes_of(peak_memory, "peak_memory"),
         )  # fmt: skip
         return schedule
 
     def __repr__(self) -> str:
         return f"<Schedule of {len(self.batches)} batches on {len(self.devices)} devices, makespan {self.makespan:.6g} s>"
 
+    @checked
     def write(self, path: str | PathLike[str]) -> None:
         """Write the schedule as a JSON document; ``hetsched.read`` reads it back to the bit."""
         from hetsched.schedule import document
@@ -198,14 +218,17 @@ class Schedule(Frozen):
             raise InvalidSchedule(f"the schedule never runs input {item} of task {task!r}")
         return batch
 
+    @checked
     def device_of(self, task: str, item: int = 0) -> str:
         """Return the name of the device that runs input `item` of `task`."""
         return self.devices[int(self.batches.device[self._batch(task, item)])]
 
+    @checked
     def start(self, task: str, item: int = 0) -> float:
         """Return when the batch with input `item` of `task` starts, in seconds."""
         return float(self.batches.start[self._batch(task, item)])
 
+    @checked
     def finish(self, task: str, item: int = 0) -> float:
         """Return when the batch with input `item` of `task` finishes, in seconds."""
         return float(self.batches.finish[self._batch(task, item)])

@@ -6,6 +6,7 @@ from typing import NoReturn
 
 import numpy as np
 
+from hetsched.arguments import checked
 from hetsched.columns import Columns
 from hetsched.errors import InvalidSchedule
 from hetsched.problem.graph import FloatArray, IntArray, named
@@ -18,6 +19,7 @@ from hetsched.schedule.schedule import Schedule
 CONTENDED = ("channel", "port")
 
 
+@checked
 def simulate(problem: Problem, decision: Decision) -> Schedule:
     """Return the semi-active schedule of a decision.
 

@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from hetsched.arguments import check_array, check_count, checked, shown
 from hetsched.columns import Columns, Frozen, readonly, texts
 from hetsched.errors import InvalidSchedule
 from hetsched.problem.graph import FloatArray, IntArray, TaskGraph, named, plural, unique_names
@@ -92,6 +93,7 @@ class StageSchedule(Frozen):
         raise TypeError("stage schedules are made by hetsched.stages(graph, cost), hetsched.read(path) or StageSchedule.from_groups(...)")
 
     @classmethod
+    @checked
     def from_groups(
         cls,
         tasks: Sequence[str],
@@ -125,11 +127,14 @@ class StageSchedule(Frozen):
         """
         tasks = unique_names(tasks, "task")
         index = {name: i for i, name in enumerate(tasks)}
-        stages = [[list(group) for group in stage] for stage in groups]
-        strange = [name for stage in stages for group in stage for name in group if name not in index]
+        try:
+            stages = [[list(group) for group in stage] for stage in groups]
+        except TypeError:
+            raise InvalidSchedule(f"groups is {shown(groups)}; it must be stages of groups of task names") from None
+        strange = [name for stage in stages for group in stage for name in group if not isinstance(name, str) or name not in index]
         if strange:
-            raise InvalidSchedule(f"{strange[0]!r} is no task of the schedule")
-        seconds = np.asarray(latencies, np.float64)
+            raise InvalidSchedule(f"{shown(strange[0])} is no task of the schedule")
+        seconds = check_array(latencies, "latencies", error=InvalidSchedule)
         if seconds.shape != (len(stages),) or len(strategies) != len(stages):
             raise InvalidSchedule(
                 f"{plural(len(stages), 'stage')}, {len(strategies)} strategies and {seconds.size} latencies; give as many of each"
@@ -151,14 +156,17 @@ class StageSchedule(Frozen):
     def __len__(self) -> int:
         return len(self.stages)
 
+    @checked
     def write(self, path: str | PathLike[str]) -> None:
         """Write the schedule as a JSON document; ``hetsched.read`` reads it back to the bit."""
         from hetsched.schedule import stage_document
 
         stage_document.write(self, path)
 
+    @checked
     def groups(self, stage: int) -> list[tuple[str, ...]]:
         """Return the names of the tasks of each group of a stage, in running order."""
+        check_count(stage, "stage", 0, len(self.stages) - 1, InvalidSchedule)
         names = self.tasks
         first, last = self.group_ptr[stage : stage + 2].tolist()
         rows = itertools.pairwise(self.member_ptr[first : last + 1].tolist())
@@ -182,6 +190,7 @@ def _starts(rows: Sequence[Sequence[object]]) -> IntArray:
     return readonly(np.concatenate([[0], np.cumsum([len(row) for row in rows])]), np.int64)
 
 
+@checked
 def verify_stages(
     graph: TaskGraph, schedule: StageSchedule, *, groups: int | None = None, group_size: int | None = None, cost: StageCost | None = None
 ) -> list[Violation]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from hetsched.arguments import checked
 from hetsched.columns import Columns, texts
 from hetsched.errors import UnsupportedFeature
 from hetsched.problem.graph import FloatArray, IntArray
@@ -21,11 +22,13 @@ HOST = "cpu"
 """The kind of the devices whose memory is the main memory, see `max_load`."""
 
 
+@checked
 def makespan(problem: Problem, schedule: Schedule) -> float:
     """Return the makespan in seconds."""
     return schedule.makespan
 
 
+@checked
 def period(problem: Problem, schedule: Schedule) -> float:
     """Return the largest busy time per input of any device or channel, in seconds.
 
@@ -37,6 +40,7 @@ def period(problem: Problem, schedule: Schedule) -> float:
     return float(max(devices.max(initial=0.0), links.max(initial=0.0)))
 
 
+@checked
 def loads(problem: Problem, schedule: Schedule) -> Columns:
     """Return the busy time per input of every device and of every channel, or port, that is used.
 
@@ -56,6 +60,7 @@ def loads(problem: Problem, schedule: Schedule) -> Columns:
     return Columns(resource=texts(name for _, name in rows), seconds=[seconds for seconds, _ in rows])
 
 
+@checked
 def max_load(problem: Problem, schedule: Schedule) -> float:
     """Return the largest load of a device in seconds, transfers not overlapped with compute (Tarnawski et al. 2020).
 
@@ -86,6 +91,7 @@ OBJECTIVES: Mapping[str, Callable[[Problem, Schedule], float]] = {"makespan": ma
 """What can be minimised, by name; the last two are loads, in seconds per input."""
 
 
+@checked
 def find_objective(name: str) -> Callable[[Problem, Schedule], float]:
     """Return an objective; raises `UnsupportedFeature` naming those there are."""
     if name not in OBJECTIVES:
@@ -93,11 +99,13 @@ def find_objective(name: str) -> Callable[[Problem, Schedule], float]:
     return OBJECTIVES[name]
 
 
+@checked
 def hosts(problem: Problem) -> BoolArray:
     """Return which devices are of kind ``"cpu"``, [K]."""
     return np.array([device.kind == HOST for device in problem.cluster.devices])
 
 
+@checked
 def host_times(problem: Problem) -> tuple[FloatArray, FloatArray]:
     """Return (seconds to bring the tensor of a task into a device, seconds to bring it out), [n, K] each; inf without a path."""
     host = hosts(problem)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from hetsched.arguments import checked
 from hetsched.columns import Columns
 from hetsched.errors import InvalidSchedule
 from hetsched.problem.graph import FloatArray, IntArray, named, plural
@@ -75,6 +76,7 @@ class Violation:
         return f"{self.rule}: {self.message}"
 
 
+@checked
 def verify(problem: Problem, schedule: Schedule) -> list[Violation]:
     """Return every violation of the problem's rules; an empty list if the schedule is valid.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from hetsched.arguments import checked
 from hetsched.errors import HetschedError, UnsupportedFeature
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
@@ -32,6 +33,7 @@ class Optimum(NamedTuple):
     """What `simulate` makes of it."""
 
 
+@checked
 def brute_force(problem: Problem, *, limit: int = 1_000_000) -> Optimum | None:
     """Return a schedule of least makespan, or None if the problem has no valid schedule.
 

@@ -15,6 +15,7 @@ from hypothesis import reject
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
+from hetsched.arguments import checked
 from hetsched.errors import InvalidProblem
 from hetsched.problem.cluster import Cluster, Device
 from hetsched.problem.graph import FloatArray, TaskGraph
@@ -30,6 +31,7 @@ _MOST_VECTORS = 4096
 """The most assignments of one unit's inputs to devices that are listed one by one."""
 
 
+@checked
 def numbers(*, largest: int = 4) -> SearchStrategy[float]:
     """Return a strategy for 0, small whole numbers and multiples of 1/8, up to `largest`."""
     return st.one_of(st.integers(0, largest).map(float), st.integers(0, 8 * largest).map(lambda eighths: eighths / 8))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from hetsched.arguments import checked
 from hetsched.costs.devices import device
 from hetsched.errors import InvalidProblem
 from hetsched.problem.cluster import Cluster, Device
@@ -23,6 +24,7 @@ NETWORK_LATENCY = 10e-6
 """The same between nodes; our round figure, too."""
 
 
+@checked
 def diviml(*, bandwidth: float = PCIE4_X16, latency: float = LATENCY) -> Cluster:
     """Return DiviML's system: a 2.0 GHz Skylake server CPU, a T4 and an A100 on PCIe 4.0 x16.
 
@@ -40,6 +42,7 @@ def diviml(*, bandwidth: float = PCIE4_X16, latency: float = LATENCY) -> Cluster
     return Cluster([device("skylake", "cpu", "host"), device("t4", node="host"), device("a100", node="host")], bandwidth, latency)
 
 
+@checked
 def diviml_nodes(
     *,
     nodes: int = 6,
@@ -72,6 +75,7 @@ def diviml_nodes(
     return Cluster(devices, np.where(near, bandwidth, network), np.where(near, latency, network_latency))
 
 
+@checked
 def moirai_inter(*, latency: float = LATENCY) -> Cluster:
     """Return Moirai's four servers on InfiniBand: RTX 2080 Ti, T4, P4, RTX 3060 Ti (Moirai, Table III)."""
     devices = [device("rtx2080ti", node="A"), device("t4", node="B"), device("p4", node="C"), device("rtx3060ti", node="D")]
@@ -79,6 +83,7 @@ def moirai_inter(*, latency: float = LATENCY) -> Cluster:
     return _gigabits(devices, rows, latency)
 
 
+@checked
 def moirai_intra(*, latency: float = LATENCY) -> Cluster:
     """Return Moirai's one server on NVLink: two V100 of 32 GB, two P100 of 16 GB (Moirai, Table III)."""
     devices = [device(kind, f"{kind}_{i}", "server") for kind in ("v100", "p100") for i in range(2)]
@@ -104,6 +109,7 @@ def names() -> tuple[str, ...]:
     return tuple(CLUSTERS)
 
 
+@checked
 def load(name: str) -> Cluster:
     """Return a cluster by name; raises `InvalidProblem` listing the names if there is none of it."""
     if name not in CLUSTERS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from hetsched.arguments import checked
 from hetsched.errors import InvalidProblem, MissingDependency
 
 try:
@@ -19,6 +20,7 @@ SIZES: Mapping[str, tuple[int, int, int, int, int]] = {
 """Blocks, width and heads of sequences (Moirai, Table IV); width and heads of pairs, chosen to come to as many parameters."""
 
 
+@checked
 def evoformer(size: str = "87M") -> nn.Module:
     """Return a stack of Evoformer blocks, random weights, without what comes before and after.
 
@@ -36,6 +38,7 @@ def evoformer(size: str = "87M") -> nn.Module:
     return Trunk(blocks, *widths)
 
 
+@checked
 def aligned(size: str = "87M", sequences: int = 128, residues: int = 128) -> tuple[torch.Tensor, torch.Tensor]:
     """Return one input of `evoformer` on the meta device: its shape, without data."""
     _, width, _, pairs, _ = SIZES[size]

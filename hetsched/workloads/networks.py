@@ -11,6 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from hetsched.arguments import checked
 from hetsched.errors import InvalidProblem
 from hetsched.problem import document
 from hetsched.problem.graph import TaskGraph
@@ -29,6 +30,7 @@ def names() -> tuple[str, ...]:
     return tuple(IMAGE)
 
 
+@checked
 def load(name: str) -> TaskGraph:
     """Return the task graph of a shipped network on float32 images, one input an image; torch is not needed.
 
@@ -40,6 +42,7 @@ def load(name: str) -> TaskGraph:
     return cast("TaskGraph", document.read(DOCUMENTS / f"{_known(name)}.json"))
 
 
+@checked
 def module(name: str) -> nn.Module:
     """Return a shipped network as a PyTorch module in eval mode, with random weights; see `load`."""
     from hetsched.workloads import vision

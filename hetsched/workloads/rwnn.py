@@ -6,6 +6,7 @@ from typing import Literal
 
 import numpy as np
 
+from hetsched.arguments import checked
 from hetsched.errors import InvalidProblem
 from hetsched.problem.graph import IntArray, TaskGraph
 
@@ -16,6 +17,7 @@ SCALAR_BYTES = 4
 """Bytes of a float32."""
 
 
+@checked
 def rwnn(
     kind: Literal["er", "ws", "ba"] = "er",
     n: int = 32,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from hetsched.arguments import checked
 from hetsched.errors import InvalidProblem, MissingDependency
 
 try:
@@ -21,6 +22,7 @@ SIZES: Mapping[str, tuple[tuple[int, ...], int, int]] = {
 stages is chosen to come to as many parameters."""
 
 
+@checked
 def swin(size: str = "1.8B", *, window: int = 11, classes: int = 1000) -> nn.Module:
     """Return a Swin transformer, random weights: four stages, each but the first of half the grid and twice the width.
 

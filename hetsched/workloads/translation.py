@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hetsched.arguments import checked
 from hetsched.errors import MissingDependency
 
 try:
@@ -16,6 +17,7 @@ WORDS = 32000
 """Words of each language."""
 
 
+@checked
 def nmt(layers: int = 4, units: int = 2048, words: int = WORDS) -> nn.Module:
     """Return an encoder and a decoder of LSTM layers with attention, unrolled in time, random weights.
 
@@ -30,6 +32,7 @@ def nmt(layers: int = 4, units: int = 2048, words: int = WORDS) -> nn.Module:
     return Translator(layers, units, words)
 
 
+@checked
 def transformer(layers: int = 12, width: int = 2048, heads: int = 16, words: int = WORDS, *, apart: bool = False) -> nn.Module:
     """Return a transformer of so many encoder and as many decoder layers, random weights.
 
@@ -43,6 +46,7 @@ def transformer(layers: int = 12, width: int = 2048, heads: int = 16, words: int
     return Transformer(layers, width, heads, words, apart)
 
 
+@checked
 def sentences(steps: int, batch: int) -> torch.Tensor:
     """Return `batch` sentences of `steps` words on the meta device: their shape, without data."""
     return torch.empty(batch, steps, dtype=torch.int64, device="meta")

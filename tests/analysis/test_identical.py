@@ -234,6 +234,6 @@ def test_bad_parts_are_told() -> None:
     problem = plain([(0, 1)], 2)
     with pytest.raises(hs.UnsupportedFeature, match="part 1 names a task twice; its tasks must be distinct"):
         identical(problem, [np.array([0]), np.array([1, 1])])
-    for name in ("marks", "bare"):
+    for name, one in (("marks", np.array([1])), ("bare", np.array([True]))):
         with pytest.raises(hs.UnsupportedFeature, match=f"{name} must have one entry for each task of each of the 1 parts"):
-            identical(problem, [np.array([0, 1])], **{name: [np.array([1])]})
+            identical(problem, [np.array([0, 1])], **{name: [one]})

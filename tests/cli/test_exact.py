@@ -85,7 +85,7 @@ def test_several_methods_share_the_options(run: Any, problem: hs.Problem, ran: A
          "by --solver scip, highs or cpsat instead"),
         ("--gap 0.1", "method 'auto' takes no option 'gap'; its options: members=None, exclude=(), workers=None, seconds=10.0, "),
         ("--threads 2 --option workers=3", "--option workers=3 is given too; leave one of them out"),
-        ("--threads 0", "threads is 0; it must be 1 or more"),
+        ("--threads 0", "threads is 0; it must be a whole number, at least 1"),
         ("--solver scip --gap 5", "'5' is not at least 0 and below 1; say one per cent as 0.01 or 1%"),
         ("--solver scip --gap some", "'some' is neither a fraction like 0.01 nor per cent like 1%"),
         ("--solver scip --threads 2", "scip searches in one thread, not 2; leave threads out, or use highs or cpsat"),

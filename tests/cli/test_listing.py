@@ -47,7 +47,7 @@ def test_schema_is_a_json_schema_that_documents_meet(run: Any, problem: hs.Probl
         (["solve", "problem.json", "--method", "heft", "--option", "frobnicate=1"], "'heft' takes no option 'frobnicate'"),
         (["solve", "problem.json", "--option", "frobnicate"], "'frobnicate' is not of the form KEY=VALUE"),
         (["solve", "problem.json", "--method", ","], "no method named"),
-        (["solve", "problem.json", "--time-limit", "-1"], "time_limit is -1.0; it must be >= 0"),
+        (["solve", "problem.json", "--time-limit", "-1"], "time_limit is -1.0; it must be a number of seconds, at least 0"),
         (["solve", "problem.json", "--time-limit", "nan"], "time_limit is nan"),
         (["solve", "problem.json", "-o", "nowhere/schedule.json"], "nowhere: no such folder to write into"),
         (["solve", "problem.json", "-o", "."], ".: Is a directory"),

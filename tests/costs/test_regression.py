@@ -165,8 +165,8 @@ def test_nothing_and_something_out_of_nothing():
         ([[[1.0, 1.1]]], [2, 2], r"for one batch size only \(2\)"),
         ([[[1.0, np.nan]]], [2, 4], r"for one batch size only \(2\)"),
         ([[[1.0, -1.0]]], [2, 4], r"seconds of task 't0' on 'd0' is -1.0; it must be a number >= 0, or NaN"),
-        ([[[1.0, 1.0]]], [0, 4], "batch size 0 is none; it must be an integer >= 1"),
-        ([[[1.0, 1.0]]], [1.5, 4], "batch size 1.5 is none"),
+        ([[[1.0, 1.0]]], [0, 4], "batch size is 0; it must be a whole number"),
+        ([[[1.0, 1.0]]], [1.5, 4], "batch size is 1.5; it must be a whole number"),
         ([[[1.0]]], [2, 4], r"seconds has shape \[1, 1, 1\] but \[task, device, batch size\] = \[1, 1, 2\] is needed"),
     ],
 )

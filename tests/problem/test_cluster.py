@@ -76,7 +76,7 @@ def test_transfer_time_is_the_line_alpha_plus_bytes_over_beta():
         ({"devices": ["a", "b"], "bandwidth": 1, "latency": 1e-310}, "latency from 'a' to 'b' is 1e-310; it must be 0 or a number from"),
         ({"devices": ["a", "b"], "bandwidth": [[1, 2]]}, "bandwidth has shape (1, 2)"),
         ({"devices": ["a", "b"], "bandwidth": 1, "latency": float("inf")}, "latency from 'a' to 'b' is inf"),
-        ({"devices": ["a", "b"], "bandwidth": "wide"}, "bandwidth must be a number or a 2 x 2 matrix"),
+        ({"devices": ["a", "b"], "bandwidth": "wide"}, "bandwidth is 'wide'; it must be a number or a 2 x 2 matrix"),
         ({"devices": [3]}, "3 is not a Device"),
     ],
 )

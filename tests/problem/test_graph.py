@@ -83,7 +83,7 @@ def test_bytes_default_to_the_sources_output_and_zero_stays_zero():
         (["a", "b"], {"weight_bytes": [1.0, -2.0]}, "weight_bytes of task 'b' is -2.0"),
         (["a", "b"], {"output_bytes": [np.inf, 0]}, "output_bytes of task 'a' is inf"),
         (["a", "b"], {"input_bytes": [1.0]}, "input_bytes has shape (1,) but the graph has 2 tasks"),
-        (["a", "b"], {"flops": "fast"}, "flops must be a number or 2 numbers"),
+        (["a", "b"], {"flops": "fast"}, "flops is 'fast'; it must be a number or 2 numbers"),
         (["a", "b"], {"op": ["conv"]}, "op has length 1"),
         (["a"], {"colocation": [7]}, "colocation of task 'a' is 7"),
         (["a"], {"devices": [[]]}, "'a' is pinned to []"),

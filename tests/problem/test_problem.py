@@ -32,7 +32,7 @@ def graph(**arguments):
     ("arguments", "message"),
     [
         ({"durations": [[1, 1]]}, "durations has shape [1, 2] but [2 tasks, 2 devices] is needed"),
-        ({"durations": [[1, 1], [1]]}, "durations must be an array of 2 tasks x 2 devices"),
+        ({"durations": [[1, 1], [1]]}, "it must be an array of 2 tasks x 2 devices"),
         ({"durations": np.ones((2, 2, 2))}, "a third axis needs batch_sizes"),
         ({"durations": [[1, -1], [1, 1]]}, "duration of task 'a' on 'y' is -1.0"),
         ({"durations": [[1, np.inf], [1, 1]]}, "or NaN where the task cannot run"),

@@ -225,7 +225,7 @@ def test_threads_are_the_cores_of_a_solve(monkeypatch):
     search._REGISTRY["exact-like"] = search.Method("exact-like", "records", exact)
     hs.solve(topcuoglu(), ["portfolio-like", "exact-like", "heft"], threads=3)
     assert given == [3, 3]
-    with pytest.raises(hs.UnsupportedFeature, match="threads is 0; it must be 1 or more, or None for no limit"):
+    with pytest.raises(hs.InvalidArgument, match="threads is 0; it must be a whole number, at least 1, or None"):
         hs.solve(topcuoglu(), threads=0)
     with pytest.raises(hs.UnsupportedFeature, match="threads=2 and the option workers=1 say the same twice; leave one of them out"):
         hs.solve(topcuoglu(), threads=2, options={"workers": 1})

@@ -117,7 +117,7 @@ def test_budgets_stop_a_method_that_never_would(mine):
     assert again.schedule == limited.schedule, "same seed, same answer"
     assert any(hs.solve(problem, "endless", evaluations=50, seed=seed).schedule != limited.schedule for seed in range(4, 8))
     assert hs.solve(problem, "endless", time_limit=0.2).stopped == "time limit"
-    with pytest.raises(hs.InvalidProblem, match="time_limit is -1"):
+    with pytest.raises(hs.InvalidArgument, match="time_limit is -1"):
         hs.solve(problem, time_limit=-1)
 
 

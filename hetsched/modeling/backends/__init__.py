@@ -11,6 +11,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from hetsched.arguments import checked
 from hetsched.errors import MissingDependency, OutOfTime, UnsupportedFeature
 from hetsched.modeling.expression import FloatArray
 from hetsched.modeling.outcome import Incumbent, NewBound, Outcome
@@ -73,6 +74,7 @@ def check_gap(gap: float) -> None:
         raise UnsupportedFeature(f"gap is {gap!r}; it must be a number from 0 on, 0.01 for one per cent")
 
 
+@checked
 @dataclass(frozen=True)
 class Capabilities:
     """What a solver can do; what it cannot it refuses with `UnsupportedFeature`."""
@@ -114,6 +116,7 @@ class Backend(Protocol):
         ...
 
 
+@checked
 def backend(name: str, *, threads: int | None = None) -> Backend:
     """Return a new backend by name.
 

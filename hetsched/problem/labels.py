@@ -1,0 +1,141 @@
+"""Values with labels, put in the order of the tasks, devices or edges that the labels name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from hetsched.arguments import shown
+from hetsched.errors import HetschedError, InvalidProblem
+
+Numbers: TypeAlias = npt.ArrayLike | Mapping[Any, Any]
+"""A number, an array, or what has labels: a mapping, a series or a data frame."""
+
+
+class Axis:
+    """One axis of an array: what its places stand for.
+
+    Parameters
+    ----------
+    what : str
+        In the singular: task, device, edge.
+    names : sequence, or callable that returns one
+        In index order; an edge is a pair of task names. A callable is only asked where there are labels.
+    """
+
+    def __init__(self, what: str, names: Sequence[Hashable] | Callable[[], Sequence[Hashable]]) -> None:
+        self.what = what
+        self._names = names
+
+    @cached_property
+    def names(self) -> Sequence[Hashable]:
+        """The names, in index order."""
+        return self._names() if callable(self._names) else self._names
+
+
+def edge_axis(arcs: npt.NDArray[np.int64], names: Sequence[str]) -> Axis:
+    """Return the axis of edges, which (source, target) pairs of names label."""
+    return Axis("edge", lambda: [(names[i], names[j]) for i, j in arcs.tolist()])
+
+
+def in_order(values: Any, what: str, *axes: Axis, error: type[HetschedError] = InvalidProblem) -> Any:
+    """Return values with labels as an array in index order; values without labels are returned as they are.
+
+    Labels have mappings, nested ones too, and the data frames and series of pandas. Those of an axis must
+    be exactly its names, in any order; two axes may come in either order.
+
+    Raises
+    ------
+    InvalidProblem
+        A label is no name, is there twice, or is missing.
+    """
+    if not axes:
+        return values
+    if isinstance(values, Mapping):
+        return _mapping(values, what, axes, error)
+    if isinstance(values, list | tuple) and len(axes) > 1 and values and _labelled(values[0]):
+        return [in_order(row, f"{what}[{place}]", *axes[1:], error=error) for place, row in enumerate(values)]
+    if not hasattr(values, "to_numpy"):
+        return values
+    index, columns = getattr(values, "index", None), getattr(values, "columns", None)
+    if index is None and columns is None:
+        return values  # a series of polars has no labels
+    if index is None or (columns is not None and len(axes) == 1):
+        wanted = " and ".join(f"{axis.what} names" for axis in axes)
+        raise error(f"{what} is a table whose rows have no labels for {wanted}; give a mapping by name, or to_numpy() to go by position")
+    rows = list(index)
+    if columns is None:
+        axis = _axis_of(rows, axes[:1])
+        return values.to_numpy()[_places(rows, what, axes[axis], error)]
+    heads = list(columns)
+    first = _axis_of(rows, axes[:2])
+    if axes[first].names == axes[1 - first].names or _axis_of(heads, axes[:2]) == first:
+        first = 0
+    taken = values.to_numpy()[np.ix_(_places(rows, what, axes[first], error), _places(heads, what, axes[1 - first], error))]
+    return taken.T if first else taken
+
+
+def each(values: Any, what: str, axis: Axis, absent: Any = ..., error: type[HetschedError] = InvalidProblem) -> Any:
+    """Return a mapping or a series as a list in index order, `absent` where a name is missing; a sequence as it is."""
+    if _labelled(values) and not isinstance(values, Mapping):
+        values = dict(zip(values.index, values.to_numpy().tolist(), strict=True))
+    if not isinstance(values, Mapping):
+        return values
+    if absent is not ...:
+        values = dict.fromkeys(axis.names, absent) | dict(values)
+    _places(list(values), what, axis, error)
+    return [values[name] for name in axis.names]
+
+
+def _labelled(values: Any) -> bool:
+    return isinstance(values, Mapping) or (hasattr(values, "to_numpy") and hasattr(values, "index"))
+
+
+def _mapping(values: Mapping[Any, Any], what: str, axes: Sequence[Axis], error: type[HetschedError]) -> Any:
+    labels = list(values)
+    chosen = _axis_of(labels, axes[:2])
+    places = _places(labels, what, axes[chosen], error)
+    others = [*axes[:chosen], *axes[chosen + 1 :]]
+    given = list(values.values())
+    rows = [in_order(given[place], f"{what}[{shown(labels[place])}]", *others, error=error) for place in places]
+    try:
+        array = np.array(rows)
+    except ValueError:
+        raise error(f"{what} has not the same values for each {axes[chosen].what}; give each as many") from None
+    return np.moveaxis(array, 0, chosen) if array.ndim > chosen else array
+
+
+def _axis_of(labels: Sequence[Any], axes: Sequence[Axis]) -> int:
+    """Return the axis that labels name: the first unless all are names of another."""
+    for place, axis in enumerate(axes):
+        names = set(axis.names)
+        if all(isinstance(label, Hashable) and label in names for label in labels):
+            return place
+    return 0
+
+
+def _places(labels: Sequence[Any], what: str, axis: Axis, error: type[HetschedError]) -> list[int]:
+    """Return where each name of an axis is among the labels."""
+    found: dict[Any, int] = {}
+    names = set(axis.names)
+    for place, label in enumerate(labels):
+        if not isinstance(label, Hashable) or label not in names:
+            remedy = f"name {_some(axis)}, or give an array to go by position"
+            raise error(f"{what} has a label {shown(label)}, which is no {axis.what}; {remedy}")
+        if label in found:
+            raise error(f"{what} has the label {shown(label)} twice; name each {axis.what} once")
+        found[label] = place
+    for name in axis.names:
+        if name not in found:
+            raise error(f"{what} has nothing for {axis.what} {shown(name)}; name each {axis.what}")
+    if len(found) < len(axis.names):
+        raise error(f"{what} goes by name, but two {axis.what}s have one name; give an array to go by position")
+    return [found[name] for name in axis.names]
+
+
+def _some(axis: Axis) -> str:
+    return ", ".join(map(shown, axis.names[:3])) + (", ..." if len(axis.names) > 3 else "")

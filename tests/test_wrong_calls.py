@@ -1,0 +1,940 @@
+"""Every public function, constructor and method with one wrong argument at a time.
+
+A wrong call is refused before anything runs, by an error of this package that names the argument, or does what it says.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import math
+import os
+import random
+import re
+import warnings
+import zlib
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hetsched as hs
+from hetsched import arguments
+from tests.public import Door, doors
+
+ROOT = Path(hs.__file__).parent
+
+
+# ---------------------------------------------------------------- values that are right
+
+
+@functools.cache
+def graph() -> hs.TaskGraph:
+    return hs.TaskGraph(["a", "b", "c"], [("a", "b", 4.0), ("a", "c", 2.0)], output_bytes=1.0, op=["conv2d", "relu", "relu"], flops=8.0)
+
+
+@functools.cache
+def problem() -> hs.Problem:
+    cluster = hs.Cluster([hs.Device("x", memory_bytes=64.0, peak_flops={"float32": 4.0}, memory_bandwidth=4.0), "y"], bandwidth=2.0)
+    return hs.Problem(graph(), cluster, durations=[[3, 1], [1, 3], [2, 2]])
+
+
+@functools.cache
+def solution() -> hs.Solution:
+    return hs.solve(problem(), "heft")
+
+
+def schedule() -> hs.Schedule:
+    found = solution().schedule
+    assert found is not None
+    return found
+
+
+@functools.cache
+def stage_schedule() -> hs.StageSchedule:
+    return hs.StageSchedule.from_groups(["a", "b", "c"], [[["a"]], [["b"], ["c"]]], ["concurrent", "concurrent"], [1.0, 1.0])
+
+
+class Profiler:
+    """Takes a second per task and input."""
+
+    devices = (hs.Device("x"), hs.Device("y"))
+
+    @property
+    def graph(self) -> hs.TaskGraph:
+        return graph()
+
+    def measure(self, inputs: int, placement: object) -> Any:
+        return hs.costs.Measured(np.full(3, float(inputs)), np.zeros(3))
+
+    def transfer(self, size: int, source: str, target: str) -> float:
+        return 1.0 + size
+
+
+class Nothing:
+    """A component that adds nothing."""
+
+    def add_to(self, formulation: object) -> None:
+        pass
+
+
+def cost(tasks: tuple[str, ...], strategy: str) -> float:
+    return float(len(tasks))
+
+
+def report() -> Any:
+    return hs.runtime.Report(0, schedule().decision, np.ones(3), np.zeros(2), 4.0)
+
+
+@functools.cache
+def samples() -> Any:
+    return hs.costs.Samples.measured(Profiler(), [1, 2])
+
+
+def model() -> Any:
+    made = hs.modeling.Model()
+    made.binary("x", 2)
+    return made
+
+
+def columns_of(count: int) -> Any:
+    made = hs.modeling.Model()
+    made.binary("x", count)
+    return made
+
+
+def never() -> Any:
+    from hetsched.stopping import NEVER
+
+    return NEVER
+
+
+def stages_measured() -> Any:
+    cost = hs.costs.Contention(graph(), problem().cluster.devices[0])
+    stages = [("a",), ("b",), ("c",), ("b", "c"), ("a", "b"), ("a", "c"), ("a", "b", "c")]
+    return [(tasks, "concurrent", cost(tasks, "concurrent")) for tasks in stages]
+
+
+def refuted() -> Any:
+    found = window()
+    found.refute(found.node(), 100.0, effort())
+    return found
+
+
+def columns(made: Any) -> Any:
+    return made.binary("z", 2)
+
+
+def formulation() -> Any:
+    return hs.models.BatchedMakespan(problem())
+
+
+def program() -> Any:
+    return hs.modeling.DynamicProgram([0, 0, 1, 2], [1, 2, 3, 3], [1.0, 2.0, 3.0, 1.0])
+
+
+def passage() -> Any:
+    from hetsched.bounds.windows import Passage
+
+    return Passage(problem())
+
+
+def window() -> Any:
+    from hetsched.bounds.windows import Window
+
+    return Window(passage(), np.array([0, 1]), np.array([0]))
+
+
+def heads() -> Any:
+    from hetsched.analysis import levels
+    from hetsched.bounds.heads import Heads
+
+    return Heads(problem(), levels.least_durations(problem()), [np.array([0]), np.array([1, 2])])
+
+
+def effort() -> Any:
+    from hetsched.bounds.windows import Effort
+
+    return Effort()
+
+
+@functools.cache
+def module_of_series() -> Any:
+    from hetsched.models.series import cut
+
+    return cut(problem(), None, 1)[0]
+
+
+def series() -> Any:
+    from hetsched.models.series import Series, cut
+
+    return Series(problem(), cut(problem(), None, 1))
+
+
+@functools.cache
+def net() -> Any:
+    import torch
+
+    return torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()).eval()
+
+
+@functools.cache
+def tensor() -> Any:
+    import torch
+
+    return torch.ones(2, 4)
+
+
+@functools.cache
+def torch_program() -> Any:
+    return hs.runtime.Program(net(), tensor())
+
+
+@functools.cache
+def document() -> str:
+    path = os.path.abspath("right.json")
+    problem().write(path)
+    return path
+
+
+@functools.cache
+def recorded() -> str:
+    path = os.path.abspath("recorded.json")
+    made = hs.costs.Recorded(Profiler())
+    made.measure(1, "x")
+    made.write(path)
+    return path
+
+
+def coarsened() -> Any:
+    return hs.coarsening.by_module(problem())
+
+
+def lower_bound() -> hs.Bound:
+    return hs.Bound(1.0, "mine")
+
+
+def relaxed() -> Any:
+    return hs.models.Assignment(problem())
+
+
+BY_NAME: dict[str, Callable[[], Any]] = {
+    "problem": problem,
+    "graph": graph,
+    "cluster": lambda: problem().cluster,
+    "schedule": schedule,
+    "solution": solution,
+    "answer": solution,
+    "decision": lambda: schedule().decision,
+    "device": lambda: problem().cluster.devices[0],
+    "path": lambda: "written.json",
+    "monitor": lambda: hs.Monitor(problem()),
+    "budget": hs.search.Budget,
+    "cost": lambda: cost,
+    "profiler": Profiler,
+    "samples": samples,
+    "source": lambda: "x",
+    "target": lambda: "y",
+    "task": lambda: "a",
+    "tasks": lambda: ["a", "b", "c"],
+    "devices": lambda: ["x", "y"],
+    "name": lambda: "heft",
+    "method": lambda: "heft",
+    "summary": lambda: "what it does",
+    "message": lambda: "told",
+    "options": dict,
+    "asked": lambda: "heft",
+    "reason": lambda: "enough",
+    "start": schedule,
+    "bound": lower_bound,
+    "proof": lower_bound,
+    "report": report,
+    "value": lambda: 1.0,
+    "seconds": lambda: 1.0,
+    "time": lambda: 1.0,
+    "size": lambda: 8,
+    "sizes": lambda: [1, 8],
+    "edge": lambda: np.array([0]),
+    "count": lambda: 1,
+    "batch_sizes": lambda: [1, 2],
+    "inputs": lambda: 1,
+    "history": lambda: solution().history,
+    "methods": lambda: solution().methods,
+    "seed": lambda: 0,
+    "stage": lambda: 0,
+    "strategy": lambda: "concurrent",
+    "amount": lambda: 1.0,
+    "rule": lambda: "overlap",
+    "incumbent": lambda: 2.0,
+    "assignment": lambda: {"a": "x", "b": "y", "c": "x"},
+    "batches": lambda: [("a", "x", [0]), ("b", "x", [0]), ("c", "y", [0])],
+    "sequence": lambda: [0, 1, 2],
+    "parts": lambda: [np.array([0, 1])],
+    "amounts": lambda: np.ones(3),
+    "horizon": lambda: 10.0,
+    "share": lambda: 0.5,
+    "most": lambda: 0.5,
+    "placement": lambda: "x",
+    "further": coarsened,
+    "levels": lambda: [coarsened()],
+    "coarse": lambda: coarsened().coarse,
+    "actual": samples,
+    "what": lambda: "seconds",
+    "measured": lambda: [(("a",), "concurrent", 1.0)],
+    "i": lambda: 0,
+    "deadline": lambda: math.inf,
+    "t": lambda: 0,
+    "width": lambda: 1,
+    "window": window,
+    "passage": passage,
+    "effort": effort,
+    "node": lambda: window().node(),
+    "nodes": lambda: [window().node()],
+    "pins": list,
+    "delivery": lambda: np.zeros((3, 2)),
+    "least": lambda: np.ones((3, 2)),
+    "edges": lambda: np.array([0]),
+    "said": relaxed,
+    "data": lambda: b"{}",
+    "kind": lambda: "problem",
+    "example_args": tensor,
+    "example_kwargs": lambda: None,
+    "model": net,
+    "module": net,
+    "evaluate": lambda: lambda query: hs.modeling.Evaluation(5.0, 5.0, "known"),
+    "values": lambda: np.zeros(12),
+    "expression": lambda: columns(model()),
+    "lower": lambda: np.zeros(2),
+    "upper": lambda: np.ones(2),
+    "shape": lambda: (2,),
+    "component": Nothing,
+    "solver": lambda: "scip",
+    "iterations": lambda: 3,
+    "n_tasks": lambda: 3,
+    "generator": lambda: np.random.default_rng(0),
+    "n_devices": lambda: 2,
+    "factor": lambda: 2.0,
+    "iteration": lambda: 0,
+    "length": lambda: 1.0,
+    "steps": lambda: 2,
+    "batch": lambda: 2,
+    "layers": lambda: 2,
+    "layer": lambda: 2,
+    "block": graph,
+    "sign": lambda: 1.0,
+    "program": torch_program,
+    "function": lambda: len,
+    "fractions": lambda: np.full((3, 2), 0.5),
+    "group": lambda: np.array([0, 1]),
+    "speed": lambda: np.ones(2),
+    "work": lambda: np.ones(3),
+    "first": lambda: 0,
+    "decisions": list,
+    "mine": lambda: "x",
+    "transition": lambda: 0,
+    "cutoff": lambda: 1.0,
+}
+FORMULATIONS = ("Assignment", "BatchedMakespan", "CongestionAware", "Formulation", "Pesto", "SteadyState")
+
+
+def encoded(name: str) -> Any:
+    return SELVES[name]().encode(solution())
+
+
+def hosted() -> hs.Problem:
+    cluster = hs.Cluster([hs.Device("x", kind="cpu"), hs.Device("y", kind="gpu")], bandwidth=2.0)
+    return problem().replace(cluster=cluster)
+
+
+def related() -> hs.Problem:
+    return problem().replace(durations=[[1, 2], [2, 4], [3, 6]])
+
+
+CAPABILITIES = ("continuous", "unbounded", "threads", "intervals", "incremental", "deterministic")
+BY_DOOR: dict[str, Callable[[], Any]] = {
+    "models.Pesto.problem": lambda: problem().replace(communication="channel"),
+    "models.Pesto.check.problem": lambda: problem().replace(communication="channel"),
+    "Decision.device": lambda: [0, 1, 0],
+    "Decision.task": lambda: [0, 1, 2],
+    "Decision.whole.device": lambda: [0, 1, 0],
+    "Device.kind": lambda: "gpu",
+    "Device.name": lambda: "x",
+    "Event.source": lambda: "heft",
+    "Event.bound": lambda: 1.0,
+    "Problem.durations": lambda: [[3, 1], [1, 3], [2, 2]],
+    "Problem.transfer_times.source": lambda: np.array([0]),
+    "Problem.transfer_times.target": lambda: np.array([1]),
+    "Schedule.from_columns.tasks": lambda: ("a", "b", "c"),
+    "Schedule.from_columns.devices": lambda: ("x", "y"),
+    "Schedule.from_columns.n_inputs": lambda: 1,
+    "Schedule.from_columns.batches": lambda: schedule().batches,
+    "Schedule.from_columns.item_ptr": lambda: schedule().item_ptr,
+    "Schedule.from_columns.items": lambda: schedule().items,
+    "Schedule.from_columns.transfers": lambda: schedule().transfers,
+    "StageSchedule.from_groups.groups": lambda: [[["a"]], [["b"], ["c"]]],
+    "StageSchedule.from_groups.strategies": lambda: ["concurrent"] * 2,
+    "StageSchedule.from_groups.latencies": lambda: [1.0, 1.0],
+    "TaskGraph.from_networkx.graph": lambda: graph().to_networkx(),
+    "TaskGraph.edges": lambda: [("a", "b")],
+    "analysis.identical.Copy.of": lambda: 0,
+    "analysis.identical.Copy.tasks": lambda: np.array([0]),
+    "analysis.modules.Modules.of_task": lambda: np.array([0, 1, 1]),
+    "analysis.modules.Modules.channels": lambda: 1,
+    "analysis.modules.Modules.cuts": lambda: np.array([0]),
+    "bounds.batches.Handover.boundary": lambda: 0,
+    "analysis.levels.CriticalPath.tasks": lambda: np.array([0]),
+    "analysis.levels.Windows.start": lambda: np.ones((3, 2)),
+    "analysis.levels.Windows.finish": lambda: np.ones((3, 2)),
+    "analysis.levels.Windows.possible": lambda: np.ones((3, 2), bool),
+    "bounds.batches.handover.modules": lambda: [np.array([0]), np.array([1, 2])],
+    "bounds.batches.handover.deadline": never,
+    "bounds.heads.Heads.modules": lambda: [np.array([0]), np.array([1, 2])],
+    "bounds.windows.Window.tasks": lambda: np.array([0, 1]),
+    "bounds.windows.Window.ancestry.tasks": lambda: [1],
+    "bounds.windows.Window.node.pins": lambda: [(0, 0)],
+    "coarsening.Coarsening.cluster": lambda: coarsened().cluster,
+    "coarsening.acyclic.cluster": lambda: [0, 1, 1],
+    "coarsening.contract.cluster": lambda: [0, 1, 1],
+    "coarsening.settled.cluster": lambda: [0, 1, 1],
+    "coarsening.Coarsening.lift.decision": lambda: coarsened_decision(),
+    "coarsening.Coarsening.then.further": lambda: hs.coarsening.contract(coarsened().coarse, range(coarsened().coarse.n_tasks)),
+    "costs.Contention.__call__.tasks": lambda: ("a",),
+    "costs.Contention.fitted.measured": lambda: stages_measured(),
+    "costs.Links.seconds": lambda: np.ones((2, 2, 2)) * [1.0, 2.0],
+    "costs.Roofline.durations.cluster": lambda: hs.Cluster(problem().cluster.devices[:1]),
+    "costs.Links.devices": lambda: ["x", "y"],
+    "costs.Measured.seconds": lambda: np.ones(3),
+    "costs.Measured.memory_bytes": lambda: np.ones(3),
+    "costs.Recorded.read.path": recorded,
+    "costs.Samples.seconds": lambda: np.ones((3, 2, 2)),
+    "costs.Deviations.between.estimated": lambda: np.ones(3),
+    "costs.Deviations.between.devices": lambda: ["x", "y", "x"],
+    "costs.Deviations.between.batch_sizes": lambda: [1, 2, 1],
+    "costs.Deviations.between.actual": lambda: np.ones(3),
+    "costs.Convolution.in_channels": lambda: 1,
+    "costs.Convolution.out_channels": lambda: 1,
+    "costs.Convolution.kernel": lambda: (1, 1),
+    "costs.Convolution.stride": lambda: (1, 1),
+    "costs.Convolution.out_size": lambda: (1, 1),
+    "costs.device.kind": lambda: "t4",
+    "costs.devices.Specification.peak_flops": lambda: {"float32": 1.0},
+    "costs.devices.Specification.memory_bytes": lambda: 1.0,
+    "costs.devices.Specification.memory_bandwidth": lambda: 1.0,
+    "documents.encode.value": problem,
+    "documents.write.value": problem,
+    "method.name": lambda: f"mine{random.random()}",
+    "modeling.DynamicProgram.tail": lambda: [0, 0, 1, 2],
+    "modeling.DynamicProgram.head": lambda: [1, 2, 3, 3],
+    "modeling.DynamicProgram.lower": lambda: [1.0, 2.0, 3.0, 1.0],
+    "modeling.DynamicProgram.around.cost": lambda: np.ones(4),
+    "modeling.DynamicProgram.least.cost": lambda: np.ones(4),
+    "modeling.DynamicProgram.shortest.cost": lambda: np.ones(4),
+    "modeling.Expression.shape": lambda: (1,),
+    "modeling.Expression.ptr": lambda: np.array([0, 1]),
+    "modeling.Expression.column": lambda: np.array([0]),
+    "modeling.Expression.coefficient": lambda: np.ones(1),
+    "modeling.Expression.constant": lambda: np.zeros(1),
+    **{f"models.{name}.{method}.values": functools.partial(encoded, name) for name in FORMULATIONS for method in ("decode", "offer")},
+    "models.rivals.related.problem": related,
+    "report.write_gantt.path": lambda: "gantt.svg",
+    "schedule.steady.host_times.problem": lambda: hosted(),
+    "schedule.steady.max_load.problem": lambda: hosted(),
+    "workloads.transformers.stack.block": lambda: hs.workloads.transformers.block("125M"),
+    **{f"modeling.backends.Capabilities.{name}": lambda: True for name in CAPABILITIES},
+    "testing.clocks.SteppingClock.late.deadline": lambda: never(),
+    "modeling.Incumbent.objective": lambda: 1.0,
+    "modeling.NewBound.bound": lambda: 1.0,
+    "modeling.Model.add.rows": lambda: columns(model()) <= 1,
+    "modeling.Model.implies.rows": lambda: columns(model()) <= 1,
+    "modeling.Model.implies.literals": lambda: columns(model()),
+    "modeling.Model.exactly_one.literals": lambda: columns(model()),
+    "modeling.Model.violations.values": lambda: np.zeros(8),
+    "modeling.Model.integer.lower": lambda: 0,
+    "modeling.Model.integer.upper": lambda: 2,
+    "modeling.Model.interval.start": lambda: columns(model()),
+    "modeling.Model.interval.size": lambda: np.ones(2),
+    "modeling.Model.maximise.objective": lambda: columns(model()).sum(),
+    "modeling.Model.minimise.objective": lambda: columns(model()).sum(),
+    "modeling.Model.maximum.terms": lambda: columns(model()),
+    "modeling.Model.set_bounds.columns": lambda: columns(model()),
+    "modeling.Model.no_overlap.intervals": lambda: intervals(),
+    "modeling.Model.write.path": lambda: "model.lp",
+    "modeling.Outcome.stopped": lambda: "finished",
+    "modeling.Outcome.proven": lambda: "",
+    "modeling.Outcome.objective": lambda: 1.0,
+    "modeling.Outcome.bound": lambda: 1.0,
+    "modeling.Path.transitions": lambda: np.array([0]),
+    "modeling.Path.answers": lambda: [None],
+    "modeling.Path.bound": lambda: 1.0,
+    "modeling.Path.evaluated": lambda: 1,
+    "modeling.Path.stopped": lambda: "finished",
+    "modeling.Query.tries": lambda: 0,
+    "modeling.Query.answer": lambda: None,
+    "modeling.concatenate.expressions": lambda: [columns(model())],
+    "modeling.stack.expressions": lambda: [columns(model())],
+    "modeling.backends.backend.name": lambda: "scip",
+    "modeling.Expression.bounds.lower": lambda: np.zeros(8),
+    "modeling.Expression.bounds.upper": lambda: np.ones(8),
+    "modeling.Expression.value.values": lambda: np.zeros(8),
+    "modeling.Expression.broadcast_to.shape": lambda: (3, 2),
+    "modeling.Rows.of.lower": lambda: 0.0,
+    "modeling.Rows.of.upper": lambda: 1.0,
+    "models.ios.Progress.block": lambda: 0,
+    "models.ios.Progress.blocks": lambda: 1,
+    "models.ios.Progress.asked": lambda: 1,
+    "models.ios.Progress.possible": lambda: 1,
+    "models.ios_blocks.Block.tasks": lambda: np.array([0, 1, 2]),
+    "models.ios_blocks.Block.groups": lambda: None,
+    "models.ios_blocks.Block.group_size": lambda: None,
+    "models.series.Module.tasks": lambda: np.array([0, 1]),
+    "models.series.Module.edges": lambda: np.array([0]),
+    "models.series.Module.given": lambda: 0,
+    "models.series.Module.ends": lambda: np.array([1]),
+    "models.series.Module.clean": lambda: True,
+    "models.series.Module.between.source": lambda: np.zeros(module_of_series().given, np.int64),
+    "models.series.Series.modules": lambda: list(series().modules),
+    "models.series.Module.least.sources": lambda: module_states(),
+    "models.series.Module.least.targets": lambda: module_states("ends"),
+    "models.series.Module.least.shortest": lambda: shortest(),
+    "models.series.Module.plain_finishes.sources": lambda: module_states(),
+    "models.series.Module.plain_finishes.shortest": lambda: shortest(),
+    "models.series.Module.moved.alone": problem,
+    "models.series.Module.moved.known": schedule,
+    "models.series.Module.moved.source": lambda: np.zeros(module_of_series().given, np.int64),
+    "models.series.Module.moved.target": lambda: np.zeros(len(module_of_series().ends), np.int64),
+    "models.series.Series.join.path": lambda: joined(),
+    "read.path": document,
+    "report.method_table.solution": solution,
+    "runtime.Report.task_seconds": lambda: np.ones(3),
+    "runtime.Report.transfer_seconds": lambda: np.zeros(2),
+    "runtime.SlowDown.device": lambda: "x",
+    "runtime.MeasuredStages.__call__.tasks": lambda: torch_program().graph.names[:1],
+    "runtime.MeasuredStages.bound.tasks": lambda: torch_program().graph.names[:1],
+    "runtime.StagedProgram.schedule": lambda: torch_stages(),
+    "runtime.Program.finish.task": lambda: 0,
+    "runtime.Program.finish.begun": dict,
+    "runtime.Program.finish.values": lambda: torch_values(),
+    "runtime.Program.inputs.args": lambda: (tensor(),),
+    "runtime.Program.inputs.kwargs": dict,
+    "runtime.Program.read.node": lambda: next(iter(torch_values())),
+    "runtime.Program.read.values": lambda: torch_values(),
+    "runtime.Program.resized.values": lambda: torch_values(),
+    "runtime.Program.resized.length": lambda: 2,
+    "runtime.Program.result.values": lambda: torch_values(True),
+    "runtime.Program.run.tasks": lambda: (0,),
+    "runtime.Program.run.values": lambda: torch_values(),
+    "runtime.ModuleProfiler.transfer.source": lambda: "cpu0",
+    "runtime.ModuleProfiler.transfer.target": lambda: "cpu1",
+    "runtime.ModuleProfiler.measure.placement": lambda: "cpu0",
+    "runtime.TwoStep.regression": lambda: hs.costs.Regression(samples()),
+    "runtime.TwoStep.first": problem,
+    "runtime.TwoStep.measured": lambda: None,
+    "runtime.TwoStep.second": problem,
+    "runtime.TwoStep.before": lambda: None,
+    "runtime.TwoStep.after": lambda: None,
+    "runtime.TwoStep.memory": lambda: None,
+    "runtime.TwoStep.placement": dict,
+    "schedule.steady.find_objective.name": lambda: "makespan",
+    "testing.Optimum.makespan": lambda: 1.0,
+    "verify_stages.schedule": stage_schedule,
+    "report.lanes.schedule": stage_schedule,
+    "workloads.clusters.load.name": lambda: "diviml",
+    "workloads.networks.load.name": lambda: "googlenet",
+    "workloads.networks.module.name": lambda: "googlenet",
+    "workloads.transformers.block.model": lambda: "125M",
+    "workloads.transformers.module.model": lambda: "125M",
+    "search.Method.name": lambda: "x",
+    "search.Method.source": lambda: "",
+    "Cluster.devices": lambda: ["x"],
+    "models.Formulation.encode.decision": solution,
+    "bounds.relaxation.linear_relaxation.said": relaxed,
+}
+KEYWORDS: dict[str, dict[str, Callable[[], Any]]] = {
+    "Problem": {"durations": BY_DOOR["Problem.durations"]},
+    "Cluster.replace": {"bandwidth": lambda: 3.0},
+    "Problem.replace": {"inputs": lambda: 1},
+    "TaskGraph.replace": {"op": lambda: "relu"},
+    "columns.Columns": {"time": lambda: [1.0, 2.0]},
+    "columns.Columns.replace": {"time": lambda: [1.0]},
+    "costs.Deviations.replace": {"estimated": lambda: np.ones(12)},
+    "costs.device": {"memory_bytes": lambda: 1.0},
+    "runtime.two_step": {"memory": lambda: "static"},
+    "costs.Deviations": {
+        "task": lambda: ["a"],
+        "device": lambda: ["x"],
+        "batch_size": lambda: [1],
+        "estimated": lambda: [1.0],
+        "actual": lambda: [1.0],
+    },
+}
+"""What is given besides the arguments without a default, or where there are keywords of any name."""
+PLACES: dict[str, list[Callable[[], Any]]] = {
+    "report.require": [lambda: "html"],
+    "modeling.Expression.reshape": [lambda: 2, lambda: 1],
+    "runtime.Program.__call__": [tensor],
+    "runtime.StagedProgram.__call__": [tensor],
+}
+SELVES: dict[str, Callable[[], Any]] = {
+    "Cluster": lambda: problem().cluster,
+    "Problem": problem,
+    "TaskGraph": graph,
+    "Schedule": schedule,
+    "Solution": solution,
+    "StageSchedule": stage_schedule,
+    "Monitor": lambda: hs.Monitor(problem()),
+    "Modules": lambda: hs.analysis.modules.modules(graph()),
+    "Heads": heads,
+    "Passage": passage,
+    "Window": window,
+    "Coarsening": coarsened,
+    "Columns": lambda: hs.columns.Columns(time=[2.0]),
+    "Contention": lambda: hs.costs.Contention(graph(), problem().cluster.devices[0]),
+    "Deviations": lambda: hs.costs.Regression(samples()).deviations(samples()),
+    "Links": lambda: hs.costs.Links.measured(Profiler(), [1, 8]),
+    "Recorded": lambda: hs.costs.Recorded(Profiler()),
+    "Regression": lambda: hs.costs.Regression(samples()),
+    "Roofline": hs.costs.Roofline,
+    "DynamicProgram": program,
+    "Expression": lambda: columns(model()),
+    "Model": lambda: columns_of(8),
+    "bounds.windows.Window.schedule": lambda: refuted(),
+    "Outcome": lambda: model().solve(),
+    "BatchedMakespan": formulation,
+    "Formulation": formulation,
+    "Assignment": relaxed,
+    "CongestionAware": lambda: hs.models.CongestionAware(problem()),
+    "SteadyState": lambda: hs.models.SteadyState(problem()),
+    "Pesto": lambda: hs.models.Pesto(problem().replace(communication="channel")),
+    "Block": lambda: blocks(),
+    "Module": module_of_series,
+    "Series": series,
+    "Assistants": lambda: begun(hs.runtime.Assistants()),
+    "Resolve": lambda: begun(hs.runtime.Resolve("heft")),
+    "Static": hs.runtime.Static,
+    "Interference": hs.runtime.Interference,
+    "Scenario": hs.runtime.Scenario,
+    "Program": torch_program,
+    "MeasuredStages": lambda: measured_stages(),
+    "ModuleProfiler": lambda: torch_profiler(),
+    "StagedProgram": lambda: hs.runtime.StagedProgram(torch_program(), torch_stages()),
+    "Method": lambda: hs.methods()["heft"],
+}
+
+
+def begun(policy: Any) -> Any:
+    policy.begin(problem(), schedule().decision)
+    return policy
+
+
+def coarsened_decision() -> hs.Decision:
+    coarse = coarsened().coarse
+    return hs.Decision.whole(coarse, [0] * coarse.n_tasks, coarse.graph.topological_order)
+
+
+def intervals() -> Any:
+    made = model()
+    return made.interval(made.time("s", 2, upper=4.0), np.ones(2))
+
+
+def module_states(of: str = "given") -> Any:
+    count = module_of_series().given if of == "given" else len(module_of_series().ends)
+    return np.zeros((1, count), np.int64)
+
+
+def shortest() -> Any:
+    from hetsched.analysis import levels
+
+    return levels.least_durations(problem())
+
+
+def joined() -> Any:
+    return series().program.solve(lambda query: hs.modeling.Evaluation(1.0, 1.0, schedule()))
+
+
+def blocks() -> Any:
+    from hetsched.models.ios_blocks import Block
+
+    return Block(graph(), np.array([0, 1, 2]), None, None)
+
+
+def torch_stages() -> Any:
+    return hs.models.ios.sequential(torch_program().graph, cost)
+
+
+@functools.cache
+def measured_stages() -> Any:
+    return hs.runtime.MeasuredStages(torch_program(), tensor(), warmup=1, repeats=1)
+
+
+@functools.cache
+def torch_profiler() -> Any:
+    return hs.runtime.ModuleProfiler(net(), tensor())
+
+
+def torch_values(all_run: bool = False) -> Any:
+    values = torch_program().inputs((tensor(),), {})
+    if all_run:
+        torch_program().run(range(torch_program().graph.n_tasks), values)
+    return values
+
+
+# ---------------------------------------------------------------- values that are wrong somewhere
+
+
+class Thing:
+    def __repr__(self) -> str:
+        return "<a thing>"
+
+
+WRONG: dict[str, Callable[[], Any]] = {
+    "None": lambda: None,
+    "True": lambda: True,
+    "-1": lambda: -1,
+    "0": lambda: 0,
+    "nan": lambda: math.nan,
+    "inf": lambda: math.inf,
+    "1.5": lambda: 1.5,
+    "'x'": lambda: "x",
+    "'5s'": lambda: "5s",
+    "''": lambda: "",
+    "b'x'": lambda: b"x",
+    "[]": list,
+    "{}": dict,
+    "{'x': 'y'}": lambda: {"x": "y"},
+    "a thing": Thing,
+    "a class": lambda: Thing,
+    "a path": lambda: Path("nowhere") / "at all",
+    "a graph": graph,
+    "a problem": problem,
+    "a cluster": lambda: problem().cluster,
+    "a schedule": schedule,
+    "a solution": solution,
+    "a decision": lambda: schedule().decision,
+    "numbers of another shape": lambda: np.ones((2, 1, 3)),
+    "words": lambda: np.array(["x", "y", "z"]),
+    "things": lambda: np.array([Thing()] * 3),
+    "complex": lambda: 1j,
+    "complex numbers": lambda: np.ones(3, complex),
+    "a huge number": lambda: 10**400,
+    "2**64": lambda: 2**64,
+    "a generator": lambda: (i for i in range(3)),
+    "nested": lambda: [[1], [2, 3]],
+    "NaNs": lambda: np.full(3, np.nan),
+    "-1s": lambda: [-1, -1, -1],
+    "large": lambda: np.array([7, 8, 9]),
+    "a function": lambda: max,
+    "dates": lambda: np.zeros(3, "datetime64[s]"),
+    "a set": lambda: {1, 2},
+    "Nones": lambda: [None] * 3,
+    "texts": lambda: ["x", "y", "z"],
+    "a zero-dimensional array": lambda: np.array(1.0),
+}
+
+
+def right(door: Door, parameter: inspect.Parameter) -> Any:
+    for key, known in ((f"{door.name}.{parameter.name}", BY_DOOR), (parameter.name, BY_NAME)):
+        if key in known:
+            return known[key]()
+    raise LookupError(f"{door.name} has an argument {parameter.name!r} for which no right value is known here")
+
+
+def call(door: Door, wrong: str = "", value: Any = None) -> object:
+    """Call a door with right arguments, but for one."""
+    places: list[Any] = [] if door.owner is None else [SELVES.get(door.name, SELVES[door.owner.__name__])()]
+    keywords: dict[str, Any] = {name: make() for name, make in KEYWORDS.get(door.name, {}).items()}
+    for parameter in door.parameters:
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            given = [make() for make in PLACES.get(door.name, [])]
+            places += [value, *given[1:]] if parameter.name == wrong else given
+        elif parameter.kind is parameter.VAR_KEYWORD:
+            if parameter.name == wrong:
+                keywords |= dict.fromkeys(KEYWORDS.get(door.name, {"some": None}), value)
+        elif parameter.name == wrong or (parameter.default is parameter.empty and parameter.name not in keywords):
+            chosen = value if parameter.name == wrong else right(door, parameter)
+            if parameter.kind is parameter.KEYWORD_ONLY:
+                keywords[parameter.name] = chosen
+            elif parameter.kind is parameter.POSITIONAL_ONLY or parameter.default is parameter.empty:
+                places.append(chosen)
+            else:
+                keywords[parameter.name] = chosen
+    found = door.function(*places, **keywords)
+    if inspect.isgenerator(found):
+        for _ in zip(range(3), found, strict=False):
+            pass
+    return found
+
+
+def strange(parameter: inspect.Parameter, which: str) -> bool:
+    """Tell whether a wrong value is code that the callee has to call to find out that it is wrong."""
+    return which in ("a function", "a class") and any(word in str(parameter.annotation) for word in ("Call", "Clock", "StageCost"))
+
+
+def raw(error: BaseException) -> str:
+    """Return where an error comes from that no user should see; empty for one that is meant."""
+    if isinstance(error, hs.HetschedError):
+        return "" if str(error) and "\n" not in str(error) and len(str(error)) < 1000 else f"{len(str(error))} characters, or several lines"
+    if isinstance(error, OSError) and error.filename is not None:
+        return ""  # what the system says of a path
+    trace, last, inside = error.__traceback__, None, False
+    while trace is not None:
+        file = Path(trace.tb_frame.f_code.co_filename)
+        inside = inside or (ROOT in file.parents and file != Path(arguments.__file__))
+        last, trace = f"{file.name}:{trace.tb_lineno}", trace.tb_next
+    if isinstance(error, TypeError) and (not inside or "are made by" in str(error)):
+        return ""  # missing or unknown arguments, as Python tells them
+    return f"{last}: {type(error).__name__}: {str(error)[:200]}"
+
+
+def failures(door: Door, chosen: list[tuple[str, str]]) -> Iterator[str]:
+    """Yield the wrong calls among (argument, wrong value) that end in a raw error."""
+    kinds = {parameter.name: parameter for parameter in door.parameters}
+    for name, which in chosen:
+        if strange(kinds[name], which):
+            continue
+        try:
+            with warnings.catch_warnings(), np.errstate(all="ignore"), contextlib.redirect_stdout(None):
+                warnings.simplefilter("ignore")
+                call(door, name, WRONG[which]())
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            where = raw(error)
+            if where:
+                yield f"{door.name}({name}={which}): {where}"
+
+
+# ---------------------------------------------------------------- what must hold
+
+_ELSEWHERE = (
+    "stopping.",  # looked at in the innermost loops
+    "testing.clocks.",
+    "testing.profiles.",  # tools of these tests
+    "testing.conformance.",  # pytest calls them
+    "Schedule.of_problem",  # for the simulator; users have from_columns
+)
+PUBLIC = [door for door in doors() if not door.name.startswith(_ELSEWHERE)]
+ABSTRACT = ("Schedule", "StageSchedule", "models.Formulation", "models.Formulation.decode", "models.Formulation.parts")
+"""What is not called, but its subclasses, or other ways to make it."""
+_TORCH = (
+    "frontends.", "runtime.MeasuredStages", "runtime.ModuleProfiler", "runtime.Program", "runtime.StagedProgram", "workloads.folding",
+    "workloads.language", "workloads.networks.module", "workloads.swin", "workloads.transformers.module", "workloads.translation",
+    "workloads.vision",
+)  # fmt: skip
+"""What makes or runs a module of PyTorch, and takes seconds a call where the wrong value will do."""
+CALLS = [(door, parameter.name) for door in PUBLIC if not door.name.startswith(_TORCH) for parameter in door.parameters]
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # some wrong values are names of files
+
+
+def _some(door: Door, name: str, count: int) -> list[tuple[str, str]]:
+    """Return a few wrong values of an argument, others for the next."""
+    first = zlib.crc32(f"{door.name}.{name}".encode()) % len(WRONG)
+    return [(name, which) for which in [*WRONG, *WRONG][first : first + count]]
+
+
+@pytest.mark.parametrize("start", sorted({door.name.partition(".")[0] for door, _ in CALLS}))
+def test_no_wrong_call_ends_in_a_raw_error(start: str) -> None:
+    found = [each for door, name in CALLS if door.name.partition(".")[0] == start for each in failures(door, _some(door, name, 3))]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("door", PUBLIC, ids=lambda door: door.name)
+def test_no_wrong_call_at_all_ends_in_a_raw_error(door: Door) -> None:
+    found = [each for parameter in door.parameters for each in failures(door, [(parameter.name, which) for which in WRONG])]
+    assert not found, "\n".join(found)
+
+
+def test_the_right_values_are_right() -> None:
+    """Otherwise a wrong value would be refused for another's sake."""
+    refused = []
+    for door in PUBLIC:
+        if door.name not in ABSTRACT:
+            try:
+                call(door)
+            except Exception as error:
+                refused.append(f"{door.name}: {type(error).__name__}: {error}")
+    assert not refused, "\n".join(refused)
+
+
+SETTINGS = ("time_limit", "seed", "evaluations", "threads")
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_a_bad_setting_is_refused_wherever_it_is_an_argument(setting: str) -> None:
+    for door in PUBLIC:
+        for parameter in door.parameters:
+            if parameter.name != setting or "bool" in str(parameter.annotation) or door.name.startswith("modeling.backends"):
+                continue
+            for value in (-1, math.nan, "x", "5s", [], True, 1j, 10**400 if setting != "time_limit" else "inf"):
+                with pytest.raises(hs.HetschedError, match=f"^{setting} is "):
+                    call(door, setting, value)
+
+
+@pytest.mark.parametrize("value", [math.inf, np.inf, np.float32(60), Fraction(60), Decimal(60), np.int64(60), 60])
+def test_a_time_limit_is_any_number_and_infinite_for_none(value: Any) -> None:
+    assert hs.search.Budget(value).time_limit == (None if value == math.inf else 60)
+    assert hs.solve(problem(), "heft", time_limit=value).makespan == solution().makespan
+    assert hs.bound(problem(), time_limit=hs.search.Budget(value).time_limit or 5) == hs.bound(problem(), time_limit=5)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (lambda: hs.solve(graph()), "problem is <TaskGraph of 3 tasks and 2 edges>; it must be a Problem (hetsched.Problem(graph, cluster"),
+        (lambda: hs.solve([]), "problem is []; it must be a Problem"),
+        (
+            lambda: hs.solve("problem.json"),
+            "durations=...) makes one, hetsched.read(path) reads one)",
+        ),
+        (lambda: hs.verify(schedule(), problem()), "problem is <Schedule of 3 batches"),
+        (lambda: hs.verify(problem(), solution()), "it must be a Schedule (hetsched.solve(problem).schedule and"),
+        (lambda: hs.report.write_gantt(problem(), "gantt.svg", solution()), "answer is 'gantt.svg'; it must be a Schedule"),
+        (
+            lambda: hs.solve(problem(), time_limit="5s"),
+            "time_limit is '5s'; it must be a number of seconds, at least 0, or None for no limit",
+        ),
+        (lambda: hs.Cluster(1), "devices is 1; it must be a sequence or another iterable"),
+        (lambda: hs.solve(problem(), threads=[]), "threads is []; it must be a whole number, at least 1, or None"),
+        (lambda: hs.solve(problem(), evaluations="x"), "evaluations is 'x'; it must be a whole number, at least 0, or None"),
+        (lambda: hs.solve(problem(), ["heft", 3]), "method is 3; it must be a string"),
+        (
+            lambda: hs.Problem(graph(), problem().cluster, durations=[[1, 1]] * 3, batching="twice"),
+            "batching is 'twice'; choose one of 'once', 'free'",
+        ),
+    ],
+)
+def test_the_message_names_the_argument_its_value_and_the_rule(wrong: Callable[[], object], said: str) -> None:
+    with pytest.raises(hs.HetschedError, match=re.escape(said)):
+        wrong()
+
+
+def test_an_argument_of_a_wrong_kind_is_a_type_error_and_a_value_error() -> None:
+    for error in (TypeError, ValueError, hs.HetschedError):
+        with pytest.raises(error):
+            hs.solve(graph())
+
+
+def test_the_check_reads_classes_that_are_not_imported_by_their_names() -> None:
+    @arguments.checked
+    def takes(executor: Elsewhere | None, *more: int, **others: Fraction) -> object:
+        return executor, more, others
+
+    class Elsewhere:
+        pass
+
+    own = Elsewhere()
+    assert takes(own, np.int8(1), a=Fraction(1, 2)) == (own, (1,), {"a": Fraction(1, 2)})
+    assert takes(None) == (None, (), {})
+    for wrong, said in ((lambda: takes(3), "executor is 3; it must be"), (lambda: takes(None, 1, "x"), re.escape("more[1] is 'x'")),
+                        (lambda: takes(None, a=1.5), "a is 1.5; it must be a Fraction")):  # fmt: skip
+        with pytest.raises(hs.errors.InvalidArgument, match=said):
+            wrong()
