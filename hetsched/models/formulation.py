@@ -12,7 +12,7 @@ from hetsched.analysis import model_size
 from hetsched.analysis.closure import ancestors, unordered
 from hetsched.analysis.levels import Windows, windows
 from hetsched.arguments import checked
-from hetsched.errors import InvalidSchedule, SolverFailed, UnsupportedFeature
+from hetsched.errors import InvalidSchedule, OutOfTime, SolverFailed, UnsupportedFeature
 from hetsched.modeling.backends import check_gap, info
 from hetsched.modeling.expression import Expression, FloatArray, IntArray
 from hetsched.modeling.model import Model
@@ -216,7 +216,7 @@ class Formulation:
         monitor = Monitor(self.problem, Budget(time_limit), seed=seed, on_progress=on_progress)
         try:
             self.run(monitor, solver, gap=gap, threads=threads, start=start, cuts=cuts, options=options)
-        except SolverFailed as failure:
+        except (OutOfTime, SolverFailed) as failure:
             monitor.note(str(failure))
         if math.isinf(monitor.bound.value):
             from hetsched.models.assignment import shortage

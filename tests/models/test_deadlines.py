@@ -55,6 +55,13 @@ def test_no_component_is_begun_after_the_end(kind: type[Formulation]) -> None:
     assert alike.model.describe() == made.model.describe()
 
 
+def test_a_formulation_without_time_to_be_solved_says_so() -> None:
+    said = BatchedMakespan(tangle(20))
+    solution = said.solve("scip", time_limit=0.0)
+    assert solution.stopped == "time limit"
+    assert solution.messages[-1].endswith("allow more time")
+
+
 def test_lowering_looks_at_the_clock_after_each_pass() -> None:
     program = BatchedMakespan(tangle(20)).model.program
     looks, lowered = least_time(lambda deadline: linear(program, deadline=deadline))
