@@ -235,7 +235,8 @@ def check_array(
     Parameters
     ----------
     values : array or nested sequence
-        Strings, complex numbers and dates are no numbers; a fraction or a decimal becomes a float, an array of bools ones and zeros.
+        Strings, complex numbers and dates are no numbers; floats may be whole numbers; a fraction or a decimal
+        becomes a float, an array of bools ones and zeros.
     what : str
         Its name in the message.
     shape : tuple, optional
@@ -252,6 +253,8 @@ def check_array(
         found = np.asarray(values)
         if found.dtype.kind == "O" and target.kind == "f":
             found = np.array([np.nan if absent and each is None else _as_number(each) for each in found.flat], float).reshape(found.shape)
+        if found.dtype.kind == "f" and target.kind == "i" and (np.abs(found) < LARGEST_COUNT).all() and (found == np.rint(found)).all():
+            found = found.astype(target)  # numpy makes floats of empty lists
         if found.dtype.kind not in {"f": "biuf", "i": "iu", "b": "b"}[target.kind] and (found.size or found.dtype.kind not in "iuf"):
             _refuse()
         found = found.astype(target, copy=False)

@@ -34,6 +34,7 @@ from hetsched.cli.pictures import Pictures, draw
 from hetsched.cli.terminal import INTERRUPTED, Working, say, say_json, say_rows, warn
 from hetsched.errors import InvalidSchedule, one_line
 from hetsched.report.units import percent, seconds, size
+from hetsched.search import Budget
 from hetsched.stopping import Deadline, reason
 
 if TYPE_CHECKING:
@@ -266,7 +267,7 @@ def bound(
     best_of, code = {}, 0
     with Working("bounding"):
         try:
-            for each in best.every(asked, objective=objective, deadline=Deadline.after(time_limit)):
+            for each in best.every(asked, objective=objective, deadline=Deadline.after(Budget(time_limit).time_limit)):
                 best_of[each.name] = each
         except KeyboardInterrupt as interruption:
             code = INTERRUPTED[reason(interruption)]

@@ -31,7 +31,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
 """Sets of rules by name: operator types in running order, as captured from PyTorch for cuDNN, or as in ONNX."""
 
 
-@checked
+@checked(UnsupportedFeature)
 def fuse(problem: Problem, rules: str | Iterable[Sequence[str]] = "cudnn", *, costs: CostModel | None = None) -> Coarsening:
     """Fuse operators by rules: Moirai's Algorithm 1.
 

@@ -18,7 +18,7 @@ STALLED = 0.95
 """A level with more than this share of the tasks of the one before is the last."""
 
 
-@checked
+@checked(UnsupportedFeature)
 def heavy_edges(
     problem: Problem, *, largest: float = 0.05, memory: float = 0.25, within: npt.ArrayLike | None = None,
     rng: np.random.Generator | None = None,
@@ -65,7 +65,7 @@ def heavy_edges(
     return contract(problem, settled(problem, np.where(partner >= 0, np.minimum(each, partner), each), most))
 
 
-@checked
+@checked(UnsupportedFeature)
 def degree_one(problem: Problem, *, memory: float = 0.25) -> Coarsening:
     """Merge along edges that are the only one out of a task, or the only one into it: Baechi's operator fusion.
 
@@ -84,7 +84,7 @@ def degree_one(problem: Problem, *, memory: float = 0.25) -> Coarsening:
     return contract(problem, settled(problem, acyclic(problem, cluster), memory_share(problem, memory)))
 
 
-@checked
+@checked(UnsupportedFeature)
 def hierarchy(
     problem: Problem, *, tasks: int = 200, largest: float = 0.05, memory: float = 0.25, within: npt.ArrayLike | None = None,
     rng: np.random.Generator | None = None,

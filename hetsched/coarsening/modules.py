@@ -10,7 +10,7 @@ from hetsched.errors import UnsupportedFeature
 from hetsched.problem.problem import Problem
 
 
-@checked
+@checked(UnsupportedFeature)
 def by_module(problem: Problem, depth: int = 1, *, memory: float = np.inf) -> Coarsening:
     """Merge the tasks of a module: of ``"layers.3.attention.query/linear"`` the first `depth` names between dots.
 

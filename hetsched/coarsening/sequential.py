@@ -16,7 +16,7 @@ Order = Literal["m-topo", "dfs-topo", "cpd-topo"]
 _MOST_BITS = 62
 
 
-@checked
+@checked(UnsupportedFeature)
 def topological_order(problem: Problem, order: Order = "cpd-topo") -> IntArray:
     """Return all tasks in one of Celeritas' topological orders, [n].
 
@@ -53,7 +53,7 @@ def through_levels(problem: Problem) -> FloatArray:
     return levels
 
 
-@checked
+@checked(UnsupportedFeature)
 def operation_fusion(problem: Problem, *, order: Order = "cpd-topo", window: int = 200, memory: float = 0.25) -> Coarsening:
     """Merge pieces of a topological order so that the mean transfers between them are least: optimal operation fusion.
 
