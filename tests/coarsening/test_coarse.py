@@ -191,7 +191,7 @@ def test_messages():
     with pytest.raises(InvalidProblem, match="has a cycle"):
         coarsening.contract(problem, [0, 1, 0])
     for wrong, message in (
-        ({"order": "bfs"}, "order is 'bfs'; choose one of m-topo, dfs-topo, cpd-topo"),
+        ({"order": "bfs"}, "order is 'bfs'; choose one of 'm-topo', 'dfs-topo', 'cpd-topo'"),
         ({"window": 0}, "window is 0; it must be a whole number of tasks, at least 1"),
         ({"memory": 0.0}, "memory is 0.0; it must be a share of a device's memory, above 0"),
     ):
