@@ -17,7 +17,7 @@ SCALAR_BYTES = 4
 """Bytes of a float32."""
 
 
-@checked
+@checked(InvalidProblem)
 def rwnn(
     kind: Literal["er", "ws", "ba"] = "er",
     n: int = 32,

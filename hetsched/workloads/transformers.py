@@ -50,7 +50,7 @@ def names() -> tuple[str, ...]:
     return tuple(MODELS)
 
 
-@checked
+@checked(InvalidProblem)
 def gpt3(model: str = "175B", *, layers: int | None = None) -> TaskGraph:
     """Return the decoder stack of a GPT-3 model, one input being 20 tokens in float16; torch is not needed.
 
@@ -85,13 +85,13 @@ def gpt3(model: str = "175B", *, layers: int | None = None) -> TaskGraph:
     return stack(block(model), _known(model).layers if layers is None else layers)
 
 
-@checked
+@checked(InvalidProblem)
 def block(model: str) -> TaskGraph:
     """Return the shipped task graph of one block of a model, as captured; see `gpt3`."""
     return cast("TaskGraph", document.read(DOCUMENTS / f"{_known(model).document}.json"))
 
 
-@checked
+@checked(InvalidProblem)
 def module(model: str) -> nn.Module:
     """Return one block of a model as a PyTorch module in float16 in eval mode, with random weights; see `gpt3`."""
     from hetsched.workloads import language
@@ -100,7 +100,7 @@ def module(model: str) -> nn.Module:
     return made
 
 
-@checked
+@checked(InvalidProblem)
 def stack(block: TaskGraph, layers: int) -> TaskGraph:
     """Return a stack of equal blocks, each reading what the one before it returns.
 

@@ -123,7 +123,7 @@ def test_the_numbers_of_a_unit():
         ({"dependence": "x"}, r"dependence is 'x'; choose one of 'sdep', 'wdep'"),
         ({"n": 1}, r"n is 1; it must be a whole number >= 2"),
         ({"modules": 0}, r"modules is 0; it must be a whole number >= 1"),
-        ({"seed": -1}, r"seed is -1; it must be a whole number >= 0"),
+        ({"seed": -1}, r"seed is -1; it must be a whole number, at least 0"),
         ({"n": 10, "channels": 6}, r"channels is 6; sdep modules of 10 tasks have room for at most 5"),
         ({"n": 10, "channels": 11, "dependence": "wdep"}, r"channels is 11; wdep modules of 10 tasks have room for at most 10"),
         ({"kind": "ws", "n": 4}, r"neighbours is 4 and n is 4; ws needs an even number of neighbours, less than n"),
