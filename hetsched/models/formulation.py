@@ -329,7 +329,7 @@ def quick(problem: Problem, deadline: Deadline = NEVER) -> Solution:
     """Return the best of some list schedulers, maybe without a schedule; at least the first has its time."""
     from hetsched.heuristics import list_scheduling, simple  # noqa: F401  # they register their methods
 
-    monitor = Monitor(problem, clock=deadline.clock)
+    monitor = Monitor(problem, Budget(deadline.limit), clock=deadline.clock)
     for name in QUICK:
         began = deadline.clock()
         monitor.attempt(name)

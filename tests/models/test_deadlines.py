@@ -11,6 +11,8 @@ import pytest
 import hetsched as hs
 from hetsched.analysis.modules import modules
 from hetsched.errors import OutOfTime
+from hetsched.heuristics.local_search import SLICE, Walk
+from hetsched.heuristics.searching import Search
 from hetsched.modeling.lowering import linear
 from hetsched.modeling.model import Model
 from hetsched.models.assignment import Assignment, shortage
@@ -121,3 +123,16 @@ def test_a_method_says_what_it_had_no_time_for(method: str, looks: int) -> None:
     assert found.late <= 60
     if looks < 10:  # later a solver may be at work, on a clock of its own
         assert found.monitor.solution(method).stopped == "time limit"
+
+
+def test_many_random_changes_end_with_the_time() -> None:
+    problem = tangle(2000)
+    clock = SteppingClock()
+    monitor = Monitor(problem, Budget(10.0), clock=clock)
+    hs.methods()  # they register the list schedulers that a search begins from
+    search = Search(monitor)
+    assert search.start()
+    walk = Walk(search)
+    assert walk.shake(2000) == 2000
+    clock.now += 20.0
+    assert walk.shake(2000) == SLICE, "a slice is done, and no more"
