@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
 import functools
 import importlib
@@ -15,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from typing import Any
 
-from hetsched.arguments import TEXT, checked
+from hetsched.arguments import TEXT, checked, rule
 from hetsched.errors import HetschedError, InconsistentBound, InvalidSchedule, SolverFailed, UnsupportedFeature, warn
 from hetsched.modeling import backends
 from hetsched.problem.problem import Problem
@@ -33,6 +32,10 @@ _BUILT_IN = (
     "heuristics.load_search", "heuristics.placement", "heuristics.clustering", "heuristics.repartition", "heuristics.multilevel",
     "models.methods", "models.split", "bounds.methods", "auto",
 )  # fmt: skip
+EXECUTOR = rule(
+    "a concurrent.futures.Executor or a client of dask.distributed",
+    lambda given: isinstance(given, Executor) or hasattr(given, "get_executor"),
+)
 _log = logging.getLogger(__name__)
 
 
@@ -57,7 +60,7 @@ def methods() -> Mapping[str, Method]:
     return registered()
 
 
-@checked
+@checked(executor=EXECUTOR)
 def solve(
     problem: Problem,
     method: str | Iterable[str] = "auto",
@@ -146,10 +149,7 @@ def solve(
 
 def _executor(given: Any) -> Executor | None:
     """Return what futures are asked from; a client of dask.distributed makes such an executor of itself."""
-    found = given.get_executor() if hasattr(given, "get_executor") else given
-    if found is not None and not isinstance(found, concurrent.futures.Executor):
-        raise UnsupportedFeature(f"executor is {given!r}; give a concurrent.futures.Executor or a client of dask.distributed")
-    return found
+    return given.get_executor() if hasattr(given, "get_executor") else given  # type: ignore[no-any-return]
 
 
 @contextlib.contextmanager

@@ -34,7 +34,6 @@ from hetsched.cli.pictures import Pictures, draw
 from hetsched.cli.terminal import INTERRUPTED, Working, say, say_json, say_rows, warn
 from hetsched.errors import InvalidSchedule, one_line
 from hetsched.report.units import percent, seconds, size
-from hetsched.search import Budget
 from hetsched.stopping import Deadline, reason
 
 if TYPE_CHECKING:
@@ -262,6 +261,7 @@ def bound(
     Example: [bold]hetsched bound problem.json --time-limit 5[/bold]
     """
     from hetsched.bounds import best
+    from hetsched.search import Budget
 
     asked = read_problem(problem)
     best_of, code = {}, 0

@@ -30,7 +30,7 @@ from hetsched.frontends.training import arguments, capture_training, record
 __all__ = ["capture", "capture_training", "convolutions", "record"]
 
 
-@checked
+@checked(InvalidProblem)
 def capture(
     model: torch.nn.Module | Callable[[], torch.nn.Module],
     example_args: tuple[Any, ...] | torch.Tensor,
@@ -107,7 +107,7 @@ def capture(
     return found.graph
 
 
-@checked
+@checked(InvalidProblem)
 def convolutions(
     model: torch.nn.Module | Callable[[], torch.nn.Module],
     example_args: tuple[Any, ...] | torch.Tensor,

@@ -33,7 +33,7 @@ SHORT_NAMES = {
 }  # fmt: skip
 
 
-@checked
+@checked(InvalidProblem)
 def capture_training(
     model: torch.nn.Module | Callable[[], torch.nn.Module],
     example_args: tuple[Any, ...] | torch.Tensor,
@@ -114,7 +114,7 @@ def capture_training(
     return graph
 
 
-@checked
+@checked(InvalidProblem)
 def record(
     model: torch.nn.Module | Callable[[], torch.nn.Module],
     example_args: tuple[Any, ...] | torch.Tensor,
@@ -153,12 +153,9 @@ def record(
     return graph
 
 
-def arguments(example_args: Any) -> tuple[Any, ...]:
+def arguments(example_args: tuple[Any, ...] | torch.Tensor) -> tuple[Any, ...]:
     """Return positional arguments as a tuple."""
-    args = (example_args,) if isinstance(example_args, torch.Tensor) else example_args
-    if not isinstance(args, tuple):
-        raise InvalidProblem(f"example_args is a {type(args).__name__}; give the positional arguments as a tuple, or one tensor")
-    return args
+    return (example_args,) if isinstance(example_args, torch.Tensor) else example_args
 
 
 class _StepReader(Reader):

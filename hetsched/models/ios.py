@@ -18,7 +18,7 @@ import numpy.typing as npt
 from hetsched.analysis.chains import chains
 from hetsched.analysis.cuts import series_cuts
 from hetsched.analysis.ideals import Ideals
-from hetsched.arguments import checked, shown
+from hetsched.arguments import COUNT, checked, shown
 from hetsched.errors import Infeasible, InvalidArgument, InvalidProblem, UnsupportedFeature
 from hetsched.modeling.dynamic import TOLERANCE, DynamicProgram, Evaluation, Query
 from hetsched.models.ios_blocks import OF_A_PART, Block, described, lattice, within
@@ -29,7 +29,7 @@ from hetsched.stopping import Deadline
 Strategies = Literal["concurrent", "merge", "both"]
 
 
-@checked
+@checked(UnsupportedFeature, groups=COUNT, group_size=COUNT)
 def stages(
     graph: TaskGraph, cost: StageCost, *, groups: int | None = 8, group_size: int | None = 3, strategies: Strategies = "both",
     bound: StageCost | None = None, blocks: bool | Sequence[Iterable[str]] = True, time_limit: float | None = None,
@@ -88,17 +88,12 @@ def stages(
     ----------
     Y. Ding, L. Zhu, Z. Jia, G. Pekhimenko, S. Han, "IOS: Inter-Operator Scheduler for CNN Acceleration", MLSys 2021.
     """
-    for what, value in (("groups", groups), ("group_size", group_size)):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1):
-            raise UnsupportedFeature(f"{what} is {value!r}; it must be a whole number >= 1, or None for no limit")
-    if strategies not in ("concurrent", "merge", "both"):
-        raise UnsupportedFeature(f"strategies is {strategies!r}; choose concurrent, merge or both")
     if isinstance(blocks, bool):
         parts = _blocks(graph) if blocks else [graph.topological_order] if graph.n_tasks else []
     else:
         parts = _given(graph, blocks)
-    if time_limit is not None and (bound is None or not time_limit >= 0):
-        raise UnsupportedFeature(f"time_limit is {time_limit!r}; it must be >= 0, and costs that may be left out need a bound")
+    if time_limit is not None and bound is None:
+        raise UnsupportedFeature(f"time_limit is {time_limit!r}; costs that may be left out need a bound")
     deadline = Deadline.after(time_limit)
     found: list[_Stage] = []
     asked = possible = 0

@@ -14,7 +14,7 @@ from hetsched.analysis.identical import identical
 from hetsched.analysis.modules import LARGEST, modules
 from hetsched.analysis.parts import Piece, join, part, usable_durations
 from hetsched.analysis.symmetry import Exchange, exchanges
-from hetsched.arguments import check_array, checked
+from hetsched.arguments import check_array, check_indices, checked
 from hetsched.errors import InvalidProblem
 from hetsched.modeling.dynamic import DynamicProgram, Path
 from hetsched.problem.graph import FloatArray, IntArray
@@ -64,6 +64,7 @@ class Module:
 
         Without `target` those of the boundary after may be anywhere.
         """
+        self._check_ends(problem, source, target)
         durations = usable_durations(problem, self.tasks)
         elsewhere = np.arange(problem.n_devices) != source[:, None]
         front = durations[: self.given]
@@ -77,14 +78,19 @@ class Module:
         except InvalidProblem:  # what it says: with these channels, no device is left for some task
             return None
 
+    def _check_ends(self, problem: Problem, source: IntArray, target: IntArray | None) -> None:
+        """Raise `InvalidArgument` for devices of channels that are none, or not one for each channel."""
+        for name, devices, count in (("source", source, self.given), ("target", target, len(self.ends))):
+            if devices is not None:
+                check_array(check_indices(devices, name, problem.n_devices), name, (count,), np.int64)
+
     @checked
     def moved(self, alone: Problem, known: Schedule, source: IntArray, target: IntArray) -> Decision | None:
         """Return a schedule of one input for other devices as a decision for these; None if some task cannot be where it then is.
 
         `alone` is the module as a problem; what shares a label with a channel moves with it.
         """
-        check_array(source, "source", (self.given,), np.int64)
-        check_array(target, "target", (len(self.ends),), np.int64)
+        self._check_ends(alone, source, target)
         order = np.lexsort((known.batches.task, known.batches.start))  # in topological order where starts are the same
         task = known.batches.task[order]
         home = np.full(alone.n_units, -1)

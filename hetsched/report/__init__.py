@@ -6,7 +6,6 @@ import importlib
 import importlib.util
 from typing import TYPE_CHECKING, Any
 
-from hetsched.arguments import checked, shown
 from hetsched.errors import MissingDependency, UnsupportedFeature
 
 if TYPE_CHECKING:
@@ -31,15 +30,14 @@ __all__ = [
 ]  # fmt: skip
 
 
-@checked
 def require(*parts: str) -> None:
     """Raise `MissingDependency` if a library that a part needs is not installed.
 
     Parts are "gantt", "html", "dataframe" and "trace"; ask before long work, not after it.
     """
     for part in parts:
-        if part not in _NEEDS:
-            raise UnsupportedFeature(f"there is no part {shown(part)}; choose from {', '.join(_NEEDS)}")
+        if not isinstance(part, str) or part not in _NEEDS:
+            raise UnsupportedFeature(f"there is no part {part!r}; choose from {', '.join(_NEEDS)}")
         for library in _NEEDS[part]:
             if importlib.util.find_spec(library) is None:
                 raise MissingDependency(library, "report")

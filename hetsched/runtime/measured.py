@@ -63,7 +63,7 @@ class MeasuredStages:
         The program is neither on a CPU nor on CUDA.
     """
 
-    @checked
+    @checked(InvalidProblem)
     def __init__(
         self, program: Program, example_args: tuple[Any, ...] | torch.Tensor, *, example_kwargs: Mapping[str, Any] | None = None,
         warmup: int = 3, repeats: int = 10, cache: str | os.PathLike[str] | None = None, floor: float = 0.8,
@@ -82,8 +82,6 @@ class MeasuredStages:
         self._path = None if cache is None else Path(cache)
         self._known, self._whole = ({}, None) if self._path is None else _read(self._path)
         args = (example_args,) if isinstance(example_args, torch.Tensor) else example_args
-        if not isinstance(args, tuple):
-            raise InvalidProblem(f"example_args is a {type(args).__name__}; give the positional arguments as a tuple, or one tensor")
         self._values = program.inputs(args, example_kwargs or {})
         with torch.no_grad():
             program.run(program.graph.topological_order.tolist(), self._values)

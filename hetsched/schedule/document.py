@@ -10,6 +10,7 @@ import numpy as np
 from hetsched.columns import Columns
 from hetsched.errors import InvalidProblem
 from hetsched.problem.document import VERSION, Document, Real, Row, Whole, real, reals, to_document, write
+from hetsched.problem.graph import FloatArray
 from hetsched.schedule.schedule import Schedule
 
 __all__ = ["BatchRow", "ScheduleDocument", "SchedulePart", "TransferRow", "write"]
@@ -101,8 +102,12 @@ class SchedulePart(Row, kw_only=True):
             np.array([item for row in rows for item in row.inputs], np.int64), transfers,
             transfer_order=None if self.transfer_order is None else np.array(self.transfer_order, np.int64).reshape(-1, 3),
             makespan=None if self.makespan is None else float(self.makespan),
-            static_memory=self.static_memory, peak_memory=self.peak_memory,
+            static_memory=_column(self.static_memory), peak_memory=_column(self.peak_memory),
         )  # fmt: skip
+
+
+def _column(values: list[Real] | None) -> FloatArray | None:
+    return None if values is None else np.array(values, np.float64)
 
 
 class ScheduleDocument(Document, kw_only=True, tag="hetsched-schedule"):

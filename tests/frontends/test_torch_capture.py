@@ -388,7 +388,7 @@ def test_other_messages():
         capture(Lambda(lambda m, x: torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))), torch.zeros(3, 4), dynamic_batch=False)
     with pytest.raises(hs.UnsupportedFeature, match=r"torch.export cannot capture Linear: "):
         capture(nn.Linear(4, 4), torch.zeros(3, 5), dynamic_batch=False)
-    with pytest.raises(hs.InvalidProblem, match=r"example_args is a int; give the positional arguments as a tuple, or one tensor"):
+    with pytest.raises(hs.InvalidProblem, match=r"example_args is 3; it must be a tuple, or a Tensor"):
         capture(nn.Linear(4, 4), 3)
     with pytest.raises(hs.InvalidProblem, match=r"no example argument is a tensor with a batch dimension; give one, or pass dynamic_batch"):
         capture(nn.Linear(4, 4), (torch.tensor(1.0),))

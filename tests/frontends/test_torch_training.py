@@ -365,7 +365,7 @@ def test_arguments_are_named_as_forward_names_them():
             hs.InvalidProblem,
             "'lion'; choose one of sgd, momentum, adam",
         ),
-        (lambda: capture_training(small(), 3), hs.InvalidProblem, "example_args is a int; give the positional arguments as a tuple"),
+        (lambda: capture_training(small(), 3), hs.InvalidProblem, "example_args is 3; it must be a tuple, or a Tensor"),
         (
             lambda: capture_training(small().requires_grad_(False), torch.zeros(2, 3)),
             hs.InvalidProblem,

@@ -87,5 +87,5 @@ def test_a_cluster_of_dask_and_a_worker_killed_meanwhile(problem: hs.Problem, op
 
 
 def test_what_is_no_executor_is_refused(problem: hs.Problem) -> None:
-    with pytest.raises(hs.UnsupportedFeature, match=r"executor is 3; give a concurrent.futures.Executor"):
+    with pytest.raises(hs.HetschedError, match=r"executor is 3; it must be a concurrent.futures.Executor or a client of dask"):
         hs.solve(problem, "split", executor=3)  # type: ignore[arg-type]

@@ -182,9 +182,9 @@ def test_two_steps_on_the_machine_and_again_from_the_file(profiler, tmp_path):
     [
         ({"warmup": -1}, "warmup is -1; it must be >= 0"),
         ({"repeats": 0}, "repeats is 0; it must be >= 1"),
-        ({"statistic": "mode"}, "statistic is 'mode'; it must be 'median' or 'mean'"),
+        ({"statistic": "mode"}, "statistic is 'mode'; choose one of 'median', 'mean'"),
         ({"time_limit": 0}, "time_limit is 0; it must be a number of seconds > 0"),
-        ({"clock": "sun"}, "clock is 'sun'; it must be 'wall' or 'cpu'"),
+        ({"clock": "sun"}, "clock is 'sun'; choose one of 'wall', 'cpu'"),
         ({"clock": "cpu", "devices": {"a": 2}}, "clock 'cpu' sees one thread of the CPU only, but device 'a' is 2; give 1, or take 'wall'"),
         ({"devices": {}}, "devices is empty; name at least one"),
         ({"devices": {"a": 0}}, "device 'a' is 0 threads of the CPU; it must be at least one"),
