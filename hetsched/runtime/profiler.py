@@ -68,7 +68,7 @@ class ModuleProfiler:
         As `Program` does; a device is neither a CPU nor CUDA; or what is captured differs between devices.
     """
 
-    @checked
+    @checked(InvalidProblem)
     def __init__(
         self, module: torch.nn.Module, example_args: tuple[Any, ...] | torch.Tensor, *, example_kwargs: Mapping[str, Any] | None = None,
         devices: Mapping[str, int | str] | None = None, dynamic_batch: bool = True, fuse: bool = False, warmup: int = 5, repeats: int = 50,
