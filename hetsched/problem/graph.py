@@ -46,6 +46,8 @@ def is_text(value: object) -> bool:
     """Tell whether `value` is a string that a document can hold: any without lone surrogates."""
     if not isinstance(value, str):
         return False
+    if value.isascii():  # by far the most common
+        return True
     try:
         value.encode()
     except UnicodeEncodeError:
