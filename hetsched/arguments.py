@@ -411,9 +411,13 @@ def _protocol(hint: Any) -> Rule:
     bases = [base for base in hint.__mro__ if getattr(base, "_is_protocol", False) and base.__module__ != "typing"]
     named = {name for base in bases for name in (*vars(base), *getattr(base, "__annotations__", ()))}
     members = {name for name in named if not name.startswith("_") or name == "__call__"}
+    methods = {name for name in members if any(callable(vars(base).get(name)) for base in bases)}
 
     def take(value: Any) -> Any:
-        return value if not isinstance(value, type) and all(hasattr(value, name) for name in members) else _refuse()
+        def held(name: str) -> bool:
+            return hasattr(value, name) and (name not in methods or callable(getattr(value, name)))
+
+        return value if not isinstance(value, type) and all(map(held, members)) else _refuse()
 
     wanted = " and ".join(sorted("a call" if name == "__call__" else name for name in members))
     return Rule(f"a {hint.__name__}, which has {wanted}", take)

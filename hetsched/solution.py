@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from hetsched.arguments import checked
+from hetsched.arguments import TEXT, checked
 from hetsched.columns import Columns, Frozen, texts
 from hetsched.errors import HetschedError, Infeasible, InvalidProblem, InvalidSchedule
 from hetsched.problem import document
@@ -38,7 +38,7 @@ class Status(StrEnum):
 
 def _unicode(message: str) -> str:
     """Return what a solver, a file system or a plug-in said as text that a document can hold."""
-    return message.encode("utf-8", "backslashreplace").decode()
+    return TEXT.check(message, "a message").encode("utf-8", "backslashreplace").decode()  # type: ignore[no-any-return]
 
 
 @checked

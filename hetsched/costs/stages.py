@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hetsched.arguments import checked, shown
+from hetsched.arguments import check_number, check_rows, checked, shown
 from hetsched.costs.roofline import Roofline
 from hetsched.errors import InvalidArgument, InvalidProblem
 from hetsched.problem.cluster import Cluster, Device
@@ -147,7 +147,8 @@ class Contention:
         """
         from scipy.optimize import least_squares
 
-        found = [(tuple(tasks), strategy, float(seconds)) for tasks, strategy, seconds in measured]
+        rows = check_rows(measured, "measured", "tasks", "strategy", "seconds", error=InvalidProblem)
+        found = [(tuple(tasks), strategy, check_number(seconds, "seconds", error=InvalidProblem)) for tasks, strategy, seconds in rows]
         if len(found) < len(_FITTED):
             raise InvalidProblem(f"{len(found)} stages are measured; {len(_FITTED)} parameters need as many at the least")
         for tasks, strategy, seconds in found:

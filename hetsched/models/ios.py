@@ -200,7 +200,7 @@ def _given(graph: TaskGraph, blocks: Sequence[Iterable[str]]) -> list[IntArray]:
     block = np.full(graph.n_tasks, -1)
     for x, names in enumerate(blocks):
         for name in names:
-            if name not in graph.index:
+            if not isinstance(name, str) or name not in graph.index:
                 raise InvalidProblem(f"blocks[{x}] names {name!r}, which is no task of the graph")
             if block[graph.index[name]] >= 0:
                 raise InvalidProblem(f"{name!r} is in blocks[{block[graph.index[name]]}] and in blocks[{x}]; it can be in one")

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hetsched.analysis.ideals import Ideals, ideals
-from hetsched.arguments import checked
+from hetsched.arguments import check_indices, checked
 from hetsched.columns import readonly
 from hetsched.errors import UnsupportedFeature
 from hetsched.problem.graph import IntArray, TaskGraph, named, plural
@@ -72,7 +72,7 @@ class Block:
 
     @checked
     def __init__(self, graph: TaskGraph, tasks: IntArray, groups: int | None, group_size: int | None, share: int = 1) -> None:
-        self.graph, self.tasks, self.share = graph, tasks, share
+        self.graph, self.tasks, self.share = graph, check_indices(tasks, "tasks", graph.n_tasks), share
         self.names = tuple(graph.names[i] for i in tasks.tolist())
         ptr, pred, pairs = within(graph, tasks)
         key = ptr.tobytes(), pred.tobytes(), groups or _NO_LIMIT, group_size or _NO_LIMIT

@@ -132,6 +132,7 @@ class Module:
     def plain_finishes(self, problem: Problem, sources: IntArray, shortest: FloatArray) -> FloatArray:
         """Return when each task of a plain module has ended on each device, for all sources, [sources, m, K]."""
         check_array(shortest, "shortest", (problem.n_tasks, problem.n_devices))
+        check_array(sources, "sources", ("sources", self.given), np.int64)
         finish = np.repeat(shortest[self.tasks][None], len(sources), axis=0)
         if self.given:
             there = np.arange(problem.n_devices) == sources
@@ -186,6 +187,8 @@ class Series:
     def __init__(
         self, problem: Problem, modules: list[Module], known: Schedule | None = None, *, symmetry: bool = True, deadline: Deadline = NEVER
     ) -> None:  # fmt: skip
+        if not modules:
+            raise InvalidProblem("modules is []; it must be the modules of the problem, as `cut` returns them")
         self.problem = problem
         self.modules, self._first = _aligned(problem, modules)
         self._orbits = _Orbits(problem, exchanges(problem) if symmetry else [])

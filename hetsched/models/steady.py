@@ -9,7 +9,7 @@ import numpy as np
 
 from hetsched.analysis import model_size
 from hetsched.analysis.symmetry import exchanges
-from hetsched.arguments import checked
+from hetsched.arguments import checked, one_of
 from hetsched.errors import UnsupportedFeature
 from hetsched.modeling.expression import FloatArray
 from hetsched.models import components as parts
@@ -152,7 +152,7 @@ class SteadyState(Assignment):
     def is_makespan(self) -> bool:
         return self.model.objective is self.value  # type: ignore[attr-defined]
 
-    @checked
+    @checked(solver=one_of(*TOLERANCE))
     def raise_bound(self, monitor: Monitor, value: float, solver: str) -> None:
         """Raise the bound by a solver's; every schedule is among those the model knows, so its proof holds for all."""
         name = f"{self.name} by {solver}"

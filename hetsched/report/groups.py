@@ -60,6 +60,7 @@ def groups(problem: Problem, schedule: Schedule, colour_by: str | Sequence[str] 
     UnsupportedFeature
         `colour_by` is another word, or a sequence of another length.
     """
+    colour_by = colour_by if isinstance(colour_by, str) else list(colour_by)  # an array would compare by element
     if colour_by == "module":
         start = np.full(problem.n_tasks, np.inf)
         np.minimum.at(start, schedule.batches.task, schedule.batches.start)

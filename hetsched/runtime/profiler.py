@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch.utils._pytree import tree_map
 
-from hetsched.arguments import checked
+from hetsched.arguments import checked, whole
 from hetsched.costs.protocol import Measured, Placement, devices_of
 from hetsched.errors import InvalidProblem, UnsupportedFeature
 from hetsched.problem.cluster import Device
@@ -145,7 +145,7 @@ class ModuleProfiler:
         program = worker.program
         return program.resized(program.inputs(_moved(self._args, worker.device), _moved(self._kwargs, worker.device)), inputs)
 
-    @checked
+    @checked(InvalidProblem, size=whole(0))
     def transfer(self, size: int, source: str, target: str) -> float:
         """Return the seconds of copying `size` bytes that one device has just written to another; on a CPU, within its memory."""
         for name in (source, target):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hetsched.arguments import checked
+from hetsched.arguments import checked, whole
 from hetsched.errors import InvalidProblem
 from hetsched.problem.cluster import Cluster
 from hetsched.problem.graph import FloatArray
@@ -73,7 +73,7 @@ class Interference:
             if not valid:
                 raise InvalidProblem(f"{what} of the interference is {value!r}; it must be {rule}")
 
-    @checked
+    @checked(iterations=whole(0), n_devices=whole(0))
     def factors(self, generator: np.random.Generator, iterations: int, n_devices: int) -> FloatArray:
         """Return how many times as long tasks take, [I, K]."""
         comes = generator.random((iterations, n_devices)) < self.rate
@@ -123,7 +123,7 @@ class Scenario:
         if not 0 <= self.noise < math.inf:
             raise InvalidProblem(f"noise is {self.noise!r}; it must be the sigma of a lognormal, 0 or more")
 
-    @checked
+    @checked(iterations=whole(0))
     def factors(self, cluster: Cluster, iterations: int) -> FloatArray:
         """Return how many times as long as the problem says each device takes, [I, K], noise left out."""
         result = np.ones((iterations, cluster.n_devices))
@@ -135,7 +135,7 @@ class Scenario:
             result[slow.start : slow.stop, cluster.index[slow.device]] *= slow.factor
         return result
 
-    @checked
+    @checked(iteration=whole(0), n_tasks=whole(0))
     def noise_of(self, iteration: int, n_tasks: int) -> FloatArray:
         """Return the noise of each task in an iteration, [n]."""
         if self.noise == 0:

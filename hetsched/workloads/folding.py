@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hetsched.arguments import checked
+from hetsched.arguments import COUNT, checked, one_of
 from hetsched.errors import InvalidProblem, MissingDependency
 
 try:
@@ -38,7 +38,7 @@ def evoformer(size: str = "87M") -> nn.Module:
     return Trunk(blocks, *widths)
 
 
-@checked
+@checked(InvalidProblem, size=one_of(*SIZES), sequences=COUNT, residues=COUNT)
 def aligned(size: str = "87M", sequences: int = 128, residues: int = 128) -> tuple[torch.Tensor, torch.Tensor]:
     """Return one input of `evoformer` on the meta device: its shape, without data."""
     _, width, _, pairs, _ = SIZES[size]

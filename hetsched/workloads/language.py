@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hetsched.arguments import checked
+from hetsched.arguments import COUNT, checked
 from hetsched.errors import InvalidProblem, MissingDependency
 
 try:
@@ -41,7 +41,7 @@ def gpt3_175b() -> nn.Module:
     return _block(12288, 96)
 
 
-@checked
+@checked(InvalidProblem, tokens=COUNT, words=COUNT)
 def decoder(size: str = "330M", *, tokens: int = 2048, words: int = 50257) -> nn.Module:
     """Return a whole decoder, random weights: embeddings, blocks, and the scores of each next token.
 

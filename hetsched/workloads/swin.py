@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hetsched.arguments import checked
+from hetsched.arguments import COUNT, checked
 from hetsched.errors import InvalidProblem, MissingDependency
 
 try:
@@ -22,7 +22,7 @@ SIZES: Mapping[str, tuple[tuple[int, ...], int, int]] = {
 stages is chosen to come to as many parameters."""
 
 
-@checked
+@checked(InvalidProblem, window=COUNT, classes=COUNT)
 def swin(size: str = "1.8B", *, window: int = 11, classes: int = 1000) -> nn.Module:
     """Return a Swin transformer, random weights: four stages, each but the first of half the grid and twice the width.
 

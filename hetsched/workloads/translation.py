@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hetsched.arguments import checked
-from hetsched.errors import MissingDependency
+from hetsched.arguments import COUNT, checked
+from hetsched.errors import InvalidProblem, MissingDependency
 
 try:
     import torch
@@ -17,7 +17,7 @@ WORDS = 32000
 """Words of each language."""
 
 
-@checked
+@checked(InvalidProblem, layers=COUNT, units=COUNT, words=COUNT)
 def nmt(layers: int = 4, units: int = 2048, words: int = WORDS) -> nn.Module:
     """Return an encoder and a decoder of LSTM layers with attention, unrolled in time, random weights.
 
@@ -32,7 +32,7 @@ def nmt(layers: int = 4, units: int = 2048, words: int = WORDS) -> nn.Module:
     return Translator(layers, units, words)
 
 
-@checked
+@checked(InvalidProblem, layers=COUNT, width=COUNT, heads=COUNT, words=COUNT)
 def transformer(layers: int = 12, width: int = 2048, heads: int = 16, words: int = WORDS, *, apart: bool = False) -> nn.Module:
     """Return a transformer of so many encoder and as many decoder layers, random weights.
 
@@ -46,7 +46,7 @@ def transformer(layers: int = 12, width: int = 2048, heads: int = 16, words: int
     return Transformer(layers, width, heads, words, apart)
 
 
-@checked
+@checked(InvalidProblem, steps=COUNT, batch=COUNT)
 def sentences(steps: int, batch: int) -> torch.Tensor:
     """Return `batch` sentences of `steps` words on the meta device: their shape, without data."""
     return torch.empty(batch, steps, dtype=torch.int64, device="meta")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from hetsched.arguments import checked
+from hetsched.arguments import COUNT, checked
 from hetsched.errors import MissingDependency
 
 try:
@@ -218,7 +218,7 @@ def randwire(wirings: Sequence[Sequence[tuple[int, int]]], classes: int = 1000, 
     return _classifier(layers, 1280, classes)
 
 
-@checked
+@checked(layers=COUNT, filters=COUNT)
 def holography(layers: int = 30, filters: int = 24) -> nn.Module:
     """Return a network of so many 3x3 convolutions in a row, random weights, in train mode.
 
