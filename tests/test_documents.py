@@ -91,7 +91,11 @@ def test_a_problem_and_what_is_made_of_it_come_back(problem, data):
     comes_back(problem)
     schedule = hs.simulate(problem, data.draw(decisions(problem)))
     comes_back(schedule)
-    comes_back(hs.solve(problem, "heft"))
+    try:
+        solution = hs.solve(problem, "heft")
+    except hs.UnsupportedFeature:  # a task takes several batches
+        return
+    comes_back(solution)
 
 
 REALS = st.floats() | st.sampled_from([math.nan, math.inf, -math.inf, -0.0])
