@@ -23,7 +23,8 @@ from hetsched.modeling.program import Program
 from hetsched.processes import Died, Process, channel, listen, tell
 from hetsched.stopping import NEVER, Deadline
 
-GRACE = 0.3  # seconds that a solver has to answer after it was asked to stop
+GRACE = 0.3  # seconds that a solver has to answer after it was asked to stop at the end of its time
+PATIENCE = 3.0  # the same where there is time left: to start another process would take longer than most answers
 
 
 @dataclass(frozen=True)
@@ -191,7 +192,7 @@ class _Solve:
         if not self.asked_to_stop:
             self.asked_to_stop = time.monotonic()
             self.child.send(_Stop())
-        elif time.monotonic() - self.asked_to_stop > GRACE:
+        elif time.monotonic() - self.asked_to_stop > (GRACE if self.run.request.deadline.over else PATIENCE):
             self.child.process.kill()
 
 
