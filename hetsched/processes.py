@@ -18,12 +18,22 @@ import tempfile
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, NoReturn
 
 _THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "NUMBA_NUM_THREADS")
 _START = "import sys; sys.path[:] = {path!r}; from {module} import {function}; {function}({log})"  # as -m does, but with our path alone
 _TAIL = 4096  # bytes of standard error that are read after the end of a process
 _LONGEST = 200  # characters of its last words
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A process has loaded what it needs and waits for work."""
+
+
+@dataclass(frozen=True)
+class Stop:
+    """A process is to end soon what it is doing."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +64,7 @@ class Process:
     Parameters
     ----------
     main : str
-        ``"module:function"``; the function calls `channel` first.
+        ``"module:function"``; the function makes a `Channel` first.
     hear : callable
         Called, in a thread, with each message, and at last with `Died`.
     """
@@ -130,38 +140,52 @@ class Process:
         return said[-1][:_LONGEST] if said else ""
 
 
-def channel(log: int) -> tuple[BinaryIO, BinaryIO]:
-    """Return where a process that was started here hears and tells; what is printed goes to the file descriptor `log`."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that asked decides
-    told, heard = os.fdopen(os.dup(1), "wb"), os.fdopen(os.dup(0), "rb")
-    null = os.open(os.devnull, os.O_RDWR)
-    os.dup2(null, 0)
-    if log >= 0:
-        sys.stderr = os.fdopen(log, "w", buffering=1, errors="backslashreplace")
-    try:
-        os.dup2(log if log >= 0 else 2, 1)  # what a solver prints must not get between the messages
-    except OSError:  # there is no standard error
-        os.dup2(null, 1)
-    return heard, told
+class Channel:
+    """The side of a process that `Process` has started; the process ends when there is nobody to talk to.
 
+    What is printed from here on goes to the file descriptor `log`.
 
-def listen(heard: BinaryIO, take: Callable[[Any], object]) -> None:
-    """Hand messages over in a thread until there is none to come, then end the process, whatever it is doing."""
+    Attributes
+    ----------
+    asked : queue.SimpleQueue
+        What has been asked, but for `Stop`.
+    asked_to_stop : threading.Event
+        Set by a `Stop`, until the next is asked.
+    """
 
-    def body() -> NoReturn:
+    def __init__(self, log: int) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that asked decides
+        self._told, self._heard = os.fdopen(os.dup(1), "wb"), os.fdopen(os.dup(0), "rb")
+        null = os.open(os.devnull, os.O_RDWR)
+        os.dup2(null, 0)
+        if log >= 0:
+            sys.stderr = os.fdopen(log, "w", buffering=1, errors="backslashreplace")
         try:
-            while True:
-                take(pickle.load(heard))
-        finally:
+            os.dup2(log if log >= 0 else 2, 1)  # what a solver prints must not get between the messages
+        except OSError:  # there is no standard error
+            os.dup2(null, 1)
+        self.asked: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.asked_to_stop = threading.Event()
+        self._one_at_a_time = threading.Lock()  # solvers tell of solutions and bounds from several threads
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def tell(self, message: object) -> None:
+        """Send a message."""
+        try:
+            with self._one_at_a_time:
+                pickle.dump(message, self._told, pickle.HIGHEST_PROTOCOL)
+                self._told.flush()
+        except OSError:
             os._exit(0)
 
-    threading.Thread(target=body, daemon=True).start()
-
-
-def tell(told: BinaryIO, message: object) -> None:
-    """Send a message; end the process if there is no reader."""
-    try:
-        pickle.dump(message, told, pickle.HIGHEST_PROTOCOL)
-        told.flush()
-    except OSError:
-        os._exit(0)
+    def _listen(self) -> NoReturn:
+        try:
+            while True:
+                message = pickle.load(self._heard)
+                if isinstance(message, Stop):
+                    self.asked_to_stop.set()
+                else:
+                    self.asked_to_stop.clear()
+                    self.asked.put(message)
+        finally:
+            os._exit(0)

@@ -6,17 +6,16 @@ import contextlib
 import importlib
 import pickle
 import queue
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from hetsched.errors import InconsistentBound, UnsupportedFeature
 from hetsched.modeling.backends import in_process
 from hetsched.problem.problem import Problem
-from hetsched.processes import Died, Process, channel, listen, tell
+from hetsched.processes import Channel, Died, Process, Ready, Stop
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.simulate import simulate
@@ -39,11 +38,6 @@ class Task:
     time_limit: float | None = None
     evaluations: int | None = None
     objective: str = "makespan"
-
-
-@dataclass(frozen=True)
-class Ready:
-    """A worker has the problem and waits for a task."""
 
 
 @dataclass(frozen=True)
@@ -86,11 +80,6 @@ class _Hello:
     problem: Problem
     modules: Mapping[str, str]
     """The module that registers each method."""
-
-
-@dataclass(frozen=True)
-class _Stop:
-    pass
 
 
 class Relay(Monitor):
@@ -311,7 +300,7 @@ class Pool:
         """Ask all tasks to end soon."""
         for worker in self.workers:
             if worker.ledger is not None:
-                worker.send(pickle.dumps(_Stop()))
+                worker.send(pickle.dumps(Stop()))
 
     def close(self) -> None:
         """Kill all workers and wait until they have gone."""
@@ -328,42 +317,27 @@ class Pool:
 def serve(log: int) -> NoReturn:
     """Be a worker: read a problem and tasks from standard input and tell what is found on standard output."""
     in_process.set(True)  # this process may be lost
-    heard, told = channel(log)
-    side = _Side(told)
-    listen(heard, side.hear)
-    side.work()
+    _Side(Channel(log)).work()
 
 
 class _Side:
     """The worker's side of the pipes."""
 
-    def __init__(self, told: BinaryIO) -> None:
-        self.told = told
-        self.given: queue.SimpleQueue[_Hello | Task] = queue.SimpleQueue()
-        self.asked_to_stop = threading.Event()
-
-    def hear(self, message: _Hello | Task | _Stop) -> None:
-        if isinstance(message, _Stop):
-            self.asked_to_stop.set()
-        else:
-            self.asked_to_stop.clear()
-            self.given.put(message)
-
-    def tell(self, message: Message) -> None:
-        tell(self.told, message)
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
 
     def work(self) -> NoReturn:
         """Run task after task."""
-        hello = self.given.get()
+        hello = self.channel.asked.get()
         assert isinstance(hello, _Hello)
         for module in dict.fromkeys(hello.modules.values()):
             if module.partition(".")[0] == __package__:
                 importlib.import_module(module)
-        self.tell(Ready())
+        self.channel.tell(Ready())
         while True:
-            task = self.given.get()
+            task = self.channel.asked.get()
             assert isinstance(task, Task)
-            self.tell(self._perform(hello, task))
+            self.channel.tell(self._perform(hello, task))
 
     def _perform(self, hello: _Hello, task: Task) -> Done:
         module = hello.modules.get(task.method, "__main__")
@@ -374,9 +348,9 @@ class _Side:
                 return Done(failure=f"{module} cannot be imported: {type(error).__name__}: {error}", kind="unknown")
         if task.method not in registered():
             return Done(failure=f"{module} registers no method {task.method!r} when it is imported", kind="unknown")
-        relay = Relay(hello.problem, task, self.tell, look=lambda: self._look(relay))
+        relay = Relay(hello.problem, task, self.channel.tell, look=lambda: self._look(relay))
         return relay.perform(task)
 
     def _look(self, relay: Monitor) -> None:
-        if self.asked_to_stop.is_set():
+        if self.channel.asked_to_stop.is_set():
             relay.stop("stopped")

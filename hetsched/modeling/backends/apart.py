@@ -14,13 +14,13 @@ import queue
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeAlias
+from typing import NoReturn, TypeAlias
 
 from hetsched.errors import UnsupportedFeature
 from hetsched.modeling.backends import WAKE, BackendInfo, Request, Run, backend, in_process
 from hetsched.modeling.outcome import Incumbent, NewBound, Outcome
 from hetsched.modeling.program import Program
-from hetsched.processes import Died, Process, channel, listen, tell
+from hetsched.processes import Channel, Died, Process, Ready, Stop
 from hetsched.stopping import NEVER, Deadline
 
 GRACE = 0.3  # seconds that a solver has to answer after it was asked to stop at the end of its time
@@ -33,11 +33,6 @@ class _Prepare:
 
 
 @dataclass(frozen=True)
-class _Ready:
-    """The solver is imported."""
-
-
-@dataclass(frozen=True)
 class _Job:
     program: Program
     request: Request
@@ -46,16 +41,11 @@ class _Job:
 
 
 @dataclass(frozen=True)
-class _Stop:
-    pass
-
-
-@dataclass(frozen=True)
 class _Failed:
     error: Exception
 
 
-_Message: TypeAlias = _Ready | Incumbent | NewBound | Outcome | _Failed | Died
+_Message: TypeAlias = Ready | Incumbent | NewBound | Outcome | _Failed | Died
 
 
 class _Child:
@@ -92,11 +82,6 @@ def _take(solver: str) -> _Child:
 def _give_back(child: _Child) -> None:
     with _lock:
         _idle.setdefault(child.solver, []).append(child)
-
-
-def prepare(info: BackendInfo) -> None:
-    """Start a process for a solver, unless one waits; it loads while this one goes on."""
-    _give_back(_take(info.name))
 
 
 @atexit.register
@@ -174,7 +159,7 @@ class _Solve:
 
     def _hear(self, message: _Message) -> None:
         run = self.run
-        if isinstance(message, _Ready):
+        if isinstance(message, Ready):
             self.child.ready = True
         elif isinstance(message, Incumbent):
             self.best, run.nodes = message, max(run.nodes, message.nodes)
@@ -191,7 +176,7 @@ class _Solve:
             return
         if not self.asked_to_stop:
             self.asked_to_stop = time.monotonic()
-            self.child.send(_Stop())
+            self.child.send(Stop())
         elif time.monotonic() - self.asked_to_stop > (GRACE if self.run.request.deadline.over else PATIENCE):
             self.child.process.kill()
 
@@ -202,33 +187,20 @@ class _Solve:
 def serve(log: int) -> NoReturn:
     """Be the process of a solver: read models from standard input and tell what is found on standard output."""
     in_process.set(True)
-    heard, told = channel(log)
-    inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    asked_to_stop, one_at_a_time = threading.Event(), threading.Lock()
-
-    def hear(message: object) -> None:
-        if isinstance(message, _Stop):
-            asked_to_stop.set()
-        else:
-            asked_to_stop.clear()
-            inbox.put(message)
-
-    def say(message: _Message) -> None:
-        with one_at_a_time:  # solvers tell of solutions and bounds from several threads
-            tell(told, message)
-
-    listen(heard, hear)
-    name = inbox.get().solver
+    channel = Channel(log)
+    name = channel.asked.get().solver
     backend(name)
-    say(_Ready())
+    channel.tell(Ready())
     while True:
-        job = inbox.get()
-        end = Deadline.after(job.seconds)
-        request = dataclasses.replace(job.request, deadline=end, on_incumbent=say, on_bound=say, stop=asked_to_stop.is_set)
+        job = channel.asked.get()
+        request = dataclasses.replace(
+            job.request, deadline=Deadline.after(job.seconds), on_incumbent=channel.tell, on_bound=channel.tell,
+            stop=channel.asked_to_stop.is_set,
+        )  # fmt: skip
         try:
-            say(backend(name).solve(job.program, request))
+            channel.tell(backend(name).solve(job.program, request))
         except Exception as error:
-            say(_Failed(_sendable(error)))
+            channel.tell(_Failed(_sendable(error)))
 
 
 def _sendable(error: Exception) -> Exception:
