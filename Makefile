@@ -20,6 +20,7 @@ thorough: $(VENV)/.installed-test  ## hours of examples and order drawn anew; HE
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --hypothesis-profile=thorough -m "hypothesis or thorough"
 
 lint: $(VENV)/.installed-lint  ## style, types, layers
+	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy hetsched
 	$(BIN)/lint-imports

@@ -91,7 +91,9 @@ class Race:
     def figures(self) -> dict[str, Any]:
         """Return all of it as numbers."""
         return {
-            "slow": self.slow, "before": self.before(), "after": {name: self.after(name) for name in POLICIES},
+            "slow": self.slow,
+            "before": self.before(),
+            "after": {name: self.after(name) for name in POLICIES},
             "recovered": {name: self.recovered(name) for name in POLICIES[1:]},
             "settled": {name: self.settled(name) for name in POLICIES[1:]},
             "migrations": {name: run.migrations for name, run in self.runs.items()},
@@ -99,7 +101,7 @@ class Race:
             "thinking": {name: float(run.thinking[1:].max()) for name, run in self.runs.items()},
             "steady": [run.moved.tolist() for run in self.steady],
             "shared": {name: float(run.seconds.mean()) for name, run in self.shared.items()},
-        }  # fmt: skip
+        }
 
 
 def levels(races: Mapping[str, Race]) -> str:
@@ -118,11 +120,17 @@ def costs(races: Mapping[str, Race]) -> str:
     for name, race in races.items():
         for each in POLICIES[1:]:
             run = race.runs[each]
-            rows.append([
-                f"{name}: {each}", str(run.migrations), str(int(run.moved[: race.change].sum())), figures.number(1e3 * run.pause.sum()),
-                str(race.settled(each)), figures.number(1e3 * run.thinking.max()),
-                figures.number(float(run.thinking.max() / race.after("static")), 2),
-            ])  # fmt: skip
+            rows.append(
+                [
+                    f"{name}: {each}",
+                    str(run.migrations),
+                    str(int(run.moved[: race.change].sum())),
+                    figures.number(1e3 * run.pause.sum()),
+                    str(race.settled(each)),
+                    figures.number(1e3 * run.thinking.max()),
+                    figures.number(float(run.thinking.max() / race.after("static")), 2),
+                ]
+            )
     head = ["graph: policy", "migrations", "before the change", "pauses, ms", "settled after", "longest thought, ms", "that in iterations"]
     return figures.table(head, rows)
 
@@ -181,8 +189,11 @@ def main(words: Sequence[str] | None = None) -> None:
         f"{figures.number(evaluations)} evaluations a solve.",
         levels(races),
         f"![Iteration time of each policy around the change, relative to before](images/{REGION}.svg)",
-        "### What it costs", costs(races), "### Without a change", calm(races, noises),
-    ]  # fmt: skip
+        "### What it costs",
+        costs(races),
+        "### Without a change",
+        calm(races, noises),
+    ]
     figures.publish(arguments, REGION, "\n\n".join(parts), {name: race.figures() for name, race in races.items()})
     if arguments.docs is not None:
         plot(races, arguments.docs / "images" / f"{REGION}.svg")

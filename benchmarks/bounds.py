@@ -28,9 +28,7 @@ INSTANCES = ("rwnn1x10", "rwnn1x10u", "rwnn1x32", "rwnn1x32u", "rwnn10x32", "rwn
 OPTIMA = {"rwnn10x32": 4280.9, "rwnn10x32u": 4909.2}
 """Found by cutting the stacks apart, durations rounded to 0.1."""
 BOUNDS = ("critical path", "load", "head-tail load", "modular", "destructive")
-PAPER = {
-    ("sdep", 1): 0.0, ("sdep", 2): 6.6, ("sdep", 3): 14.8, ("sdep", 4): 22.5, ("wdep", 2): 1.3, ("wdep", 3): 6.3, ("wdep", 4): 13.3,
-}  # fmt: skip
+PAPER = {("sdep", 1): 0.0, ("sdep", 2): 6.6, ("sdep", 3): 14.8, ("sdep", 4): 22.5, ("wdep", 2): 1.3, ("wdep", 3): 6.3, ("wdep", 4): 13.3}
 """Percent by which DiviML's LBound lies below its MILP, in table I."""
 
 

@@ -179,10 +179,16 @@ def factors(rows: Sequence[Row], stacks: Sequence[int]) -> str:
                 seconds = [float(np.mean([to_best(row) for row in found])) for found in (whole, split)]
                 quality = float(np.mean([row["makespan"] for row in split]) / np.mean([row["makespan"] for row in whole]))
                 proofs = "/".join(str(sum(row["proven"] for row in found)) for found in (whole, split))
-                lines.append([
-                    f"{modules}, {dependence}", *(figures.number(each, 2) for each in seconds), figures.number(seconds[0] / seconds[1], 2),
-                    proofs, figures.percent(quality - 1), str(PAPER_FACTORS[dependence, modules]) if modules in STACKS else "",
-                ])  # fmt: skip
+                lines.append(
+                    [
+                        f"{modules}, {dependence}",
+                        *(figures.number(each, 2) for each in seconds),
+                        figures.number(seconds[0] / seconds[1], 2),
+                        proofs,
+                        figures.percent(quality - 1),
+                        str(PAPER_FACTORS[dependence, modules]) if modules in STACKS else "",
+                    ]
+                )
     head = ["modules", "whole, s", "split, s", "factor", "proven, whole/split", "split longer by", "paper's factor"]
     return figures.table(head, lines)
 

@@ -130,11 +130,17 @@ def table(rows: Sequence[Row], n: int, limit: float) -> str:
             if not found:
                 continue
             gaps = [row["gap"] for row in found]
-            lines.append([
-                f"{solver}, {variant}", cases.spans(row["seed"] for row in found), f"{sum(row['proven'] for row in found)} of {len(found)}",
-                str(sum(row["makespan"] is None for row in found)), middle(found, limit),
-                figures.percent(np.mean(gaps)), figures.percent(max(gaps)),
-            ])  # fmt: skip
+            lines.append(
+                [
+                    f"{solver}, {variant}",
+                    cases.spans(row["seed"] for row in found),
+                    f"{sum(row['proven'] for row in found)} of {len(found)}",
+                    str(sum(row["makespan"] is None for row in found)),
+                    middle(found, limit),
+                    figures.percent(np.mean(gaps)),
+                    figures.percent(max(gaps)),
+                ]
+            )
     head = ["solver, variant", "seeds", "proven", "no schedule", "median CPU time, s", "mean gap", "worst gap"]
     return figures.table(head, lines)
 

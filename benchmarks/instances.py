@@ -61,9 +61,12 @@ def moirai(path: Path, communication: str = "delay") -> hs.Problem:
         transfers[e] += edge.get("comm_time", np.zeros((size, size)))
     devices = [hs.Device(f"d{device['id']}", memory_bytes=device["memory"]) for device in data["devices"]]
     return hs.Problem(
-        graph, hs.Cluster(devices, bandwidth=np.inf), durations=[task["time"] for task in data["tasks"]], transfers=transfers,
+        graph,
+        hs.Cluster(devices, bandwidth=np.inf),
+        durations=[task["time"] for task in data["tasks"]],
+        transfers=transfers,
         communication=communication,
-    )  # fmt: skip
+    )
 
 
 def dnn_partitioning(path: Path) -> hs.Problem:
@@ -135,7 +138,7 @@ def module(kind: str, n: int, seed: int, *, unrelated: bool = False) -> hs.Probl
 
 def stack(
     kind: str, n: int, modules: int, *, channels: int = 1, dependence: str = "sdep", seed: int = 0, unrelated: bool = False
-) -> hs.Problem:  # fmt: skip
+) -> hs.Problem:
     """Generate a stack of randomly wired modules on three devices, transfers about as long as tasks.
 
     The costs of tasks are uniform on 1 to 100, the devices 1, 1.5 and 2 times as fast; if `unrelated`

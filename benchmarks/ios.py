@@ -30,9 +30,11 @@ SIZE = {"inception_v3": 299}
 """Height and width of the images, 224 unless said otherwise."""
 STRATEGIES = ("merge", "concurrent", "both")
 PAPER_COUNTS = {
-    "inception_v3": "11, 6, 2.6e4, 4.9e3, 3.8e6", "randwire": "33, 8, 3.7e9, 1.2e6, 9.2e22", "nasnet_a": "18, 8, 5.2e6, 3.1e5, 7.2e12",
+    "inception_v3": "11, 6, 2.6e4, 4.9e3, 3.8e6",
+    "randwire": "33, 8, 3.7e9, 1.2e6, 9.2e22",
+    "nasnet_a": "18, 8, 5.2e6, 3.1e5, 7.2e12",
     "squeezenet": "6, 3, 2.2e2, 51, 1.3e2",
-}  # fmt: skip
+}
 """Table 1 of the paper: tasks, width, bound, transitions, schedules."""
 BATCHES, CROSSED, DEVICES = (1, 16, 32, 64, 128), (1, 32, 128), ("p4", "v100")
 LIMITS = tuple((size, groups) for size in (1, 2, 3) for groups in (3, 8))
@@ -242,8 +244,13 @@ def main(words: Sequence[str] | None = None) -> None:
     """Make every table and publish them."""
     parser = figures.parser(__doc__)
     parser.add_argument("--networks", nargs="+", choices=NETWORKS, help="default: all; with --quick squeezenet")
-    parser.add_argument("--measured", nargs="*", choices=(*NETWORKS, "googlenet"), default=("squeezenet", "googlenet"),
-                        help="networks to measure here (default: squeezenet googlenet)")  # fmt: skip
+    parser.add_argument(
+        "--measured",
+        nargs="*",
+        choices=(*NETWORKS, "googlenet"),
+        default=("squeezenet", "googlenet"),
+        help="networks to measure here (default: squeezenet googlenet)",
+    )
     parser.add_argument("--repeats", type=int, default=10, help="runs of a stage, and of the whole (default: %(default)s)")
     parser.add_argument("--data", type=Path, default=instances.DATA / "ios", help="folder of RandWire's wirings (default: %(default)s)")
     arguments: argparse.Namespace = figures.parse(parser, words, region=REGION)
@@ -259,17 +266,39 @@ def main(words: Sequence[str] | None = None) -> None:
     assert first, "a schedule does not win on the batch size it was made for"
     assert second, "a schedule does not win on the device it was made for"
     which = next(name for name, net in found.items() if net is shown)
-    text = "\n\n".join([
-        f"Taken on: {figures.machine()}.", strategies(found), "### Largest blocks", sizes(found), "### Search",
-        f"All searches together take {figures.number(total)} s (target: 1 s for the four networks), kernels compiled.", asked,
-        *(["### Limits on stages", limits(found)] if {"inception_v3", "nasnet_a"} & set(found) else []),
-        f"### Block by block: {which}", by_block(shown), f"### Made for one batch size or device, run on another: {which}",
-        batches, devices, f"### Batch sizes: {which}", throughput(shown),
-    ])  # fmt: skip
+    text = "\n\n".join(
+        [
+            f"Taken on: {figures.machine()}.",
+            strategies(found),
+            "### Largest blocks",
+            sizes(found),
+            "### Search",
+            f"All searches together take {figures.number(total)} s (target: 1 s for the four networks), kernels compiled.",
+            asked,
+            *(["### Limits on stages", limits(found)] if {"inception_v3", "nasnet_a"} & set(found) else []),
+            f"### Block by block: {which}",
+            by_block(shown),
+            f"### Made for one batch size or device, run on another: {which}",
+            batches,
+            devices,
+            f"### Batch sizes: {which}",
+            throughput(shown),
+        ]
+    )
     lines = [measured(name, arguments.data, arguments.repeats) for name in arguments.measured[: 1 if arguments.quick else None]]
     if lines:
-        head = ["network, 1 image", "device", "stages", "measured", "search, s", "best, sum of stages, ms", "module, ms", "sequential, ms",
-                "greedy, ms", "best, ms"]  # fmt: skip
+        head = [
+            "network, 1 image",
+            "device",
+            "stages",
+            "measured",
+            "search, s",
+            "best, sum of stages, ms",
+            "module, ms",
+            "sequential, ms",
+            "greedy, ms",
+            "best, ms",
+        ]
         text += f"\n\n### Measured\n\n{figures.table(head, lines)}"
     figures.publish(arguments, REGION, text, {"search_s": total})
 

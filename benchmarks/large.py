@@ -30,9 +30,19 @@ from hetsched.workloads import clusters
 
 REGION = "large"
 METHODS = (
-    "best-device", "heft", "metis", "m-topo", "m-etf", "m-sct", "block", "repartition", "linear-clustering", "dsc", "order-place",
+    "best-device",
+    "heft",
+    "metis",
+    "m-topo",
+    "m-etf",
+    "m-sct",
+    "block",
+    "repartition",
+    "linear-clustering",
+    "dsc",
+    "order-place",
     "celeritas",
-)  # fmt: skip
+)
 GIVEN_TIME = ("multilevel", "auto")
 PAPER = {"inception_v3": "59, 8.1", "nmt": "154, 6.4", "transformer, heads apart": "220, 11.1", "holography": "37, 7.4"}
 """Celeritas' Table 2: nodes and CCR after fusion."""
@@ -78,10 +88,12 @@ def fusion(names: Sequence[str]) -> tuple[str, dict[str, Any]]:
         problem = training_problem(name)
         found, took = {}, {}
         for how, coarsen in (
-            ("celeritas", coarsening.operation_fusion), ("module", coarsening.by_module), ("rules", coarsening.fuse),
+            ("celeritas", coarsening.operation_fusion),
+            ("module", coarsening.by_module),
+            ("rules", coarsening.fuse),
             ("degree one", coarsening.degree_one),
             ("heavy edges", lambda each: coarsening.Coarsening.through(each, coarsening.hierarchy(each))),
-        ):  # fmt: skip
+        ):
             coarsen(problem)
             began = time.perf_counter()
             found[how] = coarsen(problem)
@@ -177,8 +189,13 @@ def fused(names: Sequence[str], seconds: float) -> tuple[str, dict[str, Any]]:
                         continue
                     solved = hs.solve(each, method, time_limit=seconds if method == "multilevel" else None)
                     over = solved.best_effort
-                    cells.append("none" if solved.schedule is None and over is None else figures.number(solved.makespan * 1e3)
-                                 if over is None else f"({over.bytes_over / 1e9:.3g} GB over)")  # fmt: skip
+                    cells.append(
+                        "none"
+                        if solved.schedule is None and over is None
+                        else figures.number(solved.makespan * 1e3)
+                        if over is None
+                        else f"({over.bytes_over / 1e9:.3g} GB over)"
+                    )
                     rows[f"{name}, {where}, {what}, {method}"] = solved.makespan
                 print(name, where, what, cells, flush=True)
                 lines.append([f"{name}, {where}", what, f"{each.n_tasks:,}", *cells])
@@ -202,10 +219,18 @@ def main(words: Sequence[str] | None = None) -> None:
     table3, table4, verdict, found = steps(names, seconds, methods)
     alone, processes = fresh([name for name in names if arguments.quick or training_problem(name).n_tasks > 20_000] or names)
     text = [
-        f"Taken on: {figures.machine()}.", "### Tasks and CCR (Celeritas, Table 2)", table2, "### Step time (Celeritas, Table 3)",
-        f"`multilevel` and `auto` had {seconds:g} s.", table3, verdict, "### Placement time (Celeritas, Table 4)", table4,
-        "### Celeritas' method in a process of its own", alone,
-    ]  # fmt: skip
+        f"Taken on: {figures.machine()}.",
+        "### Tasks and CCR (Celeritas, Table 2)",
+        table2,
+        "### Step time (Celeritas, Table 3)",
+        f"`multilevel` and `auto` had {seconds:g} s.",
+        table3,
+        verdict,
+        "### Placement time (Celeritas, Table 4)",
+        table4,
+        "### Celeritas' method in a process of its own",
+        alone,
+    ]
     rows = {"fusion": coarse, "steps": found, "processes": processes}
     if calls:
         made, rows["calls"] = fused(calls, seconds / 6)

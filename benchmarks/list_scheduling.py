@@ -36,10 +36,20 @@ LARGER = {"layers2000": (2_000, 50), "layers5000": (5_000, 100)}
 PLACING = "heft, placing only"
 ROWS = (PLACING, *LIST_SCHEDULERS)
 SAGA = {
-    PLACING: "HeftScheduler", "best-device": "FastestNodeScheduler", "heft": "HeftScheduler", "peft": "PEFTScheduler",
-    "cpop": "CpopScheduler", "etf": "ETFScheduler", "bil": "BILScheduler", "met": "METScheduler", "mct": "MCTScheduler",
-    "olb": "OLBScheduler", "min-min": "MinMinScheduler", "max-min": "MaxMinScheduler", "sufferage": "SufferageScheduler",
-}  # fmt: skip
+    PLACING: "HeftScheduler",
+    "best-device": "FastestNodeScheduler",
+    "heft": "HeftScheduler",
+    "peft": "PEFTScheduler",
+    "cpop": "CpopScheduler",
+    "etf": "ETFScheduler",
+    "bil": "BILScheduler",
+    "met": "METScheduler",
+    "mct": "MCTScheduler",
+    "olb": "OLBScheduler",
+    "min-min": "MinMinScheduler",
+    "max-min": "MaxMinScheduler",
+    "sufferage": "SufferageScheduler",
+}
 """SAGA's class for each row. Its GDL is no DLS: it takes the least dynamic level where the paper takes the greatest."""
 TARGETS = dict.fromkeys(("peft", "cpop", "etf", "min-min", "max-min", "sufferage"), 300)
 LEAST_TASKS = 320

@@ -22,10 +22,14 @@ import hetsched as hs
 
 REGION = "period"
 KNOWN = {
-    "layer/bert24_inference": 17.778, "layer/gnmt_inference": 31.783, "layer/gnmt_training": 90.948,
-    "layer/resnet50_inference": 33.775, "operator/bert_l-3_inference": 27.919, "operator/bert_l-6_inference": 29.580,
+    "layer/bert24_inference": 17.778,
+    "layer/gnmt_inference": 31.783,
+    "layer/gnmt_training": 90.948,
+    "layer/resnet50_inference": 33.775,
+    "operator/bert_l-3_inference": 27.919,
+    "operator/bert_l-6_inference": 29.580,
     "operator/bert_l-3_training": 65.303,
-}  # fmt: skip
+}
 """The least max-load known of each network before, three decimals."""
 METHODS = ("contiguous", "load-search", "load-milp")
 OBJECTIVES = ("max-load", "period")

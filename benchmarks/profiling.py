@@ -92,12 +92,14 @@ def part(samples: Samples, sizes: Sequence[int]) -> Samples:
 def averages(found: dict[str, Found]) -> str:
     """Return Table 5: average deviations, and the paper's beside."""
     rows = [
-        ("memory, estimated", lambda steps: steps.memory.mean), ("time, estimated", lambda steps: steps.before.mean),
-        ("time, estimated, weighted", lambda steps: steps.before.weighted_mean), ("time, measured", lambda steps: steps.after.mean),
+        ("memory, estimated", lambda steps: steps.memory.mean),
+        ("time, estimated", lambda steps: steps.before.mean),
+        ("time, estimated, weighted", lambda steps: steps.before.weighted_mean),
+        ("time, measured", lambda steps: steps.after.mean),
         ("time, measured, weighted", lambda steps: steps.after.weighted_mean),
         ("time of all tasks, estimated", lambda steps: abs(ratio(steps.before) - 1)),
         ("time of all tasks, measured", lambda steps: abs(ratio(steps.after) - 1)),
-    ]  # fmt: skip
+    ]
     lines = [[what, *(figures.percent(each(one.steps)) for one in found.values())] for what, each in rows]
     lines += [
         ["tasks", *(str(one.steps.first.n_tasks) for one in found.values())],
@@ -147,12 +149,20 @@ def main(words: Sequence[str] | None = None) -> None:
     for name in arguments.networks or (NETWORKS[:1] if arguments.quick else NETWORKS):
         found[name] = measured(name, arguments.repeats, arguments.warmup)
         print(f"{name}: {found[name].steps.before}", flush=True)
-    text = "\n\n".join([
-        f"Taken on: {figures.where('torch')}, {figures.machine().rpartition(', ')[2]}.", averages(found), paper(), distribution(found),
-        "### One device alone", extrapolation(found),
-    ])  # fmt: skip
-    numbers = {name: {"memory": one.steps.memory.mean, "estimated": one.steps.before.mean, "measured": one.steps.after.mean}
-               for name, one in found.items()}  # fmt: skip
+    text = "\n\n".join(
+        [
+            f"Taken on: {figures.where('torch')}, {figures.machine().rpartition(', ')[2]}.",
+            averages(found),
+            paper(),
+            distribution(found),
+            "### One device alone",
+            extrapolation(found),
+        ]
+    )
+    numbers = {
+        name: {"memory": one.steps.memory.mean, "estimated": one.steps.before.mean, "measured": one.steps.after.mean}
+        for name, one in found.items()
+    }
     figures.publish(arguments, REGION, text, numbers)
 
 

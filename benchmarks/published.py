@@ -26,11 +26,15 @@ import hetsched as hs
 
 REGION = "published"
 SETS = {
-    "papers": ("examples of the HEFT and PEFT papers", 60.0), "moirai": ("Moirai's `example-1`", 60.0),
-    "fattahi": ("flexible job shops: fattahi", 60.0), "kacem": ("flexible job shops: kacem", 60.0),
-    "mk": ("flexible job shops: mk", 60.0), "dafjs": ("flexible job shops: dafjs, with DAGs", 60.0),
-    "yfjs": ("flexible job shops: yfjs, with DAGs", 60.0), "stg": ("Standard Task Graphs", 10.0),
-}  # fmt: skip
+    "papers": ("examples of the HEFT and PEFT papers", 60.0),
+    "moirai": ("Moirai's `example-1`", 60.0),
+    "fattahi": ("flexible job shops: fattahi", 60.0),
+    "kacem": ("flexible job shops: kacem", 60.0),
+    "mk": ("flexible job shops: mk", 60.0),
+    "dafjs": ("flexible job shops: dafjs, with DAGs", 60.0),
+    "yfjs": ("flexible job shops: yfjs, with DAGs", 60.0),
+    "stg": ("Standard Task Graphs", 10.0),
+}
 """What each set is, and seconds for one of it."""
 HARD = ("mk10", "mk12")
 """Need not be reached."""
@@ -154,10 +158,15 @@ class Report:
             reached = f"**{reached}**"
         times = [row["wall_s"] for row in rows]
         return [
-            SETS[group][0], _count(rows, sum(name == group for name, _ in self.every)), f"{self.limits[group]:g}", reached,
-            TARGETS.get(group, ""), str(sum(row["proven"] for row in rows)), figures.number(float(np.median(times)), 2),
+            SETS[group][0],
+            _count(rows, sum(name == group for name, _ in self.every)),
+            f"{self.limits[group]:g}",
+            reached,
+            TARGETS.get(group, ""),
+            str(sum(row["proven"] for row in rows)),
+            figures.number(float(np.median(times)), 2),
             figures.number(max(times), 2),
-        ]  # fmt: skip
+        ]
 
     @property
     def missed(self) -> list[Row]:
@@ -169,9 +178,10 @@ class Report:
         unproven = [row["name"] for row in self.rows if not row["proven"] and row not in self.missed]
         better = [row for row in self.rows if row not in self.missed and row["makespan"] < self.of(row).upper * (1 - SLACK)]
         parts = [
-            self._names("Not reached", self.missed), self._names("Better than published", better),
+            self._names("Not reached", self.missed),
+            self._names("Better than published", better),
             f"Reached but not proven: {', '.join(unproven)}." if unproven else "",
-        ]  # fmt: skip
+        ]
         return [part for part in parts if part]
 
     def _names(self, what: str, rows: Sequence[Row]) -> str:

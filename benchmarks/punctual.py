@@ -177,12 +177,14 @@ def text(results: Results, arguments: argparse.Namespace) -> str:
     lines = [["all", *(cell(late(None, tasks)) for tasks in arguments.sizes)]]
     lines += [[method, *(cell(late(method, tasks)) for tasks in arguments.sizes)] for method in arguments.methods]
     worst = max(rows, key=lambda row: row["late_s"])
-    return "\n\n".join([
-        f"Taken on: {results.taken(lambda case: case in asked)}.",
-        f"{len(rows)} solves; {sum(row['late_s'] > TARGET for row in rows)} of them took more than {TARGET:g} s; the most took "
-        f"`{worst['method']}`, {worst['late_s']:.2f} s beyond {worst['limit']:g} s ({worst['tasks']:,} tasks, {worst['feature']}).",
-        figures.table(["median / 99th percentile / maximum", *sizes], lines),
-    ])  # fmt: skip
+    return "\n\n".join(
+        [
+            f"Taken on: {results.taken(lambda case: case in asked)}.",
+            f"{len(rows)} solves; {sum(row['late_s'] > TARGET for row in rows)} of them took more than {TARGET:g} s; the most took "
+            f"`{worst['method']}`, {worst['late_s']:.2f} s beyond {worst['limit']:g} s ({worst['tasks']:,} tasks, {worst['feature']}).",
+            figures.table(["median / 99th percentile / maximum", *sizes], lines),
+        ]
+    )
 
 
 def options(words: Sequence[str] | None) -> argparse.Namespace:

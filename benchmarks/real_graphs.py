@@ -131,7 +131,7 @@ def main(words: Sequence[str] | None = None) -> None:
             for each in race.makespans
         }
         for name, race in races.items()
-    }  # fmt: skip
+    }
     figures.publish(arguments, REGION, "\n\n".join(parts), found)
     print(f"took {time.perf_counter() - started:.0f} s")
 

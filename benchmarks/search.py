@@ -59,8 +59,11 @@ def known(data: Path) -> dict[str, Known]:
         Known("rwnn10x32u", 4909.2, peer, partial(_peer, data, "rwnn10x32u")),
     ]
     for network, communication, reference in (
-        ("GoogLeNet", "delay", 1.314), ("GoogLeNet", "port", 1.444), ("transformer", "delay", 20.04), ("transformer", "port", 22.40),
-    ):  # fmt: skip
+        ("GoogLeNet", "delay", 1.314),
+        ("GoogLeNet", "port", 1.444),
+        ("transformer", "delay", 20.04),
+        ("transformer", "port", 22.40),
+    ):
         build = partial(instances.moirai, data / "moirai" / f"{network}.json", communication)
         found.append(
             Known(f"{network}, {communication}", reference, "best of an earlier local search", build, drawn=communication == "port")

@@ -25,13 +25,7 @@ project = "hetsched"
 author = "the hetsched authors"
 version = release = installed("hetsched")
 
-extensions = [
-    "myst_parser",
-    "sphinx.ext.autodoc",
-    "sphinx.ext.autosummary",
-    "sphinx.ext.napoleon",
-    "sphinx_copybutton",
-]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon", "sphinx_copybutton"]
 exclude_patterns = ["_build", "_made"]
 highlight_language = "text"  # of blocks that name none
 default_role = "code"  # `name` in a docstring; see _link
@@ -42,9 +36,15 @@ myst_links_external_new_tab = False
 
 autodoc_default_options = {"members": True, "member-order": "bysource"}
 autodoc_type_aliases = {
-    "npt.ArrayLike": "ArrayLike", "FloatArray": "FloatArray", "IntArray": "IntArray", "BoolArray": "BoolArray",
-    "Communication": "Communication", "Batching": "Batching", "Memory": "Memory", "Edge": "Edge",
-}  # fmt: skip
+    "npt.ArrayLike": "ArrayLike",
+    "FloatArray": "FloatArray",
+    "IntArray": "IntArray",
+    "BoolArray": "BoolArray",
+    "Communication": "Communication",
+    "Batching": "Batching",
+    "Memory": "Memory",
+    "Edge": "Edge",
+}
 autosummary_generate = False  # a topic is one page
 napoleon_google_docstring = False
 napoleon_use_ivar = True  # attributes in a list, so that properties are not described twice
@@ -69,9 +69,12 @@ copybutton_exclude = ".linenos, .gp, .go"
 # What `name` in a docstring links to; most other names there are parameters.
 LINKS = {name: f"hetsched.{name}" for name in hetsched.__all__ if name[0].isupper()} | {
     **{name: f"hetsched.{name}" for name in ("read", "simulate", "solve", "verify")},
-    "Columns": "hetsched.columns.Columns", "Roofline": "hetsched.costs.Roofline", "brute_force": "hetsched.testing.brute_force",
-    "gantt": "hetsched.report.gantt", "html": "hetsched.report.html",
-}  # fmt: skip
+    "Columns": "hetsched.columns.Columns",
+    "Roofline": "hetsched.costs.Roofline",
+    "brute_force": "hetsched.testing.brute_force",
+    "gantt": "hetsched.report.gantt",
+    "html": "hetsched.report.html",
+}
 
 
 def _link(_app: Sphinx, what: str, _name: str, _object: object, _options: object, lines: list[str]) -> None:

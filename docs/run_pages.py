@@ -38,10 +38,30 @@ RULE = "is in no block of this page; print it, or say in the sentence where it c
 INSTALLS = {"git clone", "cd hetsched", ". .venv/bin/activate", "pip install", "make demo", "make test", "make docs"}
 _FENCE = re.compile(r"^```(?P<info>[^`\n]*)\n(?P<body>.*?)^```[ ]*$", re.MULTILINE | re.DOTALL)
 _UNITS = {
-    "%": 1e-2, "ns": 1e-9, "µs": 1e-6, "us": 1e-6, "ms": 1e-3, "s": 1.0, "second": 1.0, "seconds": 1.0, "minute": 60.0, "minutes": 60.0,
-    "hour": 3600.0, "hours": 3600.0, "B": 1.0, "bytes": 1.0, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "FLOP": 1.0, "MFLOP": 1e6,
-    "GFLOP": 1e9, "TFLOP": 1e12, "times": 1.0,
-}  # fmt: skip
+    "%": 1e-2,
+    "ns": 1e-9,
+    "µs": 1e-6,
+    "us": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "second": 1.0,
+    "seconds": 1.0,
+    "minute": 60.0,
+    "minutes": 60.0,
+    "hour": 3600.0,
+    "hours": 3600.0,
+    "B": 1.0,
+    "bytes": 1.0,
+    "KB": 1e3,
+    "MB": 1e6,
+    "GB": 1e9,
+    "TB": 1e12,
+    "FLOP": 1.0,
+    "MFLOP": 1e6,
+    "GFLOP": 1e9,
+    "TFLOP": 1e12,
+    "times": 1.0,
+}
 _NUMBER = re.compile(
     rf"""(?<![\w.,])(?P<number>(?:\d{{1,3}}(?:[,_]\d{{3}})+|\d+)(?:\.(?P<decimals>\d+))?(?:e[+-]?\d+)?)
     (?:[ ]?(?P<unit>%)|[ ](?P<word>{"|".join(_UNITS)})\b)?(?!\w)""",

@@ -190,7 +190,7 @@ NAMED = {
 
 def check_number(
     value: Any, what: str, least: float = -math.inf, most: float = math.inf, error: type[HetschedError] = InvalidArgument
-) -> Any:  # fmt: skip
+) -> Any:
     """Return a number from `least` to `most` as an int or a float; raise `error` if it is none."""
     return number(least, most).check(value, what, error)
 
@@ -227,9 +227,15 @@ _KINDS = {"f": "numbers", "i": "whole numbers", "b": "True and False"}
 
 
 def check_array(
-    values: Any, what: str, shape: tuple[int | str, ...] | None = None, dtype: npt.DTypeLike = np.float64, *, text: str = "",
-    absent: bool = False, error: type[HetschedError] = InvalidArgument,
-) -> npt.NDArray[Any]:  # fmt: skip
+    values: Any,
+    what: str,
+    shape: tuple[int | str, ...] | None = None,
+    dtype: npt.DTypeLike = np.float64,
+    *,
+    text: str = "",
+    absent: bool = False,
+    error: type[HetschedError] = InvalidArgument,
+) -> npt.NDArray[Any]:
     """Return an array of numbers, of whole numbers or of bools.
 
     Parameters

@@ -36,13 +36,20 @@ WAKE = 0.02  # seconds between looks at the clock
 
 
 @method(
-    "auto", summary="list schedulers, then searches, solvers and bounds side by side on all cores; stops at a proven optimum",
+    "auto",
+    summary="list schedulers, then searches, solvers and bounds side by side on all cores; stops at a proven optimum",
     deterministic=False,
-)  # fmt: skip
+)
 def auto(
-    problem: Problem, monitor: Monitor, *, members: str | Iterable[str] | Mapping[str, float] | None = None,
-    exclude: str | Iterable[str] = (), workers: int | None = None, seconds: float = 10.0, bound_seconds: float = 5.0,
-) -> None:  # fmt: skip
+    problem: Problem,
+    monitor: Monitor,
+    *,
+    members: str | Iterable[str] | Mapping[str, float] | None = None,
+    exclude: str | Iterable[str] = (),
+    workers: int | None = None,
+    seconds: float = 10.0,
+    bound_seconds: float = 5.0,
+) -> None:
     """Spend the budget on many methods.
 
     The list schedulers answer at once, the best single device and HEFT first. Then searches take turns,
@@ -251,10 +258,15 @@ class Race:
             options = {"solver": fastest_solver(), "workers": self.slots}
         counted = self.by_evaluations and not member.proves
         return Task(
-            member.name, options, seed=int(self.monitor.rng.integers(2**31)), start=self.monitor.best, bound=self.monitor.bound,
-            time_limit=None if counted else max(0.0, amount), evaluations=int(amount) if counted else None,
+            member.name,
+            options,
+            seed=int(self.monitor.rng.integers(2**31)),
+            start=self.monitor.best,
+            bound=self.monitor.bound,
+            time_limit=None if counted else max(0.0, amount),
+            evaluations=int(amount) if counted else None,
             objective=self.monitor.objective,
-        )  # fmt: skip
+        )
 
     # ------------------------------------------------------------ in worker processes
 

@@ -14,9 +14,24 @@ from hetsched.problem.problem import Problem
 from hetsched.search import Method, find_method, registered
 
 LIST_SCHEDULERS = (
-    "best-device", "heft", "lookahead", "peft", "cpop", "etf", "dls", "bil", "mcp", "hlfet", "greedy", "met", "mct", "olb",
-    "min-min", "max-min", "sufferage",
-)  # fmt: skip
+    "best-device",
+    "heft",
+    "lookahead",
+    "peft",
+    "cpop",
+    "etf",
+    "dls",
+    "bil",
+    "mcp",
+    "hlfet",
+    "greedy",
+    "met",
+    "mct",
+    "olb",
+    "min-min",
+    "max-min",
+    "sufferage",
+)
 """The methods that answer at once, in the order in which `auto` runs them."""
 BATCHED_SCHEDULERS = ("bheft", "bgreedy", "bmet")
 """The same for several inputs."""

@@ -27,11 +27,26 @@ from hetsched.stopping import reason, terminate
 
 ENTRY_POINTS = "hetsched.methods"
 _BUILT_IN = (
-    "heuristics.simple", "heuristics.list_scheduling", "heuristics.dynamic", "heuristics.annealing", "heuristics.local_search",
-    "heuristics.evolution", "heuristics.batched", "heuristics.randomised", "heuristics.device_strings", "heuristics.contiguous",
-    "heuristics.load_search", "heuristics.placement", "heuristics.clustering", "heuristics.repartition", "heuristics.multilevel",
-    "models.methods", "models.split", "bounds.methods", "auto",
-)  # fmt: skip
+    "heuristics.simple",
+    "heuristics.list_scheduling",
+    "heuristics.dynamic",
+    "heuristics.annealing",
+    "heuristics.local_search",
+    "heuristics.evolution",
+    "heuristics.batched",
+    "heuristics.randomised",
+    "heuristics.device_strings",
+    "heuristics.contiguous",
+    "heuristics.load_search",
+    "heuristics.placement",
+    "heuristics.clustering",
+    "heuristics.repartition",
+    "heuristics.multilevel",
+    "models.methods",
+    "models.split",
+    "bounds.methods",
+    "auto",
+)
 EXECUTOR = rule(
     "a concurrent.futures.Executor or a client of dask.distributed",
     lambda given: isinstance(given, Executor) or hasattr(given, "get_executor"),

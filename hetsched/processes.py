@@ -85,8 +85,12 @@ class Process:
         try:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", _START.format(path=sys.path, module=module, function=function, log=log)],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, env=environment, **settings,
-            )  # fmt: skip
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                env=environment,
+                **settings,
+            )
         finally:
             if log >= 0:
                 os.close(log)

@@ -383,9 +383,15 @@ class Monitor:
 
     @checked
     def subsolve(
-        self, problem: Problem, method: str, *, time_limit: float | None = None, evaluations: int | None = None,
-        start: Solution | Schedule | Decision | None = None, options: Mapping[str, Any] | None = None,
-    ) -> Solution:  # fmt: skip
+        self,
+        problem: Problem,
+        method: str,
+        *,
+        time_limit: float | None = None,
+        evaluations: int | None = None,
+        start: Solution | Schedule | Decision | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> Solution:
         """Solve another problem for the same objective by a method's name, within this solve's time and stop."""
         if self.budget.evaluations is not None:
             left = max(0, self.budget.evaluations - self.evaluations)
@@ -398,7 +404,7 @@ class Monitor:
     @checked
     def run_alone(
         self, method: str, start: Solution | Schedule | Decision | None = None, options: Mapping[str, Any] | None = None
-    ) -> Solution:  # fmt: skip
+    ) -> Solution:
         """Run a single method from a start and return what it found."""
         self.warm_start(start)
         if not self.should_stop:
@@ -428,21 +434,32 @@ class Monitor:
         """Return what has been found; `asked` names the method where nothing was."""
         events = self._events
         history = Columns(
-            time=[event.time for event in events], incumbent=[event.incumbent for event in events],
-            bound=[event.bound for event in events], source=texts(event.source for event in events),
-        )  # fmt: skip
+            time=[event.time for event in events],
+            incumbent=[event.incumbent for event in events],
+            bound=[event.bound for event in events],
+            source=texts(event.source for event in events),
+        )
         efforts = {name: effort for name, effort in self._efforts.items() if name}
         methods = Columns(
-            method=texts(efforts), makespan=[effort.value for effort in efforts.values()],
+            method=texts(efforts),
+            makespan=[effort.value for effort in efforts.values()],
             evaluations=np.array([effort.evaluations for effort in efforts.values()], np.int64),
             seconds=[effort.seconds for effort in efforts.values()],
-        )  # fmt: skip
+        )
         stopped = self.stopped or ("time limit" if self._cut_short else "finished")
         return Solution(
-            self.best, self.bound, method=self._found_by or asked, seed=self.seed, history=history, methods=methods,
-            messages=self._messages, stopped=stopped, objective=self.objective, value=self.incumbent,
+            self.best,
+            self.bound,
+            method=self._found_by or asked,
+            seed=self.seed,
+            history=history,
+            methods=methods,
+            messages=self._messages,
+            stopped=stopped,
+            objective=self.objective,
+            value=self.incumbent,
             best_effort=self._effort_over(),
-        )  # fmt: skip
+        )
 
     def _effort_over(self) -> BestEffort | None:
         """Return what is nearest to the memory there is where nothing is within it."""

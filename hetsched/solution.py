@@ -153,10 +153,20 @@ class Solution(Frozen):
 
     @checked
     def __init__(
-        self, schedule: Schedule | None, proof: Bound, *, method: str, seed: int, history: Columns, methods: Columns,
-        messages: Iterable[str] = (), stopped: str = "finished", objective: str = "makespan", value: float | None = None,
+        self,
+        schedule: Schedule | None,
+        proof: Bound,
+        *,
+        method: str,
+        seed: int,
+        history: Columns,
+        methods: Columns,
+        messages: Iterable[str] = (),
+        stopped: str = "finished",
+        objective: str = "makespan",
+        value: float | None = None,
         best_effort: BestEffort | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if objective == "makespan" or schedule is None:
             value = math.inf if schedule is None else schedule.makespan
         if value is None or (objective != "makespan" and schedule is not None and not math.isfinite(value)):
@@ -167,9 +177,19 @@ class Solution(Frozen):
         else:
             status = Status.INFEASIBLE if math.isinf(proof.value) else Status.UNKNOWN
         self._set(
-            schedule=schedule, objective=objective, value=float(value), proof=proof, status=status, method=_unicode(method), seed=int(seed),
-            history=history, methods=methods, messages=tuple(map(_unicode, messages)), best_effort=best_effort, stopped=stopped,
-        )  # fmt: skip
+            schedule=schedule,
+            objective=objective,
+            value=float(value),
+            proof=proof,
+            status=status,
+            method=_unicode(method),
+            seed=int(seed),
+            history=history,
+            methods=methods,
+            messages=tuple(map(_unicode, messages)),
+            best_effort=best_effort,
+            stopped=stopped,
+        )
 
     def __repr__(self) -> str:
         found = "no schedule" if self.schedule is None else f"{self.objective} {self.value:.6g} s, gap {self.gap:.2%}"
@@ -310,8 +330,12 @@ class SolutionDocument(Document, kw_only=True, tag="hetsched-solution"):
         return Solution(
             None if self.schedule is None else self.schedule.value(),
             Bound(_infinite(self.bound.value), self.bound.name, self.bound.evidence, self.objective),
-            objective=self.objective, value=self.objective_value,
-            method=self.method, seed=self.seed, messages=self.messages, stopped=self.stopped,
+            objective=self.objective,
+            value=self.objective_value,
+            method=self.method,
+            seed=self.seed,
+            messages=self.messages,
+            stopped=self.stopped,
             best_effort=None if self.best_effort is None else self.best_effort.value(),
             history=Columns(
                 time=np.array([row.time for row in rows], np.float64),
@@ -325,7 +349,7 @@ class SolutionDocument(Document, kw_only=True, tag="hetsched-solution"):
                 evaluations=np.array([run.evaluations for run in runs], np.int64),
                 seconds=np.array([run.seconds for run in runs], np.float64),
             ),
-        )  # fmt: skip
+        )
 
 
 def _infinite(value: float | None) -> float:
@@ -339,12 +363,17 @@ def _finite(value: float) -> float | None:
 @to_document.register
 def _(value: Solution) -> Document:
     return SolutionDocument(
-        version=VERSION, schedule=None if value.schedule is None else SchedulePart.of(value.schedule), status=str(value.status),
+        version=VERSION,
+        schedule=None if value.schedule is None else SchedulePart.of(value.schedule),
+        status=str(value.status),
         objective=value.objective,  # type: ignore[arg-type]
         objective_value=None if value.objective == "makespan" else _finite(value.value),
-        bound=BoundRow(_finite(value.bound), value.proof.name, value.proof.evidence), method=value.method, seed=value.seed,
+        bound=BoundRow(_finite(value.bound), value.proof.name, value.proof.evidence),
+        method=value.method,
+        seed=value.seed,
         history=[HistoryRow(row["time"], _finite(row["incumbent"]), _finite(row["bound"]), row["source"]) for row in value.history],
         methods=[MethodRow(row["method"], _finite(row["makespan"]), row["evaluations"], row["seconds"]) for row in value.methods],
-        messages=list(value.messages), best_effort=None if value.best_effort is None else BestEffortPart.of(value.best_effort),
+        messages=list(value.messages),
+        best_effort=None if value.best_effort is None else BestEffortPart.of(value.best_effort),
         stopped=value.stopped,
-    )  # fmt: skip
+    )

@@ -89,13 +89,22 @@ class Relay(Monitor):
     """
 
     def __init__(
-        self, problem: Problem, task: Task, tell: Callable[[Message], object], *, look: Callable[[], object] | None = None,
+        self,
+        problem: Problem,
+        task: Task,
+        tell: Callable[[Message], object],
+        *,
+        look: Callable[[], object] | None = None,
         parent: Monitor | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(
-            problem, Budget(task.time_limit, task.evaluations), seed=task.seed, on_progress=self._pass_on, parent=parent,
+            problem,
+            Budget(task.time_limit, task.evaluations),
+            seed=task.seed,
+            on_progress=self._pass_on,
+            parent=parent,
             objective=task.objective,
-        )  # fmt: skip
+        )
         self._look = look
         self._tell_on = tell
         if task.start is not None:

@@ -44,13 +44,19 @@ def tried(make: Any, *arguments: Any, **named: Any) -> Any:
         return None
 
 
-@given(st.fixed_dictionaries(
-    {"name": NAMES | ANY},
-    optional={
-        "kind": ANY, "node": ANY, "memory_bytes": NUMBERS | ANY, "memory_bandwidth": NUMBERS | ANY, "launch_overhead": NUMBERS | ANY,
-        "peak_flops": st.dictionaries(TEXTS | st.integers(), NUMBERS | TEXTS, max_size=2) | ANY,
-    },
-))  # fmt: skip
+@given(
+    st.fixed_dictionaries(
+        {"name": NAMES | ANY},
+        optional={
+            "kind": ANY,
+            "node": ANY,
+            "memory_bytes": NUMBERS | ANY,
+            "memory_bandwidth": NUMBERS | ANY,
+            "launch_overhead": NUMBERS | ANY,
+            "peak_flops": st.dictionaries(TEXTS | st.integers(), NUMBERS | TEXTS, max_size=2) | ANY,
+        },
+    )
+)
 def test_a_device_is_refused_when_made_or_comes_back(fields):
     device = tried(hs.Device, **fields)
     if device is not None:
@@ -66,10 +72,15 @@ def test_a_graph_is_refused_when_made_or_comes_back(data):
     edges = data.draw(st.lists(st.tuples(ends, ends, st.none() | NUMBERS), max_size=3)) if names else []
     amounts = st.lists(NUMBERS, min_size=n, max_size=n) | NUMBERS
     fields = {
-        "op": st.lists(TEXTS, min_size=n, max_size=n) | TEXTS, "colocation": st.lists(TEXTS | st.none(), min_size=n, max_size=n),
-        "devices": st.lists(st.none() | st.lists(TEXTS, max_size=2) | TEXTS, min_size=n, max_size=n), "weight_bytes": amounts,
-        "input_bytes": amounts, "output_bytes": amounts, "flops": amounts, "bytes_accessed": amounts,
-    }  # fmt: skip
+        "op": st.lists(TEXTS, min_size=n, max_size=n) | TEXTS,
+        "colocation": st.lists(TEXTS | st.none(), min_size=n, max_size=n),
+        "devices": st.lists(st.none() | st.lists(TEXTS, max_size=2) | TEXTS, min_size=n, max_size=n),
+        "weight_bytes": amounts,
+        "input_bytes": amounts,
+        "output_bytes": amounts,
+        "flops": amounts,
+        "bytes_accessed": amounts,
+    }
     graph = tried(hs.TaskGraph, names, edges, **data.draw(st.fixed_dictionaries({}, optional=fields)))
     if graph is not None:
         comes_back(graph)
@@ -115,21 +126,35 @@ def test_a_schedule_from_elsewhere_comes_back_however_wrong_it_is(data):
     batches = Columns(
         task=np.array(column(st.integers(0, len(names) - 1), size), int),
         device=np.array(column(st.integers(0, len(devices) - 1), size), int),
-        start=np.array(column(REALS, size)), finish=np.array(column(REALS, size)), size=np.array(column(st.integers(-1, 3), size), int),
-    )  # fmt: skip
+        start=np.array(column(REALS, size)),
+        finish=np.array(column(REALS, size)),
+        size=np.array(column(st.integers(-1, 3), size), int),
+    )
     batch = st.integers(0, max(0, size - 1))
     moves = moves if size else 0
     transfers = Columns(
-        edge=np.array(column(whole, moves), int), source=np.array(column(batch, moves), int), target=np.array(column(batch, moves), int),
-        start=np.array(column(REALS, moves)), finish=np.array(column(REALS, moves)),
-    )  # fmt: skip
+        edge=np.array(column(whole, moves), int),
+        source=np.array(column(batch, moves), int),
+        target=np.array(column(batch, moves), int),
+        start=np.array(column(REALS, moves)),
+        finish=np.array(column(REALS, moves)),
+    )
     memory = st.none() | st.lists(REALS, min_size=len(devices), max_size=len(devices))
     order = st.none() | st.lists(st.tuples(whole, whole, whole), max_size=2).map(lambda rows: np.array(rows, int).reshape(-1, 3))
     schedule = tried(
-        hs.Schedule.from_columns, tuple(names), tuple(devices), inputs, batches, np.cumsum([0, *counts]),
-        column(st.integers(0, max(0, inputs - 1)), sum(counts)), transfers, transfer_order=data.draw(order),
-        makespan=data.draw(st.none() | REALS), static_memory=data.draw(memory), peak_memory=data.draw(memory),
-    )  # fmt: skip
+        hs.Schedule.from_columns,
+        tuple(names),
+        tuple(devices),
+        inputs,
+        batches,
+        np.cumsum([0, *counts]),
+        column(st.integers(0, max(0, inputs - 1)), sum(counts)),
+        transfers,
+        transfer_order=data.draw(order),
+        makespan=data.draw(st.none() | REALS),
+        static_memory=data.draw(memory),
+        peak_memory=data.draw(memory),
+    )
     if schedule is not None:
         comes_back(schedule)
 
@@ -141,9 +166,15 @@ def test_stages_from_elsewhere_come_back_however_wrong_they_are(data):
     column = st.lists(REALS, min_size=len(groups), max_size=len(groups))
     strategies = data.draw(st.lists(NAMES, min_size=len(groups), max_size=len(groups)))
     schedule = tried(
-        hs.StageSchedule.from_groups, names, groups, strategies, data.draw(column), latency=data.draw(st.none() | REALS),
-        asked=data.draw(st.none() | st.integers(0)), bound=data.draw(st.none() | REALS),
-    )  # fmt: skip
+        hs.StageSchedule.from_groups,
+        names,
+        groups,
+        strategies,
+        data.draw(column),
+        latency=data.draw(st.none() | REALS),
+        asked=data.draw(st.none() | st.integers(0)),
+        bound=data.draw(st.none() | REALS),
+    )
     if schedule is not None:
         comes_back(schedule)
 
@@ -162,9 +193,14 @@ def a_solution() -> hs.Solution:
 
 
 @given(
-    st.booleans(), st.sampled_from(["makespan", "period", "max-load"]), st.none() | REALS, REALS,
-    st.fixed_dictionaries({"method": TEXTS, "messages": st.lists(TEXTS, max_size=2)}), TEXTS, st.integers(0),
-)  # fmt: skip
+    st.booleans(),
+    st.sampled_from(["makespan", "period", "max-load"]),
+    st.none() | REALS,
+    REALS,
+    st.fixed_dictionaries({"method": TEXTS, "messages": st.lists(TEXTS, max_size=2)}),
+    TEXTS,
+    st.integers(0),
+)
 def test_a_solution_is_refused_when_made_or_comes_back(found, objective, value, bound, words, evidence, seed):
     known = a_solution()
     proof = tried(Bound, bound, evidence, evidence, objective)
@@ -182,9 +218,15 @@ def test_a_best_effort_comes_back():
     broken = Violation("time", "a runs to inf s", math.inf, ("a",), ("x",), (0,), (math.nan, 1.0))
     effort = BestEffort(solution.schedule, (broken,))
     told = hs.Solution(
-        None, Bound(1.0, "memory"), method="m", seed=0, history=solution.history, methods=solution.methods, best_effort=effort,
+        None,
+        Bound(1.0, "memory"),
+        method="m",
+        seed=0,
+        history=solution.history,
+        methods=solution.methods,
+        best_effort=effort,
         messages=["\ud800 from a solver"],
-    )  # fmt: skip
+    )
     data = documents.encode(told)
     back = document.decode(data, documents.KINDS)
     assert documents.encode(back) == data

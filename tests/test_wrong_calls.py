@@ -821,10 +821,19 @@ ABSTRACT = ("Schedule", "StageSchedule", "models.Formulation", "models.Formulati
 """What is not called, but its subclasses, or other ways to make it."""
 PUBLIC = [door for door in doors() if not door.name.startswith(_ELSEWHERE) and door.name not in ABSTRACT]
 _TORCH = (
-    "frontends.", "runtime.MeasuredStages", "runtime.ModuleProfiler", "runtime.Program", "runtime.StagedProgram", "workloads.folding",
-    "workloads.language", "workloads.networks.module", "workloads.swin", "workloads.transformers.module", "workloads.translation",
+    "frontends.",
+    "runtime.MeasuredStages",
+    "runtime.ModuleProfiler",
+    "runtime.Program",
+    "runtime.StagedProgram",
+    "workloads.folding",
+    "workloads.language",
+    "workloads.networks.module",
+    "workloads.swin",
+    "workloads.transformers.module",
+    "workloads.translation",
     "workloads.vision",
-)  # fmt: skip
+)
 """What makes or runs a module of PyTorch, and takes seconds a call where the wrong value will do."""
 CALLS = [(door, parameter.name) for door in PUBLIC if not door.name.startswith(_TORCH) for parameter in door.parameters]
 
@@ -890,10 +899,7 @@ def test_a_time_limit_is_any_number_and_infinite_for_none(value: Any) -> None:
     [
         (lambda: hs.solve(graph()), "problem is <TaskGraph of 3 tasks and 2 edges>; it must be a Problem (hetsched.Problem(graph, cluster"),
         (lambda: hs.solve([]), "problem is []; it must be a Problem"),
-        (
-            lambda: hs.solve("problem.json"),
-            "durations=...) makes one, hetsched.read(path) reads one)",
-        ),
+        (lambda: hs.solve("problem.json"), "durations=...) makes one, hetsched.read(path) reads one)"),
         (lambda: hs.verify(schedule(), problem()), "problem is <Schedule of 3 batches"),
         (lambda: hs.verify(problem(), solution()), "it must be a Schedule (hetsched.solve(problem).schedule and"),
         (lambda: hs.report.write_gantt(problem(), "gantt.svg", solution()), "answer is 'gantt.svg'; it must be a Schedule"),
@@ -933,7 +939,10 @@ def test_the_check_reads_classes_that_are_not_imported_by_their_names() -> None:
     own = Elsewhere()
     assert takes(own, np.int8(1), a=Fraction(1, 2)) == (own, (1,), {"a": Fraction(1, 2)})
     assert takes(None) == (None, (), {})
-    for wrong, said in ((lambda: takes(3), "executor is 3; it must be"), (lambda: takes(None, 1, "x"), re.escape("more[1] is 'x'")),
-                        (lambda: takes(None, a=1.5), "a is 1.5; it must be a Fraction")):  # fmt: skip
+    for wrong, said in (
+        (lambda: takes(3), "executor is 3; it must be"),
+        (lambda: takes(None, 1, "x"), re.escape("more[1] is 'x'")),
+        (lambda: takes(None, a=1.5), "a is 1.5; it must be a Fraction"),
+    ):
         with pytest.raises(hs.errors.InvalidArgument, match=said):
             wrong()

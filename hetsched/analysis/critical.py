@@ -47,9 +47,12 @@ def critical_chain(problem: Problem, schedule: Schedule) -> Columns:
     chain = np.array(steps[::-1], np.int64)
     n = len(schedule.batches)
     return Columns(
-        batch=np.where(chain < n, chain, -1), transfer=np.where(chain < n, -1, chain - n),
-        start=walk.start[chain], finish=walk.finish[chain], waited_for=texts(why[::-1]),
-    )  # fmt: skip
+        batch=np.where(chain < n, chain, -1),
+        transfer=np.where(chain < n, -1, chain - n),
+        start=walk.start[chain],
+        finish=walk.finish[chain],
+        waited_for=texts(why[::-1]),
+    )
 
 
 class _Walk:

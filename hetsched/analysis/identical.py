@@ -45,11 +45,7 @@ class _Shape(NamedTuple):
 
 @checked
 def identical(
-    problem: Problem,
-    parts: Sequence[IntArray],
-    *,
-    marks: Sequence[IntArray] | None = None,
-    bare: Sequence[BoolArray] | None = None,
+    problem: Problem, parts: Sequence[IntArray], *, marks: Sequence[IntArray] | None = None, bare: Sequence[BoolArray] | None = None
 ) -> list[Copy]:
     """Find parts that are identical: some mapping of their tasks keeps everything that a schedule depends on.
 

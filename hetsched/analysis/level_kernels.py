@@ -66,9 +66,16 @@ def tails(arrays: ProblemArrays, order: IntArray, unit: IntArray, least: FloatAr
 
 @builder
 def narrow(
-    arrays: ProblemArrays, order: IntArray, unit: IntArray, least: FloatArray, release: FloatArray, delivery: FloatArray,
-    horizon: float, start: FloatArray, tail: FloatArray,
-) -> bool:  # fmt: skip
+    arrays: ProblemArrays,
+    order: IntArray,
+    unit: IntArray,
+    least: FloatArray,
+    release: FloatArray,
+    delivery: FloatArray,
+    horizon: float,
+    start: FloatArray,
+    tail: FloatArray,
+) -> bool:
     """Take from `least` every (task, device) that cannot lie on a schedule of makespan `horizon`.
 
     Repeats until nothing changes; `least` (inf = taken away), `start` and `tail` are written.

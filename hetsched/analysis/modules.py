@@ -72,7 +72,7 @@ class Modules(NamedTuple):
 @checked(UnsupportedFeature)
 def modules(
     graph: TaskGraph, *, channels: int | None = None, largest: int = LARGEST, smallest: int = 1, deadline: Deadline = NEVER
-) -> Modules:  # fmt: skip
+) -> Modules:
     """Cut a graph into modules that few channels join.
 
     A boundary divides the tasks into those before and those after it, and no edge leads back. Its
@@ -154,7 +154,7 @@ def _most(ends: IntArray) -> int:
 
 def _cuttings(
     graph: TaskGraph, clean: IntArray, channels: int | None, largest: int, deadline: Deadline
-) -> Iterator[tuple[int, IntArray, IntArray]]:  # fmt: skip
+) -> Iterator[tuple[int, IntArray, IntArray]]:
     """Yield (channels, an order of the tasks, the ends of the modules in it), for more and more channels or those asked for."""
     order = graph.topological_order
     place = np.empty(graph.n_tasks, np.int64)

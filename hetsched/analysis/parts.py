@@ -53,19 +53,30 @@ def part(problem: Problem, tasks: IntArray, *, edges: IntArray | None = None, du
     ends = order[np.searchsorted(tasks[order], graph.edges[edges])]
     if problem.memory == "peak":
         cluster = Cluster(
-            [Device(device.name, kind=device.kind, node=device.node) for device in cluster.devices], bandwidth=cluster.bandwidth,
+            [Device(device.name, kind=device.kind, node=device.node) for device in cluster.devices],
+            bandwidth=cluster.bandwidth,
             latency=cluster.latency,
-        )  # fmt: skip
+        )
     alone = TaskGraph(
-        [graph.names[i] for i in tasks], ends, edge_bytes=graph.edge_bytes[edges], op=[graph.op[i] for i in tasks],
-        weight_bytes=graph.weight_bytes[tasks], input_bytes=graph.input_bytes[tasks], output_bytes=graph.output_bytes[tasks],
+        [graph.names[i] for i in tasks],
+        ends,
+        edge_bytes=graph.edge_bytes[edges],
+        op=[graph.op[i] for i in tasks],
+        weight_bytes=graph.weight_bytes[tasks],
+        input_bytes=graph.input_bytes[tasks],
+        output_bytes=graph.output_bytes[tasks],
         colocation=[graph.colocation[i] for i in tasks],
-    )  # fmt: skip
+    )
     return Problem(
-        alone, cluster, durations=usable_durations(problem, tasks) if durations is None else durations,
-        batch_sizes=problem.batch_sizes.tolist(), inputs=problem.inputs, batching=problem.batching,
-        communication=problem.communication, transfers=None if problem.transfers is None else problem.transfers[edges],
-    )  # fmt: skip
+        alone,
+        cluster,
+        durations=usable_durations(problem, tasks) if durations is None else durations,
+        batch_sizes=problem.batch_sizes.tolist(),
+        inputs=problem.inputs,
+        batching=problem.batching,
+        communication=problem.communication,
+        transfers=None if problem.transfers is None else problem.transfers[edges],
+    )
 
 
 def within(graph: TaskGraph, tasks: IntArray) -> IntArray:
@@ -108,6 +119,5 @@ def join(problem: Problem, pieces: Iterable[tuple[Piece, IntArray, IntArray]]) -
         moved = np.concatenate(edges)
         order = np.column_stack([moved, batch[problem.graph.source[moved]], batch[problem.graph.target[moved]]])
     return Decision(
-        every, np.concatenate(device), np.concatenate([[0], np.cumsum(np.concatenate(counts))]), np.concatenate(items),
-        transfer_order=order,
-    )  # fmt: skip
+        every, np.concatenate(device), np.concatenate([[0], np.cumsum(np.concatenate(counts))]), np.concatenate(items), transfer_order=order
+    )

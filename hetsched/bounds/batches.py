@@ -163,10 +163,13 @@ def _alone(problem: Problem, tasks: IntArray) -> Problem:
         [graph.names[i] for i in tasks], ends[edges], edge_bytes=graph.edge_bytes[edges], colocation=[graph.colocation[i] for i in tasks]
     )
     network = Cluster(
-        [Device(name) for name in cluster.names], bandwidth=cluster.route_bandwidth,
+        [Device(name) for name in cluster.names],
+        bandwidth=cluster.route_bandwidth,
         latency=np.where(cluster.route_bandwidth > 0, cluster.route_latency, 0.0),
-    )  # fmt: skip
+    )
     return Problem(
-        alone, network, durations=np.where(np.isfinite(shortest), shortest, np.nan),
+        alone,
+        network,
+        durations=np.where(np.isfinite(shortest), shortest, np.nan),
         transfers=None if problem.transfers is None else problem.transfers[edges],
-    )  # fmt: skip
+    )

@@ -38,7 +38,7 @@ def quick(problem: Problem) -> Iterator[Bound]:
 @checked
 def every(
     problem: Problem, *, objective: str = "makespan", deadline: Deadline = NEVER, dear: bool = True, models: bool = True
-) -> Iterator[Bound]:  # fmt: skip
+) -> Iterator[Bound]:
     """Yield all bounds from cheap to dear: those of `quick`, `load`, `head_tail_load`, `modular`, `destructive`, and of `relaxation`.
 
     What does not fit the time is left out or cut short, but for the very first; a proof that

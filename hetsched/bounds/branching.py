@@ -40,9 +40,11 @@ def branch(problem: Problem, monitor: Monitor, upper: float = math.inf, nodes: i
     node = window.node()
     limited = math.isfinite(monitor.time_left)
     effort = Effort(
-        deadline=monitor.deadline, most=math.inf if limited else WORK, stop=lambda: monitor.should_stop,
+        deadline=monitor.deadline,
+        most=math.inf if limited else WORK,
+        stop=lambda: monitor.should_stop,
         found=lambda window: monitor.offer(_decision(window)),
-    )  # fmt: skip
+    )
     low = 0.0
     for number, most in enumerate(NODES):
         if number == 1 and monitor.best is not None and nodes > NODES[0]:

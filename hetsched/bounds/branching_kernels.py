@@ -64,9 +64,17 @@ def backward(pointer: IntArray, pred: IntArray, lag: FloatArray, least: FloatArr
 
 @inner
 def _narrow(
-    pointer: IntArray, pred: IntArray, lag: FloatArray, unit: IntArray, least: FloatArray, release: FloatArray, delivery: FloatArray,
-    latest: float, start: FloatArray, tail: FloatArray,
-) -> bool:  # fmt: skip
+    pointer: IntArray,
+    pred: IntArray,
+    lag: FloatArray,
+    unit: IntArray,
+    least: FloatArray,
+    release: FloatArray,
+    delivery: FloatArray,
+    latest: float,
+    start: FloatArray,
+    tail: FloatArray,
+) -> bool:
     """Take away every (task, device) that exceeds the horizon, until nothing changes; False if some task has none left."""
     m, size = least.shape
     while True:
@@ -163,9 +171,16 @@ def _reprice(prices: FloatArray, load: FloatArray, iteration: int, initial: Floa
 
 @inner
 def _raise_by_load(
-    before: BoolArray, ahead: bool, head: FloatArray, least: FloatArray, release: FloatArray, iterations: int, by_head: IntArray,
-    ints: IntArray, devices: FloatArray,
-) -> bool:  # fmt: skip
+    before: BoolArray,
+    ahead: bool,
+    head: FloatArray,
+    least: FloatArray,
+    release: FloatArray,
+    iterations: int,
+    by_head: IntArray,
+    ints: IntArray,
+    devices: FloatArray,
+) -> bool:
     """Raise releases by the load of what comes before each task (or, unless `ahead`, deliveries by what comes after).
 
     A task cannot start before ``a`` + the load of those before it with head >= a, for any a.
@@ -210,9 +225,15 @@ def _raise_by_load(
 
 @inner
 def _overloads(
-    head: FloatArray, end: FloatArray, least: FloatArray, horizon: float, iterations: int, by_end: IntArray, ints: IntArray,
+    head: FloatArray,
+    end: FloatArray,
+    least: FloatArray,
+    horizon: float,
+    iterations: int,
+    by_end: IntArray,
+    ints: IntArray,
     devices: FloatArray,
-) -> bool:  # fmt: skip
+) -> bool:
     """Tell whether the tasks between some head and some tail need more than the horizon."""
     m, size = least.shape
     chosen = ints[1]
@@ -245,9 +266,15 @@ def _overloads(
 
 @inner
 def _put_in_order(
-    before: BoolArray, place: IntArray, least: FloatArray, release: FloatArray, delivery: FloatArray, start: FloatArray, tail: FloatArray,
+    before: BoolArray,
+    place: IntArray,
+    least: FloatArray,
+    release: FloatArray,
+    delivery: FloatArray,
+    start: FloatArray,
+    tail: FloatArray,
     latest: float,
-) -> int:  # fmt: skip
+) -> int:
     """Find tasks of one device of which only one can be first: 0 nothing new, 1 news, 2 a contradiction.
 
     `place` [m] is the only device a task has left, -1 if there are several.
@@ -279,9 +306,19 @@ def _put_in_order(
 
 @kernel
 def contradicts(
-    pointer: IntArray, pred: IntArray, lag: FloatArray, unit: IntArray, node: FloatArray, before: BoolArray, horizon: float,
-    iterations: int, levels: FloatArray, ints: IntArray, tasks: FloatArray, devices: FloatArray,
-) -> bool:  # fmt: skip
+    pointer: IntArray,
+    pred: IntArray,
+    lag: FloatArray,
+    unit: IntArray,
+    node: FloatArray,
+    before: BoolArray,
+    horizon: float,
+    iterations: int,
+    levels: FloatArray,
+    ints: IntArray,
+    tasks: FloatArray,
+    devices: FloatArray,
+) -> bool:
     """Draw all conclusions from a node and a horizon; tell whether they contradict one another.
 
     Parameters

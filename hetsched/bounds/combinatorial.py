@@ -53,9 +53,10 @@ def critical_path(problem: Problem) -> Bound:
         return Bound(0.0, "critical path", "there are no tasks")
     names = problem.graph.names
     return Bound(
-        path.length, "critical path",
+        path.length,
+        "critical path",
         f"{plural(len(path.tasks), 'task')} one after another, from {names[path.tasks[0]]!r} to {names[path.tasks[-1]]!r}",
-    )  # fmt: skip
+    )
 
 
 @checked
@@ -87,10 +88,11 @@ def head_tail_load(problem: Problem, *, program: bool = True) -> Bound:
         reason = f"no device is left for {named(found.tasks, problem.graph.names)}, memory and paths considered"
         return Bound(math.inf, "head-tail load", reason)
     return Bound(
-        found.head + found.load + found.tail, "head-tail load",
+        found.head + found.load + found.tail,
+        "head-tail load",
         f"{plural(len(found.tasks), 'task')} that start after {found.head:.6g} s and end {found.tail:.6g} s before the end "
         f"keep a device busy for {found.load:.6g} s",
-    )  # fmt: skip
+    )
 
 
 def _burden(problem: Problem, fits: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> FloatArray | None:

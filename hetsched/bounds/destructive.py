@@ -23,9 +23,14 @@ _ITERATIONS = 20
 
 @checked(precision=number(above=0.0))
 def destructive(
-    problem: Problem, *, start: Bound | None = None, deadline: Deadline = NEVER, precision: float = 5e-7,
-    release: FloatArray | None = None, delivery: FloatArray | None = None,
-) -> Bound:  # fmt: skip
+    problem: Problem,
+    *,
+    start: Bound | None = None,
+    deadline: Deadline = NEVER,
+    precision: float = 5e-7,
+    release: FloatArray | None = None,
+    delivery: FloatArray | None = None,
+) -> Bound:
     """Return the largest makespan shown to be out of reach (Klein and Scholl 1999).
 
     For a supposed makespan T every (task, device) whose head, duration and tail exceed T goes; heads

@@ -137,7 +137,7 @@ class Heads:
     @checked
     def alternatives(
         self, window: Window, t: int, width: int, pins: list[tuple[int, int]], delivery: FloatArray | None = None
-    ) -> list[FloatArray]:  # fmt: skip
+    ) -> list[FloatArray]:
         """Return the nodes of which one holds: which of the tasks that the window begins with is the last, and where."""
         entries = self.entries(window, t, width)
         last = {i: self.release[i] for i in entries} if len(entries) == 1 else self.last.get((t - width, entries), {})

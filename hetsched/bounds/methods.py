@@ -10,9 +10,11 @@ from hetsched.search import Monitor, method
 
 
 @method(
-    "bounds", summary="every lower bound from cheap to dear; finds no schedule", source="those of hetsched.bounds",
+    "bounds",
+    summary="every lower bound from cheap to dear; finds no schedule",
+    source="those of hetsched.bounds",
     supports="every problem and objective",
-)  # fmt: skip
+)
 def bounds(problem: Problem, monitor: Monitor, *, quick: bool = False) -> None:
     """Raise the bound by one after the other, until the time limit; what solvers find is the business of their methods.
 
@@ -28,9 +30,11 @@ def bounds(problem: Problem, monitor: Monitor, *, quick: bool = False) -> None:
 
 
 @method(
-    "branch", summary="branch and bound over devices and orders; proves optima of some dozen tasks",
-    source="P. Brucker, B. Jurisch, B. Sievers 1994; R. Klein, A. Scholl 1999", supports="one input; proves nothing about contention",
-)  # fmt: skip
+    "branch",
+    summary="branch and bound over devices and orders; proves optima of some dozen tasks",
+    source="P. Brucker, B. Jurisch, B. Sievers 1994; R. Klein, A. Scholl 1999",
+    supports="one input; proves nothing about contention",
+)
 def branch(problem: Problem, monitor: Monitor, *, upper: float | None = None, nodes: int = branching.NODES[-1]) -> None:
     """Shorten the best schedule and raise the bound until they meet, or for about ten seconds.
 

@@ -61,9 +61,20 @@ TYPICAL = 16
 _WORK = 5e6
 """Where there is no time limit: about a second."""
 _PASSES = (
-    (1, 1), (1, 10), (1, 100), (2, 30), (1, 1000), (2, 300), (3, 100), (1, 10_000), (2, 3000), (3, 1000), (1, 100_000), (3, 10_000),
+    (1, 1),
+    (1, 10),
+    (1, 100),
+    (2, 30),
+    (1, 1000),
+    (2, 300),
+    (3, 100),
+    (1, 10_000),
+    (2, 3000),
+    (3, 1000),
+    (1, 100_000),
+    (3, 10_000),
     (4, 10_000),
-)  # fmt: skip
+)
 """Modules of a window and nodes of a refutation, pass after pass."""
 
 
@@ -186,16 +197,27 @@ def reverse(problem: Problem) -> Problem:
     graph, cluster = problem.graph, problem.cluster
     kept = float(problem.memory == "static")
     turned = TaskGraph(
-        graph.names, graph.edges[:, ::-1], edge_bytes=graph.edge_bytes, colocation=graph.colocation, weight_bytes=graph.weight_bytes,
-        input_bytes=graph.input_bytes * kept, output_bytes=graph.output_bytes * kept,
-    )  # fmt: skip
+        graph.names,
+        graph.edges[:, ::-1],
+        edge_bytes=graph.edge_bytes,
+        colocation=graph.colocation,
+        weight_bytes=graph.weight_bytes,
+        input_bytes=graph.input_bytes * kept,
+        output_bytes=graph.output_bytes * kept,
+    )
     network = Cluster(
-        [Device(device.name, memory_bytes=device.memory_bytes) for device in cluster.devices], bandwidth=cluster.route_bandwidth.T,
+        [Device(device.name, memory_bytes=device.memory_bytes) for device in cluster.devices],
+        bandwidth=cluster.route_bandwidth.T,
         latency=np.where(cluster.route_bandwidth > 0, cluster.route_latency, 0.0).T,
-    )  # fmt: skip
+    )
     usable = problem.arrays.durations
     return Problem(
-        turned, network, durations=np.where(np.isfinite(usable), usable, np.nan), batch_sizes=problem.batch_sizes, inputs=problem.inputs,
-        batching=problem.batching, communication=problem.communication,
+        turned,
+        network,
+        durations=np.where(np.isfinite(usable), usable, np.nan),
+        batch_sizes=problem.batch_sizes,
+        inputs=problem.inputs,
+        batching=problem.batching,
+        communication=problem.communication,
         transfers=None if problem.transfers is None else problem.transfers.transpose(0, 2, 1),
-    )  # fmt: skip
+    )

@@ -157,7 +157,7 @@ class Window:
     @checked
     def node(
         self, release: FloatArray | None = None, delivery: FloatArray | None = None, pins: Iterable[tuple[int, int]] = ()
-    ) -> FloatArray:  # fmt: skip
+    ) -> FloatArray:
         """Return what is known of all schedules, [3, m, K]: least durations, releases, deliveries.
 
         Releases (no earlier start) and deliveries (what has to follow the finish) are those of all tasks

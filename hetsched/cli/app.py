@@ -51,9 +51,14 @@ class Application(Group):
         return sorted(super().list_commands(ctx), key=ORDER.index)
 
     def main(
-        self, args: Sequence[str] | None = None, prog_name: str | None = None, complete_var: str | None = None,
-        standalone_mode: bool = True, windows_expand_args: bool = True, **extra: Any,
-    ) -> Any:  # fmt: skip
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
         """Run one command line and leave with its exit code."""
         words = list(sys.argv[1:] if args is None else args)
         debug = "--debug" in words  # good anywhere on the line
@@ -118,9 +123,8 @@ def explain(error: Exception) -> str:
 
 
 app = typer.Typer(
-    cls=Application, rich_markup_mode="rich", pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)  # fmt: skip
+    cls=Application, rich_markup_mode="rich", pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]}
+)
 
 
 def _version(wanted: bool) -> None:

@@ -27,7 +27,8 @@ def coarsen(
             help="celeritas: pieces of a topological order, by optimal break points; heavy-edges: pairs, level by level; degree-one: "
             "along edges that are the only one out of or into a task; module: the leading part of names; or rules that fuse operators: "
             "moirai, cudnn or onnxruntime.",
-            metavar="celeritas|heavy-edges|degree-one|module|RULES", autocompletion=completion.coarsenings,
+            metavar="celeritas|heavy-edges|degree-one|module|RULES",
+            autocompletion=completion.coarsenings,
         ),
     ] = "celeritas",
     tasks: Annotated[int, typer.Option(help="heavy-edges: the size of graph at which to end.", metavar="NUMBER", min=1)] = 200,
@@ -39,7 +40,7 @@ def coarsen(
     ] = None,
     lifted: Annotated[Path | None, typer.Option(help="Write the schedule carried back here.", metavar="FILE")] = None,
     json: JSON = False,
-) -> None:  # fmt: skip
+) -> None:
     """Merge tasks into clusters: a problem small enough to solve whole.
 
     Tells tasks and CCR, the mean transfer times of all edges by the mean durations of all tasks, before and after. A schedule
@@ -57,9 +58,13 @@ def coarsen(
     with Working("coarsening"):
         found = _coarsened(asked, by, tasks, window, depth)
     facts = {
-        "tasks": asked.n_tasks, "edges": asked.graph.n_edges, "ccr": ccr(asked),
-        "coarse_tasks": found.coarse.n_tasks, "coarse_edges": found.coarse.graph.n_edges, "coarse_ccr": ccr(found.coarse),
-    }  # fmt: skip
+        "tasks": asked.n_tasks,
+        "edges": asked.graph.n_edges,
+        "ccr": ccr(asked),
+        "coarse_tasks": found.coarse.n_tasks,
+        "coarse_edges": found.coarse.graph.n_edges,
+        "coarse_ccr": ccr(found.coarse),
+    }
     outputs = Outputs()
     outputs.write(output, found.coarse.write)
     rows = [
@@ -93,7 +98,7 @@ def _coarsened(problem: Problem, by: str, tasks: int, window: int, depth: int) -
 
 def _lift(
     problem: Problem, found: Coarsening, source: Path, target: Path, outputs: Outputs, rows: list[tuple[str, str]]
-) -> dict[str, float]:  # fmt: skip
+) -> dict[str, float]:
     from hetsched import Solution, simulate, verify
     from hetsched.problem.graph import plural
 

@@ -97,8 +97,9 @@ def _show(problem: Problem, found: Solution, network: str) -> None:
         table.add_row(row["method"], seconds(row["makespan"]), speed_up, percent(row["gap"]), style=style)
     say(
         f"{network}: {problem.n_tasks} tasks, {problem.graph.n_edges} edges, on {', '.join(problem.cluster.names)}",
-        f"no schedule can be shorter than {seconds(found.bound)}; speed-up: over the best single device", "",
-    )  # fmt: skip
+        f"no schedule can be shorter than {seconds(found.bound)}; speed-up: over the best single device",
+        "",
+    )
     console().print(table)
     for message in found.messages:
         warn(message, "note")

@@ -23,9 +23,14 @@ def fraction(text: str) -> float:
 
 
 def choose(
-    names: list[str] | None, options: dict[str, Any], *, solver: str | None, gap: float | None, threads: int | None,
+    names: list[str] | None,
+    options: dict[str, Any],
+    *,
+    solver: str | None,
+    gap: float | None,
+    threads: int | None,
     workers: int | None = None,
-) -> list[str]:  # fmt: skip
+) -> list[str]:
     """Return the methods to run, and add what was given to their options.
 
     `names` are the methods named, None if none were. What a method or its solver cannot do is refused

@@ -23,12 +23,16 @@ def methods(json: JSON = False) -> None:
         say_json(
             [
                 {
-                    "name": method.name, "summary": method.summary, "source": method.source, "supports": method.supports,
-                    "deterministic": method.deterministic, "options": {name: repr(value) for name, value in method.options.items()},
+                    "name": method.name,
+                    "summary": method.summary,
+                    "source": method.source,
+                    "supports": method.supports,
+                    "deterministic": method.deterministic,
+                    "options": {name: repr(value) for name, value in method.options.items()},
                 }
                 for method in known
             ]
-        )  # fmt: skip
+        )
         return
     from rich.table import Table
     from rich.text import Text

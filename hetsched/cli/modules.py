@@ -37,8 +37,7 @@ def modules(
     channels: Annotated[
         int | None,
         typer.Option(
-            help="How many tasks may be read across a boundary; without it as few of 1 to 4 as make all modules small.",
-            metavar="NUMBER",
+            help="How many tasks may be read across a boundary; without it as few of 1 to 4 as make all modules small.", metavar="NUMBER"
         ),
     ] = None,
     largest: Annotated[
@@ -69,18 +68,21 @@ def modules(
         return
     sizes, n = found.sizes.tolist(), asked.n_tasks
     kinds = len({row.same_as for row in rows})
-    say_rows([
-        ("problem", f"{n} tasks, {asked.graph.n_edges} edges"),
-        ("modules", f"{found.number} of {min(sizes, default=0)} to {max(sizes, default=0)} tasks, {kinds} different"),
-        ("channels", f"at most {found.channels}; a split is exact at {int((found.cuts >= 0).sum())} of {len(found.cuts)} boundaries"),
-    ])  # fmt: skip
+    say_rows(
+        [
+            ("problem", f"{n} tasks, {asked.graph.n_edges} edges"),
+            ("modules", f"{found.number} of {min(sizes, default=0)} to {max(sizes, default=0)} tasks, {kinds} different"),
+            ("channels", f"at most {found.channels}; a split is exact at {int((found.cuts >= 0).sum())} of {len(found.cuts)} boundaries"),
+        ]
+    )
     _print(asked.graph.names, rows)
     if max(sizes, default=0) > largest:
         limit = plural(channels or MOST_CHANNELS, "channel")
         warn(
             f"no boundaries of at most {limit} were found that leave all modules with at most {largest} tasks; "
-            "allow more with --channels or --largest", "note",
-        )  # fmt: skip
+            "allow more with --channels or --largest",
+            "note",
+        )
 
 
 def _rows(problem: Problem, found: Modules) -> Iterator[_Row]:
@@ -112,9 +114,12 @@ def _rows(problem: Problem, found: Modules) -> Iterator[_Row]:
 def _record(problem: Problem, row: _Row) -> dict[str, Any]:
     names = problem.graph.names
     return {
-        "number": row.number, "tasks": [names[i] for i in row.tasks.tolist()], "work": row.work,
-        "channels": [names[i] for i in row.channels.tolist()], "same_as": row.same_as,
-    }  # fmt: skip
+        "number": row.number,
+        "tasks": [names[i] for i in row.tasks.tolist()],
+        "work": row.work,
+        "channels": [names[i] for i in row.channels.tolist()],
+        "same_as": row.same_as,
+    }
 
 
 def _print(names: tuple[str, ...], rows: list[_Row]) -> None:

@@ -22,19 +22,21 @@ Solver = Annotated[
     typer.Option(
         help="Run the exact method of this solver; methods named that can use any, such as moirai, use this one.",
         metavar="scip|highs|cpsat",
-        autocompletion=completion.solvers, rich_help_panel=_EXACT,
+        autocompletion=completion.solvers,
+        rich_help_panel=_EXACT,
     ),
-]  # fmt: skip
+]
 Gap = Annotated[
     float | None,
     typer.Option(
-        help="Stop once no schedule can be shorter by more than this, for instance 0.01 or 1%.", metavar="FRACTION",
-        parser=fraction, rich_help_panel=_EXACT,
+        help="Stop once no schedule can be shorter by more than this, for instance 0.01 or 1%.",
+        metavar="FRACTION",
+        parser=fraction,
+        rich_help_panel=_EXACT,
     ),
-]  # fmt: skip
+]
 Threads = Annotated[
-    int | None,
-    typer.Option(help="Cores to use: processes of auto, threads of a solver; all there are if left out.", metavar="NUMBER"),
+    int | None, typer.Option(help="Cores to use: processes of auto, threads of a solver; all there are if left out.", metavar="NUMBER")
 ]
 InProcess = Annotated[
     bool,
@@ -48,71 +50,85 @@ InProcess = Annotated[
 _ELSEWHERE = "Work done elsewhere"
 Workers = Annotated[
     int | None,
-    typer.Option(help="Worker processes: of auto, or those that solve the modules of split.", metavar="NUMBER", min=1,
-                 rich_help_panel=_ELSEWHERE),
-]  # fmt: skip
+    typer.Option(
+        help="Worker processes: of auto, or those that solve the modules of split.", metavar="NUMBER", min=1, rich_help_panel=_ELSEWHERE
+    ),
+]
 Scheduler = Annotated[
     str | None,
-    typer.Option(help="Have the modules of split solved by this scheduler of dask.distributed, such as tcp://host:8786; "
-                 "--workers then says how many at once.", metavar="ADDRESS", rich_help_panel=_ELSEWHERE),
-]  # fmt: skip
+    typer.Option(
+        help="Have the modules of split solved by this scheduler of dask.distributed, such as tcp://host:8786; "
+        "--workers then says how many at once.",
+        metavar="ADDRESS",
+        rich_help_panel=_ELSEWHERE,
+    ),
+]
 
 _PICTURES = "Pictures"
 Report = Annotated[
-    Path | None,
-    typer.Option(help="Write a page for any browser, offline too.", metavar="FILE.html", rich_help_panel=_PICTURES),
+    Path | None, typer.Option(help="Write a page for any browser, offline too.", metavar="FILE.html", rich_help_panel=_PICTURES)
 ]
 Trace = Annotated[
-    Path | None,
-    typer.Option(help="Write a trace for ui.perfetto.dev or chrome://tracing.", metavar="FILE.json", rich_help_panel=_PICTURES),
+    Path | None, typer.Option(help="Write a trace for ui.perfetto.dev or chrome://tracing.", metavar="FILE.json", rich_help_panel=_PICTURES)
 ]
 Gantt = Annotated[
-    Path | None,
-    typer.Option(help="Write a Gantt chart: .png, .svg or .pdf.", metavar="FILE.png|svg|pdf", rich_help_panel=_PICTURES),
+    Path | None, typer.Option(help="Write a Gantt chart: .png, .svg or .pdf.", metavar="FILE.png|svg|pdf", rich_help_panel=_PICTURES)
 ]
 ColourBy = Annotated[
     str,
     typer.Option(
         help="Colour tasks by op, their operator; module, the leading part of their names; or cut, the modules the graph falls "
-        "into (see: hetsched modules).", metavar="op|module|cut", autocompletion=completion.colours, rich_help_panel=_PICTURES,
+        "into (see: hetsched modules).",
+        metavar="op|module|cut",
+        autocompletion=completion.colours,
+        rich_help_panel=_PICTURES,
     ),
-]  # fmt: skip
+]
 
 _RULES = "Costs and rules"
 ClusterName = Annotated[
     str,
     typer.Option(
-        help="diviml, diviml_nodes, moirai_inter, moirai_intra, or a cluster document.", metavar="NAME|FILE",
+        help="diviml, diviml_nodes, moirai_inter, moirai_intra, or a cluster document.",
+        metavar="NAME|FILE",
         autocompletion=completion.clusters,
     ),
-]  # fmt: skip
+]
 Dtype = Annotated[
     str,
     typer.Option(
-        help="Number format the durations are estimated for, for instance float16.", metavar="TYPE",
-        autocompletion=completion.dtypes, rich_help_panel=_RULES,
+        help="Number format the durations are estimated for, for instance float16.",
+        metavar="TYPE",
+        autocompletion=completion.dtypes,
+        rich_help_panel=_RULES,
     ),
-]  # fmt: skip
+]
 Inputs = Annotated[int, typer.Option(help="How many inputs flow through the graph.", metavar="NUMBER", rich_help_panel=_RULES)]
 Batching = Annotated[
     str,
     typer.Option(
-        help="once: at most one batch per task and device; free: any number.", metavar="RULE",
-        autocompletion=completion.batching, rich_help_panel=_RULES,
+        help="once: at most one batch per task and device; free: any number.",
+        metavar="RULE",
+        autocompletion=completion.batching,
+        rich_help_panel=_RULES,
     ),
-]  # fmt: skip
+]
 Communication = Annotated[
     str,
     typer.Option(
         help="delay: transfers never wait; per-input: nor do they grow with the batch; channel: one at a time "
-        "on each link; port: one in and one out at a time on each device.", metavar="MODEL",
-        autocompletion=completion.communication, rich_help_panel=_RULES,
+        "on each link; port: one in and one out at a time on each device.",
+        metavar="MODEL",
+        autocompletion=completion.communication,
+        rich_help_panel=_RULES,
     ),
-]  # fmt: skip
+]
 Memory = Annotated[
     str,
     typer.Option(
-        help="static: a device holds everything it ever touches; peak: what it needs at each moment.", metavar="MODEL",
-        autocompletion=completion.memory, rich_help_panel=_RULES,
+        help="static: a device holds everything it ever touches; peak: what it needs at each moment.",
+        metavar="MODEL",
+        autocompletion=completion.memory,
+        rich_help_panel=_RULES,
     ),
-]  # fmt: skip
+]

@@ -116,9 +116,19 @@ def solve(
     began = time.perf_counter()
     with Working(f"solving with {', '.join(names)}") as working, executor(names, workers, scheduler) as elsewhere:
         found = solve(
-            asked, names, objective=objective, time_limit=time_limit, evaluations=evaluations, seed=seed, threads=threads,
-            executor=elsewhere, start=first, options=options, in_process=in_process, on_progress=lambda event: working.update(*news(event)),
-        )  # fmt: skip
+            asked,
+            names,
+            objective=objective,
+            time_limit=time_limit,
+            evaluations=evaluations,
+            seed=seed,
+            threads=threads,
+            executor=elsewhere,
+            start=first,
+            options=options,
+            in_process=in_process,
+            on_progress=lambda event: working.update(*news(event)),
+        )
     took = time.perf_counter() - began
     outputs = Outputs()
     outputs.write(output, None if found.schedule is None else found.schedule.write)
@@ -187,12 +197,22 @@ class News:
 def facts(found: Solution) -> dict[str, Any]:
     """Return what a machine is told about a solution."""
     return {
-        "status": str(found.status), "objective": found.objective, "value": found.value,
-        "makespan": found.makespan, "period": found.period, "throughput": found.throughput,
-        "bound": found.bound, "bound_name": found.proof.name, "bound_evidence": found.proof.evidence, "gap": found.gap,
-        "method": found.method, "seed": found.seed, "stopped": found.stopped, "messages": list(found.messages),
+        "status": str(found.status),
+        "objective": found.objective,
+        "value": found.value,
+        "makespan": found.makespan,
+        "period": found.period,
+        "throughput": found.throughput,
+        "bound": found.bound,
+        "bound_name": found.proof.name,
+        "bound_evidence": found.proof.evidence,
+        "gap": found.gap,
+        "method": found.method,
+        "seed": found.seed,
+        "stopped": found.stopped,
+        "messages": list(found.messages),
         "best_effort_bytes_over": None if found.best_effort is None else found.best_effort.bytes_over,
-    }  # fmt: skip
+    }
 
 
 def summary(problem: Problem, found: Solution, broken: str = "") -> list[tuple[str, str]]:
@@ -217,11 +237,7 @@ def summary(problem: Problem, found: Solution, broken: str = "") -> list[tuple[s
     return rows
 
 
-def verify(
-    problem: ProblemFile,
-    schedule: ScheduleFile,
-    json: JSON = False,
-) -> None:
+def verify(problem: ProblemFile, schedule: ScheduleFile, json: JSON = False) -> None:
     """Check a schedule against its problem, independently.
 
     The check shares no code with the schedulers. Exit code 0 if it is valid, 1 with one line per broken rule if not.

@@ -58,21 +58,27 @@ def stages(
     if trace or gantt:
         pictures.write_schedule(*report.lanes(asked, best), outputs)
     if json:
-        rows = [{"start": start, "seconds": row["latency"], "groups": best.groups(s)}
-                for s, (start, row) in enumerate(zip(best.start.tolist(), best.stages, strict=True))]  # fmt: skip
+        rows = [
+            {"start": start, "seconds": row["latency"], "groups": best.groups(s)}
+            for s, (start, row) in enumerate(zip(best.start.tolist(), best.stages, strict=True))
+        ]
         say_json({"latency": best.latency, **usual, "stages": rows, "messages": list(best.messages), "written": outputs.written})
     else:
-        say_rows([
-            ("graph", f"{plural(asked.n_tasks, 'task')}, {plural(asked.n_edges, 'edge')}, {plural(len(ios.blocks(asked)), 'block')}"),
-            ("latency", f"{seconds(best.latency)} in {plural(len(best), 'stage')} on {device}, by the model"),
-            ("in turn", f"{seconds(usual['sequential'])}, one task a stage"),
-            ("greedy", f"{seconds(usual['greedy'])}, all that is ready in a stage"),
-            ("verified", "yes, by the independent check"),
-            *(("note", message) for message in best.messages),
-            *(("wrote", name) for name in outputs.written),
-        ])  # fmt: skip
-        say(*(
-            f"{seconds(start):>12}  {seconds(row['latency']):>12}  {one_line(' | '.join(', '.join(group) for group in best.groups(s)))}"
-            for s, (start, row) in enumerate(zip(best.start.tolist(), best.stages, strict=True))
-        ))  # fmt: skip
+        say_rows(
+            [
+                ("graph", f"{plural(asked.n_tasks, 'task')}, {plural(asked.n_edges, 'edge')}, {plural(len(ios.blocks(asked)), 'block')}"),
+                ("latency", f"{seconds(best.latency)} in {plural(len(best), 'stage')} on {device}, by the model"),
+                ("in turn", f"{seconds(usual['sequential'])}, one task a stage"),
+                ("greedy", f"{seconds(usual['greedy'])}, all that is ready in a stage"),
+                ("verified", "yes, by the independent check"),
+                *(("note", message) for message in best.messages),
+                *(("wrote", name) for name in outputs.written),
+            ]
+        )
+        say(
+            *(
+                f"{seconds(start):>12}  {seconds(row['latency']):>12}  {one_line(' | '.join(', '.join(group) for group in best.groups(s)))}"
+                for s, (start, row) in enumerate(zip(best.start.tolist(), best.stages, strict=True))
+            )
+        )
     outputs.finish()

@@ -9,6 +9,17 @@ from hetsched.coarsening.modules import by_module
 from hetsched.coarsening.sequential import operation_fusion, topological_order
 
 __all__ = [
-    "RULES", "Coarsening", "acyclic", "by_module", "ccr", "contract", "degree_one", "fuse", "heavy_edges", "hierarchy", "operation_fusion",
-    "settled", "topological_order",
-]  # fmt: skip
+    "RULES",
+    "Coarsening",
+    "acyclic",
+    "by_module",
+    "ccr",
+    "contract",
+    "degree_one",
+    "fuse",
+    "heavy_edges",
+    "hierarchy",
+    "operation_fusion",
+    "settled",
+    "topological_order",
+]

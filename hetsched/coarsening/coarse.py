@@ -67,9 +67,11 @@ class Coarsening(Frozen):
         counts = np.diff(decision.item_ptr)
         item_batch, item_place = _repeated(counts[batch])
         return Decision(
-            members[first[decision.task[batch]] + place], decision.device[batch], np.concatenate([[0], np.cumsum(counts[batch])]),
+            members[first[decision.task[batch]] + place],
+            decision.device[batch],
+            np.concatenate([[0], np.cumsum(counts[batch])]),
             decision.items[decision.item_ptr[batch[item_batch]] + item_place],
-        )  # fmt: skip
+        )
 
 
 def _repeated(counts: IntArray) -> tuple[IntArray, IntArray]:
@@ -158,10 +160,14 @@ def contract(problem: Problem, cluster: npt.ArrayLike) -> Coarsening:
         np.stack([pair // max(1, count), pair % max(1, count)], axis=1),
         edge_bytes=np.bincount(edge, graph.edge_bytes[crossing], len(pair)),
         op=_operators(graph, members, start),
-        weight_bytes=total(graph.weight_bytes), input_bytes=total(graph.input_bytes), output_bytes=total(graph.output_bytes),
-        flops=total(graph.flops), bytes_accessed=total(graph.bytes_accessed), colocation=_labels(problem, number, count),
+        weight_bytes=total(graph.weight_bytes),
+        input_bytes=total(graph.input_bytes),
+        output_bytes=total(graph.output_bytes),
+        flops=total(graph.flops),
+        bytes_accessed=total(graph.bytes_accessed),
+        colocation=_labels(problem, number, count),
         devices=_pins(problem, number, count),
-    )  # fmt: skip
+    )
     durations = total(np.where(problem.pinned[:, :, None], problem.durations, np.nan))
     changed = problem.replace(graph=coarse, durations=durations, transfers=transfers)
     return Coarsening(problem, changed, number)

@@ -18,16 +18,36 @@ Rule = tuple[str, ...]
 RULES: Mapping[str, tuple[Rule, ...]] = {
     "moirai": (("conv", "bn"), ("conv", "bn", "relu"), ("conv", "bn", "add", "relu")),
     "cudnn": (
-        ("conv2d", "relu"), ("conv2d", "add"), ("conv2d", "add", "relu"), ("conv2d", "batch_norm"), ("conv2d", "batch_norm", "relu"),
-        ("conv2d", "batch_norm", "add", "relu"), ("conv2d", "silu"), ("conv2d", "sigmoid"), ("linear", "relu"), ("linear", "gelu"),
-        ("linear", "add"), ("matmul", "add"), ("matmul", "add", "relu"), ("matmul", "add", "gelu"), ("add", "relu"),
+        ("conv2d", "relu"),
+        ("conv2d", "add"),
+        ("conv2d", "add", "relu"),
+        ("conv2d", "batch_norm"),
+        ("conv2d", "batch_norm", "relu"),
+        ("conv2d", "batch_norm", "add", "relu"),
+        ("conv2d", "silu"),
+        ("conv2d", "sigmoid"),
+        ("linear", "relu"),
+        ("linear", "gelu"),
+        ("linear", "add"),
+        ("matmul", "add"),
+        ("matmul", "add", "relu"),
+        ("matmul", "add", "gelu"),
+        ("add", "relu"),
     ),
     "onnxruntime": (
-        ("Conv", "BatchNormalization"), ("Conv", "Relu"), ("Conv", "BatchNormalization", "Relu"), ("Conv", "Add"),
-        ("Conv", "Add", "Relu"), ("Conv", "BatchNormalization", "Add", "Relu"), ("MatMul", "Add"), ("Gemm", "Relu"),
-        ("Add", "LayerNormalization"), ("Add", "Gelu"), ("Add", "Relu"),
+        ("Conv", "BatchNormalization"),
+        ("Conv", "Relu"),
+        ("Conv", "BatchNormalization", "Relu"),
+        ("Conv", "Add"),
+        ("Conv", "Add", "Relu"),
+        ("Conv", "BatchNormalization", "Add", "Relu"),
+        ("MatMul", "Add"),
+        ("Gemm", "Relu"),
+        ("Add", "LayerNormalization"),
+        ("Add", "Gelu"),
+        ("Add", "Relu"),
     ),
-}  # fmt: skip
+}
 """Sets of rules by name: operator types in running order, as captured from PyTorch for cuDNN, or as in ONNX."""
 
 

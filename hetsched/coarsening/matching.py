@@ -20,9 +20,13 @@ STALLED = 0.95
 
 @checked(UnsupportedFeature)
 def heavy_edges(
-    problem: Problem, *, largest: float = 0.05, memory: float = 0.25, within: npt.ArrayLike | None = None,
+    problem: Problem,
+    *,
+    largest: float = 0.05,
+    memory: float = 0.25,
+    within: npt.ArrayLike | None = None,
     rng: np.random.Generator | None = None,
-) -> Coarsening:  # fmt: skip
+) -> Coarsening:
     """Merge tasks in pairs along heavy edges, then those that are left with others that read the same.
 
     No cycle can come of it: a pair along an edge joins neighbouring levels (longest paths from the sources, in edges), and no
@@ -57,10 +61,22 @@ def heavy_edges(
     part = np.zeros(problem.n_tasks, np.int64) if within is None else _parts(problem, within)
     order = np.argsort(work, kind="stable") if rng is None else rng.permutation(problem.n_tasks)
     partner = matching_kernels.match(
-        order, part, level, graph.pred_ptr, graph.pred, graph.pred_edge, graph.succ_ptr, graph.succ, graph.succ_edge,
-        mean_transfers(problem), work, claim, device_bits(problem),
-        largest * work.sum(), most,
-    )  # fmt: skip
+        order,
+        part,
+        level,
+        graph.pred_ptr,
+        graph.pred,
+        graph.pred_edge,
+        graph.succ_ptr,
+        graph.succ,
+        graph.succ_edge,
+        mean_transfers(problem),
+        work,
+        claim,
+        device_bits(problem),
+        largest * work.sum(),
+        most,
+    )
     each = np.arange(problem.n_tasks)
     return contract(problem, settled(problem, np.where(partner >= 0, np.minimum(each, partner), each), most))
 
@@ -86,9 +102,14 @@ def degree_one(problem: Problem, *, memory: float = 0.25) -> Coarsening:
 
 @checked(UnsupportedFeature)
 def hierarchy(
-    problem: Problem, *, tasks: int = 200, largest: float = 0.05, memory: float = 0.25, within: npt.ArrayLike | None = None,
+    problem: Problem,
+    *,
+    tasks: int = 200,
+    largest: float = 0.05,
+    memory: float = 0.25,
+    within: npt.ArrayLike | None = None,
     rng: np.random.Generator | None = None,
-) -> Iterator[Coarsening]:  # fmt: skip
+) -> Iterator[Coarsening]:
     """Yield coarsenings of the problem, of the first's coarse problem, and so on, until that has at most so many tasks.
 
     It ends as well where hardly anything can be merged any more. The other parameters are those of `heavy_edges`.

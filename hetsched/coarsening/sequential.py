@@ -88,9 +88,15 @@ def operation_fusion(problem: Problem, *, order: Order = "cpd-topo", window: int
     claim = problem.static_bytes @ [1.0, problem.inputs]
     most = memory_share(problem, memory)
     found = kernels.break_points(
-        position[graph.source[by_target]], ptr, cost[by_target], out[sequence], claim[sequence],
-        device_bits(problem)[sequence], window, most,
-    )  # fmt: skip
+        position[graph.source[by_target]],
+        ptr,
+        cost[by_target],
+        out[sequence],
+        claim[sequence],
+        device_bits(problem)[sequence],
+        window,
+        most,
+    )
     return contract(problem, settled(problem, found[position], most))
 
 

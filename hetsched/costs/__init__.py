@@ -14,6 +14,18 @@ from hetsched.costs.samples import Samples
 from hetsched.costs.stages import Contention, Convolution
 
 __all__ = [
-    "Contention", "Convolution", "CostModel", "Deviations", "Links", "Measured", "Profiler", "Recorded", "Regression", "Roofline",
-    "Samples", "StageCost", "device", "devices",
-]  # fmt: skip
+    "Contention",
+    "Convolution",
+    "CostModel",
+    "Deviations",
+    "Links",
+    "Measured",
+    "Profiler",
+    "Recorded",
+    "Regression",
+    "Roofline",
+    "Samples",
+    "StageCost",
+    "device",
+    "devices",
+]

@@ -42,9 +42,13 @@ class Deviations(Columns):
         with np.errstate(divide="ignore"):
             deviation = np.abs(guess - found)[counts] / found[counts]
         return cls(
-            task=np.array(tasks, np.str_)[counts], device=np.array(devices, np.str_)[counts],
-            batch_size=sizes[counts], estimated=guess[counts], actual=found[counts], deviation=deviation,
-        )  # fmt: skip
+            task=np.array(tasks, np.str_)[counts],
+            device=np.array(devices, np.str_)[counts],
+            batch_size=sizes[counts],
+            estimated=guess[counts],
+            actual=found[counts],
+            deviation=deviation,
+        )
 
     @property
     def mean(self) -> float:

@@ -67,17 +67,21 @@ class Recorded:
         where = devices_of(self, placement)
         on = where[0] if len(set(where)) == 1 else "the devices of that placement"
         return self._answer(
-            self._runs, (int(inputs), where), f"a run of {inputs} inputs on {on}",
+            self._runs,
+            (int(inputs), where),
+            f"a run of {inputs} inputs on {on}",
             lambda profiler: Measured(*map(readonly, profiler.measure(inputs, placement))),
-        )  # fmt: skip
+        )
 
     @checked
     def transfer(self, size: int, source: str, target: str) -> float:
         """Return the seconds of a copy, see `Profiler`; raises as `measure` does."""
         return self._answer(
-            self._copies, (int(size), source, target), f"a copy of {size} bytes from {source!r} to {target!r}",
+            self._copies,
+            (int(size), source, target),
+            f"a copy of {size} bytes from {source!r} to {target!r}",
             lambda profiler: float(profiler.transfer(size, source, target)),
-        )  # fmt: skip
+        )
 
     def _answer(self, kept: dict[Key, list[Answer]], key: Key, what: str, ask: Callable[[Profiler], Answer]) -> Answer:
         turn = self._asked[key]

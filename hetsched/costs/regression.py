@@ -89,7 +89,7 @@ class Regression:
             i, k, b = below[0]
             warn(
                 f"{len(below)} estimated {what} are below zero and count as zero, the first of task {tasks[i]!r} on {devices[k]!r} "
-                f"for a batch of {np.asarray(batch_sizes)[b]}; measure smaller batches too",
+                f"for a batch of {np.asarray(batch_sizes)[b]}; measure smaller batches too"
             )
         return np.maximum(found, 0.0)  # keeps NaN
 
@@ -111,9 +111,7 @@ class Regression:
             task, device = actual.tasks[i[x]], actual.devices[k[x]]
             raise InvalidProblem(f"there are no samples of {what} of task {task!r} on {device!r} to estimate from; measure small batches")
         names, devices = np.array(actual.tasks, np.str_), np.array(actual.devices, np.str_)
-        return Deviations.between(
-            names[i].tolist(), devices[k].tolist(), actual.batch_sizes[b], guesses, found[i, k, b]
-        )  # fmt: skip
+        return Deviations.between(names[i].tolist(), devices[k].tolist(), actual.batch_sizes[b], guesses, found[i, k, b])
 
 
 def _rising(samples: Samples, what: Amount) -> tuple[Lines, npt.NDArray[np.bool_]]:

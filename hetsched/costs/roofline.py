@@ -15,10 +15,29 @@ from hetsched.problem.graph import FloatArray, IntArray, TaskGraph, named, plura
 
 FREE_OPS = frozenset(
     {
-        "input", "output", "view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "transpose", "permute", "t",
-        "expand", "slice", "select", "split", "chunk", "unbind", "getitem", "detach", "alias", "identity",
+        "input",
+        "output",
+        "view",
+        "reshape",
+        "flatten",
+        "unflatten",
+        "squeeze",
+        "unsqueeze",
+        "transpose",
+        "permute",
+        "t",
+        "expand",
+        "slice",
+        "select",
+        "split",
+        "chunk",
+        "unbind",
+        "getitem",
+        "detach",
+        "alias",
+        "identity",
     }
-)  # fmt: skip
+)
 """Operator types that only name data in another way: they take no time."""
 
 
@@ -108,9 +127,7 @@ def _tell_unknown(graph: TaskGraph, tasks: IntArray) -> None:
     if len(tasks):
         ops = list(dict.fromkeys(graph.op[i] for i in tasks.tolist() if graph.op[i]))
         which = f"operators {named(range(len(ops)), ops, 8)}" if ops else named(tasks, graph.names)
-        warn(
-            f"the roofline times {plural(len(tasks), 'task')} of unknown FLOPs by bytes alone ({which}); give the graph their flops",
-        )
+        warn(f"the roofline times {plural(len(tasks), 'task')} of unknown FLOPs by bytes alone ({which}); give the graph their flops")
 
 
 def _bandwidth(device: Device) -> float:

@@ -43,9 +43,13 @@ class Samples(Frozen):
 
     @checked
     def __init__(
-        self, tasks: Iterable[str], devices: Iterable[str], batch_sizes: Iterable[int], seconds: npt.ArrayLike,
+        self,
+        tasks: Iterable[str],
+        devices: Iterable[str],
+        batch_sizes: Iterable[int],
+        seconds: npt.ArrayLike,
         memory_bytes: npt.ArrayLike | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         tasks, devices, sizes = tuple(tasks), tuple(devices), list(batch_sizes)
         unique_names(tasks, "task")
         unique_names(devices, "device")
@@ -59,9 +63,13 @@ class Samples(Frozen):
     @classmethod
     @checked
     def measured(
-        cls, profiler: Profiler, batch_sizes: Iterable[int], *, devices: Iterable[str] | None = None,
+        cls,
+        profiler: Profiler,
+        batch_sizes: Iterable[int],
+        *,
+        devices: Iterable[str] | None = None,
         on_progress: Callable[[str, int], object] | None = None,
-    ) -> Samples:  # fmt: skip
+    ) -> Samples:
         """Return what a profiler measures with all tasks on one device, of each device and batch size.
 
         Parameters

@@ -22,9 +22,12 @@ V100_THREADS = 80 * 2048
 
 
 _FITTED = {
-    "filled": (1.0, 1e12), "least_share": (1e-4, 1.0), "synchronisation": (1e-9, 1.0), "interference": (1e-4, 4.0),
+    "filled": (1.0, 1e12),
+    "least_share": (1e-4, 1.0),
+    "synchronisation": (1e-9, 1.0),
+    "interference": (1e-4, 4.0),
     "efficiency": (1e-4, 1e4),
-}  # fmt: skip
+}
 """The parameters that are fitted, and between what."""
 
 
@@ -86,17 +89,27 @@ class Contention:
 
     @checked
     def __init__(
-        self, graph: TaskGraph, device: Device, *, inputs: int = 1, costs: CostModel | None = None, filled: float = 4.0 * V100_THREADS,
-        least_share: float = 1 / 80, synchronisation: float = 5e-6, interference: float = 0.0,
-        efficiency: float = 1.0, convolutions: Mapping[str, Convolution] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        graph: TaskGraph,
+        device: Device,
+        *,
+        inputs: int = 1,
+        costs: CostModel | None = None,
+        filled: float = 4.0 * V100_THREADS,
+        least_share: float = 1 / 80,
+        synchronisation: float = 5e-6,
+        interference: float = 0.0,
+        efficiency: float = 1.0,
+        convolutions: Mapping[str, Convolution] | None = None,
+    ) -> None:
         for what, value, fits, rule in (
-            ("inputs", inputs, inputs >= 1, ">= 1"), ("filled", filled, filled > 0, "> 0"),
+            ("inputs", inputs, inputs >= 1, ">= 1"),
+            ("filled", filled, filled > 0, "> 0"),
             ("least_share", least_share, 0 < least_share <= 1, "in (0, 1]"),
             ("synchronisation", synchronisation, 0 <= synchronisation < math.inf, ">= 0"),
             ("interference", interference, 0 <= interference < math.inf, ">= 0"),
             ("efficiency", efficiency, 0 < efficiency < math.inf, "> 0"),
-        ):  # fmt: skip
+        ):
             if not fits:
                 raise InvalidProblem(f"{what} is {value!r}; it must be {rule}")
         self.graph, self.device, self.inputs = graph, device, inputs
@@ -243,9 +256,14 @@ class Contention:
         weights = float(self._bytes_of_scalar(places[0], first)) * own * outputs
         pixels = first.out_size[0] * first.out_size[1]
         one = TaskGraph(
-            ["merged"], op=self.graph.op[places[0]], weight_bytes=weights, input_bytes=read, output_bytes=made,
-            flops=2.0 * own * outputs * pixels, bytes_accessed=weights + read + made,
-        )  # fmt: skip
+            ["merged"],
+            op=self.graph.op[places[0]],
+            weight_bytes=weights,
+            input_bytes=read,
+            output_bytes=made,
+            flops=2.0 * own * outputs * pixels,
+            bytes_accessed=weights + read + made,
+        )
         (launch,), (body,), (share,) = self._columns(one)
         return self.synchronisation + launch + body / share
 
@@ -284,8 +302,10 @@ class ContentionBound:
         found = np.full((len(parent), 2), math.inf)
         found[:, 0] = cost.synchronisation + np.maximum(longest, total)
         sorts: dict[object, int] = {}
-        sort = [-1 if name not in cost.convolutions else sorts.setdefault(cost._parents[i], len(sorts))
-                for name, i in zip(names, own, strict=True)]  # fmt: skip
+        sort = [
+            -1 if name not in cost.convolutions else sorts.setdefault(cost._parents[i], len(sorts))
+            for name, i in zip(names, own, strict=True)
+        ]
         for s in np.flatnonzero(stage_kernels.alike(parent, last, np.array(sort, np.int64))).tolist():
             tasks, at = [], s
             while at:

@@ -29,10 +29,16 @@ GATHERS = {"embedding", "embedding_bag", "index_select", "index", "gather"}
 SHAPE_QUERIES = {"sym_size", "sym_stride", "sym_numel", "sym_storage_offset"}
 CREATIONS = {"new_zeros", "new_ones", "new_full", "new_empty"}  # read no data of the tensor they are called on
 SHORT_NAMES = {
-    "native_batch_norm_legit_no_training": "batch_norm", "native_batch_norm_legit_functional": "batch_norm",
-    "native_batch_norm_legit": "batch_norm", "native_layer_norm": "layer_norm", "native_group_norm": "group_norm",
-    "native_dropout": "dropout", "max_pool2d_with_indices": "max_pool2d", "max_pool3d_with_indices": "max_pool3d", "to_copy": "to",
-}  # fmt: skip
+    "native_batch_norm_legit_no_training": "batch_norm",
+    "native_batch_norm_legit_functional": "batch_norm",
+    "native_batch_norm_legit": "batch_norm",
+    "native_layer_norm": "layer_norm",
+    "native_group_norm": "group_norm",
+    "native_dropout": "dropout",
+    "max_pool2d_with_indices": "max_pool2d",
+    "max_pool3d_with_indices": "max_pool3d",
+    "to_copy": "to",
+}
 
 
 class Calls(NamedTuple):

@@ -65,7 +65,8 @@ def transposed_convolution(source: Any, weight: Any, *_: Any, **__: Any) -> floa
 _OURS: dict[str, Formula] = {
     **dict.fromkeys(
         (
-            "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_fused_attention_overrideable",
+            "_scaled_dot_product_flash_attention_for_cpu",
+            "_scaled_dot_product_fused_attention_overrideable",
             "_scaled_dot_product_attention_math_for_mps",
         ),
         attention,
@@ -77,8 +78,17 @@ _OURS: dict[str, Formula] = {
     **dict.fromkeys(("_grouped_mm", "_scaled_grouped_mm", "_scaled_grouped_mm_v2"), grouped_product),
     **dict.fromkeys(
         (
-            "_int_mm", "_scaled_mm_v2", "_weight_int8pack_mm", "_weight_int4pack_mm", "_weight_int4pack_mm_for_cpu", "mkldnn_linear",
-            "_mixed_dtypes_linear", "_sparse_semi_structured_linear", "mv", "dot", "vdot",
+            "_int_mm",
+            "_scaled_mm_v2",
+            "_weight_int8pack_mm",
+            "_weight_int4pack_mm",
+            "_weight_int4pack_mm_for_cpu",
+            "mkldnn_linear",
+            "_mixed_dtypes_linear",
+            "_sparse_semi_structured_linear",
+            "mv",
+            "dot",
+            "vdot",
         ),
         product,
     ),
@@ -87,9 +97,18 @@ _OURS: dict[str, Formula] = {
     **dict.fromkeys(("_cdist_forward", "_euclidean_dist"), product),
     **dict.fromkeys(
         (
-            "_conv_depthwise2d", "conv_depthwise3d", "slow_conv_dilated2d", "slow_conv_dilated3d", "slow_conv3d_forward",
-            "mkldnn_convolution", "miopen_convolution", "miopen_depthwise_convolution", "cudnn_convolution_relu", "miopen_convolution_relu",
-            "cudnn_convolution_add_relu", "miopen_convolution_add_relu",
+            "_conv_depthwise2d",
+            "conv_depthwise3d",
+            "slow_conv_dilated2d",
+            "slow_conv_dilated3d",
+            "slow_conv3d_forward",
+            "mkldnn_convolution",
+            "miopen_convolution",
+            "miopen_depthwise_convolution",
+            "cudnn_convolution_relu",
+            "miopen_convolution_relu",
+            "cudnn_convolution_add_relu",
+            "miopen_convolution_add_relu",
         ),
         convolution,
     ),
@@ -97,7 +116,7 @@ _OURS: dict[str, Formula] = {
         ("slow_conv_transpose2d", "slow_conv_transpose3d", "cudnn_convolution_transpose", "miopen_convolution_transpose"),
         transposed_convolution,
     ),
-}  # fmt: skip
+}
 """Formulas that torch's counter lacks, by the operator's name in aten."""
 
 _NO_PRODUCTS = re.compile(
@@ -196,7 +215,7 @@ class Formulas:
             names = sorted(self.unknown)
             warn(
                 f"the FLOPs of {', '.join(names)} are not known, so those of their tasks are NaN; give formulas of shapes, such as "
-                f"flop_formulas={{torch.ops.{names[0]}: ...}}, or register them with torch.utils.flop_counter.register_flop_formula",
+                f"flop_formulas={{torch.ops.{names[0]}: ...}}, or register them with torch.utils.flop_counter.register_flop_formula"
             )
 
 

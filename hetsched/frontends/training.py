@@ -18,19 +18,31 @@ STATES = {"sgd": 0, "momentum": 1, "adam": 2}
 """Tensors that an optimiser keeps for each parameter, of the parameter's size."""
 
 CREATIONS = {
-    "zeros", "ones", "full", "arange", "scalar_tensor", "zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full",
-}  # fmt: skip
+    "zeros",
+    "ones",
+    "full",
+    "arange",
+    "scalar_tensor",
+    "zeros_like",
+    "ones_like",
+    "full_like",
+    "new_zeros",
+    "new_ones",
+    "new_full",
+}
 """Operators that read no data: what they make is a constant."""
 ALLOCATIONS = {"empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided"}
 """Operators that make no data."""
 
 SHORT_NAMES = {
-    "native_batch_norm": "batch_norm", "native_batch_norm_backward": "batch_norm_backward",
-    "native_layer_norm_backward": "layer_norm_backward", "native_group_norm_backward": "group_norm_backward",
+    "native_batch_norm": "batch_norm",
+    "native_batch_norm_backward": "batch_norm_backward",
+    "native_layer_norm_backward": "layer_norm_backward",
+    "native_group_norm_backward": "group_norm_backward",
     "max_pool2d_with_indices_backward": "max_pool2d_backward",
     "scaled_dot_product_flash_attention_for_cpu": "scaled_dot_product_attention",
     "scaled_dot_product_flash_attention_for_cpu_backward": "scaled_dot_product_attention_backward",
-}  # fmt: skip
+}
 
 
 @checked(InvalidProblem)

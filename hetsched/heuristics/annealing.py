@@ -12,9 +12,10 @@ CYCLES = (1, 4, 16)
 
 
 @method(
-    "annealing", summary="simulated annealing over devices, order and batches together, half of it on the critical chain",
+    "annealing",
+    summary="simulated annealing over devices, order and batches together, half of it on the critical chain",
     source="Kirkpatrick, Gelatt and Vecchi 1983; the neighbourhood is ours",
-)  # fmt: skip
+)
 def annealing(problem: Problem, monitor: Monitor, *, hot: float = 0.01, cold: float = 0.0001) -> None:
     """Anneal from the best schedule known, or from the best single device and HEFT.
 
@@ -40,6 +41,15 @@ def annealing(problem: Problem, monitor: Monitor, *, hot: float = 0.01, cold: fl
         begin = ends[cycle - 1] if cycle else 0.0
         temperature = search.least * hot * (cold / hot) ** ((done - begin) / (ends[cycle] - begin))
         search.makespan, search.least, pressure = anneal(
-            search.states.tables, search.current, search.best, search.log, monitor.rng, count, temperature, temperature, pressure,
-            search.makespan, search.least,
-        )  # fmt: skip
+            search.states.tables,
+            search.current,
+            search.best,
+            search.log,
+            monitor.rng,
+            count,
+            temperature,
+            temperature,
+            pressure,
+            search.makespan,
+            search.least,
+        )

@@ -20,9 +20,18 @@ PRESS = 1.003
 
 @kernel
 def anneal(
-    t: Tables, s: State, best: State, log: Log, rng: np.random.Generator, steps: int, hot: float, cold: float, pressure: float,
-    current: float, least: float,
-) -> tuple[float, float, float]:  # fmt: skip
+    t: Tables,
+    s: State,
+    best: State,
+    log: Log,
+    rng: np.random.Generator,
+    steps: int,
+    hot: float,
+    cold: float,
+    pressure: float,
+    current: float,
+    least: float,
+) -> tuple[float, float, float]:
     """Try `steps` random changes while the temperature falls geometrically from `hot` to `cold` seconds.
 
     A byte claimed beyond a device's memory costs `pressure` seconds, more with every step spent so and

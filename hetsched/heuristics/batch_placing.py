@@ -93,9 +93,16 @@ def shared_counts(arrays: ProblemArrays, unit: IntArray, row_of: IntArray, n_row
 
 @inlined
 def _data_ready(
-    arrays: ProblemArrays, i: int, cuts: IntArray, first: IntArray, device: IntArray, low: IntArray, high: IntArray,
-    finish: FloatArray, ready: FloatArray,
-) -> None:  # fmt: skip
+    arrays: ProblemArrays,
+    i: int,
+    cuts: IntArray,
+    first: IntArray,
+    device: IntArray,
+    low: IntArray,
+    high: IntArray,
+    finish: FloatArray,
+    ready: FloatArray,
+) -> None:
     """Fill `ready` [P, B, K]: when the data of a batch of each size, from each cut point on, are on each device.
 
     The batches of a task p are rows ``first[p, 0]`` to ``first[p, 1]`` of the other columns, by inputs.
@@ -131,9 +138,23 @@ def _start_in(gap_start: FloatArray, gap_end: FloatArray, k: int, count: int, re
 
 @inlined
 def _stretches(
-    durations: FloatArray, sizes: IntArray, cuts: IntArray, place: IntArray, ready: FloatArray, gap_start: FloatArray, gap_end: FloatArray,
-    gaps: int, k: int, a: int, once: bool, by_finish: bool, limit: float, value: FloatArray, batches: IntArray, last: IntArray,
-) -> None:  # fmt: skip
+    durations: FloatArray,
+    sizes: IntArray,
+    cuts: IntArray,
+    place: IntArray,
+    ready: FloatArray,
+    gap_start: FloatArray,
+    gap_end: FloatArray,
+    gaps: int,
+    k: int,
+    a: int,
+    once: bool,
+    by_finish: bool,
+    limit: float,
+    value: FloatArray,
+    batches: IntArray,
+    last: IntArray,
+) -> None:
     """Fill [P] arrays for the inputs from cut point a to each cut point, done on device k alone.
 
     `value` is the earliest finish, or the least seconds, of batches one after another; inf if

@@ -20,9 +20,8 @@ _SUPPORTS = "any problem; several inputs go in batches on several devices"
 
 
 @method(
-    "bmet", summary="batched MET: each task in the batches of least device time, whatever the queues",
-    source=_SOURCE, supports=_SUPPORTS,
-)  # fmt: skip
+    "bmet", summary="batched MET: each task in the batches of least device time, whatever the queues", source=_SOURCE, supports=_SUPPORTS
+)
 def bmet(problem: Problem, monitor: Monitor, *, sizes: int | Sequence[int] | None = None) -> None:
     """Ready tasks in index order, each in the batches that take the fewest seconds of devices in all.
 
@@ -36,9 +35,11 @@ def bmet(problem: Problem, monitor: Monitor, *, sizes: int | Sequence[int] | Non
 
 
 @method(
-    "bgreedy", summary="batched greedy: breadth-first topological order, each task in the batches that finish it first",
-    source=_SOURCE, supports=_SUPPORTS,
-)  # fmt: skip
+    "bgreedy",
+    summary="batched greedy: breadth-first topological order, each task in the batches that finish it first",
+    source=_SOURCE,
+    supports=_SUPPORTS,
+)
 def bgreedy(problem: Problem, monitor: Monitor, *, sizes: int | Sequence[int] | None = None) -> None:
     """Tasks in breadth-first topological order, each in the appended batches whose latest finish is least.
 
@@ -52,9 +53,11 @@ def bgreedy(problem: Problem, monitor: Monitor, *, sizes: int | Sequence[int] | 
 
 
 @method(
-    "bheft", summary="batched HEFT: by upward rank, each task in the batches that finish it first, with insertion",
-    source=_SOURCE, supports=_SUPPORTS,
-)  # fmt: skip
+    "bheft",
+    summary="batched HEFT: by upward rank, each task in the batches that finish it first, with insertion",
+    source=_SOURCE,
+    supports=_SUPPORTS,
+)
 def bheft(problem: Problem, monitor: Monitor, *, sizes: int | Sequence[int] | None = None, mean_communication: str = "paper") -> None:
     """Tasks by upward rank, each in the batches whose latest finish is least, in gaps where they fit.
 
@@ -107,9 +110,17 @@ def place_in_batches(
     once = problem.batching == "once" if once is None else once
     row_of, counts = _shared_counts(problem, once)
     return batch_placing.in_batches(
-        problem.arrays, priority, problem.unit, claim, problem.cluster.memory_bytes, row_of, counts, once,
-        batch_placing.FINISH if by_finish else batch_placing.DURATION, insertion,
-    )  # fmt: skip
+        problem.arrays,
+        priority,
+        problem.unit,
+        claim,
+        problem.cluster.memory_bytes,
+        row_of,
+        counts,
+        once,
+        batch_placing.FINISH if by_finish else batch_placing.DURATION,
+        insertion,
+    )
 
 
 def _offer_in_batches(

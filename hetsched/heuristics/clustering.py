@@ -19,9 +19,11 @@ LARGEST_SHARE = 0.25
 
 
 @method(
-    "linear-clustering", summary="the longest path, then that of the rest, and so on, as clusters; mapped by guided load balancing",
-    source="Kim and Browne 1988; Radulescu and van Gemund 1998 for the mapping", supports=WHOLE,
-)  # fmt: skip
+    "linear-clustering",
+    summary="the longest path, then that of the rest, and so on, as clusters; mapped by guided load balancing",
+    source="Kim and Browne 1988; Radulescu and van Gemund 1998 for the mapping",
+    supports=WHOLE,
+)
 def linear_clustering(problem: Problem, monitor: Monitor) -> None:
     """Paths of mean durations and mean transfers; graphs of more than 10,000 tasks are coarsened as by Celeritas first."""
     from hetsched.heuristics import placement_kernels
@@ -38,9 +40,11 @@ def linear_clustering(problem: Problem, monitor: Monitor) -> None:
 
 
 @method(
-    "dsc", summary="dominant sequence clustering: tasks join the cluster of the parent they wait for; mapped by guided load balancing",
-    source="Yang and Gerasoulis 1994; Radulescu and van Gemund 1998 for the mapping", supports=WHOLE,
-)  # fmt: skip
+    "dsc",
+    summary="dominant sequence clustering: tasks join the cluster of the parent they wait for; mapped by guided load balancing",
+    source="Yang and Gerasoulis 1994; Radulescu and van Gemund 1998 for the mapping",
+    supports=WHOLE,
+)
 def dsc(problem: Problem, monitor: Monitor) -> None:
     """The task with the longest path through it comes next, of those whose parents are done.
 

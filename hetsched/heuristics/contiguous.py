@@ -194,11 +194,34 @@ class _Program:
         while begin < found.number and not monitor.should_stop:
             started = time.perf_counter()
             extend(
-                begin, min(begin + chunk, found.number), *found, *smaller, self.cost[:, kinds.first], self.need, self.capacity[kinds.first],
-                self.said.rule != HOST, self.source, self.said.reader_ptr, self.reader, self.out_ptr, self.out, self.read_ptr, self.read,
-                np.ascontiguousarray(enter[:, kinds.first]), np.ascontiguousarray(leave[:, kinds.first]), kinds.number, stride,
-                price, worth, priced_to, best, from_ideal, from_class, bound, *scratch,
-            )  # fmt: skip
+                begin,
+                min(begin + chunk, found.number),
+                *found,
+                *smaller,
+                self.cost[:, kinds.first],
+                self.need,
+                self.capacity[kinds.first],
+                self.said.rule != HOST,
+                self.source,
+                self.said.reader_ptr,
+                self.reader,
+                self.out_ptr,
+                self.out,
+                self.read_ptr,
+                self.read,
+                np.ascontiguousarray(enter[:, kinds.first]),
+                np.ascontiguousarray(leave[:, kinds.first]),
+                kinds.number,
+                stride,
+                price,
+                worth,
+                priced_to,
+                best,
+                from_ideal,
+                from_class,
+                bound,
+                *scratch,
+            )
             begin += chunk
             took = max(time.perf_counter() - started, 1e-6)
             chunk = max(1, min(10_000, int(chunk * min(2.0, _SECONDS / took))))
@@ -238,7 +261,7 @@ class _Program:
 
     def _trace(
         self, smaller: tuple[IntArray, IntArray], kinds: _Classes, stride: IntArray, best: FloatArray, from_ideal: Any, from_class: Any
-    ) -> IntArray | None:  # fmt: skip
+    ) -> IntArray | None:
         """Follow the best way to the last ideal back."""
         ideal, state = len(best) - 1, int(best[-1].argmin())
         if not np.isfinite(best[ideal, state]):

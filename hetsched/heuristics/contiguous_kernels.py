@@ -9,9 +9,41 @@ from hetsched.compiled import builder
 
 @builder
 def extend(  # type: ignore[no-untyped-def]
-    begin, end, ptr, element, larger, parent, added, cost, need, capacity, overlap, source, reader_ptr, reader, out_ptr, out, read_ptr,
-    read, enter, leave, number, stride, price, worth, priced_to, best, from_ideal, from_class, limit, inside, within, below, beyond, path,
-):  # fmt: skip
+    begin,
+    end,
+    ptr,
+    element,
+    larger,
+    parent,
+    added,
+    cost,
+    need,
+    capacity,
+    overlap,
+    source,
+    reader_ptr,
+    reader,
+    out_ptr,
+    out,
+    read_ptr,
+    read,
+    enter,
+    leave,
+    number,
+    stride,
+    price,
+    worth,
+    priced_to,
+    best,
+    from_ideal,
+    from_class,
+    limit,
+    inside,
+    within,
+    below,
+    beyond,
+    path,
+):
     """Extend the ideals `begin` to `end` by every interval whose load stays below ``limit[0]``.
 
     An interval is entered element by element in ascending order, so each is met once. Its load on a

@@ -27,9 +27,11 @@ _SUPPORTS = "any problem in which every task can do with one batch on each devic
 
 
 @method(
-    "ea", summary="biased (1+1) evolutionary algorithm over devices, in breadth-first topological order",
-    source="DiviML (Ghannane and Abdelfattah), section V; (1+1) EA: Droste, Jansen and Wegener 2002", supports=_SUPPORTS,
-)  # fmt: skip
+    "ea",
+    summary="biased (1+1) evolutionary algorithm over devices, in breadth-first topological order",
+    source="DiviML (Ghannane and Abdelfattah), section V; (1+1) EA: Droste, Jansen and Wegener 2002",
+    supports=_SUPPORTS,
+)
 def ea(problem: Problem, monitor: Monitor) -> None:
     """From every task on its fastest device, redraw each position of the string with probability 1 / length; keep what is no worse.
 
@@ -46,9 +48,11 @@ def ea(problem: Problem, monitor: Monitor) -> None:
 
 
 @method(
-    "sa", summary="simulated annealing over devices, in breadth-first topological order",
-    source="DiviML (Ghannane and Abdelfattah), section V; Kirkpatrick, Gelatt and Vecchi 1983", supports=_SUPPORTS,
-)  # fmt: skip
+    "sa",
+    summary="simulated annealing over devices, in breadth-first topological order",
+    source="DiviML (Ghannane and Abdelfattah), section V; Kirkpatrick, Gelatt and Vecchi 1983",
+    supports=_SUPPORTS,
+)
 def sa(problem: Problem, monitor: Monitor, *, hot: float = 0.003, cold: float = 1e-5) -> None:
     """Redraw one position of the string at a time, with geometric cooling.
 
@@ -95,9 +99,24 @@ def _search(problem: Problem, monitor: Monitor, *, mutate: bool, hot: float, col
         ahead = min(1.0, share + planned / max(1, (monitor.budget.evaluations or 0) - before))
         warm, cool = (scale * hot * (cold / hot) ** x if hot else 0.0 for x in (share, ahead))
         made, current, reached = kernels.search(
-            states.tables, state, best, counts, order, rank, begin.cost, begin.sizes, positions, monitor.rng, mutate,
-            runs, warm, cool, unsure, current, least,
-        )  # fmt: skip
+            states.tables,
+            state,
+            best,
+            counts,
+            order,
+            rank,
+            begin.cost,
+            begin.sizes,
+            positions,
+            monitor.rng,
+            mutate,
+            runs,
+            warm,
+            cool,
+            unsure,
+            current,
+            least,
+        )
         better = reached < least
         monitor.evaluated(made - better)
         if better and math.isfinite(monitor.offer(states.decision(best))):

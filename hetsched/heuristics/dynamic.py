@@ -24,9 +24,18 @@ def _by_choice(problem: Problem, monitor: Monitor, rule: int, level: FloatArray 
 
         def work(state: placing.Choosing, most: int) -> int:
             stuck: int = placing.by_choice(
-                problem.arrays, problem.whole_durations, rule, level, median, problem.unit, need, problem.cluster.memory_bytes, state,
-                preference, most,
-            )  # fmt: skip
+                problem.arrays,
+                problem.whole_durations,
+                rule,
+                level,
+                median,
+                problem.unit,
+                need,
+                problem.cluster.memory_bytes,
+                state,
+                preference,
+                most,
+            )
             return stuck
 
         return placing.in_slices(work, placing.Choosing.begin(n, size, len(need)), monitor.deadline, "the choice among many ready tasks")
@@ -35,9 +44,8 @@ def _by_choice(problem: Problem, monitor: Monitor, rule: int, level: FloatArray 
 
 
 @method(
-    "etf", summary="earliest time first: the ready pair that starts first, then static level",
-    source="Hwang et al. 1989", supports=WHOLE,
-)  # fmt: skip
+    "etf", summary="earliest time first: the ready pair that starts first, then static level", source="Hwang et al. 1989", supports=WHOLE
+)
 def etf(problem: Problem, monitor: Monitor) -> None:
     """The (task, device) pair of earliest start; ties by higher static level, lower task, lower device."""
     from hetsched.heuristics import placing
@@ -45,10 +53,7 @@ def etf(problem: Problem, monitor: Monitor) -> None:
     _by_choice(problem, monitor, placing.ETF, static_level(problem)[:, None])
 
 
-@method(
-    "dls", summary="dynamic level scheduling: the ready pair of highest dynamic level",
-    source="Sih and Lee 1993", supports=WHOLE,
-)  # fmt: skip
+@method("dls", summary="dynamic level scheduling: the ready pair of highest dynamic level", source="Sih and Lee 1993", supports=WHOLE)
 def dls(problem: Problem, monitor: Monitor) -> None:
     """The pair of highest static level - start + (median duration - duration there)."""
     from hetsched.analysis import ranking
@@ -60,9 +65,11 @@ def dls(problem: Problem, monitor: Monitor) -> None:
 
 
 @method(
-    "bil", summary="best imaginary level: by the level a task would have were its device always free",
-    source="Oh and Ha 1996", supports=WHOLE,
-)  # fmt: skip
+    "bil",
+    summary="best imaginary level: by the level a task would have were its device always free",
+    source="Oh and Ha 1996",
+    supports=WHOLE,
+)
 def bil(problem: Problem, monitor: Monitor) -> None:
     """The ready task whose k-th best imaginary makespan is largest, k the number of ready tasks (or
     of devices, if fewer); on its best device, corrected for crowding."""
@@ -74,10 +81,7 @@ def bil(problem: Problem, monitor: Monitor) -> None:
     _by_choice(problem, monitor, placing.BIL, level)
 
 
-@method(
-    "min-min", summary="the ready task that can finish first, where it does",
-    source="Ibarra and Kim 1977", supports=WHOLE,
-)  # fmt: skip
+@method("min-min", summary="the ready task that can finish first, where it does", source="Ibarra and Kim 1977", supports=WHOLE)
 def min_min(problem: Problem, monitor: Monitor) -> None:
     """The ready task of least minimum completion time."""
     from hetsched.heuristics import placing
@@ -86,9 +90,8 @@ def min_min(problem: Problem, monitor: Monitor) -> None:
 
 
 @method(
-    "max-min", summary="the ready task that finishes last at best, where it finishes first",
-    source="Ibarra and Kim 1977", supports=WHOLE,
-)  # fmt: skip
+    "max-min", summary="the ready task that finishes last at best, where it finishes first", source="Ibarra and Kim 1977", supports=WHOLE
+)
 def max_min(problem: Problem, monitor: Monitor) -> None:
     """The ready task of largest minimum completion time."""
     from hetsched.heuristics import placing
@@ -97,9 +100,11 @@ def max_min(problem: Problem, monitor: Monitor) -> None:
 
 
 @method(
-    "sufferage", summary="the ready task that would suffer most from its second-best device",
-    source="Maheswaran et al. 1999", supports=WHOLE,
-)  # fmt: skip
+    "sufferage",
+    summary="the ready task that would suffer most from its second-best device",
+    source="Maheswaran et al. 1999",
+    supports=WHOLE,
+)
 def sufferage(problem: Problem, monitor: Monitor) -> None:
     """The ready task of largest difference between second-least and least completion time."""
     from hetsched.heuristics import placing

@@ -149,9 +149,10 @@ def distance(one: Member, other: Member) -> float:
 
 
 @method(
-    "evolution", summary="evolutionary search: path relinking between good schedules, each child improved by tabu search",
+    "evolution",
+    summary="evolutionary search: path relinking between good schedules, each child improved by tabu search",
     source="scatter search with path relinking (Glover 1998) over tabu search; the path is ours",
-)  # fmt: skip
+)
 def evolution(problem: Problem, monitor: Monitor, *, size: int = 8, effort: int = 20_000) -> None:
     """Improve `size` different schedules, then the best on the way from one to another, again and again.
 

@@ -108,15 +108,36 @@ def new_network(t: Tables) -> Network:
     duration, wait, finish, tail, early, late = floats
     above, below, marked = flags
     return Network(
-        device=device, duration=duration, wait=wait, before=before, after=after,
-        head=np.zeros(size, np.int64), last=np.zeros(size, np.int64),
-        pred_ptr=np.zeros(nodes + 1, np.int64), pred=np.zeros(arcs, np.int64), lag=np.zeros(arcs),
-        pred_edge=np.zeros(arcs, np.int64), pred_factor=np.zeros(arcs),
-        succ_ptr=np.zeros(nodes + 1, np.int64), succ=np.zeros(arcs, np.int64), succ_lag=np.zeros(arcs),
-        succ_edge=np.zeros(arcs, np.int64), succ_factor=np.zeros(arcs),
-        peak=np.zeros(nodes + 1), finish=finish, tail=tail, early=early, late=late, above=above, below=below, saved=saved,
-        marked=marked, reached=np.zeros(size, np.bool_), ready=np.zeros(size), behind=np.zeros(size),
-    )  # fmt: skip
+        device=device,
+        duration=duration,
+        wait=wait,
+        before=before,
+        after=after,
+        head=np.zeros(size, np.int64),
+        last=np.zeros(size, np.int64),
+        pred_ptr=np.zeros(nodes + 1, np.int64),
+        pred=np.zeros(arcs, np.int64),
+        lag=np.zeros(arcs),
+        pred_edge=np.zeros(arcs, np.int64),
+        pred_factor=np.zeros(arcs),
+        succ_ptr=np.zeros(nodes + 1, np.int64),
+        succ=np.zeros(arcs, np.int64),
+        succ_lag=np.zeros(arcs),
+        succ_edge=np.zeros(arcs, np.int64),
+        succ_factor=np.zeros(arcs),
+        peak=np.zeros(nodes + 1),
+        finish=finish,
+        tail=tail,
+        early=early,
+        late=late,
+        above=above,
+        below=below,
+        saved=saved,
+        marked=marked,
+        reached=np.zeros(size, np.bool_),
+        ready=np.zeros(size),
+        behind=np.zeros(size),
+    )
 
 
 def new_candidates(room: int) -> Candidates:
@@ -362,7 +383,7 @@ def worst(found: Candidates) -> float:
 @inner
 def find_places(
     net: Network, v: int, out: int, k: int, duration: float, left: float, least: float, found: Candidates, rng: np.random.Generator
-) -> None:  # fmt: skip
+) -> None:
     """Put the places on device k for the node taken out, v at position `out`, among the best found.
 
     `duration` is what it takes there, `left` the longest path without it. Only makespans below `least` count.

@@ -43,15 +43,22 @@ def place_heft(problem: Problem, need: FloatArray, mean_communication: str = "pa
     from hetsched.heuristics import placing
 
     return placing.heft(
-        problem.arrays, problem.graph.topological_order, problem.whole_durations, problem.unit, need,
-        problem.cluster.memory_bytes, mean_code(mean_communication),
-    )  # fmt: skip
+        problem.arrays,
+        problem.graph.topological_order,
+        problem.whole_durations,
+        problem.unit,
+        need,
+        problem.cluster.memory_bytes,
+        mean_code(mean_communication),
+    )
 
 
 @method(
-    "heft", summary="heterogeneous earliest finish time: by upward rank, with insertion",
-    source="Topcuoglu, Hariri and Wu 2002", supports=WHOLE,
-)  # fmt: skip
+    "heft",
+    summary="heterogeneous earliest finish time: by upward rank, with insertion",
+    source="Topcuoglu, Hariri and Wu 2002",
+    supports=WHOLE,
+)
 def heft(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper") -> None:
     """Tasks by descending upward rank, each in the earliest gap that finishes it first."""
     check_whole(problem)
@@ -59,9 +66,11 @@ def heft(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper
 
 
 @method(
-    "cpop", summary="critical path on a processor: the critical path on one device, the rest by earliest finish",
-    source="Topcuoglu, Hariri and Wu 2002", supports=WHOLE,
-)  # fmt: skip
+    "cpop",
+    summary="critical path on a processor: the critical path on one device, the rest by earliest finish",
+    source="Topcuoglu, Hariri and Wu 2002",
+    supports=WHOLE,
+)
 def cpop(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper") -> None:
     """Ready tasks by upward + downward rank; those of the critical path on its fastest device.
 
@@ -76,9 +85,11 @@ def cpop(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper
 
 
 @method(
-    "peft", summary="predict earliest finish time: looks ahead through an optimistic cost table, with insertion",
-    source="Arabnejad and Barbosa 2014", supports=WHOLE,
-)  # fmt: skip
+    "peft",
+    summary="predict earliest finish time: looks ahead through an optimistic cost table, with insertion",
+    source="Arabnejad and Barbosa 2014",
+    supports=WHOLE,
+)
 def peft(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper") -> None:
     """Ready tasks by mean optimistic cost, each where finish + optimistic cost is least."""
     from hetsched.analysis import ranking
@@ -90,9 +101,11 @@ def peft(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper
 
 
 @method(
-    "lookahead", summary="HEFT that looks ahead: each task where its children, placed for a try, finish first",
-    source="Bittencourt, Sakellariou and Madeira 2010", supports=WHOLE,
-)  # fmt: skip
+    "lookahead",
+    summary="HEFT that looks ahead: each task where its children, placed for a try, finish first",
+    source="Bittencourt, Sakellariou and Madeira 2010",
+    supports=WHOLE,
+)
 def lookahead(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper", most_children: int = 64) -> None:
     """Tasks by descending upward rank; on every device its children are placed for a try, as HEFT would.
 
@@ -117,18 +130,19 @@ def lookahead(problem: Problem, monitor: Monitor, *, mean_communication: str = "
 
 
 @method(
-    "hlfet", summary="highest level first with estimated times: by static level, earliest start, no insertion",
-    source="Adam, Chandy and Dickson 1974", supports=WHOLE,
-)  # fmt: skip
+    "hlfet",
+    summary="highest level first with estimated times: by static level, earliest start, no insertion",
+    source="Adam, Chandy and Dickson 1974",
+    supports=WHOLE,
+)
 def hlfet(problem: Problem, monitor: Monitor) -> None:
     """Ready tasks by static level (mean durations, no communication), each where it starts first."""
     offer_in_order(monitor, static_level(problem), criterion="start", insertion=False)
 
 
 @method(
-    "mcp", summary="modified critical path: by latest start, earliest start with insertion",
-    source="Wu and Gajski 1990", supports=WHOLE,
-)  # fmt: skip
+    "mcp", summary="modified critical path: by latest start, earliest start with insertion", source="Wu and Gajski 1990", supports=WHOLE
+)
 def mcp(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper") -> None:
     """Ready tasks by ascending latest start, each where it starts first.
 

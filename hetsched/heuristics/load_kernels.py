@@ -220,8 +220,8 @@ def _neighbour(u, streams, device, random):  # type: ignore[no-untyped-def]
 
 @builder
 def anneal(  # type: ignore[no-untyped-def]
-    moves, streams, need, capacity, device, load, held, readers, remote, allowed, random, temperature, cooling, target, incumbent, best,
-):  # fmt: skip
+    moves, streams, need, capacity, device, load, held, readers, remote, allowed, random, temperature, cooling, target, incumbent, best
+):
     """Try `moves` moves from `device`; return the value of the best assignment that is below `incumbent`, which goes to `best`.
 
     Accepts by the excess over `target` seconds at ``temperature[0]``, which falls by the factor `cooling` with each move.

@@ -59,9 +59,11 @@ class _Search:
         )
         resources = {HOST: size, PORTS: 3 * size}.get(said.rule, size + size * size)
         self.state = (
-            np.zeros(resources), np.zeros(size),
-            np.zeros((len(said.source), size) if said.rule == HOST else (0, size), np.int64), np.zeros(len(said.source), np.int64),
-        )  # fmt: skip
+            np.zeros(resources),
+            np.zeros(size),
+            np.zeros((len(said.source), size) if said.rule == HOST else (0, size), np.int64),
+            np.zeros(len(said.source), np.int64),
+        )
         self.least = priced(said.cost, device_prices(said.cost))
         self.value, self.best = math.inf, np.zeros(count, np.int64)
         self.offered = math.inf
@@ -149,9 +151,23 @@ class _Search:
         while length > 0 and not self.monitor.should_stop and self.left > 0:
             chunk = min(length, _CHUNK, self.left)
             value = anneal(
-                chunk, self.said, self.need, self.capacity, device, load, held, readers, remote, self.allowed, self.random,
-                temperature, cooling, target, min(self.value, self.missing), best,
-            )  # fmt: skip
+                chunk,
+                self.said,
+                self.need,
+                self.capacity,
+                device,
+                load,
+                held,
+                readers,
+                remote,
+                self.allowed,
+                self.random,
+                temperature,
+                cooling,
+                target,
+                min(self.value, self.missing),
+                best,
+            )
             self.monitor.evaluated(chunk)
             length -= chunk
             if value < min(self.value, self.missing):

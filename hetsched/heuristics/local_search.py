@@ -85,9 +85,21 @@ class Walk:
 
         search = self.search
         search.makespan, self.lowest, spent = tabu_kernels.search(
-            self.states.tables, search.current, self.state, self.network, self.found, search.log, self.expiry, self.counts,
-            search.monitor.rng, budget, *self.settings, PATIENCE, search.makespan, self.lowest,
-        )  # fmt: skip
+            self.states.tables,
+            search.current,
+            self.state,
+            self.network,
+            self.found,
+            search.log,
+            self.expiry,
+            self.counts,
+            search.monitor.rng,
+            budget,
+            *self.settings,
+            PATIENCE,
+            search.makespan,
+            self.lowest,
+        )
         if self.lowest < search.least:
             search.least = self.lowest
             sequences.copy(self.state, search.best)
@@ -100,17 +112,16 @@ class Walk:
         search, done = self.search, 0
         while done < changes and not (done and search.monitor.deadline.over):
             part = min(SLICE, changes - done)
-            search.makespan = tabu_kernels.shake(
-                self.states.tables, search.current, search.log, search.monitor.rng, part, search.makespan
-            )  # fmt: skip
+            search.makespan = tabu_kernels.shake(self.states.tables, search.current, search.log, search.monitor.rng, part, search.makespan)
             done += part
         return done
 
 
 @method(
-    "tabu", summary="tabu search: critical tasks to the best places on all devices, found from heads and tails",
+    "tabu",
+    summary="tabu search: critical tasks to the best places on all devices, found from heads and tails",
     source="Mastrolilli and Gambardella 2000 for the estimate; with transfers, groups and restarts of our own",
-)  # fmt: skip
+)
 def tabu(problem: Problem, monitor: Monitor, *, width: int = 8, groups: int = 2, tenure: int = 8) -> None:
     """Move critical tasks to their best places, again and again, from the best schedule known or HEFT.
 

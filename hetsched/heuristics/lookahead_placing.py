@@ -17,9 +17,17 @@ IntArray = npt.NDArray[np.int64]
 
 @inlined
 def _start_beside(
-    gap_start: FloatArray, gap_end: FloatArray, k: int, count: int, ready: float, length: float,
-    taken_on: IntArray, taken_from: FloatArray, taken_to: FloatArray, taken: int,
-) -> float:  # fmt: skip
+    gap_start: FloatArray,
+    gap_end: FloatArray,
+    k: int,
+    count: int,
+    ready: float,
+    length: float,
+    taken_on: IntArray,
+    taken_from: FloatArray,
+    taken_to: FloatArray,
+    taken: int,
+) -> float:
     """Return the earliest start on device k in a gap and outside the first `taken` tentative tasks."""
     start = ready
     clear = length == 0.0
@@ -85,9 +93,20 @@ def lookahead(
         i = items[0]
         queued = heap.pop(keys, items, 0, queued)
         arrivals(
-            pred_ptr, pred, pred_edge, arrays.edge_bytes, arrays.latency, arrays.bandwidth, arrays.given, arrays.transfers, factor,
-            i, device, finish, ready,
-        )  # fmt: skip
+            pred_ptr,
+            pred,
+            pred_edge,
+            arrays.edge_bytes,
+            arrays.latency,
+            arrays.bandwidth,
+            arrays.given,
+            arrays.transfers,
+            factor,
+            i,
+            device,
+            finish,
+            ready,
+        )
         first, last = succ_ptr[i], min(succ_ptr[i + 1], succ_ptr[i] + most)
         data[: last - first] = 0.0
         for x in range(first, last):

@@ -19,9 +19,19 @@ from hetsched.schedule.decision import Decision
 from hetsched.search import Monitor, method, registered
 
 RIVALS = (
-    "best-device", "heft", "celeritas", "order-place", "m-topo", "dsc", "linear-clustering", "repartition", "m-etf", "block", "metis",
+    "best-device",
+    "heft",
+    "celeritas",
+    "order-place",
+    "m-topo",
+    "dsc",
+    "linear-clustering",
+    "repartition",
+    "m-etf",
+    "block",
+    "metis",
     "m-sct",
-)  # fmt: skip
+)
 """Methods that answer at once; `multilevel` is never worse than any of them that its time allows."""
 AT_ONCE = 0.25
 """The share of the time that they get."""
@@ -34,10 +44,12 @@ HOPELESS, WORTH = 1.15, 0.01
 
 
 @method(
-    "multilevel", summary="coarsens along heavy edges, solves the small graph by auto, and searches on level by level, then as a whole",
-    source="Karypis and Kumar 1998; Walshaw 2004; for schedules ours", deterministic=False,
+    "multilevel",
+    summary="coarsens along heavy edges, solves the small graph by auto, and searches on level by level, then as a whole",
+    source="Karypis and Kumar 1998; Walshaw 2004; for schedules ours",
+    deterministic=False,
     supports=f"{WHOLE} where they are placed; graphs of 1,000 tasks and more gain most",
-)  # fmt: skip
+)
 def multilevel(problem: Problem, monitor: Monitor, *, tasks: int = 200, cycles: int | None = None) -> None:
     """Offer what quick methods of placement find, search level by level while that gains, then the graph itself by auto.
 

@@ -83,9 +83,12 @@ def offer_in_order(
     problem = monitor.problem
     check_whole(problem)
     code = {
-        "finish": placing.FINISH, "start": placing.START, "duration": placing.DURATION, "available": placing.AVAILABLE,
+        "finish": placing.FINISH,
+        "start": placing.START,
+        "duration": placing.DURATION,
+        "available": placing.AVAILABLE,
         "adjust": placing.ADJUST,
-    }[criterion]  # fmt: skip
+    }[criterion]
     bias = np.empty((0, 0)) if bias is None else bias
     only = np.empty(0, np.int64) if only is None else only
     offer(

@@ -102,9 +102,17 @@ def listed(problem: Problem, device: IntArray, priority: FloatArray | None = Non
     here = np.arange(problem.n_devices) == device[:, None]
     nowhere, nobody = np.empty((0, 0)), np.empty(0, np.int64)
     _, sequence, stuck = placing.in_order(
-        problem.arrays, np.where(here, problem.whole_durations, np.inf), priority, nowhere, nobody, problem.unit,
-        np.zeros(problem.n_units), problem.cluster.memory_bytes, placing.FINISH, True,
-    )  # fmt: skip
+        problem.arrays,
+        np.where(here, problem.whole_durations, np.inf),
+        priority,
+        nowhere,
+        nobody,
+        problem.unit,
+        np.zeros(problem.n_units),
+        problem.cluster.memory_bytes,
+        placing.FINISH,
+        True,
+    )
     return None if stuck >= 0 else Decision.whole(problem, device, sequence)
 
 
@@ -132,9 +140,11 @@ def shares(problem: Problem) -> FloatArray:
 
 
 @method(
-    "celeritas", summary="optimal operation fusion, then Adjusting Placement of the coarse graph: made for 50,000 operators in a second",
-    source=CELERITAS, supports=WHOLE,
-)  # fmt: skip
+    "celeritas",
+    summary="optimal operation fusion, then Adjusting Placement of the coarse graph: made for 50,000 operators in a second",
+    source=CELERITAS,
+    supports=WHOLE,
+)
 def celeritas(problem: Problem, monitor: Monitor, *, window: int = 200, memory: float = 0.25) -> None:
     """Clusters in CPD-TOPO order stay on the device of the one before unless they start earlier elsewhere by more than a transfer back.
 
@@ -153,9 +163,11 @@ def adjusting(problem: Problem, monitor: Monitor) -> None:
 
 
 @method(
-    "order-place", summary="optimal operation fusion, then one device after another filled to its memory, the fastest first",
-    source=CELERITAS, supports=WHOLE,
-)  # fmt: skip
+    "order-place",
+    summary="optimal operation fusion, then one device after another filled to its memory, the fastest first",
+    source=CELERITAS,
+    supports=WHOLE,
+)
 def order_place(problem: Problem, monitor: Monitor, *, window: int = 200, memory: float = 0.25) -> None:
     """Clusters in CPD-TOPO order fill one device up to its memory, then the next."""
     offer_lifted(monitor, fused(problem, monitor, window=window, memory=memory), filling)
@@ -180,9 +192,11 @@ def _filled(problem: Problem, order: IntArray, need: FloatArray, limit: FloatArr
 
 
 @method(
-    "m-topo", summary="breadth-first order, one device after another filled to an equal share of the memory needed",
-    source=BAECHI, supports=WHOLE,
-)  # fmt: skip
+    "m-topo",
+    summary="breadth-first order, one device after another filled to an equal share of the memory needed",
+    source=BAECHI,
+    supports=WHOLE,
+)
 def m_topo(problem: Problem, monitor: Monitor) -> None:
     """Each device takes at most the mean of what all need, and the largest need of one besides, as far as it has memory."""
     check_whole(problem)
@@ -202,9 +216,11 @@ def m_etf(problem: Problem, monitor: Monitor, *, claims: Literal["all", "first"]
 
 
 @method(
-    "m-sct", summary="small communication times: earliest start first, devices kept for favourite children, found by a linear program",
-    source=f"{BAECHI}; C. Hanen, A. Munier 1995", supports=WHOLE,
-)  # fmt: skip
+    "m-sct",
+    summary="small communication times: earliest start first, devices kept for favourite children, found by a linear program",
+    source=f"{BAECHI}; C. Hanen, A. Munier 1995",
+    supports=WHOLE,
+)
 def m_sct(problem: Problem, monitor: Monitor, *, solver: str = "scip", claims: Literal["all", "first"] = "all") -> None:
     """As m-etf, but a device that has run a task is kept for its favourite child while that is to come.
 
@@ -281,9 +297,11 @@ def _reserving(monitor: Monitor, favourite: IntArray, claims: str) -> None:
 
 
 @method(
-    "block", summary="topological order cut into one block a device, of work in proportion to its speed",
-    source="Tavarageri et al. 2021, block partitioning", supports=WHOLE,
-)  # fmt: skip
+    "block",
+    summary="topological order cut into one block a device, of work in proportion to its speed",
+    source="Tavarageri et al. 2021, block partitioning",
+    supports=WHOLE,
+)
 def block(problem: Problem, monitor: Monitor) -> None:
     """Blocks of a breadth-first topological order, the fastest device first; memory is not looked at."""
     check_whole(problem)
@@ -297,9 +315,11 @@ def blocks(problem: Problem) -> IntArray:
 
 
 @method(
-    "random-partition", summary="each task on a device drawn at random, in proportion to speed",
-    source="Tavarageri et al. 2021, random partitioning", supports=WHOLE,
-)  # fmt: skip
+    "random-partition",
+    summary="each task on a device drawn at random, in proportion to speed",
+    source="Tavarageri et al. 2021, random partitioning",
+    supports=WHOLE,
+)
 def random_partition(problem: Problem, monitor: Monitor) -> None:
     """Offer one partition drawn at random; memory is not looked at."""
     check_whole(problem)
@@ -311,9 +331,11 @@ def random_partition(problem: Problem, monitor: Monitor) -> None:
 
 
 @method(
-    "metis", summary="k-way partition of least communication by METIS, loads in proportion to speed; needs pymetis",
-    source="Karypis and Kumar 1998", supports=WHOLE,
-)  # fmt: skip
+    "metis",
+    summary="k-way partition of least communication by METIS, loads in proportion to speed; needs pymetis",
+    source="Karypis and Kumar 1998",
+    supports=WHOLE,
+)
 def metis(problem: Problem, monitor: Monitor) -> None:
     """Offer a partition of METIS: directions, pins and memory are not looked at, which may leave it without a schedule."""
     check_whole(problem)
@@ -335,9 +357,14 @@ def metis(problem: Problem, monitor: Monitor) -> None:
     ptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=problem.n_units))])
     share = np.maximum(shares(problem), 1e-6)
     part = _partition(
-        monitor.deadline, problem.n_devices, (ptr.tolist(), column.tolist()), vweights=_whole_numbers(work),
-        eweights=_whole_numbers(moved, order), tpwgts=(share / share.sum()).tolist(), recursive=False,
-    )  # fmt: skip
+        monitor.deadline,
+        problem.n_devices,
+        (ptr.tolist(), column.tolist()),
+        vweights=_whole_numbers(work),
+        eweights=_whole_numbers(moved, order),
+        tpwgts=(share / share.sum()).tolist(),
+        recursive=False,
+    )
     offer_devices(monitor, np.array(part, np.int64)[unit])
 
 

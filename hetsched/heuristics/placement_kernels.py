@@ -243,9 +243,20 @@ def small_communication(arrays, durations, favourite, unit, need, capacity, stat
             waiting[j] -= 1
             if waiting[j] == 0:
                 arrivals(
-                    pred_ptr, pred, pred_edge, arrays.edge_bytes, arrays.latency, arrays.bandwidth, arrays.given, arrays.transfers, factor,
-                    j, device, finish, ready[j],
-                )  # fmt: skip
+                    pred_ptr,
+                    pred,
+                    pred_edge,
+                    arrays.edge_bytes,
+                    arrays.latency,
+                    arrays.bandwidth,
+                    arrays.given,
+                    arrays.transfers,
+                    factor,
+                    j,
+                    device,
+                    finish,
+                    ready[j],
+                )
                 ready_tasks[n_ready] = j
                 n_ready += 1
     return -1

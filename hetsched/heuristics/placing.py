@@ -36,9 +36,20 @@ MORE, SLICE = -2, 4_000_000
 
 @inlined
 def arrivals(
-    pred_ptr: IntArray, pred: IntArray, pred_edge: IntArray, edge_bytes: FloatArray, latency: FloatArray, bandwidth: FloatArray,
-    given: bool, transfers: FloatArray, factor: float, i: int, device: IntArray, finish: FloatArray, ready: FloatArray,
-) -> None:  # fmt: skip
+    pred_ptr: IntArray,
+    pred: IntArray,
+    pred_edge: IntArray,
+    edge_bytes: FloatArray,
+    latency: FloatArray,
+    bandwidth: FloatArray,
+    given: bool,
+    transfers: FloatArray,
+    factor: float,
+    i: int,
+    device: IntArray,
+    finish: FloatArray,
+    ready: FloatArray,
+) -> None:
     """Fill `ready` [K] with the times at which all data of task i can be on each device."""
     size = len(ready)
     for k in range(size):
@@ -280,9 +291,17 @@ class Choosing(NamedTuple):
     def begin(cls, n_tasks: int, n_devices: int, n_units: int) -> Choosing:
         """Return the state before the first step."""
         return cls(
-            np.array([-1, 0, -1, -1]), np.full(n_tasks, -1), np.zeros(n_tasks), np.empty(n_tasks, np.int64), np.empty(n_tasks, np.int64),
-            np.empty((n_tasks, n_devices)), np.empty(n_tasks, np.int64), np.full(n_units, -1), np.zeros(n_devices), np.zeros(n_devices),
-        )  # fmt: skip
+            np.array([-1, 0, -1, -1]),
+            np.full(n_tasks, -1),
+            np.zeros(n_tasks),
+            np.empty(n_tasks, np.int64),
+            np.empty(n_tasks, np.int64),
+            np.empty((n_tasks, n_devices)),
+            np.empty(n_tasks, np.int64),
+            np.full(n_units, -1),
+            np.zeros(n_devices),
+            np.zeros(n_devices),
+        )
 
 
 def in_slices(work: Callable[[Choosing, int], int], state: Choosing, deadline: Deadline, what: str) -> Placement:
@@ -425,13 +444,7 @@ def by_choice(
 
 @builder
 def heft(
-    arrays: ProblemArrays,
-    order: IntArray,
-    durations: FloatArray,
-    unit: IntArray,
-    need: FloatArray,
-    capacity: FloatArray,
-    mean: int,
+    arrays: ProblemArrays, order: IntArray, durations: FloatArray, unit: IntArray, need: FloatArray, capacity: FloatArray, mean: int
 ) -> Placement:
     """Ranks, order and placement of HEFT in one call, which is what its speed is measured on."""
     rank = ranking.upward(arrays, order, ranking.mean_durations(durations), ranking.mean_transfers(arrays, mean))

@@ -17,9 +17,11 @@ from hetsched.search import Monitor, method
 
 
 @method(
-    "random-heft", summary="HEFT again and again with noise on ranks and finishes; keeps the best",
-    source="the construction phase of GRASP (Feo and Resende 1995) on HEFT, in our reading", supports=WHOLE,
-)  # fmt: skip
+    "random-heft",
+    summary="HEFT again and again with noise on ranks and finishes; keeps the best",
+    source="the construction phase of GRASP (Feo and Resende 1995) on HEFT, in our reading",
+    supports=WHOLE,
+)
 def random_heft(
     problem: Problem, monitor: Monitor, *, rank_noise: float = 0.1, finish_noise: float = 0.3, transfer_noise: float = 15.0
 ) -> None:
@@ -45,9 +47,19 @@ def random_heft(
     state = states.empty()
     for runs in bursts(monitor, weight=float(problem.n_devices)):
         made, makespan = randomised_placing.restart(
-            states.tables, state, problem.whole_durations, rank, need, problem.cluster.memory_bytes, monitor.rng,
-            float(rank_noise), float(finish_noise), float(transfer_noise), runs, least,
-        )  # fmt: skip
+            states.tables,
+            state,
+            problem.whole_durations,
+            rank,
+            need,
+            problem.cluster.memory_bytes,
+            monitor.rng,
+            float(rank_noise),
+            float(finish_noise),
+            float(transfer_noise),
+            runs,
+            least,
+        )
         if math.isinf(makespan):
             monitor.evaluated(made)
         else:

@@ -73,17 +73,41 @@ def place_whole(t: Tables, s: State, device: IntArray, order: IntArray) -> None:
 def longer_transfers(arrays: ProblemArrays, factor: float) -> ProblemArrays:
     """Return the columns with all transfers taking `factor` times as long."""
     return ProblemArrays(
-        arrays.inputs, arrays.per_input, arrays.given, arrays.source, arrays.target, arrays.pred_ptr, arrays.pred, arrays.pred_edge,
-        arrays.succ_ptr, arrays.succ, arrays.succ_edge, arrays.edge_bytes * factor, arrays.latency * factor, arrays.bandwidth,
-        arrays.transfers * factor, arrays.sizes, arrays.durations,
-    )  # fmt: skip
+        arrays.inputs,
+        arrays.per_input,
+        arrays.given,
+        arrays.source,
+        arrays.target,
+        arrays.pred_ptr,
+        arrays.pred,
+        arrays.pred_edge,
+        arrays.succ_ptr,
+        arrays.succ,
+        arrays.succ_edge,
+        arrays.edge_bytes * factor,
+        arrays.latency * factor,
+        arrays.bandwidth,
+        arrays.transfers * factor,
+        arrays.sizes,
+        arrays.durations,
+    )
 
 
 @builder
 def restart(
-    t: Tables, s: State, durations: FloatArray, rank: FloatArray, need: FloatArray, capacity: FloatArray, rng: np.random.Generator,
-    rank_noise: float, finish_noise: float, transfer_noise: float, runs: int, limit: float,
-) -> tuple[int, float]:  # fmt: skip
+    t: Tables,
+    s: State,
+    durations: FloatArray,
+    rank: FloatArray,
+    need: FloatArray,
+    capacity: FloatArray,
+    rng: np.random.Generator,
+    rank_noise: float,
+    finish_noise: float,
+    transfer_noise: float,
+    runs: int,
+    limit: float,
+) -> tuple[int, float]:
     """Place all tasks anew up to `runs` times, until a makespan is below `limit`.
 
     Returns the runs made and the makespan of the last, which is in `s`; inf if none was below.

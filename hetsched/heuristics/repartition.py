@@ -16,9 +16,11 @@ from hetsched.search import Monitor, method
 
 
 @method(
-    "repartition", summary="a block partition, then tasks moved where more of what they read is, or where less is to do",
-    source="Tavarageri, Sridharan, Kaul 2021", supports=WHOLE,
-)  # fmt: skip
+    "repartition",
+    summary="a block partition, then tasks moved where more of what they read is, or where less is to do",
+    source="Tavarageri, Sridharan, Kaul 2021",
+    supports=WHOLE,
+)
 def repartition(problem: Problem, monitor: Monitor, *, slack: float = 0.1, passes: int = 10) -> None:
     """Move tasks as long as their incoming communication from other devices falls, within a threshold of balance.
 
@@ -50,9 +52,21 @@ def repartition(problem: Problem, monitor: Monitor, *, slack: float = 0.1, passe
     ptr = np.concatenate([[0], np.cumsum(np.bincount(unit, minlength=problem.n_units))])
     for _ in range(passes):
         moved = placement_kernels.repartition(
-            graph.topological_order, unit, ptr, members, graph.pred_ptr, graph.pred, graph.pred_edge, transfer, work,
-            problem.whole_durations, ideal, slack * work.sum() / problem.n_devices, device, load,
-        )  # fmt: skip
+            graph.topological_order,
+            unit,
+            ptr,
+            members,
+            graph.pred_ptr,
+            graph.pred,
+            graph.pred_edge,
+            transfer,
+            work,
+            problem.whole_durations,
+            ideal,
+            slack * work.sum() / problem.n_devices,
+            device,
+            load,
+        )
         if not moved or monitor.should_stop:
             return
         offer_devices(monitor, device[unit])

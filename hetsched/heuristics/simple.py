@@ -70,45 +70,55 @@ def _by_index(problem: Problem) -> FloatArray:
 
 
 @method(
-    "met", summary="minimum execution time: each task on its fastest device, whatever the queue there",
-    source="Armstrong et al. 1998; Braun et al. 2001", supports=WHOLE,
-)  # fmt: skip
+    "met",
+    summary="minimum execution time: each task on its fastest device, whatever the queue there",
+    source="Armstrong et al. 1998; Braun et al. 2001",
+    supports=WHOLE,
+)
 def met(problem: Problem, monitor: Monitor) -> None:
     """Ready tasks in index order, each on its fastest device."""
     offer_in_order(monitor, _by_index(problem), criterion="duration", insertion=False)
 
 
 @method(
-    "mct", summary="minimum completion time: ready tasks in index order, each where it finishes first",
-    source="Armstrong et al. 1998; Braun et al. 2001", supports=WHOLE,
-)  # fmt: skip
+    "mct",
+    summary="minimum completion time: ready tasks in index order, each where it finishes first",
+    source="Armstrong et al. 1998; Braun et al. 2001",
+    supports=WHOLE,
+)
 def mct(problem: Problem, monitor: Monitor) -> None:
     """Ready tasks in index order, each appended where it finishes first."""
     offer_in_order(monitor, _by_index(problem), criterion="finish", insertion=False)
 
 
 @method(
-    "olb", summary="opportunistic load balancing: each task on the device that is free first",
-    source="Armstrong et al. 1998; Braun et al. 2001", supports=WHOLE,
-)  # fmt: skip
+    "olb",
+    summary="opportunistic load balancing: each task on the device that is free first",
+    source="Armstrong et al. 1998; Braun et al. 2001",
+    supports=WHOLE,
+)
 def olb(problem: Problem, monitor: Monitor) -> None:
     """Ready tasks in index order, each on the device that falls idle first."""
     offer_in_order(monitor, _by_index(problem), criterion="available", insertion=False)
 
 
 @method(
-    "greedy", summary="breadth-first topological order, each task where it finishes first",
-    source="the greedy baseline of DiviML (Ghannane and Abdelfattah), in our reading", supports=WHOLE,
-)  # fmt: skip
+    "greedy",
+    summary="breadth-first topological order, each task where it finishes first",
+    source="the greedy baseline of DiviML (Ghannane and Abdelfattah), in our reading",
+    supports=WHOLE,
+)
 def greedy(problem: Problem, monitor: Monitor) -> None:
     """Tasks in breadth-first topological order, each appended where it finishes first."""
     offer_in_order(monitor, descending(problem.graph.topological_order), criterion="finish", insertion=False)
 
 
 @method(
-    "packing", summary="each task on its fastest device as far as memory allows, else the largest first where most is left",
-    source="largest first: Graham 1969; ours besides", supports=WHOLE,
-)  # fmt: skip
+    "packing",
+    summary="each task on its fastest device as far as memory allows, else the largest first where most is left",
+    source="largest first: Graham 1969; ours besides",
+    supports=WHOLE,
+)
 def packing(problem: Problem, monitor: Monitor) -> None:
     """Offer tasks in topological order on devices that have the memory: a start where list schedulers find no place for the last task."""
     check_whole(problem)

@@ -56,13 +56,30 @@ class States:
         sequence, position, length, count, device, low, high = integers
         position[:] = -1
         return State(
-            sequence=sequence, position=position, length=length, count=count, device=device, low=low, high=high,
-            used=np.zeros(K), finish=np.zeros(nodes), trial=np.zeros(nodes), tail=np.zeros(nodes), makespan=np.zeros(2),
-            clock=np.zeros((rows, resources)), trial_clock=np.zeros((rows, resources)),
-            ready=np.zeros(widest), seconds=np.zeros(widest), producer=np.zeros((widest, 3), np.int64), now=np.zeros(resources),
-            behind=np.zeros(K), stale=np.zeros(K, np.bool_), marked=np.zeros(nodes, np.bool_),
-            chain=np.zeros(nodes, np.int64), moved=np.empty((0, 3), np.int64),
-        )  # fmt: skip
+            sequence=sequence,
+            position=position,
+            length=length,
+            count=count,
+            device=device,
+            low=low,
+            high=high,
+            used=np.zeros(K),
+            finish=np.zeros(nodes),
+            trial=np.zeros(nodes),
+            tail=np.zeros(nodes),
+            makespan=np.zeros(2),
+            clock=np.zeros((rows, resources)),
+            trial_clock=np.zeros((rows, resources)),
+            ready=np.zeros(widest),
+            seconds=np.zeros(widest),
+            producer=np.zeros((widest, 3), np.int64),
+            now=np.zeros(resources),
+            behind=np.zeros(K),
+            stale=np.zeros(K, np.bool_),
+            marked=np.zeros(nodes, np.bool_),
+            chain=np.zeros(nodes, np.int64),
+            moved=np.empty((0, 3), np.int64),
+        )
 
     def load(self, state: State, schedule: Schedule) -> float:
         """Make a state that of a schedule, and return its makespan.
@@ -138,8 +155,12 @@ class States:
         start = np.cumsum(per_task) - per_task
         slot = np.arange(len(order)) - np.repeat(start, per_task)
         cell = problem.unit[batches.task[order]] * t.slots + slot
-        fields = ((state.count, problem.unit, per_task), (state.device, cell, batches.device[order]),
-                  (state.low, cell, low[order]), (state.high, cell, high[order]))  # fmt: skip
+        fields = (
+            (state.count, problem.unit, per_task),
+            (state.device, cell, batches.device[order]),
+            (state.low, cell, low[order]),
+            (state.high, cell, high[order]),
+        )
         for values, place, given in fields:
             values[place] = given
             if (values[place] != given).any():  # co-located tasks that differ
@@ -166,21 +187,33 @@ def _tables(problem: Problem, held: float) -> Tables:
     nodes = np.arange(problem.n_tasks * slots)
     factor = 1 if problem.communication == "per-input" else inputs
     columns = {
-        "task": nodes // slots, "cell": problem.unit[nodes // slots] * slots + nodes % slots, "unit": problem.unit,
+        "task": nodes // slots,
+        "cell": problem.unit[nodes // slots] * slots + nodes % slots,
+        "unit": problem.unit,
         "member_ptr": np.concatenate([[0], np.cumsum(np.bincount(problem.unit, minlength=problem.n_units))]),
         "members": np.argsort(problem.unit, kind="stable"),
-        "durations": durations, "whole": problem.whole_durations if slots == 1 else np.empty((0, 0)), "size_of": size_of,
-        "inverse": 1.0 / problem.arrays.bandwidth, "pred_bytes": graph.edge_bytes[graph.pred_edge] * factor,
-        "succ_bytes": graph.edge_bytes[problem.arrays.succ_edge] * factor, "tail": tails(problem),
-        "choice_ptr": np.concatenate([[0], np.cumsum(usable.sum(axis=1))]), "choices": np.nonzero(usable)[1],
-        "weight": claims[:, 0], "activation": claims[:, 1], "capacity": problem.cluster.memory_bytes * _SLACK,
-    }  # fmt: skip
+        "durations": durations,
+        "whole": problem.whole_durations if slots == 1 else np.empty((0, 0)),
+        "size_of": size_of,
+        "inverse": 1.0 / problem.arrays.bandwidth,
+        "pred_bytes": graph.edge_bytes[graph.pred_edge] * factor,
+        "succ_bytes": graph.edge_bytes[problem.arrays.succ_edge] * factor,
+        "tail": tails(problem),
+        "choice_ptr": np.concatenate([[0], np.cumsum(usable.sum(axis=1))]),
+        "choices": np.nonzero(usable)[1],
+        "weight": claims[:, 0],
+        "activation": claims[:, 1],
+        "capacity": problem.cluster.memory_bytes * _SLACK,
+    }
     # Of one layout and writable, whatever they come from: kernels are compiled anew for every other kind of array.
     return Tables(
-        arrays=problem.arrays, contention=contention, slots=slots, once=problem.batching == "once",
+        arrays=problem.arrays,
+        contention=contention,
+        slots=slots,
+        once=problem.batching == "once",
         stride=max(1, int(np.ceil(len(nodes) * resources * 8 / _CLOCK_BYTES))),
         **{name: np.array(column, order="C") for name, column in columns.items()},
-    )  # fmt: skip
+    )
 
 
 def _slots(problem: Problem) -> int:

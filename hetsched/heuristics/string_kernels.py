@@ -145,10 +145,24 @@ def redraw(t: Tables, counts: IntArray, cost: FloatArray, sizes: IntArray, rng: 
 
 @builder
 def search(
-    t: Tables, s: State, best: State, counts: IntArray, order: IntArray, rank: IntArray, cost: FloatArray, sizes: IntArray,
-    positions: int, rng: np.random.Generator, mutate: bool, runs: int, hot: float, cold: float, stop_at_better: bool,
-    current: float, least: float,
-) -> tuple[int, float, float]:  # fmt: skip
+    t: Tables,
+    s: State,
+    best: State,
+    counts: IntArray,
+    order: IntArray,
+    rank: IntArray,
+    cost: FloatArray,
+    sizes: IntArray,
+    positions: int,
+    rng: np.random.Generator,
+    mutate: bool,
+    runs: int,
+    hot: float,
+    cold: float,
+    stop_at_better: bool,
+    current: float,
+    least: float,
+) -> tuple[int, float, float]:
     """Change the string at random `runs` times, keeping a change that is no worse or passes for annealing.
 
     Parameters

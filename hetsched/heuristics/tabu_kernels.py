@@ -17,9 +17,18 @@ IntArray = npt.NDArray[np.int64]
 
 @kernel
 def find_moves(
-    t: Tables, s: State, net: Network, expiry: IntArray, iteration: int, width: int, passes: int, least: float,
-    found: Candidates, chain: IntArray, rng: np.random.Generator,
-) -> int:  # fmt: skip
+    t: Tables,
+    s: State,
+    net: Network,
+    expiry: IntArray,
+    iteration: int,
+    width: int,
+    passes: int,
+    least: float,
+    found: Candidates,
+    chain: IntArray,
+    rng: np.random.Generator,
+) -> int:
     """Put the best places for up to `width` nodes of a critical chain into `found`; return how many were taken out.
 
     At most `passes` of them. `expiry` [M, K] is the iteration up to which a node must not be put on a device,
@@ -120,9 +129,23 @@ def try_group(t: Tables, s: State, log: Log, v: int, limit: float, rng: np.rando
 
 @kernel
 def search(
-    t: Tables, s: State, best: State, net: Network, found: Candidates, log: Log, expiry: IntArray, counts: IntArray,
-    rng: np.random.Generator, budget: int, width: int, groups: int, tenure: int, patience: int, current: float, least: float,
-) -> tuple[float, float, int]:  # fmt: skip
+    t: Tables,
+    s: State,
+    best: State,
+    net: Network,
+    found: Candidates,
+    log: Log,
+    expiry: IntArray,
+    counts: IntArray,
+    rng: np.random.Generator,
+    budget: int,
+    width: int,
+    groups: int,
+    tenure: int,
+    patience: int,
+    current: float,
+    least: float,
+) -> tuple[float, float, int]:
     """Walk from `s` to the best neighbour that is not tabu, again and again, for `budget` evaluations.
 
     One node taken out, with all its places, counts as one evaluation.

@@ -8,6 +8,16 @@ from hetsched.modeling.model import Model
 from hetsched.modeling.outcome import Incumbent, NewBound, Outcome
 
 __all__ = [
-    "DynamicProgram", "Evaluation", "Expression", "Incumbent", "Model", "NewBound", "Outcome", "Path", "Query", "Rows", "concatenate",
+    "DynamicProgram",
+    "Evaluation",
+    "Expression",
+    "Incumbent",
+    "Model",
+    "NewBound",
+    "Outcome",
+    "Path",
+    "Query",
+    "Rows",
+    "concatenate",
     "stack",
-]  # fmt: skip
+]

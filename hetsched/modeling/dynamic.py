@@ -110,9 +110,15 @@ class DynamicProgram:
 
     @checked
     def __init__(
-        self, tail: npt.ArrayLike, head: npt.ArrayLike, lower: npt.ArrayLike, *, upper: npt.ArrayLike | None = None,
-        answers: list[Any] | None = None, kind: npt.ArrayLike | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        tail: npt.ArrayLike,
+        head: npt.ArrayLike,
+        lower: npt.ArrayLike,
+        *,
+        upper: npt.ArrayLike | None = None,
+        answers: list[Any] | None = None,
+        kind: npt.ArrayLike | None = None,
+    ) -> None:
         def column(values: npt.ArrayLike, what: str, dtype: npt.DTypeLike, length: str) -> npt.NDArray[Any]:
             return np.array(check_array(values, what, (length,), dtype, error=InvalidModel))
 
@@ -266,10 +272,15 @@ class _Run:
     """One solve: what is known, what is being looked into."""
 
     def __init__(
-        self, program: DynamicProgram, evaluate: Callable[[Query], Evaluation], deadline: Deadline,
-        executor: concurrent.futures.Executor | None, parallel: int | None, on_progress: Callable[[Path], object] | None,
+        self,
+        program: DynamicProgram,
+        evaluate: Callable[[Query], Evaluation],
+        deadline: Deadline,
+        executor: concurrent.futures.Executor | None,
+        parallel: int | None,
+        on_progress: Callable[[Path], object] | None,
         stop: Callable[[], object] | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.program, self.evaluate, self.executor = program, evaluate, executor
         self.parallel = (parallel or os.cpu_count() or 1) if executor is not None else 1
         self.deadline, self.on_progress, self.stop = deadline, on_progress, stop

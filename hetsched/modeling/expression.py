@@ -35,9 +35,7 @@ class Expression:
     __hash__ = None  # type: ignore[assignment]  # `==` makes rows
 
     @checked
-    def __init__(
-        self, shape: tuple[int, ...], ptr: IntArray, column: IntArray, coefficient: FloatArray, constant: FloatArray
-    ) -> None:  # fmt: skip
+    def __init__(self, shape: tuple[int, ...], ptr: IntArray, column: IntArray, coefficient: FloatArray, constant: FloatArray) -> None:
         self.shape, self.ptr, self.column, self.coefficient, self.constant = shape, ptr, column, coefficient, constant
 
     @classmethod
@@ -125,9 +123,12 @@ class Expression:
         entries = np.arange(self.size).reshape(self.shape).transpose(*kept, *gone).reshape(size, width)
         lined = self._take(entries)
         return Expression(
-            shape, lined.ptr[::width] if width else np.zeros(size + 1, np.int64), lined.column, lined.coefficient,
+            shape,
+            lined.ptr[::width] if width else np.zeros(size + 1, np.int64),
+            lined.column,
+            lined.coefficient,
             lined.constant.reshape(entries.shape).sum(axis=1),
-        )  # fmt: skip
+        )
 
     def __add__(self, other: Expression | npt.ArrayLike) -> Expression:
         a, b = _aligned(self, other, "+")
@@ -284,10 +285,12 @@ def concatenate(expressions: Sequence[Expression]) -> Expression:
     offsets = np.cumsum([0, *(len(each.column) for each in expressions)])
     ptr = np.concatenate([[0], *(each.ptr[1:] + offset for each, offset in zip(expressions, offsets, strict=False))])
     return Expression(
-        (sum(each.shape[0] for each in expressions), *tails.pop()), ptr.astype(np.int64),
-        np.concatenate([each.column for each in expressions]), np.concatenate([each.coefficient for each in expressions]),
+        (sum(each.shape[0] for each in expressions), *tails.pop()),
+        ptr.astype(np.int64),
+        np.concatenate([each.column for each in expressions]),
+        np.concatenate([each.coefficient for each in expressions]),
         np.concatenate([each.constant for each in expressions]),
-    )  # fmt: skip
+    )
 
 
 @checked

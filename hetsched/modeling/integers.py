@@ -142,10 +142,13 @@ def rounded(rows: Rows, counted: Units) -> IntegerRows:
         parts.append((integers, chosen))
     first, second = parts[0][0], parts[1][0]
     return IntegerRows(
-        np.concatenate([first.ptr, second.ptr[1:] + first.ptr[-1]]), np.concatenate([first.column, second.column]),
-        np.concatenate([first.coefficient, second.coefficient]), np.concatenate([first.limit, second.limit]),
-        np.concatenate([parts[0][1], parts[1][1]]), exact,
-    )  # fmt: skip
+        np.concatenate([first.ptr, second.ptr[1:] + first.ptr[-1]]),
+        np.concatenate([first.column, second.column]),
+        np.concatenate([first.coefficient, second.coefficient]),
+        np.concatenate([first.limit, second.limit]),
+        np.concatenate([parts[0][1], parts[1][1]]),
+        exact,
+    )
 
 
 def _one_sided(expression: Expression, limit: FloatArray, counted: Units) -> IntegerRows:

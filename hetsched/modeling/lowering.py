@@ -54,7 +54,7 @@ class Matrix:
         moved = (mine.lower != theirs.lower) | (mine.upper != theirs.upper)
         return Edits(
             np.flatnonzero(moved), np.flatnonzero(self.cost != old.cost), np.flatnonzero(changed), np.arange(kept, len(self.row_lower))
-        )  # fmt: skip
+        )
 
     def rows(self, count: int) -> Any:
         """Return the first rows of A as a sparse matrix."""
@@ -166,10 +166,7 @@ def _ordered(program: Program, said: NoOverlap) -> tuple[Program, list[Constrain
         never = [_bounds(program, rows.expression)[0] > rows.upper for rows in (forth, back)]
         low, high = (never[1] & ~never[0]).astype(np.float64), (~never[0]).astype(np.float64)
         program, first = program.with_columns(name, (len(i),), low, high, _first(end, start, i, j))
-        return program, [
-            Implies(first.reshape(-1, 1), forth, tag),
-            Implies((1 - first).reshape(-1, 1), back, tag),
-        ]
+        return program, [Implies(first.reshape(-1, 1), forth, tag), Implies((1 - first).reshape(-1, 1), back, tag)]
     possible_there = _bounds(program, presence)[1].reshape(presence.shape) > 0.5
     width = 1 if intervals.size.ndim == 1 else intervals.size.shape[1]
     real = np.broadcast_to(_bounds(program, intervals.size)[1].reshape(intervals.n, width) > 0, presence.shape)
@@ -312,10 +309,16 @@ def matrix(program: Program) -> Matrix:
     added.eliminate_zeros()
     goal = program.objective
     return Matrix(
-        program, program.kind == Kind.INTEGER, totals(goal.column, goal.coefficient, program.n_columns), float(goal.constant[0]),
-        added.indptr.astype(np.int64), added.indices.astype(np.int64), added.data,
-        np.concatenate([none, *(each.lower for each in rows)]), np.concatenate([none, *(each.upper for each in rows)]),
-    )  # fmt: skip
+        program,
+        program.kind == Kind.INTEGER,
+        totals(goal.column, goal.coefficient, program.n_columns),
+        float(goal.constant[0]),
+        added.indptr.astype(np.int64),
+        added.indices.astype(np.int64),
+        added.data,
+        np.concatenate([none, *(each.lower for each in rows)]),
+        np.concatenate([none, *(each.upper for each in rows)]),
+    )
 
 
 def violations(program: Program, values: FloatArray, tolerance: float) -> list[str]:

@@ -262,9 +262,13 @@ class Model:
         """The model as data."""
         nothing = np.zeros(0)
         return Program(
-            tuple(self._blocks), np.concatenate([np.zeros(0, np.int8), *self._kind]), np.concatenate([nothing, *self._lower]),
-            np.concatenate([nothing, *self._upper]), tuple(self._constraints), self.objective * self._sign,
-        )  # fmt: skip
+            tuple(self._blocks),
+            np.concatenate([np.zeros(0, np.int8), *self._kind]),
+            np.concatenate([nothing, *self._lower]),
+            np.concatenate([nothing, *self._upper]),
+            tuple(self._constraints),
+            self.objective * self._sign,
+        )
 
     def describe(self) -> str:
         """Return the numbers of columns by name and of rows by tag, as text."""
@@ -351,10 +355,17 @@ class Model:
         from hetsched.modeling import backends
 
         request = backends.Request(
-            deadline=Deadline.after(time_limit, deadline.clock).earlier(deadline), gap=gap, threads=threads, seed=seed, cuts=cuts,
-            on_incumbent=on_incumbent, on_bound=on_bound, stop=stop,
-            hint=None if hint is None else check_array(hint, "hint", (self._n_columns,), error=InvalidModel), options=dict(options or {}),
-        )  # fmt: skip
+            deadline=Deadline.after(time_limit, deadline.clock).earlier(deadline),
+            gap=gap,
+            threads=threads,
+            seed=seed,
+            cuts=cuts,
+            on_incumbent=on_incumbent,
+            on_bound=on_bound,
+            stop=stop,
+            hint=None if hint is None else check_array(hint, "hint", (self._n_columns,), error=InvalidModel),
+            options=dict(options or {}),
+        )
         return backends.solve(solver, self.program.check(), request).signed(self._sign)
 
     @checked

@@ -153,15 +153,17 @@ class Program:
 
     def with_columns(
         self, name: str, shape: tuple[int, ...], lower: FloatArray, upper: FloatArray, values: Callable[[FloatArray], FloatArray]
-    ) -> tuple[Program, Expression]:  # fmt: skip
+    ) -> tuple[Program, Expression]:
         """Return the program with binaries added, and these; `values` is as in `Derived`."""
         first, size = self.n_columns, int(np.prod(shape))
         grown = replace(
-            self, blocks=(*self.blocks, Block(name, first, shape)),
+            self,
+            blocks=(*self.blocks, Block(name, first, shape)),
             kind=np.concatenate([self.kind, np.full(size, Kind.INTEGER, np.int8)]),
-            lower=np.concatenate([self.lower, lower]), upper=np.concatenate([self.upper, upper]),
+            lower=np.concatenate([self.lower, lower]),
+            upper=np.concatenate([self.upper, upper]),
             derived=(*self.derived, Derived(first, size, values)),
-        )  # fmt: skip
+        )
         return grown, Expression.of_columns(first, shape)
 
     def complete(self, values: FloatArray) -> FloatArray:

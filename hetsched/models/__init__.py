@@ -27,9 +27,18 @@ _HOME = {
 }
 
 __all__ = [
-    "Assignment", "BatchedMakespan", "Component", "CongestionAware", "Formulation", "Pesto", "SteadyState", "components", "formulate",
-    "ios", "redundant",
-]  # fmt: skip
+    "Assignment",
+    "BatchedMakespan",
+    "Component",
+    "CongestionAware",
+    "Formulation",
+    "Pesto",
+    "SteadyState",
+    "components",
+    "formulate",
+    "ios",
+    "redundant",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -36,12 +36,15 @@ class BatchedMakespan(Formulation):
     def parts(self) -> list[Component]:
         if self.faithful:
             return [
-                parts.Placement(), parts.Timing(), parts.LiteralPrecedence(), parts.NonOverlap(), parts.StaticMemory(), parts.Makespan(),
-            ]  # fmt: skip
+                parts.Placement(),
+                parts.Timing(),
+                parts.LiteralPrecedence(),
+                parts.NonOverlap(),
+                parts.StaticMemory(),
+                parts.Makespan(),
+            ]
         timing = parts.SharedTiming() if self.problem.inputs == 1 else parts.Timing()
-        return [
-            parts.Placement(), timing, parts.Precedence(), parts.NonOverlap(), parts.StaticMemory(), parts.Makespan(), LoadCuts(),
-        ]  # fmt: skip
+        return [parts.Placement(), timing, parts.Precedence(), parts.NonOverlap(), parts.StaticMemory(), parts.Makespan(), LoadCuts()]
 
     @checked
     def decode(self, values: FloatArray) -> Decision:

@@ -89,9 +89,15 @@ class Formulation:
 
     @checked
     def __init__(
-        self, problem: Problem, *, faithful: bool = False, upper: float | None = None, symmetry: str | None = None,
-        components: Iterable[Component] | None = None, deadline: Deadline = NEVER,
-    ) -> None:  # fmt: skip
+        self,
+        problem: Problem,
+        *,
+        faithful: bool = False,
+        upper: float | None = None,
+        symmetry: str | None = None,
+        components: Iterable[Component] | None = None,
+        deadline: Deadline = NEVER,
+    ) -> None:
         self.check(problem)
         columns = self.columns(problem)
         deadline.require(COLUMN * columns, f"making a model of about {columns:,} columns")
@@ -205,10 +211,18 @@ class Formulation:
 
     @checked
     def solve(
-        self, solver: str = "scip", *, time_limit: float | None = None, gap: float = 0.0, threads: int | None = None, seed: int = 0,
-        start: Solution | Schedule | Decision | None = None, cuts: bool = True,
-        on_progress: Callable[[Event], object] | None = None, options: Mapping[str, Any] | None = None,
-    ) -> Solution:  # fmt: skip
+        self,
+        solver: str = "scip",
+        *,
+        time_limit: float | None = None,
+        gap: float = 0.0,
+        threads: int | None = None,
+        seed: int = 0,
+        start: Solution | Schedule | Decision | None = None,
+        cuts: bool = True,
+        on_progress: Callable[[Event], object] | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> Solution:
         """Solve the formulation; parameters are those of ``Model.solve`` and of ``hetsched.solve``.
 
         The schedules are re-timed by `simulate`; the bound is the solver's, its tolerance taken off.
@@ -226,9 +240,16 @@ class Formulation:
 
     @checked
     def run(
-        self, monitor: Monitor, solver: str, *, gap: float = 0.0, threads: int | None = None, cuts: bool = True,
-        start: Solution | Schedule | Decision | None = None, options: Mapping[str, Any] | None = None,
-    ) -> Outcome:  # fmt: skip
+        self,
+        monitor: Monitor,
+        solver: str,
+        *,
+        gap: float = 0.0,
+        threads: int | None = None,
+        cuts: bool = True,
+        start: Solution | Schedule | Decision | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> Outcome:
         """Solve under a monitor, which gets the schedules and bounds as they are found."""
         info(solver, threads=threads)
         check_gap(gap)
@@ -252,10 +273,18 @@ class Formulation:
             return False
 
         outcome = self.model.solve(
-            solver, deadline=monitor.deadline, gap=gap, threads=threads,
-            seed=monitor.seed, hint=hint, cuts=cuts, on_incumbent=incumbent, on_bound=bound, stop=lambda: monitor.should_stop,
+            solver,
+            deadline=monitor.deadline,
+            gap=gap,
+            threads=threads,
+            seed=monitor.seed,
+            hint=hint,
+            cuts=cuts,
+            on_incumbent=incumbent,
+            on_bound=bound,
+            stop=lambda: monitor.should_stop,
             options=options,
-        )  # fmt: skip
+        )
         if outcome.values is not None:
             self.offer(monitor, outcome.values)
         if outcome.stopped == "gap":

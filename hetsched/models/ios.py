@@ -31,10 +31,17 @@ Strategies = Literal["concurrent", "merge", "both"]
 
 @checked(UnsupportedFeature, groups=COUNT, group_size=COUNT)
 def stages(
-    graph: TaskGraph, cost: StageCost, *, groups: int | None = 8, group_size: int | None = 3, strategies: Strategies = "both",
-    bound: StageCost | None = None, blocks: bool | Sequence[Iterable[str]] = True, time_limit: float | None = None,
+    graph: TaskGraph,
+    cost: StageCost,
+    *,
+    groups: int | None = 8,
+    group_size: int | None = 3,
+    strategies: Strategies = "both",
+    bound: StageCost | None = None,
+    blocks: bool | Sequence[Iterable[str]] = True,
+    time_limit: float | None = None,
     on_progress: Callable[[Progress], object] | None = None,
-) -> StageSchedule:  # fmt: skip
+) -> StageSchedule:
     """Cut a graph into stages that run one after another on one device, at the least sum of their costs.
 
     In a stage either the groups, its connected components, run side by side and the tasks of a group one
@@ -227,8 +234,14 @@ class _Stage(NamedTuple):
 class _Search:
     """The best path through the states of a block."""
 
-    def __init__(self, block: Block, cost: StageCost, strategies: Strategies, bound: StageCost | None,
-                 told: Callable[[_Search], object] = lambda _: None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        block: Block,
+        cost: StageCost,
+        strategies: Strategies,
+        bound: StageCost | None,
+        told: Callable[[_Search], object] = lambda _: None,
+    ) -> None:
         self.block, self.cost, self.lazy, self.told = block, cost, bound is not None, told
         used = np.flatnonzero(np.bincount(block.stage, minlength=len(block.parent)))
         alone = block.parent[used] == 0
@@ -370,9 +383,15 @@ def _schedule(
     graph: TaskGraph, found: list[_Stage], asked: int, possible: int, bound: float | None = None, messages: Iterable[str] = ()
 ) -> StageSchedule:
     return StageSchedule.from_groups(
-        graph.names, [connected(graph, stage.tasks) for stage in found], [stage.strategy for stage in found],
-        [stage.seconds for stage in found], asked=asked, possible=possible, bound=bound, messages=messages,
-    )  # fmt: skip
+        graph.names,
+        [connected(graph, stage.tasks) for stage in found],
+        [stage.strategy for stage in found],
+        [stage.seconds for stage in found],
+        asked=asked,
+        possible=possible,
+        bound=bound,
+        messages=messages,
+    )
 
 
 def connected(graph: TaskGraph, tasks: tuple[str, ...]) -> list[list[str]]:

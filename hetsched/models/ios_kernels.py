@@ -51,9 +51,8 @@ def _join(depth, y, task, position, group, pred_ptr, pred, touched):  # type: ig
 
 @builder
 def stages(  # type: ignore[no-untyped-def]
-    first, used, known, ptr, element, larger, pred_ptr, pred, most_groups, most_tasks,
-    tail, head, which, parent, last, groups, keys, values,
-):  # fmt: skip
+    first, used, known, ptr, element, larger, pred_ptr, pred, most_groups, most_tasks, tail, head, which, parent, last, groups, keys, values
+):
     """Add the transitions (tail, head, stage) that begin at state `first` and later, until an array is full.
 
     Returns the state to go on from once there is more room, or the number of states; the numbers of transitions and of

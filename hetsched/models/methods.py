@@ -33,15 +33,24 @@ def fitting(problem: Problem) -> type[Formulation]:
 @checked
 def formulate(
     problem: Problem, *, faithful: bool = False, upper: float | None = None, symmetry: str | None = None, deadline: Deadline = NEVER
-) -> Formulation:  # fmt: skip
+) -> Formulation:
     """Return the problem in the formulation that fits it, see `fitting`; parameters and errors are those of `Formulation`."""
     return fitting(problem)(problem, faithful=faithful, upper=upper, symmetry=symmetry, deadline=deadline)
 
 
 def _solve(
-    kind: type[Formulation], problem: Problem, monitor: Monitor, solver: str, *, gap: float, threads: int | None, cuts: bool = True,
-    upper: float = math.inf, symmetry: str | None = None, **said: Any,
-) -> None:  # fmt: skip
+    kind: type[Formulation],
+    problem: Problem,
+    monitor: Monitor,
+    solver: str,
+    *,
+    gap: float,
+    threads: int | None,
+    cuts: bool = True,
+    upper: float = math.inf,
+    symmetry: str | None = None,
+    **said: Any,
+) -> None:
     """Say the problem in a formulation and hand it over; what list schedulers find is offered first and narrows its windows.
 
     What cannot be asked is refused before anything is found.
@@ -67,9 +76,15 @@ def _solve(
 
 @method("milp", summary="the batched MILP (with contention Moirai's), tightened, solved by SCIP", source=DIVIML, supports=SUPPORTS)
 def milp(
-    problem: Problem, monitor: Monitor, *, gap: float = 0.0, threads: int | None = None, cuts: bool = True, upper: float | None = None,
+    problem: Problem,
+    monitor: Monitor,
+    *,
+    gap: float = 0.0,
+    threads: int | None = None,
+    cuts: bool = True,
+    upper: float | None = None,
     symmetry: str | None = "tasks",
-) -> None:  # fmt: skip
+) -> None:
     """Solve by SCIP to a relative gap; schedules longer than `upper` seconds are not looked for.
 
     `symmetry` ("batches", "tasks" or "time") puts identical devices, nodes and inputs in order; None leaves them be.
@@ -80,9 +95,15 @@ def milp(
 
 @method("milp:highs", summary="the same, solved by HiGHS", source=DIVIML, supports=SUPPORTS)
 def milp_highs(
-    problem: Problem, monitor: Monitor, *, gap: float = 0.0, threads: int | None = None, cuts: bool = True, upper: float | None = None,
+    problem: Problem,
+    monitor: Monitor,
+    *,
+    gap: float = 0.0,
+    threads: int | None = None,
+    cuts: bool = True,
+    upper: float | None = None,
     symmetry: str | None = "tasks",
-) -> None:  # fmt: skip
+) -> None:
     """Solve by HiGHS to a relative gap; schedules longer than `upper` seconds are not looked for.
 
     `symmetry` ("batches", "tasks" or "time") puts identical devices, nodes and inputs in order; None leaves them be.
@@ -93,9 +114,15 @@ def milp_highs(
 
 @method("cpsat", summary="the same with optional intervals, solved by CP-SAT", source=DIVIML, deterministic=False, supports=SUPPORTS)
 def cpsat(
-    problem: Problem, monitor: Monitor, *, gap: float = 0.0, threads: int | None = None, cuts: bool = True, upper: float | None = None,
+    problem: Problem,
+    monitor: Monitor,
+    *,
+    gap: float = 0.0,
+    threads: int | None = None,
+    cuts: bool = True,
+    upper: float | None = None,
     symmetry: str | None = "tasks",
-) -> None:  # fmt: skip
+) -> None:
     """Solve by CP-SAT to a relative gap; schedules longer than `upper` seconds are not looked for.
 
     `symmetry` ("batches", "tasks" or "time") puts identical devices, nodes and inputs in order; None leaves them be.
@@ -107,7 +134,7 @@ def cpsat(
 @method("moirai", summary="Moirai's MILP as printed, solved by SCIP", source=MOIRAI, supports="static memory, one input")
 def moirai(
     problem: Problem, monitor: Monitor, *, solver: str = "scip", gap: float = 0.0, threads: int | None = None, faithful: bool = True
-) -> None:  # fmt: skip
+) -> None:
     """Solve Moirai's formulation; ``faithful=False`` adds redundant load rows."""
     from hetsched.models.moirai import CongestionAware
 
@@ -115,9 +142,11 @@ def moirai(
 
 
 @method(
-    "pesto", summary="Moirai's MILP on Pesto's two devices, tightened", source=PESTO,
+    "pesto",
+    summary="Moirai's MILP on Pesto's two devices, tightened",
+    source=PESTO,
     supports="two devices, channels, static memory, one input",
-)  # fmt: skip
+)
 def pesto(problem: Problem, monitor: Monitor, *, solver: str = "scip", gap: float = 0.0, threads: int | None = None) -> None:
     """Solve by a solver to a relative gap."""
     from hetsched.models.rivals import Pesto
@@ -142,9 +171,11 @@ def assignment(problem: Problem, monitor: Monitor, *, solver: str = "scip", gap:
 
 
 @method(
-    "load-milp", summary="period: the exact model of all loads, solved by SCIP or HiGHS", source="J. Tarnawski et al., NeurIPS 2020",
+    "load-milp",
+    summary="period: the exact model of all loads, solved by SCIP or HiGHS",
+    source="J. Tarnawski et al., NeurIPS 2020",
     supports="objectives period and max-load; static memory, one input",
-)  # fmt: skip
+)
 def load_milp(problem: Problem, monitor: Monitor, *, solver: str = "scip", gap: float = 0.0, threads: int | None = None) -> None:
     """Solve to a relative gap by ``"scip"`` or ``"highs"``, from the best of a short search if there is no start.
 

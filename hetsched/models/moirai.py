@@ -152,9 +152,14 @@ class CongestionAware(BatchedMakespan):
         contention: list[Component] = [Contention()] if self.problem.communication in ("channel", "port") else []
         literal = self.faithful
         found: list[Component] = [
-            parts.Placement(), parts.SharedTiming(), LiteralFlows() if literal else Flows(), *contention, parts.NonOverlap(),
-            parts.StaticMemory(), parts.Makespan(),
-        ]  # fmt: skip
+            parts.Placement(),
+            parts.SharedTiming(),
+            LiteralFlows() if literal else Flows(),
+            *contention,
+            parts.NonOverlap(),
+            parts.StaticMemory(),
+            parts.Makespan(),
+        ]
         return found if literal else [*found, LoadCuts()]
 
     @checked
@@ -177,9 +182,12 @@ class CongestionAware(BatchedMakespan):
         rank = np.argsort(graph.topological_order)[graph.source]
         order = apart[np.lexsort((rank[apart], arrive[apart], leave[apart]))]
         return Decision(
-            decision.task, decision.device, decision.item_ptr, decision.items,
+            decision.task,
+            decision.device,
+            decision.item_ptr,
+            decision.items,
             transfer_order=np.column_stack([order, source[order], target[order]]),
-        )  # fmt: skip
+        )
 
 
 def _edges_by(end: IntArray, n: int) -> list[IntArray]:

@@ -127,9 +127,7 @@ class InputOrder:
         order = np.lexsort((decision.items[mine], decision.device[of_item[mine]]))
         name = np.empty(problem.inputs, np.int64)
         name[decision.items[mine][order]] = np.arange(problem.inputs)
-        return Decision(
-            decision.task, decision.device, decision.item_ptr, name[decision.items], transfer_order=decision.transfer_order
-        )  # fmt: skip
+        return Decision(decision.task, decision.device, decision.item_ptr, name[decision.items], transfer_order=decision.transfer_order)
 
 
 def _steps(levels: Any, count: int) -> Any:

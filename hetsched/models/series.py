@@ -186,7 +186,7 @@ class Series:
     @checked
     def __init__(
         self, problem: Problem, modules: list[Module], known: Schedule | None = None, *, symmetry: bool = True, deadline: Deadline = NEVER
-    ) -> None:  # fmt: skip
+    ) -> None:
         if not modules:
             raise InvalidProblem("modules is []; it must be the modules of the problem, as `cut` returns them")
         self.problem = problem
@@ -210,9 +210,12 @@ class Series:
         plain = np.array([module.plain and problem.inputs == 1 for module in self.modules])[self._module]
         _, one, kind = np.unique(self._alike(plain), return_index=True, return_inverse=True)
         self.program = DynamicProgram(
-            first[self._module] + self._before, first[self._module + 1] + self._after, bound[one],
-            upper=np.where(plain, bound, math.inf)[one], kind=kind,
-        )  # fmt: skip
+            first[self._module] + self._before,
+            first[self._module + 1] + self._after,
+            bound[one],
+            upper=np.where(plain, bound, math.inf)[one],
+            kind=kind,
+        )
 
     @cached_property
     def n_open(self) -> int:

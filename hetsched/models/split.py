@@ -101,13 +101,21 @@ class Evaluate:
 
 
 @method(
-    "split", summary="MILP-SPLIT: module by module between the tasks that cut the graph, joined by a dynamic program", source=DIVIML,
+    "split",
+    summary="MILP-SPLIT: module by module between the tasks that cut the graph, joined by a dynamic program",
+    source=DIVIML,
     supports="every problem; proves optima for one input and one channel where neither memory nor co-location joins modules",
-)  # fmt: skip
+)
 def split(
-    problem: Problem, monitor: Monitor, *, solver: str = "scip", channels: int | None = None, largest: int = LARGEST,
-    workers: int | None = None, symmetry: str | None = "tasks",
-) -> None:  # fmt: skip
+    problem: Problem,
+    monitor: Monitor,
+    *,
+    solver: str = "scip",
+    channels: int | None = None,
+    largest: int = LARGEST,
+    workers: int | None = None,
+    symmetry: str | None = "tasks",
+) -> None:
     """Solve each module for the pairs of end devices that matter, and join the best.
 
     Modules joined by several channels, several inputs, memory and co-location labels make of it a
@@ -152,9 +160,13 @@ def split(
             here = in_process.get()
             executor = stack.enter_context(concurrent.futures.ThreadPoolExecutor(workers, initializer=in_process.set, initargs=(here,)))
         path = series.program.solve(
-            evaluate, deadline=monitor.deadline.part(SHARE if heuristic else 1.0),
-            executor=executor, parallel=workers, on_progress=news, stop=lambda: monitor.should_stop,
-        )  # fmt: skip
+            evaluate,
+            deadline=monitor.deadline.part(SHARE if heuristic else 1.0),
+            executor=executor,
+            parallel=workers,
+            on_progress=news,
+            stop=lambda: monitor.should_stop,
+        )
     news(path)
     for trouble in path.troubles:
         monitor.note(trouble)

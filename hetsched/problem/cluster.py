@@ -109,12 +109,7 @@ class Cluster(Frozen):
     latency: FloatArray
 
     @checked(InvalidProblem)
-    def __init__(
-        self,
-        devices: Iterable[Device | str],
-        bandwidth: Numbers | None = None,
-        latency: Numbers = 0.0,
-    ) -> None:
+    def __init__(self, devices: Iterable[Device | str], bandwidth: Numbers | None = None, latency: Numbers = 0.0) -> None:
         members = tuple(Device(device) if isinstance(device, str) else device for device in devices)
         for member in members:
             if not isinstance(member, Device):

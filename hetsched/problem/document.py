@@ -82,14 +82,18 @@ class GraphPart(Row, kw_only=True):
         """Return the document part of a graph."""
         names = graph.names
         columns = (
-            names, graph.op, graph.weight_bytes.tolist(), graph.input_bytes.tolist(), graph.output_bytes.tolist(),
-            optional(graph.flops), optional(graph.bytes_accessed), graph.colocation, graph.devices,
-        )  # fmt: skip
-        edges = zip(graph.source.tolist(), graph.target.tolist(), graph.edge_bytes.tolist(), strict=True)
-        return cls(
-            tasks=[TaskRow(*row) for row in zip(*columns, strict=True)],
-            edges=[(names[i], names[j], size) for i, j, size in edges],
+            names,
+            graph.op,
+            graph.weight_bytes.tolist(),
+            graph.input_bytes.tolist(),
+            graph.output_bytes.tolist(),
+            optional(graph.flops),
+            optional(graph.bytes_accessed),
+            graph.colocation,
+            graph.devices,
         )
+        edges = zip(graph.source.tolist(), graph.target.tolist(), graph.edge_bytes.tolist(), strict=True)
+        return cls(tasks=[TaskRow(*row) for row in zip(*columns, strict=True)], edges=[(names[i], names[j], size) for i, j, size in edges])
 
     def value(self) -> TaskGraph:
         """Return the graph."""
@@ -198,11 +202,16 @@ class ProblemDocument(Document, kw_only=True, tag="hetsched-problem"):
         if not graph.n_tasks and not durations.size:  # no rows to tell the other sizes from
             durations = durations.reshape(0, cluster.n_devices, len(self.batch_sizes or [1]))
         return Problem(
-            graph, cluster, durations=durations,
-            batch_sizes=self.batch_sizes, inputs=self.inputs, batching=self.batching,
-            communication=self.communication, memory=self.memory,
+            graph,
+            cluster,
+            durations=durations,
+            batch_sizes=self.batch_sizes,
+            inputs=self.inputs,
+            batching=self.batching,
+            communication=self.communication,
+            memory=self.memory,
             transfers=None if self.transfers is None else _matrix(self.transfers, "transfers"),
-        )  # fmt: skip
+        )
 
 
 KINDS: Mapping[str, type[Document]] = {
@@ -262,11 +271,17 @@ def _(value: Cluster) -> Document:
 def _(value: Problem) -> Document:
     durations = value.durations[:, :, 0] if value.n_sizes == 1 else value.durations
     return ProblemDocument(
-        version=VERSION, graph=GraphPart.of(value.graph), cluster=ClusterPart.of(value.cluster),
-        durations=optional(durations), batch_sizes=None if value.batch_sizes.tolist() == [1] else value.batch_sizes.tolist(),
-        inputs=value.inputs, batching=value.batching, communication=value.communication, memory=value.memory,
+        version=VERSION,
+        graph=GraphPart.of(value.graph),
+        cluster=ClusterPart.of(value.cluster),
+        durations=optional(durations),
+        batch_sizes=None if value.batch_sizes.tolist() == [1] else value.batch_sizes.tolist(),
+        inputs=value.inputs,
+        batching=value.batching,
+        communication=value.communication,
+        memory=value.memory,
         transfers=None if value.transfers is None else optional(value.transfers),
-    )  # fmt: skip
+    )
 
 
 @contextlib.contextmanager

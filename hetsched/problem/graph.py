@@ -144,9 +144,18 @@ class TaskGraph(Frozen):
     """
 
     _fields = (
-        "names", "edges", "edge_bytes", "op", "weight_bytes", "input_bytes", "output_bytes",
-        "flops", "bytes_accessed", "colocation", "devices",
-    )  # fmt: skip
+        "names",
+        "edges",
+        "edge_bytes",
+        "op",
+        "weight_bytes",
+        "input_bytes",
+        "output_bytes",
+        "flops",
+        "bytes_accessed",
+        "colocation",
+        "devices",
+    )
     names: tuple[str, ...]
     edges: IntArray
     edge_bytes: FloatArray
@@ -192,14 +201,18 @@ class TaskGraph(Frozen):
                 if not (is_text(value) or (absent and value is None)):
                     raise InvalidProblem(f"{what} of task {name!r} is {value!r}; it must be a string of Unicode text")
         self._set(
-            names=names, edges=arcs, edge_bytes=sizes, op=tuple(map(str, ops)),
+            names=names,
+            edges=arcs,
+            edge_bytes=sizes,
+            op=tuple(map(str, ops)),
             weight_bytes=_amounts(weight_bytes, n, "weight_bytes", names),
             input_bytes=_amounts(input_bytes, n, "input_bytes", names),
             output_bytes=output,
             flops=_amounts(flops, n, "flops", names, absent=True),
             bytes_accessed=_amounts(bytes_accessed, n, "bytes_accessed", names, absent=True),
-            colocation=tuple(None if label is None else str(label) for label in labels), devices=pins,
-        )  # fmt: skip
+            colocation=tuple(None if label is None else str(label) for label in labels),
+            devices=pins,
+        )
         if len(self.topological_order) < n:
             raise InvalidProblem(f"the graph has a cycle: {' -> '.join(self._a_cycle())}; remove one of its edges")
 
@@ -338,11 +351,16 @@ class TaskGraph(Frozen):
         graph: networkx.DiGraph[Any] = networkx.DiGraph()
         for i, name in enumerate(self.names):
             graph.add_node(
-                name, op=self.op[i], weight_bytes=float(self.weight_bytes[i]),
-                input_bytes=float(self.input_bytes[i]), output_bytes=float(self.output_bytes[i]),
-                flops=float(self.flops[i]), bytes_accessed=float(self.bytes_accessed[i]),
-                colocation=self.colocation[i], devices=self.devices[i],
-            )  # fmt: skip
+                name,
+                op=self.op[i],
+                weight_bytes=float(self.weight_bytes[i]),
+                input_bytes=float(self.input_bytes[i]),
+                output_bytes=float(self.output_bytes[i]),
+                flops=float(self.flops[i]),
+                bytes_accessed=float(self.bytes_accessed[i]),
+                colocation=self.colocation[i],
+                devices=self.devices[i],
+            )
         for (i, j), size in zip(self.edges.tolist(), self.edge_bytes.tolist(), strict=True):
             graph.add_edge(self.names[i], self.names[j], bytes=size)
         return graph
@@ -371,10 +389,7 @@ def _compressed(row: IntArray, column: IntArray, n: int) -> tuple[IntArray, IntA
 
 
 def _read_edges(
-    edges: Iterable[Edge] | npt.NDArray[np.integer[Any]],
-    edge_bytes: Numbers | None,
-    names: tuple[str, ...],
-    output_bytes: FloatArray,
+    edges: Iterable[Edge] | npt.NDArray[np.integer[Any]], edge_bytes: Numbers | None, names: tuple[str, ...], output_bytes: FloatArray
 ) -> tuple[IntArray, FloatArray]:
     """Return ([E, 2] task indices, [E] bytes) with parallel edges summed."""
     if isinstance(edges, np.ndarray) and edges.dtype.kind in "iu":

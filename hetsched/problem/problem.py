@@ -138,10 +138,16 @@ class Problem(Frozen):
         times = _durations(durations, graph, cluster, sizes, batch_sizes is None)
         order = np.argsort(sizes, kind="stable")
         self._set(
-            graph=graph, cluster=cluster, durations=np.ascontiguousarray(times[:, :, order]), batch_sizes=sizes[order],
-            inputs=inputs, batching=batching, communication=communication, memory=memory,
+            graph=graph,
+            cluster=cluster,
+            durations=np.ascontiguousarray(times[:, :, order]),
+            batch_sizes=sizes[order],
+            inputs=inputs,
+            batching=batching,
+            communication=communication,
+            memory=memory,
             transfers=None if transfers is None else _transfers(transfers, graph, cluster),
-        )  # fmt: skip
+        )
         self._check_eligibility()
         self._check_coverage()
 
@@ -275,15 +281,24 @@ class Problem(Frozen):
         path = self.cluster.route_bandwidth > 0
         given = self.transfers is not None
         return ProblemArrays(
-            inputs=self.inputs, per_input=self.communication == "per-input", given=given,
-            source=graph.source, target=graph.target,
-            pred_ptr=graph.pred_ptr, pred=graph.pred, pred_edge=graph.pred_edge,
-            succ_ptr=graph.succ_ptr, succ=graph.succ, succ_edge=graph.succ_edge,
-            edge_bytes=graph.edge_bytes, latency=self.cluster.route_latency,
+            inputs=self.inputs,
+            per_input=self.communication == "per-input",
+            given=given,
+            source=graph.source,
+            target=graph.target,
+            pred_ptr=graph.pred_ptr,
+            pred=graph.pred,
+            pred_edge=graph.pred_edge,
+            succ_ptr=graph.succ_ptr,
+            succ=graph.succ,
+            succ_edge=graph.succ_edge,
+            edge_bytes=graph.edge_bytes,
+            latency=self.cluster.route_latency,
             bandwidth=readonly(np.where(path, self.cluster.route_bandwidth, np.inf)),
             transfers=readonly(np.empty((0, 0, 0)) if self.transfers is None else np.nan_to_num(self.transfers, nan=np.inf)),
-            sizes=self.batch_sizes, durations=readonly(np.where(usable, self.durations, np.inf)),
-        )  # fmt: skip
+            sizes=self.batch_sizes,
+            durations=readonly(np.where(usable, self.durations, np.inf)),
+        )
 
     # ------------------------------------------------------------------ transfer times
 

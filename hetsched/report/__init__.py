@@ -19,15 +19,33 @@ GANTT_FORMATS = (".png", ".svg", ".pdf")
 """The file names `write_gantt` takes end in one of these."""
 
 _HOME = {
-    "chrome_trace": "trace", "write_trace": "trace", "gantt": "gantt_chart", "write_gantt": "gantt_chart",
-    "html": "page", "write_html": "page", "lanes": "lanes", "device_table": "tables", "method_table": "tables", "to_dataframe": "tables",
-}  # fmt: skip
+    "chrome_trace": "trace",
+    "write_trace": "trace",
+    "gantt": "gantt_chart",
+    "write_gantt": "gantt_chart",
+    "html": "page",
+    "write_html": "page",
+    "lanes": "lanes",
+    "device_table": "tables",
+    "method_table": "tables",
+    "to_dataframe": "tables",
+}
 _NEEDS = {"gantt": ("matplotlib",), "html": ("plotly", "jinja2"), "dataframe": ("pandas",), "trace": ()}
 
 __all__ = [
-    "GANTT_FORMATS", "chrome_trace", "device_table", "gantt", "html", "lanes", "method_table", "require", "to_dataframe", "write_gantt",
-    "write_html", "write_trace",
-]  # fmt: skip
+    "GANTT_FORMATS",
+    "chrome_trace",
+    "device_table",
+    "gantt",
+    "html",
+    "lanes",
+    "method_table",
+    "require",
+    "to_dataframe",
+    "write_gantt",
+    "write_html",
+    "write_trace",
+]
 
 
 def require(*parts: str) -> None:

@@ -56,14 +56,23 @@ def gantt_figure(problem: Problem, schedule: Schedule, grouping: Groups, chain: 
         if len(own):
             figure.add_trace(
                 Bar(
-                    name=escape(name), showlegend=len(grouping.names) <= MOST_GROUPS,
-                    orientation="h", base=batches.start[own] / scale, y=batches.device[own], width=HEIGHT,
-                    x=(batches.finish - batches.start)[own] / scale, marker={"color": colour, "line": {"color": "white", "width": edge}},
-                    hovertext=[hover[b] for b in own.tolist()], hovertemplate="%{hovertext}<extra></extra>",
-                    text=[escape(names[b]) if wide[b] else "" for b in own.tolist()], textposition="inside", insidetextanchor="middle",
-                    textangle=0, textfont={"size": 12},
+                    name=escape(name),
+                    showlegend=len(grouping.names) <= MOST_GROUPS,
+                    orientation="h",
+                    base=batches.start[own] / scale,
+                    y=batches.device[own],
+                    width=HEIGHT,
+                    x=(batches.finish - batches.start)[own] / scale,
+                    marker={"color": colour, "line": {"color": "white", "width": edge}},
+                    hovertext=[hover[b] for b in own.tolist()],
+                    hovertemplate="%{hovertext}<extra></extra>",
+                    text=[escape(names[b]) if wide[b] else "" for b in own.tolist()],
+                    textposition="inside",
+                    insidetextanchor="middle",
+                    textangle=0,
+                    textfont={"size": 12},
                 )
-            )  # fmt: skip
+            )
     if short.any():
         figure.add_trace(_runs(schedule, np.flatnonzero(short), end / SLOTS, scale))
     if 0 < len(schedule.transfers) <= MOST_TRANSFERS:
@@ -75,18 +84,26 @@ def gantt_figure(problem: Problem, schedule: Schedule, grouping: Groups, chain: 
         figure.add_trace(Scatter(x=x, y=y, mode="lines", line={"color": LINE, "width": 2.0}, showlegend=False, **shown))
         figure.add_trace(
             Bar(
-                name="critical chain", orientation="h", base=batches.start[own] / scale, y=batches.device[own], width=HEIGHT + 0.1,
+                name="critical chain",
+                orientation="h",
+                base=batches.start[own] / scale,
+                y=batches.device[own],
+                width=HEIGHT + 0.1,
                 x=(batches.finish - batches.start)[own] / scale,
-                marker={"color": "rgba(0,0,0,0)", "line": {"color": LINE, "width": 1.6}}, **shown,
+                marker={"color": "rgba(0,0,0,0)", "line": {"color": LINE, "width": 1.6}},
+                **shown,
             )
-        )  # fmt: skip
+        )
     if not figure.data:
         figure.add_trace(Scatter(x=[], y=[]))
     ticks = list(range(len(schedule.devices)))
     figure.update_layout(
-        **_look(f"time, {unit}", max(300, 130 + 64 * len(ticks))), barmode="overlay", bargap=0.0, hovermode="closest",
+        **_look(f"time, {unit}", max(300, 130 + 64 * len(ticks))),
+        barmode="overlay",
+        bargap=0.0,
+        hovermode="closest",
         uniformtext={"minsize": 9, "mode": "hide"},
-    )  # fmt: skip
+    )
     figure.update_xaxes(range=[0.0, end / scale])
     figure.update_yaxes(
         tickvals=ticks,
@@ -141,10 +158,16 @@ def _runs(schedule: Schedule, short: IntArray, slot: float, scale: float) -> Any
         for row, many, a, z, work in zip(key.tolist(), count.tolist(), first.tolist(), last.tolist(), busy.tolist(), strict=True)
     ]
     return Bar(
-        name="short batches", orientation="h", base=first / scale, x=(last - first) / scale, y=key // (SLOTS + 2), width=HEIGHT,
+        name="short batches",
+        orientation="h",
+        base=first / scale,
+        x=(last - first) / scale,
+        y=key // (SLOTS + 2),
+        width=HEIGHT,
         marker={"color": "#7f7f7f", "opacity": 0.25 + 0.75 * np.clip(busy / np.maximum(last - first, 1e-300), 0, 1)},
-        hovertext=texts, hovertemplate="%{hovertext}<extra></extra>",
-    )  # fmt: skip
+        hovertext=texts,
+        hovertemplate="%{hovertext}<extra></extra>",
+    )
 
 
 def _transfers(problem: Problem, schedule: Schedule, scale: float) -> Any:
@@ -155,9 +178,7 @@ def _transfers(problem: Problem, schedule: Schedule, scale: float) -> Any:
     source, target = moves.source.astype(np.int64), moves.target.astype(np.int64)
     h, k = batches.device[source], batches.device[target]
     x, y = _segments(schedule, np.arange(len(moves)), scale)
-    columns = [
-        column.tolist() for column in (batches.task[source], batches.task[target], h, k, moves.start, moves.finish)
-    ]  # fmt: skip
+    columns = [column.tolist() for column in (batches.task[source], batches.task[target], h, k, moves.start, moves.finish)]
     texts = [
         f"<b>{escape(names[i])}</b> to <b>{escape(names[j])}</b><br>{escape(schedule.devices[a])} to {escape(schedule.devices[b])}"
         f"<br>{size(amount)} for one input<br>{seconds(start)} to {seconds(finish)} ({seconds(finish - start)})"
@@ -165,10 +186,17 @@ def _transfers(problem: Problem, schedule: Schedule, scale: float) -> Any:
     ]
     few = len(moves) <= FEW
     return Scatter(
-        name="transfers", legendrank=1, x=x, y=y, mode="lines+markers", hovertext=[text for text in texts for _ in range(3)],
-        hovertemplate="%{hovertext}<extra></extra>", line={"color": "#444444", "width": 1.0 if few else 0.6},
-        marker={"size": 4 if few else 3, "color": "#444444"}, opacity=0.75 if few else 0.4,
-    )  # fmt: skip
+        name="transfers",
+        legendrank=1,
+        x=x,
+        y=y,
+        mode="lines+markers",
+        hovertext=[text for text in texts for _ in range(3)],
+        hovertemplate="%{hovertext}<extra></extra>",
+        line={"color": "#444444", "width": 1.0 if few else 0.6},
+        marker={"size": 4 if few else 3, "color": "#444444"},
+        opacity=0.75 if few else 0.4,
+    )
 
 
 def _segments(schedule: Schedule, moves: IntArray, scale: float) -> tuple[FloatArray, FloatArray]:
@@ -198,11 +226,15 @@ def memory_figure(problem: Problem, schedule: Schedule, profile: Columns) -> Fig
         colour = COLOURS[k % len(COLOURS)]
         figure.add_trace(
             Scatter(
-                name=escape(name), x=time / scale, y=held / bytes_scale, mode="lines", visible=True if k in largest else "legendonly",
+                name=escape(name),
+                x=time / scale,
+                y=held / bytes_scale,
+                mode="lines",
+                visible=True if k in largest else "legendonly",
                 line={"color": colour, "shape": "hv", "width": 1.6, "dash": "solid" if k < len(COLOURS) else "dot"},
                 hovertemplate=f"{escape(name)}: %{{y:.4g}} {amount} at %{{x:.4g}} {unit}<extra></extra>",
             )
-        )  # fmt: skip
+        )
         capacity = float(problem.cluster.memory_bytes[k])
         if 0 < capacity <= 4 * most:
             figure.add_hline(capacity / bytes_scale, line={"color": colour, "dash": "dash"}, annotation_text=f"capacity of {escape(name)}")
@@ -239,21 +271,31 @@ def progress_figure(history: Columns) -> Figure:
         x, y = time[told], values[told] / scale
         figure.add_trace(
             Scatter(
-                name=name, x=np.append(x, time[-1]), y=np.append(y, y[-1]), mode="lines", hoverinfo="skip", legendrank=1,
+                name=name,
+                x=np.append(x, time[-1]),
+                y=np.append(y, y[-1]),
+                mode="lines",
+                hoverinfo="skip",
+                legendrank=1,
                 line={"color": LINE, "shape": "hv", "width": 1.4, "dash": dash},
             )
-        )  # fmt: skip
+        )
         for source, a, b in zip(history.source[told].tolist(), x.tolist(), y.tolist(), strict=True):
             marks.setdefault(source, []).append((a, b, name, symbol))
     for number, (source, own) in enumerate(marks.items()):
         first, second, kinds, symbols = zip(*own, strict=True)
         figure.add_trace(
             Scatter(
-                name=escape(source), x=first, y=second, mode="markers", customdata=kinds, legendrank=2,
+                name=escape(source),
+                x=first,
+                y=second,
+                mode="markers",
+                customdata=kinds,
+                legendrank=2,
                 marker={"color": COLOURS[number % len(COLOURS)], "size": 9, "symbol": symbols, "line": {"color": "white", "width": 1}},
                 hovertemplate=f"%{{customdata}} %{{y:.6g}} {unit} by {escape(source)}, after %{{x:.3g}} s<extra></extra>",
             )
-        )  # fmt: skip
+        )
     figure.update_layout(**_look("seconds since the start of the solve", 360), hovermode="closest", showlegend=True)
     figure.update_xaxes(type="log", tickformat="~g")
     figure.update_yaxes(title=f"makespan, {unit}", rangemode="normal")
@@ -264,19 +306,26 @@ def _look(x_title: str, height: int) -> dict[str, Any]:
     """Return the layout all charts share."""
     axis = {"gridcolor": "#e4e4e4", "zeroline": False, "linecolor": "#444444"}
     return {
-        "height": height, "margin": {"l": 10, "r": 40, "t": 10, "b": 10}, "modebar": {"orientation": "v"},
+        "height": height,
+        "margin": {"l": 10, "r": 40, "t": 10, "b": 10},
+        "modebar": {"orientation": "v"},
         "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom", "itemsizing": "constant"},
-        "plot_bgcolor": "white", "paper_bgcolor": "white",
-        "font": {"family": "system-ui, sans-serif", "size": 13, "color": "#222222"}, "template": "none",
-        "xaxis": {**axis, "title": {"text": x_title}, "ticks": "outside", "automargin": True}, "yaxis": {**axis, "automargin": True},
+        "plot_bgcolor": "white",
+        "paper_bgcolor": "white",
+        "font": {"family": "system-ui, sans-serif", "size": 13, "color": "#222222"},
+        "template": "none",
+        "xaxis": {**axis, "title": {"text": x_title}, "ticks": "outside", "automargin": True},
+        "yaxis": {**axis, "automargin": True},
         "hoverlabel": {"bgcolor": "white", "font": {"color": "#222222"}, "align": "left"},
-    }  # fmt: skip
+    }
 
 
 def embed(figure: Figure, name: str) -> str:
     """Return the HTML of a figure, without plotly's script."""
     text: str = figure.to_html(
-        full_html=False, include_plotlyjs=False, div_id=name,
+        full_html=False,
+        include_plotlyjs=False,
+        div_id=name,
         config={"displaylogo": False, "responsive": True, "modeBarButtons": [BUTTONS], "plotlyServerURL": "", "showSendToCloud": False},
-    )  # fmt: skip
+    )
     return text

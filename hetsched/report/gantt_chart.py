@@ -34,9 +34,14 @@ MOST_NAMES = 24  # in a legend
 
 @checked
 def gantt(
-    problem: Problem, answer: Schedule | Solution, *, ax: Axes | None = None, colour_by: str | Sequence[str] = "op",
-    transfers: bool = True, legend: bool = True,
-) -> Axes:  # fmt: skip
+    problem: Problem,
+    answer: Schedule | Solution,
+    *,
+    ax: Axes | None = None,
+    colour_by: str | Sequence[str] = "op",
+    transfers: bool = True,
+    legend: bool = True,
+) -> Axes:
     """Draw a schedule: a row a device, a bar a batch, a line a transfer from its producer's row to its consumer's.
 
     Bars wide enough carry their task's name; to the right of each row stands the share of the
@@ -161,11 +166,7 @@ class _Drawing:
         h, k = device[moves.source.astype(np.int64)], device[moves.target.astype(np.int64)]
         side = np.sign(k - h) * HEIGHT / 2
         ends = np.stack(
-            [
-                np.column_stack([moves.start / self.scale, h + side]),
-                np.column_stack([moves.finish / self.scale, k - side]),
-            ],
-            axis=1,
+            [np.column_stack([moves.start / self.scale, h + side]), np.column_stack([moves.finish / self.scale, k - side])], axis=1
         )
         few = len(moves) <= FEW
         opacity = 0.8 * min(1.0, FEW / len(moves)) ** 0.55  # so that many still let the rows through
@@ -186,9 +187,16 @@ class _Drawing:
                     continue
                 text = text[: (fits - 1) // 2] + "\N{HORIZONTAL ELLIPSIS}" + text[-(fits // 2) :]  # both ends tell names apart
             self.ax.text(
-                (self.start[b] + self.finish[b]) / 2, row[b], _shown(text), ha="center", va="center", fontsize=LABEL, clip_on=True,
-                zorder=4, color=ink(self.groups.colours[self.tone[b]]),
-            )  # fmt: skip
+                (self.start[b] + self.finish[b]) / 2,
+                row[b],
+                _shown(text),
+                ha="center",
+                va="center",
+                fontsize=LABEL,
+                clip_on=True,
+                zorder=4,
+                color=ink(self.groups.colours[self.tone[b]]),
+            )
 
     def _pixels(self, lengths: Any) -> Any:
         """Return how many pixels of the axes times (in the chart's unit) take."""
@@ -208,10 +216,18 @@ class _Drawing:
         patches = [Patch(color=colour, label=_shown(name)) for name, colour in zip(names, self.groups.colours, strict=True)]
         if patches:
             self.ax.legend(
-                handles=patches, title=self.groups.title, loc="upper left", bbox_to_anchor=(1.0, 1.02), fontsize=8, title_fontsize=8,
-                frameon=False, ncols=1 + len(patches) // 9, borderaxespad=0.0, handlelength=1.0,
+                handles=patches,
+                title=self.groups.title,
+                loc="upper left",
+                bbox_to_anchor=(1.0, 1.02),
+                fontsize=8,
+                title_fontsize=8,
+                frameon=False,
+                ncols=1 + len(patches) // 9,
+                borderaxespad=0.0,
+                handlelength=1.0,
                 bbox_transform=self.ax.transAxes + ScaledTranslation(BUSY, 0.0, self.ax.figure.dpi_scale_trans),
-            )  # fmt: skip
+            )
 
 
 def _shown(name: str) -> str:

@@ -22,9 +22,16 @@ COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F
 OTHER = "#A6A6A6"
 # Even steps of matplotlib's viridis, whose lightness grows steadily: the order shows in every colour vision.
 SCALE = (
-    (68, 1, 84), (71, 44, 122), (59, 81, 139), (44, 113, 142), (33, 144, 141), (39, 173, 129), (92, 200, 99), (170, 220, 50),
+    (68, 1, 84),
+    (71, 44, 122),
+    (59, 81, 139),
+    (44, 113, 142),
+    (33, 144, 141),
+    (39, 173, 129),
+    (92, 200, 99),
+    (170, 220, 50),
     (253, 231, 37),
-)  # fmt: skip
+)
 PALER = 0.45
 MOST_OF_ALL = 0.8
 

@@ -121,13 +121,16 @@ def _of_schedule(problem: Problem, schedule: Schedule, colour_by: str | Sequence
     violations: list[Violation] = verify(problem, schedule)
     chain = None if violations else critical_chain(problem, schedule)
     return {
-        "violations": violations[:MOST_VIOLATIONS], "n_violations": len(violations), "left_out": left_out(schedule),
+        "violations": violations[:MOST_VIOLATIONS],
+        "n_violations": len(violations),
+        "left_out": left_out(schedule),
         "gantt": embed(gantt_figure(problem, schedule, groups(problem, schedule, colour_by), chain), "gantt"),
         "devices": device_table(problem, schedule),
         "memory": None if violations else embed(memory_figure(problem, schedule, memory.profile(problem, schedule)), "memory"),
-        "chain": None if chain is None else list(_steps(problem, schedule, chain)), "most_steps": MOST_STEPS,
+        "chain": None if chain is None else list(_steps(problem, schedule, chain)),
+        "most_steps": MOST_STEPS,
         "shares": [] if chain is None else list(_shares(schedule, chain)),
-    }  # fmt: skip
+    }
 
 
 def _count(number: int, what: str) -> str:

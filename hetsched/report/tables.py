@@ -45,10 +45,16 @@ def batch_table(problem: Problem, schedule: Schedule) -> Columns:
     module = texts(modules(graph.names))
     inputs = [spans(run) for run in np.split(schedule.items, schedule.item_ptr[1:-1])] if len(batches) else []
     return Columns(
-        task=texts(graph.names)[batches.task], op=texts(graph.op)[batches.task], module=module[batches.task],
-        device=texts(schedule.devices)[batches.device], start=batches.start, finish=batches.finish,
-        duration=batches.finish - batches.start, size=batches.size, inputs=texts(inputs),
-    )  # fmt: skip
+        task=texts(graph.names)[batches.task],
+        op=texts(graph.op)[batches.task],
+        module=module[batches.task],
+        device=texts(schedule.devices)[batches.device],
+        start=batches.start,
+        finish=batches.finish,
+        duration=batches.finish - batches.start,
+        size=batches.size,
+        inputs=texts(inputs),
+    )
 
 
 @checked
@@ -80,14 +86,17 @@ def device_table(problem: Problem, answer: Schedule | Solution) -> Columns:
     amount = problem.graph.edge_bytes[moves.edge.astype(np.int64)] * _shared(schedule)
     unknown = np.full(size, np.nan)
     return Columns(
-        device=texts(schedule.devices), kind=texts(device.kind for device in problem.cluster.devices),
-        batches=np.bincount(device, minlength=size), busy=schedule.busy_time,
+        device=texts(schedule.devices),
+        kind=texts(device.kind for device in problem.cluster.devices),
+        batches=np.bincount(device, minlength=size),
+        busy=schedule.busy_time,
         utilisation=schedule.busy_time / schedule.makespan if schedule.makespan > 0 else np.zeros(size),
-        sent=np.bincount(sender, amount, size), received=np.bincount(receiver, amount, size),
+        sent=np.bincount(sender, amount, size),
+        received=np.bincount(receiver, amount, size),
         static_memory=unknown if schedule.static_memory is None else schedule.static_memory,
         peak_memory=unknown if schedule.peak_memory is None else schedule.peak_memory,
         capacity=problem.cluster.memory_bytes,
-    )  # fmt: skip
+    )
 
 
 @checked

@@ -96,10 +96,14 @@ def _batches(problem: Problem, schedule: Schedule) -> Iterator[dict[str, Any]]:
     times = zip(batches.device.tolist(), _clock(batches.start), _clock(batches.finish), strict=True)
     for row, (k, begin, end) in zip(batch_table(problem, schedule), times, strict=True):
         yield {
-            "ph": "X", "pid": DEVICES, "tid": FIRST_TRACK + k, **_span(begin, end),
-            "name": row["task"], "cat": row["op"] or "task",
+            "ph": "X",
+            "pid": DEVICES,
+            "tid": FIRST_TRACK + k,
+            **_span(begin, end),
+            "name": row["task"],
+            "cat": row["op"] or "task",
             "args": {"op": row["op"], "module": row["module"], "inputs": row["inputs"], "batch": row["size"]},
-        }  # fmt: skip
+        }
 
 
 def _transfers(problem: Problem, schedule: Schedule) -> Iterator[dict[str, Any]]:
@@ -121,9 +125,13 @@ def _transfers(problem: Problem, schedule: Schedule) -> Iterator[dict[str, Any]]
     for x, thread in enumerate(track.ravel().tolist()):
         where = {"pid": CHANNELS, "tid": FIRST_TRACK + size + thread}
         yield {
-            "ph": "X", **where, **_span(begun[x], ended[x]), "name": tasks[0][x], "cat": "transfer",
+            "ph": "X",
+            **where,
+            **_span(begun[x], ended[x]),
+            "name": tasks[0][x],
+            "cat": "transfer",
             "args": {"to": tasks[1][x], "bytes for one input": amount[x]},
-        }  # fmt: skip
+        }
         out = {"pid": DEVICES, "tid": FIRST_TRACK + int(h[x]), **_at(produced[x])}
         into = {"pid": DEVICES, "tid": FIRST_TRACK + int(k[x]), **_at(consumed[x])}
         for leg, (tail, head) in enumerate(((out, {**where, **_at(begun[x])}), ({**where, **_at(ended[x])}, into))):

@@ -22,9 +22,25 @@ if TYPE_CHECKING:
     from hetsched.runtime.staged import StagedProgram
 
 __all__ = [
-    "Assistants", "Interference", "MeasuredStages", "ModuleProfiler", "Policy", "Program", "Report", "Resolve", "Run", "Scenario",
-    "SlowDown", "StagedProgram", "Static", "Tag", "TwoStep", "iterate", "tags", "two_step",
-]  # fmt: skip
+    "Assistants",
+    "Interference",
+    "MeasuredStages",
+    "ModuleProfiler",
+    "Policy",
+    "Program",
+    "Report",
+    "Resolve",
+    "Run",
+    "Scenario",
+    "SlowDown",
+    "StagedProgram",
+    "Static",
+    "Tag",
+    "TwoStep",
+    "iterate",
+    "tags",
+    "two_step",
+]
 
 _NEEDS_TORCH = {"MeasuredStages": "measured", "ModuleProfiler": "profiler", "Program": "program", "StagedProgram": "staged"}
 """Where each name lives that is imported when first used: torch takes seconds, and may be missing."""

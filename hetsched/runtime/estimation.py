@@ -45,9 +45,16 @@ class TwoStep(NamedTuple):
 
 @checked
 def two_step(
-    profiler: Profiler, batch_sizes: Iterable[int], inputs: int, *, cluster: Cluster | None = None, method: str | Sequence[str] = "auto",
-    time_limit: float | None = 10.0, seed: int = 0, **rules: Any,
-) -> TwoStep:  # fmt: skip
+    profiler: Profiler,
+    batch_sizes: Iterable[int],
+    inputs: int,
+    *,
+    cluster: Cluster | None = None,
+    method: str | Sequence[str] = "auto",
+    time_limit: float | None = 10.0,
+    seed: int = 0,
+    **rules: Any,
+) -> TwoStep:
     """Return problems whose tasks take one batch of `inputs` each, estimated from small batches and then measured.
 
     First step: all tasks run on each device with the small `batch_sizes`, and lines through the times foretell those of the large
@@ -106,9 +113,16 @@ def two_step(
 
     each = np.arange(first.n_tasks)
     return TwoStep(
-        regression, first, solution, placement, measured, second, compared(first.durations[each, device, 0], later.seconds),
-        compared(measured.seconds, later.seconds), compared(foretold[each, device], measured.memory_bytes),
-    )  # fmt: skip
+        regression,
+        first,
+        solution,
+        placement,
+        measured,
+        second,
+        compared(first.durations[each, device, 0], later.seconds),
+        compared(measured.seconds, later.seconds),
+        compared(foretold[each, device], measured.memory_bytes),
+    )
 
 
 def _with_memory(graph: TaskGraph, measured: FloatArray, inputs: int) -> TaskGraph:

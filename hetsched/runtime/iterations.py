@@ -120,12 +120,7 @@ class Run(Frozen):
 
 @checked
 def iterate(
-    problem: Problem,
-    decision: Decision,
-    iterations: int = 100,
-    *,
-    policy: Policy | None = None,
-    scenario: Scenario | None = None,
+    problem: Problem, decision: Decision, iterations: int = 100, *, policy: Policy | None = None, scenario: Scenario | None = None
 ) -> Run:
     """Simulate a placed graph over many iterations, one after another.
 
@@ -180,9 +175,16 @@ def iterate(
             timing = _timing(problem, decision)
     run = Run.__new__(Run)
     run._set(
-        devices=problem.cluster.names, makespan=makespan, pause=pause, busy=busy, traffic=traffic, moved=moved, moved_bytes=moved_bytes,
-        decisions=decisions, thinking=thinking,
-    )  # fmt: skip
+        devices=problem.cluster.names,
+        makespan=makespan,
+        pause=pause,
+        busy=busy,
+        traffic=traffic,
+        moved=moved,
+        moved_bytes=moved_bytes,
+        decisions=decisions,
+        thinking=thinking,
+    )
     return run
 
 

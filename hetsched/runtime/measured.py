@@ -65,13 +65,21 @@ class MeasuredStages:
 
     @checked(InvalidProblem)
     def __init__(
-        self, program: Program, example_args: tuple[Any, ...] | torch.Tensor, *, example_kwargs: Mapping[str, Any] | None = None,
-        warmup: int = 3, repeats: int = 10, cache: str | os.PathLike[str] | None = None, floor: float = 0.8,
-    ) -> None:  # fmt: skip
+        self,
+        program: Program,
+        example_args: tuple[Any, ...] | torch.Tensor,
+        *,
+        example_kwargs: Mapping[str, Any] | None = None,
+        warmup: int = 3,
+        repeats: int = 10,
+        cache: str | os.PathLike[str] | None = None,
+        floor: float = 0.8,
+    ) -> None:
         for what, value, fits, rule in (
-            ("warmup", warmup, warmup >= 0, ">= 0"), ("repeats", repeats, repeats >= 1, ">= 1"),
+            ("warmup", warmup, warmup >= 0, ">= 0"),
+            ("repeats", repeats, repeats >= 1, ">= 1"),
             ("floor", floor, 0 <= floor <= 1, "in [0, 1]"),
-        ):  # fmt: skip
+        ):
             if not fits:
                 raise InvalidProblem(f"{what} is {value!r}; it must be {rule}")
         self.program, self.warmup, self.repeats, self.floor = program, warmup, repeats, floor

@@ -38,8 +38,10 @@ class Merged:
         ends = [[begin + own for begin, own in zip(first, call.kernel, strict=True)] for first, call in zip(begins, calls, strict=True)]
         size = [max(lengths) for lengths in zip(*ends, strict=True)]
         weights = [program.constants[call.weight] for call in calls]
-        biases = [weight.new_zeros(len(weight)) if call.bias is None else program.constants[call.bias]
-                  for call, weight in zip(calls, weights, strict=True)]  # fmt: skip
+        biases = [
+            weight.new_zeros(len(weight)) if call.bias is None else program.constants[call.bias]
+            for call, weight in zip(calls, weights, strict=True)
+        ]
         stacked = []
         for weight, first, last in zip(weights, begins, ends, strict=True):
             margins = [(begin, most - end) for begin, most, end in zip(first, size, last, strict=True)]
@@ -68,9 +70,11 @@ def alike(program: Program, tasks: Sequence[int]) -> list[ConvolutionCall]:
     first, dtype = calls[0], program.constants[calls[0].weight].dtype
     for i, call in zip(tasks, calls, strict=True):
         for what, same in (
-            ("tensor", call.source is first.source), ("stride", call.stride == first.stride),
-            ("output size", call.out_size == first.out_size), ("type of number", program.constants[call.weight].dtype == dtype),
-        ):  # fmt: skip
+            ("tensor", call.source is first.source),
+            ("stride", call.stride == first.stride),
+            ("output size", call.out_size == first.out_size),
+            ("type of number", program.constants[call.weight].dtype == dtype),
+        ):
             if not same:
                 raise UnsupportedFeature(f"{names[i]!r} and {names[tasks[0]]!r} cannot be merged: each has its own {what}")
     return calls

@@ -70,17 +70,28 @@ class ModuleProfiler:
 
     @checked(InvalidProblem)
     def __init__(
-        self, module: torch.nn.Module, example_args: tuple[Any, ...] | torch.Tensor, *, example_kwargs: Mapping[str, Any] | None = None,
-        devices: Mapping[str, int | str] | None = None, dynamic_batch: bool = True, fuse: bool = False, warmup: int = 5, repeats: int = 50,
-        statistic: Literal["median", "mean"] = "median", clock: Literal["wall", "cpu"] = "wall", time_limit: float | None = None,
+        self,
+        module: torch.nn.Module,
+        example_args: tuple[Any, ...] | torch.Tensor,
+        *,
+        example_kwargs: Mapping[str, Any] | None = None,
+        devices: Mapping[str, int | str] | None = None,
+        dynamic_batch: bool = True,
+        fuse: bool = False,
+        warmup: int = 5,
+        repeats: int = 50,
+        statistic: Literal["median", "mean"] = "median",
+        clock: Literal["wall", "cpu"] = "wall",
+        time_limit: float | None = None,
         on_progress: Callable[[int, int], object] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         for what, value, fits, rule in (
-            ("warmup", warmup, warmup >= 0, ">= 0"), ("repeats", repeats, repeats >= 1, ">= 1"),
+            ("warmup", warmup, warmup >= 0, ">= 0"),
+            ("repeats", repeats, repeats >= 1, ">= 1"),
             ("statistic", statistic, statistic in ("median", "mean"), "'median' or 'mean'"),
             ("clock", clock, clock in ("wall", "cpu"), "'wall' or 'cpu'"),
             ("time_limit", time_limit, time_limit is None or time_limit > 0, "a number of seconds > 0, or None"),
-        ):  # fmt: skip
+        ):
             if not fits:
                 raise InvalidProblem(f"{what} is {value!r}; it must be {rule}")
         self.warmup, self.repeats, self.statistic = warmup, repeats, statistic

@@ -70,9 +70,14 @@ class Resolve:
         problem, current = self._problem, report.decision
         changed = problem.replace(durations=problem.durations * self._speeds.factor[:, None])
         solution = solve(
-            changed, self.method, time_limit=self.time_limit, evaluations=self.evaluations, seed=self.seed, options=self.options,
+            changed,
+            self.method,
+            time_limit=self.time_limit,
+            evaluations=self.evaluations,
+            seed=self.seed,
+            options=self.options,
             start=current,
-        )  # fmt: skip
+        )
         if solution.schedule is None:
             return None
         wanted = solution.schedule.decision

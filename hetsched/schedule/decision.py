@@ -99,10 +99,7 @@ class Decision(Frozen):
         order = check_indices(sequence, "sequence", problem.n_tasks, InvalidSchedule)
         devices = check_array(device, "device", (problem.n_tasks,), np.int64, error=InvalidSchedule)
         count = problem.inputs
-        return cls(
-            order, devices[order],
-            np.arange(len(order) + 1) * count, np.tile(np.arange(count), len(order)),
-        )  # fmt: skip
+        return cls(order, devices[order], np.arange(len(order) + 1) * count, np.tile(np.arange(count), len(order)))
 
     @classmethod
     @checked
@@ -161,10 +158,7 @@ class Decision(Frozen):
                     raise InvalidSchedule(f"the transfer order names {source!r} -> {target!r}, which is no edge of the graph")
                 order.append((edge_of[edge], a, b))
         counts = [len(row) for row in items]
-        return cls(
-            task, device, np.concatenate([[0], np.cumsum(counts)]), [item for row in items for item in row],
-            transfer_order=order,
-        )  # fmt: skip
+        return cls(task, device, np.concatenate([[0], np.cumsum(counts)]), [item for row in items for item in row], transfer_order=order)
 
 
 def _whole(values: npt.ArrayLike, what: str) -> IntArray:

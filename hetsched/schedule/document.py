@@ -64,13 +64,16 @@ class SchedulePart(Row, kw_only=True):
         moves = zip(*whole, reals(transfers.start), reals(transfers.finish), strict=True)
         order = schedule.transfer_order
         return cls(
-            tasks=list(schedule.tasks), devices=list(schedule.devices), inputs=schedule.n_inputs,
+            tasks=list(schedule.tasks),
+            devices=list(schedule.devices),
+            inputs=schedule.n_inputs,
             batches=[BatchRow(*row) for row in rows],
-            transfers=[TransferRow(*row) for row in moves], makespan=real(schedule.makespan),
+            transfers=[TransferRow(*row) for row in moves],
+            makespan=real(schedule.makespan),
             transfer_order=None if order is None else [tuple(row) for row in order.tolist()],
             static_memory=None if schedule.static_memory is None else reals(schedule.static_memory),
             peak_memory=None if schedule.peak_memory is None else reals(schedule.peak_memory),
-        )  # fmt: skip
+        )
 
     def value(self) -> Schedule:
         """Return the schedule, its names resolved."""
@@ -97,13 +100,18 @@ class SchedulePart(Row, kw_only=True):
             finish=np.array([row.finish for row in moves], np.float64),
         )
         return Schedule.from_columns(
-            tuple(self.tasks), tuple(self.devices), self.inputs, batches,
+            tuple(self.tasks),
+            tuple(self.devices),
+            self.inputs,
+            batches,
             np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-            np.array([item for row in rows for item in row.inputs], np.int64), transfers,
+            np.array([item for row in rows for item in row.inputs], np.int64),
+            transfers,
             transfer_order=None if self.transfer_order is None else np.array(self.transfer_order, np.int64).reshape(-1, 3),
             makespan=None if self.makespan is None else float(self.makespan),
-            static_memory=_column(self.static_memory), peak_memory=_column(self.peak_memory),
-        )  # fmt: skip
+            static_memory=_column(self.static_memory),
+            peak_memory=_column(self.peak_memory),
+        )
 
 
 def _column(values: list[Real] | None) -> FloatArray | None:

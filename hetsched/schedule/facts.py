@@ -55,8 +55,10 @@ class Facts:
         edge, self.source_row, target_row = self._shared_inputs(cell)
         keys, first, self.link_of, count = np.unique(
             self.row_batch[self.source_row] * len(self.task) + self.row_batch[target_row],
-            return_index=True, return_inverse=True, return_counts=True,
-        )  # fmt: skip
+            return_index=True,
+            return_inverse=True,
+            return_counts=True,
+        )
         source, target = self.row_batch[self.source_row[first]], self.row_batch[target_row[first]]
         h, k = self.device[source], self.device[target]
         seconds = problem.transfer_times(edge[first], h, k, count)

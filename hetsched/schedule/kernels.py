@@ -47,12 +47,7 @@ def by_source(source: IntArray, n_batches: int) -> tuple[IntArray, IntArray]:
 
 @builder
 def earliest(
-    duration: FloatArray,
-    next_batch: IntArray,
-    source: IntArray,
-    target: IntArray,
-    link_duration: FloatArray,
-    next_link: IntArray,
+    duration: FloatArray, next_batch: IntArray, source: IntArray, target: IntArray, link_duration: FloatArray, next_link: IntArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return the earliest starts of batches [m] and links [x] under fixed orders; NaN in a deadlock.
 
@@ -108,13 +103,7 @@ def earliest(
 
 @builder
 def first_come_first_served(
-    duration: FloatArray,
-    device: IntArray,
-    source: IntArray,
-    target: IntArray,
-    link_duration: FloatArray,
-    one_port: bool,
-    n_devices: int,
+    duration: FloatArray, device: IntArray, source: IntArray, target: IntArray, link_duration: FloatArray, one_port: bool, n_devices: int
 ) -> tuple[FloatArray, FloatArray]:
     """Return the starts of batches [m] and links [x] when transfers contend; NaN in a deadlock.
 

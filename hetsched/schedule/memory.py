@@ -96,11 +96,13 @@ def _changes(
     intervals = [
         (decision.device[batch], batches.start[batch], release, graph.output_bytes[task]),
         (
-            decision.device[links.target[moving]], link_start[moving], batches.finish[links.target[moving]],
+            decision.device[links.target[moving]],
+            link_start[moving],
+            batches.finish[links.target[moving]],
             graph.edge_bytes[links.edge[moving]] * links.inputs[moving],
         ),
         (decision.device[batch[sources]], np.zeros(sources.sum()), batches.finish[batch[sources]], graph.input_bytes[task[sources]]),
-    ]  # fmt: skip
+    ]
     device, start, end, size = (np.concatenate(columns) for columns in zip(*intervals, strict=True))
     held = (end > start) & (size > 0)
     device, start, end, size = device[held], start[held], end[held], size[held]

@@ -49,9 +49,18 @@ class Schedule(Frozen):
     """
 
     _fields = (
-        "tasks", "devices", "n_inputs", "batches", "item_ptr", "items", "transfers", "transfer_order",
-        "makespan", "static_memory", "peak_memory",
-    )  # fmt: skip
+        "tasks",
+        "devices",
+        "n_inputs",
+        "batches",
+        "item_ptr",
+        "items",
+        "transfers",
+        "transfer_order",
+        "makespan",
+        "static_memory",
+        "peak_memory",
+    )
     tasks: tuple[str, ...]
     devices: tuple[str, ...]
     n_inputs: int
@@ -92,9 +101,18 @@ class Schedule(Frozen):
         if not 0 <= n_inputs * len(tasks) <= MOST_ITEMS:
             raise InvalidSchedule(f"{n_inputs} inputs of {len(tasks)} tasks: a schedule has from 0 to {MOST_ITEMS} pairs of the two")
         return cls.of_problem(
-            unique_names(tasks, "task"), unique_names(devices, "device"), n_inputs, batches, item_ptr, items, transfers,
-            transfer_order=transfer_order, makespan=makespan, static_memory=static_memory, peak_memory=peak_memory,
-        )  # fmt: skip
+            unique_names(tasks, "task"),
+            unique_names(devices, "device"),
+            n_inputs,
+            batches,
+            item_ptr,
+            items,
+            transfers,
+            transfer_order=transfer_order,
+            makespan=makespan,
+            static_memory=static_memory,
+            peak_memory=peak_memory,
+        )
 
     @classmethod
     def of_problem(
@@ -135,10 +153,13 @@ class Schedule(Frozen):
         if pointers.shape != (size + 1,) or pointers[0] != 0 or pointers[-1] != len(flat) or (np.diff(pointers) < 0).any():
             raise InvalidSchedule(f"item_ptr must hold {size + 1} non-decreasing row starts from 0 to {len(flat)}")
         for what, column, limit in (
-            ("task", batches.task, len(tasks)), ("device", batches.device, len(devices)), ("input", flat, n_inputs),
-            ("source batch", transfers.source, size), ("target batch", transfers.target, size),
+            ("task", batches.task, len(tasks)),
+            ("device", batches.device, len(devices)),
+            ("input", flat, n_inputs),
+            ("source batch", transfers.source, size),
+            ("target batch", transfers.target, size),
             ("batch", np.empty(0) if order is None else order[:, 1:], size),
-        ):  # fmt: skip
+        ):
             if len(column) and not (0 <= column.min() and column.max() < limit):
                 raise InvalidSchedule(
                     f"{what} numbers run from {column.min()} to {column.max()}, but the schedule has {limit}, numbered from 0"
@@ -147,11 +168,18 @@ class Schedule(Frozen):
             makespan = float(batches.finish.max(initial=0.0))
         schedule = cls.__new__(cls)
         schedule._set(
-            tasks=tasks, devices=devices, n_inputs=int(n_inputs), batches=batches, item_ptr=pointers, items=flat,
-            transfers=transfers, makespan=float(makespan),
+            tasks=tasks,
+            devices=devices,
+            n_inputs=int(n_inputs),
+            batches=batches,
+            item_ptr=pointers,
+            items=flat,
+            transfers=transfers,
+            makespan=float(makespan),
             transfer_order=order,
-            static_memory=bytes_of(static_memory, "static_memory"), peak_memory=bytes_of(peak_memory, "peak_memory"),
-        )  # fmt: skip
+            static_memory=bytes_of(static_memory, "static_memory"),
+            peak_memory=bytes_of(peak_memory, "peak_memory"),
+        )
         return schedule
 
     def __repr__(self) -> str:
@@ -182,9 +210,12 @@ class Schedule(Frozen):
         if transfer_order is not None:
             transfer_order = np.column_stack([transfer_order[:, 0], position[transfer_order[:, 1:]]])
         return Decision(
-            batches.task[order], batches.device[order], np.concatenate([[0], np.cumsum(counts[order])]),
-            self.items[np.argsort(listed, kind="stable")], transfer_order=transfer_order,
-        )  # fmt: skip
+            batches.task[order],
+            batches.device[order],
+            np.concatenate([[0], np.cumsum(counts[order])]),
+            self.items[np.argsort(listed, kind="stable")],
+            transfer_order=transfer_order,
+        )
 
     @property
     def throughput(self) -> float:

@@ -148,9 +148,18 @@ def transfer(t: Tables, e: int, h: int, k: int, count: int) -> float:
 
 @inner
 def _append_transfers(
-    contention: int, size: int, clock: FloatArray, ready: FloatArray, seconds: FloatArray, producer: IntArray, found: int,
-    v: int, k: int, moved: IntArray, n_moved: int,
-) -> float:  # fmt: skip
+    contention: int,
+    size: int,
+    clock: FloatArray,
+    ready: FloatArray,
+    seconds: FloatArray,
+    producer: IntArray,
+    found: int,
+    v: int,
+    k: int,
+    moved: IntArray,
+    n_moved: int,
+) -> float:
     """Append the transfers to node v on device k, the earliest ready first, and return when the last one ends.
 
     `producer` [.., 3] holds the edge, node and device of the `found` producers. With room in `moved`
@@ -181,11 +190,32 @@ def _append_transfers(
 
 @inner
 def _one_batch_each(
-    pred_ptr: IntArray, pred: IntArray, pred_bytes: FloatArray, latency: FloatArray, inverse: FloatArray, unit: IntArray,
-    durations: FloatArray, tail: FloatArray, sequence: IntArray, at: IntArray, device: IntArray, finish_before: FloatArray,
-    known_tail: FloatArray, trial: FloatArray, length: int, succ_ptr: IntArray, succ: IntArray, clock: FloatArray, clock_before: FloatArray,
-    trial_clock: FloatArray, row: int, stride: int, touched: int, before: float, limit: float,
-) -> tuple[float, int, int]:  # fmt: skip
+    pred_ptr: IntArray,
+    pred: IntArray,
+    pred_bytes: FloatArray,
+    latency: FloatArray,
+    inverse: FloatArray,
+    unit: IntArray,
+    durations: FloatArray,
+    tail: FloatArray,
+    sequence: IntArray,
+    at: IntArray,
+    device: IntArray,
+    finish_before: FloatArray,
+    known_tail: FloatArray,
+    trial: FloatArray,
+    length: int,
+    succ_ptr: IntArray,
+    succ: IntArray,
+    clock: FloatArray,
+    clock_before: FloatArray,
+    trial_clock: FloatArray,
+    row: int,
+    stride: int,
+    touched: int,
+    before: float,
+    limit: float,
+) -> tuple[float, int, int]:
     """Evaluate as `evaluate` does, where a task has one batch of all inputs and nothing contends.
 
     Within a device `latency` and `inverse` are 0, so that no branch need tell transfers from the rest.
@@ -256,9 +286,32 @@ def _walk(t: Tables, s: State, first: int, touched: int, limit: float) -> tuple[
         clock[r] = s.clock[row, r]
     if slots == 1 and contention == DELAY and not given:
         return _one_batch_each(
-            pred_ptr, pred, t.pred_bytes, latency, inverse, unit, t.whole, tail, sequence, at, device, s.finish, s.tail, trial, length,
-            t.arrays.succ_ptr, t.arrays.succ, clock, s.clock, trial_clock, row, stride, touched, s.makespan[0], limit,
-        )  # fmt: skip
+            pred_ptr,
+            pred,
+            t.pred_bytes,
+            latency,
+            inverse,
+            unit,
+            t.whole,
+            tail,
+            sequence,
+            at,
+            device,
+            s.finish,
+            s.tail,
+            trial,
+            length,
+            t.arrays.succ_ptr,
+            t.arrays.succ,
+            clock,
+            s.clock,
+            trial_clock,
+            row,
+            stride,
+            touched,
+            s.makespan[0],
+            limit,
+        )
     position, until_row, n_moved = row * stride, 0, 0
     succ_ptr, succ, finish_before, clock_before, settled = t.arrays.succ_ptr, t.arrays.succ, s.finish, s.clock, touched + 1
     while position < length:
@@ -370,19 +423,54 @@ def tails(t: Tables, s: State, first: int, last: int) -> None:
     """
     if t.slots == 1:
         _tails_of_one_batch_each(
-            t.arrays.succ_ptr, t.arrays.succ, t.arrays.succ_edge, t.succ_bytes, t.arrays.latency, t.inverse, t.arrays.given,
-            t.arrays.transfers, t.unit, t.whole, s.sequence, s.device, s.tail, s.behind, s.stale, s.marked, t.arrays.pred_ptr,
-            t.arrays.pred, first, min(last + 1, s.length[0]), s.length[0],
-        )  # fmt: skip
+            t.arrays.succ_ptr,
+            t.arrays.succ,
+            t.arrays.succ_edge,
+            t.succ_bytes,
+            t.arrays.latency,
+            t.inverse,
+            t.arrays.given,
+            t.arrays.transfers,
+            t.unit,
+            t.whole,
+            s.sequence,
+            s.device,
+            s.tail,
+            s.behind,
+            s.stale,
+            s.marked,
+            t.arrays.pred_ptr,
+            t.arrays.pred,
+            first,
+            min(last + 1, s.length[0]),
+            s.length[0],
+        )
 
 
 @inner
 def _tails_of_one_batch_each(
-    succ_ptr: IntArray, succ: IntArray, succ_edge: IntArray, succ_bytes: FloatArray, latency: FloatArray, inverse: FloatArray,
-    given: bool, transfers: FloatArray, unit: IntArray, durations: FloatArray, sequence: IntArray, device: IntArray,
-    tail: FloatArray, behind: FloatArray, stale: BoolArray, marked: BoolArray, pred_ptr: IntArray, pred: IntArray,
-    first: int, above: int, length: int,
-) -> None:  # fmt: skip
+    succ_ptr: IntArray,
+    succ: IntArray,
+    succ_edge: IntArray,
+    succ_bytes: FloatArray,
+    latency: FloatArray,
+    inverse: FloatArray,
+    given: bool,
+    transfers: FloatArray,
+    unit: IntArray,
+    durations: FloatArray,
+    sequence: IntArray,
+    device: IntArray,
+    tail: FloatArray,
+    behind: FloatArray,
+    stale: BoolArray,
+    marked: BoolArray,
+    pred_ptr: IntArray,
+    pred: IntArray,
+    first: int,
+    above: int,
+    length: int,
+) -> None:
     """Write tails from position `above` - 1 down until nothing changes any more."""
     one, waiting = np.uint64(1), len(stale)
     behind[:] = 0.0

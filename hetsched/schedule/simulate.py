@@ -51,18 +51,27 @@ def simulate(problem: Problem, decision: Decision) -> Schedule:
     start, link_start = timing.starts(timing.duration)
     moving = links.moving
     transfers = Columns(
-        edge=links.edge[moving], source=links.source[moving], target=links.target[moving],
-        start=link_start[moving], finish=link_start[moving] + links.seconds[moving],
-    )  # fmt: skip
+        edge=links.edge[moving],
+        source=links.source[moving],
+        target=links.target[moving],
+        start=link_start[moving],
+        finish=link_start[moving] + links.seconds[moving],
+    )
     batches = Columns(
         task=decision.task, device=decision.device, start=start, finish=start + timing.duration, size=np.diff(decision.item_ptr)
     )
     return Schedule.of_problem(
-        problem.graph.names, problem.cluster.names, problem.inputs, batches, decision.item_ptr, decision.items, transfers,
+        problem.graph.names,
+        problem.cluster.names,
+        problem.inputs,
+        batches,
+        decision.item_ptr,
+        decision.items,
+        transfers,
         transfer_order=decision.transfer_order,
         static_memory=memory.static(problem, decision),
         peak_memory=memory.peak(problem, decision, batches, links, link_start),
-    )  # fmt: skip
+    )
 
 
 class Timing:

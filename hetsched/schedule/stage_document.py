@@ -45,11 +45,16 @@ class StagesPart(Row, kw_only=True):
     def value(self) -> StageSchedule:
         """Return the schedule, its names resolved."""
         return StageSchedule.from_groups(
-            self.tasks, [row.groups for row in self.stages], [row.strategy for row in self.stages],
-            np.array([row.latency for row in self.stages], np.float64), latency=float(self.latency),
-            asked=self.asked, possible=self.possible, bound=None if self.bound is None else float(self.bound),
+            self.tasks,
+            [row.groups for row in self.stages],
+            [row.strategy for row in self.stages],
+            np.array([row.latency for row in self.stages], np.float64),
+            latency=float(self.latency),
+            asked=self.asked,
+            possible=self.possible,
+            bound=None if self.bound is None else float(self.bound),
             messages=self.messages,
-        )  # fmt: skip
+        )
 
 
 class StagesDocument(Document, kw_only=True, tag="hetsched-stages"):

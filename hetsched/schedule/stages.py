@@ -142,12 +142,17 @@ class StageSchedule(Frozen):
         flat = [group for stage in stages for group in stage]
         schedule = cls.__new__(cls)
         schedule._set(
-            tasks=tasks, stages=Columns(strategy=texts(strategies), latency=seconds),
-            group_ptr=_starts(stages), member_ptr=_starts(flat),
+            tasks=tasks,
+            stages=Columns(strategy=texts(strategies), latency=seconds),
+            group_ptr=_starts(stages),
+            member_ptr=_starts(flat),
             members=readonly([index[name] for group in flat for name in group], np.int64),
-            latency=float(math.fsum(seconds) if latency is None else latency), asked=asked, possible=possible, bound=bound,
+            latency=float(math.fsum(seconds) if latency is None else latency),
+            asked=asked,
+            possible=possible,
+            bound=bound,
             messages=tuple(messages),
-        )  # fmt: skip
+        )
         return schedule
 
     def __repr__(self) -> str:

@@ -95,9 +95,25 @@ def verify(problem: Problem, schedule: Schedule) -> list[Violation]:
     _check_same_names(problem, schedule)
     facts = Facts(problem, schedule)
     checks = (
-        _coverage, _batch_size, _once, _eligibility, _pin, _colocation, _time, _duration, _device_overlap, _precedence, _no_path,
-        _transfer_missing, _transfer_extra, _transfer_time, _transfer_early, _contention, _memory, _makespan,
-    )  # fmt: skip
+        _coverage,
+        _batch_size,
+        _once,
+        _eligibility,
+        _pin,
+        _colocation,
+        _time,
+        _duration,
+        _device_overlap,
+        _precedence,
+        _no_path,
+        _transfer_missing,
+        _transfer_extra,
+        _transfer_time,
+        _transfer_early,
+        _contention,
+        _memory,
+        _makespan,
+    )
     return [violation for check in checks for violation in check(facts)]
 
 
@@ -105,9 +121,7 @@ def _check_same_names(problem: Problem, schedule: Schedule) -> None:
     for what, ours, theirs in (("task", problem.graph.names, schedule.tasks), ("device", problem.cluster.names, schedule.devices)):
         known, given = set(ours), set(theirs)
         lacking, strange = [name for name in ours if name not in given], [name for name in theirs if name not in known]
-        differences = [
-            f"{verb} {named(range(len(names)), names)}" for verb, names in (("lacks", lacking), ("adds", strange)) if names
-        ]  # fmt: skip
+        differences = [f"{verb} {named(range(len(names)), names)}" for verb, names in (("lacks", lacking), ("adds", strange)) if names]
         if not differences and len(ours) != len(theirs):
             differences = ["names some twice"]
         if differences:
@@ -135,10 +149,14 @@ def _rows(mask: npt.NDArray[np.bool_]) -> list[int]:
 def _of_batches(facts: Facts, rule: str, message: str, amount: float, *batches: int, times: Sequence[float] = ()) -> Violation:
     """Return a violation that concerns whole batches."""
     return Violation(
-        rule, message, float(amount), tuple(dict.fromkeys(map(facts.task_name, batches))),
+        rule,
+        message,
+        float(amount),
+        tuple(dict.fromkeys(map(facts.task_name, batches))),
         tuple(dict.fromkeys(map(facts.device_name, batches))),
-        tuple(sorted({item for b in batches for item in facts.items(b)})), tuple(map(float, times)),
-    )  # fmt: skip
+        tuple(sorted({item for b in batches for item in facts.items(b)})),
+        tuple(map(float, times)),
+    )
 
 
 # ---------------------------------------------------------------------- what runs where
@@ -390,9 +408,9 @@ def _peak_bytes(facts: Facts) -> FloatArray:
     holders = np.concatenate([device, facts.device[arriving], device[first]])
     since = np.concatenate([start, facts.move_start[links.transfer[served]], np.zeros(int(first.sum()))])
     until = np.concatenate([release, facts.finish[arriving], finish[first]])
-    size = np.concatenate([
-        graph.output_bytes[task], graph.edge_bytes[links.edge[served]] * links.shared[served], graph.input_bytes[task[first]],
-    ])  # fmt: skip
+    size = np.concatenate(
+        [graph.output_bytes[task], graph.edge_bytes[links.edge[served]] * links.shared[served], graph.input_bytes[task[first]]]
+    )
     most = np.zeros(n_devices)
     for k in range(n_devices):
         held = (holders == k) & (until - since > facts.tolerance)

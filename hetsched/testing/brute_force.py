@@ -249,9 +249,16 @@ class _Orders:
         return last
 
     def _append(
-        self, sequence: list[int], ready: list[float], waiting: list[int], available: list[int],
-        free: dict[int, float], load: dict[int, float], last: tuple[float, int], finish: float,
-    ) -> None:  # fmt: skip
+        self,
+        sequence: list[int],
+        ready: list[float],
+        waiting: list[int],
+        available: list[int],
+        free: dict[int, float],
+        load: dict[int, float],
+        last: tuple[float, int],
+        finish: float,
+    ) -> None:
         """Try every operation that can come next."""
         self.count.one()
         if not available:
@@ -273,7 +280,7 @@ class _Orders:
             left = {resource: seconds - self.seconds[x] if resource in held else seconds for resource, seconds in load.items()}
             self._append(
                 [*sequence, x], ready_then, waiting_then, available_then, {**free, **held}, left, (start, number), max(finish, caused)
-            )  # fmt: skip
+            )
 
     def _offer(self, sequence: list[int], finish: float) -> None:
         """Simulate a complete sequence and keep its schedule if it is valid and the best."""
@@ -289,9 +296,12 @@ class _Orders:
         moves = [self.moves[x] for x in sequence if x >= n_batches]
         contended = self.problem.communication in ("channel", "port")
         decision = Decision(
-            [self.task[b] for b in order], [self.device[b] for b in order], pointers, [item for b in order for item in self.items[b]],
+            [self.task[b] for b in order],
+            [self.device[b] for b in order],
+            pointers,
+            [item for b in order for item in self.items[b]],
             transfer_order=[(e, place[a], place[b]) for e, a, b in moves] if contended else None,
-        )  # fmt: skip
+        )
         schedule = simulate(self.problem, decision)
         if abs(schedule.makespan - finish) > 1e-9 * finish:
             raise HetschedError(

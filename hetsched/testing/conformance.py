@@ -80,9 +80,16 @@ class MethodSuite:
     def plain_problems(self) -> SearchStrategy[Problem]:
         """Return problems that restrict nothing."""
         return strategies.problems(
-            inputs=1, communication="delay", memory="static", tight=False, absent=False, pins=False, colocation=False,
-            missing_links=False, transfers=False,
-        )  # fmt: skip
+            inputs=1,
+            communication="delay",
+            memory="static",
+            tight=False,
+            absent=False,
+            pins=False,
+            colocation=False,
+            missing_links=False,
+            transfers=False,
+        )
 
     def solve(self, problem: Problem, **arguments: Any) -> Solution | None:
         """Solve with the method; None if it refuses with `UnsupportedFeature`."""
@@ -242,7 +249,7 @@ def scaled(problem: Problem, factor: float) -> Problem:
         cluster=Cluster(cluster.devices, cluster.bandwidth / factor, cluster.latency * factor),
         durations=problem.durations * factor,
         transfers=None if problem.transfers is None else problem.transfers * factor,
-    )  # fmt: skip
+    )
 
 
 def renumbered(problem: Problem, tasks: list[int], devices: list[int]) -> Problem:
@@ -252,21 +259,26 @@ def renumbered(problem: Problem, tasks: list[int], devices: list[int]) -> Proble
     named = {cluster.names[k]: f"machine {x}" for x, k in enumerate(devices)}
     pins = [graph.devices[i] for i in tasks]
     twin = TaskGraph(
-        [f"job {x}" for x in range(len(tasks))], place[graph.edges], edge_bytes=graph.edge_bytes,
-        weight_bytes=graph.weight_bytes[tasks], input_bytes=graph.input_bytes[tasks], output_bytes=graph.output_bytes[tasks],
+        [f"job {x}" for x in range(len(tasks))],
+        place[graph.edges],
+        edge_bytes=graph.edge_bytes,
+        weight_bytes=graph.weight_bytes[tasks],
+        input_bytes=graph.input_bytes[tasks],
+        output_bytes=graph.output_bytes[tasks],
         colocation=[graph.colocation[i] for i in tasks],
         devices=[None if pin is None else [named[name] for name in pin] for pin in pins],
-    )  # fmt: skip
+    )
     grid = np.ix_(devices, devices)
     return problem.replace(
         graph=twin,
         cluster=Cluster(
             [dataclasses.replace(cluster.devices[k], name=f"machine {x}") for x, k in enumerate(devices)],
-            cluster.bandwidth[grid], cluster.latency[grid],
+            cluster.bandwidth[grid],
+            cluster.latency[grid],
         ),
         durations=problem.durations[np.ix_(tasks, devices)],
         transfers=None if problem.transfers is None else problem.transfers[:, devices][:, :, devices],
-    )  # fmt: skip
+    )
 
 
 def _larger_problem() -> Problem:

@@ -42,6 +42,10 @@ def examples(n: int, *suppressed: HealthCheck) -> settings:
 def searching(n: int) -> settings:
     """Return settings to look for one example among `n` whatever the profile is, without making it small."""
     return settings(
-        max_examples=n, database=None, phases=[Phase.generate], report_multiple_bugs=False, deadline=None,
+        max_examples=n,
+        database=None,
+        phases=[Phase.generate],
+        report_multiple_bugs=False,
+        deadline=None,
         suppress_health_check=list(HealthCheck),
-    )  # fmt: skip
+    )

@@ -103,9 +103,12 @@ def task_graphs(
         [f"t{i}" for i in range(n)],
         np.array([(place[i], place[j]) for i, j in chosen], np.int64).reshape(-1, 2),
         edge_bytes=_each(draw, edge_bytes, len(chosen)),
-        weight_bytes=_each(draw, weight_bytes, n), input_bytes=_each(draw, input_bytes, n), output_bytes=_each(draw, output_bytes, n),
-        colocation=labels, devices=pinned,
-    )  # fmt: skip
+        weight_bytes=_each(draw, weight_bytes, n),
+        input_bytes=_each(draw, input_bytes, n),
+        output_bytes=_each(draw, output_bytes, n),
+        colocation=labels,
+        devices=pinned,
+    )
 
 
 @st.composite
@@ -199,9 +202,12 @@ def problems(
         missing = draw(st.lists(st.sampled_from([False, False, True]), min_size=times.size, max_size=times.size))
         times[np.array(missing, np.bool_).reshape(shape)] = np.nan
     arguments: dict[str, Any] = {
-        "inputs": count, "batching": _value(draw, batching), "communication": _value(draw, communication),
-        "memory": _value(draw, memory), "transfers": _transfers(draw, tasks, len(names)) if _value(draw, transfers) else None,
-    }  # fmt: skip
+        "inputs": count,
+        "batching": _value(draw, batching),
+        "communication": _value(draw, communication),
+        "memory": _value(draw, memory),
+        "transfers": _transfers(draw, tasks, len(names)) if _value(draw, transfers) else None,
+    }
     try:
         return Problem(tasks, network, durations=times, batch_sizes=sizes, **arguments)
     except InvalidProblem:
@@ -222,7 +228,7 @@ def _transfers(draw: DrawFn, graph: TaskGraph, n_devices: int) -> FloatArray:
 
 def _repaired(
     graph: TaskGraph, cluster: Cluster, times: FloatArray, sizes: list[int], home: int, whole: FloatArray, arguments: dict[str, Any]
-) -> Problem:  # fmt: skip
+) -> Problem:
     """Return the problem with device `home` made able, and allowed, to run all inputs of every task, in `whole` [n, K] seconds."""
     if arguments["inputs"] not in sizes:
         sizes = [*sizes, arguments["inputs"]]
@@ -259,10 +265,12 @@ def decisions(draw: DrawFn, problem: Problem, *, transfer_order: Given[bool] = F
     place = {b: position for position, b in enumerate(order)}
     ordered = problem.communication in ("channel", "port") and _value(draw, transfer_order)
     return Decision(
-        [batches[b][0] for b in order], [batches[b][1] for b in order],
-        np.concatenate([[0], np.cumsum([len(batches[b][2]) for b in order])]), [item for b in order for item in batches[b][2]],
+        [batches[b][0] for b in order],
+        [batches[b][1] for b in order],
+        np.concatenate([[0], np.cumsum([len(batches[b][2]) for b in order])]),
+        [item for b in order for item in batches[b][2]],
         transfer_order=np.array([(e, place[a], place[b]) for e, a, b in moves], np.int64).reshape(-1, 3) if ordered else None,
-    )  # fmt: skip
+    )
 
 
 def _devices(draw: DrawFn, choices: Choices) -> list[tuple[int, ...]]:
@@ -313,15 +321,16 @@ def _compatible(choices: Choices, options: list[list[tuple[int, ...]]]) -> list[
     return chosen if extend() else None
 
 
-def _order(
-    draw: DrawFn, problem: Problem, batches: list[tuple[int, int, list[int]]]
-) -> tuple[list[int], list[tuple[int, int, int]]]:  # fmt: skip
+def _order(draw: DrawFn, problem: Problem, batches: list[tuple[int, int, list[int]]]) -> tuple[list[int], list[tuple[int, int, int]]]:
     """Draw a sequence of batches and transfers that no precedence contradicts."""
     batch_of = {(i, item): b for b, (i, _, items) in enumerate(batches) for item in items}
-    links = sorted({
-        (e, batch_of[i, item], batch_of[j, item])
-        for e, (i, j) in enumerate(problem.graph.edges.tolist()) for item in range(problem.inputs)
-    })  # fmt: skip
+    links = sorted(
+        {
+            (e, batch_of[i, item], batch_of[j, item])
+            for e, (i, j) in enumerate(problem.graph.edges.tolist())
+            for item in range(problem.inputs)
+        }
+    )
     before: dict[int, set[int]] = {x: set() for x in range(len(batches) + len(links))}
     for x, (_, a, b) in enumerate(links, len(batches)):
         before[x].add(a)

@@ -87,10 +87,7 @@ def moirai_inter(*, latency: float = LATENCY) -> Cluster:
 def moirai_intra(*, latency: float = LATENCY) -> Cluster:
     """Return Moirai's one server on NVLink: two V100 of 32 GB, two P100 of 16 GB (Moirai, Table III)."""
     devices = [device(kind, f"{kind}_{i}", "server") for kind in ("v100", "p100") for i in range(2)]
-    rows = [
-        [0, 1170.04, 626.10, 610.56], [1148.16, 0, 618.98, 581.09],
-        [630.43, 609.82, 0, 571.96], [622.67, 575.08, 581.35, 0],
-    ]  # fmt: skip
+    rows = [[0, 1170.04, 626.10, 610.56], [1148.16, 0, 618.98, 581.09], [630.43, 609.82, 0, 571.96], [622.67, 575.08, 581.35, 0]]
     return _gigabits(devices, rows, latency)
 
 
@@ -100,8 +97,11 @@ def _gigabits(devices: Sequence[Device], rows: Sequence[Sequence[float]], latenc
 
 
 CLUSTERS: Mapping[str, Callable[[], Cluster]] = {
-    "diviml": diviml, "diviml_nodes": diviml_nodes, "moirai_inter": moirai_inter, "moirai_intra": moirai_intra,
-}  # fmt: skip
+    "diviml": diviml,
+    "diviml_nodes": diviml_nodes,
+    "moirai_inter": moirai_inter,
+    "moirai_intra": moirai_intra,
+}
 
 
 def names() -> tuple[str, ...]:

@@ -15,8 +15,11 @@ except ImportError as error:
 from torch import nn
 
 SIZES: Mapping[str, tuple[int, int, int, int, int]] = {
-    "87M": (48, 256, 8, 128, 4), "930M": (64, 512, 16, 544, 17), "2.4B": (96, 1024, 32, 448, 14), "3.2B": (128, 1024, 32, 448, 14),
-}  # fmt: skip
+    "87M": (48, 256, 8, 128, 4),
+    "930M": (64, 512, 16, 544, 17),
+    "2.4B": (96, 1024, 32, 448, 14),
+    "3.2B": (128, 1024, 32, 448, 14),
+}
 """Blocks, width and heads of sequences (Moirai, Table IV); width and heads of pairs, chosen to come to as many parameters."""
 
 

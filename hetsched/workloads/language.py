@@ -16,8 +16,11 @@ from torch import nn
 from torch.nn import functional
 
 DECODERS: Mapping[str, tuple[int, int, int]] = {
-    "330M": (24, 1024, 16), "1.3B": (32, 2048, 32), "2.7B": (32, 2560, 32), "13B": (40, 5120, 40),
-}  # fmt: skip
+    "330M": (24, 1024, 16),
+    "1.3B": (32, 2048, 32),
+    "2.7B": (32, 2560, 32),
+    "13B": (40, 5120, 40),
+}
 """Layers, width and heads of the whole decoders of Moirai's Table IV."""
 
 

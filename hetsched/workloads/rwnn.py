@@ -80,9 +80,13 @@ def rwnn(
     _check_choice("kind", kind, ("er", "ws", "ba"))
     _check_choice("dependence", dependence, ("sdep", "wdep"))
     for what, value, least in (
-        ("n", n, 2), ("modules", modules, 1), ("channels", channels, 1), ("seed", seed, 0),
-        ("width", width, 1), ("resolution", resolution, 1),
-    ):  # fmt: skip
+        ("n", n, 2),
+        ("modules", modules, 1),
+        ("channels", channels, 1),
+        ("seed", seed, 0),
+        ("width", width, 1),
+        ("resolution", resolution, 1),
+    ):
         _check_count(what, value, least)
     most = n // 2 if dependence == "sdep" else n
     if channels > most:

@@ -16,8 +16,10 @@ from torch import nn
 from torch.nn import functional
 
 SIZES: Mapping[str, tuple[tuple[int, ...], int, int]] = {
-    "1.8B": ((2, 2, 26, 2), 512, 16), "6.6B": ((2, 2, 48, 2), 768, 24), "13B": ((2, 2, 56, 2), 1024, 32),
-}  # fmt: skip
+    "1.8B": ((2, 2, 26, 2), 512, 16),
+    "6.6B": ((2, 2, 48, 2), 768, 24),
+    "13B": ((2, 2, 56, 2), 1024, 32),
+}
 """Blocks of each stage, width and heads of the first. Moirai's Table IV says 32, 48 and 56 layers; how they are shared out to
 stages is chosen to come to as many parameters."""
 

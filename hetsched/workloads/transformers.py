@@ -40,8 +40,10 @@ class Model(NamedTuple):
 
 
 MODELS: Mapping[str, Model] = {
-    "125M": Model("gpt3_125m", 12, 768), "6.7B": Model("gpt3_6_7b", 32, 4096), "175B": Model("gpt3_175b", 96, 12288),
-}  # fmt: skip
+    "125M": Model("gpt3_125m", 12, 768),
+    "6.7B": Model("gpt3_6_7b", 32, 4096),
+    "175B": Model("gpt3_175b", 96, 12288),
+}
 """The models whose blocks are shipped (T. B. Brown et al., "Language models are few-shot learners", 2020, Table 2.1)."""
 
 

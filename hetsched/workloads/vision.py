@@ -167,12 +167,23 @@ def squeezenet(classes: int = 1000) -> nn.Module:
         return nn.MaxPool2d(3, 2, ceil_mode=True)
 
     layers = {
-        "conv1": nn.Sequential(nn.Conv2d(3, 96, 7, 2), nn.ReLU(inplace=True)), "pool1": pool(),
-        "fire2": fire(96, 16, 64), "fire3": fire(128, 16, 64), "fire4": fire(128, 32, 128), "pool4": pool(),
-        "fire5": fire(256, 32, 128), "fire6": fire(256, 48, 192), "fire7": fire(384, 48, 192), "fire8": fire(384, 64, 256),
-        "pool8": pool(), "fire9": fire(512, 64, 256), "dropout": nn.Dropout(), "conv10": conv(512, classes),
-        "pool10": nn.AdaptiveAvgPool2d(1), "flatten": nn.Flatten(),
-    }  # fmt: skip
+        "conv1": nn.Sequential(nn.Conv2d(3, 96, 7, 2), nn.ReLU(inplace=True)),
+        "pool1": pool(),
+        "fire2": fire(96, 16, 64),
+        "fire3": fire(128, 16, 64),
+        "fire4": fire(128, 32, 128),
+        "pool4": pool(),
+        "fire5": fire(256, 32, 128),
+        "fire6": fire(256, 48, 192),
+        "fire7": fire(384, 48, 192),
+        "fire8": fire(384, 64, 256),
+        "pool8": pool(),
+        "fire9": fire(512, 64, 256),
+        "dropout": nn.Dropout(),
+        "conv10": conv(512, classes),
+        "pool10": nn.AdaptiveAvgPool2d(1),
+        "flatten": nn.Flatten(),
+    }
     return nn.Sequential(OrderedDict(layers)).eval()
 
 
@@ -272,9 +283,11 @@ class SepConv(nn.Sequential):
 
     def __init__(self, inputs: int, outputs: int, kernel: int = 3, stride: int = 1) -> None:
         super().__init__(
-            nn.ReLU(), nn.Conv2d(inputs, inputs, kernel, stride, kernel // 2, groups=inputs, bias=False),
-            nn.Conv2d(inputs, outputs, 1, bias=False), nn.BatchNorm2d(outputs, eps=0.001),
-        )  # fmt: skip
+            nn.ReLU(),
+            nn.Conv2d(inputs, inputs, kernel, stride, kernel // 2, groups=inputs, bias=False),
+            nn.Conv2d(inputs, outputs, 1, bias=False),
+            nn.BatchNorm2d(outputs, eps=0.001),
+        )
 
 
 class Wiring(nn.Module):

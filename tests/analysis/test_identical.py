@@ -58,11 +58,15 @@ def copies_of(problem: hs.Problem, count: int, order: IntArray, edge_order: IntA
 
     labels = [None if label is None else f"{label}{c}" for c in range(count) for label in graph.colocation]
     whole = hs.TaskGraph(
-        [f"{i // n}.{graph.names[i % n]}" for i in order], place[edges[edge_order]],
+        [f"{i // n}.{graph.names[i % n]}" for i in order],
+        place[edges[edge_order]],
         edge_bytes=np.concatenate([graph.edge_bytes] * count)[edge_order],
-        weight_bytes=every(graph.weight_bytes), input_bytes=every(graph.input_bytes), output_bytes=every(graph.output_bytes),
-        colocation=[labels[i] for i in order], devices=[graph.devices[i % n] for i in order],
-    )  # fmt: skip
+        weight_bytes=every(graph.weight_bytes),
+        input_bytes=every(graph.input_bytes),
+        output_bytes=every(graph.output_bytes),
+        colocation=[labels[i] for i in order],
+        devices=[graph.devices[i % n] for i in order],
+    )
     transfers = None if problem.transfers is None else np.concatenate([problem.transfers] * count)[edge_order]
     arguments = {name: getattr(problem, name) for name in ("batch_sizes", "inputs", "batching", "communication", "memory")}
     made = hs.Problem(whole, problem.cluster, durations=every(problem.durations), transfers=transfers, **arguments)

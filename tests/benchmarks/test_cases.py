@@ -151,9 +151,19 @@ def test_spans(numbers: list[int], text: str):
 def row(**changes: Any) -> dict[str, Any]:
     """Return a result of exact.py, proven in a second."""
     usual = {
-        "kind": "er", "n": 32, "seed": 0, "solver": "scip", "variant": "tightened", "limit": 60.0, "makespan": 100.0, "bound": 100.0,
-        "gap": 0.0, "proven": True, "wall_s": 1.0, "cpu_s": 1.0,
-    }  # fmt: skip
+        "kind": "er",
+        "n": 32,
+        "seed": 0,
+        "solver": "scip",
+        "variant": "tightened",
+        "limit": 60.0,
+        "makespan": 100.0,
+        "bound": 100.0,
+        "gap": 0.0,
+        "proven": True,
+        "wall_s": 1.0,
+        "cpu_s": 1.0,
+    }
     return usual | changes
 
 
@@ -287,8 +297,16 @@ def test_misses_are_named_and_contradictions_shouted(shared_data: Path, docs: Pa
 
     def measured(name: str, makespan: float | None, bound: float) -> dict[str, Any]:
         group = next(group for group, other in known if other == name)
-        return {"set": group, "name": name, "limit": published.SETS[group][1], "makespan": makespan, "bound": bound,
-                "proven": makespan == bound, "wall_s": 5.0, "cpu_s": 5.0}  # fmt: skip
+        return {
+            "set": group,
+            "name": name,
+            "limit": published.SETS[group][1],
+            "makespan": makespan,
+            "bound": bound,
+            "proven": makespan == bound,
+            "wall_s": 5.0,
+            "cpu_s": 5.0,
+        }
 
     fine = [measured("mk01", 40.0, 36.0), measured("mk10", 200.0, 183.0)]
     fine += [measured("topcuoglu", None, 70.0), measured("arabnejad", 113.0, 113.0)]

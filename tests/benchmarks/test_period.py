@@ -15,9 +15,11 @@ import hetsched as hs
 from hetsched.schedule.steady import max_load
 
 CONTIGUOUS = {
-    "layer/bert24_inference": 17.790, "layer/resnet50_inference": 33.775, "operator/bert_l-3_inference": 27.919,
+    "layer/bert24_inference": 17.790,
+    "layer/resnet50_inference": 33.775,
+    "operator/bert_l-3_inference": 27.919,
     "operator/bert_l-6_inference": 29.580,
-}  # fmt: skip
+}
 """The least max-load of intervals."""
 
 

@@ -70,15 +70,21 @@ def test_bounds_do_not_depend_on_numbering(data: st.DataObject, problem: hs.Prob
     place = np.argsort(tasks)
     renumbered = problem.replace(
         graph=hs.TaskGraph(
-            [graph.names[i] for i in tasks], place[graph.edges], edge_bytes=graph.edge_bytes,
-            weight_bytes=graph.weight_bytes[tasks], input_bytes=graph.input_bytes[tasks], output_bytes=graph.output_bytes[tasks],
-            colocation=[graph.colocation[i] for i in tasks], devices=[graph.devices[i] for i in tasks],
+            [graph.names[i] for i in tasks],
+            place[graph.edges],
+            edge_bytes=graph.edge_bytes,
+            weight_bytes=graph.weight_bytes[tasks],
+            input_bytes=graph.input_bytes[tasks],
+            output_bytes=graph.output_bytes[tasks],
+            colocation=[graph.colocation[i] for i in tasks],
+            devices=[graph.devices[i] for i in tasks],
         ),
         cluster=hs.Cluster(
             [cluster.devices[k] for k in devices], cluster.bandwidth[np.ix_(devices, devices)], cluster.latency[np.ix_(devices, devices)]
         ),
-        durations=problem.durations[np.ix_(tasks, devices)], batch_sizes=problem.batch_sizes,
-    )  # fmt: skip
+        durations=problem.durations[np.ix_(tasks, devices)],
+        batch_sizes=problem.batch_sizes,
+    )
     for function in (memory, critical_path, load):
         assert function(renumbered).value == pytest.approx(function(problem).value, rel=1e-5), function.__name__
 

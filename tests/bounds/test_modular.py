@@ -175,7 +175,7 @@ def test_inputs_follow_one_another() -> None:
     graph = hs.TaskGraph(["u", "v", "w"], [("u", "w", 0), ("v", "w", 0)])
     problem = hs.Problem(
         graph, FREE, durations=[[[1.0], [NONE]], [[1.0], [NONE]], [[NONE], [3.0]]], batch_sizes=[1], inputs=4, batching="free"
-    )  # fmt: skip
+    )
     found = batches.handover(problem, chain([0, 1], [2]), NEVER)
     assert found == batches.Handover(pytest.approx(14), 1, 1)
     assert modular(problem, modules=chain([0, 1], [2])).value == pytest.approx(14)
@@ -217,12 +217,18 @@ def test_numbering_does_not_matter(data: st.DataObject, problem: hs.Problem) -> 
     place = np.argsort(tasks)
     other = problem.replace(
         graph=hs.TaskGraph(
-            [graph.names[i] for i in tasks], place[graph.edges], edge_bytes=graph.edge_bytes, weight_bytes=graph.weight_bytes[tasks],
-            input_bytes=graph.input_bytes[tasks], output_bytes=graph.output_bytes[tasks],
-            colocation=[graph.colocation[i] for i in tasks], devices=[graph.devices[i] for i in tasks],
+            [graph.names[i] for i in tasks],
+            place[graph.edges],
+            edge_bytes=graph.edge_bytes,
+            weight_bytes=graph.weight_bytes[tasks],
+            input_bytes=graph.input_bytes[tasks],
+            output_bytes=graph.output_bytes[tasks],
+            colocation=[graph.colocation[i] for i in tasks],
+            devices=[graph.devices[i] for i in tasks],
         ),
-        durations=problem.durations[tasks], batch_sizes=problem.batch_sizes,
-    )  # fmt: skip
+        durations=problem.durations[tasks],
+        batch_sizes=problem.batch_sizes,
+    )
     modules = data.draw(partitions(graph))
     found = modular(other, modules=[place[part] for part in modules])
     assert found.value == pytest.approx(modular(problem, modules=modules).value, rel=1e-5)

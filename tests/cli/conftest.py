@@ -39,8 +39,10 @@ def small_problem(**changes: Any) -> hs.Problem:
     graph = hs.TaskGraph(
         ["load", "left", "right", "join", "end"],
         [("load", "left", 4e6), ("load", "right", 4e6), ("left", "join", 1e6), ("right", "join", 1e6), ("join", "end", 1e3)],
-        op=["input", "conv2d", "conv2d", "add", "softmax"], weight_bytes=[0, 9e6, 9e6, 0, 0], output_bytes=1e6,
-    )  # fmt: skip
+        op=["input", "conv2d", "conv2d", "add", "softmax"],
+        weight_bytes=[0, 9e6, 9e6, 0, 0],
+        output_bytes=1e6,
+    )
     cluster = hs.Cluster([hs.Device("cpu", memory_bytes=64e9), hs.Device("gpu", memory_bytes=16e9)], bandwidth=25e9, latency=5e-6)
     times = np.array([[1e-4, 2e-4], [3e-3, 1e-3], [2e-3, 1.5e-3], [1e-4, 2e-4], [1e-4, 1e-4]])
     return hs.Problem(graph, cluster, **{"durations": times, **changes})

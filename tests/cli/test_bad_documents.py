@@ -101,9 +101,12 @@ RAW: dict[str, tuple[bytes, str]] = {
     "no format": (b"{}", "format"),
     "NaN": (b'{"format":"hetsched-problem","version":1,"durations":[[NaN]]}', "problem.json"),
     "Infinity": (b'{"format":"hetsched-problem","version":1,"durations":[[Infinity]]}', "problem.json"),
-    "a number out of range": (b'{"format":"hetsched-problem","version":1,"graph":{"tasks":[{"name":"a"}]},'
-                              b'"cluster":{"devices":[{"name":"cpu"}]},"durations":[[1e999]]}', "problem.json"),
-}  # fmt: skip
+    "a number out of range": (
+        b'{"format":"hetsched-problem","version":1,"graph":{"tasks":[{"name":"a"}]},'
+        b'"cluster":{"devices":[{"name":"cpu"}]},"durations":[[1e999]]}',
+        "problem.json",
+    ),
+}
 
 
 @pytest.mark.parametrize("name", RAW)

@@ -59,7 +59,7 @@ def offered(line: str, shell: str = "bash") -> list[str]:
         ("hetsched solve p.json --report ", []),
         ("hetsched generate rwnn --cluster mine.js", []),
     ],
-)  # fmt: skip
+)
 def test_bash_is_offered_what_fits(line: str, expected: list[str]) -> None:
     assert sorted(offered(line)) == sorted(expected)
 

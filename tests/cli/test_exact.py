@@ -73,16 +73,22 @@ def test_several_methods_share_the_options(run: Any, problem: hs.Problem, ran: A
     ("words", "said"),
     [
         ("--solver gurobi", "unknown solver 'gurobi'; choose from scip, highs, cpsat"),
-        ("--solver highs --method milp", "method 'milp' takes no option 'solver'; its options: gap=0.0, threads=None; either "
-         "--method milp:highs or --solver highs alone will do"),
+        (
+            "--solver highs --method milp",
+            "method 'milp' takes no option 'solver'; its options: gap=0.0, threads=None; either "
+            "--method milp:highs or --solver highs alone will do",
+        ),
         ("--solver scip --method milp", "either --method milp or --solver scip alone will do"),
         ("--solver cpsat --method moirai,heft", "method 'heft' takes no option 'solver'"),
         ("--solver scip --method nope", "unknown method 'nope'; choose from "),
         ("--solver highs --method moirai --option solver=scip", "--option solver=scip is given too; leave one of them out"),
         ("--gap 0.1 --option gap=0.2 --method milp", "--option gap=0.2 is given too; leave one of them out"),
         ("--threads 2 --option threads=2 --method cpsat", "--option threads=2 is given too; leave one of them out"),
-        ("--gap 0.1 --method heft", "method 'heft' takes no option 'gap'; its options: mean_communication='paper'; choose an exact method "
-         "by --solver scip, highs or cpsat instead"),
+        (
+            "--gap 0.1 --method heft",
+            "method 'heft' takes no option 'gap'; its options: mean_communication='paper'; choose an exact method "
+            "by --solver scip, highs or cpsat instead",
+        ),
         ("--gap 0.1", "method 'auto' takes no option 'gap'; its options: members=None, exclude=(), workers=None, seconds=10.0, "),
         ("--threads 2 --option workers=3", "--option workers=3 is given too; leave one of them out"),
         ("--threads 0", "threads is 0; it must be a whole number, at least 1"),
@@ -95,7 +101,7 @@ def test_several_methods_share_the_options(run: Any, problem: hs.Problem, ran: A
         ("--solver cpsat --threads 0", "threads is 0; it must be 1 or more"),
         ("--method ,", "no method named; give one or more, or leave it out for 'auto'"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_is_one_line_before_the_work(run: Any, problem: hs.Problem, ran: Any, words: str, said: str) -> None:
     refused = run("solve", "problem.json", *words.split())
     assert (refused.exit_code, refused.stdout) == (2, "")

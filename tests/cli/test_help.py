@@ -97,10 +97,13 @@ def test_flags_show_no_type(run: Any) -> None:
 @pytest.mark.parametrize(
     ("option", "values"),
     [
-        ("communication", get_args(Communication)), ("batching", get_args(Batching)), ("memory", get_args(Memory)),
-        ("cluster", clusters.names()), ("name", networks.names()),
+        ("communication", get_args(Communication)),
+        ("batching", get_args(Batching)),
+        ("memory", get_args(Memory)),
+        ("cluster", clusters.names()),
+        ("name", networks.names()),
     ],
-)  # fmt: skip
+)
 def test_help_names_the_values_there_are(option: str, values: tuple[str, ...]) -> None:
     found = next(each for each in COMMANDS["generate", "network"].params if each.name == option)
     assert all(re.search(rf"\b{value}\b", found.help) for value in values)

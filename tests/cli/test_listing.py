@@ -30,9 +30,13 @@ def test_schema_is_a_json_schema_that_documents_meet(run: Any, problem: hs.Probl
     jsonschema.Draft202012Validator.check_schema(schema)
     solution = hs.solve(problem, "heft")
     values = {
-        "graph": problem.graph, "cluster": problem.cluster, "problem": problem, "schedule": solution.schedule, "solution": solution,
+        "graph": problem.graph,
+        "cluster": problem.cluster,
+        "problem": problem,
+        "schedule": solution.schedule,
+        "solution": solution,
         "stages": hs.stages(problem.graph, lambda tasks, strategy: 1.0),
-    }  # fmt: skip
+    }
     jsonschema.validate(json.loads(hs.documents.encode(values[kind])), schema)
 
 

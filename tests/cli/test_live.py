@@ -93,15 +93,18 @@ def test_names_are_drawn_as_they_are(drawn: io.StringIO) -> None:
 @pytest.mark.parametrize(
     ("event", "names", "said"),
     [
-        (Event(2.0, 0.1234, 0.1, "milp by scip", 1234567), ["milp"],
-         "milp: makespan 123.4 ms, bound 100.0 ms, gap 18.96 %, 1,234,567 nodes"),
+        (
+            Event(2.0, 0.1234, 0.1, "milp by scip", 1234567),
+            ["milp"],
+            "milp: makespan 123.4 ms, bound 100.0 ms, gap 18.96 %, 1,234,567 nodes",
+        ),
         (Event(2.0, 0.1234, 0.1, "milp", 1), ["milp"], "milp: makespan 123.4 ms, bound 100.0 ms, gap 18.96 %, 1 node"),
         (Event(2.0, 0.1234, 0.1, "milp", 0), ["milp"], "milp: makespan 123.4 ms, bound 100.0 ms, gap 18.96 %"),
         (Event(2.0, math.inf, 0.1, "head-tail load", 0), ["milp"], "milp: no schedule yet, bound 100.0 ms"),
         (Event(2.0, 0.1, 0.1, "peft", 0), ["heft", "peft"], "makespan 100.0 ms (peft), bound 100.0 ms (peft), gap 0.00 %"),
         (Event(2.0, math.inf, 0.1, "head-tail load", 0), ["auto"], "auto: no schedule yet, bound 100.0 ms (head-tail load)"),
     ],
-)  # fmt: skip
+)
 def test_news_are_method_makespan_bound_gap_and_nodes(event: Event, names: list[str], said: str) -> None:
     assert News(names)(event)[0] == said
 

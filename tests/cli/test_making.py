@@ -53,9 +53,14 @@ def test_generate_network_with_batches_and_rules(run: Any) -> None:
     made = run("generate", "network", "googlenet", *costs, *rules, "-o", "problem.json")
     assert made.exit_code == 0, made.stderr
     expected = hs.Problem(
-        networks.load("googlenet"), clusters.moirai_intra(), costs=Roofline(dtype="float16"), inputs=8,
-        batching="free", communication="channel", memory="peak",
-    )  # fmt: skip
+        networks.load("googlenet"),
+        clusters.moirai_intra(),
+        costs=Roofline(dtype="float16"),
+        inputs=8,
+        batching="free",
+        communication="channel",
+        memory="peak",
+    )
     assert read_problem("problem.json") == expected
 
 

@@ -18,11 +18,18 @@ def twins() -> hs.Problem:
     graph = hs.TaskGraph(
         ["in", "a1", "b1", "out1", "a2", "b2", "out2", "end"],
         [
-            ("in", "a1"), ("in", "b1"), ("a1", "out1"), ("b1", "out1"),
-            ("out1", "a2"), ("out1", "b2"), ("a2", "out2"), ("b2", "out2"), ("out2", "end"),
+            ("in", "a1"),
+            ("in", "b1"),
+            ("a1", "out1"),
+            ("b1", "out1"),
+            ("out1", "a2"),
+            ("out1", "b2"),
+            ("a2", "out2"),
+            ("b2", "out2"),
+            ("out2", "end"),
         ],
         output_bytes=1e6,
-    )  # fmt: skip
+    )
     times = np.array([[1, 2], [3, 4], [5, 3], [1, 1], [3, 4], [5, 3], [1, 1], [7, 8]]) * 1e-3
     return hs.Problem(graph, hs.Cluster(["cpu", "gpu"], bandwidth=1e9), durations=times)
 
@@ -33,14 +40,18 @@ def test_modules_are_listed_with_their_work_and_whose_copies_they_are(run: Any, 
     assert (shown.exit_code, shown.stderr) == (0, "")
     lines = [" ".join(line.split()) for line in shown.stdout.splitlines()]
     assert lines[:3] == [
-        "problem 8 tasks, 9 edges", "modules 4 of 1 to 3 tasks, 3 different", "channels at most 1; a split is exact at 3 of 3 boundaries"
-    ]  # fmt: skip
+        "problem 8 tasks, 9 edges",
+        "modules 4 of 1 to 3 tasks, 3 different",
+        "channels at most 1; a split is exact at 3 of 3 boundaries",
+    ]
     work = 1 + 3 + 3 + 1 + 3 + 3 + 1 + 7
     shares = [f"{part / work:.2%}".rstrip("%") for part in (1, 7, 7, 7)]
     assert lines[4:] == [
-        f"1 1 {shares[0]} % 1 in", f"2 3 {shares[1]} % 1 a1 .. out1", f"3 3 {shares[2]} % 1 a2 .. out2, as module 2",
+        f"1 1 {shares[0]} % 1 in",
+        f"2 3 {shares[1]} % 1 a1 .. out1",
+        f"3 3 {shares[2]} % 1 a2 .. out2, as module 2",
         f"4 1 {shares[3]} % end",
-    ]  # fmt: skip
+    ]
 
 
 def test_json_names_every_task(run: Any, folder: Path) -> None:

@@ -13,9 +13,12 @@ import hetsched as hs
 
 def graph() -> hs.TaskGraph:
     return hs.TaskGraph(
-        ["in", "left", "right", "out"], [("in", "left"), ("in", "right"), ("left", "out"), ("right", "out")],
-        op="conv2d", output_bytes=1e4, flops=1e8,
-    )  # fmt: skip
+        ["in", "left", "right", "out"],
+        [("in", "left"), ("in", "right"), ("left", "out"), ("right", "out")],
+        op="conv2d",
+        output_bytes=1e4,
+        flops=1e8,
+    )
 
 
 def test_it_finds_prints_and_writes_stages(run: Any, folder: Path) -> None:

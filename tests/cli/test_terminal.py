@@ -45,10 +45,18 @@ def test_names_cannot_steer_the_terminal(monkeypatch: pytest.MonkeyPatch, tty: b
 STEERING = "\x1b]0;owned\x07\x1b[2J\u202e"
 
 
-@pytest.mark.parametrize("words", [
-    "solve problem.json --method heft", "verify problem.json schedule.json", "show problem.json schedule.json", "modules problem.json",
-    "solve broken.json", f"solve problem.json --method {STEERING}", f"show problem.json {STEERING}",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "words",
+    [
+        "solve problem.json --method heft",
+        "verify problem.json schedule.json",
+        "show problem.json schedule.json",
+        "modules problem.json",
+        "solve broken.json",
+        f"solve problem.json --method {STEERING}",
+        f"show problem.json {STEERING}",
+    ],
+)
 def test_no_command_says_what_steers_a_terminal(run: Callable[..., Any], words: str) -> None:
     names = [f"{name}{STEERING}" for name in "abc"]
     graph = hs.TaskGraph(names, [(names[0], names[1], 1.0)], op=STEERING, colocation=[STEERING, None, STEERING])

@@ -96,9 +96,15 @@ def test_merging_an_edge_is_safe_if_and_only_if_no_other_path_joins_its_ends(pro
 
 def test_numbers_of_a_small_example():
     graph = hs.TaskGraph(
-        "abcd", [("a", "b", 8.0), ("a", "c", 2.0), ("b", "d", 4.0), ("c", "d", 1.0)], op=["x", "x", "x", "y"],
-        weight_bytes=[1, 2, 3, 4], input_bytes=1, output_bytes=[5, 6, 7, 8], flops=[1, 2, 3, np.nan], bytes_accessed=10,
-    )  # fmt: skip
+        "abcd",
+        [("a", "b", 8.0), ("a", "c", 2.0), ("b", "d", 4.0), ("c", "d", 1.0)],
+        op=["x", "x", "x", "y"],
+        weight_bytes=[1, 2, 3, 4],
+        input_bytes=1,
+        output_bytes=[5, 6, 7, 8],
+        flops=[1, 2, 3, np.nan],
+        bytes_accessed=10,
+    )
     problem = hs.Problem(graph, hs.Cluster(["u", "v"], bandwidth=2.0, latency=0.5), durations=[[1, 2], [2, 3], [3, 4], [4, np.nan]])
     assert coarsening.ccr(problem) == pytest.approx((4.5 + 1.5 + 2.5 + 1.0) / (1.5 + 2.5 + 3.5 + 4))
     found = coarsening.contract(problem, [0, 0, 1, 2])

@@ -23,13 +23,29 @@ def parts(problem, *arguments):
 def test_figure_7():
     """From an add two branches: add, relu, add, relu above, conv, bn, conv, bn below, which end in an add, relu."""
     ops = {
-        "add0": "add", "relu0": "relu", "add1": "add", "relu1": "relu", "conv1": "conv", "bn1": "bn", "conv2": "conv", "bn2": "bn",
-        "add2": "add", "relu2": "relu",
-    }  # fmt: skip
+        "add0": "add",
+        "relu0": "relu",
+        "add1": "add",
+        "relu1": "relu",
+        "conv1": "conv",
+        "bn1": "bn",
+        "conv2": "conv",
+        "bn2": "bn",
+        "add2": "add",
+        "relu2": "relu",
+    }
     edges = [
-        ("add0", "relu0"), ("relu0", "add1"), ("add1", "relu1"), ("relu1", "add2"), ("add2", "relu2"),
-        ("add0", "conv1"), ("conv1", "bn1"), ("bn1", "conv2"), ("conv2", "bn2"), ("bn2", "add2"),
-    ]  # fmt: skip
+        ("add0", "relu0"),
+        ("relu0", "add1"),
+        ("add1", "relu1"),
+        ("relu1", "add2"),
+        ("add2", "relu2"),
+        ("add0", "conv1"),
+        ("conv1", "bn1"),
+        ("bn1", "conv2"),
+        ("conv2", "bn2"),
+        ("bn2", "add2"),
+    ]
     found, coarse = parts(made(ops, edges), "moirai")
     # The first pair hangs on a multi-output connection; the second is bound, completes no rule, and is released.
     assert found == {"add0", "relu0", "add1", "relu1", "conv1 bn1", "conv2 bn2 add2 relu2"}
@@ -53,9 +69,14 @@ def test_a_part_that_is_no_rule_falls_into_the_rules_it_holds():
 
 def test_what_is_fused_reads_and_writes_less_and_is_costed_anew():
     problem = made(
-        {"c": "conv2d", "r": "relu"}, [("c", "r", 4.0)], output_bytes=4.0, input_bytes=[3.0, 4.0], flops=[10.0, 0.0],
-        bytes_accessed=[9.0, 8.0], weight_bytes=[2.0, 0.0],
-    )  # fmt: skip
+        {"c": "conv2d", "r": "relu"},
+        [("c", "r", 4.0)],
+        output_bytes=4.0,
+        input_bytes=[3.0, 4.0],
+        flops=[10.0, 0.0],
+        bytes_accessed=[9.0, 8.0],
+        weight_bytes=[2.0, 0.0],
+    )
 
     class Bytes:
         def durations(self, graph, cluster, batch_sizes):
@@ -71,9 +92,12 @@ def test_what_is_fused_reads_and_writes_less_and_is_costed_anew():
 
 def test_pins_and_what_comes_from_outside_stay():
     problem = made(
-        {"conv": "conv2d", "relu": "relu", "x": "x"}, [("conv", "relu", 40.0), ("relu", "x", 5.0)], input_bytes=[10.0, 0.0, 0.0],
-        output_bytes=40.0, devices=[["u"], None, ["u"]],
-    )  # fmt: skip
+        {"conv": "conv2d", "relu": "relu", "x": "x"},
+        [("conv", "relu", 40.0), ("relu", "x", 5.0)],
+        input_bytes=[10.0, 0.0, 0.0],
+        output_bytes=40.0,
+        devices=[["u"], None, ["u"]],
+    )
 
     class Ones:
         def durations(self, graph, cluster, batch_sizes):

@@ -15,7 +15,7 @@ bytes_ = st.lists(st.integers(0, 2**26), min_size=2, max_size=8).filter(lambda f
 
 @given(
     st.lists(st.floats(1e8, 1e12), min_size=2, max_size=2), st.lists(st.floats(1e-6, 1e-3), min_size=2, max_size=2), bytes_, st.booleans()
-)  # fmt: skip
+)
 def test_exact_lines_are_recovered(bandwidth, latency, sizes, relative):
     seconds = np.full((2, 2, len(sizes)), np.nan)
     seconds[0, 1], seconds[1, 0] = (alpha + np.array(sizes) / beta for alpha, beta in zip(latency, bandwidth, strict=True))

@@ -65,8 +65,12 @@ def amounts(largest):
     return st.just(0.0) | st.floats(1e-90, largest)
 
 
-@given(task_graphs(n_tasks=st.integers(1, 6), colocation=False, pins=False), st.lists(amounts(3), min_size=6, max_size=6),
-       st.lists(amounts(2), min_size=6, max_size=6), st.floats(0, 1))  # fmt: skip
+@given(
+    task_graphs(n_tasks=st.integers(1, 6), colocation=False, pins=False),
+    st.lists(amounts(3), min_size=6, max_size=6),
+    st.lists(amounts(2), min_size=6, max_size=6),
+    st.floats(0, 1),
+)
 @examples(60)
 def test_the_bound_is_one_and_a_stage_is_no_slower_than_its_groups_in_turn(graph, seconds, shares, interference):
     n = graph.n_tasks
@@ -110,11 +114,16 @@ def test_the_smaller_kernel_is_padded():
 @pytest.mark.parametrize(
     "cost",
     [
-        convolutions(CONV._replace(stride=(2, 2))), convolutions(CONV._replace(out_size=(3, 3))), convolutions(shapes=False),
-        convolutions(CONV._replace(in_channels=3)), convolutions(edges=()), convolutions(edges=[("x", "a")]),
-        convolutions(edges=[("x", "a"), ("a", "b")]), convolutions(ops=("input", "conv", "pool")),
+        convolutions(CONV._replace(stride=(2, 2))),
+        convolutions(CONV._replace(out_size=(3, 3))),
+        convolutions(shapes=False),
+        convolutions(CONV._replace(in_channels=3)),
+        convolutions(edges=()),
+        convolutions(edges=[("x", "a")]),
+        convolutions(edges=[("x", "a"), ("a", "b")]),
+        convolutions(ops=("input", "conv", "pool")),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_merged_is_infinite(cost):
     assert cost(("a", "b"), "merge") == cost.bound(("a", "b"), "merge") == math.inf
 
@@ -129,11 +138,14 @@ def test_the_search_merges_where_it_pays():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"inputs": 0}, "inputs is 0"), ({"filled": 0.0}, "filled is 0.0"), ({"least_share": 2.0}, "least_share is 2.0"),
-        ({"synchronisation": -1.0}, "synchronisation"), ({"interference": math.nan}, "interference"),
+        ({"inputs": 0}, "inputs is 0"),
+        ({"filled": 0.0}, "filled is 0.0"),
+        ({"least_share": 2.0}, "least_share is 2.0"),
+        ({"synchronisation": -1.0}, "synchronisation"),
+        ({"interference": math.nan}, "interference"),
         ({"convolutions": {"z": CONV}}, "'z', which is no task"),
     ],
-)  # fmt: skip
+)
 def test_parameters_out_of_range_are_refused(settings, message):
     with pytest.raises(hs.errors.InvalidProblem, match=message):
         model([1], [1], **settings)

@@ -71,10 +71,7 @@ def test_products_in_groups_count_as_one_product_for_each_group(groups, rows, in
         (lambda: aten.addbmm(meta(3, 5), meta(2, 3, 4), meta(2, 4, 5)), lambda: aten.bmm(meta(2, 3, 4), meta(2, 4, 5))),
         (lambda: meta(3, 5).addmm_(meta(3, 4), meta(4, 5)), lambda: aten.mm(meta(3, 4), meta(4, 5))),
         (lambda: meta(2, 3, 5).baddbmm_(meta(2, 3, 4), meta(2, 4, 5)), lambda: aten.bmm(meta(2, 3, 4), meta(2, 4, 5))),
-        (
-            lambda: torch._int_mm(meta(32, 16, dtype=torch.int8), meta(16, 8, dtype=torch.int8)),
-            lambda: aten.mm(meta(32, 16), meta(16, 8)),
-        ),
+        (lambda: torch._int_mm(meta(32, 16, dtype=torch.int8), meta(16, 8, dtype=torch.int8)), lambda: aten.mm(meta(32, 16), meta(16, 8))),
         (
             lambda: aten.slow_conv_transpose2d(meta(1, 4, 6, 6), meta(4, 7, 3, 3), [3, 3]),
             lambda: F.conv_transpose2d(meta(1, 4, 6, 6), meta(4, 7, 3, 3)),
@@ -121,17 +118,33 @@ def test_experts_of_a_mixture_count():
 
 
 LAYERS = [
-    (nn.Conv1d(4, 6, 3, groups=2), (2, 4, 9)), (nn.ConvTranspose2d(4, 6, 3, stride=2), (2, 4, 9, 9)),
-    (nn.Conv3d(2, 3, 3), (2, 2, 5, 5, 5)), (nn.LSTM(8, 8, 2, batch_first=True), (2, 5, 8)), (nn.GRU(8, 8, batch_first=True), (2, 5, 8)),
-    (nn.RNN(8, 8, batch_first=True), (2, 5, 8)), (nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), (2, 5, 8)),
-    (nn.InstanceNorm2d(4), (2, 4, 9, 9)), (nn.GroupNorm(2, 4), (2, 4, 9, 9)), (nn.RMSNorm(8), (2, 5, 8)),
-    (nn.LocalResponseNorm(2), (2, 4, 9, 9)), (nn.PReLU(), (2, 4)), (nn.GLU(), (2, 4)),
-    (nn.Upsample(scale_factor=2, mode="bilinear"), (2, 4, 9, 9)), (nn.Upsample(scale_factor=2), (2, 4, 9, 9)),
-    (nn.Unfold(3), (2, 4, 9, 9)), (nn.PixelShuffle(2), (2, 4, 9, 9)), (nn.ReflectionPad2d(1), (2, 4, 9, 9)),
-    (nn.ZeroPad2d(1), (2, 4, 9, 9)), (nn.AdaptiveMaxPool2d(3), (2, 4, 9, 9)), (nn.LPPool2d(2, 3), (2, 4, 9, 9)),
-    (nn.AvgPool3d(2), (2, 4, 4, 4, 4)), (nn.Hardswish(), (2, 4)), (nn.LogSoftmax(-1), (2, 4)), (nn.ChannelShuffle(2), (2, 4, 9, 9)),
+    (nn.Conv1d(4, 6, 3, groups=2), (2, 4, 9)),
+    (nn.ConvTranspose2d(4, 6, 3, stride=2), (2, 4, 9, 9)),
+    (nn.Conv3d(2, 3, 3), (2, 2, 5, 5, 5)),
+    (nn.LSTM(8, 8, 2, batch_first=True), (2, 5, 8)),
+    (nn.GRU(8, 8, batch_first=True), (2, 5, 8)),
+    (nn.RNN(8, 8, batch_first=True), (2, 5, 8)),
+    (nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), (2, 5, 8)),
+    (nn.InstanceNorm2d(4), (2, 4, 9, 9)),
+    (nn.GroupNorm(2, 4), (2, 4, 9, 9)),
+    (nn.RMSNorm(8), (2, 5, 8)),
+    (nn.LocalResponseNorm(2), (2, 4, 9, 9)),
+    (nn.PReLU(), (2, 4)),
+    (nn.GLU(), (2, 4)),
+    (nn.Upsample(scale_factor=2, mode="bilinear"), (2, 4, 9, 9)),
+    (nn.Upsample(scale_factor=2), (2, 4, 9, 9)),
+    (nn.Unfold(3), (2, 4, 9, 9)),
+    (nn.PixelShuffle(2), (2, 4, 9, 9)),
+    (nn.ReflectionPad2d(1), (2, 4, 9, 9)),
+    (nn.ZeroPad2d(1), (2, 4, 9, 9)),
+    (nn.AdaptiveMaxPool2d(3), (2, 4, 9, 9)),
+    (nn.LPPool2d(2, 3), (2, 4, 9, 9)),
+    (nn.AvgPool3d(2), (2, 4, 4, 4, 4)),
+    (nn.Hardswish(), (2, 4)),
+    (nn.LogSoftmax(-1), (2, 4)),
+    (nn.ChannelShuffle(2), (2, 4, 9, 9)),
     (nn.Softplus(), (2, 4)),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("layer", "shape"), LAYERS, ids=[type(layer).__name__ for layer, _ in LAYERS])

@@ -224,10 +224,24 @@ def small():
 def test_a_small_step_by_hand():
     graph = capture_training(small(), torch.zeros(7, 3), targets=torch.zeros(7, 2), loss=F.mse_loss, optimiser="adam")
     assert graph.names == (
-        "input", "target", "0/linear", "1/tanh", "2/linear", "loss/mse_loss", "backward:loss/mse_loss_backward", "backward:2/mm",
-        "backward:2/mm_1", "backward:2/sum", "backward:1/tanh_backward", "backward:0/mm", "backward:0/sum",
-        "update:0.weight", "update:0.bias", "update:2.weight", "update:2.bias",
-    )  # fmt: skip
+        "input",
+        "target",
+        "0/linear",
+        "1/tanh",
+        "2/linear",
+        "loss/mse_loss",
+        "backward:loss/mse_loss_backward",
+        "backward:2/mm",
+        "backward:2/mm_1",
+        "backward:2/sum",
+        "backward:1/tanh_backward",
+        "backward:0/mm",
+        "backward:0/sum",
+        "update:0.weight",
+        "update:0.bias",
+        "update:2.weight",
+        "update:2.bias",
+    )
     assert sources(graph, "backward:2/mm") == ["backward:loss/mse_loss_backward"]  # the input's gradient, which reads the weight
     assert set(sources(graph, "backward:2/mm_1")) == {"1/tanh", "backward:loss/mse_loss_backward"}
     assert sources(graph, "update:2.weight") == ["backward:2/mm_1"]

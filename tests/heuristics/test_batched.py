@@ -83,9 +83,13 @@ def test_only_the_inputs_in_both_batches_move(name, communication, makespan):
     """Task a runs on both devices, two inputs each; b wants all four on x, so two cross a line of 1 s + 1 s a byte."""
     graph = hs.TaskGraph(["a", "b"], [("a", "b", 1.0)])
     problem = hs.Problem(
-        graph, hs.Cluster(["x", "y"], bandwidth=1.0, latency=1.0), inputs=4, batch_sizes=[2, 4], communication=communication,
+        graph,
+        hs.Cluster(["x", "y"], bandwidth=1.0, latency=1.0),
+        inputs=4,
+        batch_sizes=[2, 4],
+        communication=communication,
         durations=[[[1, NAN], [1, NAN]], [[NAN, 1], [NAN, NAN]]],
-    )  # fmt: skip
+    )
     schedule = run(problem, name).best
     assert batches(schedule) == [("a", "x", (0, 1)), ("a", "y", (2, 3)), ("b", "x", (0, 1, 2, 3))]
     assert schedule.makespan == makespan
@@ -231,9 +235,12 @@ def test_every_batch_is_a_stretch_of_inputs_in_the_order_of_the_devices(problem,
 
 def test_they_work_where_no_task_has_a_whole_batch():
     problem = hs.Problem(
-        hs.TaskGraph(["a", "b"], [("a", "b", 1.0)]), hs.Cluster(["x", "y"], bandwidth=1.0), inputs=4, batch_sizes=[2],
+        hs.TaskGraph(["a", "b"], [("a", "b", 1.0)]),
+        hs.Cluster(["x", "y"], bandwidth=1.0),
+        inputs=4,
+        batch_sizes=[2],
         durations=np.ones((2, 2)),
-    )  # fmt: skip
+    )
     with pytest.raises(hs.UnsupportedFeature, match="no such batch on any device"):
         run(problem, "heft")
     for name in KIN:

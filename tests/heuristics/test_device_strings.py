@@ -46,9 +46,12 @@ def batched(batching: str = "once", communication: str = "delay") -> hs.Problem:
     rng = np.random.default_rng(5)
     plain, sizes = layered(30), np.array([2, 4, 6, 8])
     return plain.replace(
-        durations=rng.random((30, 3))[:, :, None] * (1.0 + sizes), batch_sizes=sizes, inputs=8, batching=batching,
+        durations=rng.random((30, 3))[:, :, None] * (1.0 + sizes),
+        batch_sizes=sizes,
+        inputs=8,
+        batching=batching,
         communication=communication,
-    )  # fmt: skip
+    )
 
 
 # ---------------------------------------------------------------------- start and decoding
@@ -66,9 +69,12 @@ def test_the_start_is_every_task_on_its_fastest_device_in_breadth_first_order(na
 
 def test_the_fastest_counts_are_those_of_least_device_time():
     problem = hs.Problem(
-        hs.TaskGraph(["a"]), hs.Cluster(["x", "y"], bandwidth=1.0), inputs=4, batch_sizes=[1, 2, 3, 4],
+        hs.TaskGraph(["a"]),
+        hs.Cluster(["x", "y"], bandwidth=1.0),
+        inputs=4,
+        batch_sizes=[1, 2, 3, 4],
         durations=[[[1, 2, 4, 9], [2, 2.5, NAN, NAN]]],
-    )  # fmt: skip
+    )
     assert Strings(problem).fastest().tolist() == [[2, 2]], "2 + 2.5 s against 9, and 4 + 2 with three on x"
 
 
@@ -101,9 +107,24 @@ def test_what_the_search_keeps_up_to_date_is_what_decoding_afresh_gives(problem,
         return
     hot = 0.0 if mutate else 0.5 * start
     runs, current, least = kernels.search(
-        t, state, best, counts, strings.order, strings.rank, strings.cost, strings.sizes, strings.positions,
-        np.random.default_rng(seed), mutate, 100, hot, hot / 10, False, start, start,
-    )  # fmt: skip
+        t,
+        state,
+        best,
+        counts,
+        strings.order,
+        strings.rank,
+        strings.cost,
+        strings.sizes,
+        strings.positions,
+        np.random.default_rng(seed),
+        mutate,
+        100,
+        hot,
+        hot / 10,
+        False,
+        start,
+        start,
+    )
     assert runs == 100
     assert strings.supported(counts)
     again = strings.states.empty()

@@ -32,13 +32,7 @@ def run(problem: hs.Problem, name: str, **options: object) -> Monitor:
 
 @pytest.mark.parametrize(
     ("instance", "name", "makespan"),
-    [
-        (topcuoglu, "heft", 80),
-        (topcuoglu, "cpop", 86),
-        (arabnejad, "peft", 122),
-        (arabnejad, "heft", 133),
-        (arabnejad, "cpop", 167),
-    ],
+    [(topcuoglu, "heft", 80), (topcuoglu, "cpop", 86), (arabnejad, "peft", 122), (arabnejad, "heft", 133), (arabnejad, "cpop", 167)],
 )
 def test_published_makespans(instance, name, makespan):
     assert run(instance(), name).incumbent == makespan
@@ -171,9 +165,13 @@ def test_best_device_takes_the_fastest_that_has_the_memory():
 def test_best_device_with_free_batching_chooses_the_cheapest_sizes():
     # 5 inputs from sizes 2 (3 s) and 3 (4 s): 3 + 2 = 7 s a task
     problem = hs.Problem(
-        hs.TaskGraph(["a", "b"], [("a", "b", 1.0)]), hs.Cluster(["x"]), durations=[[[3.0, 4.0]], [[3.0, 4.0]]], batch_sizes=[2, 3],
-        inputs=5, batching="free",
-    )  # fmt: skip
+        hs.TaskGraph(["a", "b"], [("a", "b", 1.0)]),
+        hs.Cluster(["x"]),
+        durations=[[[3.0, 4.0]], [[3.0, 4.0]]],
+        batch_sizes=[2, 3],
+        inputs=5,
+        batching="free",
+    )
     schedule = run(problem, "best-device").best
     assert schedule.makespan == 14
     assert sorted(schedule.batches.size.tolist()) == [2, 2, 3, 3]

@@ -59,9 +59,18 @@ def places(states: States, state, room: int = 1000):
     nodes = len(t.task)
     insertions.build(t, state, net)
     taken = tabu_kernels.find_moves(
-        t, state, net, np.zeros((nodes, len(t.capacity)), np.int64), 1, nodes, nodes, np.inf, found, np.zeros(nodes, np.int64),
+        t,
+        state,
+        net,
+        np.zeros((nodes, len(t.capacity)), np.int64),
+        1,
+        nodes,
+        nodes,
+        np.inf,
+        found,
+        np.zeros(nodes, np.int64),
         np.random.default_rng(0),
-    )  # fmt: skip
+    )
     assert taken >= 1
     count = found.size[0]
     return net, found.value[:count], found.places[:count]
@@ -139,7 +148,7 @@ def test_the_sequence_stays_one(problem, seed):
     sequences.copy(state, best)
     current, least, spent = tabu_kernels.search(
         t, state, best, net, found, log, expiry, counts, rng, 100, 3, 1, 2, 1000, makespan, makespan
-    )  # fmt: skip
+    )
     assert spent <= 100
     assert least <= min(current, makespan)
     for kept, told in ((state, current), (best, least)):

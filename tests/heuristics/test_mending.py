@@ -16,7 +16,7 @@ def loosened(problem):
     """The problem without labels and with room for everything."""
     cluster = hs.Cluster(
         [hs.Device(name) for name in problem.cluster.names], bandwidth=problem.cluster.bandwidth, latency=problem.cluster.latency
-    )  # fmt: skip
+    )
     return problem.replace(cluster=cluster, graph=problem.graph.replace(colocation=None))
 
 

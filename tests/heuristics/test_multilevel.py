@@ -50,9 +50,12 @@ def test_gains_on_every_quick_placement_of_a_large_graph():
 @pytest.mark.slow
 def test_labels_and_pins_are_kept():
     problem = layered(
-        300, ccr=5.0, memory=150.0, colocation=[f"l{i % 40}" if i % 3 == 0 else None for i in range(300)],
+        300,
+        ccr=5.0,
+        memory=150.0,
+        colocation=[f"l{i % 40}" if i % 3 == 0 else None for i in range(300)],
         devices=[["d1", "d2"] if i % 50 == 1 else None for i in range(300)],
-    )  # fmt: skip
+    )
     found = hs.solve(problem, "multilevel", evaluations=300, options={"tasks": 50})
     assert found.schedule is not None
     assert hs.verify(problem, found.schedule) == []

@@ -22,9 +22,15 @@ from hetsched.testing import conformance, problems
 from hetsched.testing.profiles import examples
 
 plain = {
-    "inputs": 1, "communication": "delay", "memory": "static", "tight": False, "absent": False, "pins": False, "missing_links": False,
+    "inputs": 1,
+    "communication": "delay",
+    "memory": "static",
+    "tight": False,
+    "absent": False,
+    "pins": False,
+    "missing_links": False,
     "transfers": False,
-}  # fmt: skip
+}
 tiny = problems(n_tasks=st.integers(1, 7), colocation=False, **plain)
 
 QUICKLY = ("celeritas", "m-sct")
@@ -329,9 +335,21 @@ def test_a_pass_of_repartitioning_keeps_its_conditions(problem, slack):
     members = np.argsort(unit, kind="stable")
     ptr = np.concatenate([[0], np.cumsum(np.bincount(unit, minlength=problem.n_units))])
     moved = placement_kernels.repartition(
-        graph.topological_order, unit, ptr, members, graph.pred_ptr, graph.pred, graph.pred_edge, transfer, work,
-        problem.whole_durations, ideal, most, device, load,
-    )  # fmt: skip
+        graph.topological_order,
+        unit,
+        ptr,
+        members,
+        graph.pred_ptr,
+        graph.pred,
+        graph.pred_edge,
+        transfer,
+        work,
+        problem.whole_durations,
+        ideal,
+        most,
+        device,
+        load,
+    )
     assert moved == (device != before).sum()  # each at most once
     assert load.tolist() == pytest.approx(np.bincount(device, work, problem.n_devices).tolist())
     start = np.bincount(before, work, problem.n_devices)

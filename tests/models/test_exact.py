@@ -138,7 +138,7 @@ def test_schedules_that_the_literal_form_forbids_are_refused() -> None:
     durations = np.array([[[1.0, 9.0], [5.0, 9.0]], [[1.0, 9.0], [1.0, 9.0]]])
     problem = hs.Problem(
         graph, hs.Cluster(["x", "y"], bandwidth=np.inf), durations=durations, batch_sizes=[1, 2], inputs=2, batching="once"
-    )  # fmt: skip
+    )
     # Each input stays on its own device: b of input 0 need not wait for a of input 1.
     schedule = hs.simulate(problem, hs.Decision([0, 1, 0, 1], [0, 0, 1, 1], [0, 1, 2, 3, 4], [0, 0, 1, 1]))
     assert BatchedMakespan(problem, upper=20.0).model.violations(BatchedMakespan(problem, upper=20.0).encode(schedule)) == []
@@ -162,11 +162,7 @@ def test_an_upper_bound_below_the_optimum_is_a_bound_and_no_infeasibility() -> N
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"memory": "peak"}, "says static memory only"),
-        ({"communication": "port"}, "knows no contention"),
-    ],
+    ("change", "message"), [({"memory": "peak"}, "says static memory only"), ({"communication": "port"}, "knows no contention")]
 )
 def test_what_it_cannot_say_is_refused(change: dict[str, str], message: str) -> None:
     with pytest.raises(hs.UnsupportedFeature, match=message):
@@ -182,10 +178,7 @@ def test_methods_are_registered_and_stream_into_the_monitor() -> None:
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [
-        ({"threads": 2}, "scip searches in one thread, not 2; leave threads out"),
-        ({"gap": -1}, "gap is -1; it must be a number from 0 on"),
-    ],
+    [({"threads": 2}, "scip searches in one thread, not 2; leave threads out"), ({"gap": -1}, "gap is -1; it must be a number from 0 on")],
 )
 def test_what_a_solver_cannot_do_is_told_before_anything_is_found(options: dict[str, float], message: str) -> None:
     with pytest.raises(hs.UnsupportedFeature, match=message):

@@ -59,9 +59,13 @@ class Frugal(Formulation):
 
     def parts(self) -> list[Component]:
         return [
-            components.Placement(), components.SharedTiming(), components.Precedence(), components.NonOverlap(), components.Makespan(),
+            components.Placement(),
+            components.SharedTiming(),
+            components.Precedence(),
+            components.NonOverlap(),
+            components.Makespan(),
             redundant.LoadCuts(),
-        ]  # fmt: skip
+        ]
 
     decode = decode
 

@@ -111,8 +111,13 @@ def solved(graph, cost, **settings):
     return found.latency, found
 
 
-@given(task_graphs(n_tasks=st.integers(1, 5), colocation=False, pins=False), LIMITS, LIMITS,
-       st.sampled_from(["concurrent", "merge", "both"]), st.integers(0, 999))  # fmt: skip
+@given(
+    task_graphs(n_tasks=st.integers(1, 5), colocation=False, pins=False),
+    LIMITS,
+    LIMITS,
+    st.sampled_from(["concurrent", "merge", "both"]),
+    st.integers(0, 999),
+)
 @examples(60)
 def test_the_optimum_of_all_partitions(graph, groups, size, strategies, seed):
     cost = Table(seed)
@@ -283,7 +288,7 @@ def test_an_empty_graph():
         ({"cost": lambda tasks, strategy: INF}, hs.Infeasible, "infinite cost"),
         ({"bound": lambda tasks, strategy: 1e3}, hs.InvalidProblem, "a bound must never exceed the cost"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_is_refused(settings, error, message):
     with pytest.raises(error, match=message):
         hs.stages(diamonds(1), **{"cost": Table(0), **settings})
@@ -320,9 +325,11 @@ def test_counts_are_those_of_brute_force(graph):
     n, found = graph.n_tasks, ios.counts(graph)
     below = ancestors(graph)
     free = [
-        part for size in range(n + 1) for part in itertools.combinations(range(n), size)
+        part
+        for size in range(n + 1)
+        for part in itertools.combinations(range(n), size)
         if not any(below[a, b] or below[b, a] for a, b in itertools.combinations(part, 2))
-    ]  # fmt: skip
+    ]
     assert found.width == max(map(len, free))
 
     @cache

@@ -58,12 +58,12 @@ def series(draw, *, inputs=1, memory_bytes=math.inf, labels=None, **settings):
     links = draw(st.lists(st.sampled_from([0.5, 1.0, 2.0]), min_size=devices**2, max_size=devices**2))
     cluster = hs.Cluster(
         [hs.Device(f"d{k}", memory_bytes=memory_bytes) for k in range(devices)],
-        bandwidth=np.array(links).reshape(devices, devices), latency=draw(st.sampled_from([0.0, 0.5])),
-    )  # fmt: skip
+        bandwidth=np.array(links).reshape(devices, devices),
+        latency=draw(st.sampled_from([0.0, 0.5])),
+    )
     graph = hs.TaskGraph(
-        [f"t{i}" for i in range(n)], edges, weight_bytes=1.0,
-        colocation=None if labels is None else [draw(labels) for _ in range(n)],
-    )  # fmt: skip
+        [f"t{i}" for i in range(n)], edges, weight_bytes=1.0, colocation=None if labels is None else [draw(labels) for _ in range(n)]
+    )
     return hs.Problem(graph, cluster, durations=durations, **settings)
 
 

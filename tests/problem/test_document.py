@@ -27,10 +27,17 @@ from tests.golden import topcuoglu
 def awkward() -> hs.Problem:
     """A problem with everything a document can hold."""
     graph = hs.TaskGraph(
-        ["a", "b", "c"], [("a", "b", 0.1), ("b", "c", 1e-99), ("a", "c", 0.0)], op=["in", "conv", "add"], weight_bytes=[0, 1 / 3, 2e18],
-        input_bytes=5, output_bytes=[1, 2, 3], flops=[None, 2.0, 0.0], bytes_accessed=[1.0, np.nan, 3.0],
-        colocation=[None, "g", "g"], devices=[None, None, ["y", "x"]],
-    )  # fmt: skip
+        ["a", "b", "c"],
+        [("a", "b", 0.1), ("b", "c", 1e-99), ("a", "c", 0.0)],
+        op=["in", "conv", "add"],
+        weight_bytes=[0, 1 / 3, 2e18],
+        input_bytes=5,
+        output_bytes=[1, 2, 3],
+        flops=[None, 2.0, 0.0],
+        bytes_accessed=[1.0, np.nan, 3.0],
+        colocation=[None, "g", "g"],
+        devices=[None, None, ["y", "x"]],
+    )
     devices = [hs.Device("x", "cpu", "n0", 1e10, {"float32": 1e12}, 1e11, 1e-6), hs.Device("y"), hs.Device("z")]
     cluster = hs.Cluster(devices, bandwidth=[[0, np.inf, 3], [4, 0, 0], [1, 0.1, 0]], latency=1e-7)
     durations = np.arange(18.0).reshape(3, 3, 2) / 7
@@ -39,9 +46,16 @@ def awkward() -> hs.Problem:
     transfers[:, range(3), range(3)] = 0
     transfers[0, 1, 2] = np.nan
     return hs.Problem(
-        graph, cluster, durations=durations, batch_sizes=[1, 2], inputs=2, batching="free", communication="port", memory="peak",
+        graph,
+        cluster,
+        durations=durations,
+        batch_sizes=[1, 2],
+        inputs=2,
+        batching="free",
+        communication="port",
+        memory="peak",
         transfers=transfers,
-    )  # fmt: skip
+    )
 
 
 def test_documents_round_trip_to_the_bit(tmp_path):

@@ -124,10 +124,14 @@ def test_the_callers_arrays_stay_the_callers():
 def test_networkx_round_trip(drawn):
     n, edges = drawn
     graph = hs.TaskGraph(
-        [f"t{i}" for i in range(n)], [(f"t{i}", f"t{j}", size) for i, j, size in edges], op="conv", weight_bytes=3.0,
-        flops=[None if i else 2.0 for i in range(n)], colocation=["g" if i % 2 else None for i in range(n)],
+        [f"t{i}" for i in range(n)],
+        [(f"t{i}", f"t{j}", size) for i, j, size in edges],
+        op="conv",
+        weight_bytes=3.0,
+        flops=[None if i else 2.0 for i in range(n)],
+        colocation=["g" if i % 2 else None for i in range(n)],
         devices=[["x", "y"] if i == 0 else None for i in range(n)],
-    )  # fmt: skip
+    )
     back = hs.TaskGraph.from_networkx(graph.to_networkx())
     # networkx lists edges by source, so only the order of edges may differ
     assert back.names == graph.names

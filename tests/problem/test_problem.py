@@ -94,11 +94,7 @@ def coverable(sizes_by_device: list[list[int]], inputs: int, batching: str) -> b
     return inputs in reached
 
 
-@given(
-    st.lists(st.sets(st.integers(1, 5), max_size=3), min_size=1, max_size=3),
-    st.integers(1, 9),
-    st.sampled_from(["once", "free"]),
-)
+@given(st.lists(st.sets(st.integers(1, 5), max_size=3), min_size=1, max_size=3), st.integers(1, 9), st.sampled_from(["once", "free"]))
 def test_a_problem_is_refused_iff_some_task_cannot_process_all_inputs(devices, inputs, batching):
     durations = np.full((1, len(devices), 5), NAN)
     for k, sizes in enumerate(devices):
@@ -182,11 +178,12 @@ def test_eligible_devices_are_what_is_left_when_nothing_more_can_be_dropped(prob
 
     while True:
         kept = {
-            (i, k) for i, k in left
+            (i, k)
+            for i, k in left
             if all((m, k) in left for m in np.flatnonzero(problem.unit == problem.unit[i]))
             and all(any((j, h) in left and joined(e, k, h) for h in range(size)) for e, (a, j) in edges if a == i)
             and all(any((a, h) in left and joined(e, h, k) for h in range(size)) for e, (a, j) in edges if j == i)
-        }  # fmt: skip
+        }
         if kept == left:
             break
         left = kept

@@ -92,9 +92,14 @@ def test_a_schedule_without_its_transfers_is_refused() -> None:
     assert solution.schedule is not None
     whole = solution.schedule
     few = hs.Schedule.from_columns(
-        whole.tasks, whole.devices, 1, whole.batches, whole.item_ptr, whole.items,
+        whole.tasks,
+        whole.devices,
+        1,
+        whole.batches,
+        whole.item_ptr,
+        whole.items,
         type(whole.transfers)(**{name: column[:1] for name, column in whole.transfers.to_dict().items()}),
-    )  # fmt: skip
+    )
     with pytest.raises(hs.InvalidSchedule, match="transfers are not those its batches need"):
         hs.report.chrome_trace(problem, few)
 

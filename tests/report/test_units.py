@@ -14,10 +14,17 @@ from hetsched.report import units
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (0.0, "0 s"), (1.0, "1.000 s"), (12345.6, "1.235e+04 s"), (0.00204, "2.040 ms"), (1e-6, "1.000 us"), (1.5e-9, "1.500 ns"),
-        (3e-12, "0.003000 ns"), (math.inf, "inf"), (math.nan, "-"),
+        (0.0, "0 s"),
+        (1.0, "1.000 s"),
+        (12345.6, "1.235e+04 s"),
+        (0.00204, "2.040 ms"),
+        (1e-6, "1.000 us"),
+        (1.5e-9, "1.500 ns"),
+        (3e-12, "0.003000 ns"),
+        (math.inf, "inf"),
+        (math.nan, "-"),
     ],
-)  # fmt: skip
+)
 def test_seconds_have_a_unit_and_four_digits(value: float, text: str) -> None:
     assert units.seconds(value) == text
 

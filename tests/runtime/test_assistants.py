@@ -18,11 +18,13 @@ from hetsched.runtime.speeds import Speeds
 from hetsched.testing.profiles import examples
 from tests.runtime.test_iterations import FACTORS, placed, slowed
 
-POLICIES = st.sampled_from([
-    lambda: Assistants(cooldown=2),
-    lambda: Assistants(theta=0.8, gamma=0.8, gain=1e-6, cooldown=1, drift=0.0, window=1, outbox=1),
-    lambda: Resolve("heft", evaluations=5, window=1),
-])  # fmt: skip
+POLICIES = st.sampled_from(
+    [
+        lambda: Assistants(cooldown=2),
+        lambda: Assistants(theta=0.8, gamma=0.8, gain=1e-6, cooldown=1, drift=0.0, window=1, outbox=1),
+        lambda: Resolve("heft", evaluations=5, window=1),
+    ]
+)
 STEADY = st.lists(st.sampled_from([1.0, 1.5, 2.0, 3.0]), min_size=3, max_size=3)
 
 
@@ -204,9 +206,11 @@ def test_a_small_outbox_offers_all_nodes_in_turn() -> None:
 
 def test_tags_name_the_slowest_resource() -> None:
     graph = hs.TaskGraph(
-        ["flops", "bytes", "far", "unknown"], [("flops", "far", 30.0), ("flops", "bytes", 30.0)],
-        flops=[40, 10, 10, np.nan], bytes_accessed=[3, 40, 3, 90],
-    )  # fmt: skip
+        ["flops", "bytes", "far", "unknown"],
+        [("flops", "far", 30.0), ("flops", "bytes", 30.0)],
+        flops=[40, 10, 10, np.nan],
+        bytes_accessed=[3, 40, 3, 90],
+    )
     device = {"peak_flops": {"float32": 10.0, "float16": 100.0}, "memory_bandwidth": 10.0}
     cluster = hs.Cluster([hs.Device("a", **device), hs.Device("b", **device)], bandwidth=10.0)
     problem = hs.Problem(graph, cluster, durations=np.full((4, 2), 2.0))

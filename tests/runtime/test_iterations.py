@@ -167,9 +167,7 @@ print("Program" in dir(hs.runtime), hasattr(hs.runtime, "frobnicate"))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.stderr == ""
-    assert done.stdout.splitlines() == [
-        "[1. 1.]", "'torch' is not installed; install it with: pip install 'hetsched[torch]'", "True False",
-    ]  # fmt: skip
+    assert done.stdout.splitlines() == ["[1. 1.]", "'torch' is not installed; install it with: pip install 'hetsched[torch]'", "True False"]
 
 
 # ---------------------------------------------------------------------- messages

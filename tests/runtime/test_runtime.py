@@ -206,10 +206,12 @@ class Apart(nn.Module):
 @pytest.mark.parametrize(
     ("other", "why"),
     [
-        ("wide", "its own stride"), ("grouped", "no convolution of fixed size without groups"), ("small", "its own output size"),
+        ("wide", "its own stride"),
+        ("grouped", "no convolution of fixed size without groups"),
+        ("small", "its own output size"),
         ("second", "its own tensor"),
     ],
-)  # fmt: skip
+)
 def test_why_tasks_cannot_be_one_is_said(other, why):
     program = Program(Apart().eval(), torch.randn(2, 4, 9, 9))
     found = [program.graph.index[f"{name}/conv2d"] for name in ("a", other)]
@@ -438,10 +440,12 @@ def test_streams_and_graphs_return_what_the_module_returns(graphs, tmp_path):
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        (json.dumps({"stage": "x", "seconds": 1.0}) + "\nmilk, eggs\n", 2), ('{"my": "data"}', 1), ("milk\neggs", 1),
+        (json.dumps({"stage": "x", "seconds": 1.0}) + "\nmilk, eggs\n", 2),
+        ('{"my": "data"}', 1),
+        ("milk\neggs", 1),
         ('{"stage": "x", "seconds": NaN}\n', 1),
     ],
-)  # fmt: skip
+)
 def test_a_strange_cache_is_left_alone(program, tmp_path, text, line):
     path = tmp_path / "notes.txt"
     path.write_text(text)

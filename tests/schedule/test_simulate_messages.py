@@ -14,9 +14,10 @@ def problem(**arguments):
     """a feeds b and c; each has the weight of one second on x and two on y."""
     graph = arguments.pop("graph", hs.TaskGraph(["a", "b", "c"], [("a", "b", 1.0), ("a", "c", 1.0)]))
     return hs.Problem(
-        graph, arguments.pop("cluster", hs.Cluster(["x", "y"], bandwidth=1.0)),
+        graph,
+        arguments.pop("cluster", hs.Cluster(["x", "y"], bandwidth=1.0)),
         **{"durations": [[1, 2]] * 3, "communication": "channel", **arguments},
-    )  # fmt: skip
+    )
 
 
 def on(batches, transfers=None):

@@ -209,9 +209,12 @@ def test_shuffled_orders_deadlock_exactly_when_the_restatement_does(data):
         place = np.argsort(order)
         moves = [(moves[x, 0], place[moves[x, 1]], place[moves[x, 2]]) for x in data.draw(st.permutations(range(len(moves))))]
     shuffled = hs.Decision(
-        decision.task[order], decision.device[order], np.concatenate([[0], np.cumsum([len(row) for row in rows])]),
-        np.concatenate([np.empty(0, np.int64), *rows]), transfer_order=moves,
-    )  # fmt: skip
+        decision.task[order],
+        decision.device[order],
+        np.concatenate([[0], np.cumsum([len(row) for row in rows])]),
+        np.concatenate([np.empty(0, np.int64), *rows]),
+        transfer_order=moves,
+    )
     if Reference(problem, shuffled).deadlocked:
         with pytest.raises(hs.InvalidSchedule, match=r"^the decision deadlocks: .+ before .+; reorder one of them$"):
             hs.simulate(problem, shuffled)

@@ -36,19 +36,23 @@ def test_a_valid_schedule():
 
 BROKEN = {
     "coverage": (
-        schedule([[["a"]], [["b"], ["c"]], [["d"]]]), schedule([[["a"]], [["b"], ["c", "e"]], [["d"], ["a"]]]),
-        schedule([*GROUPS, []], ("concurrent",) * 4, (1, 1, 1, 1)), schedule([[["a"], []], *GROUPS[1:]]),
+        schedule([[["a"]], [["b"], ["c"]], [["d"]]]),
+        schedule([[["a"]], [["b"], ["c", "e"]], [["d"], ["a"]]]),
+        schedule([*GROUPS, []], ("concurrent",) * 4, (1, 1, 1, 1)),
+        schedule([[["a"], []], *GROUPS[1:]]),
     ),
     "ending": (schedule([[["b"], ["c", "e"]], [["a"]], [["d"]]]), schedule([[["a"]], [["b", "d"]], [["c", "e"]]])),
     "groups": (schedule([[["a"]], [["b"], ["c"], ["e"]], [["d"]]]), schedule([[["a"]], [["b", "c", "e"]], [["d"]]])),
     "order": (schedule([[["a"]], [["b"], ["e", "c"]], [["d"]]]),),
     "strategy": (schedule(strategies=("concurrent", "both", "concurrent")),),
     "latency": (
-        schedule(latencies=(1.0, 2.0, 0.5)), schedule(latencies=(1.0, -2.5, 0.5)), schedule(latencies=(1.0, math.nan, 0.5)),
+        schedule(latencies=(1.0, 2.0, 0.5)),
+        schedule(latencies=(1.0, -2.5, 0.5)),
+        schedule(latencies=(1.0, math.nan, 0.5)),
         schedule(latencies=(1.0, math.inf, 0.5)),
     ),
     "total": (schedule(latency=3.9), schedule(latency=math.nan), schedule(latency=4.0 + 1e-7)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("rule", "found"), [(rule, found) for rule, each in BROKEN.items() for found in each])
@@ -81,10 +85,11 @@ def test_a_schedule_of_other_tasks_is_refused():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"groups": [[["x"]], [], []]}, "'x' is no task"), ({"latencies": (1.0,)}, "3 stages, 3 strategies and 1 latencies"),
+        ({"groups": [[["x"]], [], []]}, "'x' is no task"),
+        ({"latencies": (1.0,)}, "3 stages, 3 strategies and 1 latencies"),
         ({"strategies": ()}, "3 stages, 0"),
     ],
-)  # fmt: skip
+)
 def test_what_does_not_fit_together_is_refused(arguments, message):
     with pytest.raises(hs.InvalidSchedule, match=message):
         schedule(**arguments)

@@ -27,8 +27,11 @@ def test_devices_and_channels_are_busy_side_by_side() -> None:
     assert steady.period(problem, given) == 5  # acc0 -> acc1: (1 + 4/2) + (1 + 2/2)
     table = steady.loads(problem, given)
     assert dict(zip(table.resource.tolist(), table.seconds.tolist(), strict=True)) == {
-        "acc0 -> acc1": 5.0, "acc0": 3.0, "acc1": 3.0, "host": 0.0,
-    }  # fmt: skip
+        "acc0 -> acc1": 5.0,
+        "acc0": 3.0,
+        "acc1": 3.0,
+        "host": 0.0,
+    }
     apart = schedule(problem, "acc0", "acc1", "host")
     assert steady.period(problem, apart) == 7  # the host
 

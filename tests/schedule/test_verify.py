@@ -23,9 +23,12 @@ def rebuilt(schedule, **changes):
     """Return the schedule with some columns exchanged, its makespan derived anew unless given."""
     columns = {name: getattr(schedule, name) for name in ("batches", "item_ptr", "items", "transfers")}
     return hs.Schedule.from_columns(
-        schedule.tasks, schedule.devices, schedule.n_inputs, **{**columns, **{k: v for k, v in changes.items() if k != "makespan"}},
+        schedule.tasks,
+        schedule.devices,
+        schedule.n_inputs,
+        **{**columns, **{k: v for k, v in changes.items() if k != "makespan"}},
         makespan=changes.get("makespan"),
-    )  # fmt: skip
+    )
 
 
 def changed(columns, row, **amounts):
@@ -94,15 +97,18 @@ def test_dropped_batches_leave_their_inputs_uncovered(data):
     b = a_batch(data, schedule)
     batches, moves = schedule.batches, schedule.transfers
     kept = (moves.source != b) & (moves.target != b)
-    transfers = Columns(**{
-        name: moves[name][kept] - ((moves[name][kept] > b) if name in ("source", "target") else 0) for name in moves.names
-    })  # fmt: skip
+    transfers = Columns(
+        **{name: moves[name][kept] - ((moves[name][kept] > b) if name in ("source", "target") else 0) for name in moves.names}
+    )
     sizes = np.diff(schedule.item_ptr)
     items = np.delete(schedule.items, np.arange(schedule.item_ptr[b], schedule.item_ptr[b + 1]))
     short = rebuilt(
-        schedule, batches=without(batches, b), item_ptr=np.concatenate([[0], np.cumsum(np.delete(sizes, b))]), items=items,
+        schedule,
+        batches=without(batches, b),
+        item_ptr=np.concatenate([[0], np.cumsum(np.delete(sizes, b))]),
+        items=items,
         transfers=transfers,
-    )  # fmt: skip
+    )
     (violation,) = hs.verify(problem, short)
     assert (violation.rule, violation.amount) == ("coverage", sizes[b])
     assert violation.tasks == (schedule.tasks[batches.task[b]],)

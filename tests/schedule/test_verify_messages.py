@@ -21,15 +21,21 @@ def by_hand(batches, transfers=(), makespan=None, inputs=1):
     task, device, items, start, finish = zip(*batches, strict=True)
     moves = np.array(transfers, float).reshape(-1, 5).T
     return hs.Schedule.from_columns(
-        ("a", "b", "c"), ("x", "y"), inputs,
+        ("a", "b", "c"),
+        ("x", "y"),
+        inputs,
         Columns(
-            task=["abc".index(t) for t in task], device=["xy".index(d) for d in device], start=start, finish=finish,
+            task=["abc".index(t) for t in task],
+            device=["xy".index(d) for d in device],
+            start=start,
+            finish=finish,
             size=list(map(len, items)),
         ),
-        np.concatenate([[0], np.cumsum(list(map(len, items)))]), [item for row in items for item in row],
+        np.concatenate([[0], np.cumsum(list(map(len, items)))]),
+        [item for row in items for item in row],
         Columns(edge=moves[0].astype(int), source=moves[1].astype(int), target=moves[2].astype(int), start=moves[3], finish=moves[4]),
         makespan=makespan,
-    )  # fmt: skip
+    )
 
 
 A, B, C = ("a", "x", [0], 0.0, 2.0), ("b", "y", [0], 6.0, 8.0), ("c", "y", [0], 8.0, 9.0)
@@ -44,24 +50,24 @@ def test_a_valid_schedule_by_hand_has_no_violation():
     ("batches", "transfers", "arguments", "messages"),
     [
         ([A, B], [AB], {}, ["coverage: input 0 of task 'c' in no batch"]),
+        ([A, B, C, ("c", "x", [0], 2.0, 3.0)], [AB, AC], {"batching": "free"}, ["coverage: input 0 of task 'c' in 2 batches"]),
+        ([A, B, ("c", "y", [0], 9.0, 11.0)], [AB, AC], {}, ["duration: task 'c' on 'y' takes 2 s, its duration there is 1 s"]),
         (
-            [A, B, C, ("c", "x", [0], 2.0, 3.0)], [AB, AC], {"batching": "free"},
-            ["coverage: input 0 of task 'c' in 2 batches"],
-        ),
-        (
-            [A, B, ("c", "y", [0], 9.0, 11.0)], [AB, AC], {},
-            ["duration: task 'c' on 'y' takes 2 s, its duration there is 1 s"],
-        ),
-        (
-            [A, B, ("c", "y", [0], 7.5, 8.5)], [AB, AC], {},
+            [A, B, ("c", "y", [0], 7.5, 8.5)],
+            [AB, AC],
+            {},
             ["device-overlap: task 'c' on 'y' starts at 7.5 s, while 'b' on 'y' runs until 8 s: they overlap by 0.5 s"],
         ),
         (
-            [A, ("b", "y", [0], 5.0, 7.0), C], [AB, AC], {},
+            [A, ("b", "y", [0], 5.0, 7.0), C],
+            [AB, AC],
+            {},
             ["precedence: task 'b' on 'y' starts at 5 s, 1 s before the transfer 'a' -> 'b' from 'x' to 'y' ends at 6 s"],
         ),
         (
-            [A, B, ("c", "x", [0], 1.0, 2.0)], [AB], {},
+            [A, B, ("c", "x", [0], 1.0, 2.0)],
+            [AB],
+            {},
             [
                 "device-overlap: task 'c' on 'x' starts at 1 s, while 'a' on 'x' runs until 2 s: they overlap by 1 s",
                 "precedence: task 'c' on 'x' starts at 1 s, 1 s before its producer 'a' on 'x' finishes at 2 s",
@@ -69,50 +75,75 @@ def test_a_valid_schedule_by_hand_has_no_violation():
         ),
         ([A, B, C], [AB], {}, ["transfer-missing: the transfer 'a' -> 'c' from 'x' to 'y' is missing; it takes 2 s"]),
         (
-            [A, B, ("c", "x", [0], 2.0, 3.0)], [AB, AC], {},
+            [A, B, ("c", "x", [0], 2.0, 3.0)],
+            [AB, AC],
+            {},
             ["transfer-extra: the transfer 'a' -> 'c' from 'x' to 'x' joins batches on one device; it must not be there"],
         ),
         (
-            [A, B, C], [AB, AC, (1, 0, 1, 2.0, 4.0)], {},
+            [A, B, C],
+            [AB, AC, (1, 0, 1, 2.0, 4.0)],
+            {},
             ["transfer-extra: the transfer 'a' -> 'c' from 'x' to 'y' joins batches of 'a' and 'b'; it must not be there"],
         ),
         (
-            [A, B, C], [AB, (1, 0, 2, 2.0, 3.5)], {},
+            [A, B, C],
+            [AB, (1, 0, 2, 2.0, 3.5)],
+            {},
             ["transfer-time: the transfer 'a' -> 'c' from 'x' to 'y' takes 1.5 s, its transfer time is 2 s"],
         ),
         (
-            [A, B, C], [AB, (1, 0, 2, 1.0, 3.0)], {},
+            [A, B, C],
+            [AB, (1, 0, 2, 1.0, 3.0)],
+            {},
             ["transfer-early: the transfer 'a' -> 'c' from 'x' to 'y' starts at 1 s, 1 s before its producer finishes at 2 s"],
         ),
         (
-            [A, B, C], [AB, AC], {"communication": "channel"},
-            ["channel-overlap: the transfer 'a' -> 'c' from 'x' to 'y' and the transfer 'a' -> 'b' from 'x' to 'y' overlap "
-             "on the channel 'x' -> 'y' by 2 s"],
+            [A, B, C],
+            [AB, AC],
+            {"communication": "channel"},
+            [
+                "channel-overlap: the transfer 'a' -> 'c' from 'x' to 'y' and the transfer 'a' -> 'b' from 'x' to 'y' overlap "
+                "on the channel 'x' -> 'y' by 2 s"
+            ],
         ),
         (
-            [A, B, C], [AB, AC], {"communication": "port"},
-            [f"port-overlap: the transfer 'a' -> 'c' from 'x' to 'y' and the transfer 'a' -> 'b' from 'x' to 'y' overlap "
-             f"on the {port} by 2 s" for port in ("send port of 'x'", "receive port of 'y'")],
+            [A, B, C],
+            [AB, AC],
+            {"communication": "port"},
+            [
+                f"port-overlap: the transfer 'a' -> 'c' from 'x' to 'y' and the transfer 'a' -> 'b' from 'x' to 'y' overlap "
+                f"on the {port} by 2 s"
+                for port in ("send port of 'x'", "receive port of 'y'")
+            ],
         ),
         (
-            [("a", "x", [0], -1.0, 1.0), B, C], [AB, AC], {},
+            [("a", "x", [0], -1.0, 1.0), B, C],
+            [AB, AC],
+            {},
             ["time: task 'a' on 'x' runs from -1 s to 1 s; times must be finite and not negative"],
         ),
         (
-            [A, B, C], [AB, (1, 0, 2, np.nan, np.inf)], {},
+            [A, B, C],
+            [AB, (1, 0, 2, np.nan, np.inf)],
+            {},
             ["time: the transfer 'a' -> 'c' from 'x' to 'y' runs from nan s to inf s; times must be finite and not negative"],
         ),
         (
-            [A, ("b", "x", [0], 2.0, 5.0), ("c", "x", [0], 5.0, 6.0)], [], {},
+            [A, ("b", "x", [0], 2.0, 5.0), ("c", "x", [0], 5.0, 6.0)],
+            [],
+            {},
             ["memory: 'x' needs 15 bytes, 4 more than its 11 (static memory)"],
         ),
         (
             # weights 5, a's output for b until 5, c's from 2, b's from 3: 5 + 4 + 2 + 1
-            [A, ("b", "x", [0], 3.0, 6.0), ("c", "x", [0], 2.0, 3.0)], [], {"memory": "peak"},
+            [A, ("b", "x", [0], 3.0, 6.0), ("c", "x", [0], 2.0, 3.0)],
+            [],
+            {"memory": "peak"},
             ["memory: 'x' needs 12 bytes, 1 more than its 11 (peak memory)"],
         ),
     ],
-)  # fmt: skip
+)
 def test_messages(batches, transfers, arguments, messages):
     assert list(map(str, hs.verify(chain(**arguments), by_hand(batches, transfers)))) == messages
 
@@ -123,11 +154,16 @@ def test_messages(batches, transfers, arguments, messages):
         ({"durations": [[2, 3], [3, np.nan], [1, 1]]}, ["eligibility: task 'b' on 'y', where it has no duration"]),
         ({"pin": [None, ["x"], None]}, ["pin: task 'b' on 'y' but pinned to 'x'"]),
         ({"label": ["g", "g", None]}, ["colocation: co-location label 'g' is split for input 0: 'a', 'b' run on 'x', 'y'"]),
-        ({"cut": True}, ["no-path: edge 'a' -> 'b' is split over 'x' and 'y', between which there is no path",
-                         "no-path: edge 'a' -> 'c' is split over 'x' and 'y', between which there is no path"]),
+        (
+            {"cut": True},
+            [
+                "no-path: edge 'a' -> 'b' is split over 'x' and 'y', between which there is no path",
+                "no-path: edge 'a' -> 'c' is split over 'x' and 'y', between which there is no path",
+            ],
+        ),
         ({"makespan": 10.0}, ["makespan: the stated makespan is 10 s, the last finish 9 s"]),
     ],
-)  # fmt: skip
+)
 def test_messages_about_what_the_problem_forbids(change, messages):
     problem = chain(**({"durations": change["durations"]} if "durations" in change else {}))
     graph = problem.graph.replace(devices=change.get("pin"), colocation=change.get("label"))
@@ -144,8 +180,9 @@ def test_messages_about_batches_of_several_inputs():
     every = [0, 1, 2]
     schedule = by_hand(
         [("a", "x", every, 0.0, 2.0), ("b", "y", every, 14.0, 15.0), ("c", "x", [0, 1], 2.0, 4.0), ("c", "x", [2], 4.0, 5.0)],
-        [(0, 0, 1, 2.0, 6.0)], inputs=3,
-    )  # fmt: skip
+        [(0, 0, 1, 2.0, 6.0)],
+        inputs=3,
+    )
     assert list(map(str, hs.verify(problem, schedule))) == [
         "batch-size: task 'b' (inputs 0, 1, 2) on 'y' runs 3 at once; its batch sizes there are [1]",
         "batch-size: task 'c' (inputs 0, 1) on 'x' runs 2 at once; its batch sizes there are [1, 3]",

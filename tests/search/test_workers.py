@@ -120,8 +120,10 @@ def test_a_task_is_stopped_when_asked(pool: Pool) -> None:
     until(lambda: any(isinstance(message, Done) and message.stopped == "stopped" for _, message, _ in pool.receive(0.02)))
 
 
-@pytest.mark.parametrize(("code", "said"), [(3, "ended by itself with exit code 3"), (-9, "was killed by signal 9 (SIGKILL)"),
-                                            (-11, "was killed by signal 11 (SIGSEGV)")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [(3, "ended by itself with exit code 3"), (-9, "was killed by signal 9 (SIGKILL)"), (-11, "was killed by signal 11 (SIGSEGV)")],
+)
 def test_deaths_are_told_in_words(code: int, said: str) -> None:
     assert str(Died(code)) == said
 
@@ -171,7 +173,7 @@ def test_without_processes_all_goes_on_here(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(subprocess, "Popen", refuse)
     solution = hs.solve(
         tangle(), time_limit=PLENTY, options={"members": ["olb", "wanders"]}, on_progress=lambda event: event.source == "wanders"
-    )  # fmt: skip
+    )
     assert solution.messages == ("auto: no worker process can be started (no more processes); all members take turns in this one",)
     assert "wanders" in solution.methods.method.tolist()
 
@@ -277,9 +279,11 @@ def test_ctrl_c_keeps_the_best_and_leaves_no_process(script: Callable[..., Scrip
 
 def test_a_callback_stops_the_workers(pools: list[Pool]) -> None:
     solution = hs.solve(
-        tangle(), time_limit=PLENTY, options={"members": ["olb", "wanders"], "workers": 1},
+        tangle(),
+        time_limit=PLENTY,
+        options={"members": ["olb", "wanders"], "workers": 1},
         on_progress=lambda event: event.source == "wanders" and bool(pools) and pools[0].workers[0].ledger is not None,
-    )  # fmt: skip
+    )
     assert solution.stopped == "callback"
     assert pools[0].workers == []
 

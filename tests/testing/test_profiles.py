@@ -33,10 +33,25 @@ def drawn(folder, *options, before="", hash_seed="0", **environment):
     left_out = ("CI", "HETSCHED_THOROUGH_SEED", "HETSCHED_THOROUGH_MINUTES")
     inherited = {name: value for name, value in os.environ.items() if name not in left_out and not name.startswith("PYTEST_")}
     subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-c", "pyproject.toml", "-p", "tests.conftest", "-p", "no:cacheprovider", str(module),
-         *options],
-        env={**inherited, "PYTHONHASHSEED": hash_seed, **environment}, check=True, timeout=120, stdout=subprocess.DEVNULL,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-c",
+            "pyproject.toml",
+            "-p",
+            "tests.conftest",
+            "-p",
+            "no:cacheprovider",
+            str(module),
+            *options,
+        ],
+        env={**inherited, "PYTHONHASHSEED": hash_seed, **environment},
+        check=True,
+        timeout=120,
+        stdout=subprocess.DEVNULL,
+    )
     return path.read_text().splitlines()
 
 

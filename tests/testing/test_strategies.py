@@ -18,15 +18,26 @@ SEARCH = searching(3000)
 @pytest.mark.parametrize(
     "feature",
     [
-        lambda p: p.communication == "delay", lambda p: p.communication == "per-input", lambda p: p.communication == "channel",
-        lambda p: p.communication == "port", lambda p: p.memory == "peak", lambda p: p.batching == "free" and p.inputs > 1,
-        lambda p: p.inputs > 1 and p.inputs not in p.batch_sizes, lambda p: np.isnan(p.durations).any(), lambda p: (p.durations == 0).any(),
-        lambda p: (p.graph.edge_bytes == 0).any(), lambda p: any(p.graph.devices), lambda p: len(set(p.graph.colocation) - {None}) == 2,
-        lambda p: p.transfers is not None and np.isnan(p.transfers).any(), lambda p: (p.cluster.bandwidth == 0).any(),
-        lambda p: (p.cluster.route_bandwidth == 0).any() and p.graph.n_edges > 0, lambda p: np.isfinite(p.cluster.memory_bytes).any(),
-        lambda p: (p.graph.edges[:, 0] > p.graph.edges[:, 1]).any(), lambda p: p.graph.n_edges == 0,
+        lambda p: p.communication == "delay",
+        lambda p: p.communication == "per-input",
+        lambda p: p.communication == "channel",
+        lambda p: p.communication == "port",
+        lambda p: p.memory == "peak",
+        lambda p: p.batching == "free" and p.inputs > 1,
+        lambda p: p.inputs > 1 and p.inputs not in p.batch_sizes,
+        lambda p: np.isnan(p.durations).any(),
+        lambda p: (p.durations == 0).any(),
+        lambda p: (p.graph.edge_bytes == 0).any(),
+        lambda p: any(p.graph.devices),
+        lambda p: len(set(p.graph.colocation) - {None}) == 2,
+        lambda p: p.transfers is not None and np.isnan(p.transfers).any(),
+        lambda p: (p.cluster.bandwidth == 0).any(),
+        lambda p: (p.cluster.route_bandwidth == 0).any() and p.graph.n_edges > 0,
+        lambda p: np.isfinite(p.cluster.memory_bytes).any(),
+        lambda p: (p.graph.edges[:, 0] > p.graph.edges[:, 1]).any(),
+        lambda p: p.graph.n_edges == 0,
     ],
-)  # fmt: skip
+)
 def test_every_feature_turns_up(feature):
     find(problems(), lambda problem: bool(feature(problem)), settings=SEARCH)
 
@@ -40,11 +51,13 @@ def test_every_feature_turns_up(feature):
         ({"tight": False}, lambda p: np.isfinite(p.cluster.memory_bytes).any()),
         ({"missing_links": False}, lambda p: (p.cluster.bandwidth == 0).any()),
         ({"transfers": False}, lambda p: p.transfers is not None),
-        ({"inputs": 1, "batching": "free", "communication": "port", "memory": "peak", "n_tasks": 3, "n_devices": 2},
-         lambda p: (p.inputs, p.batching, p.communication, p.memory, p.n_tasks, p.n_devices) != (1, "free", "port", "peak", 3, 2)),
+        (
+            {"inputs": 1, "batching": "free", "communication": "port", "memory": "peak", "n_tasks": 3, "n_devices": 2},
+            lambda p: (p.inputs, p.batching, p.communication, p.memory, p.n_tasks, p.n_devices) != (1, "free", "port", "peak", 3, 2),
+        ),
         ({"durations": st.just(2.5), "absent": False}, lambda p: (p.durations != 2.5).any()),
     ],
-)  # fmt: skip
+)
 def test_features_can_be_fixed(arguments, feature):
     with pytest.raises(NoSuchExample):
         find(problems(**arguments), lambda problem: bool(feature(problem)), settings=searching(60))
@@ -82,9 +95,7 @@ def test_decisions_take_many_inputs():
     problem = hs.Problem(
         graph, hs.Cluster(["x", "y", "z"], bandwidth=1.0), durations=np.ones((2, 3, 4)), batch_sizes=[4, 8, 12, 16], inputs=16
     )
-    spread = find(
-        decisions(problem), lambda decision: len(np.unique(decision.device)) == 3, settings=searching(500)
-    )  # fmt: skip
+    spread = find(decisions(problem), lambda decision: len(np.unique(decision.device)) == 3, settings=searching(500))
     assert hs.verify(problem, hs.simulate(problem, spread)) == []
 
 

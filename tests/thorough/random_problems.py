@@ -69,8 +69,9 @@ def _alike(problem: hs.Problem) -> hs.Problem:
         cluster=hs.Cluster(
             [replace(first, name=name) for name in cluster.names], float(cluster.bandwidth[0, -1]), float(cluster.latency[0, -1])
         ),
-        durations=np.repeat(problem.durations[:, :1], size, axis=1), transfers=transfers,
-    )  # fmt: skip
+        durations=np.repeat(problem.durations[:, :1], size, axis=1),
+        transfers=transfers,
+    )
 
 
 def _with_rooms(draw: DrawFn, problem: hs.Problem) -> hs.Problem:
@@ -89,12 +90,15 @@ def _scaled(problem: hs.Problem, time: float, size: float) -> hs.Problem:
     with np.errstate(all="ignore"):
         return problem.replace(
             graph=graph.replace(
-                weight_bytes=graph.weight_bytes * size, input_bytes=graph.input_bytes * size, output_bytes=graph.output_bytes * size,
+                weight_bytes=graph.weight_bytes * size,
+                input_bytes=graph.input_bytes * size,
+                output_bytes=graph.output_bytes * size,
                 edge_bytes=graph.edge_bytes * size,
             ),
             cluster=hs.Cluster(devices, cluster.bandwidth / time * size, cluster.latency * time),
-            durations=problem.durations * time, transfers=None if problem.transfers is None else problem.transfers * time,
-        )  # fmt: skip
+            durations=problem.durations * time,
+            transfers=None if problem.transfers is None else problem.transfers * time,
+        )
 
 
 def _apart(draw: DrawFn, problem: hs.Problem) -> hs.Problem:
@@ -113,7 +117,7 @@ def _apart(draw: DrawFn, problem: hs.Problem) -> hs.Problem:
             ),
             durations=problem.durations * factors(problem.durations.shape),
             transfers=None if problem.transfers is None else problem.transfers * factors(problem.transfers.shape),
-        )  # fmt: skip
+        )
 
 
 # ---------------------------------------------------------------------- what must hold
@@ -190,9 +194,7 @@ def rounds() -> list[list[str]]:
     """Return lists of methods, of which each problem is put to one: all that answer at once are in all, a solver is in one of four."""
     own = names(alone=True)
     rare = {name: number for number, name in enumerate(each for each in own if each in EXACT)}
-    return [
-        [name for name in own if rare.get(name, turn) % 4 == turn % 4 and (name not in ALONE or turn == 0)] for turn in range(AUTO)
-    ]  # fmt: skip
+    return [[name for name in own if rare.get(name, turn) % 4 == turn % 4 and (name not in ALONE or turn == 0)] for turn in range(AUTO)]
 
 
 def first_find(number: int, count: int) -> tuple[hs.Problem, Broken] | None:
@@ -202,9 +204,14 @@ def first_find(number: int, count: int) -> tuple[hs.Problem, Broken] | None:
 
     @seed(number)
     @settings(
-        max_examples=count, deadline=None, database=None, derandomize=False, suppress_health_check=list(HealthCheck),
-        report_multiple_bugs=False, phases=[Phase.generate, Phase.shrink],
-    )  # fmt: skip
+        max_examples=count,
+        deadline=None,
+        database=None,
+        derandomize=False,
+        suppress_health_check=list(HealthCheck),
+        report_multiple_bugs=False,
+        phases=[Phase.generate, Phase.shrink],
+    )
     @given(cases(), st.sampled_from(rounds()))
     def every_rule_is_kept(problem: hs.Problem, methods: list[str]) -> None:
         last[:] = [problem]

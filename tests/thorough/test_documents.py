@@ -19,46 +19,139 @@ from tests.thorough import reading
 from tests.thorough.conftest import Cases
 
 ODD = [
-    None, True, False, 0, 1, -1, 2, 3, 7, 1000, 10**6, 10**6 + 1, 10**9, 2**31, 2**53 + 1, 2**63 - 1, 2**63, 2**64, -(2**63), 10**30,
-    10**400, 0.5, -0.0, 1e-310, 5e-324, 1e-100, 1e100, 1e101, 1e300, 1.7976931348623157e308, float("inf"), float("nan"),
-    "", "a", "0", "null", "nan", "inf", "-inf", "\ud800", "\x00", "\x1b[31m", "\u202e", "é", "💥", "x" * 300, "x" * 10**5,
-    [], {}, [[]], [None], [0], [1, 2, 3], {"a": 1}, [[[[[[0]]]]]], "once", "free", "delay", "per-input", "channel", "port", "node",
-    "static", "peak", "concurrent", "merge", "makespan", "period", "max-load", "optimal", "infeasible",
-]  # fmt: skip
+    None,
+    True,
+    False,
+    0,
+    1,
+    -1,
+    2,
+    3,
+    7,
+    1000,
+    10**6,
+    10**6 + 1,
+    10**9,
+    2**31,
+    2**53 + 1,
+    2**63 - 1,
+    2**63,
+    2**64,
+    -(2**63),
+    10**30,
+    10**400,
+    0.5,
+    -0.0,
+    1e-310,
+    5e-324,
+    1e-100,
+    1e100,
+    1e101,
+    1e300,
+    1.7976931348623157e308,
+    float("inf"),
+    float("nan"),
+    "",
+    "a",
+    "0",
+    "null",
+    "nan",
+    "inf",
+    "-inf",
+    "\ud800",
+    "\x00",
+    "\x1b[31m",
+    "\u202e",
+    "é",
+    "💥",
+    "x" * 300,
+    "x" * 10**5,
+    [],
+    {},
+    [[]],
+    [None],
+    [0],
+    [1, 2, 3],
+    {"a": 1},
+    [[[[[[0]]]]]],
+    "once",
+    "free",
+    "delay",
+    "per-input",
+    "channel",
+    "port",
+    "node",
+    "static",
+    "peak",
+    "concurrent",
+    "merge",
+    "makespan",
+    "period",
+    "max-load",
+    "optimal",
+    "infeasible",
+]
 """What is put in the place of something."""
 TOKENS = [
-    b"[", b"]", b"{", b"}", b",", b":", b'"', b"\\", b"0", b"-", b"e9", b"1e999", b"null", b"true", b"\\ud800", b"\xff", b"\xef\xbb\xbf",
-    b"\n", b"\x00",
-]  # fmt: skip
+    b"[",
+    b"]",
+    b"{",
+    b"}",
+    b",",
+    b":",
+    b'"',
+    b"\\",
+    b"0",
+    b"-",
+    b"e9",
+    b"1e999",
+    b"null",
+    b"true",
+    b"\\ud800",
+    b"\xff",
+    b"\xef\xbb\xbf",
+    b"\n",
+    b"\x00",
+]
 
 
 def bases() -> list[Any]:
     """Return valid documents of every kind, as what JSON makes of them."""
     graph = hs.TaskGraph(
-        ["a", "b", "c", "d"], [("a", "b", 1.0), ("a", "c", 2.0), ("b", "d"), ("c", "d", 0.0)], op=["x", "", "y", "x"],
-        weight_bytes=[0, 1, 2, 3], output_bytes=[1, 0.5, 2, 0], flops=[1, None, 2, 3],
-        colocation=[None, "g", "g", None], devices=[None, None, None, ["p", "q"]],
-    )  # fmt: skip
+        ["a", "b", "c", "d"],
+        [("a", "b", 1.0), ("a", "c", 2.0), ("b", "d"), ("c", "d", 0.0)],
+        op=["x", "", "y", "x"],
+        weight_bytes=[0, 1, 2, 3],
+        output_bytes=[1, 0.5, 2, 0],
+        flops=[1, None, 2, 3],
+        colocation=[None, "g", "g", None],
+        devices=[None, None, None, ["p", "q"]],
+    )
     plain = graph.replace(colocation=None, devices=None)
     cluster = hs.Cluster(
         [hs.Device("p", "gpu", "n0", 100.0, {"float32": 1e12}, 1e9, 1e-6), hs.Device("q"), hs.Device("r", memory_bytes=50.0)],
-        bandwidth=[[0, 2, 0], [1, 0, 3], [0, 3, 0]], latency=0.25,
-    )  # fmt: skip
+        bandwidth=[[0, 2, 0], [1, 0, 3], [0, 3, 0]],
+        latency=0.25,
+    )
     durations = np.arange(12.0).reshape(4, 3) / 4 + 1
     sized = np.arange(24.0).reshape(4, 3, 2) / 4 + 1
     sized[0, 0, 0] = np.nan
     transfers = np.ones((4, 3, 3)) - np.eye(3)
     problems = [
-        hs.Problem(graph, cluster, durations=durations), hs.Problem(plain, cluster, durations=durations, communication="port"),
+        hs.Problem(graph, cluster, durations=durations),
+        hs.Problem(plain, cluster, durations=durations, communication="port"),
         hs.Problem(graph, cluster, durations=sized, batch_sizes=[1, 3], inputs=3, batching="free", memory="peak"),
         hs.Problem(plain, cluster, durations=sized, batch_sizes=[1, 2], inputs=3, communication="channel", transfers=transfers),
-    ]  # fmt: skip
+    ]
     values: list[Any] = [graph, cluster, *problems]
     for problem in problems:
         solution = hs.solve(problem, "bheft" if problem.inputs > 1 else "heft")
         values += [solution, *([] if solution.schedule is None else [solution.schedule])]
-    small = problems[0].replace(cluster=hs.Cluster([hs.Device("p", memory_bytes=3), hs.Device("q", memory_bytes=3)], bandwidth=1.0),
-                                graph=graph.replace(devices=None), durations=durations[:, :2])  # fmt: skip
+    small = problems[0].replace(
+        cluster=hs.Cluster([hs.Device("p", memory_bytes=3), hs.Device("q", memory_bytes=3)], bandwidth=1.0),
+        graph=graph.replace(devices=None),
+        durations=durations[:, :2],
+    )
     values.append(hs.solve(small, "celeritas"))
     values.append(hs.StageSchedule.from_groups(["a", "b", "c"], [[["a"]], [["b"], ["c"]]], ["concurrent", "merge"], [1.0, 2.0], bound=2.5))
     return [json.loads(documents.encode(value)) for value in values]
@@ -140,9 +233,20 @@ def repeat(rng: np.random.Generator, tree: Any) -> None:
 
 
 KEYS = [
-    "inputs", "batching", "memory", "communication", "transfers", "batch_sizes", "devices", "colocation", "size", "latency", "kind",
-    "x" * 1000, "\ud800",
-]  # fmt: skip
+    "inputs",
+    "batching",
+    "memory",
+    "communication",
+    "transfers",
+    "batch_sizes",
+    "devices",
+    "colocation",
+    "size",
+    "latency",
+    "kind",
+    "x" * 1000,
+    "\ud800",
+]
 
 
 def add_key(rng: np.random.Generator, tree: Any) -> None:
@@ -177,8 +281,18 @@ def rescale(rng: np.random.Generator, tree: Any) -> None:
 
 
 STRUCTURAL: list[Callable[[np.random.Generator, Any], None]] = [
-    put_odd, put_odd, put_number, put_number, take_away, put_another, put_alike, repeat, repeat, add_key, rescale
-]  # fmt: skip
+    put_odd,
+    put_odd,
+    put_number,
+    put_number,
+    take_away,
+    put_another,
+    put_alike,
+    repeat,
+    repeat,
+    add_key,
+    rescale,
+]
 
 
 def spoil(rng: np.random.Generator, data: bytes) -> bytes:
@@ -289,15 +403,21 @@ def hostile() -> dict[str, Any]:
         "sizes once": problem(8, [[[1] * 50] * 100] * 8, k=100, batch_sizes=list(range(2, 102, 2)), inputs=999_999),
         "a million inputs": problem(3, [[[1, 1]] * 2] * 3, edges=[(0, 1)], k=2, batch_sizes=[2, 3], inputs=10**6, batching="free"),
         "a long source": {
-            "format": "hetsched-solution", "version": 1, "schedule": None, "status": "unknown", "bound": {"value": 0, "name": "none"},
-            "method": "m", "seed": 0, "history": history,
+            "format": "hetsched-solution",
+            "version": 1,
+            "schedule": None,
+            "status": "unknown",
+            "bound": {"value": 0, "name": "none"},
+            "method": "m",
+            "seed": 0,
+            "history": history,
         },
         "empty lists": problem(1, [[]] * 2_000_000),
         "numbers": problem(1, [[0] * 3_000_000]),
         "batches": {"format": "hetsched-schedule", "version": 1, "schedule": {**schedule, "batches": [batch] * 100_000}},
         "inputs of a schedule": {"format": "hetsched-schedule", "version": 1, "schedule": {**schedule, "inputs": 10**9}},
         "as many inputs as may be": {"format": "hetsched-schedule", "version": 1, "schedule": {**schedule, "inputs": 10**7}},
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.thorough(cases=1)

@@ -50,11 +50,7 @@ def test_holography_has_the_published_layers():
 
 
 def translators():
-    return [
-        translation.nmt(2, 8, 20),
-        translation.transformer(2, 8, 2, 20),
-        translation.transformer(2, 8, 2, 20, apart=True),
-    ]
+    return [translation.nmt(2, 8, 20), translation.transformer(2, 8, 2, 20), translation.transformer(2, 8, 2, 20, apart=True)]
 
 
 @pytest.mark.parametrize("which", range(3))

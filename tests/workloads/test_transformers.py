@@ -33,9 +33,9 @@ def test_the_stack_has_the_published_size(model):
     linear, attention = 2 * 12 * width**2 * 20, 4 * 20**2 * width
     assert graph.flops.sum() == layers * (linear + attention)
     assert Counter(graph.op) == {"input": 1} | {
-        op: layers * count for op, count in
-        {"linear": 6, "layer_norm": 2, "add": 2, "gelu": 1, "scaled_dot_product_attention": 1, "clone": 1}.items()
-    }  # fmt: skip
+        op: layers * count
+        for op, count in {"linear": 6, "layer_norm": 2, "add": 2, "gelu": 1, "scaled_dot_product_attention": 1, "clone": 1}.items()
+    }
 
 
 @pytest.mark.parametrize("model", transformers.names())

@@ -194,9 +194,12 @@ def serve(log: int) -> NoReturn:
     while True:
         job = channel.asked.get()
         request = dataclasses.replace(
-            job.request, deadline=Deadline.after(job.seconds), on_incumbent=channel.tell, on_bound=channel.tell,
+            job.request,
+            deadline=Deadline.after(job.seconds),
+            on_incumbent=channel.tell,
+            on_bound=channel.tell,
             stop=channel.asked_to_stop.is_set,
-        )  # fmt: skip
+        )
         try:
             channel.tell(backend(name).solve(job.program, request))
         except Exception as error:

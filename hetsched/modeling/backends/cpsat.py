@@ -258,9 +258,12 @@ class _Build:
         rows = lowered.rows(len(lowered.row_lower))
         above, below = np.isfinite(lowered.row_upper), np.isfinite(lowered.row_lower)
         solved = linprog(
-            lowered.cost, A_ub=vstack([rows[above], -rows[below]]), method="highs", bounds=bounds,
+            lowered.cost,
+            A_ub=vstack([rows[above], -rows[below]]),
+            method="highs",
+            bounds=bounds,
             b_ub=np.concatenate([lowered.row_upper[above], -lowered.row_lower[below]]),
-        )  # fmt: skip
+        )
         return solved.x[: self.program.n_columns] if solved.status == 0 else None
 
 

@@ -21,12 +21,12 @@ except ModuleNotFoundError as error:
 
 FINISHED = (Status.kOptimal, Status.kInfeasible, Status.kUnbounded, Status.kUnboundedOrInfeasible, Status.kModelEmpty)
 STOPPED = {
-    **dict.fromkeys(FINISHED, "finished"), Status.kTimeLimit: "time limit", Status.kInterrupt: "interrupted",
+    **dict.fromkeys(FINISHED, "finished"),
+    Status.kTimeLimit: "time limit",
+    Status.kInterrupt: "interrupted",
     Status.kHighsInterrupt: "interrupted",
-}  # fmt: skip
-PROVEN = {
-    Status.kOptimal: "optimal", Status.kModelEmpty: "optimal", Status.kInfeasible: "infeasible", Status.kUnbounded: "unbounded",
-}  # fmt: skip
+}
+PROVEN = {Status.kOptimal: "optimal", Status.kModelEmpty: "optimal", Status.kInfeasible: "infeasible", Status.kUnbounded: "unbounded"}
 
 
 class Highs:

@@ -25,13 +25,25 @@ try:
 except ModuleNotFoundError as error:
     raise MissingDependency("pyscipopt", "solvers") from error
 
-STOPPED = {"timelimit": "time limit", "gaplimit": "gap", "userinterrupt": "interrupted", "optimal": "finished", "infeasible": "finished",
-           "unbounded": "finished", "inforunbd": "finished"}  # fmt: skip
+STOPPED = {
+    "timelimit": "time limit",
+    "gaplimit": "gap",
+    "userinterrupt": "interrupted",
+    "optimal": "finished",
+    "infeasible": "finished",
+    "unbounded": "finished",
+    "inforunbd": "finished",
+}
 OKAY = 1
 RUNNING = (
-    SCIP_STAGE.TRANSFORMED, SCIP_STAGE.INITPRESOLVE, SCIP_STAGE.PRESOLVING, SCIP_STAGE.EXITPRESOLVE, SCIP_STAGE.PRESOLVED,
-    SCIP_STAGE.INITSOLVE, SCIP_STAGE.SOLVING,
-)  # fmt: skip
+    SCIP_STAGE.TRANSFORMED,
+    SCIP_STAGE.INITPRESOLVE,
+    SCIP_STAGE.PRESOLVING,
+    SCIP_STAGE.EXITPRESOLVE,
+    SCIP_STAGE.PRESOLVED,
+    SCIP_STAGE.INITSOLVE,
+    SCIP_STAGE.SOLVING,
+)
 PIECE = 1.5e-5
 """Seconds that a column or a row takes to be handed over, and to be copied by SCIP as it begins, on an ordinary machine."""
 EVENTS = (SCIP_EVENTTYPE.BESTSOLFOUND, SCIP_EVENTTYPE.NODESOLVED, SCIP_EVENTTYPE.FIRSTLPSOLVED, SCIP_EVENTTYPE.LPSOLVED)
@@ -236,8 +248,15 @@ def _library() -> ctypes.CDLL:
     library = ctypes.CDLL(pyscipopt.scip.__file__)
     pointer = ctypes.c_void_p
     library.SCIPcreateConsBasicLinear.argtypes = [
-        pointer, ctypes.POINTER(pointer), ctypes.c_char_p, ctypes.c_int, pointer, pointer, ctypes.c_double, ctypes.c_double,
-    ]  # fmt: skip
+        pointer,
+        ctypes.POINTER(pointer),
+        ctypes.c_char_p,
+        ctypes.c_int,
+        pointer,
+        pointer,
+        ctypes.c_double,
+        ctypes.c_double,
+    ]
     library.SCIPaddCons.argtypes = library.SCIPdelCons.argtypes = [pointer, pointer]
     library.SCIPchgVarObj.argtypes = [pointer, pointer, ctypes.c_double]
     library.SCIPreleaseCons.argtypes = [pointer, ctypes.POINTER(pointer)]
