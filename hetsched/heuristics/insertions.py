@@ -192,7 +192,13 @@ def _build_arcs(t: Tables, s: State, net: Network) -> None:
     slots, length, per_input = t.slots, s.length[0], t.arrays.per_input
     task, cell, unit, pred_ptr, preds, edges = t.task, t.cell, t.unit, t.arrays.pred_ptr, t.arrays.pred, t.arrays.pred_edge
     sequence, position, counts, on, low, high = s.sequence, s.position, s.count, s.device, s.low, s.high
-    given, transfers, latency, inverse, edge_bytes = t.arrays.given, t.arrays.transfers, t.arrays.latency, t.inverse, t.arrays.edge_bytes
+    given, transfers, latency, bandwidth, edge_bytes = (
+        t.arrays.given,
+        t.arrays.transfers,
+        t.arrays.latency,
+        t.arrays.bandwidth,
+        t.arrays.edge_bytes,
+    )
     first, pred, lag, edge, factor = net.pred_ptr, net.pred, net.lag, net.pred_edge, net.pred_factor
     found = 0
     for q in range(length):
@@ -209,7 +215,7 @@ def _build_arcs(t: Tables, s: State, net: Network) -> None:
                     e, h, times = edges[x], on[b], 1.0 if per_input else float(count)
                     pred[found], edge[found], factor[found], lag[found] = position[p * slots + slot], e, times, 0.0
                     if h != k:
-                        lag[found] = transfers[e, h, k] * times if given else latency[h, k] + edge_bytes[e] * times * inverse[h, k]
+                        lag[found] = transfers[e, h, k] * times if given else latency[h, k] + edge_bytes[e] * times / bandwidth[h, k]
                     found += 1
     first[length] = found
     _transpose(net, length)
@@ -302,7 +308,13 @@ def take_out(t: Tables, net: Network, length: int, out: int, limit: float) -> fl
 def _arrivals(t: Tables, net: Network, out: int) -> None:
     """Write `ready` and `behind` of the node taken out."""
     ready, behind, device, size = net.ready, net.behind, net.device, len(net.ready)
-    given, transfers, latency, inverse, edge_bytes = t.arrays.given, t.arrays.transfers, t.arrays.latency, t.inverse, t.arrays.edge_bytes
+    given, transfers, latency, bandwidth, edge_bytes = (
+        t.arrays.given,
+        t.arrays.transfers,
+        t.arrays.latency,
+        t.arrays.bandwidth,
+        t.arrays.edge_bytes,
+    )
     ready[:], behind[:] = 0.0, 0.0
     for x in range(net.pred_ptr[out], net.pred_ptr[out + 1]):
         p, e, factor = net.pred[x], net.pred_edge[x], net.pred_factor[x]
@@ -310,7 +322,7 @@ def _arrivals(t: Tables, net: Network, out: int) -> None:
         for k in range(size):
             took = 0.0
             if h != k:
-                took = transfers[e, h, k] * factor if given else latency[h, k] + edge_bytes[e] * factor * inverse[h, k]
+                took = transfers[e, h, k] * factor if given else latency[h, k] + edge_bytes[e] * factor / bandwidth[h, k]
             ready[k] = max(ready[k], done + took)
     for x in range(net.succ_ptr[out], net.succ_ptr[out + 1]):
         p, e, factor = net.succ[x], net.succ_edge[x], net.succ_factor[x]
@@ -318,7 +330,7 @@ def _arrivals(t: Tables, net: Network, out: int) -> None:
         for k in range(size):
             took = 0.0
             if h != k:
-                took = transfers[e, k, h] * factor if given else latency[k, h] + edge_bytes[e] * factor * inverse[k, h]
+                took = transfers[e, k, h] * factor if given else latency[k, h] + edge_bytes[e] * factor / bandwidth[k, h]
             behind[k] = max(behind[k], left + took)
 
 

@@ -195,7 +195,6 @@ def _tables(problem: Problem, held: float) -> Tables:
         "durations": durations,
         "whole": problem.whole_durations if slots == 1 else np.empty((0, 0)),
         "size_of": size_of,
-        "inverse": 1.0 / problem.arrays.bandwidth,
         "pred_bytes": graph.edge_bytes[graph.pred_edge] * factor,
         "succ_bytes": graph.edge_bytes[problem.arrays.succ_edge] * factor,
         "tail": tails(problem),

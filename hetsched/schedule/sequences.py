@@ -51,8 +51,6 @@ class Tables(NamedTuple):
     """[n, K]: `durations` where there is one size, else [0, 0]."""
     size_of: IntArray
     """[L + 1]: place of a batch size along the last axis of `durations`, -1 if there is none."""
-    inverse: FloatArray
-    """[K, K] seconds per byte."""
     pred_bytes: FloatArray
     """Bytes that all inputs of an edge move, in the order of ``arrays.pred``."""
     succ_bytes: FloatArray
@@ -139,11 +137,11 @@ def batch_duration(t: Tables, i: int, k: int, count: int) -> float:
 
 @inner
 def transfer(t: Tables, e: int, h: int, k: int, count: int) -> float:
-    """Return the seconds of a transfer, to rounding what the simulator has."""
+    """Return the seconds of a transfer, as the simulator computes them."""
     factor = 1.0 if t.arrays.per_input else float(count)
     if t.arrays.given:
         return float(t.arrays.transfers[e, h, k] * factor)
-    return float(t.arrays.latency[h, k] + t.arrays.edge_bytes[e] * factor * t.inverse[h, k])
+    return float(t.arrays.latency[h, k] + t.arrays.edge_bytes[e] * factor / t.arrays.bandwidth[h, k])
 
 
 @inner
@@ -194,7 +192,7 @@ def _one_batch_each(
     pred: IntArray,
     pred_bytes: FloatArray,
     latency: FloatArray,
-    inverse: FloatArray,
+    bandwidth: FloatArray,
     unit: IntArray,
     durations: FloatArray,
     tail: FloatArray,
@@ -218,7 +216,7 @@ def _one_batch_each(
 ) -> tuple[float, int, int]:
     """Evaluate as `evaluate` does, where a task has one batch of all inputs and nothing contends.
 
-    Within a device `latency` and `inverse` are 0, so that no branch need tell transfers from the rest.
+    Within a device `latency` is 0 and `bandwidth` infinite, so that no branch need tell transfers from the rest.
     """
     last = len(clock) - 1
     makespan = clock[last]
@@ -243,7 +241,7 @@ def _one_batch_each(
         while x < after:
             p = np.uint64(pred[x])
             h = np.uint64(device[np.uint64(unit[p])])
-            start = max(start, trial[p] + (latency[h, k] + pred_bytes[x] * inverse[h, k]))
+            start = max(start, trial[p] + (latency[h, k] + pred_bytes[x] / bandwidth[h, k]))
             x += one
         duration = durations[i, k]
         if duration > 0.0:
@@ -275,7 +273,7 @@ def same(clock: FloatArray, other: FloatArray) -> bool:
 def _walk(t: Tables, s: State, first: int, touched: int, limit: float) -> tuple[float, int, int]:
     """Evaluate as `update` does."""
     pred_ptr, pred, pred_edge = t.arrays.pred_ptr, t.arrays.pred, t.arrays.pred_edge
-    edge_bytes, latency, inverse = t.arrays.edge_bytes, t.arrays.latency, t.inverse
+    edge_bytes, latency, bandwidth = t.arrays.edge_bytes, t.arrays.latency, t.arrays.bandwidth
     given, transfers, per_input = t.arrays.given, t.arrays.transfers, t.arrays.per_input
     task, cell, unit, durations, size_of, tail = t.task, t.cell, t.unit, t.durations, t.size_of, t.tail
     contention, slots, stride, size = t.contention, t.slots, t.stride, t.tail.shape[1]
@@ -290,7 +288,7 @@ def _walk(t: Tables, s: State, first: int, touched: int, limit: float) -> tuple[
             pred,
             t.pred_bytes,
             latency,
-            inverse,
+            bandwidth,
             unit,
             t.whole,
             tail,
@@ -343,8 +341,8 @@ def _walk(t: Tables, s: State, first: int, touched: int, limit: float) -> tuple[
                     start = max(start, done)
                     continue
                 factor = 1.0 if per_input else float(count)
-                # To rounding what the simulator has.
-                took = transfers[e, h, k] * factor if given else latency[h, k] + edge_bytes[e] * factor * inverse[h, k]
+                # As the simulator computes it.
+                took = transfers[e, h, k] * factor if given else latency[h, k] + edge_bytes[e] * factor / bandwidth[h, k]
                 if contention == DELAY:
                     start = max(start, done + took)
                 else:
@@ -428,7 +426,7 @@ def tails(t: Tables, s: State, first: int, last: int) -> None:
             t.arrays.succ_edge,
             t.succ_bytes,
             t.arrays.latency,
-            t.inverse,
+            t.arrays.bandwidth,
             t.arrays.given,
             t.arrays.transfers,
             t.unit,
@@ -454,7 +452,7 @@ def _tails_of_one_batch_each(
     succ_edge: IntArray,
     succ_bytes: FloatArray,
     latency: FloatArray,
-    inverse: FloatArray,
+    bandwidth: FloatArray,
     given: bool,
     transfers: FloatArray,
     unit: IntArray,
@@ -501,7 +499,7 @@ def _tails_of_one_batch_each(
         while x < after:
             j = np.uint64(succ[x])
             h = np.uint64(device[np.uint64(unit[j])])
-            took = transfers[np.uint64(succ_edge[x]), k, h] if given else latency[k, h] + succ_bytes[x] * inverse[k, h]
+            took = transfers[np.uint64(succ_edge[x]), k, h] if given else latency[k, h] + succ_bytes[x] / bandwidth[k, h]
             longest = max(longest, took + tail[j])
             x += one
         if marked[i]:
