@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from hetsched.heuristics.effort import bursts, progress
+from hetsched.heuristics.effort import bursts, progress, starts
 from hetsched.heuristics.states import States
 from hetsched.heuristics.unloading import unload
 from hetsched.schedule import edits, sequences
@@ -17,8 +17,6 @@ from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.simulate import simulate
 from hetsched.search import Monitor, registered
 
-STARTS = ("best-device", "heft", "bheft")
-"""Methods that a search starts from if there is no schedule yet."""
 PACKING = ("packing", "assignment", "celeritas", "order-place")
 """Methods asked in turn for a placement where none of those finds one that fits the memory."""
 _STEP = 0.02
@@ -63,12 +61,12 @@ class Search:
         if monitor.best is None:
             self._run_starts()
         if monitor.best is None and not monitor.should_stop:
-            unload(monitor, STARTS)
+            unload(monitor, starts(monitor.problem))
         if monitor.best is None or monitor.should_stop:
             return False
         if self.restart(monitor.best):
             return True
-        for name in STARTS:  # the best known has batches that no state can hold
+        for name in starts(monitor.problem):  # the best known has batches that no state can hold
             found = monitor.subsolve(monitor.problem, name).schedule if name in registered() else None
             if found is not None:
                 self.restart(found)
@@ -78,8 +76,9 @@ class Search:
 
     def _run_starts(self) -> None:
         monitor, known = self.monitor, registered()
-        for name in (*STARTS, *PACKING):
-            needed = monitor.best is None or (name in STARTS and not monitor.should_stop)
+        first = starts(monitor.problem)
+        for name in (*first, *PACKING):
+            needed = monitor.best is None or (name in first and not monitor.should_stop)
             if monitor.stopped not in ("", "time limit"):
                 return
             if name in known and needed:

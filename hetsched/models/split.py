@@ -14,6 +14,7 @@ from typing import Any
 from hetsched.analysis.modules import LARGEST
 from hetsched.analysis.parts import Piece
 from hetsched.errors import UnsupportedFeature
+from hetsched.heuristics.effort import starts
 from hetsched.heuristics.mending import mend
 from hetsched.modeling.backends import in_process
 from hetsched.modeling.dynamic import Evaluation, Path, Query
@@ -31,7 +32,6 @@ SOLVERS = {"scip": "milp", "highs": "milp:highs", "cpsat": "cpsat", "branch": "b
 """Exact methods by the names of their solvers."""
 SMALL = 100
 """The most tasks of a module that the first of them looks at."""
-FIRST = ("best-device", "heft")
 SEARCH = "annealing"
 SECONDS = 1.0
 """For each look of a search at a module."""
@@ -140,11 +140,11 @@ def split(
         How solvers put identical devices in order: "batches", "tasks" or "time". None leaves symmetries be:
         then pairs of devices that may trade places are looked into one by one, too.
     """
-    from hetsched.heuristics import annealing, list_scheduling, local_search, simple  # noqa: F401  # they register their methods
+    from hetsched.heuristics import annealing, batched, list_scheduling, local_search, simple  # noqa: F401  # they register their methods
 
     if workers is not None and not (isinstance(workers, int) and workers >= 1):
         raise UnsupportedFeature(f"workers is {workers!r}; it must be a whole number, at least 1, or None for one a core")
-    for first in FIRST:
+    for first in starts(problem):
         monitor.run(first)
     if monitor.should_stop:
         return
