@@ -21,18 +21,18 @@ from hetsched.search import Monitor, method, registered
 RIVALS = (
     "best-device",
     "heft",
+    "dsc",
     "celeritas",
     "order-place",
-    "m-topo",
-    "dsc",
-    "linear-clustering",
     "repartition",
+    "m-topo",
+    "linear-clustering",
     "m-etf",
     "block",
     "metis",
     "m-sct",
 )
-"""Methods that answer at once; `multilevel` is never worse than any of them that its time allows."""
+"""Methods that answer at once, in the order of `auto`; `multilevel` is never worse than any of them that its time allows."""
 AT_ONCE = 0.25
 """The share of the time that they get."""
 MOST_LP = 2000

@@ -30,7 +30,8 @@ SLACK = 1e-9  # relative, of the upper bound: a schedule as long as it stays fea
 TOLERANCE = {"scip": 5e-7, "highs": 5e-7, "cpsat": 0.0}  # relative, taken off a solver's bound
 COLUMN, PAIR = 1e-6, 2e-8
 """Seconds that making a column with its terms, and looking at a pair, take on an ordinary machine."""
-QUICK = ("best-device", "heft", "peft", "bil", "dls")
+QUICK = ("best-device", "heft", "peft", "dls", "bil")
+"""Methods whose best schedule is the upper bound, in the order of `auto`."""
 
 
 class Component(Protocol):
