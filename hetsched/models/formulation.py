@@ -233,10 +233,6 @@ class Formulation:
             self.run(monitor, solver, gap=gap, threads=threads, start=start, cuts=cuts, options=options)
         except (OutOfTime, SolverFailed) as failure:
             monitor.note(str(failure))
-        if math.isinf(monitor.bound.value):
-            from hetsched.models.assignment import shortage
-
-            monitor.note(shortage(self.problem, deadline=monitor.deadline))
         return monitor.solution(self.name)
 
     @checked
