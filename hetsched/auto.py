@@ -12,7 +12,6 @@ from hetsched.analysis.modules import falls_apart
 from hetsched.bounds import best
 from hetsched.errors import UnsupportedFeature
 from hetsched.members import BOUNDS, EXACT, LARGEST, LIST_SCHEDULERS, LOADS, SEARCHES, SMALL, TINY, Member, choose
-from hetsched.models.split import fastest_solver
 from hetsched.problem.cluster import Cluster
 from hetsched.problem.graph import TaskGraph
 from hetsched.problem.problem import Problem
@@ -256,7 +255,7 @@ class Race:
         if member.name in EXACT and "threads" in member.method.options:
             options["threads"] = self.threads if member.name in ("cpsat", "milp:highs") else 1
         if member.name == "split":
-            options = {"solver": fastest_solver(), "workers": self.slots}
+            options = {"workers": self.slots}
         counted = self.by_evaluations and not member.proves
         return Task(
             member.name,

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from hetsched.analysis import model_size
 from hetsched.analysis.modules import falls_apart
 from hetsched.errors import UnsupportedFeature
-from hetsched.models.split import SOLVERS, fastest_solver
+from hetsched.modeling.backends import preferred
+from hetsched.models.split import SOLVERS
 from hetsched.problem.problem import Problem
 from hetsched.search import Method, find_method, registered
 
@@ -98,7 +99,7 @@ def usual(problem: Problem, objective: str) -> dict[str, float]:
     contended = problem.communication in ("channel", "port")
     size = model_size.columns(problem)
     if problem.memory == "static" and (problem.inputs == 1 or not contended):
-        method = SOLVERS[fastest_solver()]
+        method = SOLVERS[preferred()]
         if size > TINY and falls_apart(problem):
             names["split"] = 1.0
         elif size <= SMALL[method]:

@@ -15,7 +15,6 @@ from hetsched.errors import OutOfTime, UnsupportedFeature
 from hetsched.modeling.lowering import Matrix, linear
 from hetsched.models.formulation import SLACK, Formulation
 from hetsched.models.methods import formulate
-from hetsched.models.split import fastest_solver
 from hetsched.problem.cluster import Cluster, Device
 from hetsched.problem.graph import FloatArray
 from hetsched.problem.problem import Problem
@@ -60,7 +59,7 @@ def split(problem: Problem, *, deadline: Deadline = NEVER) -> Solution:
     """Solve the modules of a problem that falls apart; its proof is the optimum but for what joins modules."""
     from hetsched.bounds import methods  # noqa: F401  # it registers them
 
-    return Monitor(sayable(problem), Budget(deadline.limit), clock=deadline.clock).run_alone("split", options={"solver": fastest_solver()})
+    return Monitor(sayable(problem), Budget(deadline.limit), clock=deadline.clock).run_alone("split")
 
 
 @checked

@@ -5,7 +5,6 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import importlib
-import importlib.util
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from hetsched.analysis.parts import Piece
 from hetsched.errors import UnsupportedFeature
 from hetsched.heuristics.effort import starts
 from hetsched.heuristics.mending import mend
-from hetsched.modeling.backends import in_process
+from hetsched.modeling.backends import in_process, preferred
 from hetsched.modeling.dynamic import Evaluation, Path, Query
 from hetsched.models.methods import DIVIML
 from hetsched.models.series import Series, cut
@@ -37,11 +36,6 @@ SECONDS = 1.0
 """For each look of a search at a module."""
 SHARE = 0.5
 """Part of the time for the modules, where a search has to follow."""
-
-
-def fastest_solver() -> str:
-    """Return the fastest solver that is installed."""
-    return "cpsat" if importlib.util.find_spec("ortools") is not None else "scip"
 
 
 @dataclass(frozen=True)
@@ -110,7 +104,7 @@ def split(
     problem: Problem,
     monitor: Monitor,
     *,
-    solver: str = "scip",
+    solver: str | None = None,
     channels: int | None = None,
     largest: int = LARGEST,
     workers: int | None = None,
@@ -124,10 +118,10 @@ def split(
 
     Parameters
     ----------
-    solver : str
+    solver : str, optional
         What solves the modules that short looks by branch and bound leave open: "scip", "highs", "cpsat",
-        "branch", or the name of a method. A search looks at all by itself, for a second each, or its share of
-        the evaluations.
+        "branch", or the name of a method; default the first of cpsat, scip and highs that is installed. A search
+        looks at all by itself, for a second each, or its share of the evaluations.
     channels : int, optional
         The most tasks whose output goes from one module to later ones; default as few as leave no module
         larger than `largest`, see `hetsched.analysis.modules`.
@@ -152,7 +146,7 @@ def split(
     series = Series(problem, cut(problem, channels, largest, deadline), monitor.best, symmetry=symmetry is not None, deadline=deadline)
     news = _News(series, monitor)
     heuristic = not series.exact or series.coupled
-    evaluate = _evaluator(series, monitor, solver, symmetry)
+    evaluate = _evaluator(series, monitor, preferred() if solver is None else solver, symmetry)
     workers = (cores() if monitor.budget.evaluations is None else 1) if workers is None else workers
     with contextlib.ExitStack() as stack:
         executor = monitor.executor

@@ -37,14 +37,16 @@ class BackendInfo:
     """The extra of this package that installs it."""
     threads: bool
     """Can use more than one thread."""
+    turn: int
+    """Among the solvers that are installed, the one with the lowest is preferred."""
 
 
 _KNOWN = {
     each.name: each
     for each in (
-        BackendInfo("scip", "scip", "pyscipopt", "solvers", threads=False),
-        BackendInfo("highs", "highs", "highspy", "solvers", threads=True),
-        BackendInfo("cpsat", "cpsat", "ortools", "solvers", threads=True),
+        BackendInfo("scip", "scip", "pyscipopt", "solvers", threads=False, turn=20),
+        BackendInfo("highs", "highs", "highspy", "solvers", threads=True, turn=30),
+        BackendInfo("cpsat", "cpsat", "ortools", "solvers", threads=True, turn=10),
     )
 }
 
@@ -134,9 +136,18 @@ def info(name: str, *, threads: int | None = None) -> BackendInfo:
         raise UnsupportedFeature(f"unknown solver {name!r}; choose from {', '.join(_KNOWN)}")
     known = _KNOWN[name]
     check_threads(name, threads, several=known.threads)
-    if importlib.util.find_spec(known.requires) is None:
+    if not _installed(known):
         raise MissingDependency(known.requires, known.extra)
     return known
+
+
+def preferred() -> str:
+    """Return the name of the solver to use where none is asked for: the first by turn that is installed."""
+    return min(_KNOWN.values(), key=lambda known: (not _installed(known), known.turn)).name
+
+
+def _installed(known: BackendInfo) -> bool:
+    return importlib.util.find_spec(known.requires) is not None
 
 
 def check_threads(solver: str, threads: int | None, *, several: bool) -> None:
