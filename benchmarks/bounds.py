@@ -20,7 +20,6 @@ import instances
 import hetsched as hs
 from hetsched.bounds import best, combinatorial
 from hetsched.bounds.destructive import destructive
-from hetsched.members import LIST_SCHEDULERS
 from hetsched.problem.graph import plural
 
 REGION = "bounds"
@@ -47,7 +46,7 @@ def measure(problem: hs.Problem) -> dict[str, Any]:
     values: dict[str, float] = {}
     for bound in found:
         values[bound.name] = max(bound.value, values.get(bound.name, 0.0))
-    return {"bounds": values, "quick_s": quick, "every_s": every, "makespan": hs.solve(problem, LIST_SCHEDULERS).makespan}
+    return {"bounds": values, "quick_s": quick, "every_s": every, "makespan": hs.solve(problem, instances.list_schedulers()).makespan}
 
 
 def row(name: str, found: dict[str, Any]) -> list[str]:

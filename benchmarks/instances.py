@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import json
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 import hetsched as hs
+from hetsched.search import Kind, select
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 """Where the public instances are looked for unless said otherwise."""
@@ -197,3 +199,10 @@ def layered(n: int, width: int, *, speeds: tuple[float, ...] = (1.0, 1.5, 2.0, 3
         "size": rng.uniform(1, 50, len(edges)).tolist(),
         "bw": ((links + links.T) / 2).tolist(),
     }
+
+
+@functools.cache
+def list_schedulers() -> tuple[str, ...]:
+    """Return the list schedulers that `auto` runs on a small problem with one input."""
+    small = hs.Problem(hs.TaskGraph(["a"]), hs.Cluster(["x"], bandwidth=1.0), durations=[[1.0]])
+    return tuple(each.name for each in select(kind=Kind.CONSTRUCTIVE, auto=True, problem=small))

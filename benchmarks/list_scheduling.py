@@ -26,7 +26,6 @@ import peers
 import hetsched as hs
 from hetsched.heuristics.list_scheduling import place_heft
 from hetsched.heuristics.offering import memory_needs
-from hetsched.members import LIST_SCHEDULERS
 from hetsched.search import Monitor, find_method
 
 REGION = "list_scheduling"
@@ -34,7 +33,7 @@ PEER_INSTANCES = ("layered100", "rwnn10x32", "layered1000")
 LARGER = {"layers2000": (2_000, 50), "layers5000": (5_000, 100)}
 """Tasks and width of generated graphs."""
 PLACING = "heft, placing only"
-ROWS = (PLACING, *LIST_SCHEDULERS)
+ROWS = (PLACING, *instances.list_schedulers())
 SAGA = {
     PLACING: "HeftScheduler",
     "best-device": "FastestNodeScheduler",
@@ -95,7 +94,9 @@ class League:
 
     def _ours(self, instance: str, data: dict[str, Any], problem: hs.Problem) -> None:
         need, deaf = next(memory_needs(problem)), Deaf(problem)
-        calls: dict[str, Callable[[], object]] = {name: partial(find_method(name).function, problem, deaf) for name in LIST_SCHEDULERS}
+        calls: dict[str, Callable[[], object]] = {
+            name: partial(find_method(name).function, problem, deaf) for name in instances.list_schedulers()
+        }
         calls[PLACING] = lambda: place_heft(problem, need, "saga")
         calls[BUILDING] = lambda: place_heft(instances.peer(data), need)
         for row, call in calls.items():

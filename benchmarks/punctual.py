@@ -66,7 +66,7 @@ def problem_of(tasks: int, feature: str, pair: bool) -> hs.Problem:
 def run(method: str, tasks: int, feature: str, limit: float) -> hs.Solution:
     """Solve a case, the methods of the period for that objective, in one thread."""
     problem = problem_of(tasks, feature, method == "pesto")
-    objective = "period" if "period" in hs.methods()[method].supports else "makespan"
+    objective = "makespan" if "makespan" in hs.methods()[method].objectives else "period"
     return hs.solve(problem, method, time_limit=limit, threads=1, objective=objective)
 
 

@@ -19,12 +19,11 @@ import figures
 import instances
 
 import hetsched as hs
-from hetsched.members import LIST_SCHEDULERS
 
 REGION = "real_graphs"
 GRAPHS = ("GoogLeNet", "transformer", "example-1")
 COMMUNICATIONS = ("delay", "channel", "port")
-METHODS = (*LIST_SCHEDULERS, "auto")
+METHODS = (*instances.list_schedulers(), "auto")
 
 
 @dataclass

@@ -13,8 +13,7 @@ import typer
 
 from hetsched import documents
 from hetsched.cli.app import app
-from hetsched.members import BATCHED_SCHEDULERS, LIST_SCHEDULERS
-from hetsched.portfolio import methods
+from hetsched.search import Kind, find_method, select
 
 NAME = "hetsched"
 
@@ -64,12 +63,10 @@ def _text(said: str) -> str:
 
 def method_table() -> Iterator[str]:
     """Yield a table of the methods that `auto` runs, with their sources."""
-    known = methods()
     yield from ("| method | what it does | source |", "| --- | --- | --- |")
-    for name in ("auto", *LIST_SCHEDULERS, *BATCHED_SCHEDULERS):
-        method = known[name]
+    for method in (find_method("auto"), *select(kind=Kind.CONSTRUCTIVE, auto=True)):
         options = ", ".join(f"`{option}={default!r}`" for option, default in method.options.items())
-        yield f"| `{name}` | {method.summary}{f'; options: {options}' if options else ''} | {method.source} |"
+        yield f"| `{method.name}` | {method.summary}{f'; options: {options}' if options else ''} | {method.source} |"
 
 
 # ---------------------------------------------------------------------- documents

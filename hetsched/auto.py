@@ -11,33 +11,35 @@ from hetsched.analysis import model_size
 from hetsched.analysis.modules import falls_apart
 from hetsched.bounds import best
 from hetsched.errors import UnsupportedFeature
-from hetsched.members import BOUNDS, EXACT, LARGEST, LIST_SCHEDULERS, LOADS, SEARCHES, SMALL, TINY, Member, choose
+from hetsched.members import Member, choose
+from hetsched.modeling import backends
 from hetsched.problem.cluster import Cluster
 from hetsched.problem.graph import TaskGraph
 from hetsched.problem.problem import Problem
 from hetsched.processes import Died
-from hetsched.search import Budget, Monitor, cores, method
+from hetsched.search import ALL, Budget, Kind, Monitor, cores, method, select
 from hetsched.stopping import Deadline
 from hetsched.workers import Done, Ledger, Pool, Relay, Task, Worker, run_here
 
 WORTH_WORKERS = 2.0
 """Seconds left, below which no process is started: it takes one to load."""
 PROOF = 5.0  # seconds for a tiny problem's proof, at most; loading the solver is most of what it takes
-TINY_MODULE = 16
-"""Tasks of a module that a split solves in milliseconds."""
+TINY_MODULE, MODULES_TINY = 16, 2000
+"""Tasks of a module that a split solves in milliseconds, and columns in all up to which it is given a moment for that."""
 MARGIN = 0.05  # seconds before the end at which workers stop by themselves, so that their last word is heard
 GRACE = 0.1  # seconds they get to answer when they are stopped
 SHORTEST = 1.0  # seconds of a turn of a search
 HURRY = 0.5  # seconds left, below which no bound is looked for
-SQUARE = ("etf", "dls", "bil")
-"""List schedulers whose time grows with the square of the number of tasks."""
 WAKE = 0.02  # seconds between looks at the clock
 
 
 @method(
     "auto",
     summary="list schedulers, then searches, solvers and bounds side by side on all cores; stops at a proven optimum",
+    kind=Kind.PORTFOLIO,
     deterministic=False,
+    objectives=ALL,
+    turn=900,
 )
 def auto(
     problem: Problem,
@@ -77,7 +79,7 @@ def auto(
             raise UnsupportedFeature(f"{what} is {value!r}; it must be a number of seconds, at least 0")
     chosen = choose(problem, monitor.objective, members, exclude)
     if members is None and monitor.budget.evaluations is not None:
-        chosen = [member for member in chosen if member.name not in EXACT]
+        chosen = [member for member in chosen if member.method.kind is not Kind.EXACT]
     race = Race(problem, monitor, chosen, seconds, bound_seconds)
     race.begin()
     race.prove_tiny()
@@ -116,9 +118,9 @@ class Race:
 
     def _unfit(self, member: Member) -> str:
         """Return why a member cannot take part, or an empty text."""
-        if member.name in EXACT and member.name != "split" and self.size > LARGEST:
-            return f"its model would have about {self.size} columns, more than {LARGEST}"
-        if member.name in EXACT and self.by_evaluations:
+        if member.models and not member.method.distributes and self.size > model_size.LARGEST:
+            return f"its model would have about {self.size} columns, more than {model_size.LARGEST}"
+        if member.models and self.by_evaluations:
             return "a solver heeds no evaluation limit"
         return ""
 
@@ -144,7 +146,7 @@ class Race:
         self.warm_up()
         share = self.left / 5
         for member in [member for member in self.members if member.at_once]:
-            first = member.name in LIST_SCHEDULERS[:2]
+            first = member.method.objectives == ALL
             if self.monitor.should_stop and not (first and self.monitor.stopped == "time limit"):
                 return
             if not first and self._estimate(member) > min(share, self.left / 2):
@@ -158,15 +160,15 @@ class Race:
 
     def _estimate(self, member: Member) -> float:
         """Return about how many seconds a list scheduler takes, from those of the first; some grow with the square of the tasks."""
-        return self.pace * (max(2.0, self.problem.n_tasks / 500) if member.name in SQUARE else 2.0)
+        return self.pace * (max(2.0, self.problem.n_tasks / 500) if member.method.growth > 1 else 2.0)
 
     def prove_tiny(self) -> None:
         """Give a solver a moment where that is likely to prove the optimum."""
-        exact = next((member for member in self.running if member.name in EXACT), None)
+        exact = next((member for member in self.running if member.method.kind is Kind.EXACT), None)
         if exact is None or self.by_evaluations or self.over or self.left < HURRY:
             return
-        apart = exact.name == "split" and self.size <= SMALL["cpsat"] and falls_apart(self.problem, TINY_MODULE)
-        if self.size <= TINY or apart:
+        apart = exact.method.distributes and self.size <= MODULES_TINY and falls_apart(self.problem, TINY_MODULE)
+        if self.size <= model_size.TINY or apart:
             self._turn(exact, min(PROOF, self.left / 2))
 
     def warm_up(self) -> None:
@@ -177,13 +179,15 @@ class Race:
         if self.deadline is self.monitor.deadline or self.over:
             return
         began = self.monitor.clock()
-        first = next(iter(SEARCHES))  # the others compile when their turn comes, in a worker if there is one
-        names = [member.name for member in self.running if member.at_once or member.name == first]
+        first = select(kind=Kind.SEARCH, objective="makespan", auto=True)[
+            :1
+        ]  # the others compile in their turns, in workers if there are any
+        names = [member.name for member in self.running if member.at_once or member.method in first]
         small = Problem(TaskGraph(["a", "b"], [("a", "b", 1.0)]), Cluster(["x", "y"], bandwidth=1.0), durations=[[1.0, 2.0], [2.0, 1.0]])
         monitor = Monitor(small, Budget(evaluations=50 * len(names)))  # one for all: the search begins at what is there
         for name in names:
             monitor.run(name)
-        if any(member.name == BOUNDS for member in self.running):
+        if any(member.method.kind is Kind.BOUND for member in self.running):
             best.prepare()
         self.deadline = Deadline(self.deadline.end + self.monitor.clock() - began, self.monitor.clock)
 
@@ -210,7 +214,8 @@ class Race:
             member.here = True
             return
         member.dull = member.dull + 1 if done.stopped == "finished" and not improved else 0
-        once = member.at_once or member.name == BOUNDS or (member.name in EXACT and done.stopped in ("finished", "optimal", "infeasible"))
+        kind = member.method.kind
+        once = member.at_once or kind is Kind.BOUND or (kind is Kind.EXACT and done.stopped in ("finished", "optimal", "infeasible"))
         member.retired = member.retired or bool(done.failure) or once or member.dull >= 2
 
     def _next(self, candidates: list[Member], *, apart: bool = False, proving: int = 0) -> Member | None:
@@ -219,21 +224,25 @@ class Race:
         Bounds come first where all take turns: they are short, and may be all that is needed.
         """
         if not apart and self.left <= WORTH_WORKERS:
-            hurried = self.left < HURRY or self.problem.n_tasks * self.problem.n_devices > LARGEST
-            candidates = [member for member in candidates if not member.proves or (member.name == BOUNDS and not hurried)]
+            hurried = self.left < HURRY or self.problem.n_tasks * self.problem.n_devices > model_size.LARGEST
+            candidates = [member for member in candidates if not member.proves or (member.method.kind is Kind.BOUND and not hurried)]
         candidates = [member for member in candidates if not member.at_once or self._estimate(member) < self.left / 4]
         provers = [member for member in candidates if member.proves]
         searches = [member for member in candidates if not member.proves]
         if self.slots > 1:
             free = proving < self.slots - 1 or not any(not member.proves for member in self.running)
             candidates = provers if provers and free else searches
-        return min(candidates, key=lambda member: (member.charged / member.weight, member.name != BOUNDS, member.proves), default=None)
+        return min(
+            candidates,
+            key=lambda member: (member.charged / member.weight, member.method.kind is not Kind.BOUND, member.proves),
+            default=None,
+        )
 
     def _slice(self, member: Member, *, apart: bool) -> float:
         """Return the seconds of a member's turn; evaluations where they are limited."""
         if member.at_once:
             return self.left
-        if member.name == BOUNDS:
+        if member.method.kind is Kind.BOUND:
             return min(self.bound_seconds, self.left * (0.3 if apart else 0.15))
         searches = [other for other in self.running if not other.proves and not other.at_once]
         if self.by_evaluations:
@@ -242,7 +251,7 @@ class Race:
             waiting = sum(other.weight for other in searches if other.turns == fewest)
             evaluations = self.monitor.budget.evaluations - self.monitor.evaluations
             return max(1.0, math.ceil(evaluations * member.weight / waiting))
-        if member.name in EXACT:
+        if member.method.kind is Kind.EXACT:
             return self.left if self.slots > 1 or not searches else 0.4 * self.left
         if not apart and self.left <= WORTH_WORKERS:
             fewest = min(other.turns for other in searches)
@@ -252,10 +261,11 @@ class Race:
     def _task(self, member: Member, amount: float) -> Task:
         """Return what a member is to do in so many seconds, or evaluations; none are left where time has passed since they were counted."""
         options: dict[str, Any] = {}
-        if member.name in EXACT and "threads" in member.method.options:
-            options["threads"] = self.threads if member.name in ("cpsat", "milp:highs") else 1
-        if member.name == "split":
-            options = {"workers": self.slots}
+        solver = member.method.solver
+        if member.method.kind is Kind.EXACT and "threads" in member.method.options:
+            options["threads"] = self.threads if solver is not None and backends.info(solver).threads else 1
+        if member.method.kind is Kind.EXACT and "workers" in member.method.options:
+            options["workers"] = self.slots
         counted = self.by_evaluations and not member.proves
         return Task(
             member.name,
@@ -272,7 +282,7 @@ class Race:
 
     def run_apart(self, slots: int) -> None:
         """Run members in worker processes, and here those that nobody else knows."""
-        exact = any(member.name in EXACT for member in self.running)
+        exact = any(member.method.kind is Kind.EXACT for member in self.running)
         self.threads = slots // 2 if exact and slots >= 4 else 1
         here = any(member.here for member in self.running)
         self.slots = max(1, slots - (self.threads - 1) - here)
@@ -314,9 +324,9 @@ class Race:
                 relay.stop("workers")
 
         # Ours only: what others wrote may crash, and is to crash apart.
-        first = max(
-            (member for member in self.running if member.name in (*SEARCHES, *LOADS)), key=lambda member: member.weight, default=None
-        )
+        ours = [member for member in self.running if member.method.function.__module__.startswith("hetsched.")]
+        searches = [member for member in ours if member.method.kind is Kind.SEARCH and member.method.auto is not None]
+        first = max(searches, key=lambda member: member.weight, default=None)
         while first is not None and not self.over and not all(worker.ready for worker in pool.workers):
             done, _ = run_here(self.monitor, self._task(first, SHORTEST), look)
             if done.stopped == "finished":  # it has nothing to do here
@@ -364,7 +374,7 @@ class Race:
             self.monitor.note(f"a worker process {how} before it had a task")
         else:
             member.deaths += 1
-            member.retired = member.name in EXACT or member.deaths > 1  # a model too large for the memory stays so
+            member.retired = member.method.kind is Kind.EXACT or member.deaths > 1  # a model too large for the memory stays so
         self.lost += 1
         if self.left > WORTH_WORKERS and self.lost <= 2 * self.slots and not self.over:
             try:

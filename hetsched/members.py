@@ -6,52 +6,9 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from hetsched.analysis import model_size
-from hetsched.analysis.modules import falls_apart
 from hetsched.errors import UnsupportedFeature
-from hetsched.modeling.backends import preferred
-from hetsched.models.split import SOLVERS
 from hetsched.problem.problem import Problem
-from hetsched.search import Method, find_method, registered
-
-LIST_SCHEDULERS = (
-    "best-device",
-    "heft",
-    "lookahead",
-    "peft",
-    "cpop",
-    "etf",
-    "dls",
-    "bil",
-    "mcp",
-    "hlfet",
-    "greedy",
-    "met",
-    "mct",
-    "olb",
-    "min-min",
-    "max-min",
-    "sufferage",
-)
-"""The methods that answer at once, in the order in which `auto` runs them."""
-BATCHED_SCHEDULERS = ("bheft", "bgreedy", "bmet")
-"""The same for several inputs."""
-PLACEMENTS = ("dsc", "celeritas", "order-place", "repartition")
-"""The same for graphs of more than `MANY` tasks."""
-MANY = 1000
-SEARCHES: Mapping[str, float] = {"annealing": 1.0, "tabu": 1.0, "evolution": 1.0, "random-heft": 0.5}
-"""The searches that `auto` runs unless told otherwise, with their weights."""
-EXACT = ("split", "cpsat", "milp", "milp:highs", "moirai", "pesto", "getf", "assignment", "load-milp")
-"""The methods that hand a model to a solver."""
-BOUNDS = "bounds"
-LOADS: Mapping[str, float] = {"load-search": 2.0, "contiguous": 1.0}
-"""The searches that it runs for the objectives that are loads."""
-TINY = 60
-"""Columns of a model that CP-SAT proves within a fraction of a second."""
-SMALL = {"cpsat": 2000, "milp": 500, "load-milp": 1000}
-"""Columns up to which a solver can be worth a core of its own."""
-LARGEST = 20_000
-"""Columns beyond which `auto` hands no model to any solver: making it alone would take seconds and gigabytes."""
+from hetsched.search import Kind, Method, find_method, select
 
 
 @dataclass(eq=False)
@@ -80,41 +37,30 @@ class Member:
     @property
     def at_once(self) -> bool:
         """Whether it is done as soon as it has begun."""
-        return self.name in (*LIST_SCHEDULERS, *BATCHED_SCHEDULERS, *PLACEMENTS)
+        return self.method.at_once
 
     @property
     def proves(self) -> bool:
         """Whether it is there for the bound as well."""
-        return self.name == BOUNDS or self.name in EXACT
+        return self.method.proves
+
+    @property
+    def models(self) -> bool:
+        """Whether it hands models to a solver."""
+        return self.method.kind is Kind.EXACT and (self.method.solver is not None or "solver" in self.method.options)
 
 
 def usual(problem: Problem, objective: str) -> dict[str, float]:
-    """Return the members for a problem if the user names none."""
-    quick = LIST_SCHEDULERS if problem.inputs == 1 else (*LIST_SCHEDULERS[:2], *BATCHED_SCHEDULERS, *LIST_SCHEDULERS[2:])
-    names = {**dict.fromkeys((*quick, *PLACEMENTS) if problem.n_tasks > MANY else quick, 1.0), **SEARCHES}
-    if objective != "makespan":
-        exact = {"load-milp": 1.0} if problem.inputs == 1 and model_size.columns(problem) <= SMALL["load-milp"] else {}
-        return _known({**dict.fromkeys(LIST_SCHEDULERS[:2], 1.0), **LOADS, **exact, BOUNDS: 1.0})
-    names[BOUNDS] = 1.0
-    contended = problem.communication in ("channel", "port")
-    size = model_size.columns(problem)
-    if problem.memory == "static" and (problem.inputs == 1 or not contended):
-        method = SOLVERS[preferred()]
-        if size > TINY and falls_apart(problem):
-            names["split"] = 1.0
-        elif size <= SMALL[method]:
-            names[method] = 1.0
-    return _known(names)
-
-
-def _known(names: Mapping[str, float]) -> dict[str, float]:
-    return {name: weight for name, weight in names.items() if name in registered()}
+    """Return the members for a problem if the user names none, with their weights; of the exact methods only the first that fits."""
+    chosen = select(objective=objective, auto=True, problem=problem)
+    exact = [each for each in chosen if each.kind is Kind.EXACT][:1]
+    return {each.name: each.auto.weight for each in chosen if each.auto is not None and (each.kind is not Kind.EXACT or each in exact)}
 
 
 def choose(
     problem: Problem, objective: str, members: str | Iterable[str] | Mapping[str, float] | None, exclude: str | Iterable[str]
 ) -> list[Member]:
-    """Return the members of `auto` for a problem, in the order in which they would begin.
+    """Return the members of `auto` for a problem, in the order in which they would begin: first what is done at once, by turn.
 
     Parameters
     ----------
@@ -138,9 +84,8 @@ def choose(
         )
     if "auto" in chosen:
         raise UnsupportedFeature("'auto' is named as a member of itself; name the methods it should run, or leave members out")
-    order = [*LIST_SCHEDULERS[:2], *BATCHED_SCHEDULERS, *LIST_SCHEDULERS[2:], *PLACEMENTS]
-    place = {name: number for number, name in enumerate(order)}
-    return [Member(name, chosen[name]) for name in sorted(chosen, key=lambda name: place.get(name, len(order)))]
+    found = [Member(name, weight) for name, weight in chosen.items()]
+    return sorted(found, key=lambda member: (not member.at_once, member.method.turn if member.at_once else 0))
 
 
 def _names(given: str | Iterable[str]) -> list[str]:

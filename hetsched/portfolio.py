@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import importlib
-import importlib.metadata
 import logging
 import math
 import signal
@@ -15,7 +12,7 @@ from concurrent.futures import Executor
 from typing import Any
 
 from hetsched.arguments import TEXT, checked, rule
-from hetsched.errors import HetschedError, InconsistentBound, InvalidSchedule, SolverFailed, UnsupportedFeature, warn
+from hetsched.errors import HetschedError, InconsistentBound, InvalidSchedule, SolverFailed, UnsupportedFeature
 from hetsched.modeling import backends
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
@@ -25,28 +22,6 @@ from hetsched.search import Budget, Event, Method, Monitor, find_method, registe
 from hetsched.solution import Solution
 from hetsched.stopping import reason, terminate
 
-ENTRY_POINTS = "hetsched.methods"
-_BUILT_IN = (
-    "heuristics.simple",
-    "heuristics.list_scheduling",
-    "heuristics.dynamic",
-    "heuristics.annealing",
-    "heuristics.local_search",
-    "heuristics.evolution",
-    "heuristics.batched",
-    "heuristics.randomised",
-    "heuristics.device_strings",
-    "heuristics.contiguous",
-    "heuristics.load_search",
-    "heuristics.placement",
-    "heuristics.clustering",
-    "heuristics.repartition",
-    "heuristics.multilevel",
-    "models.methods",
-    "models.split",
-    "bounds.methods",
-    "auto",
-)
 EXECUTOR = rule(
     "a concurrent.futures.Executor or a client of dask.distributed",
     lambda given: isinstance(given, Executor) or hasattr(given, "get_executor"),
@@ -54,24 +29,8 @@ EXECUTOR = rule(
 _log = logging.getLogger(__name__)
 
 
-@functools.cache
-def _discover() -> None:
-    """Import the built-in methods, then those that other packages announce."""
-    for name in _BUILT_IN:
-        importlib.import_module(f"hetsched.{name}")
-    for entry in importlib.metadata.entry_points(group=ENTRY_POINTS):
-        try:
-            entry.load()
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # SystemExit too: what others install must not end this process
-            said = str(error) if isinstance(error, Exception) else repr(error)
-            warn(f"methods of entry point {entry.name!r} ({entry.value}) cannot be loaded: {said}", UserWarning)
-
-
 def methods() -> Mapping[str, Method]:
     """Return every method by name: ours, those registered by the user's code, those of entry points."""
-    _discover()
     return registered()
 
 
@@ -139,7 +98,6 @@ def solve(
     InconsistentBound
         A bound lies above a valid schedule (a bug).
     """
-    _discover()
     names = [method] if isinstance(method, str) else [TEXT.check(name, "method") for name in method]
     if not names:
         raise UnsupportedFeature("no method named; give one or more, or leave it out for 'auto'")

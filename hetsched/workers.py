@@ -19,7 +19,7 @@ from hetsched.processes import Channel, Died, Process, Ready, Stop
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.simulate import simulate
-from hetsched.search import Budget, Event, Monitor, registered
+from hetsched.search import Budget, Event, Monitor, discover, registered
 from hetsched.solution import NO_BOUND, Bound
 
 _WAKE = 0.01  # seconds between looks at the messages, while something runs in this process
@@ -339,9 +339,7 @@ class _Side:
         """Run task after task."""
         hello = self.channel.asked.get()
         assert isinstance(hello, _Hello)
-        for module in dict.fromkeys(hello.modules.values()):
-            if module.partition(".")[0] == __package__:
-                importlib.import_module(module)
+        discover(plug_ins=False)  # those that others wrote are loaded with their first task: they may crash
         self.channel.tell(Ready())
         while True:
             task = self.channel.asked.get()

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from hetsched.problem.problem import Problem
+from hetsched.search import When
+
+TINY = 60
+"""Columns of a model that CP-SAT proves within a fraction of a second."""
+LARGEST = 20_000
+"""Columns beyond which `auto` hands no model to any solver: making it alone would take seconds and gigabytes."""
 
 
 def assignments(problem: Problem) -> int:
@@ -18,3 +24,8 @@ def flows(problem: Problem) -> int:
 def columns(problem: Problem) -> int:
     """Return about how many columns a formulation of the makespan has, orders of tasks not counted."""
     return assignments(problem) + (flows(problem) if problem.communication in ("channel", "port") else 0)
+
+
+def columns_up_to(n: int) -> When:
+    """Return the condition that a formulation of the makespan has at most about `n` columns."""
+    return lambda problem: columns(problem) <= n

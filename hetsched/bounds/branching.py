@@ -10,13 +10,11 @@ from hetsched.bounds.windows import Effort, Passage, Window
 from hetsched.errors import UnsupportedFeature
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
-from hetsched.search import Monitor
+from hetsched.search import Kind, Monitor, Role, select
 from hetsched.solution import Bound
 
 LARGEST = 300
 """The most tasks: a node takes memory and time with their square."""
-FIRST = ("best-device", "heft")
-SEARCH = "annealing"
 EVALUATIONS = 300
 """For each task, of the search for a better schedule once a quick look has not been enough."""
 WORK = 1e8
@@ -27,15 +25,11 @@ NODES = (30, 300, 3000, 30_000, 300_000)
 
 def branch(problem: Problem, monitor: Monitor, upper: float = math.inf, nodes: int = NODES[-1]) -> None:
     """Shorten schedules and raise the bound by branch and bound over all tasks; see the method ``"branch"``."""
-    from hetsched.heuristics import annealing, list_scheduling, simple  # noqa: F401  # they register their methods
-
-    if problem.inputs > 1:
-        raise UnsupportedFeature(f"branch follows one input, but there are {problem.inputs}; use a search or method 'milp'")
     if problem.n_tasks > LARGEST:
         raise UnsupportedFeature(f"branch takes up to {LARGEST} tasks, but there are {problem.n_tasks}; use method 'split' or a search")
     if nodes > 1:
-        for name in FIRST:
-            monitor.run(name)
+        for start in select(role=Role.START, problem=problem):
+            monitor.run(start.name)
     window = Window(Passage(problem), np.arange(problem.n_tasks), np.arange(problem.graph.n_edges))
     node = window.node()
     limited = math.isfinite(monitor.time_left)
@@ -61,7 +55,8 @@ def branch(problem: Problem, monitor: Monitor, upper: float = math.inf, nodes: i
 def _search(problem: Problem, monitor: Monitor) -> None:
     """Look for a better schedule for a while."""
     evaluations = EVALUATIONS * problem.n_tasks
-    found = monitor.subsolve(problem, SEARCH, time_limit=monitor.time_limit(0.1), evaluations=evaluations, start=monitor.best)
+    search = select(kind=Kind.SEARCH, objective="makespan", auto=True)[0]
+    found = monitor.subsolve(problem, search.name, time_limit=monitor.time_limit(0.1), evaluations=evaluations, start=monitor.best)
     if found.schedule is not None:
         monitor.offer(found.schedule.decision)
 

@@ -6,14 +6,17 @@ import math
 
 from hetsched.bounds import best, branching
 from hetsched.problem.problem import Problem
-from hetsched.search import Monitor, method
+from hetsched.search import ALL, Auto, Kind, Monitor, Supports, method
 
 
 @method(
     "bounds",
     summary="every lower bound from cheap to dear; finds no schedule",
     source="those of hetsched.bounds",
-    supports="every problem and objective",
+    kind=Kind.BOUND,
+    objectives=ALL,
+    turn=410,
+    auto=Auto(),
 )
 def bounds(problem: Problem, monitor: Monitor, *, quick: bool = False) -> None:
     """Raise the bound by one after the other, until the time limit; what solvers find is the business of their methods.
@@ -33,7 +36,9 @@ def bounds(problem: Problem, monitor: Monitor, *, quick: bool = False) -> None:
     "branch",
     summary="branch and bound over devices and orders; proves optima of some dozen tasks",
     source="P. Brucker, B. Jurisch, B. Sievers 1994; R. Klein, A. Scholl 1999",
-    supports="one input; proves nothing about contention",
+    kind=Kind.EXACT,
+    supports=Supports(inputs="one", besides=f"more than {branching.LARGEST} tasks"),
+    turn=500,
 )
 def branch(problem: Problem, monitor: Monitor, *, upper: float | None = None, nodes: int = branching.NODES[-1]) -> None:
     """Shorten the best schedule and raise the bound until they meet, or for about ten seconds.

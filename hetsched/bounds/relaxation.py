@@ -57,8 +57,6 @@ def every(problem: Problem, *, deadline: Deadline = NEVER) -> Iterator[Bound]:
 @checked
 def split(problem: Problem, *, deadline: Deadline = NEVER) -> Solution:
     """Solve the modules of a problem that falls apart; its proof is the optimum but for what joins modules."""
-    from hetsched.bounds import methods  # noqa: F401  # it registers them
-
     return Monitor(sayable(problem), Budget(deadline.limit), clock=deadline.clock).run_alone("split")
 
 

@@ -21,9 +21,16 @@ def methods(incomplete: str) -> list[tuple[str, str]]:
 
 def solvers(incomplete: str) -> list[str]:
     """Return the solvers that problems are handed to."""
-    from hetsched.modeling.backends import names
+    from hetsched.modeling.backends import known
 
-    return _beginning(incomplete, names())
+    return _beginning(incomplete, [each.name for each in known()])
+
+
+def method_kinds(incomplete: str) -> list[str]:
+    """Return the kinds of methods."""
+    from hetsched.search import Kind
+
+    return _beginning(incomplete, list(Kind))
 
 
 def objectives(incomplete: str) -> list[str]:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from hetsched.problem.problem import Problem
     from hetsched.solution import Solution
 
-# A moment of search, the same with and without other solvers; what takes long to compile on the first run is left out.
-SEARCH = {"exclude": ["split", "cpsat", "milp", "tabu", "evolution", "random-heft"], "workers": 0, "seconds": 3.0}
+SECONDS = 3.0
+"""For which the first search that `auto` would run goes on."""
 BASELINE = "best-device"
 
 
@@ -47,6 +47,7 @@ def demo(
     from hetsched import HetschedError, Problem, solve
     from hetsched.costs import Roofline
     from hetsched.report import method_table
+    from hetsched.search import Kind, select
     from hetsched.workloads import clusters, networks
 
     pictures = Pictures(report, trace, gantt, colour_by)
@@ -55,8 +56,13 @@ def demo(
     files = [out / "problem.json", out / "schedule.json"]
     check_writable(*files, *pictures.paths)
     problem = Problem(networks.load(network), clusters.diviml(), costs=Roofline())
+    # A moment of search, the same with and without solvers; what takes long to compile on the first run is left out.
+    chosen = select(objective="makespan", auto=True, problem=problem)
+    searches = [each for each in chosen if each.kind is Kind.SEARCH][:1]
+    members = [each.name for each in chosen if each in searches or each.kind in (Kind.CONSTRUCTIVE, Kind.BOUND)]
+    search = {"members": members, "workers": 0, "seconds": SECONDS}
     with Working("scheduling (the first run compiles the kernels)") as working:
-        found = solve(problem, options=SEARCH, on_progress=lambda event: working.update(f"scheduling: {event.source}"))
+        found = solve(problem, options=search, on_progress=lambda event: working.update(f"scheduling: {event.source}"))
     if found.schedule is None:
         if found.stopped in INTERRUPTED:
             raise typer.Exit(INTERRUPTED[found.stopped])

@@ -10,18 +10,24 @@ import typer
 
 from hetsched.errors import MissingDependency
 
-METHOD = "split"
-"""The method whose work can be done elsewhere."""
 SECONDS = 10
 """For how long a scheduler may be silent before it is given up."""
+
+
+def distributing() -> list[str]:
+    """Return the methods that have parts of their work done by an executor."""
+    from hetsched.search import registered
+
+    return [each.name for each in registered().values() if each.distributes]
 
 
 @contextlib.contextmanager
 def executor(names: list[str], workers: int | None, scheduler: str | None) -> Iterator[Any]:
     """Yield the executor that the options ask for, or None; it is closed afterwards."""
-    if METHOD not in names:
+    known = distributing()
+    if not set(known) & set(names):
         if scheduler is not None:
-            raise typer.BadParameter(f"{', '.join(names)} works here alone; name --method {METHOD}", param_hint="--scheduler")
+            raise typer.BadParameter(f"{', '.join(names)} works here alone; name --method {' or '.join(known)}", param_hint="--scheduler")
         yield None
     elif scheduler is not None:
         with _client(scheduler) as client:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
-METHOD_OF = {"scip": "milp", "highs": "milp:highs", "cpsat": "cpsat"}
-"""The method that hands a problem to each solver."""
+if TYPE_CHECKING:
+    from hetsched.search import Method
 
 
 def fraction(text: str) -> float:
@@ -26,6 +26,7 @@ def choose(
     names: list[str] | None,
     options: dict[str, Any],
     *,
+    objective: str = "makespan",
     solver: str | None,
     gap: float | None,
     threads: int | None,
@@ -33,21 +34,18 @@ def choose(
 ) -> list[str]:
     """Return the methods to run, and add what was given to their options.
 
-    `names` are the methods named, None if none were. What a method or its solver cannot do is refused
-    here, before any work; `threads` itself goes to `solve`.
+    `names` are the methods named, None if none were; a solver without one stands for an exact method of the
+    objective. What a method or its solver cannot do is refused here, before any work; `threads` itself goes to `solve`.
     """
-    from hetsched import methods
-
-    methods()  # so that every method is known
     if solver is None:
         names = ["auto"] if names is None else names
-    elif names is None:
-        names = [_method_of(solver)]
     else:
-        _give(names, options, "solver", solver, f"either --method {_method_of(solver)} or --solver {solver} alone will do")
-    *others, last = METHOD_OF
+        alone = _method_of(solver, objective)
+        named, names = names, [alone.name] if names is None else names
+        if named is not None or alone.solver is None:
+            _give(names, options, "solver", solver, f"either --method {alone.name} or --solver {solver} alone will do")
     if gap is not None:
-        _give(names, options, "gap", gap, f"choose an exact method by --solver {', '.join(others)} or {last} instead")
+        _give(names, options, "gap", gap, f"choose an exact method by --solver {_listed()} instead")
     if workers is not None:
         _give(names, options, "workers", workers, "choose --method auto or split, or say --threads of a solver")
     for key in ("threads", "workers"):
@@ -57,10 +55,18 @@ def choose(
     return names
 
 
-def _method_of(solver: str) -> str:
+def _method_of(solver: str, objective: str) -> Method:
     from hetsched.modeling.backends import info
+    from hetsched.search import exact
 
-    return METHOD_OF[info(solver).name]
+    return exact(info(solver).name, objective)
+
+
+def _listed() -> str:
+    from hetsched.modeling.backends import known
+
+    *others, last = [each.name for each in known()]
+    return f"{', '.join(others)} or {last}"
 
 
 def _give(names: list[str], options: dict[str, Any], key: str, value: Any, remedy: str) -> None:
@@ -84,11 +90,11 @@ def _twice(key: str, value: Any, flag: str) -> NoReturn:
 
 def _check_solvers(names: list[str], options: dict[str, Any]) -> None:
     """Raise an error for a solver that is not installed, or cannot use that many threads."""
-    from hetsched.modeling.backends import info
+    from hetsched.modeling.backends import info, known
     from hetsched.search import find_method
 
-    solver_of = {method: solver for solver, method in METHOD_OF.items()}
     for name in names:
-        solver = {**find_method(name).options, **options}.get("solver", solver_of.get(name))
-        if solver in METHOD_OF:
+        method = find_method(name)
+        solver = {**method.options, **options}.get("solver") if method.solver is None else method.solver
+        if solver in [each.name for each in known()]:
             info(solver, threads=options.get("threads"))

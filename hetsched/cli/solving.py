@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hetsched.cli import completion
-from hetsched.cli.elsewhere import METHOD, executor
+from hetsched.cli.elsewhere import distributing, executor
 from hetsched.cli.exact import choose
 from hetsched.cli.files import Outputs, check_writable, read_answer, read_problem
 from hetsched.cli.options import (
@@ -105,11 +105,9 @@ def solve(
     pictures.check()
     named = None if method is None else [name.strip() for given in method for name in given.split(",") if name.strip()]
     options = dict(map(_option, option or []))
-    if objective != "makespan" and named is None and solver is not None:
-        named = ["load-milp"]  # the model of loads; those that solvers stand for otherwise are of the makespan
     if scheduler is not None and named is None:
-        named = [METHOD]
-    names = choose(named, options, solver=solver, gap=gap, threads=threads, workers=workers)
+        named = distributing()[:1]
+    names = choose(named, options, objective=objective, solver=solver, gap=gap, threads=threads, workers=workers)
     asked = read_problem(problem)
     first = None if start is None else read_answer(start)
     news = News(names, objective)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hetsched.problem.problem import Problem
-from hetsched.search import Monitor, method
+from hetsched.search import Auto, Monitor, method
 
 CYCLES = (1, 4, 16)
 """Shares of the budget for one cooling after another; the first gives an early answer."""
@@ -15,6 +15,8 @@ CYCLES = (1, 4, 16)
     "annealing",
     summary="simulated annealing over devices, order and batches together, half of it on the critical chain",
     source="Kirkpatrick, Gelatt and Vecchi 1983; the neighbourhood is ours",
+    turn=300,
+    auto=Auto(),
 )
 def annealing(problem: Problem, monitor: Monitor, *, hot: float = 0.01, cold: float = 0.0001) -> None:
     """Anneal from the best schedule known, or from the best single device and HEFT.

@@ -13,14 +13,19 @@ from hetsched.heuristics.offering import memory_claims
 from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import BoolArray, Problem
 from hetsched.schedule.decision import Decision
-from hetsched.search import Monitor, method
+from hetsched.search import Auto, Kind, Monitor, Role, method, several_inputs
 
 _SOURCE = "DiviML (Ghannane and Abdelfattah), section V, in our reading"
 _SUPPORTS = "any problem; several inputs go in batches on several devices"
 
 
 @method(
-    "bmet", summary="batched MET: each task in the batches of least device time, whatever the queues", source=_SOURCE, supports=_SUPPORTS
+    "bmet",
+    summary="batched MET: each task in the batches of least device time, whatever the queues",
+    source=_SOURCE,
+    kind=Kind.CONSTRUCTIVE,
+    turn=28,
+    auto=Auto(when=several_inputs),
 )
 def bmet(problem: Problem, monitor: Monitor, *, sizes: int | Sequence[int] | None = None) -> None:
     """Ready tasks in index order, each in the batches that take the fewest seconds of devices in all.
@@ -38,7 +43,9 @@ def bmet(problem: Problem, monitor: Monitor, *, sizes: int | Sequence[int] | Non
     "bgreedy",
     summary="batched greedy: breadth-first topological order, each task in the batches that finish it first",
     source=_SOURCE,
-    supports=_SUPPORTS,
+    kind=Kind.CONSTRUCTIVE,
+    turn=26,
+    auto=Auto(when=several_inputs),
 )
 def bgreedy(problem: Problem, monitor: Monitor, *, sizes: int | Sequence[int] | None = None) -> None:
     """Tasks in breadth-first topological order, each in the appended batches whose latest finish is least.
@@ -56,7 +63,10 @@ def bgreedy(problem: Problem, monitor: Monitor, *, sizes: int | Sequence[int] | 
     "bheft",
     summary="batched HEFT: by upward rank, each task in the batches that finish it first, with insertion",
     source=_SOURCE,
-    supports=_SUPPORTS,
+    kind=Kind.CONSTRUCTIVE,
+    roles={Role.START: several_inputs},
+    turn=24,
+    auto=Auto(when=several_inputs),
 )
 def bheft(problem: Problem, monitor: Monitor, *, sizes: int | Sequence[int] | None = None, mean_communication: str = "paper") -> None:
     """Tasks by upward rank, each in the batches whose latest finish is least, in gaps where they fit.

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from hetsched.coarsening.coarse import Coarsening, mean_durations, mean_transfers, memory_share, settled, united
-from hetsched.heuristics.offering import WHOLE, check_whole
 from hetsched.heuristics.placement import fused, listed, offer_bold_to_safe
 from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import Problem
-from hetsched.search import Monitor, method
+from hetsched.search import Auto, Kind, Monitor, Role, Supports, always, large, method
 
 LARGEST = 10_000
 """Tasks beyond which linear clustering, whose time grows with the square of them, takes Celeritas' coarse graph."""
@@ -22,13 +21,15 @@ LARGEST_SHARE = 0.25
     "linear-clustering",
     summary="the longest path, then that of the rest, and so on, as clusters; mapped by guided load balancing",
     source="Kim and Browne 1988; Radulescu and van Gemund 1998 for the mapping",
-    supports=WHOLE,
+    kind=Kind.CONSTRUCTIVE,
+    roles={Role.BASELINE: always},
+    supports=Supports(inputs="whole"),
+    turn=230,
 )
 def linear_clustering(problem: Problem, monitor: Monitor) -> None:
     """Paths of mean durations and mean transfers; graphs of more than 10,000 tasks are coarsened as by Celeritas first."""
     from hetsched.heuristics import placement_kernels
 
-    check_whole(problem)
     found = fused(problem, monitor) if problem.n_tasks > LARGEST else Coarsening.through(problem, ())
     coarse, graph = found.coarse, found.coarse.graph
     cluster = placement_kernels.linear_clusters(
@@ -43,7 +44,11 @@ def linear_clustering(problem: Problem, monitor: Monitor) -> None:
     "dsc",
     summary="dominant sequence clustering: tasks join the cluster of the parent they wait for; mapped by guided load balancing",
     source="Yang and Gerasoulis 1994; Radulescu and van Gemund 1998 for the mapping",
-    supports=WHOLE,
+    kind=Kind.CONSTRUCTIVE,
+    roles={Role.BASELINE: always},
+    supports=Supports(inputs="whole"),
+    turn=180,
+    auto=Auto(when=large),
 )
 def dsc(problem: Problem, monitor: Monitor) -> None:
     """The task with the longest path through it comes next, of those whose parents are done.
@@ -53,7 +58,6 @@ def dsc(problem: Problem, monitor: Monitor) -> None:
     from hetsched.analysis import ranking
     from hetsched.heuristics import placement_kernels
 
-    check_whole(problem)
     graph, weight, transfer = problem.graph, mean_durations(problem), mean_transfers(problem)
     below = ranking.upward(problem.arrays, graph.topological_order, weight, transfer)
     cluster, begin = placement_kernels.dominant_sequence(

@@ -17,7 +17,7 @@ from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.steady import hosts
-from hetsched.search import Monitor, method
+from hetsched.search import LOADS, Auto, Monitor, Supports, method
 
 LIGHT = (0.02, 0.01, 0.005, 0.002, 0.0, -1.0)
 """Shares of all work up to which a unit counts as light, tried in turn until there are too many ideals; below 0 none does."""
@@ -29,7 +29,10 @@ _SECONDS = 0.01
     "contiguous",
     summary="period: the best intervals of the graph, one a device, by dynamic programming over ideals",
     source="J. Tarnawski et al., NeurIPS 2020",
-    supports="objectives period and max-load; narrow graphs; several inputs go as one batch per task",
+    objectives=LOADS,
+    supports=Supports(besides="wide graphs"),
+    turn=380,
+    auto=Auto(),
 )
 def contiguous(problem: Problem, monitor: Monitor, *, limit: int = 50_000) -> None:
     """Find the assignment of least period in which every device runs an interval: a difference of two ideals (down-sets).

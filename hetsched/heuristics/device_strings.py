@@ -17,13 +17,13 @@ from hetsched.heuristics.offering import memory_claims
 from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import Problem
 from hetsched.schedule.simulate import CONTENDED
-from hetsched.search import Monitor, method
+from hetsched.search import Monitor, Supports, method
 
 if TYPE_CHECKING:
     from hetsched.heuristics.states import States
     from hetsched.schedule.sequences import State
 
-_SUPPORTS = "any problem in which every task can do with one batch on each device; peak memory by what could ever be held"
+_SUPPORTS = Supports(besides="tasks that cannot process all inputs with one batch on each device")
 
 
 @method(
@@ -31,6 +31,7 @@ _SUPPORTS = "any problem in which every task can do with one batch on each devic
     summary="biased (1+1) evolutionary algorithm over devices, in breadth-first topological order",
     source="DiviML (Ghannane and Abdelfattah), section V; (1+1) EA: Droste, Jansen and Wegener 2002",
     supports=_SUPPORTS,
+    turn=350,
 )
 def ea(problem: Problem, monitor: Monitor) -> None:
     """From every task on its fastest device, redraw each position of the string with probability 1 / length; keep what is no worse.
@@ -52,6 +53,7 @@ def ea(problem: Problem, monitor: Monitor) -> None:
     summary="simulated annealing over devices, in breadth-first topological order",
     source="DiviML (Ghannane and Abdelfattah), section V; Kirkpatrick, Gelatt and Vecchi 1983",
     supports=_SUPPORTS,
+    turn=340,
 )
 def sa(problem: Problem, monitor: Monitor, *, hot: float = 0.003, cold: float = 1e-5) -> None:
     """Redraw one position of the string at a time, with geometric cooling.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from hetsched.heuristics.list_scheduling import static_level
-from hetsched.heuristics.offering import WHOLE, check_whole, offer
+from hetsched.heuristics.offering import offer
 from hetsched.problem.graph import FloatArray
 from hetsched.problem.problem import Problem
-from hetsched.search import Monitor, method
+from hetsched.search import Auto, Kind, Monitor, Role, Supports, always, method
 
 _NO_LEVEL, _NO_MEDIAN = np.empty((0, 0)), np.empty(0)
 
@@ -16,7 +16,6 @@ _NO_LEVEL, _NO_MEDIAN = np.empty((0, 0)), np.empty(0)
 def _by_choice(problem: Problem, monitor: Monitor, rule: int, level: FloatArray = _NO_LEVEL, median: FloatArray = _NO_MEDIAN) -> None:
     from hetsched.heuristics import placing
 
-    check_whole(problem)
     n, size = problem.whole_durations.shape
 
     def place(need: FloatArray) -> placing.Placement:
@@ -44,7 +43,14 @@ def _by_choice(problem: Problem, monitor: Monitor, rule: int, level: FloatArray 
 
 
 @method(
-    "etf", summary="earliest time first: the ready pair that starts first, then static level", source="Hwang et al. 1989", supports=WHOLE
+    "etf",
+    summary="earliest time first: the ready pair that starts first, then static level",
+    source="Hwang et al. 1989",
+    kind=Kind.CONSTRUCTIVE,
+    growth=2,
+    supports=Supports(inputs="whole"),
+    turn=60,
+    auto=Auto(),
 )
 def etf(problem: Problem, monitor: Monitor) -> None:
     """The (task, device) pair of earliest start; ties by higher static level, lower task, lower device."""
@@ -53,13 +59,22 @@ def etf(problem: Problem, monitor: Monitor) -> None:
     _by_choice(problem, monitor, placing.ETF, static_level(problem)[:, None])
 
 
-@method("dls", summary="dynamic level scheduling: the ready pair of highest dynamic level", source="Sih and Lee 1993", supports=WHOLE)
+@method(
+    "dls",
+    summary="dynamic level scheduling: the ready pair of highest dynamic level",
+    source="Sih and Lee 1993",
+    kind=Kind.CONSTRUCTIVE,
+    roles={Role.UPPER: always},
+    growth=2,
+    supports=Supports(inputs="whole"),
+    turn=70,
+    auto=Auto(),
+)
 def dls(problem: Problem, monitor: Monitor) -> None:
     """The pair of highest static level - start + (median duration - duration there)."""
     from hetsched.analysis import ranking
     from hetsched.heuristics import placing
 
-    check_whole(problem)
     median = ranking.median_durations(problem.whole_durations)
     _by_choice(problem, monitor, placing.DLS, static_level(problem, median)[:, None], median)
 
@@ -68,7 +83,12 @@ def dls(problem: Problem, monitor: Monitor) -> None:
     "bil",
     summary="best imaginary level: by the level a task would have were its device always free",
     source="Oh and Ha 1996",
-    supports=WHOLE,
+    kind=Kind.CONSTRUCTIVE,
+    roles={Role.UPPER: always},
+    growth=2,
+    supports=Supports(inputs="whole"),
+    turn=80,
+    auto=Auto(),
 )
 def bil(problem: Problem, monitor: Monitor) -> None:
     """The ready task whose k-th best imaginary makespan is largest, k the number of ready tasks (or
@@ -76,12 +96,19 @@ def bil(problem: Problem, monitor: Monitor) -> None:
     from hetsched.analysis import ranking
     from hetsched.heuristics import placing
 
-    check_whole(problem)
     level = ranking.imaginary_levels(problem.arrays, problem.graph.topological_order, problem.whole_durations)
     _by_choice(problem, monitor, placing.BIL, level)
 
 
-@method("min-min", summary="the ready task that can finish first, where it does", source="Ibarra and Kim 1977", supports=WHOLE)
+@method(
+    "min-min",
+    summary="the ready task that can finish first, where it does",
+    source="Ibarra and Kim 1977",
+    kind=Kind.CONSTRUCTIVE,
+    supports=Supports(inputs="whole"),
+    turn=150,
+    auto=Auto(),
+)
 def min_min(problem: Problem, monitor: Monitor) -> None:
     """The ready task of least minimum completion time."""
     from hetsched.heuristics import placing
@@ -90,7 +117,13 @@ def min_min(problem: Problem, monitor: Monitor) -> None:
 
 
 @method(
-    "max-min", summary="the ready task that finishes last at best, where it finishes first", source="Ibarra and Kim 1977", supports=WHOLE
+    "max-min",
+    summary="the ready task that finishes last at best, where it finishes first",
+    source="Ibarra and Kim 1977",
+    kind=Kind.CONSTRUCTIVE,
+    supports=Supports(inputs="whole"),
+    turn=160,
+    auto=Auto(),
 )
 def max_min(problem: Problem, monitor: Monitor) -> None:
     """The ready task of largest minimum completion time."""
@@ -103,7 +136,10 @@ def max_min(problem: Problem, monitor: Monitor) -> None:
     "sufferage",
     summary="the ready task that would suffer most from its second-best device",
     source="Maheswaran et al. 1999",
-    supports=WHOLE,
+    kind=Kind.CONSTRUCTIVE,
+    supports=Supports(inputs="whole"),
+    turn=170,
+    auto=Auto(),
 )
 def sufferage(problem: Problem, monitor: Monitor) -> None:
     """The ready task of largest difference between second-least and least completion time."""

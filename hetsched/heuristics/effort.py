@@ -1,21 +1,15 @@
-"""Where a search begins, and how much it does between two looks at the clock."""
+"""How much a search does between two looks at the clock."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
 
-from hetsched.problem.problem import Problem
 from hetsched.search import Monitor
 
 SECONDS = 10.0
 """How long a search goes on that is given no limit at all."""
 _STEPS = 1_000_000
-
-
-def starts(problem: Problem) -> tuple[str, ...]:
-    """Return the methods whose schedules a search or a solver begins with."""
-    return ("best-device", "heft", "bheft") if problem.inputs > 1 else ("best-device", "heft")
 
 
 def bursts(monitor: Monitor, *, weight: float = 1.0) -> Iterator[int]:

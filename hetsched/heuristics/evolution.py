@@ -11,7 +11,7 @@ import numpy as np
 from hetsched.heuristics.local_search import WEIGHT, Walk
 from hetsched.problem.graph import IntArray
 from hetsched.problem.problem import Problem
-from hetsched.search import Monitor, method
+from hetsched.search import Auto, Monitor, method
 
 if TYPE_CHECKING:
     from hetsched.heuristics.searching import Search
@@ -152,6 +152,8 @@ def distance(one: Member, other: Member) -> float:
     "evolution",
     summary="evolutionary search: path relinking between good schedules, each child improved by tabu search",
     source="scatter search with path relinking (Glover 1998) over tabu search; the path is ours",
+    turn=320,
+    auto=Auto(),
 )
 def evolution(problem: Problem, monitor: Monitor, *, size: int = 8, effort: int = 20_000) -> None:
     """Improve `size` different schedules, then the best on the way from one to another, again and again.

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from hetsched.errors import UnsupportedFeature
-from hetsched.heuristics.offering import WHOLE, check_whole, descending, offer, offer_in_order
+from hetsched.heuristics.offering import descending, offer, offer_in_order
 from hetsched.problem.graph import FloatArray
 from hetsched.problem.problem import Problem
-from hetsched.search import Monitor, method
+from hetsched.search import ALL, Auto, Kind, Monitor, Role, Supports, always, method
 
 
 def mean_code(name: str) -> int:
@@ -31,7 +31,6 @@ def ranks(problem: Problem, mean_communication: str = "paper") -> tuple[FloatArr
     """
     from hetsched.analysis import ranking
 
-    check_whole(problem)
     arrays, order = problem.arrays, problem.graph.topological_order
     weight = ranking.mean_durations(problem.whole_durations)
     transfer = ranking.mean_transfers(arrays, mean_code(mean_communication))
@@ -57,11 +56,15 @@ def place_heft(problem: Problem, need: FloatArray, mean_communication: str = "pa
     "heft",
     summary="heterogeneous earliest finish time: by upward rank, with insertion",
     source="Topcuoglu, Hariri and Wu 2002",
-    supports=WHOLE,
+    kind=Kind.CONSTRUCTIVE,
+    objectives=ALL,
+    roles={Role.START: always, Role.UPPER: always, Role.BASELINE: always},
+    supports=Supports(inputs="whole"),
+    turn=20,
+    auto=Auto(),
 )
 def heft(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper") -> None:
     """Tasks by descending upward rank, each in the earliest gap that finishes it first."""
-    check_whole(problem)
     offer(monitor, lambda need: place_heft(problem, need, mean_communication))
 
 
@@ -69,7 +72,10 @@ def heft(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper
     "cpop",
     summary="critical path on a processor: the critical path on one device, the rest by earliest finish",
     source="Topcuoglu, Hariri and Wu 2002",
-    supports=WHOLE,
+    kind=Kind.CONSTRUCTIVE,
+    supports=Supports(inputs="whole"),
+    turn=50,
+    auto=Auto(),
 )
 def cpop(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper") -> None:
     """Ready tasks by upward + downward rank; those of the critical path on its fastest device.
@@ -88,13 +94,16 @@ def cpop(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper
     "peft",
     summary="predict earliest finish time: looks ahead through an optimistic cost table, with insertion",
     source="Arabnejad and Barbosa 2014",
-    supports=WHOLE,
+    kind=Kind.CONSTRUCTIVE,
+    roles={Role.UPPER: always},
+    supports=Supports(inputs="whole"),
+    turn=40,
+    auto=Auto(),
 )
 def peft(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper") -> None:
     """Ready tasks by mean optimistic cost, each where finish + optimistic cost is least."""
     from hetsched.analysis import ranking
 
-    check_whole(problem)
     transfer = ranking.mean_transfers(problem.arrays, mean_code(mean_communication))
     costs = ranking.optimistic_costs(problem.arrays, problem.graph.topological_order, problem.whole_durations, transfer)
     offer_in_order(monitor, costs.mean(axis=1), criterion="finish", insertion=True, bias=costs)
@@ -104,7 +113,10 @@ def peft(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper
     "lookahead",
     summary="HEFT that looks ahead: each task where its children, placed for a try, finish first",
     source="Bittencourt, Sakellariou and Madeira 2010",
-    supports=WHOLE,
+    kind=Kind.CONSTRUCTIVE,
+    supports=Supports(inputs="whole"),
+    turn=30,
+    auto=Auto(),
 )
 def lookahead(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper", most_children: int = 64) -> None:
     """Tasks by descending upward rank; on every device its children are placed for a try, as HEFT would.
@@ -133,7 +145,10 @@ def lookahead(problem: Problem, monitor: Monitor, *, mean_communication: str = "
     "hlfet",
     summary="highest level first with estimated times: by static level, earliest start, no insertion",
     source="Adam, Chandy and Dickson 1974",
-    supports=WHOLE,
+    kind=Kind.CONSTRUCTIVE,
+    supports=Supports(inputs="whole"),
+    turn=100,
+    auto=Auto(),
 )
 def hlfet(problem: Problem, monitor: Monitor) -> None:
     """Ready tasks by static level (mean durations, no communication), each where it starts first."""
@@ -141,7 +156,13 @@ def hlfet(problem: Problem, monitor: Monitor) -> None:
 
 
 @method(
-    "mcp", summary="modified critical path: by latest start, earliest start with insertion", source="Wu and Gajski 1990", supports=WHOLE
+    "mcp",
+    summary="modified critical path: by latest start, earliest start with insertion",
+    source="Wu and Gajski 1990",
+    kind=Kind.CONSTRUCTIVE,
+    supports=Supports(inputs="whole"),
+    turn=90,
+    auto=Auto(),
 )
 def mcp(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper") -> None:
     """Ready tasks by ascending latest start, each where it starts first.
@@ -164,7 +185,6 @@ def static_level(problem: Problem, weight: FloatArray | None = None) -> FloatArr
     """
     from hetsched.analysis import ranking
 
-    check_whole(problem)
     if weight is None:
         weight = ranking.mean_durations(problem.whole_durations)
     level: FloatArray = ranking.upward(problem.arrays, problem.graph.topological_order, weight, np.zeros(problem.graph.n_edges))

@@ -14,7 +14,7 @@ from hetsched.heuristics.offering import memory_needs
 from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
-from hetsched.search import Monitor, method
+from hetsched.search import LOADS, Auto, Monitor, Supports, method
 
 _CHUNK = 4_000  # moves between two looks at the clock, some milliseconds
 _HOT, _COLD = 3e-3, 1e-7
@@ -25,7 +25,10 @@ _AIMS = (0.0, 0.5, 0.8, 0.95)
     "load-search",
     summary="period: annealing over who runs what, with moves of single units, pairs and connected groups",
     source="ours",
-    supports="objectives period and max-load; several inputs go as one batch per task",
+    objectives=LOADS,
+    supports=Supports(),
+    turn=370,
+    auto=Auto(weight=2.0),
 )
 def load_search(problem: Problem, monitor: Monitor, *, moves: int = 8_000_000) -> None:
     """Anneal assignments until told to stop, or for so many `moves` (about ten seconds).

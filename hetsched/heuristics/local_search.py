@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetsched.problem.problem import Problem
-from hetsched.search import Monitor, method
+from hetsched.search import Auto, Monitor, method
 
 if TYPE_CHECKING:
     from hetsched.heuristics.searching import Search
@@ -121,6 +121,8 @@ class Walk:
     "tabu",
     summary="tabu search: critical tasks to the best places on all devices, found from heads and tails",
     source="Mastrolilli and Gambardella 2000 for the estimate; with transfers, groups and restarts of our own",
+    turn=310,
+    auto=Auto(),
 )
 def tabu(problem: Problem, monitor: Monitor, *, width: int = 8, groups: int = 2, tenure: int = 8) -> None:
     """Move critical tasks to their best places, again and again, from the best schedule known or HEFT.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 
 import numpy as np
@@ -11,32 +10,14 @@ from hetsched.coarsening.coarse import Coarsening
 from hetsched.coarsening.matching import hierarchy
 from hetsched.errors import InvalidProblem, UnsupportedFeature
 from hetsched.heuristics.effort import SECONDS
-from hetsched.heuristics.offering import WHOLE, check_whole
 from hetsched.heuristics.placement import fused, listed
 from hetsched.problem.graph import IntArray
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
-from hetsched.search import Monitor, method, registered
+from hetsched.search import Kind, Monitor, Role, Supports, method, select
 
-RIVALS = (
-    "best-device",
-    "heft",
-    "dsc",
-    "celeritas",
-    "order-place",
-    "repartition",
-    "m-topo",
-    "linear-clustering",
-    "m-etf",
-    "block",
-    "metis",
-    "m-sct",
-)
-"""Methods that answer at once, in the order of `auto`; `multilevel` is never worse than any of them that its time allows."""
 AT_ONCE = 0.25
 """The share of the time that they get."""
-MOST_LP = 2000
-"""Tasks beyond which the linear program of m-sct takes longer than a search."""
 CYCLE, COARSEST, OTHER = 0.5, 0.3, 0.15
 """A cycle takes this share of the time left; of that the coarsest graph gets so much, and Celeritas' coarse graph."""
 HOPELESS, WORTH = 1.15, 0.01
@@ -47,8 +28,10 @@ HOPELESS, WORTH = 1.15, 0.01
     "multilevel",
     summary="coarsens along heavy edges, solves the small graph by auto, and searches on level by level, then as a whole",
     source="Karypis and Kumar 1998; Walshaw 2004; for schedules ours",
+    kind=Kind.SEARCH,
     deterministic=False,
-    supports=f"{WHOLE} where they are placed; graphs of 1,000 tasks and more gain most",
+    supports=Supports(inputs="whole"),
+    turn=360,
 )
 def multilevel(problem: Problem, monitor: Monitor, *, tasks: int = 200, cycles: int | None = None) -> None:
     """Offer what quick methods of placement find, search level by level while that gains, then the graph itself by auto.
@@ -66,7 +49,6 @@ def multilevel(problem: Problem, monitor: Monitor, *, tasks: int = 200, cycles: 
     for what, value in (("tasks", tasks), ("cycles", cycles)):
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1):
             raise UnsupportedFeature(f"{what} is {value!r}; it must be a whole number, at least 1")
-    check_whole(problem)
     _Search(problem, monitor, tasks).run(math.inf if cycles is None else cycles)
 
 
@@ -87,7 +69,7 @@ class _Search:
 
     def run(self, cycles: float) -> None:
         """Run the quick methods, cycles of half of what is left each while they gain, and auto in the end."""
-        self._rivals()
+        self._baselines()
         done, gains = 0, True
         while done < cycles and gains and not self.over:
             before = self.monitor.incumbent
@@ -97,16 +79,14 @@ class _Search:
         if not self.over:
             self.monitor.run("auto", {"seconds": self.left} if math.isfinite(self.left) else {})
 
-    def _rivals(self) -> None:
+    def _baselines(self) -> None:
         """Run the quick methods while they take a part of the time."""
         end = self.monitor.elapsed + AT_ONCE * self.left
-        for name in RIVALS:
+        for baseline in select(role=Role.BASELINE, problem=self.problem):
             late = self.over or self.monitor.elapsed >= end
             if late and (self.monitor.best is not None or self.monitor.stopped not in ("", "time limit")):
                 return
-            missing = name not in registered() or (name == "metis" and importlib.util.find_spec("pymetis") is None)
-            if not missing and (name != "m-sct" or self.problem.n_tasks <= MOST_LP):
-                self.monitor.attempt(name)
+            self.monitor.attempt(baseline.name)
 
     def _cycle(self, *, first: bool) -> None:
         """Go down to a small graph and up again."""

@@ -8,13 +8,10 @@ from typing import Any
 import numpy as np
 
 from hetsched.columns import readonly
-from hetsched.errors import UnsupportedFeature
 from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.search import Monitor
-
-WHOLE = "any problem; several inputs go as one batch per task"
 
 
 def memory_claims(problem: Problem) -> Iterator[FloatArray]:
@@ -46,16 +43,6 @@ def descending(order: IntArray) -> FloatArray:
     return priority
 
 
-def check_whole(problem: Problem) -> None:
-    """Raise `UnsupportedFeature` unless every task has a batch of all inputs somewhere."""
-    stuck = np.flatnonzero(np.isinf(problem.whole_durations).all(axis=1))
-    if len(stuck):
-        raise UnsupportedFeature(
-            f"list schedulers run each task as one batch of all {problem.inputs} inputs, but task "
-            f"{problem.graph.names[stuck[0]]!r} has no such batch on any device; give durations for that size"
-        )
-
-
 def offer(monitor: Monitor, place: Callable[[FloatArray], Any]) -> None:
     """Offer the placement that ``place(need)`` makes; note why where it makes none that fits."""
     problem = monitor.problem
@@ -81,7 +68,6 @@ def offer_in_order(
     from hetsched.heuristics import placing
 
     problem = monitor.problem
-    check_whole(problem)
     code = {
         "finish": placing.FINISH,
         "start": placing.START,

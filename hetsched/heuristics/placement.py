@@ -17,13 +17,13 @@ from hetsched.coarsening.coarse import Coarsening, mean_durations, mean_transfer
 from hetsched.coarsening.sequential import operation_fusion, topological_order
 from hetsched.errors import InvalidProblem, MissingDependency, OutOfTime, UnsupportedFeature
 from hetsched.heuristics.list_scheduling import ranks
-from hetsched.heuristics.offering import WHOLE, check_whole, descending, memory_needs, offer_in_order
+from hetsched.heuristics.offering import descending, memory_needs, offer_in_order
 from hetsched.modeling.expression import Expression
 from hetsched.modeling.model import Model
 from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
-from hetsched.search import Monitor, method
+from hetsched.search import Auto, Kind, Monitor, Role, Supports, always, large, method, tasks_up_to
 from hetsched.stopping import Deadline
 
 CELERITAS = "Celeritas (Xu et al. 2022)"
@@ -32,6 +32,8 @@ GRACE = 0.3
 """Seconds after the time limit at which METIS is ended."""
 FAVOURITE = 0.1
 """A child is a favourite if the linear program makes less of the transfer to it than this."""
+MOST_LP = 2000
+"""Tasks beyond which the linear program of m-sct takes longer than a search."""
 
 _METIS = """
 import os, pickle, sys
@@ -50,7 +52,6 @@ with answer:
 
 def fused(problem: Problem, monitor: Monitor, **options: Any) -> Coarsening:
     """Return Celeritas' coarsening, or the problem as it is where its coarse problem would be none."""
-    check_whole(problem)
     try:
         return operation_fusion(problem, **options)
     except InvalidProblem as refusal:  # clusters that no path joins
@@ -143,7 +144,11 @@ def shares(problem: Problem) -> FloatArray:
     "celeritas",
     summary="optimal operation fusion, then Adjusting Placement of the coarse graph: made for 50,000 operators in a second",
     source=CELERITAS,
-    supports=WHOLE,
+    kind=Kind.CONSTRUCTIVE,
+    roles={Role.PACKING: always, Role.BASELINE: always},
+    supports=Supports(inputs="whole"),
+    turn=190,
+    auto=Auto(when=large),
 )
 def celeritas(problem: Problem, monitor: Monitor, *, window: int = 200, memory: float = 0.25) -> None:
     """Clusters in CPD-TOPO order stay on the device of the one before unless they start earlier elsewhere by more than a transfer back.
@@ -166,7 +171,11 @@ def adjusting(problem: Problem, monitor: Monitor) -> None:
     "order-place",
     summary="optimal operation fusion, then one device after another filled to its memory, the fastest first",
     source=CELERITAS,
-    supports=WHOLE,
+    kind=Kind.CONSTRUCTIVE,
+    roles={Role.PACKING: always, Role.BASELINE: always},
+    supports=Supports(inputs="whole"),
+    turn=200,
+    auto=Auto(when=large),
 )
 def order_place(problem: Problem, monitor: Monitor, *, window: int = 200, memory: float = 0.25) -> None:
     """Clusters in CPD-TOPO order fill one device up to its memory, then the next."""
@@ -195,11 +204,13 @@ def _filled(problem: Problem, order: IntArray, need: FloatArray, limit: FloatArr
     "m-topo",
     summary="breadth-first order, one device after another filled to an equal share of the memory needed",
     source=BAECHI,
-    supports=WHOLE,
+    kind=Kind.CONSTRUCTIVE,
+    roles={Role.BASELINE: always},
+    supports=Supports(inputs="whole"),
+    turn=220,
 )
 def m_topo(problem: Problem, monitor: Monitor) -> None:
     """Each device takes at most the mean of what all need, and the largest need of one besides, as far as it has memory."""
-    check_whole(problem)
     order = problem.graph.topological_order
 
     def place(need: FloatArray) -> Decision | None:
@@ -209,7 +220,16 @@ def m_topo(problem: Problem, monitor: Monitor) -> None:
     offer_bold_to_safe(monitor, place)
 
 
-@method("m-etf", summary="earliest start first, within memory; goes on where there is none left", source=BAECHI, supports=WHOLE)
+@method(
+    "m-etf",
+    summary="earliest start first, within memory; goes on where there is none left",
+    source=BAECHI,
+    kind=Kind.CONSTRUCTIVE,
+    roles={Role.BASELINE: always},
+    growth=2,
+    supports=Supports(inputs="whole"),
+    turn=240,
+)
 def m_etf(problem: Problem, monitor: Monitor, *, claims: Literal["all", "first"] = "all") -> None:
     """The (task, device) pair of earliest start, again and again; `claims` is as for m-sct."""
     _reserving(monitor, np.full(problem.n_tasks, -1), claims)
@@ -219,7 +239,11 @@ def m_etf(problem: Problem, monitor: Monitor, *, claims: Literal["all", "first"]
     "m-sct",
     summary="small communication times: earliest start first, devices kept for favourite children, found by a linear program",
     source=f"{BAECHI}; C. Hanen, A. Munier 1995",
-    supports=WHOLE,
+    kind=Kind.CONSTRUCTIVE,
+    roles={Role.BASELINE: tasks_up_to(MOST_LP)},
+    growth=2,
+    supports=Supports(inputs="whole"),
+    turn=270,
 )
 def m_sct(problem: Problem, monitor: Monitor, *, solver: str = "scip", claims: Literal["all", "first"] = "all") -> None:
     """As m-etf, but a device that has run a task is kept for its favourite child while that is to come.
@@ -271,7 +295,6 @@ def _reserving(monitor: Monitor, favourite: IntArray, claims: str) -> None:
     from hetsched.heuristics import placement_kernels, placing
 
     problem = monitor.problem
-    check_whole(problem)
     if claims not in ("all", "first"):
         raise UnsupportedFeature(f"claims is {claims!r}; choose 'all' or 'first'")
     first = np.unique(problem.unit, return_index=True)[1]
@@ -300,11 +323,13 @@ def _reserving(monitor: Monitor, favourite: IntArray, claims: str) -> None:
     "block",
     summary="topological order cut into one block a device, of work in proportion to its speed",
     source="Tavarageri et al. 2021, block partitioning",
-    supports=WHOLE,
+    kind=Kind.CONSTRUCTIVE,
+    roles={Role.BASELINE: always},
+    supports=Supports(inputs="whole"),
+    turn=250,
 )
 def block(problem: Problem, monitor: Monitor) -> None:
     """Blocks of a breadth-first topological order, the fastest device first; memory is not looked at."""
-    check_whole(problem)
     offer_devices(monitor, blocks(problem))
 
 
@@ -318,11 +343,12 @@ def blocks(problem: Problem) -> IntArray:
     "random-partition",
     summary="each task on a device drawn at random, in proportion to speed",
     source="Tavarageri et al. 2021, random partitioning",
-    supports=WHOLE,
+    kind=Kind.CONSTRUCTIVE,
+    supports=Supports(inputs="whole"),
+    turn=280,
 )
 def random_partition(problem: Problem, monitor: Monitor) -> None:
     """Offer one partition drawn at random; memory is not looked at."""
-    check_whole(problem)
     first = np.unique(problem.unit, return_index=True)[1]
     weight = np.where(np.isfinite(problem.whole_durations[first]), np.maximum(shares(problem), 1e-12), 0.0)
     reach = weight.cumsum(axis=1)
@@ -334,11 +360,14 @@ def random_partition(problem: Problem, monitor: Monitor) -> None:
     "metis",
     summary="k-way partition of least communication by METIS, loads in proportion to speed; needs pymetis",
     source="Karypis and Kumar 1998",
-    supports=WHOLE,
+    kind=Kind.CONSTRUCTIVE,
+    roles={Role.BASELINE: always},
+    needs="pymetis",
+    supports=Supports(inputs="whole"),
+    turn=260,
 )
 def metis(problem: Problem, monitor: Monitor) -> None:
     """Offer a partition of METIS: directions, pins and memory are not looked at, which may leave it without a schedule."""
-    check_whole(problem)
     if importlib.util.find_spec("pymetis") is None:
         raise MissingDependency("pymetis", "metis")
     if problem.n_units <= problem.n_devices:

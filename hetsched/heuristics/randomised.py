@@ -9,18 +9,20 @@ import numpy as np
 from hetsched.errors import UnsupportedFeature
 from hetsched.heuristics.effort import bursts
 from hetsched.heuristics.list_scheduling import place_heft, ranks
-from hetsched.heuristics.offering import WHOLE, memory_needs
+from hetsched.heuristics.offering import memory_needs
 from hetsched.problem.graph import FloatArray
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
-from hetsched.search import Monitor, method
+from hetsched.search import Auto, Monitor, Supports, method
 
 
 @method(
     "random-heft",
     summary="HEFT again and again with noise on ranks and finishes; keeps the best",
     source="the construction phase of GRASP (Feo and Resende 1995) on HEFT, in our reading",
-    supports=WHOLE,
+    supports=Supports(inputs="whole"),
+    turn=330,
+    auto=Auto(weight=0.5),
 )
 def random_heft(
     problem: Problem, monitor: Monitor, *, rank_noise: float = 0.1, finish_noise: float = 0.3, transfer_noise: float = 15.0

@@ -9,17 +9,20 @@ import numpy as np
 from hetsched.analysis.levels import unit_sums
 from hetsched.coarsening.coarse import mean_durations, mean_transfers
 from hetsched.errors import UnsupportedFeature
-from hetsched.heuristics.offering import WHOLE, check_whole
 from hetsched.heuristics.placement import blocks, offer_devices, shares
 from hetsched.problem.problem import Problem
-from hetsched.search import Monitor, method
+from hetsched.search import Auto, Kind, Monitor, Role, Supports, always, large, method
 
 
 @method(
     "repartition",
     summary="a block partition, then tasks moved where more of what they read is, or where less is to do",
     source="Tavarageri, Sridharan, Kaul 2021",
-    supports=WHOLE,
+    kind=Kind.CONSTRUCTIVE,
+    roles={Role.BASELINE: always},
+    supports=Supports(inputs="whole"),
+    turn=210,
+    auto=Auto(when=large),
 )
 def repartition(problem: Problem, monitor: Monitor, *, slack: float = 0.1, passes: int = 10) -> None:
     """Move tasks as long as their incoming communication from other devices falls, within a threshold of balance.
@@ -40,7 +43,6 @@ def repartition(problem: Problem, monitor: Monitor, *, slack: float = 0.1, passe
         raise UnsupportedFeature(f"passes is {passes!r}; it must be a whole number, at least 0")
     from hetsched.heuristics import placement_kernels
 
-    check_whole(problem)
     graph, unit = problem.graph, problem.unit
     first = np.unique(unit, return_index=True)[1]
     work, transfer = unit_sums(problem, mean_durations(problem)), mean_transfers(problem)

@@ -8,17 +8,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from hetsched.heuristics.effort import bursts, progress, starts
+from hetsched.heuristics.effort import bursts, progress
 from hetsched.heuristics.states import States
 from hetsched.heuristics.unloading import unload
 from hetsched.schedule import edits, sequences
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.simulate import simulate
-from hetsched.search import Monitor, registered
+from hetsched.search import Monitor, Role, select
 
-PACKING = ("packing", "assignment", "celeritas", "order-place")
-"""Methods asked in turn for a placement where none of those finds one that fits the memory."""
 _STEP = 0.02
 """What is claimed more, at the least, after an offer that did not fit the ``peak`` memory."""
 
@@ -61,13 +59,13 @@ class Search:
         if monitor.best is None:
             self._run_starts()
         if monitor.best is None and not monitor.should_stop:
-            unload(monitor, starts(monitor.problem))
+            unload(monitor)
         if monitor.best is None or monitor.should_stop:
             return False
         if self.restart(monitor.best):
             return True
-        for name in starts(monitor.problem):  # the best known has batches that no state can hold
-            found = monitor.subsolve(monitor.problem, name).schedule if name in registered() else None
+        for start in select(role=Role.START, problem=monitor.problem):  # the best known has batches that no state can hold
+            found = monitor.subsolve(monitor.problem, start.name).schedule
             if found is not None:
                 self.restart(found)
         if self._valid is None:
@@ -75,14 +73,13 @@ class Search:
         return self._valid is not None
 
     def _run_starts(self) -> None:
-        monitor, known = self.monitor, registered()
-        first = starts(monitor.problem)
-        for name in (*first, *PACKING):
-            needed = monitor.best is None or (name in first and not monitor.should_stop)
-            if monitor.stopped not in ("", "time limit"):
-                return
-            if name in known and needed:
-                monitor.attempt(name)
+        monitor = self.monitor
+        for role in (Role.START, Role.PACKING):
+            for each in select(role=role, problem=monitor.problem):
+                if monitor.stopped not in ("", "time limit"):
+                    return
+                if monitor.best is None or (role is Role.START and not monitor.should_stop):
+                    monitor.attempt(each.name)
 
     def restart(self, schedule: Schedule) -> bool:
         """Go on from a schedule; False if no state can hold it."""

@@ -5,17 +5,22 @@ from __future__ import annotations
 import numpy as np
 
 from hetsched.heuristics.mending import packed
-from hetsched.heuristics.offering import WHOLE, check_whole, descending, offer_in_order
+from hetsched.heuristics.offering import descending, offer_in_order
 from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
-from hetsched.search import Monitor, method
+from hetsched.search import ALL, Auto, Kind, Monitor, Role, Supports, always, method
 
 
 @method(
     "best-device",
     summary="everything on the single device that is fastest for it",
     source="baseline of every paper; with batching='free' the batch sizes are chosen by dynamic programming",
+    kind=Kind.CONSTRUCTIVE,
+    objectives=ALL,
+    roles={Role.START: always, Role.UPPER: always, Role.BASELINE: always},
+    turn=10,
+    auto=Auto(),
 )
 def best_device(problem: Problem, monitor: Monitor) -> None:
     """Offer all tasks on one device, the fastest device first, until one has the memory."""
@@ -73,7 +78,10 @@ def _by_index(problem: Problem) -> FloatArray:
     "met",
     summary="minimum execution time: each task on its fastest device, whatever the queue there",
     source="Armstrong et al. 1998; Braun et al. 2001",
-    supports=WHOLE,
+    kind=Kind.CONSTRUCTIVE,
+    supports=Supports(inputs="whole"),
+    turn=120,
+    auto=Auto(),
 )
 def met(problem: Problem, monitor: Monitor) -> None:
     """Ready tasks in index order, each on its fastest device."""
@@ -84,7 +92,10 @@ def met(problem: Problem, monitor: Monitor) -> None:
     "mct",
     summary="minimum completion time: ready tasks in index order, each where it finishes first",
     source="Armstrong et al. 1998; Braun et al. 2001",
-    supports=WHOLE,
+    kind=Kind.CONSTRUCTIVE,
+    supports=Supports(inputs="whole"),
+    turn=130,
+    auto=Auto(),
 )
 def mct(problem: Problem, monitor: Monitor) -> None:
     """Ready tasks in index order, each appended where it finishes first."""
@@ -95,7 +106,10 @@ def mct(problem: Problem, monitor: Monitor) -> None:
     "olb",
     summary="opportunistic load balancing: each task on the device that is free first",
     source="Armstrong et al. 1998; Braun et al. 2001",
-    supports=WHOLE,
+    kind=Kind.CONSTRUCTIVE,
+    supports=Supports(inputs="whole"),
+    turn=140,
+    auto=Auto(),
 )
 def olb(problem: Problem, monitor: Monitor) -> None:
     """Ready tasks in index order, each on the device that falls idle first."""
@@ -106,7 +120,10 @@ def olb(problem: Problem, monitor: Monitor) -> None:
     "greedy",
     summary="breadth-first topological order, each task where it finishes first",
     source="the greedy baseline of DiviML (Ghannane and Abdelfattah), in our reading",
-    supports=WHOLE,
+    kind=Kind.CONSTRUCTIVE,
+    supports=Supports(inputs="whole"),
+    turn=110,
+    auto=Auto(),
 )
 def greedy(problem: Problem, monitor: Monitor) -> None:
     """Tasks in breadth-first topological order, each appended where it finishes first."""
@@ -117,11 +134,13 @@ def greedy(problem: Problem, monitor: Monitor) -> None:
     "packing",
     summary="each task on its fastest device as far as memory allows, else the largest first where most is left",
     source="largest first: Graham 1969; ours besides",
-    supports=WHOLE,
+    kind=Kind.CONSTRUCTIVE,
+    roles={Role.PACKING: always},
+    supports=Supports(inputs="whole"),
+    turn=174,
 )
 def packing(problem: Problem, monitor: Monitor) -> None:
     """Offer tasks in topological order on devices that have the memory: a start where list schedulers find no place for the last task."""
-    check_whole(problem)
     decision = packed(problem)
     if decision is None:
         monitor.note("found no place for all tasks, which does not say that there is none")

@@ -13,16 +13,16 @@ from hetsched.problem.problem import Problem
 from hetsched.schedule import edits, memory, sequences
 from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.simulate import simulate
-from hetsched.search import Monitor, registered
+from hetsched.search import Monitor, Role, select
 
 _WEIGHT = 1000.0
 """What simulating a decision costs, in walks over all tasks and edges."""
 
 
-def unload(monitor: Monitor, starts: tuple[str, ...]) -> None:
+def unload(monitor: Monitor) -> None:
     """Offer a schedule that fits the memory, made by random changes from one that does not.
 
-    It begins with the shortest that the methods `starts` find for devices without limits. Each change is
+    It begins with the shortest that the starts of searches find for devices without limits. Each change is
     simulated, since under ``peak`` memory only that tells what is held when, and kept unless the bytes
     beyond the capacities, of all devices together, become more. Ends at the first schedule that
     fits, or with the budget.
@@ -31,7 +31,7 @@ def unload(monitor: Monitor, starts: tuple[str, ...]) -> None:
 
     problem, rng = monitor.problem, monitor.rng
     roomy = _without_limits(problem)
-    found = [monitor.subsolve(roomy, name).schedule for name in starts if name in registered()]
+    found = [monitor.subsolve(roomy, start.name).schedule for start in select(role=Role.START, problem=roomy)]
     states = States(roomy)
     current, trial, log = states.empty(), states.empty(), edits.new_log(states.tables)
     makespan = _load_first(states, current, found)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from hetsched.arguments import checked
-from hetsched.errors import UnsupportedFeature
 from hetsched.modeling.expression import FloatArray
 from hetsched.models import components as parts
 from hetsched.models.formulation import Component, Formulation
 from hetsched.models.redundant import LoadCuts
-from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
+from hetsched.search import Supports
 
 
 class BatchedMakespan(Formulation):
@@ -23,15 +22,7 @@ class BatchedMakespan(Formulation):
     """
 
     name = "milp"
-
-    @classmethod
-    @checked
-    def check(cls, problem: Problem) -> None:
-        super().check(problem)
-        if problem.communication in ("channel", "port"):
-            raise UnsupportedFeature(
-                f"{cls.name} knows no contention, but communication is {problem.communication!r}; use CongestionAware (method 'moirai')"
-            )
+    supports = Supports(communication=("delay", "per-input"), memory=("static",))
 
     def parts(self) -> list[Component]:
         if self.faithful:

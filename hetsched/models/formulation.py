@@ -22,7 +22,7 @@ from hetsched.problem.problem import BoolArray, Problem
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.simulate import simulate
-from hetsched.search import Budget, Event, Monitor
+from hetsched.search import Budget, Event, Monitor, Role, Supports, select
 from hetsched.solution import Bound, Solution
 from hetsched.stopping import NEVER, Deadline
 
@@ -30,8 +30,6 @@ SLACK = 1e-9  # relative, of the upper bound: a schedule as long as it stays fea
 TOLERANCE = {"scip": 5e-7, "highs": 5e-7, "cpsat": 0.0}  # relative, taken off a solver's bound
 COLUMN, PAIR = 1e-6, 2e-8
 """Seconds that making a column with its terms, and looking at a pair, take on an ordinary machine."""
-QUICK = ("best-device", "heft", "peft", "dls", "bil")
-"""Methods whose best schedule is the upper bound, in the order of `auto`."""
 
 
 class Component(Protocol):
@@ -87,6 +85,8 @@ class Formulation:
     """
 
     name = "formulation"
+    supports = Supports(memory=("static",))
+    """The problems that can be stated."""
 
     @checked
     def __init__(
@@ -127,8 +127,9 @@ class Formulation:
     @checked
     def check(cls, problem: Problem) -> None:
         """Raise `UnsupportedFeature` for what the formulation cannot say."""
-        if problem.memory == "peak":
-            raise UnsupportedFeature(f"{cls.name} says static memory only; use problem.replace(memory='static'), or a search method")
+        refusal = cls.supports.refusal(problem)
+        if refusal:
+            raise UnsupportedFeature(f"{cls.name}: {refusal}")
 
     @classmethod
     @checked
@@ -353,12 +354,10 @@ def _decision(given: Solution | Schedule | Decision) -> Decision:
 
 def quick(problem: Problem, deadline: Deadline = NEVER) -> Solution:
     """Return the best of some list schedulers, maybe without a schedule; at least the first has its time."""
-    from hetsched.heuristics import list_scheduling, simple  # noqa: F401  # they register their methods
-
     monitor = Monitor(problem, Budget(deadline.limit), clock=deadline.clock)
-    for name in QUICK:
+    for each in select(role=Role.UPPER, problem=problem):
         began = deadline.clock()
-        monitor.attempt(name)
+        monitor.attempt(each.name)
         if deadline.left < 2 * (deadline.clock() - began):  # the next takes about as long, and what is found is timed once more
             break
     return monitor.solution("list schedulers")

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from hetsched.analysis.model_size import columns_up_to
 from hetsched.arguments import checked
 from hetsched.errors import UnsupportedFeature
+from hetsched.modeling import backends
+from hetsched.modeling.backends import BackendInfo, check_gap, info
 from hetsched.problem.problem import Problem
-from hetsched.search import Monitor, method
+from hetsched.search import LOADS, Auto, Kind, Monitor, Role, Supports, always, method
 from hetsched.stopping import NEVER, Deadline
 
 if TYPE_CHECKING:
@@ -18,7 +21,8 @@ DIVIML = "DiviML, equations (1) to (7)"
 MOIRAI = "Moirai, equations (4) to (8)"
 PESTO = "U. U. Hafeez et al., Middleware 2021"
 GETF = "Y. Su, X. Ren, S. Vardi, A. Wierman, 2020"
-SUPPORTS = "static memory; several inputs without contention only"
+STATIC = Supports(memory=("static",))
+ONE_STATIC = Supports(inputs="one", memory=("static",))
 
 
 @checked
@@ -55,7 +59,6 @@ def _solve(
 
     What cannot be asked is refused before anything is found.
     """
-    from hetsched.modeling.backends import check_gap, info
     from hetsched.models.formulation import quick
     from hetsched.models.redundant import check_criterion
 
@@ -74,64 +77,46 @@ def _solve(
     formulation.run(monitor, solver, gap=gap, threads=threads, cuts=cuts, start=monitor.best)
 
 
-@method("milp", summary="the batched MILP (with contention Moirai's), tightened, solved by SCIP", source=DIVIML, supports=SUPPORTS)
-def milp(
-    problem: Problem,
-    monitor: Monitor,
-    *,
-    gap: float = 0.0,
-    threads: int | None = None,
-    cuts: bool = True,
-    upper: float | None = None,
-    symmetry: str | None = "tasks",
-) -> None:
-    """Solve by SCIP to a relative gap; schedules longer than `upper` seconds are not looked for.
+def _by_solver(known: BackendInfo) -> None:
+    """Register the method that hands the formulation that fits a problem to a backend."""
+
+    def function(
+        problem: Problem,
+        monitor: Monitor,
+        *,
+        gap: float = 0.0,
+        threads: int | None = None,
+        cuts: bool = True,
+        upper: float | None = None,
+        symmetry: str | None = "tasks",
+    ) -> None:
+        limit = math.inf if upper is None else upper
+        _solve(fitting(problem), problem, monitor, known.name, gap=gap, threads=threads, cuts=cuts, upper=limit, symmetry=symmetry)
+
+    function.__name__ = function.__qualname__ = f"by_{known.name}"
+    function.__doc__ = f"""Solve by {known.title} to a relative gap; schedules longer than `upper` seconds are not looked for.
 
     `symmetry` ("batches", "tasks" or "time") puts identical devices, nodes and inputs in order; None leaves them be.
     """
-    limit = math.inf if upper is None else upper
-    _solve(fitting(problem), problem, monitor, "scip", gap=gap, threads=threads, cuts=cuts, upper=limit, symmetry=symmetry)
+    method(
+        known.method,
+        summary=f"the batched MILP, with contention Moirai's, tightened, solved by {known.title}",
+        source=DIVIML,
+        kind=Kind.EXACT,
+        deterministic=known.deterministic,
+        solver=known.name,
+        needs=known.requires,
+        supports=Supports(contended_batches=False, memory=("static",)),
+        turn=430 + known.turn,
+        auto=None if known.proves_up_to is None else Auto(when=columns_up_to(known.proves_up_to)),
+    )(function)
 
 
-@method("milp:highs", summary="the same, solved by HiGHS", source=DIVIML, supports=SUPPORTS)
-def milp_highs(
-    problem: Problem,
-    monitor: Monitor,
-    *,
-    gap: float = 0.0,
-    threads: int | None = None,
-    cuts: bool = True,
-    upper: float | None = None,
-    symmetry: str | None = "tasks",
-) -> None:
-    """Solve by HiGHS to a relative gap; schedules longer than `upper` seconds are not looked for.
-
-    `symmetry` ("batches", "tasks" or "time") puts identical devices, nodes and inputs in order; None leaves them be.
-    """
-    limit = math.inf if upper is None else upper
-    _solve(fitting(problem), problem, monitor, "highs", gap=gap, threads=threads, cuts=cuts, upper=limit, symmetry=symmetry)
+for _backend in backends.known():
+    _by_solver(_backend)
 
 
-@method("cpsat", summary="the same with optional intervals, solved by CP-SAT", source=DIVIML, deterministic=False, supports=SUPPORTS)
-def cpsat(
-    problem: Problem,
-    monitor: Monitor,
-    *,
-    gap: float = 0.0,
-    threads: int | None = None,
-    cuts: bool = True,
-    upper: float | None = None,
-    symmetry: str | None = "tasks",
-) -> None:
-    """Solve by CP-SAT to a relative gap; schedules longer than `upper` seconds are not looked for.
-
-    `symmetry` ("batches", "tasks" or "time") puts identical devices, nodes and inputs in order; None leaves them be.
-    """
-    limit = math.inf if upper is None else upper
-    _solve(fitting(problem), problem, monitor, "cpsat", gap=gap, threads=threads, cuts=cuts, upper=limit, symmetry=symmetry)
-
-
-@method("moirai", summary="Moirai's MILP as printed, solved by SCIP", source=MOIRAI, supports="static memory, one input")
+@method("moirai", summary="Moirai's MILP as printed, solved by SCIP", source=MOIRAI, kind=Kind.EXACT, supports=ONE_STATIC, turn=470)
 def moirai(
     problem: Problem, monitor: Monitor, *, solver: str = "scip", gap: float = 0.0, threads: int | None = None, faithful: bool = True
 ) -> None:
@@ -145,7 +130,9 @@ def moirai(
     "pesto",
     summary="Moirai's MILP on Pesto's two devices, tightened",
     source=PESTO,
-    supports="two devices, channels, static memory, one input",
+    kind=Kind.EXACT,
+    supports=Supports(inputs="one", communication=("channel",), memory=("static",), besides="other than two devices"),
+    turn=480,
 )
 def pesto(problem: Problem, monitor: Monitor, *, solver: str = "scip", gap: float = 0.0, threads: int | None = None) -> None:
     """Solve by a solver to a relative gap."""
@@ -154,7 +141,14 @@ def pesto(problem: Problem, monitor: Monitor, *, solver: str = "scip", gap: floa
     _solve(Pesto, problem, monitor, solver, gap=gap, threads=threads)
 
 
-@method("getf", summary="group assignment by linear program, then earliest start first", source=GETF, supports="related devices")
+@method(
+    "getf",
+    summary="group assignment by linear program, then earliest start first",
+    source=GETF,
+    kind=Kind.EXACT,
+    supports=Supports(inputs="whole", besides="unrelated devices"),
+    turn=490,
+)
 def getf(problem: Problem, monitor: Monitor, *, solver: str = "scip") -> None:
     """Round the linear program's fractions to groups of devices of like speed."""
     from hetsched.models import rivals
@@ -162,7 +156,15 @@ def getf(problem: Problem, monitor: Monitor, *, solver: str = "scip") -> None:
     rivals.getf(problem, monitor, solver)
 
 
-@method("assignment", summary="the least load of the busiest device, in topological order", source=DIVIML, supports="static memory")
+@method(
+    "assignment",
+    summary="the least load of the busiest device, in topological order",
+    source=DIVIML,
+    kind=Kind.EXACT,
+    roles={Role.PACKING: always},
+    supports=STATIC,
+    turn=176,
+)
 def assignment(problem: Problem, monitor: Monitor, *, solver: str = "scip", gap: float = 0.0, threads: int | None = None) -> None:
     """Solve the load-only relaxation: a bound, and a schedule of what it chooses."""
     from hetsched.models.assignment import Assignment
@@ -174,19 +176,21 @@ def assignment(problem: Problem, monitor: Monitor, *, solver: str = "scip", gap:
     "load-milp",
     summary="period: the exact model of all loads, solved by SCIP or HiGHS",
     source="J. Tarnawski et al., NeurIPS 2020",
-    supports="objectives period and max-load; static memory, one input",
+    kind=Kind.EXACT,
+    objectives=LOADS,
+    supports=ONE_STATIC,
+    turn=400,
+    auto=Auto(when=columns_up_to(1000)),
 )
 def load_milp(problem: Problem, monitor: Monitor, *, solver: str = "scip", gap: float = 0.0, threads: int | None = None) -> None:
     """Solve to a relative gap by ``"scip"`` or ``"highs"``, from the best of a short search if there is no start.
 
     Under another objective than max-load the period is minimised.
     """
-    from hetsched.heuristics import load_search  # noqa: F401  # it registers its method
     from hetsched.models.steady import SteadyState
 
     if solver not in ("scip", "highs"):
         raise UnsupportedFeature(f"method 'load-milp' cannot use the solver {solver!r}; choose scip or highs")
-    SteadyState.check(problem)
     if monitor.best is None:
         monitor.run("load-search", {"moves": 100_000})
     objective = "max-load" if monitor.objective == "max-load" else "period"

@@ -8,15 +8,14 @@ import numpy as np
 
 from hetsched.analysis.closure import ancestors, unordered
 from hetsched.arguments import checked
-from hetsched.errors import UnsupportedFeature
 from hetsched.modeling.expression import FloatArray, IntArray
 from hetsched.models import components as parts
 from hetsched.models.batched import BatchedMakespan, decode
 from hetsched.models.formulation import PAIR, Component, fill_in
 from hetsched.models.redundant import LoadCuts
-from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
+from hetsched.search import Supports
 
 
 class Flows:
@@ -138,15 +137,7 @@ class CongestionAware(BatchedMakespan):
     """
 
     name = "moirai"
-
-    @classmethod
-    @checked
-    def check(cls, problem: Problem) -> None:
-        super(BatchedMakespan, cls).check(problem)
-        if problem.inputs > 1:
-            raise UnsupportedFeature(
-                f"{cls.name} schedules one input, not {problem.inputs}; use BatchedMakespan where there is no contention"
-            )
+    supports = Supports(inputs="one", memory=("static",))
 
     def parts(self) -> list[Component]:
         contention: list[Component] = [Contention()] if self.problem.communication in ("channel", "port") else []

@@ -13,7 +13,7 @@ from hetsched.modeling.model import Model
 from hetsched.models.moirai import CongestionAware
 from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import Problem
-from hetsched.search import Monitor
+from hetsched.search import Monitor, Supports
 from hetsched.stopping import NEVER, Deadline
 
 RELATED = 1e-6  # relative, by which durations may differ from work over speed
@@ -27,6 +27,7 @@ class Pesto(CongestionAware):
     """
 
     name = "pesto"
+    supports = Supports(inputs="one", communication=("channel",), memory=("static",))
 
     @classmethod
     @checked
@@ -34,11 +35,6 @@ class Pesto(CongestionAware):
         super().check(problem)
         if problem.n_devices != 2:
             raise UnsupportedFeature(f"{cls.name} places on two devices, not {problem.n_devices}; use CongestionAware (method 'moirai')")
-        if problem.communication != "channel":
-            raise UnsupportedFeature(
-                f"{cls.name} plans transfers on channels, but communication is {problem.communication!r}; "
-                "use problem.replace(communication='channel')"
-            )
 
 
 @checked

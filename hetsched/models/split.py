@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hetsched.analysis.modules import LARGEST
+from hetsched.analysis import model_size
+from hetsched.analysis.modules import LARGEST, falls_apart
 from hetsched.analysis.parts import Piece
 from hetsched.errors import UnsupportedFeature
-from hetsched.heuristics.effort import starts
 from hetsched.heuristics.mending import mend
 from hetsched.modeling.backends import in_process, preferred
 from hetsched.modeling.dynamic import Evaluation, Path, Query
@@ -22,16 +22,13 @@ from hetsched.models.series import Series, cut
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
-from hetsched.search import Budget, Monitor, cores, find_method, method
+from hetsched.search import Auto, Budget, Kind, Monitor, Role, cores, exact, find_method, method, registered, select
 from hetsched.solution import Bound, Solution
 
 LOOKS: Mapping[str, list[dict[str, Any]]] = {"branch": [{"nodes": 1}, {"nodes": 100}], "bounds": [{"quick": True}]}
 """First looks at a module, in milliseconds: at a small one, of which the smallest are solved by it, and at one of any size."""
-SOLVERS = {"scip": "milp", "highs": "milp:highs", "cpsat": "cpsat", "branch": "branch"}
-"""Exact methods by the names of their solvers."""
 SMALL = 100
 """The most tasks of a module that the first of them looks at."""
-SEARCH = "annealing"
 SECONDS = 1.0
 """For each look of a search at a module."""
 SHARE = 0.5
@@ -94,11 +91,20 @@ class Evaluate:
         return monitor.run_alone(method, start, options)
 
 
+def _worth_splitting(problem: Problem) -> bool:
+    """Return whether `auto` splits a problem: its bounds hold, and it falls apart into modules that are worth it."""
+    modelled = problem.memory == "static" and (problem.inputs == 1 or problem.communication not in ("channel", "port"))
+    return modelled and model_size.columns(problem) > model_size.TINY and falls_apart(problem)
+
+
 @method(
     "split",
     summary="MILP-SPLIT: module by module between the tasks that cut the graph, joined by a dynamic program",
     source=DIVIML,
-    supports="every problem; proves optima for one input and one channel where neither memory nor co-location joins modules",
+    kind=Kind.EXACT,
+    distributes=True,
+    turn=420,
+    auto=Auto(when=_worth_splitting),
 )
 def split(
     problem: Problem,
@@ -134,12 +140,10 @@ def split(
         How solvers put identical devices in order: "batches", "tasks" or "time". None leaves symmetries be:
         then pairs of devices that may trade places are looked into one by one, too.
     """
-    from hetsched.heuristics import annealing, batched, list_scheduling, local_search, simple  # noqa: F401  # they register their methods
-
     if workers is not None and not (isinstance(workers, int) and workers >= 1):
         raise UnsupportedFeature(f"workers is {workers!r}; it must be a whole number, at least 1, or None for one a core")
-    for first in starts(problem):
-        monitor.run(first)
+    for start in select(role=Role.START, problem=problem):
+        monitor.run(start.name)
     if monitor.should_stop:
         return
     deadline = monitor.deadline
@@ -165,17 +169,18 @@ def split(
     for trouble in path.troubles:
         monitor.note(trouble)
     if heuristic and not monitor.should_stop:
-        monitor.run(SEARCH)
+        monitor.run(select(kind=Kind.SEARCH, objective="makespan", auto=True)[0].name)
 
 
 def _evaluator(series: Series, monitor: Monitor, solver: str, symmetry: str | None) -> Evaluate:
-    name, exact = SOLVERS.get(solver, solver), solver in SOLVERS
-    options = {key: value for key, value in (("threads", 1), ("symmetry", symmetry)) if key in find_method(name).options}
+    chosen = find_method(solver) if solver in registered() else exact(solver)
+    proves = chosen.kind is Kind.EXACT
+    options = {key: value for key, value in (("threads", 1), ("symmetry", symmetry)) if key in chosen.options}
     limit = monitor.budget.evaluations
-    share = None if limit is None or exact else max(1, limit // (2 * max(1, series.n_open)))
-    budget = Budget(None if exact or share is not None else SECONDS, share)
+    share = None if limit is None or proves else max(1, limit // (2 * max(1, series.n_open)))
+    budget = Budget(None if proves or share is not None else SECONDS, share)
     seed = int(monitor.rng.integers(2**31))
-    return Evaluate(series, name, options, exact, budget, seed, monitor)
+    return Evaluate(series, chosen.name, options, proves, budget, seed, monitor)
 
 
 class _News:

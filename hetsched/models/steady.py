@@ -18,7 +18,7 @@ from hetsched.models.formulation import TOLERANCE, Component, fill_in
 from hetsched.problem.problem import Problem
 from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.steady import find_objective, host_times
-from hetsched.search import Monitor
+from hetsched.search import Monitor, Supports
 from hetsched.solution import Bound
 from hetsched.stopping import NEVER, Deadline
 
@@ -116,6 +116,7 @@ class SteadyState(Assignment):
     """
 
     name = "steady state"
+    supports = Supports(inputs="one", memory=("static",))
 
     @checked
     def __init__(self, problem: Problem, *, objective: str = "period", deadline: Deadline = NEVER) -> None:
@@ -126,13 +127,6 @@ class SteadyState(Assignment):
         kinds = [device.kind for device in problem.cluster.devices]
         alike = all(kinds[int(a)] == kinds[int(b)] for pair in exchanges(problem) for a, b in zip(*pair, strict=True))
         super().__init__(problem, upper=math.inf, symmetry="tasks" if alike else None, deadline=deadline)
-
-    @classmethod
-    @checked
-    def check(cls, problem: Problem) -> None:
-        super().check(problem)
-        if problem.inputs > 1:
-            raise UnsupportedFeature(f"{cls.name} is a model for one input, not {problem.inputs}; use method 'load-search'")
 
     @classmethod
     @checked

@@ -21,6 +21,7 @@ from hetsched.problem.problem import Problem
 from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.simulate import simulate
 from hetsched.schedule.verify import verify
+from hetsched.search import Supports
 from hetsched.solution import Solution, Status
 from hetsched.testing import strategies
 from hetsched.testing.brute_force import brute_force
@@ -137,7 +138,7 @@ class MethodSuite:
     def test_is_registered_with_a_summary(self) -> None:
         method = methods()[self.method]
         assert method.summary
-        assert method.supports
+        assert isinstance(method.supports, Supports)
 
     @_SETTINGS
     @given(data=st.data())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +13,14 @@ import pytest
 import typer
 
 import hetsched as hs
-from hetsched.cli.exact import METHOD_OF, fraction
+from hetsched.cli.exact import fraction
 from hetsched.modeling import backends
-from hetsched.search import _REGISTRY, Method, Monitor
+from hetsched.search import Monitor, exact, temporarily
 
 
 @pytest.fixture
-def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
-    """Put spies into the place of the exact methods; returns what ran, with its options."""
+def ran() -> Iterator[list[tuple[str, dict[str, Any]]]]:
+    """Put spies into the place of the exact methods; yields what ran, with its options."""
     seen: list[tuple[str, dict[str, Any]]] = []
 
     def plain(name: str) -> Any:
@@ -30,15 +32,19 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
     def open_to_any(problem: hs.Problem, monitor: Monitor, solver: str = "scip", gap: float = 0.0, threads: int | None = None) -> None:
         seen.append(("moirai", {"solver": solver, "gap": gap, "threads": threads}))
 
-    for name in METHOD_OF.values():
-        monkeypatch.setitem(_REGISTRY, name, Method(name, "records", plain(name)))
-    monkeypatch.setitem(_REGISTRY, "moirai", Method("moirai", "records", open_to_any))
-    return seen
+    known = hs.methods()
+    spies = [replace(known[each.method], function=plain(each.method)) for each in backends.known()]
+    with temporarily(*spies, replace(known["moirai"], function=open_to_any)):
+        yield seen
 
 
 def test_every_solver_has_its_method() -> None:
-    assert tuple(METHOD_OF) == backends.names()
-    assert set(METHOD_OF.values()) <= set(hs.methods())
+    for each in backends.known():
+        assert exact(each.name).name == each.method
+        assert exact(each.name, "period").name == "load-milp"
+    assert exact("branch").name == "branch"
+    with pytest.raises(hs.UnsupportedFeature, match="no exact method for the makespan stands for solver 'gurobi'; choose from assignment"):
+        exact("gurobi")
 
 
 @pytest.mark.parametrize(
@@ -119,13 +125,13 @@ def test_a_solver_that_is_missing_is_told_with_its_installation(run: Any, proble
         assert refused.stderr == "error: 'highspy' is not installed; install it with: pip install 'hetsched[solvers]'\n"
 
 
-@pytest.mark.parametrize("solver", METHOD_OF)
+@pytest.mark.parametrize("solver", [each.name for each in backends.known()])
 def test_a_solver_proves_the_optimum(run: Any, problem: hs.Problem, solver: str) -> None:
     solved = run("solve", "problem.json", "--solver", solver, "--json", "-o", "schedule.json")
     assert (solved.exit_code, solved.stderr) == (0, "")
     facts = json.loads(solved.stdout)
     assert facts["status"] == "optimal"
-    assert facts["makespan"] == pytest.approx(hs.solve(problem, METHOD_OF[solver]).makespan, rel=1e-6)
+    assert facts["makespan"] == pytest.approx(hs.solve(problem, exact(solver).name).makespan, rel=1e-6)
     assert Path("schedule.json").exists()
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import hetsched as hs
-from hetsched.search import _REGISTRY, Method, Monitor
+from hetsched.search import Method, Monitor, temporarily
 
 PICTURES = ["--report", "report.html", "--trace", "trace.json", "--gantt", "gantt.svg"]
 FILES = ["trace.json", "gantt.svg", "report.html"]
@@ -25,13 +26,14 @@ def assert_pictures(problem: hs.Problem) -> None:
 
 
 @pytest.fixture
-def nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def nothing() -> Iterator[None]:
     """A method "idle" that finds no schedule."""
 
     def idle(problem: hs.Problem, monitor: Monitor) -> None:
         monitor.note("nothing fits")
 
-    monkeypatch.setitem(_REGISTRY, "idle", Method("idle", "offers nothing", idle))
+    with temporarily(Method("idle", "offers nothing", idle)):
+        yield
 
 
 @pytest.fixture

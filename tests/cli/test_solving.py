@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import hetsched as hs
-from hetsched.search import _REGISTRY, Method, Monitor
+from hetsched.search import Method, Monitor, temporarily
 
 
 def test_solve_writes_a_schedule_that_verifies(run: Any, problem: hs.Problem) -> None:
@@ -52,26 +52,26 @@ def test_a_solution_document_keeps_the_bound_and_serves_as_a_start(run: Any, pro
     assert again["makespan"] <= solution.makespan
 
 
-def test_evaluations_and_options_reach_the_method(run: Any, problem: hs.Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evaluations_and_options_reach_the_method(run: Any, problem: hs.Problem) -> None:
     seen: dict[str, Any] = {}
 
     def spy(problem: hs.Problem, monitor: Monitor, depth: int = 1, label: str = "", wide: bool = False) -> None:
         seen.update(depth=depth, label=label, wide=wide, budget=monitor.budget, seed=monitor.seed)
 
-    monkeypatch.setitem(_REGISTRY, "spy", Method("spy", "records", spy))
     given = ["--option", "depth=3", "--option", "label=a=b", "--option", "wide=true"]
-    solved = run("solve", "problem.json", "--method", "spy", *given, "--evaluations", 9, "--time-limit", 2.5, "--seed", 4)
+    with temporarily(Method("spy", "records", spy)):
+        solved = run("solve", "problem.json", "--method", "spy", *given, "--evaluations", 9, "--time-limit", 2.5, "--seed", 4)
     assert solved.exit_code == 1  # it offers nothing
     assert (seen["depth"], seen["label"], seen["wide"], seen["seed"]) == (3, "a=b", True, 4)
     assert (seen["budget"].evaluations, seen["budget"].time_limit) == (9, 2.5)
 
 
-def test_nothing_found_is_a_no_and_writes_no_schedule(run: Any, problem: hs.Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_found_is_a_no_and_writes_no_schedule(run: Any, problem: hs.Problem) -> None:
     def idle(problem: hs.Problem, monitor: Monitor) -> None:
         monitor.note("nothing fits")
 
-    monkeypatch.setitem(_REGISTRY, "idle", Method("idle", "offers nothing", idle))
-    solved = run("solve", "problem.json", "--method", "idle", "-o", "schedule.json")
+    with temporarily(Method("idle", "offers nothing", idle)):
+        solved = run("solve", "problem.json", "--method", "idle", "-o", "schedule.json")
     assert solved.exit_code == 1
     assert "unknown" in solved.stdout
     assert solved.stderr == "note: idle: nothing fits\nnote: schedule.json is not written: there is no valid schedule\n"
@@ -93,13 +93,13 @@ def test_proven_infeasible_is_a_no_with_the_reason(run: Any, document: dict[str,
     assert bounded.stdout.splitlines()[0].split(maxsplit=1) == ["inf", f"by {facts['bound_name']}: {facts['bound_evidence']}"]
 
 
-def test_ctrl_c_writes_the_best_schedule_so_far(run: Any, problem: hs.Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_writes_the_best_schedule_so_far(run: Any, problem: hs.Problem) -> None:
     def interrupted(problem: hs.Problem, monitor: Monitor) -> None:
         monitor.offer(hs.Decision.from_assignment(problem, dict.fromkeys(problem.graph.names, "cpu")))
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(_REGISTRY, "interrupted", Method("interrupted", "is stopped", interrupted))
-    solved = run("solve", "problem.json", "--method", "interrupted", "-o", "schedule.json")
+    with temporarily(Method("interrupted", "is stopped", interrupted)):
+        solved = run("solve", "problem.json", "--method", "interrupted", "-o", "schedule.json")
     assert solved.exit_code == 130
     assert "interrupted" in solved.stderr
     schedule = hs.read("schedule.json")

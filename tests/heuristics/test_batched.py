@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched.heuristics.batch_placing import cut_points
-from hetsched.members import BATCHED_SCHEDULERS
-from hetsched.portfolio import methods
 from hetsched.problem.document import encode
-from hetsched.search import Monitor
+from hetsched.search import Kind, Monitor, select, several_inputs
 from hetsched.testing import strategies
 from hetsched.testing.brute_force import brute_force
 
@@ -23,7 +21,6 @@ NAN = np.nan
 
 
 def run(problem: hs.Problem, name: str, **options: object) -> Monitor:
-    methods()
     monitor = Monitor(problem)
     monitor.run(name, options)
     return monitor
@@ -46,7 +43,8 @@ def one_task(durations: list[list[float]], sizes: list[int], inputs: int, **rule
 
 
 def test_what_kin_there_is():
-    assert set(BATCHED_SCHEDULERS) == set(KIN)
+    several = [each.name for each in select(kind=Kind.CONSTRUCTIVE, auto=True) if each.auto.when is several_inputs]
+    assert set(several) == set(KIN)
 
 
 # ---------------------------------------------------------------------- by hand

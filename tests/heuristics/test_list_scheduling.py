@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from instances import list_schedulers
 
 import hetsched as hs
 from hetsched.heuristics import placing
 from hetsched.heuristics.list_scheduling import ranks
-from hetsched.members import LIST_SCHEDULERS
 from hetsched.portfolio import methods
 from hetsched.search import Monitor
 from hetsched.testing import problems
@@ -178,7 +178,7 @@ def test_best_device_with_free_batching_chooses_the_cheapest_sizes():
     assert hs.verify(problem, schedule) == []
 
 
-@pytest.mark.parametrize("name", LIST_SCHEDULERS)
+@pytest.mark.parametrize("name", list_schedulers())
 def test_co_located_tasks_reserve_memory_together(name):
     """Placing the first of a label where the others do not fit is the mistake of published code."""
     graph = hs.TaskGraph(["a", "b", "c"], weight_bytes=[1, 9, 1], colocation=["g", "g", None])
@@ -190,7 +190,7 @@ def test_co_located_tasks_reserve_memory_together(name):
         assert hs.verify(problem, found) == []
 
 
-@pytest.mark.parametrize("name", LIST_SCHEDULERS)
+@pytest.mark.parametrize("name", list_schedulers())
 @pytest.mark.parametrize("memory", ["static", "peak"])
 def test_a_method_without_a_place_offers_nothing_and_says_so(name, memory):
     graph = hs.TaskGraph(["a", "b", "c"], weight_bytes=[3, 3, 3])
@@ -205,7 +205,7 @@ def test_a_method_without_a_place_offers_nothing_and_says_so(name, memory):
         assert "claims 3 bytes; left: 2 on 'x', 2 on 'y'" in messages[0]
 
 
-@pytest.mark.parametrize("name", LIST_SCHEDULERS)
+@pytest.mark.parametrize("name", list_schedulers())
 def test_the_second_attempt_under_peak_memory_allows_for_moved_tensors(name):
     """Weights alone would fit anywhere; the tensor that would move to the fast device does not."""
     graph = hs.TaskGraph(["a", "b"], [("a", "b", 8.0)], weight_bytes=1, output_bytes=1, devices=[["x"], None])
@@ -217,7 +217,7 @@ def test_the_second_attempt_under_peak_memory_allows_for_moved_tensors(name):
     assert hs.verify(problem, found) == []
 
 
-@pytest.mark.parametrize("name", LIST_SCHEDULERS)
+@pytest.mark.parametrize("name", list_schedulers())
 def test_whole_batches_are_required_and_missing_ones_refused(name):
     problem = hs.Problem(hs.TaskGraph(["a"]), hs.Cluster(["x"]), durations=[[1.0]], inputs=2, batching="free")
     if name == "best-device":
@@ -227,14 +227,14 @@ def test_whole_batches_are_required_and_missing_ones_refused(name):
             run(problem, name)
 
 
-@pytest.mark.parametrize("name", LIST_SCHEDULERS)
+@pytest.mark.parametrize("name", list_schedulers())
 @pytest.mark.parametrize("n", [0, 1])
 def test_tiny_graphs(name, n):
     problem = hs.Problem(hs.TaskGraph([f"t{i}" for i in range(n)]), hs.Cluster(["x", "y"], bandwidth=1.0), durations=np.ones((n, 2)))
     assert run(problem, name).incumbent == n
 
 
-@pytest.mark.parametrize("name", [name for name in LIST_SCHEDULERS if name != "best-device"])
+@pytest.mark.parametrize("name", [name for name in list_schedulers() if name != "best-device"])
 def test_every_list_scheduler_handles_a_large_graph(name):
     rng = np.random.default_rng(1)
     n = 5000
@@ -251,7 +251,7 @@ def plain(durations, edges, bandwidth=1.0, scale=1.0):
     return hs.Problem(graph, hs.Cluster(devices, bandwidth=bandwidth), durations=durations)
 
 
-@pytest.mark.parametrize("name", LIST_SCHEDULERS)
+@pytest.mark.parametrize("name", list_schedulers())
 def test_equal_transfer_times_give_equal_answers_whatever_the_units(name):
     """49 * (1 / 49) is less than 1: times made another way than the simulator's once broke ties otherwise."""
     times, edges = [[1, 2], [3, 4], [1, 4]], [(0, 1, 4), (0, 2, 3)]

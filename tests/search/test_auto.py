@@ -13,8 +13,7 @@ import hetsched as hs
 from hetsched import members, search, workers
 from hetsched.analysis import model_size
 from hetsched.auto import Race
-from hetsched.members import EXACT, LARGEST, LIST_SCHEDULERS, SEARCHES
-from hetsched.search import Budget, Monitor
+from hetsched.search import Budget, Kind, Method, Monitor
 from hetsched.testing import strategies
 from hetsched.testing.clocks import SteppingClock, watched
 from hetsched.testing.profiles import examples
@@ -24,9 +23,10 @@ from tests.search.strange_methods import tangle
 
 
 @pytest.fixture
-def mine(monkeypatch):
+def mine():
     """A registry of one's own, so that tests leave nothing behind."""
-    monkeypatch.setattr(search, "_REGISTRY", dict(search._REGISTRY))
+    with search.temporarily():
+        yield
 
 
 @pytest.fixture
@@ -37,6 +37,10 @@ def alone(monkeypatch):
         raise AssertionError("a worker was started")
 
     monkeypatch.setattr(workers, "Worker", refuse)
+
+
+def of_kind(kind):
+    return {each.name for each in search.registered().values() if each.kind is kind}
 
 
 def ran(solution):
@@ -87,10 +91,10 @@ def test_tiny_problems_are_proven_here(alone):
 
 def test_small_problems_are_proven_in_a_worker():
     problem = tangle(24)
-    assert members.TINY < model_size.columns(problem)
+    assert model_size.TINY < model_size.columns(problem)
     solution = hs.solve(problem, time_limit=PLENTY)
     assert solution.status == "optimal"
-    assert ran(solution) & {*EXACT, "bounds"}
+    assert ran(solution) & {each.name for each in search.registered().values() if each.proves}
 
 
 def test_without_a_limit_it_ends_by_itself():
@@ -101,19 +105,19 @@ def test_the_history_says_who_found_what(alone):
     monitor = search.Monitor(tangle(), search.Budget(evaluations=5000))
     monitor.run("auto")
     solution = monitor.solution("auto")
-    assert set(solution.history.source.tolist()) & set(LIST_SCHEDULERS)
+    assert set(solution.history.source.tolist()) & set(instances.list_schedulers())
     assert solution.method in ran(solution)
-    assert set(LIST_SCHEDULERS) <= ran(solution)
-    assert ran(solution) & set(SEARCHES)
+    assert set(instances.list_schedulers()) <= ran(solution)
+    assert ran(solution) & of_kind(Kind.SEARCH)
     assert (solution.methods.seconds >= 0).all()
     assert solution.methods.seconds.sum() <= monitor.elapsed, "each second is one method's"
 
 
 def test_large_graphs_are_placed_as_well(alone):
-    graph = hs.TaskGraph([f"t{i}" for i in range(members.MANY + 1)], weight_bytes=1.0)
+    graph = hs.TaskGraph([f"t{i}" for i in range(search.LARGE + 1)], weight_bytes=1.0)
     cluster = hs.Cluster([hs.Device(name, memory_bytes=600.0) for name in "uv"], bandwidth=1.0)
     problem = hs.Problem(graph, cluster, durations=np.ones((graph.n_tasks, 2)))
-    assert set(members.PLACEMENTS) <= ran(hs.solve(problem, evaluations=60))
+    assert {"dsc", "celeritas", "order-place", "repartition"} <= ran(hs.solve(problem, evaluations=60))
 
 
 def test_members_can_be_named_excluded_and_weighed(alone):
@@ -200,10 +204,10 @@ def test_nothing_large_is_handed_to_a_solver():
     n = 10_000
     graph = hs.TaskGraph([f"t{i}" for i in range(n)], np.column_stack([np.arange(n - 2), np.arange(2, n)]))  # two chains
     problem = hs.Problem(graph, hs.Cluster(["a", "b", "c"], bandwidth=1.0), durations=np.ones((n, 3)))
-    assert not set(EXACT) & set(members.usual(problem, "makespan"))
+    assert not of_kind(Kind.EXACT) & set(members.usual(problem, "makespan"))
     solution = hs.solve(problem, time_limit=PLENTY, options={"members": ["olb", "cpsat"]})
     assert solution.messages == (
-        f"auto: cpsat is left out: its model would have about {3 * n} columns, more than {LARGEST}; "
+        f"auto: cpsat is left out: its model would have about {3 * n} columns, more than {model_size.LARGEST}; "
         "solve(problem, 'cpsat') tries it nevertheless",
     )
     counted = hs.solve(topcuoglu(), evaluations=10, options={"members": ["olb", "milp"]})
@@ -211,7 +215,7 @@ def test_nothing_large_is_handed_to_a_solver():
     assert hs.solve(topcuoglu(), evaluations=10).messages == ()
 
 
-def test_threads_are_the_cores_of_a_solve(monkeypatch):
+def test_threads_are_the_cores_of_a_solve():
     given = []
 
     def record(problem, monitor, *, workers=None):
@@ -220,10 +224,9 @@ def test_threads_are_the_cores_of_a_solve(monkeypatch):
     def exact(problem, monitor, *, threads=None):
         given.append(threads)
 
-    monkeypatch.setattr(search, "_REGISTRY", dict(search._REGISTRY))
-    search._REGISTRY["portfolio-like"] = search.Method("portfolio-like", "records", record)
-    search._REGISTRY["exact-like"] = search.Method("exact-like", "records", exact)
-    hs.solve(topcuoglu(), ["portfolio-like", "exact-like", "heft"], threads=3)
+    likes = (Method("portfolio-like", "records", record), Method("exact-like", "records", exact))
+    with search.temporarily(*likes):
+        hs.solve(topcuoglu(), ["portfolio-like", "exact-like", "heft"], threads=3)
     assert given == [3, 3]
     with pytest.raises(hs.InvalidArgument, match="threads is 0; it must be a whole number, at least 1, or None"):
         hs.solve(topcuoglu(), threads=0)

@@ -17,10 +17,10 @@ from tests.golden import topcuoglu
 
 
 @pytest.fixture
-def mine(monkeypatch):
+def mine():
     """A registry of one's own, so that tests leave nothing behind."""
-    portfolio.methods()
-    monkeypatch.setattr(search, "_REGISTRY", dict(search._REGISTRY))
+    with search.temporarily():
+        yield
 
 
 def chain(**arguments):

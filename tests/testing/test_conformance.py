@@ -8,16 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
-from hetsched import portfolio, search
+from hetsched import search
 from hetsched.testing import conformance
 from hetsched.testing.profiles import searching
 
 
 @pytest.fixture
-def mine(monkeypatch):
+def mine():
     """A registry of one's own, so that tests leave nothing behind."""
-    portfolio.methods()
-    monkeypatch.setattr(search, "_REGISTRY", dict(search._REGISTRY))
+    with search.temporarily():
+        yield
 
 
 QUICK = searching(100)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 import hetsched as hs
-from hetsched.members import BOUNDS, EXACT
+from hetsched.search import Kind, select
 from hetsched.solution import Status
 from hetsched.testing import brute_force, problems
 
@@ -26,7 +26,8 @@ SECONDS = 20.0
 """Of each solver, which on such problems is never reached."""
 TOLERANCE = 1e-9
 CLOSE = 1e-6
-PROVING = ("branch", *(name for name in EXACT if name != "split"))
+EXACT = tuple(each.name for each in select(kind=Kind.EXACT))
+PROVING = tuple(name for name in EXACT if name != "split")
 """Methods that may go on until they have a proof; what `split` leaves open is searched."""
 PROVEN = (Status.OPTIMAL, Status.INFEASIBLE)
 EXACT_FOR_ONE = ("milp", "milp:highs", "cpsat", "moirai", "pesto")
@@ -173,7 +174,7 @@ def _faults_of_method(problem: hs.Problem, name: str, length: float) -> Iterator
         yield from map(str, hs.verify(problem, found.schedule))
         if hs.simulate(problem, found.schedule.decision) != found.schedule:
             yield "simulate makes another schedule of its decision"
-    elif found.stopped == "finished" and not found.methods.evaluations.sum() and not found.messages and name != BOUNDS:
+    elif found.stopped == "finished" and not found.methods.evaluations.sum() and not found.messages and name != "bounds":
         yield "finished without an evaluation, and says nothing"
     if found.bound > length * (1 + TOLERANCE):
         yield f"its bound {found.proof} lies above the optimum {length!r}"

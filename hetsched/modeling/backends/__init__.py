@@ -29,24 +29,32 @@ class BackendInfo:
     """What is known of a solver before it is loaded."""
 
     name: str
+    title: str
+    """Its name in prose."""
     module: str
     """Of its backend, below `hetsched.modeling.backends`."""
     requires: str
     """The package that must be installed."""
     extra: str
     """The extra of this package that installs it."""
-    threads: bool
-    """Can use more than one thread."""
+    method: str
+    """The name of the method that hands a problem to it."""
     turn: int
     """Among the solvers that are installed, the one with the lowest is preferred."""
+    threads: bool
+    """Can use more than one thread."""
+    deterministic: bool = True
+    """With as many threads as it takes by itself, the same model and seed give the same answer."""
+    proves_up_to: int | None = None
+    """Columns up to which `auto` gives it a core; None for never."""
 
 
 _KNOWN = {
     each.name: each
     for each in (
-        BackendInfo("scip", "scip", "pyscipopt", "solvers", threads=False, turn=20),
-        BackendInfo("highs", "highs", "highspy", "solvers", threads=True, turn=30),
-        BackendInfo("cpsat", "cpsat", "ortools", "solvers", threads=True, turn=10),
+        BackendInfo("scip", "SCIP", "scip", "pyscipopt", "solvers", "milp", 20, threads=False, proves_up_to=500),
+        BackendInfo("highs", "HiGHS", "highs", "highspy", "solvers", "milp:highs", 30, threads=True),
+        BackendInfo("cpsat", "CP-SAT", "cpsat", "ortools", "solvers", "cpsat", 10, threads=True, deterministic=False, proves_up_to=2000),
     )
 }
 
@@ -158,9 +166,9 @@ def check_threads(solver: str, threads: int | None, *, several: bool) -> None:
         raise UnsupportedFeature(f"{solver} searches in one thread, not {threads}; leave threads out, or use highs or cpsat")
 
 
-def names() -> tuple[str, ...]:
-    """Return the names of the solvers."""
-    return tuple(_KNOWN)
+def known() -> tuple[BackendInfo, ...]:
+    """Return what is known of every solver, none of which is loaded for it."""
+    return tuple(_KNOWN.values())
 
 
 def solve(solver: str | Backend, program: Program, request: Request) -> Outcome:

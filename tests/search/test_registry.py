@@ -1,0 +1,166 @@
+"""What methods declare: the queries over it, what is refused before a method runs, and who takes part in `auto`."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+import hetsched as hs
+from hetsched import search
+from hetsched.search import ALL, Auto, Kind, Method, Monitor, Role, Supports, always, select, several_inputs, tasks_up_to
+from hetsched.testing import strategies
+from hetsched.testing.profiles import examples
+from tests.golden import topcuoglu
+from tests.search.strange_methods import tangle
+
+PACKAGE = Path(search.__file__).parent
+
+
+@pytest.fixture(autouse=True)
+def registry() -> Iterator[None]:
+    """Forget what a test registers."""
+    with search.temporarily():
+        yield
+
+
+def idle(problem: hs.Problem, monitor: Monitor) -> None:
+    """Do nothing."""
+
+
+def names(chosen: list[Method]) -> list[str]:
+    return [each.name for each in chosen]
+
+
+def registering() -> set[str]:
+    """Return the modules of the package that have a function decorated by `method`, or call it."""
+    found = set()
+    for path in PACKAGE.rglob("*.py"):
+        calls = (node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
+        if any(isinstance(function, ast.Name) and function.id == "method" for function in calls):
+            found.add(".".join(path.relative_to(PACKAGE).with_suffix("").parts))
+    return found
+
+
+def test_every_module_that_registers_methods_is_built_in() -> None:
+    assert registering() == set(search.BUILT_IN)
+
+
+def test_loading_all_methods_loads_neither_numba_nor_a_solver() -> None:
+    script = "import sys; from hetsched.search import registered; registered(); print(*{name.partition('.')[0] for name in sys.modules})"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    assert "hetsched" in loaded
+    assert not {"numba", "pyscipopt", "highspy", "ortools", "torch", "scipy"} & set(loaded)
+
+
+@examples(100)
+@given(problem=strategies.problems())
+def test_what_is_selected_for_a_problem_takes_it(problem: hs.Problem) -> None:
+    chosen = select(problem=problem)
+    assert chosen == sorted(chosen, key=lambda each: (each.turn, each.name))
+    for each in search.registered().values():
+        refusal = each.supports.refusal(problem)
+        assert (each in chosen) == (not refusal)
+        if refusal:
+            monitor = Monitor(problem)
+            with pytest.raises(hs.UnsupportedFeature) as refused:
+                monitor.run(each.name)
+            assert str(refused.value) == refusal
+            assert monitor.evaluations == 0
+
+
+def test_queries_join_their_conditions() -> None:
+    one, cluster = topcuoglu(), hs.Cluster(["x"], bandwidth=1.0)
+    several = hs.Problem(hs.TaskGraph(["a"]), cluster, durations=[[[1.0, 2.0]]], batch_sizes=[1, 2], inputs=2)
+    assert names(select(role=Role.START, problem=one)) == ["best-device", "heft"]
+    assert names(select(role=Role.START, problem=several)) == ["best-device", "heft", "bheft"]
+    assert names(select(role=Role.PACKING)) == ["packing", "assignment", "celeritas", "order-place"]
+    assert names(select(kind=Kind.SEARCH, objective="period", auto=True)) == ["load-search", "contiguous"]
+    assert names(select(objective="max-load", auto=True, problem=one))[:2] == ["best-device", "heft"]
+
+
+def test_the_condition_of_a_role_is_not_that_of_auto() -> None:
+    with search.temporarily(
+        Method("narrow", "for two tasks", idle, roles={Role.BASELINE: tasks_up_to(2)}, auto=Auto(when=several_inputs)),
+        Method("missing", "needs what nobody has", idle, needs="no_such_package", roles={Role.BASELINE: always}, auto=Auto()),
+    ):
+        assert "narrow" not in names(select(role=Role.BASELINE, problem=topcuoglu()))
+        assert "narrow" not in names(select(auto=True, problem=topcuoglu()))
+        assert "narrow" in names(select(role=Role.BASELINE))
+        assert "missing" not in names(select(role=Role.BASELINE)) + names(select(auto=True))
+        assert not search.find_method("missing").available
+
+
+def test_only_a_plug_in_that_asks_for_it_takes_part_in_auto() -> None:
+    ran = []
+
+    def records(name: str) -> Method:
+        def run(problem: hs.Problem, monitor: Monitor) -> None:
+            ran.append(name)
+            monitor.offer(hs.Decision.whole(problem, np.zeros(problem.n_tasks, np.int64), problem.graph.topological_order))
+
+        return Method(name, "records", run, kind=Kind.CONSTRUCTIVE, auto=Auto() if name == "joins" else None)
+
+    with search.temporarily(records("joins"), records("stays")):
+        solution = hs.solve(topcuoglu(), evaluations=200)
+    assert ran == ["joins"]
+    assert {"joins", "heft"} <= set(solution.methods.method)
+
+
+def test_a_search_that_joins_auto_gets_its_share_of_the_evaluations() -> None:
+    seen = []
+
+    def run(problem: hs.Problem, monitor: Monitor) -> None:
+        seen.append(monitor.budget.evaluations)
+        monitor.evaluated(monitor.budget.evaluations or 0)
+
+    with search.temporarily(Method("mine", "a search", run, auto=Auto(weight=2.0))):
+        hs.solve(tangle(), evaluations=10_000)
+    assert seen
+    assert seen[0] > 1000
+
+
+@pytest.mark.parametrize(
+    ("supports", "problem", "message"),
+    [
+        (Supports(inputs="one"), {"inputs": 2}, "one input is supported, but the problem has 2; use problem.replace(inputs=1)"),
+        (Supports(memory=("static",)), {"memory": "peak"}, "memory='peak' is not supported; use problem.replace(memory='static')"),
+        (Supports(batching=("once",)), {"batching": "free"}, "batching='free' is not supported; use problem.replace(batching='once')"),
+        (Supports(communication=("delay",)), {"communication": "port"}, "communication='port' is not supported; choose from 'delay'"),
+        (
+            Supports(contended_batches=False),
+            {"communication": "channel", "inputs": 2},
+            "2 inputs are not supported with communication='channel'; use communication 'delay' or 'per-input'",
+        ),
+    ],
+)
+def test_a_refusal_names_value_rule_and_remedy(supports: Supports, problem: dict[str, object], message: str) -> None:
+    asked = topcuoglu().replace(**problem)
+    with search.temporarily(Method("picky", "refuses", idle, supports=supports)), pytest.raises(hs.UnsupportedFeature) as refused:
+        hs.solve(asked, "picky")
+    assert message in str(refused.value)
+    assert supports.refused
+    assert supports.refusal(topcuoglu()) == ""
+
+
+def test_a_task_without_a_batch_of_all_inputs_is_named() -> None:
+    graph = hs.TaskGraph(["a", "b"])
+    problem = hs.Problem(
+        graph, hs.Cluster(["x"], bandwidth=1.0), durations=[[[1.0, 2.0]], [[1.0, np.nan]]], batch_sizes=[1, 2], inputs=2, batching="free"
+    )
+    refusal = Supports(inputs="whole").refusal(problem)
+    assert refusal == (
+        "every task has to run as one batch of all 2 inputs, but 'b' has no such batch on any device; give durations for that size"
+    )
+
+
+def test_every_objective_has_methods_that_answer_at_once_and_bounds() -> None:
+    for objective in ALL:
+        kinds = {each.kind for each in select(objective=objective, auto=True, problem=topcuoglu())}
+        assert {Kind.CONSTRUCTIVE, Kind.SEARCH, Kind.BOUND} <= kinds
