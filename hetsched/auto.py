@@ -263,7 +263,7 @@ class Race:
         options: dict[str, Any] = {}
         solver = member.method.solver
         if member.method.kind is Kind.EXACT and "threads" in member.method.options:
-            options["threads"] = self.threads if solver is not None and backends.info(solver).threads else 1
+            options["threads"] = self.threads if solver is not None and backends.info(solver).capabilities.threads else 1
         if member.method.kind is Kind.EXACT and "workers" in member.method.options:
             options["workers"] = self.slots
         counted = self.by_evaluations and not member.proves

@@ -83,7 +83,8 @@ class MissingDependency(HetschedError, ImportError):
     """An optional dependency is not installed."""
 
     def __init__(self, package: str, extra: str) -> None:
-        super().__init__(f"{package!r} is not installed; install it with: pip install 'hetsched[{extra}]'")
+        wanted = f"hetsched[{extra}]" if extra else package
+        super().__init__(f"{package!r} is not installed; install it with: pip install {wanted!r}")
         self.package = package
         self.extra = extra
 

@@ -8,26 +8,23 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from hetsched.arguments import check_array, checked, rule
+from hetsched.arguments import check_array, checked
 from hetsched.errors import InvalidModel, UnsupportedFeature
+from hetsched.modeling.backends.protocol import SOLVER, Backend, Request
 from hetsched.modeling.expression import Expression, FloatArray, Rows, expression
 from hetsched.modeling.outcome import Incumbent, NewBound, Outcome
 from hetsched.modeling.program import Block, Constraint, ExactlyOne, Implies, Intervals, Kind, Linear, Maximum, NoOverlap, Program
+from hetsched.modeling.settings import SolveSettings
 from hetsched.problem.document import write_bytes
 from hetsched.stopping import NEVER, Deadline
 
-if TYPE_CHECKING:
-    from hetsched.modeling.backends import Backend
-
 MAKING = "the making of a model"
 FORMATS = (".lp", ".mps")
-
-_SOLVER = rule("the name of a solver, or a backend", lambda value: isinstance(value, str) or callable(getattr(value, "solve", None)))
 
 
 def _bound(values: npt.ArrayLike, what: str, shape: tuple[int, ...]) -> FloatArray:
@@ -290,7 +287,7 @@ class Model:
 
         return violations(self.program, check_array(values, "values", (self._n_columns,), error=InvalidModel), tolerance)
 
-    @checked(UnsupportedFeature, solver=_SOLVER)
+    @checked(UnsupportedFeature, solver=SOLVER)
     def solve(
         self,
         solver: str | Backend = "scip",
@@ -352,20 +349,15 @@ class Model:
         InvalidModel
             The model is not well-formed, or a row needs bounds that its columns lack.
         """
+        end = Deadline.after(time_limit, deadline.clock).earlier(deadline)
+        settings = SolveSettings(end, gap, threads, seed, cuts, dict(options or {}))
+        start = None if hint is None else check_array(hint, "hint", (self._n_columns,), error=InvalidModel)
+        return self.run(solver, Request(settings, start, on_incumbent, on_bound, stop))
+
+    def run(self, solver: str | Backend, request: Request) -> Outcome:
+        """Solve the model as a request says; see `solve`."""
         from hetsched.modeling import backends
 
-        request = backends.Request(
-            deadline=Deadline.after(time_limit, deadline.clock).earlier(deadline),
-            gap=gap,
-            threads=threads,
-            seed=seed,
-            cuts=cuts,
-            on_incumbent=on_incumbent,
-            on_bound=on_bound,
-            stop=stop,
-            hint=None if hint is None else check_array(hint, "hint", (self._n_columns,), error=InvalidModel),
-            options=dict(options or {}),
-        )
         return backends.solve(solver, self.program.check(), request).signed(self._sign)
 
     @checked

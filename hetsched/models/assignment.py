@@ -3,33 +3,34 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 
 from hetsched.analysis import model_size
 from hetsched.arguments import checked
 from hetsched.errors import OutOfTime
-from hetsched.modeling.expression import FloatArray
-from hetsched.models import components as parts
-from hetsched.models.formulation import Component, Formulation, fill_in
+from hetsched.modeling.expression import Expression
+from hetsched.models.components import Paths, Placement, StaticMemory, fill_objective
+from hetsched.models.formulation import Component, Formulation
+from hetsched.models.redundant import symmetry_order
+from hetsched.models.variables import Objective, Values
 from hetsched.problem.graph import named
 from hetsched.problem.problem import Problem
-from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
 from hetsched.stopping import NEVER, Deadline
 
 
-class BusiestDevice:
+class BusiestDevice(Component):
     """C is at least the time that each device is busy; what runs when is left open."""
 
-    def add_to(self, f: Any) -> None:
-        f.makespan = f.model.time("C", (), lower=0.0, upper=f.ticks)
-        f.model.add(f.makespan >= f.duration.sum(axis=0), tag="load")
-        f.model.minimise(f.makespan)
+    def add_to(self, f: Formulation) -> None:
+        least = f.model.time("C", (), lower=0.0, upper=f.ticks)
+        f.model.add(least >= f.assign.duration.sum(axis=0), tag="load")
+        f.minimise(Objective(least, "makespan", f.second, lambda _, schedule: float(schedule.busy_time.max(initial=0.0))))
 
-    def fill(self, f: Any, schedule: Schedule, values: Any) -> None:
-        fill_in(values, f.makespan, schedule.busy_time.max(initial=0.0) * f.second)
+    def fill(self, f: Formulation, schedule: Schedule, values: Values) -> None:
+        fill_objective(f, schedule, values)
 
 
 class Assignment(Formulation):
@@ -47,33 +48,32 @@ class Assignment(Formulation):
     def columns(cls, problem: Problem) -> int:
         return model_size.assignments(problem)
 
-    def parts(self) -> list[Component]:
-        return [parts.Placement(), parts.Paths(), parts.StaticMemory(), BusiestDevice()]
-
-    @checked
-    def decode(self, values: FloatArray) -> Decision:
-        """Return the tasks on their devices in topological order."""
-        x = self.x.value(values) > 0.5  # type: ignore[attr-defined]
-        order = self.problem.graph.topological_order
-        place, device = np.nonzero(x.any(axis=2)[order])
-        task = order[place]
-        items = [np.flatnonzero(x[i, u]) for i, u in zip(task.tolist(), device.tolist(), strict=True)]
-        pointers = np.cumsum([0, *(len(each) for each in items)])
-        return Decision(task, device, pointers, np.concatenate([np.zeros(0, np.int64), *items]))
+    def recipe(self) -> Iterator[Component]:
+        yield Placement()
+        yield Paths()
+        yield StaticMemory()
+        yield BusiestDevice()
+        yield from symmetry_order(self.symmetry)
 
 
-class Excess:
-    """Bytes beyond a device's memory, as few as can be: ``excess[k]`` as shares of what all tasks need."""
+class Excess(Component):
+    """Bytes beyond a device's memory, as few as can be."""
 
-    def add_to(self, f: Any) -> None:
+    total: float
+    """Bytes that all tasks need."""
+    shares: Expression
+    """[K]: bytes beyond, as shares of `total`."""
+
+    def add_to(self, f: Formulation) -> None:
         problem = f.problem
         weight, activation = problem.graph.weight_bytes, problem.static_bytes[:, 1]
-        self.all = max(float(weight.sum() + problem.inputs * activation.sum()), 1e-300)
-        needed = (f.on * (weight / self.all)[:, None]).sum(axis=0) + (f.x.sum(axis=2) * (activation / self.all)[:, None]).sum(axis=0)
+        self.total = max(float(weight.sum() + problem.inputs * activation.sum()), 1e-300)
+        weight, activation = weight[:, None] / self.total, activation[:, None] / self.total
+        needed = (f.assign.on * weight).sum(axis=0) + (f.assign.x.sum(axis=2) * activation).sum(axis=0)
         limited = np.flatnonzero(np.isfinite(problem.cluster.memory_bytes))
-        f.excess = f.model.continuous("excess", problem.n_devices)
-        f.model.add(needed[limited] - f.excess[limited] <= problem.cluster.memory_bytes[limited] / self.all, tag="(6)")
-        f.model.minimise(f.excess.sum())
+        self.shares = f.model.continuous("excess", problem.n_devices)
+        f.model.add(needed[limited] - self.shares[limited] <= problem.cluster.memory_bytes[limited] / self.total, tag="(6)")
+        f.model.minimise(self.shares.sum())
 
 
 SECONDS = 5.0
@@ -95,20 +95,20 @@ def shortage(problem: Problem, *, solver: str = "scip", deadline: Deadline = NEV
     excess = Excess()
     end = Deadline.after(SECONDS, deadline.clock).earlier(deadline)
     try:
-        said = Assignment(problem, faithful=True, upper=math.inf, components=[parts.Placement(), excess], deadline=end)
+        formulation = Assignment(problem, faithful=True, upper=math.inf, components=[Placement(), excess], deadline=end)
     except OutOfTime:
         return ""
-    outcome = said.model.solve(solver, deadline=end)
-    if outcome.values is None or outcome.bound * excess.all <= 1e-6 * excess.all:
+    outcome = formulation.model.solve(solver, deadline=end)
+    if outcome.values is None or outcome.bound * excess.total <= 1e-6 * excess.total:
         return ""
     names, cluster = problem.graph.names, problem.cluster
-    runs = said.x.value(outcome.values).max(axis=2) > 0.5  # type: ignore[attr-defined]
-    over = said.excess.value(outcome.values) * excess.all  # type: ignore[attr-defined]
+    runs = formulation.assign.x.value(outcome.values).max(axis=2) > 0.5
+    over = excess.shares.value(outcome.values) * excess.total
     places = [
         f"{over[k]:.6g} on {cluster.names[k]!r} ({cluster.memory_bytes[k]:.6g} there) with {named(np.flatnonzero(runs[:, k]), names)}"
-        for k in np.flatnonzero(over > 1e-9 * excess.all).tolist()
+        for k in np.flatnonzero(over > 1e-9 * excess.total).tolist()
     ]
     return (
-        f"memory: at least {outcome.bound * excess.all:.6g} bytes are missing, however the tasks are placed; "
+        f"memory: at least {outcome.bound * excess.total:.6g} bytes are missing, however the tasks are placed; "
         f"{'placed best' if outcome.proven == 'optimal' else 'for instance'}, {' and '.join(places)}"
     )

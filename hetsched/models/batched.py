@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Iterator
 
-from hetsched.arguments import checked
-from hetsched.modeling.expression import FloatArray
-from hetsched.models import components as parts
+from hetsched.models.components import LiteralPrecedence, Makespan, NonOverlap, Placement, Precedence, SharedTiming, StaticMemory, Timing
 from hetsched.models.formulation import Component, Formulation
-from hetsched.models.redundant import LoadCuts
-from hetsched.schedule.decision import Decision
+from hetsched.models.redundant import LoadCuts, symmetry_order
 from hetsched.search import Supports
 
 
 class BatchedMakespan(Formulation):
-    """Assignment, batches and order of tasks for the least makespan, equations (1) to (7) of DiviML.
+    """DiviML, equations (1) to (7): devices, batches and order of tasks for the least makespan.
 
     `faithful` keeps the paper's literal (3), which for several inputs also orders batches that share
     none; without it rows bind only where they must, times keep to windows under the upper bound, and
@@ -24,48 +21,13 @@ class BatchedMakespan(Formulation):
     name = "milp"
     supports = Supports(communication=("delay", "per-input"), memory=("static",))
 
-    def parts(self) -> list[Component]:
-        if self.faithful:
-            return [
-                parts.Placement(),
-                parts.Timing(),
-                parts.LiteralPrecedence(),
-                parts.NonOverlap(),
-                parts.StaticMemory(),
-                parts.Makespan(),
-            ]
-        timing = parts.SharedTiming() if self.problem.inputs == 1 else parts.Timing()
-        return [parts.Placement(), timing, parts.Precedence(), parts.NonOverlap(), parts.StaticMemory(), parts.Makespan(), LoadCuts()]
-
-    @checked
-    def decode(self, values: FloatArray) -> Decision:
-        return decode(self, values)
-
-
-def decode(f: Formulation, values: FloatArray) -> Decision:
-    """Return the decision of `x` and `start`; batches of a device in the order of their starts.
-
-    No batch comes before one that it needs, though a solver's tolerance may have it so where times are short.
-    """
-    problem = f.problem
-    x = f.x.value(values) > 0.5  # type: ignore[attr-defined]
-    start = f.start.value(values)  # type: ignore[attr-defined]
-    task, device = np.nonzero(x.any(axis=2))
-    begin = start[task] if start.ndim == 1 else start[task, device]
-    finish = f.finish.value(values)  # type: ignore[attr-defined]
-    end = finish[task] if finish.ndim == 1 else finish[task, device]
-    rank = np.empty(problem.n_tasks, np.int64)
-    rank[problem.graph.topological_order] = np.arange(problem.n_tasks)
-    batch = np.full((problem.n_tasks, problem.n_devices), -1)
-    batch[task, device] = np.arange(len(task))
-    of_item = np.where(x, batch[:, :, None], -1).max(axis=1)
-    begin, end = begin.copy(), end.copy()
-    for j in problem.graph.topological_order.tolist():
-        for i in problem.graph.pred[problem.graph.pred_ptr[j] : problem.graph.pred_ptr[j + 1]].tolist():
-            for times in (begin, end):
-                np.maximum.at(times, of_item[j], times[of_item[i]])
-    order = np.lexsort((rank[task], end, begin))
-    task, device = task[order], device[order]
-    items = [np.flatnonzero(x[i, u]) for i, u in zip(task.tolist(), device.tolist(), strict=True)]
-    counts = [len(each) for each in items]
-    return Decision(task, device, np.concatenate([[0], np.cumsum(counts)]), np.concatenate([np.zeros(0, np.int64), *items]))
+    def recipe(self) -> Iterator[Component]:
+        yield Placement()  # (1), (4), (5)
+        yield Timing() if self.faithful or self.problem.inputs > 1 else SharedTiming()
+        yield LiteralPrecedence() if self.faithful else Precedence()  # (3)
+        yield NonOverlap()  # (7)
+        yield StaticMemory()  # (6)
+        yield Makespan()  # (2)
+        if not self.faithful:
+            yield LoadCuts()  # redundant rows
+        yield from symmetry_order(self.symmetry)

@@ -2,160 +2,174 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
 from hetsched.errors import UnsupportedFeature
-from hetsched.modeling.expression import stack
-from hetsched.models.formulation import Formulation, fill_in
+from hetsched.modeling.expression import Expression, FloatArray, IntArray, stack
+from hetsched.models.formulation import Component, Formulation
+from hetsched.models.variables import AssignmentVariables, Objective, TimeVariables, Values
+from hetsched.problem.problem import BoolArray, Problem
 from hetsched.schedule.schedule import Schedule
+from hetsched.schedule.steady import find_objective
 
 ROW = 3e-7
 """Seconds that a row for an edge, two devices and an input takes, on an ordinary machine."""
 
 
-class Placement:
-    """Who runs what: ``x[i, u, l]``, ``on[i, u]``, ``duration[i, u]``; DiviML (1), (4), (5).
+class Placement(Component):
+    """Which device runs which inputs of a task: `AssignmentVariables`; DiviML (1), (4), (5).
 
-    With one input ``x[:, :, 0]`` is `on`; with more, batches ``b[i, u, p]`` of the sizes there are.
+    With several inputs there are batches ``b[i, u, p]`` of the sizes there are.
     """
 
-    def add_to(self, f: Any) -> None:
+    takes: BoolArray | None = None
+    """[n, K, B], where some sizes of a task take time on a device and others none: those that do."""
+
+    def add_to(self, f: Formulation) -> None:
         problem, model = f.problem, f.model
         n, k, inputs = problem.n_tasks, problem.n_devices, problem.inputs
         possible = f.possible * 1.0
-        f.x = model.binary("x", (n, k, inputs), upper=possible[:, :, None])
-        # What takes longer than the upper bound is in no schedule that the model knows: twice that says so in a number that solvers take.
+        x = model.binary("x", (n, k, inputs), upper=possible[:, :, None])
+        # What takes longer than the upper bound is in no schedule that can be represented: twice that is a number solvers take.
         seconds = np.minimum(np.where(np.isfinite(problem.durations), problem.durations, 0.0) * f.second, 2.0 * f.ticks)
-        model.exactly_one(_devices_last(f.x), tag="(1)")
+        model.exactly_one(_devices_last(x), tag="(1)")
         if inputs == 1:
             size = int(np.flatnonzero(problem.batch_sizes == 1)[0])
-            f.on = f.busy = f.x[:, :, 0]
-            f.seconds = seconds[:, :, size]
-            f.duration = f.on * f.seconds
+            on, one = x[:, :, 0], seconds[:, :, size]
+            f.provide(AssignmentVariables(x, on, on, on * one, one, None))
         else:
             usable = np.isfinite(problem.durations) * possible[:, :, None]
-            f.b = model.binary("b", (n, k, problem.n_sizes), upper=usable)
-            f.on = model.binary("on", (n, k), upper=possible)
-            model.add(f.b.sum(axis=2) == f.on, tag="(5)")
-            model.add((f.b * problem.batch_sizes).sum(axis=2) == f.x.sum(axis=2), tag="(5)")
-            model.add((f.b * problem.batch_sizes).sum(axis=(1, 2)) == inputs, tag="(4)", cut=True)
-            f.duration = (f.b * seconds).sum(axis=2)
-            f.busy = f.on
+            b = model.binary("b", (n, k, problem.n_sizes), upper=usable)
+            on = model.binary("on", (n, k), upper=possible)
+            model.add(b.sum(axis=2) == on, tag="(5)")
+            model.add((b * problem.batch_sizes).sum(axis=2) == x.sum(axis=2), tag="(5)")
+            model.add((b * problem.batch_sizes).sum(axis=(1, 2)) == inputs, tag="(4)", cut=True)
+            busy = on
             takes = (seconds > 0) & (usable > 0)
             if (takes.any(axis=2) & (takes != (usable > 0)).any(axis=2)).any():
                 # Some sizes of a task take no time there, others do: only the latter keep the device busy.
-                f.busy = self.busy = model.binary("busy", (n, k))
-                model.add(f.busy == (f.b * takes).sum(axis=2), tag="busy")
+                busy = model.binary("busy", (n, k))
+                model.add(busy == (b * takes).sum(axis=2), tag="busy")
                 self.takes = takes
+            f.provide(AssignmentVariables(x, on, busy, (b * seconds).sum(axis=2), seconds.max(axis=2), b))
         self._colocate(f)
 
-    def _colocate(self, f: Any) -> None:
-        problem = f.problem
+    def _colocate(self, f: Formulation) -> None:
+        problem, x = f.problem, f.assign.x
         unit = problem.unit
         leader = np.full(problem.n_units, -1)
         leader[unit[::-1]] = np.arange(problem.n_tasks)[::-1]
         followers = np.flatnonzero(leader[unit] != np.arange(problem.n_tasks))
         if len(followers):
-            f.model.add(f.x[followers] == f.x[leader[unit[followers]]], tag="co-location")
+            f.model.add(x[followers] == x[leader[unit[followers]]], tag="co-location")
 
-    def fill(self, f: Any, schedule: Schedule, values: Any) -> None:
+    def fill(self, f: Formulation, schedule: Schedule, values: Values) -> None:
         problem, batches = f.problem, schedule.batches
         x = np.zeros((problem.n_tasks, problem.n_devices, problem.inputs))
         batch = np.repeat(np.arange(len(batches)), np.diff(schedule.item_ptr))
         x[batches.task[batch], batches.device[batch], schedule.items] = 1
-        fill_in(values, f.x, x)
-        if problem.inputs > 1:
+        values[f.assign.x] = x
+        if f.assign.batches is not None:
             b = np.zeros((problem.n_tasks, problem.n_devices, problem.n_sizes))
             b[batches.task, batches.device, np.searchsorted(problem.batch_sizes, batches.size)] = 1
-            fill_in(values, f.b, b)
-            fill_in(values, f.on, b.sum(axis=2))
-            if hasattr(self, "busy"):
-                fill_in(values, self.busy, (b * self.takes).sum(axis=2))
+            values[f.assign.batches] = b
+            values[f.assign.on] = b.sum(axis=2)
+            if self.takes is not None:
+                values[f.assign.busy] = (b * self.takes).sum(axis=2)
 
 
-class SharedTiming:
-    """One start and one finish a task, wherever it runs: for one input. ``start[i]``, ``finish[i]``."""
+class SharedTiming(Component):
+    """One start and one finish a task, wherever it runs, for one input: `TimeVariables` of shape [n]."""
 
-    def add_to(self, f: Any) -> None:
+    def add_to(self, f: Formulation) -> None:
         if f.problem.inputs > 1:
             raise UnsupportedFeature("one start a task is enough for one input only; use Timing")
+        n, length = f.problem.n_tasks, f.assign.duration.sum(axis=1)
         if f.faithful:
-            f.start, f.finish = (f.model.time(name, f.problem.n_tasks, upper=f.ticks) for name in ("start", "finish"))
-            f.model.add(f.finish == f.start + f.duration.sum(axis=1), tag="finish")
+            start, finish = (f.model.time(name, n, upper=f.ticks) for name in ("start", "finish"))
+            f.model.add(finish == start + length, tag="finish")
+            f.provide(TimeVariables(start, finish))
             return
         # A task that can run nowhere has no window; that it must run somewhere makes the model infeasible.
         first = np.where(f.possible, f.windows.start * f.second, 0.0)
         last = np.where(f.possible, f.windows.finish * f.second, f.ticks)
-        early, finish = _over(f, first, np.min), _over(f, last, np.max)
-        late, head = _over(f, last - f.seconds, np.max), _over(f, first + f.seconds, np.min)
-        f.start = f.model.time("start", f.problem.n_tasks, lower=early, upper=np.maximum(early, late))
-        f.finish = f.model.time("finish", f.problem.n_tasks, lower=np.minimum(head, finish), upper=finish)
-        f.model.add(f.finish == f.start + f.duration.sum(axis=1), tag="finish")
+        early, end = _over(f, first, np.min), _over(f, last, np.max)
+        late, head = _over(f, last - f.assign.seconds, np.max), _over(f, first + f.assign.seconds, np.min)
+        start = f.model.time("start", n, lower=early, upper=np.maximum(early, late))
+        finish = f.model.time("finish", n, lower=np.minimum(head, end), upper=end)
+        f.model.add(finish == start + length, tag="finish")
         # Where it can start depends on where it runs.
         heads = np.where(f.possible, first - early[:, None], 0.0)
-        tail = np.where(f.possible, finish[:, None] - last, 0.0)
-        f.model.add(f.start - (f.on * heads).sum(axis=1) >= early, tag="window", cut=True)
-        f.model.add(f.finish + (f.on * tail).sum(axis=1) <= finish, tag="window", cut=True)
+        tail = np.where(f.possible, end[:, None] - last, 0.0)
+        f.model.add(start - (f.assign.on * heads).sum(axis=1) >= early, tag="window", cut=True)
+        f.model.add(finish + (f.assign.on * tail).sum(axis=1) <= end, tag="window", cut=True)
+        f.provide(TimeVariables(start, finish))
 
-    def fill(self, f: Any, schedule: Schedule, values: Any) -> None:
+    def fill(self, f: Formulation, schedule: Schedule, values: Values) -> None:
         task = schedule.batches.task
-        for columns, times in ((f.start, schedule.batches.start), (f.finish, schedule.batches.finish)):
+        for columns, times in ((f.times.start, schedule.batches.start), (f.times.finish, schedule.batches.finish)):
             known = np.empty(f.problem.n_tasks)
             known[task] = times
-            fill_in(values, columns, known * f.second)
+            values[columns] = known * f.second
 
 
-class Timing:
-    """A start for each task on each device, whether it runs there or not: ``start[i, u]``, ``finish[i, u]``."""
+class Timing(Component):
+    """A start for each task on each device, whether it runs there or not: `TimeVariables` of shape [n, K]."""
 
-    def add_to(self, f: Any) -> None:
-        f.start = f.model.time("start", (f.problem.n_tasks, f.problem.n_devices), upper=f.ticks)
-        f.finish = f.start + f.duration
+    def add_to(self, f: Formulation) -> None:
+        start = f.model.time("start", (f.problem.n_tasks, f.problem.n_devices), upper=f.ticks)
+        finish = start + f.assign.duration
+        f.provide(TimeVariables(start, finish))
         if not f.faithful:  # windows, which bind where the task runs
             first = np.where(f.possible, f.windows.start * f.second, 0.0)
             last = np.where(f.possible, f.windows.finish * f.second, f.ticks)
-            f.model.add(f.start - f.on * first >= 0, tag="window", cut=True)
-            f.model.add(f.finish + f.on * (f.ticks - last) <= f.ticks, tag="window", cut=True)
+            f.model.add(start - f.assign.on * first >= 0, tag="window", cut=True)
+            f.model.add(finish + f.assign.on * (f.ticks - last) <= f.ticks, tag="window", cut=True)
 
-    def fill(self, f: Any, schedule: Schedule, values: Any) -> None:
+    def fill(self, f: Formulation, schedule: Schedule, values: Values) -> None:
         batches = schedule.batches
-        known = np.zeros(f.start.shape)
-        if f.faithful:
-            known = _literal_starts(f.problem, schedule)
+        known = _literal_starts(f.problem, schedule) if f.faithful else np.zeros(f.times.start.shape)
         known[batches.task, batches.device] = batches.start
-        fill_in(values, f.start, known * f.second)
+        values[f.times.start] = known * f.second
 
 
-class Precedence:
+class Precedence(Component):
     """A task starts after its parents, and after their data where they run elsewhere; DiviML (3), as weak as it can be."""
 
-    def add_to(self, f: Any) -> None:
+    flows: tuple[Expression, IntArray] | None = None
+    """Columns of `add_flows`, and their edges."""
+    shared: tuple[Expression, tuple[IntArray, IntArray, IntArray, IntArray]] | None = None
+    """[P, L] binaries: both ends of a pair have an input; and the task and device at either end."""
+
+    def add_to(self, f: Formulation) -> None:
         if f.problem.inputs == 1:
             self._shared(f)
         else:
             self._each_input(f)
 
-    def _shared(self, f: Any) -> None:
+    def _shared(self, f: Formulation) -> None:
         graph, model = f.problem.graph, f.model
         times = transfer_ticks(f)
         i, j = graph.source, graph.target
-        model.add(f.start[j] >= f.finish[i], tag="(3)")
+        start, finish, on = f.times.start, f.times.finish, f.assign.on
+        model.add(start[j] >= finish[i], tag="(3)")
         uniform = _uniform(times)
         even = np.flatnonzero(~np.isnan(uniform) & (uniform > 0))
         if len(even):  # one time between any two devices: charged where a device has the parent but not the child
-            gap = f.on[i[even]] - f.on[j[even]]
-            late = (f.start[j[even]] - f.finish[i[even]]).reshape(-1, 1)
+            gap = on[i[even]] - on[j[even]]
+            late = (start[j[even]] - finish[i[even]]).reshape(-1, 1)
             model.add(late - gap * uniform[even, None] >= 0, tag="(3)")
         uneven = np.flatnonzero(np.isnan(uniform))
         if len(uneven):
-            self.edges, self.pair = uneven, flows(f, "pair", uneven, times[uneven])
+            pair = add_flows(f, "pair", uneven, times[uneven])
             seconds = np.where(np.isfinite(times[uneven]), times[uneven], 0.0)
-            late = f.start[j[uneven]] - f.finish[i[uneven]]
-            model.add(late - (self.pair * seconds).sum(axis=(1, 2)) >= 0, tag="(3)")
+            late = start[j[uneven]] - finish[i[uneven]]
+            model.add(late - (pair * seconds).sum(axis=(1, 2)) >= 0, tag="(3)")
+            self.flows = pair, uneven
 
-    def _each_input(self, f: Any) -> None:
+    def _each_input(self, f: Formulation) -> None:
         """Bind a pair of devices where they share an input, and for as long as what they share takes."""
         problem, model = f.problem, f.model
         graph, k, inputs = problem.graph, problem.n_devices, problem.inputs
@@ -171,48 +185,49 @@ class Precedence:
         e, u, v, i, j = (each[both] for each in (e, u, v, i, j))
         far = np.flatnonzero((u != v) & (rest[e, u, v] > 0))
         near = np.setdiff1d(np.arange(len(e)), far)
-        seconds = f.start[j, v] - f.finish[i, u] - one[e, u, v]
+        seconds = f.times.start[j, v] - f.times.finish[i, u] - one[e, u, v]
         self._bind(f, (i[near], u[near], j[near], v[near]), seconds[near])
         if len(far):
-            # shared[q, l]: both ends of a far pair have input l; each after the first takes its own time.
-            self.shared = model.binary("shared", (len(far), inputs))
-            self.ends = ends = (i[far], u[far], j[far], v[far])
-            model.add(self.shared >= f.x[ends[0], ends[1]] + f.x[ends[2], ends[3]] - 1, tag="(3)")
-            more = (self.shared.sum(axis=1) - 1) * rest[e[far], u[far], v[far]]
+            # Each input of a far pair after the first takes its own time.
+            shared = model.binary("shared", (len(far), inputs))
+            ends = (i[far], u[far], j[far], v[far])
+            model.add(shared >= f.assign.x[ends[0], ends[1]] + f.assign.x[ends[2], ends[3]] - 1, tag="(3)")
+            more = (shared.sum(axis=1) - 1) * rest[e[far], u[far], v[far]]
+            self.shared = shared, ends
             self._bind(f, ends, seconds[far] - more)
 
     @staticmethod
-    def _bind(f: Any, ends: Any, late: Any) -> None:
+    def _bind(f: Formulation, ends: tuple[IntArray, IntArray, IntArray, IntArray], late: Expression) -> None:
         """Require ``late >= 0`` where both ends have an input."""
         i, u, j, v = ends
         rows = late.size * f.problem.inputs
-        f.deadline.require(ROW * rows, f"saying {rows:,} rows of precedence")
+        f.deadline.require(ROW * rows, f"adding {rows:,} rows of precedence")
         wide = late.reshape(late.size, 1).broadcast_to((late.size, f.problem.inputs))
-        f.model.implies(stack([f.x[i, u], f.x[j, v]]), wide >= 0, tag="(3)")
+        f.model.implies(stack([f.assign.x[i, u], f.assign.x[j, v]]), wide >= 0, tag="(3)")
 
-    def fill(self, f: Any, schedule: Schedule, values: Any) -> None:
-        if hasattr(self, "pair"):
-            fill_flows(f, self.pair, self.edges, values)
-        if hasattr(self, "shared"):
-            i, u, j, v = self.ends
-            x = values[f.x.column].reshape(f.x.shape)
-            fill_in(values, self.shared, x[i, u] * x[j, v])
+    def fill(self, f: Formulation, schedule: Schedule, values: Values) -> None:
+        if self.flows is not None:
+            fill_flows(f, *self.flows, values)
+        if self.shared is not None:
+            columns, (i, u, j, v) = self.shared
+            x = values[f.assign.x]
+            values[columns] = x[i, u] * x[j, v]
 
 
-class Paths:
+class Paths(Component):
     """The ends of an edge do not run on devices between which there is no path."""
 
-    def add_to(self, f: Any) -> None:
+    def add_to(self, f: Formulation) -> None:
         e, u, v = np.nonzero(np.isinf(transfer_ticks(f)))
         if len(e):
             i, j = f.problem.graph.source[e], f.problem.graph.target[e]
-            f.model.add(f.x[i, u] + f.x[j, v] <= 1, tag="no path")
+            f.model.add(f.assign.x[i, u] + f.assign.x[j, v] <= 1, tag="no path")
 
 
-class LiteralPrecedence:
+class LiteralPrecedence(Component):
     """DiviML (3) as printed: it orders starts also where only one of the ends is there."""
 
-    def add_to(self, f: Any) -> None:
+    def add_to(self, f: Formulation) -> None:
         problem, model = f.problem, f.model
         graph, k = problem.graph, problem.n_devices
         times = transfer_ticks(f)
@@ -222,28 +237,26 @@ class LiteralPrecedence:
         Paths().add_to(f)
         kept = np.flatnonzero(np.isfinite(seconds))
         e, u, v, i, j, seconds = (each[kept] for each in (e, u, v, i, j, seconds))
-        comm = (f.x[j, v] + f.x[i, u] - 1) * seconds[:, None]
-        model.add((f.start[j, v] - f.finish[i, u]).reshape(-1, 1) - comm >= 0, tag="(3)")
+        comm = (f.assign.x[j, v] + f.assign.x[i, u] - 1) * seconds[:, None]
+        model.add((f.times.start[j, v] - f.times.finish[i, u]).reshape(-1, 1) - comm >= 0, tag="(3)")
 
 
-class NonOverlap:
+class NonOverlap(Component):
     """No two batches overlap on a device; DiviML (7). Pairs that a path joins are left out where the path orders them."""
 
-    def add_to(self, f: Any) -> None:
+    def add_to(self, f: Formulation) -> None:
         problem = f.problem
         ordered = problem.inputs == 1 or f.faithful
-        pairs = f.unordered() if ordered else np.stack(np.triu_indices(problem.n_tasks, 1), axis=1)
-        if f.start.ndim == 1:
-            intervals = f.model.interval(f.start, f.seconds, end=f.finish, presence=f.busy)
-        else:
-            intervals = f.model.interval(f.start, f.duration, end=f.finish, presence=f.busy)
-        f.model.no_overlap(intervals, pairs, tag="(7)")
+        pairs = f.unordered_pairs() if ordered else np.stack(np.triu_indices(problem.n_tasks, 1), axis=1)
+        size = f.assign.seconds if f.times.shared else f.assign.duration
+        batches = f.model.interval(f.times.start, size, end=f.times.finish, presence=f.assign.busy)
+        f.model.no_overlap(batches, pairs, tag="(7)")
 
 
-class StaticMemory:
+class StaticMemory(Component):
     """Weights of what runs on a device once each, inputs and outputs of every input, within its capacity; DiviML (6)."""
 
-    def add_to(self, f: Any) -> None:
+    def add_to(self, f: Formulation) -> None:
         problem = f.problem
         capacity = problem.cluster.memory_bytes
         limited = np.flatnonzero(np.isfinite(capacity))
@@ -253,56 +266,61 @@ class StaticMemory:
         # counts as two of them, so that coefficients stay small and a device without memory has a row like any other.
         room = capacity[limited]
         weight, activation = (_share(claim, room) for claim in (problem.graph.weight_bytes, problem.static_bytes[:, 1]))
-        needed = (f.on[:, limited] * weight).sum(axis=0) + (f.x.sum(axis=2)[:, limited] * activation).sum(axis=0)
+        needed = (f.assign.on[:, limited] * weight).sum(axis=0) + (f.assign.x.sum(axis=2)[:, limited] * activation).sum(axis=0)
         f.model.add(needed <= (room > 0) * 1.0, tag="(6)")
 
 
-def _share(claim: Any, room: Any) -> Any:
+def _share(claim: FloatArray, room: FloatArray) -> FloatArray:
     """Return claims as shares of capacities, [n, K], at most 2."""
     shares = np.where(claim[:, None] > 0, 2.0, np.zeros(len(room)))
     return np.divide(claim[:, None], room, out=shares, where=claim[:, None] < 2.0 * room)
 
 
-class Makespan:
+class Makespan(Component):
     """C is at least every finish; DiviML (2)."""
 
-    def add_to(self, f: Any) -> None:
-        f.makespan = f.model.time("C", (), lower=0.0, upper=f.ticks)
-        f.model.add(f.makespan >= f.finish, tag="(2)")
-        f.model.minimise(f.makespan)
+    def add_to(self, f: Formulation) -> None:
+        makespan = f.model.time("C", (), lower=0.0, upper=f.ticks)
+        f.model.add(makespan >= f.times.finish, tag="(2)")
+        f.minimise(Objective(makespan, "makespan", f.second, find_objective("makespan")))
 
-    def fill(self, f: Any, schedule: Schedule, values: Any) -> None:
-        fill_in(values, f.makespan, schedule.makespan * f.second)
+    def fill(self, f: Formulation, schedule: Schedule, values: Values) -> None:
+        fill_objective(f, schedule, values)
 
 
-def transfer_ticks(f: Formulation, count: int = 1) -> Any:
+def transfer_ticks(f: Formulation, count: int = 1) -> FloatArray:
     """Return the time of every edge between every two devices in the model's time, [E, K, K]; inf without a path.
 
-    At most twice the upper bound, beyond which it is in no schedule that the model knows.
+    At most twice the upper bound, beyond which it is in no schedule that can be represented.
     """
     every, edge = np.arange(f.problem.n_devices), np.arange(f.problem.graph.n_edges)
     times = np.asarray(f.problem.transfer_times(edge[:, None, None], every[:, None], every, count)) * f.second
     return np.where(np.isfinite(times), np.minimum(times, 2.0 * f.ticks), np.inf)
 
 
-def flows(f: Any, name: str, edges: Any, times: Any) -> Any:
+def add_flows(f: Formulation, name: str, edges: IntArray, times: FloatArray) -> Expression:
     """Return new ``pair[e, u, v]``: the edge's source runs on u and its target on v."""
     i, j = f.problem.graph.source[edges], f.problem.graph.target[edges]
     upper = (f.possible[i][:, :, None] & f.possible[j][:, None, :] & np.isfinite(times)) * 1.0
     pair = f.model.binary(name, times.shape, upper=upper)
-    f.model.add(pair.sum(axis=2) == f.on[i], tag="pair")
-    f.model.add(pair.sum(axis=1) == f.on[j], tag="pair")
+    f.model.add(pair.sum(axis=2) == f.assign.on[i], tag="pair")
+    f.model.add(pair.sum(axis=1) == f.assign.on[j], tag="pair")
     return pair
 
 
-def fill_flows(f: Any, pair: Any, edges: Any, values: Any) -> None:
-    """Set the values of `flows`."""
-    on = values[f.on.column].reshape(f.on.shape)
+def fill_flows(f: Formulation, pair: Expression, edges: IntArray, values: Values) -> None:
+    """Set the values of `add_flows`."""
+    on = values[f.assign.on]
     i, j = f.problem.graph.source[edges], f.problem.graph.target[edges]
-    fill_in(values, pair, on[i][:, :, None] * on[j][:, None, :])
+    values[pair] = on[i][:, :, None] * on[j][:, None, :]
 
 
-def _uniform(times: Any) -> Any:
+def fill_objective(f: Formulation, schedule: Schedule, values: Values) -> None:
+    """Set the value of the objective's column."""
+    values[f.objective.expression] = f.objective.value(f.problem, schedule) * f.objective.ticks_per_second
+
+
+def _uniform(times: FloatArray) -> FloatArray:
     """Return the time between any two different devices where there is but one, else NaN, [E]."""
     size = times.shape[1]
     if size < 2:
@@ -312,18 +330,18 @@ def _uniform(times: Any) -> Any:
     return np.where(same, apart[:, 0], np.nan) if apart.shape[1] else np.zeros(len(times))
 
 
-def _devices_last(x: Any) -> Any:
+def _devices_last(x: Expression) -> Expression:
     """Return x[i, u, l] with the devices last."""
     return x._take(np.arange(x.size).reshape(x.shape).transpose(0, 2, 1))
 
 
-def _over(f: Any, times: Any, choose: Any) -> Any:
+def _over(f: Formulation, times: FloatArray, choose: Callable[[FloatArray], float]) -> FloatArray:
     """Return the least or largest of [n, K] times over the devices where each task can run, over all if there is none, [n]."""
-    somewhere = np.where(f.possible.any(axis=1)[:, None], f.possible, True)
+    somewhere = np.where(np.any(f.possible, axis=1)[:, None], f.possible, True)
     return np.array([choose(row[here]) for row, here in zip(times, somewhere, strict=True)], np.float64).reshape(len(times))
 
 
-def _literal_starts(problem: Any, schedule: Schedule) -> Any:
+def _literal_starts(problem: Problem, schedule: Schedule) -> FloatArray:
     """Return starts that keep the literal (3) where a task does not run: as early as its parents allow, [n, K] seconds."""
     batches, graph = schedule.batches, problem.graph
     start = np.zeros((problem.n_tasks, problem.n_devices))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -12,12 +13,15 @@ from hetsched.analysis import model_size
 from hetsched.analysis.closure import ancestors, unordered
 from hetsched.analysis.levels import Windows, windows
 from hetsched.arguments import checked
-from hetsched.errors import InvalidSchedule, OutOfTime, SolverFailed, UnsupportedFeature
-from hetsched.modeling.backends import check_gap, info
-from hetsched.modeling.expression import Expression, FloatArray, IntArray
+from hetsched.errors import InvalidModel, InvalidSchedule, OutOfTime, SolverFailed, UnsupportedFeature
+from hetsched.modeling.backends import info
+from hetsched.modeling.backends.protocol import SOLVER, Backend, Request
+from hetsched.modeling.expression import FloatArray, IntArray
 from hetsched.modeling.model import Model
 from hetsched.modeling.outcome import Incumbent, NewBound, Outcome
-from hetsched.models.redundant import DeviceOrder, InputOrder
+from hetsched.modeling.settings import SolveSettings
+from hetsched.models.decoding import decode
+from hetsched.models.variables import AssignmentVariables, FlowVariables, Objective, TimeVariables, Values
 from hetsched.problem.problem import BoolArray, Problem
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
@@ -26,27 +30,33 @@ from hetsched.search import Budget, Event, Monitor, Role, Supports, select
 from hetsched.solution import Bound, Solution
 from hetsched.stopping import NEVER, Deadline
 
+V = TypeVar("V")
 SLACK = 1e-9  # relative, of the upper bound: a schedule as long as it stays feasible
-TOLERANCE = {"scip": 5e-7, "highs": 5e-7, "cpsat": 0.0}  # relative, taken off a solver's bound
 COLUMN, PAIR = 1e-6, 2e-8
 """Seconds that making a column with its terms, and looking at a pair, take on an ordinary machine."""
 
 
-class Component(Protocol):
-    """A part of a formulation: columns, rows, and how they follow from a schedule.
+class Component(ABC):
+    """A part of a formulation: columns, rows, and how their values follow from a schedule.
 
-    One that makes columns has ``fill(formulation, schedule, values)`` too, which sets their values for a
-    schedule; one that puts things that are alike in order has ``canonical(problem, schedule)``, which
-    returns the decision that keeps the order.
+    Columns that other components need it provides as a frozen record, see `Formulation.provide`; by its class
+    they ask for it, see `Formulation.variables`. An instance belongs to one formulation.
     """
 
-    def add_to(self, formulation: Any) -> None:
-        """Add its columns and rows to ``formulation.model``; columns others need become attributes."""
-        ...
+    @abstractmethod
+    def add_to(self, f: Formulation) -> None:
+        """Add its columns and rows to ``f.model``."""
+
+    def fill(self, f: Formulation, schedule: Schedule, values: Values) -> None:  # noqa: B027  # most components make no columns
+        """Set the values of the columns it made for a schedule; those it does not set stay unknown (NaN)."""
+
+    def canonical(self, problem: Problem, schedule: Schedule) -> Decision:
+        """Return an equivalent decision that keeps its rows, where they choose among equivalent ones."""
+        return schedule.decision
 
 
-class Formulation:
-    """A problem said to a solver.
+class Formulation(ABC):
+    """A problem as a mixed-integer model, made of components.
 
     Times in the model are in units of `second` to the second, so that the upper bound is some
     thousands, whatever the problem's scale: solvers' tolerances are absolute.
@@ -62,7 +72,7 @@ class Formulation:
         Put identical devices, nodes and inputs in order by this criterion, see `redundant.DeviceOrder`.
         Left out unless asked for: rows of your own may tell them apart.
     components : iterable, optional
-        Instead of those of the formulation, see `parts`.
+        Instead of those of the formulation, see `recipe`.
     deadline : Deadline, optional
         By when the model has to be made; what would take longer is not begun.
 
@@ -79,7 +89,7 @@ class Formulation:
     Raises
     ------
     UnsupportedFeature
-        The formulation cannot say what the problem asks.
+        The formulation cannot state the problem.
     OutOfTime
         The model cannot be made by the deadline.
     """
@@ -102,7 +112,11 @@ class Formulation:
         self.check(problem)
         columns = self.columns(problem)
         deadline.require(COLUMN * columns, f"making a model of about {columns:,} columns")
-        self.problem, self.faithful, self.deadline = problem, faithful, deadline
+        if components is not None and symmetry is not None:
+            raise UnsupportedFeature(
+                f"symmetry={symmetry!r} and components are both given; add hs.models.redundant.DeviceOrder({symmetry!r}) to the components"
+            )
+        self.problem, self.faithful, self.symmetry, self.deadline = problem, faithful, symmetry, deadline
         self.model = Model(deadline=deadline)
         self.known: Solution | None = None
         if upper is None:
@@ -114,11 +128,10 @@ class Formulation:
         self.second = 10.0 ** (3 - math.floor(math.log10(self.upper))) if self.upper > 0 else 1.0
         self.windows: Windows = windows(problem, self.upper)
         self.components: list[Component] = []
-        for component in self.parts() if components is None else components:
+        self._records: dict[type, object] = {}
+        self._adding = ""
+        for component in self.recipe() if components is None else components:
             self.add(component)
-        if symmetry is not None:
-            self.add(DeviceOrder(symmetry))
-            self.add(InputOrder())
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.problem.n_tasks} tasks: {self.model!r}>"
@@ -137,17 +150,57 @@ class Formulation:
         """Return about how many columns the model of a problem has, orders of tasks not counted."""
         return model_size.assignments(problem) + model_size.flows(problem) * problem.inputs
 
-    def parts(self) -> list[Component]:
-        """Return the components the formulation is made of, in order."""
-        raise NotImplementedError
+    @abstractmethod
+    def recipe(self) -> Iterator[Component]:
+        """Yield the components the formulation is made of, in order."""
 
     @checked
     def add(self, component: Component) -> None:
         """Add a component."""
+        self._adding = type(component).__name__
         component.add_to(self)
         self.components.append(component)
 
-    # What components need
+    # What components share
+
+    def provide(self, record: object) -> None:
+        """Make a record of variables known to the components that follow; raises `InvalidModel` if there is one of its class."""
+        if type(record) in self._records:
+            raise InvalidModel(f"there are {type(record).__name__} already; leave out one of the components that provide them")
+        self._records[type(record)] = record
+
+    def variables(self, kind: type[V]) -> V:
+        """Return the record of a class; raises `InvalidModel` if no component provides it."""
+        found = self._records.get(kind)
+        if not isinstance(found, kind):
+            makers = getattr(kind, "made_by", "the component that provides them")
+            raise InvalidModel(f"{self._adding or type(self).__name__} needs {kind.__name__}; put {makers} before it")
+        return found
+
+    @property
+    def assign(self) -> AssignmentVariables:
+        """Which device runs what."""
+        return self.variables(AssignmentVariables)
+
+    @property
+    def times(self) -> TimeVariables:
+        """When tasks run."""
+        return self.variables(TimeVariables)
+
+    @property
+    def flows(self) -> FlowVariables:
+        """The transfers."""
+        return self.variables(FlowVariables)
+
+    @property
+    def objective(self) -> Objective:
+        """What the formulation minimises by itself."""
+        return self.variables(Objective)
+
+    def minimise(self, objective: Objective) -> None:
+        """Provide the objective and set it as that of the model."""
+        self.provide(objective)
+        self.model.minimise(objective.expression)
 
     @property
     def ticks(self) -> float:
@@ -162,7 +215,7 @@ class Formulation:
         found = self.windows
         return self.problem.eligible & found.possible & np.isfinite(found.start) & np.isfinite(found.finish)
 
-    def unordered(self) -> IntArray:
+    def unordered_pairs(self) -> IntArray:
         """Return the pairs of tasks that no path joins, [P, 2]; raises `OutOfTime` where there is none to look at all pairs."""
         self.deadline.require(PAIR * self.problem.n_tasks**2, f"comparing {self.problem.n_tasks:,} tasks with one another")
         before = ancestors(self.problem.graph, self.deadline)
@@ -181,33 +234,36 @@ class Formulation:
         """
         schedule = simulate(self.problem, _decision(decision))
         for component in self.components:
-            canonical = getattr(component, "canonical", None)
-            if canonical is not None:
-                schedule = simulate(self.problem, canonical(self.problem, schedule))
-        if not self.says(schedule):
+            canonical = component.canonical(self.problem, schedule)
+            if canonical is not schedule.decision:
+                schedule = simulate(self.problem, canonical)
+        if not self.representable(schedule):
             raise InvalidSchedule(
-                f"the schedule is {schedule.makespan:.6g} s long and has {len(schedule.batches)} batches; the model knows schedules up to "
+                f"the schedule is {schedule.makespan:.6g} s long and has {len(schedule.batches)} batches; the model has those up to "
                 f"{self.upper:.6g} s with one batch of a task on a device; make the formulation with a larger `upper`"
             )
         values = np.full(self.model.program.n_columns, np.nan)
         for component in self.components:
-            fill = getattr(component, "fill", None)
-            if fill is not None:
-                fill(self, schedule, values)
+            component.fill(self, schedule, Values(values))
         if self.faithful and self.problem.inputs > 1 and self.model.violations(values, tolerance=1e-5):
             raise InvalidSchedule("the literal form orders batches that share no input and so forbids this schedule; use the tightened one")
         return values
 
     @checked
-    def says(self, schedule: Schedule) -> bool:
-        """Return whether the model has words for a schedule: it is short enough, and a device has one batch of a task at most."""
+    def representable(self, schedule: Schedule) -> bool:
+        """Return whether a schedule is one of the model's: short enough, with one batch of a task on a device at most."""
         pair = schedule.batches.task * len(schedule.devices) + schedule.batches.device
         return schedule.makespan <= self.upper and len(np.unique(pair)) == len(pair)
 
     @checked
     def decode(self, values: FloatArray) -> Decision:
         """Return the decision that values of the columns stand for; `simulate` gives it its times."""
-        raise NotImplementedError
+        x = self.assign.x.value(values) > 0.5
+        times, flows = self._records.get(TimeVariables), self._records.get(FlowVariables)
+        moments = (times.start.value(values), times.finish.value(values)) if isinstance(times, TimeVariables) else None
+        ordered = isinstance(flows, FlowVariables) and self.problem.communication in ("channel", "port")
+        transfers = (self.flows.leave.value(values), self.flows.arrive.value(values)) if ordered else None
+        return decode(self.problem, x, moments, transfers)
 
     # Solving
 
@@ -230,68 +286,52 @@ class Formulation:
         The schedules are re-timed by `simulate`; the bound is the solver's, its tolerance taken off.
         """
         monitor = Monitor(self.problem, Budget(time_limit), seed=seed, on_progress=on_progress)
+        settings = SolveSettings(monitor.deadline, gap, threads, seed, cuts, dict(options or {}))
         try:
-            self.run(monitor, solver, gap=gap, threads=threads, start=start, cuts=cuts, options=options)
+            self.run(monitor, solver, settings, start=start)
         except (OutOfTime, SolverFailed) as failure:
             monitor.note(str(failure))
         return monitor.solution(self.name)
 
-    @checked
+    @checked(solver=SOLVER)
     def run(
-        self,
-        monitor: Monitor,
-        solver: str,
-        *,
-        gap: float = 0.0,
-        threads: int | None = None,
-        cuts: bool = True,
-        start: Solution | Schedule | Decision | None = None,
-        options: Mapping[str, Any] | None = None,
+        self, monitor: Monitor, solver: str | Backend, settings: SolveSettings, *, start: Solution | Schedule | Decision | None = None
     ) -> Outcome:
         """Solve under a monitor, which gets the schedules and bounds as they are found."""
-        info(solver, threads=threads)
-        check_gap(gap)
+        if isinstance(solver, str):
+            name, capabilities = solver, info(solver, threads=settings.threads).capabilities
+        else:
+            name, capabilities = solver.name, solver.capabilities
+        tolerance = capabilities.bound_tolerance
         monitor.source, monitor.nodes = monitor.source or self.name, 0
         hint = None
         for begin in (self.known, start):
             monitor.deadline.check(f"the reading of a start into {self.model!r}")
             hint = self._begin(monitor, begin, hint)
-        ours = self.is_makespan
+        ours = self.is_ours
 
         def incumbent(found: Incumbent) -> bool:
             if ours:
                 monitor.nodes = found.nodes
-                self.offer(monitor, found.values)
+                monitor.offer(self.decode(found.values))
             return False
 
         def bound(found: NewBound) -> bool:
             if ours:
                 monitor.nodes = found.nodes
-                self.raise_bound(monitor, found.bound, solver)
+                self._raise_bound(monitor, found.bound, name, tolerance)
             return False
 
-        outcome = self.model.solve(
-            solver,
-            deadline=monitor.deadline,
-            gap=gap,
-            threads=threads,
-            seed=monitor.seed,
-            hint=hint,
-            cuts=cuts,
-            on_incumbent=incumbent,
-            on_bound=bound,
-            stop=lambda: monitor.should_stop,
-            options=options,
-        )
+        outcome = self.model.run(solver, Request(settings, hint, incumbent, bound, lambda: monitor.should_stop))
         if outcome.values is not None:
-            self.offer(monitor, outcome.values)
+            monitor.offer(self.decode(outcome.values))
         if outcome.stopped == "gap":
             monitor.stop("gap")
         if outcome.proven == "infeasible" and not self.bounds_problem:
             literal = ", and the literal form orders all batches" if self.faithful else ""
-            monitor.note(f"the model has no solution, but it knows only one batch of a task on a device{literal}; use a search")
+            monitor.note(f"the model has no solution, but it has only one batch of a task on a device{literal}; use a search")
         if ours or outcome.proven == "infeasible":
-            self.raise_bound(monitor, outcome.bound, solver)
+            self._raise_bound(monitor, outcome.bound, name, tolerance)
         outcome.raise_for_failure()
         monitor.note(outcome.detail)
         return outcome
@@ -307,36 +347,32 @@ class Formulation:
             return hint
         if np.isfinite(values).all() and self.model.violations(values, tolerance=1e-5):
             return hint
-        if self.is_makespan and np.isfinite(values).all() and schedule.makespan < monitor.incumbent:
+        if self.is_ours and np.isfinite(values).all() and monitor.value_of(self.problem, schedule) < monitor.incumbent:
             before, monitor.source = monitor.source, begin.method if isinstance(begin, Solution) else "start"
             monitor.offer(schedule.decision)
             monitor.source = before
             return values
         return values if hint is None else hint
 
-    @checked
-    def offer(self, monitor: Monitor, values: FloatArray) -> None:
-        """Offer what values stand for."""
-        monitor.offer(self.decode(values))
-
-    @checked
-    def raise_bound(self, monitor: Monitor, value: float, solver: str) -> None:
-        """Raise the bound by a solver's, in the model's time; nothing beyond the upper bound is claimed."""
-        if solver not in TOLERANCE:
-            raise UnsupportedFeature(f"solver is {solver!r}; choose from {', '.join(TOLERANCE)}")
+    def _raise_bound(self, monitor: Monitor, value: float, solver: str, tolerance: float) -> None:
+        """Raise the bound by a solver's, in the model's units; nothing beyond the upper bound is claimed."""
         if not (value > 0 and self.bounds_problem):
             return
+        name, objective = f"{self.name} by {solver}", self._records.get(Objective)
+        minimised = objective.name if isinstance(objective, Objective) else "makespan"
         if math.isinf(value) and self.upper >= longest(self.problem):
-            monitor.raise_bound(Bound(math.inf, f"{self.name} by {solver}", "proven: no schedule keeps every rule"))
+            monitor.raise_bound(Bound(math.inf, name, "proven: no schedule keeps every rule", minimised))
             return
-        # What is cut off is longer than the upper bound, so no more than that is known.
-        least = min(value / self.second * (1 - TOLERANCE[solver]), self.upper / (1 + SLACK))
-        monitor.raise_bound(Bound(least, f"{self.name} by {solver}", f"dual bound of {self.model!r}"))
+        least = self.objective.bound(value, tolerance)
+        if minimised == "makespan":  # what is cut off is longer than the upper bound, so no more than that is known
+            least = min(least, self.upper / (1 + SLACK))
+        monitor.raise_bound(Bound(least, name, f"dual bound of {self.model!r}", minimised))
 
     @property
-    def is_makespan(self) -> bool:
-        """Whether the objective is the makespan, and not one of the user's own."""
-        return self.model.objective is getattr(self, "makespan", None)
+    def is_ours(self) -> bool:
+        """Whether the objective of the model is that of the formulation, and not one of the user's own."""
+        objective = self._records.get(Objective)
+        return isinstance(objective, Objective) and self.model.objective is objective.expression
 
     @property
     def bounds_problem(self) -> bool:
@@ -374,8 +410,3 @@ def longest(problem: Problem) -> float:
     times = problem.transfer_times(edge[:, None, None], every[:, None], every, problem.inputs)
     finite = np.where(np.isfinite(times), times, 0.0)
     return float(work + (finite.max(axis=(1, 2)) * problem.inputs).sum()) or 1.0
-
-
-def fill_in(values: FloatArray, columns: Expression, known: Any) -> None:
-    """Set the values of columns."""
-    values[columns.column] = np.broadcast_to(np.asarray(known, np.float64), columns.shape).ravel()

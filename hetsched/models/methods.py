@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hetsched.analysis.model_size import columns_up_to
 from hetsched.arguments import checked
 from hetsched.errors import UnsupportedFeature
 from hetsched.modeling import backends
-from hetsched.modeling.backends import BackendInfo, check_gap, info
+from hetsched.modeling.backends import BackendInfo, info
+from hetsched.modeling.settings import SolveSettings
 from hetsched.problem.problem import Problem
 from hetsched.search import LOADS, Auto, Kind, Monitor, Role, Supports, always, method
 from hetsched.stopping import NEVER, Deadline
@@ -53,9 +54,9 @@ def _solve(
     cuts: bool = True,
     upper: float = math.inf,
     symmetry: str | None = None,
-    **said: Any,
+    faithful: bool = False,
 ) -> None:
-    """Say the problem in a formulation and hand it over; what list schedulers find is offered first and narrows its windows.
+    """State the problem in a formulation and hand it over; what list schedulers find is offered first and narrows its windows.
 
     What cannot be asked is refused before anything is found.
     """
@@ -64,7 +65,7 @@ def _solve(
 
     kind.check(problem)
     info(solver, threads=threads)
-    check_gap(gap)
+    settings = SolveSettings(monitor.deadline, gap, threads, monitor.seed, cuts)
     if symmetry is not None:
         check_criterion(symmetry)
     found = quick(problem, monitor.deadline)
@@ -73,8 +74,9 @@ def _solve(
         before, monitor.source = monitor.source, found.method
         monitor.offer(found.schedule.decision)
         monitor.source = before
-    formulation = kind(problem, upper=min(best, found.makespan, upper), symmetry=symmetry, deadline=monitor.deadline, **said)
-    formulation.run(monitor, solver, gap=gap, threads=threads, cuts=cuts, start=monitor.best)
+    least = min(best, found.makespan, upper)
+    formulation = kind(problem, faithful=faithful, upper=least, symmetry=symmetry, deadline=monitor.deadline)
+    formulation.run(monitor, solver, settings, start=monitor.best)
 
 
 def _by_solver(known: BackendInfo) -> None:
@@ -194,5 +196,5 @@ def load_milp(problem: Problem, monitor: Monitor, *, solver: str = "scip", gap: 
     if monitor.best is None:
         monitor.run("load-search", {"moves": 100_000})
     objective = "max-load" if monitor.objective == "max-load" else "period"
-    said = SteadyState(problem, objective=objective, deadline=monitor.deadline)
-    said.run(monitor, solver, gap=gap, threads=threads, start=monitor.best)
+    formulation = SteadyState(problem, objective=objective, deadline=monitor.deadline)
+    formulation.run(monitor, solver, SolveSettings(monitor.deadline, gap, threads, monitor.seed), start=monitor.best)

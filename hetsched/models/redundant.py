@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from hetsched.analysis.load import squeeze
 from hetsched.analysis.symmetry import exchanges
 from hetsched.arguments import checked
 from hetsched.errors import UnsupportedFeature
+from hetsched.modeling.expression import FloatArray
+from hetsched.models.formulation import Component, Formulation
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
@@ -20,7 +22,7 @@ from hetsched.schedule.schedule import Schedule
 CRITERIA = ("batches", "tasks", "time")
 
 
-class LoadCuts:
+class LoadCuts(Component):
     """Redundant rows: heads before, loads during, tails after; for one input.
 
     On each device u, with heads h and tails q that hold on every device: all work, and the work with
@@ -33,15 +35,15 @@ class LoadCuts:
     def __init__(self, levels: int = 6, terms: int = 60_000) -> None:
         self.levels, self.terms = levels, terms
 
-    def add_to(self, f: Any) -> None:
+    def add_to(self, f: Formulation) -> None:
         if f.problem.inputs > 1:
             return
-        problem, model = f.problem, f.model
+        problem, model, makespan = f.problem, f.model, f.objective.expression
         found = squeeze(problem)
         if math.isinf(found.head):  # a task can run nowhere, so the model is infeasible anyway
             return
         if found.load:  # what no choice of devices can avoid: the rows below imply it, but only together
-            model.add(f.makespan >= (found.head + found.load + found.tail) * f.second, tag="load", cut=True)
+            model.add(makespan >= (found.head + found.load + found.tail) * f.second, tag="load", cut=True)
         least = least_durations(problem)
         head = np.where(np.isfinite(least), earliest_starts(problem, least), np.inf).min(axis=1) * f.second
         tail = np.where(np.isfinite(least), tails(problem, least), np.inf).min(axis=1) * f.second
@@ -50,16 +52,16 @@ class LoadCuts:
                 chosen = np.flatnonzero((head >= a) & (tail >= b))
                 if len(chosen) > 1:
                     begin, rest = float(head[chosen].min()), float(tail[chosen].min())
-                    model.add(f.makespan - f.duration[chosen].sum(axis=0) >= begin + rest, tag="load", cut=True)
+                    model.add(makespan - f.assign.duration[chosen].sum(axis=0) >= begin + rest, tag="load", cut=True)
         before = ancestors(problem.graph)
         if 2 * problem.n_devices * before.sum() > self.terms:
             return
         for j in range(problem.n_tasks):
-            for matrix, level, ends, sign in ((before, head, f.start, 1), (before.T, tail, f.finish, -1)):
+            for matrix, level, ends, sign in ((before, head, f.times.start, 1), (before.T, tail, f.times.finish, -1)):
                 chosen = np.flatnonzero(matrix[j])
                 if len(chosen) > 1:
-                    first, work = float(level[chosen].min()), f.duration[chosen].sum(axis=0)
-                    room = ends[j] - work if sign > 0 else f.makespan - ends[j] - work
+                    first, work = float(level[chosen].min()), f.assign.duration[chosen].sum(axis=0)
+                    room = ends[j] - work if sign > 0 else makespan - ends[j] - work
                     model.add(room >= first, tag="head load" if sign > 0 else "tail load", cut=True)
 
 
@@ -69,7 +71,7 @@ def check_criterion(criterion: str) -> None:
         raise UnsupportedFeature(f"unknown criterion {criterion!r} for symmetries; choose from {', '.join(CRITERIA)}")
 
 
-class DeviceOrder:
+class DeviceOrder(Component):
     """Identical devices and identical nodes in order: of two that may trade places the first does no less; DiviML, section VI.
 
     What they do is counted in `batches`, in `tasks` (inputs of tasks), or in `time`.
@@ -80,8 +82,8 @@ class DeviceOrder:
         check_criterion(criterion)
         self.criterion = criterion
 
-    def add_to(self, f: Any) -> None:
-        sums = {"batches": f.on, "tasks": f.x.sum(axis=2), "time": f.duration}[self.criterion].sum(axis=0)
+    def add_to(self, f: Formulation) -> None:
+        sums = {"batches": f.assign.on, "tasks": f.assign.x.sum(axis=2), "time": f.assign.duration}[self.criterion].sum(axis=0)
         for first, second in exchanges(f.problem):
             f.model.add(sums[first].sum() >= sums[second].sum(), tag=f"symmetry by {self.criterion}", cut=True)
 
@@ -101,20 +103,22 @@ class DeviceOrder:
                     image, settled = place[image], False
         return Decision(decision.task, image[decision.device], decision.item_ptr, decision.items, transfer_order=decision.transfer_order)
 
-    def _work(self, schedule: Schedule) -> Any:
+    def _work(self, schedule: Schedule) -> FloatArray:
         batches = schedule.batches
-        amount = {"batches": np.ones(len(batches)), "tasks": batches.size, "time": batches.finish - batches.start}[self.criterion]
-        return np.bincount(batches.device, amount, len(schedule.devices))
+        amount = {"batches": np.ones(len(batches)), "tasks": batches.size.astype(np.float64), "time": batches.finish - batches.start}[
+            self.criterion
+        ]
+        return np.bincount(batches.device, amount, len(schedule.devices)).astype(np.float64)
 
 
-class InputOrder:
+class InputOrder(Component):
     """Inputs are alike: the first task runs input l + 1 on no device before that of input l."""
 
-    def add_to(self, f: Any) -> None:
+    def add_to(self, f: Formulation) -> None:
         problem = f.problem
         if problem.inputs > 1 and problem.n_tasks:
             first = int(problem.graph.topological_order[0])
-            number = (f.x[first] * np.arange(problem.n_devices)[:, None]).sum(axis=0)
+            number = (f.assign.x[first] * np.arange(problem.n_devices)[:, None]).sum(axis=0)
             f.model.add(number[1:] >= number[:-1], tag="symmetry of inputs", cut=True)
 
     def canonical(self, problem: Problem, schedule: Schedule) -> Decision:
@@ -130,6 +134,13 @@ class InputOrder:
         return Decision(decision.task, decision.device, decision.item_ptr, name[decision.items], transfer_order=decision.transfer_order)
 
 
-def _steps(levels: Any, count: int) -> Any:
+def symmetry_order(criterion: str | None) -> Iterator[Component]:
+    """Yield the components that put identical devices, nodes and inputs in order, none without a criterion."""
+    if criterion is not None:
+        yield DeviceOrder(criterion)
+        yield InputOrder()
+
+
+def _steps(levels: FloatArray, count: int) -> FloatArray:
     """Return some of the values of a level, from 0 up."""
     return np.unique(np.quantile(levels, np.linspace(0.0, 0.9, count), method="lower")) if len(levels) else np.zeros(1)

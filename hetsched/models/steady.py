@@ -3,101 +3,130 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from hetsched.analysis import model_size
 from hetsched.analysis.symmetry import exchanges
-from hetsched.arguments import checked, one_of
+from hetsched.arguments import checked
 from hetsched.errors import UnsupportedFeature
-from hetsched.modeling.expression import FloatArray
-from hetsched.models import components as parts
+from hetsched.modeling.expression import Expression, FloatArray, IntArray
 from hetsched.models.assignment import Assignment
-from hetsched.models.formulation import TOLERANCE, Component, fill_in
+from hetsched.models.components import Paths, Placement, StaticMemory, add_flows, fill_flows, fill_objective, transfer_ticks
+from hetsched.models.formulation import Component, Formulation
+from hetsched.models.redundant import symmetry_order
+from hetsched.models.variables import Objective, Values
 from hetsched.problem.problem import Problem
 from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.steady import find_objective, host_times
-from hetsched.search import Monitor, Supports
-from hetsched.solution import Bound
+from hetsched.search import Supports
 from hetsched.stopping import NEVER, Deadline
 
 LARGEST = 1e12
 """Of coefficients, where the least work takes 1000 or more: beyond it only solvers make a difference."""
 
 
-def scaled(f: Any, ticks: Any) -> Any:
+@dataclass(frozen=True)
+class LoadScale:
+    """The unit of loads: slow devices make the time of the model coarse."""
+
+    made_by: ClassVar[str] = "Load"
+
+    factor: float
+    """Units of the objective in one of the model's time."""
+
+
+def _coefficients(f: Formulation, ticks: FloatArray) -> FloatArray:
     """Return times of the model as coefficients of the objective's rows; smaller ones than true leave a bound a bound."""
-    return np.minimum(ticks * f.factor, LARGEST)
+    return np.minimum(ticks * f.variables(LoadScale).factor, LARGEST)
 
 
-class Load:
+class Load(Component):
     """The objective is at least the time that each device computes."""
 
-    def add_to(self, f: Any) -> None:
-        work = np.where(f.possible, f.seconds, np.inf).min(axis=1, initial=np.inf)
+    def __init__(self, objective: str) -> None:
+        self.objective = objective
+
+    def add_to(self, f: Formulation) -> None:
+        work = np.where(f.possible, f.assign.seconds, np.inf).min(axis=1, initial=np.inf)
         total = work[np.isfinite(work)].sum()
-        # In units of its own: slow devices make the time of the model coarse.
-        f.factor = max(1.0, 1000.0 / total) if total > 0 else 1.0
-        f.value = f.model.time("load", (), lower=0.0)
-        f.model.add(f.value >= (f.on * scaled(f, f.seconds)).sum(axis=0), tag="load")
-        f.model.minimise(f.value)
+        factor = max(1.0, 1000.0 / total) if total > 0 else 1.0
+        f.provide(LoadScale(factor))
+        load = f.model.time("load", (), lower=0.0)
+        objective = Objective(load, self.objective, f.second * factor, find_objective(self.objective))
+        f.model.add(load >= (f.assign.on * _coefficients(f, f.assign.seconds)).sum(axis=0), tag="load")
+        f.minimise(objective)
 
-    def fill(self, f: Any, schedule: Schedule, values: Any) -> None:
-        fill_in(values, f.value, find_objective(f.objective)(f.problem, schedule) * f.unit)
+    def fill(self, f: Formulation, schedule: Schedule, values: Values) -> None:
+        fill_objective(f, schedule, values)
 
 
-class LinkLoad:
+class LinkLoad(Component):
     """The objective is at least the time that each channel, or port, is busy."""
 
-    def add_to(self, f: Any) -> None:
-        problem = f.problem
-        times = parts.transfer_ticks(f)
+    flows: tuple[Expression, IntArray] | None = None
+    """Columns of `add_flows`, and their edges."""
+
+    def add_to(self, f: Formulation) -> None:
+        problem, load = f.problem, f.objective.expression
+        times = transfer_ticks(f)
         finite = np.where(np.isfinite(times), times, 0.0)
         apart = problem.unit[problem.graph.source] != problem.unit[problem.graph.target]
-        self.edges = np.flatnonzero(apart & (finite > 0).any(axis=(1, 2)))
-        if not len(self.edges):
+        edges = np.flatnonzero(apart & (finite > 0).any(axis=(1, 2)))
+        if not len(edges):
             return
-        self.pair = parts.flows(f, "pair", self.edges, times[self.edges])
-        busy = (self.pair * scaled(f, finite[self.edges])).sum(axis=0)
+        pair = add_flows(f, "pair", edges, times[edges])
+        self.flows = pair, edges
+        busy = (pair * _coefficients(f, finite[edges])).sum(axis=0)
         if problem.communication == "port":
-            f.model.add(f.value >= busy.sum(axis=0), tag="receiving")
-            f.model.add(f.value >= busy.sum(axis=1), tag="sending")
+            f.model.add(load >= busy.sum(axis=0), tag="receiving")
+            f.model.add(load >= busy.sum(axis=1), tag="sending")
         else:
-            f.model.add(f.value >= busy, tag="channel")
+            f.model.add(load >= busy, tag="channel")
 
-    def fill(self, f: Any, schedule: Schedule, values: Any) -> None:
-        if len(self.edges):
-            parts.fill_flows(f, self.pair, self.edges, values)
+    def fill(self, f: Formulation, schedule: Schedule, values: Values) -> None:
+        if self.flows is not None:
+            fill_flows(f, *self.flows, values)
 
 
-class HostLoad:
+class HostLoad(Component):
     """The objective is at least the time that each device computes and moves tensors to and from the host, once each."""
 
-    def add_to(self, f: Any) -> None:
+    source: IntArray
+    target: IntArray
+    """Ends of the edges that join co-location units."""
+    tensors: IntArray
+    """Tasks whose output such an edge carries, T of them."""
+    moves: tuple[tuple[Expression, int], ...] = ()
+    """[T, K] shares of tensors that enter (1) or leave (-1) a device."""
+
+    def add_to(self, f: Formulation) -> None:
         problem = f.problem
-        graph, size = problem.graph, problem.n_devices
+        graph, size, on = problem.graph, problem.n_devices, f.assign.on
         enter, leave = (np.asarray(each) * f.second for each in host_times(problem))
         crossing = np.flatnonzero(problem.unit[graph.source] != problem.unit[graph.target])
         self.source, self.target = graph.source[crossing], graph.target[crossing]
         self.tensors, place = np.unique(self.source, return_inverse=True)
         place = place.reshape(-1)
-        moved = (f.on * scaled(f, f.seconds)).sum(axis=0)
+        busy = (on * _coefficients(f, f.assign.seconds)).sum(axis=0)
         for name, seconds, sign in (("enters", enter[self.tensors], 1), ("leaves", leave[self.tensors], -1)):
             finite = np.isfinite(seconds)
             columns = f.model.continuous(name, (len(self.tensors), size), upper=finite * 1.0)
-            setattr(self, name, columns)
-            f.model.add(columns[place] >= (f.on[self.target] - f.on[self.source]) * sign, tag=name)
-            moved = moved + (columns * scaled(f, np.where(finite, seconds, 0.0))).sum(axis=0)
-        f.model.add(f.value >= moved, tag="load")
+            self.moves = (*self.moves, (columns, sign))
+            f.model.add(columns[place] >= (on[self.target] - on[self.source]) * sign, tag=name)
+            busy = busy + (columns * _coefficients(f, np.where(finite, seconds, 0.0))).sum(axis=0)
+        f.model.add(f.objective.expression >= busy, tag="load")
 
-    def fill(self, f: Any, schedule: Schedule, values: Any) -> None:
-        on = values[f.on.column].reshape(f.on.shape)
+    def fill(self, f: Formulation, schedule: Schedule, values: Values) -> None:
+        on = values[f.assign.on]
         place = np.searchsorted(self.tensors, self.source)
-        for columns, sign in ((self.enters, 1), (self.leaves, -1)):  # type: ignore[attr-defined]
+        for columns, sign in self.moves:
             known = np.zeros(columns.shape)
             np.maximum.at(known, place, np.maximum(0.0, sign * (on[self.target] - on[self.source])))
-            fill_in(values, columns, known)
+            values[columns] = known
 
 
 class SteadyState(Assignment):
@@ -123,7 +152,7 @@ class SteadyState(Assignment):
         find_objective(objective)
         if objective == "makespan":
             raise UnsupportedFeature("this model is of the objectives 'period' and 'max-load'; use formulate(problem) for the makespan")
-        self.objective = objective
+        self.minimised = objective
         kinds = [device.kind for device in problem.cluster.devices]
         alike = all(kinds[int(a)] == kinds[int(b)] for pair in exchanges(problem) for a, b in zip(*pair, strict=True))
         super().__init__(problem, upper=math.inf, symmetry="tasks" if alike else None, deadline=deadline)
@@ -133,29 +162,10 @@ class SteadyState(Assignment):
     def columns(cls, problem: Problem) -> int:
         return model_size.assignments(problem) + model_size.flows(problem)
 
-    def parts(self) -> list[Component]:
-        links = HostLoad() if self.objective == "max-load" else LinkLoad()
-        return [parts.Placement(), parts.Paths(), parts.StaticMemory(), Load(), links]
-
-    @property
-    def unit(self) -> float:
-        """What the objective of the model counts to the second."""
-        return float(self.second * self.factor)  # type: ignore[attr-defined]
-
-    @property
-    def is_makespan(self) -> bool:
-        return self.model.objective is self.value  # type: ignore[attr-defined]
-
-    @checked(solver=one_of(*TOLERANCE))
-    def raise_bound(self, monitor: Monitor, value: float, solver: str) -> None:
-        """Raise the bound by a solver's; every schedule is among those the model knows, so its proof holds for all."""
-        name = f"{self.name} by {solver}"
-        if math.isinf(value) and value > 0:
-            monitor.raise_bound(Bound(value, name, "proven: no assignment keeps every rule", self.objective))
-        elif value > 0:
-            least = value / self.unit * (1 - TOLERANCE[solver])
-            monitor.raise_bound(Bound(least, name, f"dual bound of {self.model!r}", self.objective))
-
-    @checked
-    def offer(self, monitor: Monitor, values: FloatArray) -> None:
-        monitor.offer(self.decode(values))
+    def recipe(self) -> Iterator[Component]:
+        yield Placement()
+        yield Paths()
+        yield StaticMemory()
+        yield Load(self.minimised)
+        yield HostLoad() if self.minimised == "max-load" else LinkLoad()
+        yield from symmetry_order(self.symmetry)

@@ -1,10 +1,15 @@
-"""A whole formulation as a user would write it, outside the package: less energy, a power cap, a pinned first layer."""
+"""A whole formulation as a user would write it, outside the package: less energy, a power cap, a pinned first layer.
+
+`make lint` checks the types of this file as strictly as those of the package.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -12,44 +17,54 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
+from hetsched.modeling.expression import Expression
 from hetsched.models import BatchedMakespan, Component, Formulation, components, redundant
-from hetsched.models.batched import decode
 from hetsched.testing import brute_force, task_graphs
 from hetsched.testing.profiles import examples
 
 SOLVERS = ("scip", "highs", "cpsat")
 
 
-class Energy:
-    """Joules of the whole schedule, with so many watts a busy device, within a budget; ``formulation.joules``."""
+@dataclass(frozen=True, eq=False)
+class EnergyVariables:
+    """What a component from outside provides to others."""
+
+    made_by: ClassVar[str] = "Energy"
+
+    joules: Expression
+
+
+class Energy(Component):
+    """Joules of the whole schedule, with so many watts a busy device, within a budget: `EnergyVariables`."""
 
     def __init__(self, watts: list[float], budget: float) -> None:
         self.watts, self.budget = np.array(watts), budget
 
-    def add_to(self, f: Any) -> None:
-        f.joules = (f.duration * self.watts).sum() * (1 / f.second)
-        f.model.add(f.joules <= self.budget, tag="energy")
+    def add_to(self, f: Formulation) -> None:
+        joules = (f.assign.duration * self.watts).sum() * (1 / f.second)
+        f.provide(EnergyVariables(joules))
+        f.model.add(joules <= self.budget, tag="energy")
 
 
-class PowerCap:
+class PowerCap(Component):
     """One device may take so many watts on the average over the makespan; where it would take more, the makespan waits."""
 
     def __init__(self, device: int, watts: float, cap: float) -> None:
         self.device, self.watts, self.cap = device, watts, cap
 
-    def add_to(self, f: Any) -> None:
-        f.model.add(f.duration[:, self.device].sum() * self.watts <= self.cap * f.makespan, tag="power")
+    def add_to(self, f: Formulation) -> None:
+        f.model.add(f.assign.duration[:, self.device].sum() * self.watts <= self.cap * f.objective.expression, tag="power")
 
 
-class FirstLayerOn:
+class FirstLayerOn(Component):
     """Tasks without parents run on one device."""
 
     def __init__(self, device: int) -> None:
         self.device = device
 
-    def add_to(self, f: Any) -> None:
+    def add_to(self, f: Formulation) -> None:
         for task in first_layer(f.problem):
-            f.model.add(f.on[task, self.device] == 1, tag="first layer")
+            f.model.add(f.assign[task, self.device] == 1, tag="first layer")
 
 
 class Frugal(Formulation):
@@ -57,17 +72,13 @@ class Frugal(Formulation):
 
     name = "frugal"
 
-    def parts(self) -> list[Component]:
-        return [
-            components.Placement(),
-            components.SharedTiming(),
-            components.Precedence(),
-            components.NonOverlap(),
-            components.Makespan(),
-            redundant.LoadCuts(),
-        ]
-
-    decode = decode
+    def recipe(self) -> Iterator[Component]:
+        yield components.Placement()
+        yield components.SharedTiming()
+        yield components.Precedence()
+        yield components.NonOverlap()
+        yield components.Makespan()
+        yield redundant.LoadCuts()
 
 
 def first_layer(problem: hs.Problem) -> list[int]:
@@ -133,8 +144,22 @@ def test_an_objective_of_ones_own_weighs_time_and_energy() -> None:
     for weight in (0.0, 10.0):
         formulation = BatchedMakespan(problem, upper=20.0)
         formulation.add(Energy(WATTS, math.inf))
-        formulation.model.minimise(formulation.makespan * (1 / formulation.second) + weight * formulation.joules)
+        seconds = formulation.objective.expression * (1 / formulation.second)
+        formulation.model.minimise(seconds + weight * formulation.variables(EnergyVariables).joules)
         solution = formulation.solve("scip")
         assert solution.schedule is not None
         found[weight] = solution.schedule.makespan, float(solution.schedule.busy_time @ WATTS)
     assert found == {0.0: (4.0, pytest.approx(found[0.0][1])), 10.0: (8.0, 8.0)}
+
+
+def test_a_component_that_lacks_variables_is_told_which_to_put_before_it() -> None:
+    problem = hs.Problem(hs.TaskGraph(["a"]), hs.Cluster(["cpu"], bandwidth=1.0), durations=[[1.0]])
+    with pytest.raises(hs.InvalidModel, match="NonOverlap needs TimeVariables; put SharedTiming or Timing before it"):
+        BatchedMakespan(problem, upper=2.0, components=[components.Placement(), components.NonOverlap()])
+    with pytest.raises(hs.InvalidModel, match="there are AssignmentVariables already; leave out one of the components"):
+        BatchedMakespan(problem, upper=2.0, components=[components.Placement(), components.Placement()])
+    plain = BatchedMakespan(problem, upper=2.0)
+    with pytest.raises(hs.InvalidModel, match="needs EnergyVariables; put Energy before it"):
+        plain.variables(EnergyVariables)
+    with pytest.raises(hs.UnsupportedFeature, match="symmetry='time' and components are both given; add hs.models.redundant"):
+        BatchedMakespan(problem, symmetry="time", components=[components.Placement()])

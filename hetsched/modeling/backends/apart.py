@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from typing import NoReturn, TypeAlias
 
 from hetsched.errors import UnsupportedFeature
-from hetsched.modeling.backends import WAKE, BackendInfo, Request, Run, backend, in_process
+from hetsched.modeling.backends import BackendInfo, Request, Run, backend, in_process
+from hetsched.modeling.backends.protocol import WAKE
 from hetsched.modeling.outcome import Incumbent, NewBound, Outcome
 from hetsched.modeling.program import Program
 from hetsched.processes import Channel, Died, Process, Ready, Stop
@@ -134,7 +135,8 @@ class _Solve:
         self.child = _take(self.solver)
         try:
             if self._is_ready():
-                request = dataclasses.replace(self.run.request, deadline=NEVER, on_incumbent=None, on_bound=None, stop=None)
+                settings = dataclasses.replace(self.run.request.settings, deadline=NEVER)
+                request = dataclasses.replace(self.run.request, settings=settings, on_incumbent=None, on_bound=None, stop=None)
                 self.child.send(_Job(self.program, request, self.run.time_left))
                 self.at_work = True
                 while self.end is None:
@@ -177,7 +179,7 @@ class _Solve:
         if not self.asked_to_stop:
             self.asked_to_stop = time.monotonic()
             self.child.send(Stop())
-        elif time.monotonic() - self.asked_to_stop > (GRACE if self.run.request.deadline.over else PATIENCE):
+        elif time.monotonic() - self.asked_to_stop > (GRACE if self.run.request.settings.deadline.over else PATIENCE):
             self.child.process.kill()
 
 
@@ -195,7 +197,7 @@ def serve(log: int) -> NoReturn:
         job = channel.asked.get()
         request = dataclasses.replace(
             job.request,
-            deadline=Deadline.after(job.seconds),
+            settings=dataclasses.replace(job.request.settings, deadline=Deadline.after(job.seconds)),
             on_incumbent=channel.tell,
             on_bound=channel.tell,
             stop=channel.asked_to_stop.is_set,

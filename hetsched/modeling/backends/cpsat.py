@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hetsched.errors import MissingDependency, UnsupportedFeature
-from hetsched.modeling.backends import Capabilities, Request, Run
+from hetsched.modeling.backends import Request, Run, info
 from hetsched.modeling.expression import Expression, FloatArray
 from hetsched.modeling.integers import MOST, IntegerRows, Units, down, rounded, units
 from hetsched.modeling.lowering import in_order, linear, maxima, without_cuts
@@ -37,7 +37,7 @@ class CpSat:
     """CP-SAT as a backend."""
 
     name = "cpsat"
-    capabilities = Capabilities(continuous=False, unbounded=False, threads=True, intervals=True, incremental=False, deterministic=True)
+    capabilities = info("cpsat").capabilities
 
     def native(self, program: Program) -> Any:
         """Return an ``ortools.sat.python.cp_model.CpModel``; its first variables are the columns in order."""
@@ -50,23 +50,23 @@ class CpSat:
         unit, a solution is made exact again by a linear program that keeps all choices and orders.
         """
         run = Run(request, self)
-        if not request.cuts:
+        if not request.settings.cuts:
             program = without_cuts(program)
-        built = _Build(program, request.gap, request.deadline)
+        built = _Build(program, request.settings.gap, request.settings.deadline)
         if request.hint is not None:
             built.hint(request.hint)
         solver = cp_model.CpSolver()
         parameters = solver.parameters
-        parameters.num_workers = request.threads or max(LEAST_WORKERS, _cores())
-        parameters.random_seed = request.seed % (2**31)
-        parameters.relative_gap_limit, parameters.catch_sigint_signal = request.gap, False
+        parameters.num_workers = request.settings.threads or max(LEAST_WORKERS, _cores())
+        parameters.random_seed = request.settings.seed % (2**31)
+        parameters.relative_gap_limit, parameters.catch_sigint_signal = request.settings.gap, False
         # In 9.15 this part of presolve cuts optima off (google/or-tools issue 5293).
         parameters.presolve_inclusion_work_limit = 0
         if any(isinstance(each, NoOverlap) for each in program.constraints):
             _search_for_schedules(parameters)
         if run.time_left is not None:
             parameters.max_time_in_seconds = run.time_left
-        for name, value in request.options.items():
+        for name, value in request.settings.options.items():
             try:
                 setattr(parameters, name, value)
             except (AttributeError, TypeError, ValueError) as error:
@@ -313,7 +313,7 @@ def _outcome(solver: Any, status: Any, built: _Build, run: Run) -> Outcome:
     finished = status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
     stopped = run.stopped or ("finished" if finished else "time limit" if status != cp_model.MODEL_INVALID else "refused")
     if proven == "optimal" and not gap <= 1e-6:
-        stopped, proven = ("gap" if run.request.gap else "finished"), ""
+        stopped, proven = ("gap" if run.request.settings.gap else "finished"), ""
     if status == cp_model.MODEL_INVALID:
         raise UnsupportedFeature(f"CP-SAT refuses the model: {built.model.validate()}")
     return Outcome(stopped, values, proven, objective, bound, "cpsat", run.elapsed, int(solver.num_branches))

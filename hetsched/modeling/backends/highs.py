@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hetsched.errors import MissingDependency, UnsupportedFeature
-from hetsched.modeling.backends import Capabilities, Request, Run
+from hetsched.modeling.backends import Request, Run, info
 from hetsched.modeling.lowering import Edits, Matrix, linear
 from hetsched.modeling.outcome import Outcome
 from hetsched.modeling.program import Program
@@ -33,7 +33,7 @@ class Highs:
     """HiGHS as a backend."""
 
     name = "highs"
-    capabilities = Capabilities(continuous=True, unbounded=True, threads=True, intervals=False, incremental=True, deterministic=True)
+    capabilities = info("highs").capabilities
 
     def __init__(self) -> None:
         self._kept: tuple[Any, Matrix] | None = None
@@ -45,15 +45,15 @@ class Highs:
     def solve(self, program: Program, request: Request) -> Outcome:
         """Solve a program by branch and cut; bounds hold within HiGHS' tolerance of 1e-6."""
         run = Run(request, self)
-        lowered = linear(program, cuts=request.cuts, deadline=request.deadline)
+        lowered = linear(program, cuts=request.settings.cuts, deadline=request.settings.deadline)
         model = self._loaded(lowered)
         settings: dict[str, Any] = {
             "mip_feasibility_tolerance": 1e-7,
-            "mip_rel_gap": request.gap,
-            "random_seed": request.seed % (2**31),
-            "threads": request.threads or 1,
+            "mip_rel_gap": request.settings.gap,
+            "random_seed": request.settings.seed % (2**31),
+            "threads": request.settings.threads or 1,
         }
-        for name, value in {**settings, **request.options}.items():
+        for name, value in {**settings, **request.settings.options}.items():
             if model.setOptionValue(name, value) != highspy.HighsStatus.kOk:
                 raise UnsupportedFeature(f"HiGHS takes no option {name!r} = {value!r}")
         if run.time_left is not None:
@@ -142,7 +142,7 @@ def _outcome(model: Any, program: Program, run: Run) -> Outcome:
         bound = math.inf
     if proven == "optimal":
         bound = min(bound, objective)
-        if run.request.gap and objective - bound > 1e-9 * abs(objective):
+        if run.request.settings.gap and objective - bound > 1e-9 * abs(objective):
             stopped, proven = "gap", ""
     return Outcome(stopped, values, proven, objective, bound, "highs", run.elapsed, max(0, int(information.mip_node_count)))
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hetsched.errors import MissingDependency, UnsupportedFeature
-from hetsched.modeling.backends import Capabilities, Request, Run
+from hetsched.modeling.backends import Request, Run, info
 from hetsched.modeling.expression import FloatArray
 from hetsched.modeling.lowering import Edits, Matrix, linear
 from hetsched.modeling.outcome import Outcome
@@ -53,7 +53,7 @@ class Scip:
     """SCIP as a backend."""
 
     name = "scip"
-    capabilities = Capabilities(continuous=True, unbounded=True, threads=False, intervals=False, incremental=True, deterministic=True)
+    capabilities = info("scip").capabilities
 
     def __init__(self) -> None:
         self._kept: tuple[_Loaded, Matrix] | None = None
@@ -65,14 +65,14 @@ class Scip:
     def solve(self, program: Program, request: Request) -> Outcome:
         """Solve a program by branch and cut; bounds hold within SCIP's tolerance of 1e-6."""
         run = Run(request, self)
-        lowered = linear(program, cuts=request.cuts, deadline=request.deadline)
-        loaded = self._loaded(lowered, request.deadline)
+        lowered = linear(program, cuts=request.settings.cuts, deadline=request.settings.deadline)
+        loaded = self._loaded(lowered, request.settings.deadline)
         model, columns = loaded.model, loaded.columns
-        model.setParam("randomization/randomseedshift", request.seed % (2**31))
-        model.setParam("limits/gap", request.gap)
+        model.setParam("randomization/randomseedshift", request.settings.seed % (2**31))
+        model.setParam("limits/gap", request.settings.gap)
         if run.time_left is not None:
             model.setParam("limits/time", run.time_left)
-        for name, value in request.options.items():
+        for name, value in request.settings.options.items():
             try:
                 model.setParam(name, value)
             except (KeyError, LookupError, ValueError) as error:
@@ -147,7 +147,7 @@ def _outcome(model: Any, columns: list[Any], program: Program, run: Run) -> Outc
     infinity = model.infinity()
     stopped = run.stopped or STOPPED.get(status, status)
     proven = {"optimal": "optimal", "infeasible": "infeasible", "unbounded": "unbounded"}.get(status, "")
-    if status == "gaplimit" and run.request.gap == 0:
+    if status == "gaplimit" and run.request.settings.gap == 0:
         stopped, proven = "finished", "optimal"
     values, objective = None, math.inf
     if model.getNSols() and proven != "infeasible":

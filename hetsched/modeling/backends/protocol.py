@@ -1,0 +1,195 @@
+"""What a solver must do to be handed models, and what one solve of it is."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from hetsched.arguments import checked, rule
+from hetsched.errors import UnsupportedFeature
+from hetsched.modeling.expression import FloatArray
+from hetsched.modeling.outcome import Incumbent, NewBound, Outcome
+from hetsched.modeling.program import Program
+from hetsched.modeling.settings import SolveSettings
+from hetsched.stopping import reason
+
+SOLVER = rule("the name of a solver, or a backend", lambda value: isinstance(value, str) or callable(getattr(value, "solve", None)))
+WAKE, DEAF = 0.02, 0.1  # seconds between looks at the clock, and after which a solver has not kept the limit
+
+
+@checked
+@dataclass(frozen=True)
+class Capabilities:
+    """What a solver can do; what it cannot it refuses with `UnsupportedFeature`."""
+
+    continuous: bool
+    """Takes columns that are neither whole numbers nor times."""
+    unbounded: bool
+    """Takes columns without finite bounds."""
+    threads: bool
+    """Can use more than one thread."""
+    intervals: bool
+    """Takes intervals, non-overlap and enforced rows as they are; else they are lowered to linear rows."""
+    incremental: bool
+    """Solves a changed model again without building it anew."""
+    deterministic: bool
+    """With one thread, the same model and seed give the same answer."""
+    bound_tolerance: float
+    """Relative error of the bounds that it reports, at most."""
+
+
+@checked
+@dataclass(frozen=True)
+class BackendInfo:
+    """What is known of a solver before it is loaded."""
+
+    name: str
+    title: str
+    """Its name in prose."""
+    module: str
+    """Of its backend: a class `BACKEND` without arguments that follows `Backend`."""
+    requires: str
+    """The package that must be installed."""
+    extra: str
+    """The extra of hetsched that installs it, or an empty text."""
+    method: str
+    """The name of the method that hands a problem to it."""
+    turn: int
+    """Among the solvers that are installed, the one with the lowest is preferred; those of hetsched are below 100."""
+    capabilities: Capabilities
+    deterministic: bool = True
+    """With as many threads as it takes by itself, the same model and seed give the same answer."""
+    proves_up_to: int | None = None
+    """Columns up to which `auto` gives it a core; None for never."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """One solve of a program: settings, a start, and who listens; see ``Model.solve``."""
+
+    settings: SolveSettings = field(default_factory=SolveSettings)
+    hint: FloatArray | None = None
+    on_incumbent: Callable[[Incumbent], object] | None = None
+    on_bound: Callable[[NewBound], object] | None = None
+    stop: Callable[[], object] | None = None
+
+
+class Backend(Protocol):
+    """A solver.
+
+    An object keeps what it has built: where the next program to `solve` differs by bounds, costs or rows
+    only, `incremental` ones pass on no more than that.
+
+    `solve` minimises the program's objective. It keeps the deadline to half a second, raising `OutOfTime`
+    where the solver cannot be begun by then, stops with the best solution found when `request.stop` or a
+    callback says so or on Ctrl-C, and reports values of the program's own columns.
+    """
+
+    name: str
+    capabilities: Capabilities
+
+    def solve(self, program: Program, request: Request) -> Outcome:
+        """Solve a program."""
+        ...
+
+    def native(self, program: Program) -> Any:
+        """Return the program as an object of the solver's own."""
+        ...
+
+
+def check_threads(solver: str, threads: int | None, *, several: bool) -> None:
+    """Raise `UnsupportedFeature` if a solver cannot use so many threads; `several`: whether it can use more than one."""
+    if threads is not None and threads < 1:
+        raise UnsupportedFeature(f"threads is {threads}; it must be 1 or more, or None for the solver's own choice")
+    if threads not in (None, 1) and not several:
+        raise UnsupportedFeature(f"{solver} searches in one thread, not {threads}; leave threads out, or use highs or cpsat")
+
+
+class Run:
+    """One solve: the clock, the callbacks, and a thread to work in while this one listens for Ctrl-C."""
+
+    def __init__(self, request: Request, solver: Backend | None = None) -> None:
+        if solver is not None:
+            check_threads(solver.name, request.settings.threads, several=solver.capabilities.threads)
+        self.request = request
+        self.stopped = ""
+        self.nodes = 0
+        self.heard = False
+        self._started = request.settings.deadline.clock()
+        self._told = -float("inf")
+        self._failure: BaseException | None = None
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the start."""
+        return self.request.settings.deadline.clock() - self._started
+
+    @property
+    def time_left(self) -> float | None:
+        """Seconds until the deadline, None without one."""
+        return self.request.settings.deadline.limit
+
+    def found(self, objective: float, values: Callable[[], FloatArray]) -> None:
+        """Tell of a better solution; its values are asked for only if somebody listens."""
+        self.heard = True
+        listener = self.request.on_incumbent
+        if listener is not None:
+            self._tell(lambda: listener(Incumbent(self.elapsed, objective, values(), self.nodes)))
+
+    def bounded(self, bound: float) -> None:
+        """Tell of a better bound."""
+        listener = self.request.on_bound
+        if bound > self._told:
+            self._told = bound
+            if listener is not None:
+                self._tell(lambda: listener(NewBound(self.elapsed, bound, self.nodes)))
+
+    def _tell(self, call: Callable[[], object]) -> None:
+        """Call a listener from within a solver, which no exception may pass through: it is raised when the solver has stopped."""
+        if self._failure is not None:
+            return
+        try:
+            if call() is True:
+                self.stopped = self.stopped or "callback"
+        except BaseException as error:
+            self._failure = error
+            self.stopped = self.stopped or "failed"
+
+    def work(self, solve: Callable[[], object], interrupt: Callable[[], object]) -> None:
+        """Run `solve` in a thread of its own; call `interrupt` when it has to stop, until it does.
+
+        Raises `OutOfTime` if there is no time to begin.
+        """
+        self.request.settings.deadline.check("handing the model over")
+        failure: list[BaseException] = []
+        done = threading.Event()  # a join that Ctrl-C breaks into may take the thread for dead
+
+        def body() -> None:
+            try:
+                solve()
+            except BaseException as error:
+                failure.append(error)
+            finally:
+                done.set()
+
+        threading.Thread(target=body, daemon=True).start()
+        while not done.is_set():
+            try:
+                done.wait(WAKE)
+                self._look()
+                if self.stopped and not done.is_set():
+                    interrupt()
+            except KeyboardInterrupt as interruption:
+                self.stopped = self.stopped or reason(interruption)
+        for error in (self._failure, *failure):
+            if error is not None:
+                raise error
+
+    def _look(self) -> None:
+        if self.request.stop is not None and not self.stopped and self.request.stop():
+            self.stopped = "stopped"
+        # The solver keeps the limit by itself; this is for when it is deaf.
+        if not self.stopped and self.request.settings.deadline.left < -DEAF:
+            self.stopped = "time limit"

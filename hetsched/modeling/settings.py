@@ -1,0 +1,32 @@
+"""How a model is solved, as one value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from hetsched.errors import UnsupportedFeature
+from hetsched.stopping import NEVER, Deadline
+
+
+@dataclass(frozen=True)
+class SolveSettings:
+    """What a solver is asked to keep to; raises `UnsupportedFeature` for a gap that is none."""
+
+    deadline: Deadline = NEVER
+    """When it has to end; kept to half a second."""
+    gap: float = 0.0
+    """Relative gap at which to stop."""
+    threads: int | None = None
+    """None for the solver's own choice."""
+    seed: int = 0
+    cuts: bool = True
+    """Whether redundant rows are handed over."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """The solver's own parameters by their names."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.gap, int | float) or not 0 <= self.gap < math.inf:
+            raise UnsupportedFeature(f"gap is {self.gap!r}; it must be a number from 0 on, 0.01 for one per cent")

@@ -1,0 +1,84 @@
+"""From values of a formulation's columns to the decision that they stand for."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hetsched.modeling.expression import FloatArray, IntArray
+from hetsched.problem.problem import BoolArray, Problem
+from hetsched.schedule.decision import Decision
+
+Times = tuple[FloatArray, FloatArray]
+"""Starts and finishes, in any unit."""
+
+
+def decode(problem: Problem, x: BoolArray, times: Times | None = None, transfers: Times | None = None) -> Decision:
+    """Return the decision of an assignment, in the order of its times where there are any, else in topological order.
+
+    Parameters
+    ----------
+    problem : Problem
+    x : bool array [n, K, L]
+        Which device runs each task on each input.
+    times : two float arrays, [n] or [n, K], optional
+        Start and finish of tasks. No batch comes before one that it needs, though a solver's tolerance may have it
+        so where times are short.
+    transfers : two float arrays [E], optional
+        Start and finish of the transfer of each edge, for one input; the decision has their order.
+    """
+    if times is None:
+        order = problem.graph.topological_order
+        place, device = np.nonzero(np.any(x, axis=2)[order])
+        return _listed(x, order[place], device)
+    decision = _by_times(problem, x, *times)
+    return decision if transfers is None else _with_transfers(problem, decision, *transfers)
+
+
+def _listed(x: BoolArray, task: IntArray, device: IntArray) -> Decision:
+    """Return the decision with one batch for each task and device given, in that order."""
+    items = [np.flatnonzero(x[i, u]) for i, u in zip(task.tolist(), device.tolist(), strict=True)]
+    pointers = np.cumsum([0, *(len(each) for each in items)])
+    return Decision(task, device, pointers, np.concatenate([np.zeros(0, np.int64), *items]))
+
+
+def _by_times(problem: Problem, x: BoolArray, start: FloatArray, finish: FloatArray) -> Decision:
+    task, device = np.nonzero(x.any(axis=2))
+    begin = start[task] if start.ndim == 1 else start[task, device]
+    end = finish[task] if finish.ndim == 1 else finish[task, device]
+    graph = problem.graph
+    rank = np.argsort(graph.topological_order)
+    batch = np.full((problem.n_tasks, problem.n_devices), -1)
+    batch[task, device] = np.arange(len(task))
+    of_item = np.where(x, batch[:, :, None], -1).max(axis=1)
+    begin, end = begin.copy(), end.copy()
+    for j in graph.topological_order.tolist():
+        for i in graph.pred[graph.pred_ptr[j] : graph.pred_ptr[j + 1]].tolist():
+            for moment in (begin, end):
+                np.maximum.at(moment, of_item[j], moment[of_item[i]])
+    order = np.lexsort((rank[task], end, begin))
+    return _listed(x, task[order], device[order])
+
+
+def _with_transfers(problem: Problem, decision: Decision, leave: FloatArray, arrive: FloatArray) -> Decision:
+    """Return the decision with its transfers ordered by their times; none comes before one that brings what it carries on."""
+    graph = problem.graph
+    batch = np.empty(problem.n_tasks, np.int64)
+    batch[decision.task] = np.arange(decision.n_batches)
+    source, target = batch[graph.source], batch[graph.target]
+    apart = np.flatnonzero(decision.device[source] != decision.device[target])
+    leave, arrive = leave.copy(), arrive.copy()
+    into, out = _edges_by(graph.target, problem.n_tasks), _edges_by(graph.source, problem.n_tasks)
+    for i in graph.topological_order.tolist():
+        if len(into[i]) and len(out[i]):
+            for moment in (leave, arrive):
+                moment[out[i]] = np.maximum(moment[out[i]], moment[into[i]].max())
+    rank = np.argsort(graph.topological_order)[graph.source]
+    order = apart[np.lexsort((rank[apart], arrive[apart], leave[apart]))]
+    transfer_order = np.column_stack([order, source[order], target[order]])
+    return Decision(decision.task, decision.device, decision.item_ptr, decision.items, transfer_order=transfer_order)
+
+
+def _edges_by(end: IntArray, n: int) -> list[IntArray]:
+    """Return the edges that have each task at an end, by task."""
+    order = np.argsort(end, kind="stable")
+    return np.split(order, np.searchsorted(end[order], np.arange(1, n)))

@@ -1,0 +1,111 @@
+"""The variables that components of a formulation share: typed records of columns, and values of all columns by expression."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from hetsched.errors import InvalidModel
+from hetsched.modeling.expression import Expression, FloatArray
+from hetsched.problem.problem import Problem
+from hetsched.schedule.schedule import Schedule
+
+
+@dataclass(frozen=True, eq=False)
+class AssignmentVariables:
+    """Which device runs which inputs of a task; n tasks, K devices, L inputs, B batch sizes."""
+
+    made_by: ClassVar[str] = "Placement"
+
+    x: Expression
+    """[n, K, L] binaries: the device runs the task on the input."""
+    on: Expression
+    """[n, K] binaries: the device runs the task on some input; with one input ``x[:, :, 0]``."""
+    busy: Expression
+    """[n, K] binaries: the device runs a batch of the task that takes time; `on` where all batches do, or none."""
+    duration: Expression
+    """[n, K] model time that the device spends on the task."""
+    seconds: FloatArray
+    """[n, K] model time of the longest batch of the task on the device, 0 where there is none; with one input the only one."""
+    batches: Expression | None
+    """[n, K, B] binaries: the batch size used; None with one input."""
+
+    def __getitem__(self, key: Any) -> Expression:
+        return self.on[key]
+
+
+@dataclass(frozen=True, eq=False)
+class TimeVariables:
+    """When batches run, in model time."""
+
+    made_by: ClassVar[str] = "SharedTiming or Timing"
+
+    start: Expression
+    """[n] if `shared`, else [n, K]."""
+    finish: Expression
+
+    @property
+    def shared(self) -> bool:
+        """Whether a task has one start and one finish for all devices."""
+        return self.start.ndim == 1
+
+
+@dataclass(frozen=True, eq=False)
+class FlowVariables:
+    """Transfers, one an edge, in model time."""
+
+    made_by: ClassVar[str] = "Flows or LiteralFlows"
+
+    pair: Expression
+    """[E, K, K] binaries: the source runs on the first device, the target on the second."""
+    leave: Expression
+    """[E]"""
+    arrive: Expression
+    """[E]"""
+    moving: Expression
+    """[E]: time from `leave` to `arrive`."""
+    seconds: FloatArray
+    """[E, K, K] model time, 0 where there is no path."""
+
+
+@dataclass(frozen=True, eq=False)
+class Objective:
+    """What is minimised, and how its value in the model is read."""
+
+    made_by: ClassVar[str] = "Makespan, BusiestDevice or Load"
+
+    expression: Expression
+    name: str
+    """The objective that its bounds hold for: "makespan", "period" or "max-load"."""
+    ticks_per_second: float
+    value: Callable[[Problem, Schedule], float]
+    """Seconds of a schedule, as the expression counts them."""
+
+    def bound(self, value: float, tolerance: float) -> float:
+        """Return a solver's bound in seconds, the solver's relative tolerance taken off."""
+        return value / self.ticks_per_second * (1 - tolerance)
+
+
+class Values:
+    """Values of all columns of a model, read and set by expression.
+
+    Parameters
+    ----------
+    array : float array [columns]
+        Changed in place; NaN where nothing is known.
+    """
+
+    def __init__(self, array: FloatArray) -> None:
+        self.array = array
+
+    def __getitem__(self, columns: Expression) -> FloatArray:
+        return columns.value(self.array)
+
+    def __setitem__(self, columns: Expression, known: npt.ArrayLike) -> None:
+        if len(columns.column) != columns.size:
+            raise InvalidModel("values belong to columns, not to expressions of them; set those that the model returned")
+        self.array[columns.column] = np.broadcast_to(np.asarray(known, np.float64), columns.shape).ravel()
