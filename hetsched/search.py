@@ -193,8 +193,8 @@ class Supports:
         if problem.batching not in self.batching:
             return f"batching={problem.batching!r} is not supported; use problem.replace(batching={self.batching[0]!r}), or a search method"
         if self.communication is not None and problem.communication not in self.communication:
-            known = ", ".join(map(repr, self.communication))
-            return f"communication={problem.communication!r} is not supported; choose from {known}, or use a search method"
+            remedy = f"use problem.replace(communication={self.communication[0]!r}), or a search method"
+            return f"communication={problem.communication!r} is not supported; {remedy}"
         if not self.contended_batches and inputs > 1 and problem.communication in ("channel", "port"):
             return (
                 f"{inputs} inputs are not supported with communication={problem.communication!r}; "

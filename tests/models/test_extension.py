@@ -157,8 +157,8 @@ def test_a_component_that_lacks_variables_is_told_which_to_put_before_it() -> No
     with pytest.raises(hs.InvalidModel, match="NonOverlap needs TimeVariables; put SharedTiming or Timing before it"):
         BatchedMakespan(problem, upper=2.0, components=[components.Placement(), components.NonOverlap()])
     with pytest.raises(hs.InvalidModel, match="there are AssignmentVariables already; leave out one of the components"):
-        BatchedMakespan(problem, upper=2.0, components=[components.Placement(), components.Placement()])
-    plain = BatchedMakespan(problem, upper=2.0)
+        plain = BatchedMakespan(problem, upper=2.0)
+        plain.provide(plain.assign)
     with pytest.raises(hs.InvalidModel, match="needs EnergyVariables; put Energy before it"):
         plain.variables(EnergyVariables)
     with pytest.raises(hs.UnsupportedFeature, match="symmetry='time' and components are both given; add hs.models.redundant"):
