@@ -182,13 +182,13 @@ def _options(chosen: Method, options: Mapping[str, Any], threads: int | None) ->
 
 def _run(monitor: Monitor, chosen: list[tuple[str, dict[str, Any]]], start: Solution | Schedule | Decision | None) -> Exception | None:
     """Run the quick bounds and the methods; return the first failure of one."""
-    from hetsched.bounds import best, steady
+    from hetsched.bounds import best
 
     failure: Exception | None = None
     problem = monitor.problem
     try:
         monitor.warm_start(start)
-        for lower_bound in best.quick(problem) if monitor.objective == "makespan" else steady.quick(problem, monitor.objective):
+        for lower_bound in best.quick(problem, monitor.objective):
             monitor.raise_bound(lower_bound)
             if monitor.should_stop:
                 break

@@ -7,6 +7,7 @@ to a (task, device) pair and a parent is charged the transfer from its best devi
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -40,6 +41,86 @@ class Windows(NamedTuple):
     """Whether the task can run on the device; a row without True proves that there is no such schedule."""
 
 
+class Levels:
+    """What precedence, memory and durations alone say of a problem, each part computed once, when it is first asked for.
+
+    Made where bounds, a formulation or the states of a search begin, and handed on. Its arrays are shared: not to be changed.
+
+    Parameters
+    ----------
+    problem : Problem
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+
+    @cached_property
+    def batch_durations(self) -> FloatArray:
+        """Seconds of a batch, [n, K, B]; inf where it cannot run or cannot fit the memory, see `batch_durations`."""
+        problem = self.problem
+        durations = problem.arrays.durations
+        weights = unit_sums(problem, problem.graph.weight_bytes)[problem.unit][:, None, None]
+        size = problem.batch_sizes
+        if problem.memory == "static":
+            needed = weights + unit_sums(problem, problem.static_bytes[:, 1])[problem.unit][:, None, None] * size
+        else:
+            # A zero duration may hold its data for no time at all.
+            held = np.where(durations > 0, (_read_bytes(problem) + problem.graph.output_bytes)[:, None, None] * size, 0.0)
+            needed = weights + held
+        return np.asarray(np.where(needed <= problem.cluster.memory_bytes[:, None] * CAPACITY, durations, np.inf))
+
+    @cached_property
+    def least(self) -> FloatArray:
+        """The shortest batch of each task on each device in seconds, [n, K]; inf = cannot run."""
+        return np.asarray(self.batch_durations.min(axis=2))
+
+    @cached_property
+    def work(self) -> FloatArray:
+        """The least seconds a device spends on all inputs of a task, [n, K]; inf = cannot run."""
+        return least_work(self.problem, self.batch_durations)
+
+    @cached_property
+    def starts(self) -> FloatArray:
+        """When a batch of each task can start on each device at the earliest, [n, K] seconds; see `earliest_starts`."""
+        return earliest_starts(self.problem, self.least)
+
+    @cached_property
+    def tails(self) -> FloatArray:
+        """The least time from the finish of each task on each device to the makespan, [n, K] seconds; see `tails`."""
+        return tails(self.problem, self.least)
+
+    @cached_property
+    def critical_path(self) -> CriticalPath:
+        """The longest path through any task on its best device, and its tasks.
+
+        The length is at least that of every path of least durations; unavoidable transfers count.
+        """
+        problem, least, start, tail = self.problem, self.least, self.starts, self.tails
+        if not problem.n_tasks:
+            return CriticalPath(0.0, np.zeros(0, np.int64))
+        through = start + least + tail
+        middle = int(through.min(axis=1).argmax())
+        k = int(through[middle].argmin())
+        graph = problem.graph
+        before = _follow(problem, middle, k, start + least, (graph.pred_ptr, graph.pred, graph.pred_edge), forward=False)
+        after = _follow(problem, middle, k, least + tail, (graph.succ_ptr, graph.succ, graph.succ_edge), forward=True)
+        return CriticalPath(float(through[middle, k]), np.array([*before[::-1], middle, *after], np.int64))
+
+    def windows(self, horizon: float) -> Windows:
+        """Return where and when each task can run if the makespan is at most `horizon` seconds.
+
+        Devices on which a task's head, duration and tail exceed the horizon are taken away until
+        nothing changes.
+        """
+        from hetsched.analysis import level_kernels
+
+        problem, least = self.problem, self.least.copy()
+        start, tail, zero = np.empty_like(least), np.empty_like(least), np.zeros_like(least)
+        level_kernels.narrow(problem.arrays, problem.graph.topological_order, problem.unit, least, zero, zero, horizon, start, tail)
+        possible = np.isfinite(least)
+        return Windows(np.where(possible, start, np.inf), np.where(possible, horizon - tail, -np.inf), possible)
+
+
 @checked
 def batch_durations(problem: Problem) -> FloatArray:
     """Return seconds of a batch, [n, K, B]; inf where it cannot run or cannot fit the memory.
@@ -48,16 +129,7 @@ def batch_durations(problem: Problem) -> FloatArray:
     ``static`` the weights of its co-location unit and input and output of as many inputs as the
     batch holds; under ``peak`` those weights, the batch's outputs and what it reads.
     """
-    durations = problem.arrays.durations
-    weights = unit_sums(problem, problem.graph.weight_bytes)[problem.unit][:, None, None]
-    size = problem.batch_sizes
-    if problem.memory == "static":
-        needed = weights + unit_sums(problem, problem.static_bytes[:, 1])[problem.unit][:, None, None] * size
-    else:
-        # A zero duration may hold its data for no time at all.
-        held = np.where(durations > 0, (_read_bytes(problem) + problem.graph.output_bytes)[:, None, None] * size, 0.0)
-        needed = weights + held
-    return np.asarray(np.where(needed <= problem.cluster.memory_bytes[:, None] * CAPACITY, durations, np.inf))
+    return Levels(problem).batch_durations
 
 
 def _read_bytes(problem: Problem) -> FloatArray:
@@ -71,7 +143,7 @@ def _read_bytes(problem: Problem) -> FloatArray:
 @checked
 def least_durations(problem: Problem) -> FloatArray:
     """Return the shortest batch of each task on each device in seconds, [n, K]; inf = cannot run."""
-    return np.asarray(batch_durations(problem).min(axis=2))
+    return Levels(problem).least
 
 
 @checked
@@ -147,8 +219,8 @@ def top_levels(problem: Problem) -> FloatArray:
 @checked
 def bottom_levels(problem: Problem) -> FloatArray:
     """Return the least time from the start of each task to the makespan, [n] seconds."""
-    least = least_durations(problem)
-    return np.asarray((least + tails(problem, least)).min(axis=1))
+    levels = Levels(problem)
+    return np.asarray((levels.least + levels.tails).min(axis=1))
 
 
 @checked
@@ -157,17 +229,7 @@ def critical_path(problem: Problem) -> CriticalPath:
 
     The length is at least that of every path of least durations; unavoidable transfers count.
     """
-    least = least_durations(problem)
-    start, tail = earliest_starts(problem, least), tails(problem, least)
-    if not problem.n_tasks:
-        return CriticalPath(0.0, np.zeros(0, np.int64))
-    through = start + least + tail
-    middle = int(through.min(axis=1).argmax())
-    k = int(through[middle].argmin())
-    graph = problem.graph
-    before = _follow(problem, middle, k, start + least, (graph.pred_ptr, graph.pred, graph.pred_edge), forward=False)
-    after = _follow(problem, middle, k, least + tail, (graph.succ_ptr, graph.succ, graph.succ_edge), forward=True)
-    return CriticalPath(float(through[middle, k]), np.array([*before[::-1], middle, *after], np.int64))
+    return Levels(problem).critical_path
 
 
 def _follow(problem: Problem, i: int, k: int, level: FloatArray, arcs: tuple[IntArray, IntArray, IntArray], *, forward: bool) -> list[int]:
@@ -193,10 +255,4 @@ def windows(problem: Problem, horizon: float) -> Windows:
     Devices on which a task's head, duration and tail exceed the horizon are taken away until
     nothing changes.
     """
-    from hetsched.analysis import level_kernels
-
-    least = least_durations(problem)
-    start, tail, zero = np.empty_like(least), np.empty_like(least), np.zeros_like(least)
-    level_kernels.narrow(problem.arrays, problem.graph.topological_order, problem.unit, least, zero, zero, horizon, start, tail)
-    possible = np.isfinite(least)
-    return Windows(np.where(possible, start, np.inf), np.where(possible, horizon - tail, -np.inf), possible)
+    return Levels(problem).windows(horizon)

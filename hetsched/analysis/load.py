@@ -15,10 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hetsched.analysis import levels
+from hetsched.analysis.levels import Levels
 from hetsched.errors import HetschedError
 from hetsched.problem.graph import FloatArray, IntArray
-from hetsched.problem.problem import Problem
 
 # Where the sparse linear program ends and cutting planes on the few prices begin, in unit-device
 # pairs; measured to be equal around here for 3 devices.
@@ -90,18 +89,17 @@ class Squeeze(NamedTuple):
     """[m]; if some can run nowhere, these, and then `head` is inf."""
 
 
-def squeeze(problem: Problem, *, program: bool = True) -> Squeeze:
+def squeeze(levels: Levels, *, program: bool = True) -> Squeeze:
     """Return the tasks ``{head >= a, tail >= b}`` with the largest ``a + load + b`` over thresholds a and b.
 
     With many distinct heads or tails, 64 of each are tried. With `program` the load is that of the
     set's linear program, else that of the prices found with it, which is quicker and a little lower.
     """
-    least = levels.least_durations(problem)
-    head, tail = (level.min(axis=1, initial=np.inf) for level in (levels.earliest_starts(problem, least), levels.tails(problem, least)))
+    head, tail = (level.min(axis=1, initial=np.inf) for level in (levels.starts, levels.tails))
     if np.isinf(head + tail).any():
         return Squeeze(np.inf, 0.0, 0.0, np.flatnonzero(np.isinf(head + tail)))
-    work = levels.least_work(problem)
-    iterations = 100 if problem.n_tasks <= 1000 else 30
+    work = levels.work
+    iterations = 100 if levels.problem.n_tasks <= 1000 else 30
     _, a, b, prices = best_thresholds(head, tail, work, thresholds(head), thresholds(tail), iterations)
     chosen = np.flatnonzero((head >= a) & (tail >= b))
     value = max(priced(work[chosen], prices), least_load(work[chosen]).value if program else 0.0)

@@ -1,49 +1,104 @@
-"""The best lower bound, from cheap to dear."""
+"""All lower bounds, from cheap to expensive, and the best of them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Protocol
 
+from hetsched.analysis.levels import Levels
 from hetsched.analysis.modules import falls_apart, modules
 from hetsched.arguments import checked
-from hetsched.bounds import combinatorial, steady
+from hetsched.bounds.combinatorial import critical_path, head_tail_load, load, memory, quick_head_tail_load
 from hetsched.bounds.destructive import destructive
 from hetsched.bounds.modular import modular
+from hetsched.bounds.relaxation import Optimum, dual_bound, linear_relaxation, small, split_modules
+from hetsched.bounds.steady import largest_unit, load_per_input, priced_load
+from hetsched.errors import OutOfTime
 from hetsched.problem.cluster import Cluster
 from hetsched.problem.graph import TaskGraph
 from hetsched.problem.problem import Problem
-from hetsched.solution import Bound, Status
+from hetsched.schedule.steady import find_objective
+from hetsched.search import ALL, LOADS, MAKESPAN, When, always
+from hetsched.solution import NO_BOUND, Bound
 from hetsched.stopping import NEVER, Deadline
 
-_SMALL, _LARGE = 0.3, 0.7
-"""Parts of the time left for bounds that others follow."""
+
+class BoundFunction(Protocol):
+    """A lower bound: a pure function whose docstring proves it, tested by `hetsched.testing.bounds.BoundSuite`.
+
+    It returns a `Bound` on the makespan (or on the loads), by the deadline or soon after; `levels` are those of the
+    problem, made by the caller; `best` is the best bound so far, which it may begin from.
+    """
+
+    def __call__(self, problem: Problem, *, levels: Levels | None = None, best: Bound = NO_BOUND, deadline: Deadline = NEVER) -> Bound: ...
+
+
+class Cost(IntEnum):
+    """What computing a bound takes."""
+
+    QUICK = 1
+    """Milliseconds."""
+    CHEAP = 2
+    """A linear program."""
+    EXPENSIVE = 3
+    """Refutations of supposed makespans."""
+    MODEL = 4
+    """A solver; only under a time limit."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A bound in the list of all."""
+
+    bound: BoundFunction
+    cost: Cost
+    weight: float = 1.0
+    """Its share of the time left among the expensive bounds that follow and itself."""
+    fits: When = always
+    """Whether it is worth its time on a problem."""
+    objectives: frozenset[str] = MAKESPAN
+
+
+BOUNDS = (
+    Entry(memory, Cost.QUICK, objectives=ALL),
+    Entry(critical_path, Cost.QUICK),
+    Entry(quick_head_tail_load, Cost.QUICK),
+    Entry(load, Cost.CHEAP),
+    Entry(head_tail_load, Cost.CHEAP),
+    Entry(split_modules, Cost.MODEL, weight=7, fits=falls_apart),
+    Entry(modular, Cost.EXPENSIVE, weight=3),
+    Entry(destructive, Cost.EXPENSIVE, weight=2),
+    Entry(linear_relaxation, Cost.MODEL, fits=small),
+    Entry(dual_bound, Cost.MODEL, weight=5, fits=small),
+    Entry(largest_unit, Cost.QUICK, fits=lambda problem: problem.inputs == 1, objectives=LOADS),
+    Entry(priced_load, Cost.QUICK, objectives=LOADS),
+    Entry(load_per_input, Cost.CHEAP, objectives=LOADS),
+)
+"""All bounds, in the order in which they are computed."""
 
 
 @checked
-def quick(problem: Problem) -> Iterator[Bound]:
-    """Yield the bounds that need neither search nor a linear program: critical path, head-tail load.
+def quick(problem: Problem, objective: str = "makespan") -> Iterator[Bound]:
+    """Yield the bounds that need neither search nor a linear program.
 
     If memory alone rules every schedule out, that proof (value inf) is the only one. 50,000 tasks on
     three devices take less than a second in all, a module of 32 tasks some milliseconds.
     """
-    proof = combinatorial.memory(problem)
-    if math.isinf(proof.value):
-        yield proof
-        return
-    yield combinatorial.critical_path(problem)
-    yield combinatorial.head_tail_load(problem, program=False)
+    find_objective(objective)
+    yield from _walk(problem, objective, [entry for entry in BOUNDS if entry.cost is Cost.QUICK], NEVER)
 
 
 @checked
 def every(
-    problem: Problem, *, objective: str = "makespan", deadline: Deadline = NEVER, dear: bool = True, models: bool = True
+    problem: Problem, *, objective: str = "makespan", deadline: Deadline = NEVER, expensive: bool = True, models: bool = True
 ) -> Iterator[Bound]:
-    """Yield all bounds from cheap to dear: those of `quick`, `load`, `head_tail_load`, `modular`, `destructive`, and of `relaxation`.
+    """Yield all bounds of `BOUNDS` that fit the problem, from cheap to expensive.
 
     What does not fit the time is left out or cut short, but for the very first; a proof that
-    there is no schedule (value inf) is the last. Under another objective than the makespan those of
-    `steady.every`.
+    there is no schedule (value inf), or an optimum, is the last.
 
     Parameters
     ----------
@@ -51,49 +106,43 @@ def every(
     objective : "makespan", "period" or "max-load"
     deadline : Deadline
         When to end.
-    dear : bool
+    expensive : bool
         If not, only those of `quick`, and `destructive`.
     models : bool
         Whether to ask a solver too, where there is a deadline and a model is small.
     """
-    if objective != "makespan":
-        yield from steady.every(problem, objective)
-        return
-    best: Bound | None = None
-    for found in _cheap(problem) if dear else quick(problem):
-        best = found if best is None or found.value > best.value else best
+    find_objective(objective)
+    costs = {Cost.QUICK, Cost.CHEAP, Cost.EXPENSIVE} if expensive else {Cost.QUICK}
+    if expensive and models and math.isfinite(deadline.end):
+        costs.add(Cost.MODEL)
+    chosen = [entry for entry in BOUNDS if entry.cost in costs or (entry.bound is destructive and not expensive)]
+    yield from _walk(problem, objective, chosen, deadline)
+
+
+def _walk(problem: Problem, objective: str, entries: list[Entry], deadline: Deadline) -> Iterator[Bound]:
+    """Yield the bounds of the entries that fit the problem, the expensive ones each within its share of the time left."""
+    levels, best = Levels(problem), NO_BOUND
+    for entry, until in _timed(problem, [entry for entry in entries if objective in entry.objectives], deadline):
+        try:
+            found = entry.bound(problem, levels=levels, best=best, deadline=until)
+        except OutOfTime:
+            continue
+        if entry.bound is memory and not math.isinf(found.value):
+            continue
+        last = isinstance(found, Optimum) or math.isinf(found.value)
+        found = Bound(found.value, found.name, found.evidence, objective)
+        best = found if best is NO_BOUND or found.value > best.value else best
         yield found
-        if math.isinf(best.value) or deadline.over:
-            return
-    assert best is not None  # quick yields at least one
-    for found in _dear(problem, best, deadline, models) if dear else (destructive(problem, start=best, deadline=deadline),):
-        yield found
-        if math.isinf(found.value) or deadline.over:
+        if last or deadline.over:
             return
 
 
-def _dear(problem: Problem, best: Bound, deadline: Deadline, models: bool) -> Iterator[Bound]:
-    from hetsched.bounds import relaxation
-
-    models = models and math.isfinite(deadline.end)
-    if models and falls_apart(problem):
-        solution = relaxation.split(problem, deadline=deadline.part(_LARGE))
-        yield solution.proof
-        if solution.status in (Status.OPTIMAL, Status.INFEASIBLE):
-            return
-        models = False
-    models = models and relaxation.fits(problem)
-    found = modular(problem, deadline=deadline.part(_SMALL if models else _LARGE))
-    yield found
-    yield destructive(problem, start=max(best, found, key=lambda each: each.value), deadline=deadline.part(_SMALL if models else 1.0))
-    if models:
-        yield from relaxation.every(problem, deadline=deadline)
-
-
-def _cheap(problem: Problem) -> Iterator[Bound]:
-    yield from quick(problem)
-    yield combinatorial.load(problem)
-    yield combinatorial.head_tail_load(problem)
+def _timed(problem: Problem, entries: list[Entry], deadline: Deadline) -> Iterator[tuple[Entry, Deadline]]:
+    """Yield the entries that fit the problem, each with its deadline."""
+    yield from ((entry, deadline) for entry in entries if entry.cost < Cost.EXPENSIVE and entry.fits(problem))
+    expensive = [entry for entry in entries if entry.cost >= Cost.EXPENSIVE and entry.fits(problem)]
+    for number, entry in enumerate(expensive):
+        yield entry, deadline.part(entry.weight / sum(other.weight for other in expensive[number:]))
 
 
 def prepare() -> None:

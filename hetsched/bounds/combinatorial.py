@@ -11,23 +11,24 @@ import math
 
 import numpy as np
 
-from hetsched.analysis import levels
+from hetsched.analysis.levels import CAPACITY, Levels, unit_sums
 from hetsched.analysis.load import Load, least_load, squeeze
 from hetsched.arguments import checked
 from hetsched.problem.graph import FloatArray, named, plural
 from hetsched.problem.problem import Problem
-from hetsched.solution import Bound
+from hetsched.solution import NO_BOUND, Bound
+from hetsched.stopping import NEVER, Deadline
 
 
 @checked
-def memory(problem: Problem) -> Bound:
+def memory(problem: Problem, *, levels: Levels | None = None, best: Bound = NO_BOUND, deadline: Deadline = NEVER) -> Bound:
     """Return inf if the memory model leaves no schedule, with the reason; else 0.
 
     Under ``static`` the proof counts weights, inputs and outputs, under ``peak`` weights and what
     one batch needs alone. Fractions of a task may lie on different devices here.
     """
-    least = levels.least_durations(problem)
-    fits = levels.unit_sums(problem, least) < np.inf
+    levels = Levels(problem) if levels is None else levels
+    fits = unit_sums(problem, levels.least) < np.inf
     stuck = np.flatnonzero(~fits.any(axis=1))
     if len(stuck):
         members = np.flatnonzero(problem.unit == stuck[0])
@@ -42,9 +43,9 @@ def memory(problem: Problem) -> Bound:
 
 
 @checked
-def critical_path(problem: Problem) -> Bound:
+def critical_path(problem: Problem, *, levels: Levels | None = None, best: Bound = NO_BOUND, deadline: Deadline = NEVER) -> Bound:
     """Return the length of the longest path of shortest batches, unavoidable transfers included."""
-    path = levels.critical_path(problem)
+    path = (Levels(problem) if levels is None else levels).critical_path
     if math.isinf(path.length):
         return Bound(
             math.inf, "critical path", f"no device is left for {named(path.tasks, problem.graph.names, 1)}, memory and paths considered"
@@ -60,30 +61,40 @@ def critical_path(problem: Problem) -> Bound:
 
 
 @checked
-def load(problem: Problem) -> Bound:
+def load(problem: Problem, *, levels: Levels | None = None, best: Bound = NO_BOUND, deadline: Deadline = NEVER) -> Bound:
     """Return the least load of the busiest device over all fractional assignments.
 
     Co-located tasks move together; memory rows count fractions of weights and, under ``static``, of
     inputs and outputs. The value is a Lagrangian evaluated in floating point with its rounding
     subtracted, so it does not rest on a solver's tolerance.
     """
-    proof = memory(problem)
+    levels = Levels(problem) if levels is None else levels
+    proof = memory(problem, levels=levels)
     if math.isinf(proof.value):
         return Bound(proof.value, "load", proof.evidence)
-    cost = levels.unit_sums(problem, levels.least_work(problem))
+    cost = unit_sums(problem, levels.work)
     found = least_load(cost, _burden(problem, cost < np.inf))
     return Bound(found.value, "load", "work spread over the devices at " + _price_list(problem, found))
 
 
 @checked
-def head_tail_load(problem: Problem, *, program: bool = True) -> Bound:
+def head_tail_load(problem: Problem, *, levels: Levels | None = None, best: Bound = NO_BOUND, deadline: Deadline = NEVER) -> Bound:
     """Return the largest a + load({tasks with head >= a and tail >= b}) + b over thresholds a and b.
 
     The tasks of such a set run between a and b before the end. With many distinct heads or tails, 64
-    of each are tried. With `program` the load of the set found is that of its linear program, else
-    that of the prices found with it, which is quicker and a little lower.
+    of each are tried. The load of the set found is that of its linear program.
     """
-    found = squeeze(problem, program=program)
+    return _head_tail_load(problem, levels, program=True)
+
+
+@checked
+def quick_head_tail_load(problem: Problem, *, levels: Levels | None = None, best: Bound = NO_BOUND, deadline: Deadline = NEVER) -> Bound:
+    """Return `head_tail_load` without the linear program: the load is that of the prices found with the set, a little lower."""
+    return _head_tail_load(problem, levels, program=False)
+
+
+def _head_tail_load(problem: Problem, levels: Levels | None, *, program: bool) -> Bound:
+    found = squeeze(Levels(problem) if levels is None else levels, program=program)
     if math.isinf(found.head):
         reason = f"no device is left for {named(found.tasks, problem.graph.names)}, memory and paths considered"
         return Bound(math.inf, "head-tail load", reason)
@@ -98,8 +109,8 @@ def head_tail_load(problem: Problem, *, program: bool = True) -> Bound:
 def _burden(problem: Problem, fits: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> FloatArray | None:
     """Return the share of each capacity a whole unit takes, [units, K]; None if none can be exceeded."""
     weights, activations = problem.static_bytes.T
-    needed = levels.unit_sums(problem, weights + (problem.inputs * activations if problem.memory == "static" else 0.0))
-    capacity = problem.cluster.memory_bytes * levels.CAPACITY
+    needed = unit_sums(problem, weights + (problem.inputs * activations if problem.memory == "static" else 0.0))
+    capacity = problem.cluster.memory_bytes * CAPACITY
     share = np.divide(needed[:, None], capacity, out=np.zeros(fits.shape), where=fits & (needed > 0)[:, None])
     return np.where(fits, share, np.inf) if (share.sum(axis=0) > 1.0).any() else None
 

@@ -6,14 +6,14 @@ import math
 
 import numpy as np
 
-from hetsched.analysis import levels
 from hetsched.analysis.closure import ancestors
+from hetsched.analysis.levels import Levels, least_work
 from hetsched.analysis.load import best_thresholds, priced, thresholds
 from hetsched.arguments import check_array, checked, number
 from hetsched.bounds.combinatorial import critical_path, head_tail_load, load
 from hetsched.problem.graph import FloatArray
 from hetsched.problem.problem import BoolArray, Problem
-from hetsched.solution import Bound
+from hetsched.solution import NO_BOUND, Bound
 from hetsched.stopping import NEVER, Deadline
 
 _CLOSURE_LIMIT = 1000
@@ -25,7 +25,8 @@ _ITERATIONS = 20
 def destructive(
     problem: Problem,
     *,
-    start: Bound | None = None,
+    levels: Levels | None = None,
+    best: Bound = NO_BOUND,
     deadline: Deadline = NEVER,
     precision: float = 5e-7,
     release: FloatArray | None = None,
@@ -40,8 +41,10 @@ def destructive(
 
     Parameters
     ----------
-    start : Bound, optional
-        A bound to begin from; default the best of `critical_path`, `load`, `head_tail_load`.
+    levels : Levels, optional
+        Of the problem.
+    best : Bound, optional
+        The bound to begin from; default the best of `critical_path`, `load`, `head_tail_load`.
     deadline : Deadline
         When the best so far is returned.
     precision : float
@@ -50,12 +53,13 @@ def destructive(
         Known already: when a batch of a task starts on a device at the earliest, and how long before the
         makespan it ends; inf = it never runs there.
     """
-    if start is None:
-        start = max((bound(problem) for bound in (critical_path, load, head_tail_load)), key=lambda found: found.value)
-    if start.value == 0 or math.isinf(start.value):
-        return start
-    trial = _Trial(problem, deadline, release, delivery)
-    low, step = start.value, 0.01
+    levels = Levels(problem) if levels is None else levels
+    if best is NO_BOUND:
+        best = max((bound(problem, levels=levels) for bound in (critical_path, load, head_tail_load)), key=lambda found: found.value)
+    if best.value == 0 or math.isinf(best.value):
+        return best
+    trial = _Trial(levels, deadline, release, delivery)
+    low, step = best.value, 0.01
     while trial.refutes(low * (1 + step)):
         low *= 1 + step
         step *= 2
@@ -66,23 +70,24 @@ def destructive(
         else:
             high = middle
         middle = (low + high) / 2
-    if low == start.value:
-        return start
+    if low == best.value:
+        return best
     return Bound(low, "destructive", f"within {low:.9g} s the heads, tails and loads of tasks contradict one another")
 
 
 class _Trial:
     """What is known of all schedules below the least makespan not refuted so far."""
 
-    def __init__(self, problem: Problem, deadline: Deadline, release: FloatArray | None = None, delivery: FloatArray | None = None) -> None:
-        self.problem, self.deadline = problem, deadline
-        self.durations = levels.batch_durations(problem)
+    def __init__(self, levels: Levels, deadline: Deadline, release: FloatArray | None = None, delivery: FloatArray | None = None) -> None:
+        self.problem, self.deadline = levels.problem, deadline
+        problem = levels.problem
+        self.durations = levels.batch_durations
         self.order = problem.graph.topological_order
         self.ancestors: BoolArray | None = None
         if problem.n_tasks <= _CLOSURE_LIMIT:
             self.ancestors = ancestors(problem.graph)
             self.descendants = np.ascontiguousarray(self.ancestors.T)
-        least = self.durations.min(axis=2)
+        least = levels.least
         self.known = (
             least,
             *(
@@ -121,7 +126,7 @@ class _Trial:
     def _overloads(self, start: FloatArray, tail: FloatArray, horizon: float) -> bool:
         """Tell whether the tasks between some head and some tail need more than the horizon."""
         possible = start[:, :, None] + self.durations + tail[:, :, None] <= horizon * (1 + 1e-9)
-        work = levels.least_work(self.problem, np.where(possible, self.durations, np.inf))
+        work = least_work(self.problem, np.where(possible, self.durations, np.inf))
         head, end = start.min(axis=1), tail.min(axis=1)
         _, a, b, prices = best_thresholds(head, end, work, thresholds(head), thresholds(end), _ITERATIONS)
         return bool(a + priced(work[(head >= a) & (end >= b)], prices) + b > horizon * (1 + 1e-12))

@@ -26,7 +26,7 @@ def bounds(problem: Problem, monitor: Monitor, *, quick: bool = False) -> None:
     quick : bool
         Only those that take milliseconds, and `destructive`.
     """
-    for found in best.every(problem, objective=monitor.objective, deadline=monitor.deadline, dear=not quick, models=False):
+    for found in best.every(problem, objective=monitor.objective, deadline=monitor.deadline, expensive=not quick, models=False):
         monitor.raise_bound(found)
         if monitor.should_stop:
             return

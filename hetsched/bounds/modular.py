@@ -39,7 +39,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from hetsched.analysis import levels
+from hetsched.analysis.levels import Levels
 from hetsched.analysis.modules import modules as partition
 from hetsched.arguments import checked
 from hetsched.bounds.batches import handover
@@ -51,7 +51,7 @@ from hetsched.errors import InvalidProblem
 from hetsched.problem.cluster import Cluster, Device
 from hetsched.problem.graph import IntArray, TaskGraph, named, plural
 from hetsched.problem.problem import Problem
-from hetsched.solution import Bound
+from hetsched.solution import NO_BOUND, Bound
 from hetsched.stopping import NEVER, Deadline
 
 _SMALL = 2000
@@ -79,7 +79,14 @@ _PASSES = (
 
 
 @checked
-def modular(problem: Problem, *, modules: Iterable[npt.ArrayLike] | None = None, deadline: Deadline = NEVER) -> Bound:
+def modular(
+    problem: Problem,
+    *,
+    levels: Levels | None = None,
+    best: Bound = NO_BOUND,
+    deadline: Deadline = NEVER,
+    modules: Iterable[npt.ArrayLike] | None = None,
+) -> Bound:
     """Return the best bound found module by module: on heads, on tails, and on inputs that follow one another.
 
     Pass after pass windows grow and are looked into more deeply; what has been proven is kept, so more
@@ -89,6 +96,10 @@ def modular(problem: Problem, *, modules: Iterable[npt.ArrayLike] | None = None,
     Parameters
     ----------
     problem : Problem
+    levels : Levels, optional
+        Of the problem.
+    best : Bound, optional
+        Not used: what is known of the whole does not shorten the passes.
     modules : iterable of int arrays, optional
         The tasks of each module; every edge stays in its module or leads to a later one. Default: those
         of `hetsched.analysis.modules`, of at most 16 tasks if four channels allow.
@@ -101,14 +112,15 @@ def modular(problem: Problem, *, modules: Iterable[npt.ArrayLike] | None = None,
         The modules are no such partition.
     """
     parts = [] if modules is None else _checked(problem.graph, modules)
-    proof = critical_path(problem)
-    best = Bound(proof.value, "modular", proof.evidence)
+    levels = Levels(problem) if levels is None else levels
+    proof = critical_path(problem, levels=levels)
+    found = Bound(proof.value, "modular", proof.evidence)
     if math.isinf(proof.value) or not problem.n_tasks or deadline.over:
-        return best
+        return found
     effort = Effort(deadline=deadline, most=_WORK if math.isinf(deadline.end) else math.inf)
-    for found in _every(problem, parts or _default(problem.graph), effort):
-        best = max(best, found, key=lambda found: found.value)
-    return best
+    for passed in _every(levels, parts or _default(problem.graph), effort):
+        found = max(found, passed, key=lambda each: each.value)
+    return found
 
 
 def _default(graph: TaskGraph) -> list[IntArray]:
@@ -116,11 +128,11 @@ def _default(graph: TaskGraph) -> list[IntArray]:
     return partition(graph, channels=None if graph.n_tasks <= _SMALL else 1, largest=TYPICAL).tasks()
 
 
-def _every(problem: Problem, modules: list[IntArray], effort: Effort) -> Iterator[Bound]:
+def _every(levels: Levels, modules: list[IntArray], effort: Effort) -> Iterator[Bound]:
     """Yield what each pass proves."""
+    problem = levels.problem
     turned = reverse(problem)
-    least = levels.least_durations(problem)
-    heads, tails = Heads(problem, least, modules), Heads(turned, least, modules[::-1])
+    heads, tails = Heads(problem, levels.least, modules), Heads(turned, levels.least, modules[::-1])
     what = f"{plural(len(modules), 'module')}, at most {plural(heads.channels, 'channel')}"
     if problem.inputs > 1:
         for side, parts, read in ((problem, modules, "past"), (turned, modules[::-1], "ahead of")):
@@ -145,7 +157,7 @@ def _every(problem: Problem, modules: list[IntArray], effort: Effort) -> Iterato
             finished.add(width)
         if not combined and (number == 1 or not effort.open):  # heads are nearly what they will be
             combined = True
-            within = destructive(problem, start=best, deadline=effort.deadline, release=heads.release, delivery=tails.release)
+            within = destructive(problem, levels=levels, best=best, deadline=effort.deadline, release=heads.release, delivery=tails.release)
             yield Bound(within.value, "modular", f"{what}: heads and tails of all tasks, and loads between them")
         if effort.over:
             return

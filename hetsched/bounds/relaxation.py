@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from hetsched.analysis.levels import Levels
 from hetsched.analysis.model_size import columns
+from hetsched.analysis.modules import falls_apart
 from hetsched.arguments import checked
 from hetsched.errors import OutOfTime, UnsupportedFeature
 from hetsched.modeling.lowering import Matrix, linear
@@ -19,50 +19,59 @@ from hetsched.problem.cluster import Cluster, Device
 from hetsched.problem.graph import FloatArray
 from hetsched.problem.problem import Problem
 from hetsched.search import Budget, Monitor
-from hetsched.solution import Bound, Solution
+from hetsched.solution import NO_BOUND, Bound, Status
 from hetsched.stopping import NEVER, Deadline
+
+
+class Optimum(Bound):
+    """A bound that is the optimum: no other can be better."""
+
 
 LARGEST = 1000
 """The most columns, before orders of tasks come in, of a model worth making for its bound."""
 
 
 @checked
-def fits(problem: Problem) -> bool:
-    """Return whether a formulation of the problem, is small enough, and bounds it.
+def small(problem: Problem) -> bool:
+    """Return whether a formulation of the problem is small enough, bounds it, and is not better solved module by module.
 
     A formulation has one batch of a task on a device, so for several inputs and ``batching="free"`` there is none.
     """
     one_batch = problem.inputs == 1 or problem.batching == "once"
-    return one_batch and 0 < columns(problem) <= LARGEST
+    return one_batch and 0 < columns(problem) <= LARGEST and not falls_apart(problem)
 
 
 @checked
-def every(problem: Problem, *, deadline: Deadline = NEVER) -> Iterator[Bound]:
-    """Yield the linear relaxation, then the dual bound by SCIP.
+def split_modules(problem: Problem, *, levels: Levels | None = None, best: Bound = NO_BOUND, deadline: Deadline = NEVER) -> Bound:
+    """Solve the modules of a problem that falls apart; an `Optimum` if that is proven, but for what joins modules."""
+    monitor = Monitor(relax_to_modelable(problem), Budget(deadline.limit), clock=deadline.clock)
+    solution = monitor.run_alone("split")
+    if solution.status in (Status.OPTIMAL, Status.INFEASIBLE):
+        return Optimum(solution.proof.value, solution.proof.name, solution.proof.evidence)
+    return solution.proof
 
-    Parameters
-    ----------
-    problem : Problem
-        One that `fits`.
-    deadline : Deadline
-        Kept to half a second; what cannot be done by then is left out.
+
+@checked
+def linear_relaxation(problem: Problem, *, levels: Levels | None = None, best: Bound = NO_BOUND, deadline: Deadline = NEVER) -> Bound:
+    """Return the least makespan if tasks may be in fractions on several devices, each before and after the other.
+
+    The linear program is solved by HiGHS; the value is that of its Lagrangian at the prices found, with
+    rounding subtracted, so it does not rest on the solver's tolerance. Raises `OutOfTime` if the model cannot be
+    made by the deadline.
     """
-    with contextlib.suppress(OutOfTime):
-        said = formulate(sayable(problem), symmetry="tasks", deadline=deadline)
-        yield linear_relaxation(said, deadline=deadline)
-        if not deadline.over:
-            yield said.solve("scip", time_limit=deadline.limit).proof
+    return relax(formulate(relax_to_modelable(problem), symmetry="tasks", deadline=deadline), deadline)
 
 
 @checked
-def split(problem: Problem, *, deadline: Deadline = NEVER) -> Solution:
-    """Solve the modules of a problem that falls apart; its proof is the optimum but for what joins modules."""
-    return Monitor(sayable(problem), Budget(deadline.limit), clock=deadline.clock).run_alone("split")
+def dual_bound(problem: Problem, *, levels: Levels | None = None, best: Bound = NO_BOUND, deadline: Deadline = NEVER) -> Bound:
+    """Return what SCIP proves of a formulation by the deadline; raises `OutOfTime` if the model cannot be made by then."""
+    formulation = formulate(relax_to_modelable(problem), symmetry="tasks", deadline=deadline)
+    return formulation.solve("scip", time_limit=deadline.limit).proof
 
 
 @checked
-def sayable(problem: Problem) -> Problem:
-    """Return the problem without what no formulation can say: peak memory, contention of several inputs. It is no harder."""
+def relax_to_modelable(problem: Problem) -> Problem:
+    """Return the problem without what no formulation states: peak memory, contention of several inputs. It is no harder."""
     if problem.inputs > 1 and problem.batching == "free":
         raise UnsupportedFeature("formulations have one batch of a task on a device; for batching='free' their bounds do not hold")
     if problem.memory == "peak":
@@ -75,25 +84,13 @@ def sayable(problem: Problem) -> Problem:
     return problem
 
 
-@checked
-def linear_relaxation(said: Formulation, *, deadline: Deadline = NEVER) -> Bound:
-    """Return the least makespan if tasks may be in fractions on several devices, each before and after the other.
-
-    The linear program is solved by HiGHS; the value is that of its Lagrangian at the prices found, with
-    rounding subtracted, so it does not rest on the solver's tolerance.
-
-    Parameters
-    ----------
-    said : Formulation
-        Of the problem, or of one that is no harder.
-    deadline : Deadline
-        Past it the bound is 0.
-    """
+def relax(formulation: Formulation, deadline: Deadline = NEVER) -> Bound:
+    """Return the bound of the linear relaxation of a formulation of the problem, or of one that is no harder; 0 past the deadline."""
     from scipy.optimize import linprog
 
-    name, evidence = "linear relaxation", f"prices of the rows of {said.model!r}"
+    name, evidence = "linear relaxation", f"prices of the rows of {formulation.model!r}"
     try:
-        lowered = linear(said.model.program, deadline=deadline)
+        lowered = linear(formulation.model.program, deadline=deadline)
     except OutOfTime:
         return Bound(0.0, name, "no time was left")
     rows = lowered.rows(len(lowered.row_lower))
@@ -106,15 +103,15 @@ def linear_relaxation(said: Formulation, *, deadline: Deadline = NEVER) -> Bound
         program["b_ub"] = np.concatenate([lowered.row_upper[below], -lowered.row_lower[above]])
     found = linprog(method="highs", options={} if (limit := deadline.limit) is None else {"time_limit": limit}, **program)
     if found.status == 2:  # no fraction of a schedule is as short as the upper bound
-        return Bound(said.upper / (1 + SLACK), name, f"{evidence}: nothing is shorter than a schedule known")
+        return Bound(formulation.upper / (1 + SLACK), name, f"{evidence}: nothing is shorter than a schedule known")
     if found.status != 0:
         return Bound(0.0, name, "no time was left")
     prices = np.zeros(len(lowered.row_lower))
     marginals = np.minimum(found.ineqlin.marginals, 0.0) if "A_ub" in program else np.zeros(0)
     prices[below] += marginals[: below.sum()]
     prices[above] -= marginals[below.sum() :]
-    value = _lagrangian(lowered, rows, prices) / said.second
-    return Bound(float(max(0.0, min(value, said.upper / (1 + SLACK)))), name, evidence)
+    value = _lagrangian(lowered, rows, prices) / formulation.second
+    return Bound(float(max(0.0, min(value, formulation.upper / (1 + SLACK)))), name, evidence)
 
 
 def _lagrangian(lowered: Matrix, rows: Any, prices: FloatArray) -> float:

@@ -11,7 +11,7 @@ import numpy as np
 
 from hetsched.analysis import model_size
 from hetsched.analysis.closure import ancestors, unordered
-from hetsched.analysis.levels import Windows, windows
+from hetsched.analysis.levels import Levels, Windows
 from hetsched.arguments import checked
 from hetsched.errors import InvalidModel, InvalidSchedule, OutOfTime, SolverFailed, UnsupportedFeature
 from hetsched.modeling.backends import info
@@ -82,6 +82,7 @@ class Formulation(ABC):
     components : list
     upper : float
         Seconds.
+    levels : Levels
     windows : Windows
         Where and when tasks can run in a schedule of that length.
     deadline : Deadline
@@ -126,7 +127,8 @@ class Formulation(ABC):
             upper = longest(problem)
         self.upper = upper * (1 + SLACK)
         self.second = 10.0 ** (3 - math.floor(math.log10(self.upper))) if self.upper > 0 else 1.0
-        self.windows: Windows = windows(problem, self.upper)
+        self.levels = Levels(problem)
+        self.windows: Windows = self.levels.windows(self.upper)
         self.components: list[Component] = []
         self._records: dict[type, object] = {}
         self._adding = ""

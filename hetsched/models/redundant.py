@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from hetsched.analysis.closure import ancestors
-from hetsched.analysis.levels import earliest_starts, least_durations, tails
 from hetsched.analysis.load import squeeze
 from hetsched.analysis.symmetry import exchanges
 from hetsched.arguments import checked
@@ -39,14 +38,14 @@ class LoadCuts(Component):
         if f.problem.inputs > 1:
             return
         problem, model, makespan = f.problem, f.model, f.objective.expression
-        found = squeeze(problem)
+        levels = f.levels
+        found = squeeze(levels)
         if math.isinf(found.head):  # a task can run nowhere, so the model is infeasible anyway
             return
         if found.load:  # what no choice of devices can avoid: the rows below imply it, but only together
             model.add(makespan >= (found.head + found.load + found.tail) * f.second, tag="load", cut=True)
-        least = least_durations(problem)
-        head = np.where(np.isfinite(least), earliest_starts(problem, least), np.inf).min(axis=1) * f.second
-        tail = np.where(np.isfinite(least), tails(problem, least), np.inf).min(axis=1) * f.second
+        head = np.where(np.isfinite(levels.least), levels.starts, np.inf).min(axis=1) * f.second
+        tail = np.where(np.isfinite(levels.least), levels.tails, np.inf).min(axis=1) * f.second
         for a in _steps(head, self.levels):
             for b in _steps(tail, self.levels):
                 chosen = np.flatnonzero((head >= a) & (tail >= b))

@@ -162,7 +162,11 @@ def test_an_upper_bound_below_the_optimum_is_a_bound_and_no_infeasibility() -> N
 
 
 @pytest.mark.parametrize(
-    ("change", "message"), [({"memory": "peak"}, "milp: memory='peak' is not supported"), ({"communication": "port"}, "milp: communication='port' is not supported; use problem.replace")]
+    ("change", "message"),
+    [
+        ({"memory": "peak"}, "milp: memory='peak' is not supported"),
+        ({"communication": "port"}, "milp: communication='port' is not supported; use problem.replace"),
+    ],
 )
 def test_what_it_cannot_say_is_refused(change: dict[str, str], message: str) -> None:
     with pytest.raises(hs.UnsupportedFeature, match=message):

@@ -156,8 +156,8 @@ def test_a_component_that_lacks_variables_is_told_which_to_put_before_it() -> No
     problem = hs.Problem(hs.TaskGraph(["a"]), hs.Cluster(["cpu"], bandwidth=1.0), durations=[[1.0]])
     with pytest.raises(hs.InvalidModel, match="NonOverlap needs TimeVariables; put SharedTiming or Timing before it"):
         BatchedMakespan(problem, upper=2.0, components=[components.Placement(), components.NonOverlap()])
+    plain = BatchedMakespan(problem, upper=2.0)
     with pytest.raises(hs.InvalidModel, match="there are AssignmentVariables already; leave out one of the components"):
-        plain = BatchedMakespan(problem, upper=2.0)
         plain.provide(plain.assign)
     with pytest.raises(hs.InvalidModel, match="needs EnergyVariables; put Energy before it"):
         plain.variables(EnergyVariables)

@@ -132,7 +132,11 @@ def test_a_search_that_joins_auto_gets_its_share_of_the_evaluations() -> None:
         (Supports(inputs="one"), {"inputs": 2}, "one input is supported, but the problem has 2; use problem.replace(inputs=1)"),
         (Supports(memory=("static",)), {"memory": "peak"}, "memory='peak' is not supported; use problem.replace(memory='static')"),
         (Supports(batching=("once",)), {"batching": "free"}, "batching='free' is not supported; use problem.replace(batching='once')"),
-        (Supports(communication=("delay",)), {"communication": "port"}, "communication='port' is not supported; use problem.replace(communication='delay')"),
+        (
+            Supports(communication=("delay",)),
+            {"communication": "port"},
+            "communication='port' is not supported; use problem.replace(communication='delay')",
+        ),
         (
             Supports(contended_batches=False),
             {"communication": "channel", "inputs": 2},

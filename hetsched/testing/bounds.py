@@ -1,0 +1,148 @@
+"""The tests that a lower bound must pass, ready to be inherited."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, note
+from hypothesis import strategies as st
+from hypothesis.strategies import DataObject
+
+from hetsched.analysis.levels import Levels
+from hetsched.bounds.best import BoundFunction
+from hetsched.errors import OutOfTime, UnsupportedFeature
+from hetsched.problem.document import encode
+from hetsched.problem.graph import IntArray, TaskGraph
+from hetsched.problem.problem import Problem
+from hetsched.schedule.simulate import simulate
+from hetsched.search import always
+from hetsched.stopping import Deadline
+from hetsched.testing import strategies
+from hetsched.testing.brute_force import brute_force
+from hetsched.testing.clocks import SteppingClock
+from hetsched.testing.profiles import examples
+
+TOLERANCE = 1e-9
+
+
+class BoundSuite:
+    """Base class of the tests of one lower bound on the makespan.
+
+    Subclass it in a test module and pytest does the rest::
+
+        class TestMine(BoundSuite):
+            function = staticmethod(mine)
+
+    Attributes
+    ----------
+    function : BoundFunction
+    fits : callable
+        Whether it is for a problem; the others are left out.
+    time_limit : float or None
+        Seconds of each call, for bounds that need a deadline.
+    scales : bool
+        Whether the bound is the same in another unit of time, to the bit where the factor is a power of two.
+    ignores_numbering : bool
+        Whether it is the same for tasks and devices in another order, to 1e-5.
+    looks_to_stop : int
+        How often it may look at the clock after its deadline.
+    """
+
+    function: ClassVar[BoundFunction]
+    fits: ClassVar[Callable[[Problem], bool]] = staticmethod(always)
+    time_limit: ClassVar[float | None] = None
+    scales: ClassVar[bool] = True
+    ignores_numbering: ClassVar[bool] = True
+    looks_to_stop: ClassVar[int] = 50
+
+    def value(self, problem: Problem) -> float:
+        """Return the bound of a problem in seconds; a failing test prints the problem as a document."""
+        assume(type(self).fits(problem))
+        note(encode(problem).decode())
+        return type(self).function(problem, deadline=Deadline.after(self.time_limit)).value
+
+    @examples(100)
+    @given(problem=strategies.problems())
+    def test_it_is_never_above_the_optimum(self, problem: Problem) -> None:
+        """Under every rule; inf means that the enumeration finds nothing either."""
+        try:
+            optimum = brute_force(problem, limit=50_000)
+        except UnsupportedFeature:
+            assume(False)
+        makespan = math.inf if optimum is None else optimum.makespan
+        assert self.value(problem) <= makespan * (1 + TOLERANCE)
+
+    @examples(40)
+    @given(data=st.data(), problem=strategies.problems(n_tasks=st.integers(5, 12), inputs=st.integers(1, 4), tight=False))
+    def test_it_is_never_above_a_schedule(self, data: DataObject, problem: Problem) -> None:
+        """Larger problems than the enumeration can take."""
+        makespan = simulate(problem, data.draw(strategies.decisions(problem))).makespan
+        assert self.value(problem) <= makespan * (1 + TOLERANCE)
+
+    @examples(30)
+    @given(problem=strategies.problems(n_tasks=st.integers(1, 6), transfers=False), factor=st.sampled_from([2.0**-20, 0.5, 4.0, 2.0**17]))
+    def test_it_scales_with_the_unit_of_time(self, problem: Problem, factor: float) -> None:
+        if not self.scales:
+            pytest.skip("does not claim to scale")
+        cluster = problem.cluster.replace(bandwidth=problem.cluster.bandwidth / factor, latency=problem.cluster.latency * factor)
+        scaled = problem.replace(durations=problem.durations * factor, batch_sizes=problem.batch_sizes, cluster=cluster)
+        assert self.value(scaled) == pytest.approx(self.value(problem) * factor, rel=1e-12)
+
+    @examples(30)
+    @given(data=st.data(), problem=strategies.problems(n_tasks=st.integers(1, 6), missing_links=False, transfers=False))
+    def test_it_does_not_depend_on_numbering(self, data: DataObject, problem: Problem) -> None:
+        if not self.ignores_numbering:
+            pytest.skip("does not claim to ignore numbering")
+        tasks = np.array(data.draw(st.permutations(range(problem.n_tasks))))
+        devices = np.array(data.draw(st.permutations(range(problem.n_devices))))
+        assert self.value(renumbered(problem, tasks, devices)) == pytest.approx(self.value(problem), rel=1e-5)
+
+    @examples(30)
+    @given(problem=strategies.problems(n_tasks=st.integers(1, 6)))
+    def test_levels_made_before_change_nothing(self, problem: Problem) -> None:
+        assume(type(self).fits(problem))
+        until = Deadline.after(self.time_limit)
+        levels = Levels(problem)
+        before = [levels.least.copy(), levels.starts.copy(), levels.tails.copy(), levels.work.copy(), levels.batch_durations.copy()]
+        assert type(self).function(problem, levels=levels, deadline=until).value == type(self).function(problem, deadline=until).value
+        after = [levels.least, levels.starts, levels.tails, levels.work, levels.batch_durations]
+        assert all(np.array_equal(one, other) for one, other in zip(before, after, strict=True)), "it changes the levels"
+
+    @examples(20)
+    @given(problem=strategies.problems(n_tasks=st.integers(20, 40), n_devices=3))
+    def test_it_ends_soon_after_its_deadline(self, problem: Problem) -> None:
+        """On a clock that advances at each look."""
+        assume(type(self).fits(problem))
+        clock = SteppingClock(1.0)
+        deadline = Deadline.after(3.0, clock)
+        with contextlib.suppress(OutOfTime):
+            type(self).function(problem, deadline=deadline)
+        assert clock.late(deadline) <= self.looks_to_stop
+
+
+def renumbered(problem: Problem, tasks: IntArray, devices: IntArray) -> Problem:
+    """Return a problem with tasks and devices in another order, given as permutations."""
+    graph, cluster = problem.graph, problem.cluster
+    place = np.argsort(tasks)
+    return problem.replace(
+        graph=TaskGraph(
+            [graph.names[i] for i in tasks],
+            place[graph.edges],
+            edge_bytes=graph.edge_bytes,
+            weight_bytes=graph.weight_bytes[tasks],
+            input_bytes=graph.input_bytes[tasks],
+            output_bytes=graph.output_bytes[tasks],
+            colocation=[graph.colocation[i] for i in tasks],
+            devices=[graph.devices[i] for i in tasks],
+        ),
+        cluster=type(cluster)(
+            [cluster.devices[k] for k in devices], cluster.bandwidth[np.ix_(devices, devices)], cluster.latency[np.ix_(devices, devices)]
+        ),
+        durations=problem.durations[np.ix_(tasks, devices)],
+        batch_sizes=problem.batch_sizes,
+    )

@@ -1,0 +1,48 @@
+"""Every lower bound on the makespan through the published suite."""
+
+from __future__ import annotations
+
+import pytest
+
+import hetsched as hs
+from hetsched.analysis.levels import Levels
+from hetsched.bounds.best import BOUNDS, Cost, Entry
+from hetsched.search import MAKESPAN
+from hetsched.solution import NO_BOUND, Bound
+from hetsched.stopping import NEVER, Deadline
+from hetsched.testing.bounds import BoundSuite
+
+SAME = ("memory", "critical_path", "load")
+"""Bounds that are optima of their kind, so that numbering does not matter."""
+SECONDS = 60.0
+"""For solvers, which on such problems need a fraction of it."""
+
+
+def suite(entry: Entry) -> type[BoundSuite]:
+    name = entry.bound.__name__
+    attributes = {
+        "function": staticmethod(entry.bound),
+        "fits": staticmethod(entry.fits),
+        "time_limit": SECONDS if entry.cost is Cost.MODEL else None,
+        "scales": entry.cost is not Cost.MODEL,
+        "ignores_numbering": name in SAME,
+        "__module__": __name__,
+    }
+    made = type(f"Test{name.title().replace('_', '')}", (BoundSuite,), attributes)
+    return pytest.mark.slow(made) if entry.cost is Cost.MODEL else made
+
+
+for _entry in BOUNDS:
+    if _entry.objectives >= MAKESPAN:
+        _suite = suite(_entry)
+        globals()[_suite.__name__] = _suite
+
+
+class TestBound(BoundSuite):
+    """The best of all."""
+
+    ignores_numbering = False
+
+    @staticmethod
+    def function(problem: hs.Problem, *, levels: Levels | None = None, best: Bound = NO_BOUND, deadline: Deadline = NEVER) -> Bound:
+        return max(hs.bounds.best.every(problem, deadline=deadline), key=lambda found: found.value)
