@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from hetsched.arguments import checked
-from hetsched.columns import Columns, texts
+from hetsched.arrays import Columns, texts
 from hetsched.errors import InconsistentBound, InvalidSchedule, OutOfTime, UnsupportedFeature
 from hetsched.problem.graph import unique_names
 from hetsched.problem.problem import Problem

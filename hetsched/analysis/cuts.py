@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from hetsched.arguments import checked
-from hetsched.problem.graph import IntArray, TaskGraph
+from hetsched.arrays import IntArray
+from hetsched.problem.graph import TaskGraph
 
 
 @checked

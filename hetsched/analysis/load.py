@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hetsched.analysis import levels
+from hetsched.arrays import FloatArray, IntArray
 from hetsched.errors import HetschedError
-from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import Problem
 
 # Where the sparse linear program ends and cutting planes on the few prices begin, in unit-device

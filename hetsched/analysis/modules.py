@@ -12,8 +12,9 @@ import numpy as np
 from hetsched.analysis.cuts import clean_cuts
 from hetsched.analysis.narrow import CUTTING, narrowed
 from hetsched.arguments import checked
+from hetsched.arrays import IntArray
 from hetsched.errors import UnsupportedFeature
-from hetsched.problem.graph import IntArray, TaskGraph
+from hetsched.problem.graph import TaskGraph
 from hetsched.problem.problem import Problem
 from hetsched.stopping import NEVER, Deadline
 

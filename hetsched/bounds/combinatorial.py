@@ -14,7 +14,8 @@ import numpy as np
 from hetsched.analysis import levels
 from hetsched.analysis.load import Load, least_load, squeeze
 from hetsched.arguments import checked
-from hetsched.problem.graph import FloatArray, named, plural
+from hetsched.arrays import FloatArray
+from hetsched.problem.graph import named, plural
 from hetsched.problem.problem import Problem
 from hetsched.solution import Bound
 

@@ -11,12 +11,12 @@ import numpy as np
 
 from hetsched.analysis.model_size import columns
 from hetsched.arguments import checked
+from hetsched.arrays import FloatArray
 from hetsched.errors import OutOfTime, UnsupportedFeature
 from hetsched.modeling.lowering import Matrix, linear
 from hetsched.models.formulation import SLACK, Formulation
 from hetsched.models.methods import formulate
 from hetsched.problem.cluster import Cluster, Device
-from hetsched.problem.graph import FloatArray
 from hetsched.problem.problem import Problem
 from hetsched.search import Budget, Monitor
 from hetsched.solution import Bound, Solution

@@ -10,9 +10,9 @@ import numpy as np
 
 from hetsched.analysis import levels
 from hetsched.arguments import check_array, check_count, check_indices, check_rows, checked, shown
+from hetsched.arrays import BoolArray, FloatArray, IntArray
 from hetsched.errors import InvalidArgument
-from hetsched.problem.graph import FloatArray, IntArray
-from hetsched.problem.problem import BoolArray, Problem
+from hetsched.problem.problem import Problem
 from hetsched.stopping import NEVER, Deadline
 
 _STEP = 0.02

@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from hetsched.analysis.levels import unit_sums
 from hetsched.arguments import check_array, check_indices, checked
-from hetsched.columns import Frozen, readonly
+from hetsched.arrays import BoolArray, FloatArray, Frozen, IntArray, readonly, row_starts
 from hetsched.errors import InvalidProblem
-from hetsched.problem.graph import FloatArray, IntArray, TaskGraph
-from hetsched.problem.problem import BoolArray, Problem
+from hetsched.problem.graph import TaskGraph
+from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 
 
@@ -69,7 +69,7 @@ class Coarsening(Frozen):
         return Decision(
             members[first[decision.task[batch]] + place],
             decision.device[batch],
-            np.concatenate([[0], np.cumsum(counts[batch])]),
+            row_starts(counts[batch]),
             decision.items[decision.item_ptr[batch[item_batch]] + item_place],
         )
 

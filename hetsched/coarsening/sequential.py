@@ -7,9 +7,9 @@ from typing import Literal, get_args
 import numpy as np
 
 from hetsched.arguments import checked
+from hetsched.arrays import FloatArray, IntArray, row_starts
 from hetsched.coarsening.coarse import Coarsening, contract, mean_durations, mean_transfers, memory_share, settled
 from hetsched.errors import UnsupportedFeature
-from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import Problem
 
 Order = Literal["m-topo", "dfs-topo", "cpd-topo"]
@@ -83,7 +83,7 @@ def operation_fusion(problem: Problem, *, order: Order = "cpd-topo", window: int
     position[sequence] = np.arange(problem.n_tasks)
     cost = mean_transfers(problem)
     by_target = np.argsort(position[graph.target], kind="stable")
-    ptr = np.concatenate([[0], np.cumsum(np.diff(graph.pred_ptr)[sequence])])
+    ptr = row_starts(np.diff(graph.pred_ptr)[sequence])
     out = np.bincount(graph.source, cost, problem.n_tasks)
     claim = problem.static_bytes @ [1.0, problem.inputs]
     most = memory_share(problem, memory)

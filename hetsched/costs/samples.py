@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from hetsched.arguments import check_array, check_count, checked
-from hetsched.columns import Frozen
+from hetsched.arrays import FloatArray, Frozen, IntArray
 from hetsched.costs.protocol import Profiler
 from hetsched.errors import InvalidProblem
-from hetsched.problem.graph import FloatArray, IntArray, unique_names
+from hetsched.problem.graph import unique_names
 
 
 class Samples(Frozen):

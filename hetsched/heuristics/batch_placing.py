@@ -12,17 +12,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from hetsched.arrays import BoolArray, FloatArray, IntArray
 from hetsched.compiled import builder, inlined
 from hetsched.heuristics.placing import MEMORY_SLACK, fill_gap, first_gap
 from hetsched.problem.problem import ProblemArrays
 from hetsched.schedule import heap
 from hetsched.schedule.kernels import transfer_time
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 Batches = tuple[IntArray, IntArray, IntArray, IntArray, FloatArray, int]
 """Task, device, first input, input after the last and planned start of each batch, [m] each, in
 the order of placing, and the task that found no place, or -1."""

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetsched.arrays import FloatArray, IntArray
 from hetsched.errors import UnsupportedFeature
 from hetsched.heuristics.batched import place_in_batches, upward_ranks
 from hetsched.heuristics.effort import bursts, progress
 from hetsched.heuristics.mending import packed
 from hetsched.heuristics.offering import memory_claims
-from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import Problem
 from hetsched.schedule.simulate import CONTENDED
 from hetsched.search import Monitor, method

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from hetsched.arrays import FloatArray, IntArray
 from hetsched.compiled import builder, inlined
 from hetsched.heuristics.placing import MEMORY_SLACK, Placement, arrivals, fill_gap, first_gap, least_durations
 from hetsched.problem.problem import ProblemArrays
 from hetsched.schedule import heap
 from hetsched.schedule.kernels import transfer_time
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 @inlined

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from hetsched.arrays import FloatArray, row_starts
 from hetsched.errors import InvalidSchedule
 from hetsched.heuristics.offering import memory_needs
-from hetsched.problem.graph import FloatArray
 from hetsched.problem.problem import Problem
 from hetsched.schedule import memory
 from hetsched.schedule.decision import Decision
@@ -169,4 +169,4 @@ class _Moves:
             task.append(i)
             device.append(int(batches.device[b]) if target < 0 else target)
             items.append(row)
-        return Decision(task, device, np.cumsum([0, *map(len, items)]), np.concatenate(items))
+        return Decision(task, device, row_starts([len(row) for row in items]), np.concatenate(items))

@@ -7,13 +7,13 @@ import math
 
 import numpy as np
 
+from hetsched.arrays import IntArray
 from hetsched.coarsening.coarse import Coarsening
 from hetsched.coarsening.matching import hierarchy
 from hetsched.errors import InvalidProblem, UnsupportedFeature
 from hetsched.heuristics.effort import SECONDS
 from hetsched.heuristics.offering import WHOLE, check_whole
 from hetsched.heuristics.placement import fused, listed
-from hetsched.problem.graph import IntArray
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.search import Monitor, method, registered

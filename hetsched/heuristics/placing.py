@@ -11,16 +11,14 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from hetsched.analysis import ranking
+from hetsched.arrays import FloatArray, IntArray
 from hetsched.compiled import builder, inlined
 from hetsched.problem.problem import ProblemArrays
 from hetsched.schedule import heap
 from hetsched.stopping import Deadline
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Placement = tuple[IntArray, IntArray, int]
 """Device per task [n], a sequence of all tasks [n], and the task that found no place, or -1."""
 

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from hetsched.analysis.levels import unit_sums
+from hetsched.arrays import row_starts
 from hetsched.coarsening.coarse import mean_durations, mean_transfers
 from hetsched.errors import UnsupportedFeature
 from hetsched.heuristics.offering import WHOLE, check_whole
@@ -49,7 +50,7 @@ def repartition(problem: Problem, monitor: Monitor, *, slack: float = 0.1, passe
     offer_devices(monitor, device[unit])
     load = np.bincount(device, work, problem.n_devices).astype(np.float64)
     members = np.argsort(unit, kind="stable")
-    ptr = np.concatenate([[0], np.cumsum(np.bincount(unit, minlength=problem.n_units))])
+    ptr = row_starts(np.bincount(unit, minlength=problem.n_units))
     for _ in range(passes):
         moved = placement_kernels.repartition(
             graph.topological_order,

@@ -7,8 +7,8 @@ from functools import cached_property
 import numpy as np
 
 from hetsched.analysis.levels import tails
+from hetsched.arrays import FloatArray, IntArray, row_starts
 from hetsched.heuristics.offering import memory_claims
-from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import Problem
 from hetsched.schedule import sequences
 from hetsched.schedule.decision import Decision
@@ -126,7 +126,7 @@ class States:
         nodes = state.sequence[: state.length[0]]
         cell = t.cell[nodes]
         size = state.high[cell] - state.low[cell]
-        pointers = np.concatenate([[0], np.cumsum(size)])
+        pointers = row_starts(size)
         items = np.arange(pointers[-1]) - np.repeat(pointers[:-1] - state.low[cell], size)
         order = None
         if t.contention != sequences.DELAY:
@@ -190,7 +190,7 @@ def _tables(problem: Problem, held: float) -> Tables:
         "task": nodes // slots,
         "cell": problem.unit[nodes // slots] * slots + nodes % slots,
         "unit": problem.unit,
-        "member_ptr": np.concatenate([[0], np.cumsum(np.bincount(problem.unit, minlength=problem.n_units))]),
+        "member_ptr": row_starts(np.bincount(problem.unit, minlength=problem.n_units)),
         "members": np.argsort(problem.unit, kind="stable"),
         "durations": durations,
         "whole": problem.whole_durations if slots == 1 else np.empty((0, 0)),
@@ -198,7 +198,7 @@ def _tables(problem: Problem, held: float) -> Tables:
         "pred_bytes": graph.edge_bytes[graph.pred_edge] * factor,
         "succ_bytes": graph.edge_bytes[problem.arrays.succ_edge] * factor,
         "tail": tails(problem),
-        "choice_ptr": np.concatenate([[0], np.cumsum(usable.sum(axis=1))]),
+        "choice_ptr": row_starts(usable.sum(axis=1)),
         "choices": np.nonzero(usable)[1],
         "weight": claims[:, 0],
         "activation": claims[:, 1],

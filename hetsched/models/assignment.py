@@ -9,8 +9,8 @@ import numpy as np
 
 from hetsched.analysis import model_size
 from hetsched.arguments import checked
+from hetsched.arrays import FloatArray, row_starts
 from hetsched.errors import OutOfTime
-from hetsched.modeling.expression import FloatArray
 from hetsched.models import components as parts
 from hetsched.models.formulation import Component, Formulation, fill_in
 from hetsched.problem.graph import named
@@ -58,7 +58,7 @@ class Assignment(Formulation):
         place, device = np.nonzero(x.any(axis=2)[order])
         task = order[place]
         items = [np.flatnonzero(x[i, u]) for i, u in zip(task.tolist(), device.tolist(), strict=True)]
-        pointers = np.cumsum([0, *(len(each) for each in items)])
+        pointers = row_starts([len(each) for each in items])
         return Decision(task, device, pointers, np.concatenate([np.zeros(0, np.int64), *items]))
 
 

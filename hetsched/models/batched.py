@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from hetsched.arguments import checked
+from hetsched.arrays import FloatArray, row_starts
 from hetsched.errors import UnsupportedFeature
-from hetsched.modeling.expression import FloatArray
 from hetsched.models import components as parts
 from hetsched.models.formulation import Component, Formulation
 from hetsched.models.redundant import LoadCuts
@@ -77,4 +77,4 @@ def decode(f: Formulation, values: FloatArray) -> Decision:
     task, device = task[order], device[order]
     items = [np.flatnonzero(x[i, u]) for i, u in zip(task.tolist(), device.tolist(), strict=True)]
     counts = [len(each) for each in items]
-    return Decision(task, device, np.concatenate([[0], np.cumsum(counts)]), np.concatenate([np.zeros(0, np.int64), *items]))
+    return Decision(task, device, row_starts(counts), np.concatenate([np.zeros(0, np.int64), *items]))

@@ -12,13 +12,14 @@ from hetsched.analysis import model_size
 from hetsched.analysis.closure import ancestors, unordered
 from hetsched.analysis.levels import Windows, windows
 from hetsched.arguments import checked
+from hetsched.arrays import BoolArray, FloatArray, IntArray
 from hetsched.errors import InvalidSchedule, OutOfTime, SolverFailed, UnsupportedFeature
 from hetsched.modeling.backends import check_gap, info
-from hetsched.modeling.expression import Expression, FloatArray, IntArray
+from hetsched.modeling.expression import Expression
 from hetsched.modeling.model import Model
 from hetsched.modeling.outcome import Incumbent, NewBound, Outcome
 from hetsched.models.redundant import DeviceOrder, InputOrder
-from hetsched.problem.problem import BoolArray, Problem
+from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.simulate import simulate

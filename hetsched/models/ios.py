@@ -19,10 +19,11 @@ from hetsched.analysis.chains import chains
 from hetsched.analysis.cuts import series_cuts
 from hetsched.analysis.ideals import Ideals
 from hetsched.arguments import COUNT, checked, shown
+from hetsched.arrays import FloatArray, IntArray
 from hetsched.errors import Infeasible, InvalidArgument, InvalidProblem, UnsupportedFeature
 from hetsched.modeling.dynamic import TOLERANCE, DynamicProgram, Evaluation, Query
 from hetsched.models.ios_blocks import OF_A_PART, Block, described, lattice, within
-from hetsched.problem.graph import FloatArray, IntArray, TaskGraph, named, plural
+from hetsched.problem.graph import TaskGraph, named, plural
 from hetsched.schedule.stages import StageCost, StageSchedule
 from hetsched.stopping import Deadline
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from hetsched.analysis.closure import ancestors, unordered
 from hetsched.arguments import checked
+from hetsched.arrays import FloatArray, IntArray
 from hetsched.errors import UnsupportedFeature
-from hetsched.modeling.expression import FloatArray, IntArray
 from hetsched.models import components as parts
 from hetsched.models.batched import BatchedMakespan, decode
 from hetsched.models.formulation import PAIR, Component, fill_in

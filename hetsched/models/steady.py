@@ -10,8 +10,8 @@ import numpy as np
 from hetsched.analysis import model_size
 from hetsched.analysis.symmetry import exchanges
 from hetsched.arguments import checked, one_of
+from hetsched.arrays import FloatArray
 from hetsched.errors import UnsupportedFeature
-from hetsched.modeling.expression import FloatArray
 from hetsched.models import components as parts
 from hetsched.models.assignment import Assignment
 from hetsched.models.formulation import TOLERANCE, Component, fill_in

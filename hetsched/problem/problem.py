@@ -8,16 +8,14 @@ from os import PathLike
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from hetsched.arguments import check_array, check_count, checked, whole
-from hetsched.columns import Frozen, readonly
+from hetsched.arrays import BoolArray, FloatArray, Frozen, IntArray, readonly, row_starts
 from hetsched.errors import InvalidProblem
 from hetsched.problem.cluster import Cluster
-from hetsched.problem.graph import RANGE, FloatArray, IntArray, TaskGraph, in_range, named
+from hetsched.problem.graph import RANGE, TaskGraph, in_range, named
 from hetsched.problem.labels import Axis, Numbers, edge_axis, in_order
 
-BoolArray = npt.NDArray[np.bool_]
 Batching = Literal["once", "free"]
 Communication = Literal["delay", "per-input", "channel", "port"]
 Memory = Literal["static", "peak"]
@@ -29,7 +27,7 @@ MOST_ITEMS = 10_000_000
 class CostModel(Protocol):
     """Anything that turns a graph and a cluster into durations."""
 
-    def durations(self, graph: TaskGraph, cluster: Cluster, batch_sizes: Sequence[int]) -> npt.NDArray[np.float64]:
+    def durations(self, graph: TaskGraph, cluster: Cluster, batch_sizes: Sequence[int]) -> FloatArray:
         """Return seconds per batch, shape [task, device, size]; NaN where a task cannot run."""
         ...
 
@@ -253,7 +251,7 @@ class Problem(Frozen):
         source, target, every = self.unit[self.graph.source], self.unit[self.graph.target], np.arange(self.graph.n_edges)
         ends, others = np.concatenate([source, target]), np.concatenate([target, source])
         order = np.argsort(ends, kind="stable")
-        ptr = np.concatenate([[0], np.cumsum(np.bincount(ends, minlength=self.n_units))])
+        ptr = row_starts(np.bincount(ends, minlength=self.n_units))
         leaving = np.repeat([True, False], self.graph.n_edges)
         topology.drop_unreachable(units, ptr, others[order], np.tile(every, 2)[order], leaving[order], self._paths)
         return units[self.unit]
@@ -312,7 +310,7 @@ class Problem(Frozen):
         h, k = self._device(source), self._device(target)
         return float(self._route_times(np.float64(size), h, k))
 
-    def transfer_times(self, edge: Any, source: Any, target: Any, count: Any = 1) -> npt.NDArray[np.float64]:
+    def transfer_times(self, edge: Any, source: Any, target: Any, count: Any = 1) -> FloatArray:
         """Return the seconds of transfers, element by element.
 
         Parameters

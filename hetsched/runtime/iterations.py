@@ -9,9 +9,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from hetsched.arguments import checked
-from hetsched.columns import Frozen
+from hetsched.arrays import FloatArray, Frozen, IntArray
 from hetsched.errors import InvalidProblem, InvalidSchedule, UnsupportedFeature
-from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import Problem
 from hetsched.runtime.scenario import Scenario
 from hetsched.schedule import memory

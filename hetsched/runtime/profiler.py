@@ -14,10 +14,10 @@ import torch
 from torch.utils._pytree import tree_map
 
 from hetsched.arguments import checked, whole
+from hetsched.arrays import FloatArray
 from hetsched.costs.protocol import Measured, Placement, devices_of
 from hetsched.errors import InvalidProblem, UnsupportedFeature
 from hetsched.problem.cluster import Device
-from hetsched.problem.graph import FloatArray
 from hetsched.runtime.measured import device_name
 from hetsched.runtime.placed import PlacedRun, Worker
 from hetsched.runtime.probes import allocated, timed

@@ -8,14 +8,11 @@ precedence of length zero. Batches and transfers of length zero take no part in 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from hetsched.arrays import FloatArray, IntArray
 from hetsched.compiled import builder
 from hetsched.problem.problem import ProblemArrays
 from hetsched.schedule import heap
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 @builder

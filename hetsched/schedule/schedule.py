@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from hetsched.arguments import check_array, checked
-from hetsched.columns import Columns, Frozen, readonly
+from hetsched.arrays import Columns, FloatArray, Frozen, IntArray, readonly, row_starts
 from hetsched.errors import InvalidSchedule
-from hetsched.problem.graph import FloatArray, IntArray, unique_names
+from hetsched.problem.graph import unique_names
 from hetsched.problem.problem import MOST_ITEMS
 from hetsched.schedule.decision import Decision
 
@@ -212,7 +212,7 @@ class Schedule(Frozen):
         return Decision(
             batches.task[order],
             batches.device[order],
-            np.concatenate([[0], np.cumsum(counts[order])]),
+            row_starts(counts[order]),
             self.items[np.argsort(listed, kind="stable")],
             transfer_order=transfer_order,
         )

@@ -7,10 +7,10 @@ from typing import NoReturn
 import numpy as np
 
 from hetsched.arguments import checked
-from hetsched.columns import Columns
+from hetsched.arrays import BoolArray, Columns, FloatArray, IntArray
 from hetsched.errors import InvalidSchedule
-from hetsched.problem.graph import FloatArray, IntArray, named
-from hetsched.problem.problem import BoolArray, Problem
+from hetsched.problem.graph import named
+from hetsched.problem.problem import Problem
 from hetsched.schedule import memory
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.links import Links, links_of

@@ -12,10 +12,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from hetsched.arguments import checked
-from hetsched.columns import Columns, texts
+from hetsched.arrays import BoolArray, Columns, FloatArray, IntArray, texts
 from hetsched.errors import UnsupportedFeature
-from hetsched.problem.graph import FloatArray, IntArray
-from hetsched.problem.problem import BoolArray, Problem
+from hetsched.problem.problem import Problem
 from hetsched.schedule.schedule import Schedule
 
 HOST = "cpu"

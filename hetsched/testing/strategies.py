@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from hetsched.arguments import checked
+from hetsched.arrays import FloatArray, row_starts
 from hetsched.errors import InvalidProblem
 from hetsched.problem.cluster import Cluster, Device
-from hetsched.problem.graph import FloatArray, TaskGraph
+from hetsched.problem.graph import TaskGraph
 from hetsched.problem.problem import Batching, Communication, Memory, Problem
 from hetsched.schedule.decision import Decision
 from hetsched.testing.choices import Choices
@@ -267,7 +268,7 @@ def decisions(draw: DrawFn, problem: Problem, *, transfer_order: Given[bool] = F
     return Decision(
         [batches[b][0] for b in order],
         [batches[b][1] for b in order],
-        np.concatenate([[0], np.cumsum([len(batches[b][2]) for b in order])]),
+        row_starts([len(batches[b][2]) for b in order]),
         [item for b in order for item in batches[b][2]],
         transfer_order=np.array([(e, place[a], place[b]) for e, a, b in moves], np.int64).reshape(-1, 3) if ordered else None,
     )

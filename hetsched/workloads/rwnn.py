@@ -7,8 +7,9 @@ from typing import Literal
 import numpy as np
 
 from hetsched.arguments import checked
+from hetsched.arrays import IntArray
 from hetsched.errors import InvalidProblem
-from hetsched.problem.graph import IntArray, TaskGraph
+from hetsched.problem.graph import TaskGraph
 
 ATTEMPTS = 200
 """How often a wiring that falls apart is drawn again before giving up."""

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import numpy as np
 
 from hetsched.arguments import checked
+from hetsched.arrays import FloatArray
 from hetsched.errors import InvalidProblem
 from hetsched.problem import document
-from hetsched.problem.graph import FloatArray, TaskGraph
+from hetsched.problem.graph import TaskGraph
 
 if TYPE_CHECKING:
     from torch import nn

@@ -15,7 +15,7 @@ import hetsched as hs
 from hetsched.analysis.cuts import clean_cuts
 from hetsched.analysis.modules import LARGEST, MOST_CHANNELS, Modules, modules
 from hetsched.analysis.narrow_kernels import CHANNEL, EDGE, narrowest
-from hetsched.problem.graph import IntArray
+from hetsched.arrays import IntArray
 from hetsched.testing import task_graphs
 from hetsched.testing.profiles import examples
 from tests.analysis.test_cuts import GRAPHS, graphs_in_series

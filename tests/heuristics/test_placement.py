@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched.analysis.levels import unit_sums
+from hetsched.arrays import row_starts
 from hetsched.coarsening.coarse import mean_durations, mean_transfers
 from hetsched.errors import UnsupportedFeature
 from hetsched.heuristics import placement, placement_kernels, placing
@@ -333,7 +334,7 @@ def test_a_pass_of_repartitioning_keeps_its_conditions(problem, slack):
     load = np.bincount(device, work, problem.n_devices).astype(float)
     before, most = device.copy(), slack * work.sum() / problem.n_devices
     members = np.argsort(unit, kind="stable")
-    ptr = np.concatenate([[0], np.cumsum(np.bincount(unit, minlength=problem.n_units))])
+    ptr = row_starts(np.bincount(unit, minlength=problem.n_units))
     moved = placement_kernels.repartition(
         graph.topological_order,
         unit,

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
+from hetsched.arrays import row_starts
 from hetsched.testing import conformance, decisions, problems
 
 
@@ -211,7 +212,7 @@ def test_shuffled_orders_deadlock_exactly_when_the_restatement_does(data):
     shuffled = hs.Decision(
         decision.task[order],
         decision.device[order],
-        np.concatenate([[0], np.cumsum([len(row) for row in rows])]),
+        row_starts([len(row) for row in rows]),
         np.concatenate([np.empty(0, np.int64), *rows]),
         transfer_order=moves,
     )

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from hetsched.arguments import checked
+from hetsched.arrays import FloatArray
 from hetsched.errors import MissingDependency, OutOfTime, UnsupportedFeature
-from hetsched.modeling.expression import FloatArray
 from hetsched.modeling.outcome import Incumbent, NewBound, Outcome
 from hetsched.modeling.program import Program
 from hetsched.stopping import NEVER, Deadline, reason

@@ -1,9 +1,9 @@
-"""Immutable values made of columns: the base class of the data types, and a small table."""
+"""Arrays: their types, their making, and immutable values that consist of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, ClassVar, NoReturn, Self
+from typing import Any, ClassVar, NoReturn, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -11,12 +11,24 @@ import numpy.typing as npt
 from hetsched.arguments import shown
 from hetsched.errors import InvalidArgument, MissingDependency
 
+FloatArray: TypeAlias = npt.NDArray[np.float64]
+IntArray: TypeAlias = npt.NDArray[np.int64]
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
+
 
 def readonly(values: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> npt.NDArray[Any]:
     """Return `values` as a C-ordered array that nobody can write to; the caller's is not touched."""
     array = np.array(values, dtype=dtype, order="C")
     array.setflags(write=False)
     return array
+
+
+def row_starts(counts: npt.ArrayLike) -> IntArray:
+    """Return the row starts of compressed rows with so many entries each, shape [n + 1]; the last is the number of entries."""
+    lengths = np.asarray(counts, dtype=np.int64)
+    starts = np.zeros(len(lengths) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=starts[1:])
+    return starts
 
 
 def texts(values: Iterable[str]) -> npt.NDArray[np.object_]:
