@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, NoReturn, Self, TypeAlias
 
@@ -39,12 +40,20 @@ def texts(values: Iterable[str]) -> npt.NDArray[np.object_]:
 class Frozen:
     """Base class of immutable values.
 
-    A subclass lists in `_fields` the attributes that make up its value, and sets them once with
-    `_set`. Equality compares them (NaN equals NaN), pickling carries only them; cached properties
-    are derived anew.
+    The attributes that a subclass annotates, but for a ``dataclasses.field(compare=False)``, make up its value.
+    It sets them once, with `_set` or as a dataclass (``@dataclass(frozen=True, eq=False)``). Equality compares them
+    (NaN equals NaN), pickling carries only them; cached properties are derived anew.
     """
 
     _fields: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        own = (name for name, kind in inspect.get_annotations(cls).items() if "ClassVar" not in str(kind))
+        cls._fields += tuple(name for name in own if getattr(cls.__dict__.get(name), "compare", True))
+
+    def __post_init__(self) -> None:
+        self._set(**self.__dict__)
 
     def _set(self, **values: Any) -> None:
         for value in values.values():
@@ -90,7 +99,6 @@ class Columns(Frozen):
     dict; `to_dataframe` gives a pandas DataFrame.
     """
 
-    _fields = ("_columns",)
     _columns: dict[str, npt.NDArray[Any]]
 
     def __init__(self, **columns: npt.ArrayLike) -> None:

@@ -124,20 +124,6 @@ class Solution(Frozen):
         "infeasible", "callback", "interrupted", "terminated" (SIGTERM) or "failed".
     """
 
-    _fields = (
-        "schedule",
-        "objective",
-        "value",
-        "proof",
-        "status",
-        "method",
-        "seed",
-        "history",
-        "methods",
-        "messages",
-        "best_effort",
-        "stopped",
-    )
     schedule: Schedule | None
     objective: str
     value: float

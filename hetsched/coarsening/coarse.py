@@ -28,7 +28,6 @@ class Coarsening(Frozen):
         The task of `coarse` that each task of `problem` is part of.
     """
 
-    _fields = ("problem", "coarse", "cluster")
     problem: Problem
     coarse: Problem
     cluster: IntArray

@@ -54,7 +54,6 @@ class Links(Frozen):
     Celeritas, section 4.2, after Hafeez et al., 2021.
     """
 
-    _fields = ("devices", "bandwidth", "latency", "residuals", "refitted")
     devices: tuple[Device, ...]
     bandwidth: FloatArray
     latency: FloatArray

@@ -34,7 +34,6 @@ class Samples(Frozen):
         Shapes do not fit, or a number is negative or infinite.
     """
 
-    _fields = ("tasks", "devices", "batch_sizes", "seconds", "memory_bytes")
     tasks: tuple[str, ...]
     devices: tuple[str, ...]
     batch_sizes: IntArray

@@ -103,7 +103,6 @@ class Cluster(Frozen):
         inf and 0 on the diagonal.
     """
 
-    _fields = ("devices", "bandwidth", "latency")
     devices: tuple[Device, ...]
     bandwidth: FloatArray
     latency: FloatArray

@@ -141,19 +141,6 @@ class TaskGraph(Frozen):
         Duplicate or unknown names, negative or non-finite numbers, cycles (printed as a path).
     """
 
-    _fields = (
-        "names",
-        "edges",
-        "edge_bytes",
-        "op",
-        "weight_bytes",
-        "input_bytes",
-        "output_bytes",
-        "flops",
-        "bytes_accessed",
-        "colocation",
-        "devices",
-    )
     names: tuple[str, ...]
     edges: IntArray
     edge_bytes: FloatArray

@@ -97,7 +97,6 @@ class Problem(Frozen):
     what each option means exactly.
     """
 
-    _fields = ("graph", "cluster", "durations", "batch_sizes", "inputs", "batching", "communication", "memory", "transfers")
     graph: TaskGraph
     cluster: Cluster
     durations: FloatArray

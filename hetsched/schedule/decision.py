@@ -35,7 +35,6 @@ class Decision(Frozen):
         In canonical form: batches sorted by device, inputs sorted within a batch.
     """
 
-    _fields = ("task", "device", "item_ptr", "items", "transfer_order")
     task: IntArray
     device: IntArray
     item_ptr: IntArray

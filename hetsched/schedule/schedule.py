@@ -48,19 +48,6 @@ class Schedule(Frozen):
     ``verify`` then judges.
     """
 
-    _fields = (
-        "tasks",
-        "devices",
-        "n_inputs",
-        "batches",
-        "item_ptr",
-        "items",
-        "transfers",
-        "transfer_order",
-        "makespan",
-        "static_memory",
-        "peak_memory",
-    )
     tasks: tuple[str, ...]
     devices: tuple[str, ...]
     n_inputs: int

@@ -77,7 +77,6 @@ class StageSchedule(Frozen):
     ``hetsched.verify_stages`` then judges.
     """
 
-    _fields = ("tasks", "stages", "group_ptr", "member_ptr", "members", "latency", "asked", "possible", "bound", "messages")
     tasks: tuple[str, ...]
     stages: Columns
     group_ptr: IntArray
