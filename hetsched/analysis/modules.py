@@ -158,9 +158,7 @@ def _cuttings(
 ) -> Iterator[tuple[int, IntArray, IntArray]]:
     """Yield (channels, an order of the tasks, the ends of the modules in it), for more and more channels or those asked for."""
     order = graph.topological_order
-    place = np.empty(graph.n_tasks, np.int64)
-    place[order] = np.arange(graph.n_tasks)
-    ends = np.union1d(place[clean] + 1, [graph.n_tasks])
+    ends = np.union1d(graph.rank[clean] + 1, [graph.n_tasks])
     if channels is None or channels == 1:
         yield 1, order, ends
     if channels == 1:

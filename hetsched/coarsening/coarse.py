@@ -57,9 +57,7 @@ class Coarsening(Frozen):
 
         What order transfers had is dropped: there are others now.
         """
-        position = np.empty(self.problem.n_tasks, np.int64)
-        position[self.problem.graph.topological_order] = np.arange(self.problem.n_tasks)
-        members = np.lexsort((position, self.cluster))
+        members = np.lexsort((self.problem.graph.rank, self.cluster))
         size = np.bincount(self.cluster, minlength=self.coarse.n_tasks)
         batch, place = _repeated(size[decision.task])
         first = np.cumsum(size) - size

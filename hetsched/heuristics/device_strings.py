@@ -173,8 +173,6 @@ def _starts(problem: Problem, fastest: IntArray, safe: bool) -> Iterator[IntArra
 
 def _least_rank(problem: Problem) -> IntArray:
     """Return the least place in the topological order of a member of each unit, [units]."""
-    place = np.empty(problem.n_tasks, np.int64)
-    place[problem.graph.topological_order] = np.arange(problem.n_tasks)
     least = np.full(problem.n_units, problem.n_tasks)
-    np.minimum.at(least, problem.unit, place)
+    np.minimum.at(least, problem.unit, problem.graph.rank)
     return least

@@ -151,8 +151,7 @@ class _Moves:
         loose = problem.replace(graph=problem.graph.replace(colocation=None))
         schedule = simulate(loose, given)
         batches = schedule.batches
-        rank = np.argsort(problem.graph.topological_order)
-        rank = rank[batches.task]
+        rank = problem.graph.rank[batches.task]
         keys = (rank, batches.finish, batches.start) if problem.inputs == 1 else (batches.start, rank)
         task, device, items = [], [], []
         moved: set[int] = set()

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from hetsched.analysis.levels import tails
-from hetsched.arrays import FloatArray, IntArray, row_starts
+from hetsched.arrays import FloatArray, row_starts
 from hetsched.heuristics.offering import memory_claims
 from hetsched.problem.problem import Problem
 from hetsched.schedule import sequences
@@ -91,7 +91,7 @@ class States:
             return np.inf
         t, batches = self.tables, schedule.batches
         # Producers before consumers also where neither takes any time.
-        order = np.lexsort((self._rank[batches.task], batches.start))
+        order = np.lexsort((self.problem.graph.rank[batches.task], batches.start))
         task, first = batches.task[order], schedule.items[schedule.item_ptr[:-1]][order]
         cell = self.problem.unit[task] * t.slots
         slot = np.zeros(len(task), np.int64)
@@ -135,12 +135,6 @@ class States:
             order = room[:count].copy()
             order[:, 1:] = state.position[order[:, 1:]]
         return Decision(t.task[nodes], state.device[cell], pointers, items, transfer_order=order)
-
-    @cached_property
-    def _rank(self) -> IntArray:
-        rank = np.empty(self.problem.n_tasks, np.int64)
-        rank[self.problem.graph.topological_order] = np.arange(self.problem.n_tasks)
-        return rank
 
     def _load_slots(self, state: State, schedule: Schedule) -> bool:
         """Write a schedule's slots into a state; tell whether it has such."""

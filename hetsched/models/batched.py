@@ -63,8 +63,6 @@ def decode(f: Formulation, values: FloatArray) -> Decision:
     begin = start[task] if start.ndim == 1 else start[task, device]
     finish = f.finish.value(values)  # type: ignore[attr-defined]
     end = finish[task] if finish.ndim == 1 else finish[task, device]
-    rank = np.empty(problem.n_tasks, np.int64)
-    rank[problem.graph.topological_order] = np.arange(problem.n_tasks)
     batch = np.full((problem.n_tasks, problem.n_devices), -1)
     batch[task, device] = np.arange(len(task))
     of_item = np.where(x, batch[:, :, None], -1).max(axis=1)
@@ -73,7 +71,7 @@ def decode(f: Formulation, values: FloatArray) -> Decision:
         for i in problem.graph.pred[problem.graph.pred_ptr[j] : problem.graph.pred_ptr[j + 1]].tolist():
             for times in (begin, end):
                 np.maximum.at(times, of_item[j], times[of_item[i]])
-    order = np.lexsort((rank[task], end, begin))
+    order = np.lexsort((problem.graph.rank[task], end, begin))
     task, device = task[order], device[order]
     items = [np.flatnonzero(x[i, u]) for i, u in zip(task.tolist(), device.tolist(), strict=True)]
     counts = [len(each) for each in items]

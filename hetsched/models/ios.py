@@ -194,9 +194,7 @@ def blocks(graph: TaskGraph) -> list[tuple[str, ...]]:
 
 def _blocks(graph: TaskGraph) -> list[IntArray]:
     n, order = graph.n_tasks, graph.topological_order
-    place = np.empty(n, np.int64)
-    place[order] = np.arange(n)
-    ends = np.union1d(place[series_cuts(graph)] + 1, [n])
+    ends = np.union1d(graph.rank[series_cuts(graph)] + 1, [n])
     single = np.diff(ends, prepend=0) == 1
     inner = single[:-1] & single[1:]  # boundaries within a row of single tasks
     ends = np.append(ends[:-1][~inner], ends[-1]) if n else ends

@@ -179,7 +179,7 @@ class CongestionAware(BatchedMakespan):
             if len(into[i]) and len(out[i]):
                 for times in (leave, arrive):
                     times[out[i]] = np.maximum(times[out[i]], times[into[i]].max())
-        rank = np.argsort(graph.topological_order)[graph.source]
+        rank = graph.rank[graph.source]
         order = apart[np.lexsort((rank[apart], arrive[apart], leave[apart]))]
         return Decision(
             decision.task,

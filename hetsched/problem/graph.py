@@ -283,6 +283,13 @@ class TaskGraph(Frozen):
         order.setflags(write=False)
         return order
 
+    @cached_property
+    def rank(self) -> IntArray:
+        """Place of each task in the topological order, shape [n]: the inverse permutation."""
+        rank = np.empty(self.n_tasks, np.int64)
+        rank[self.topological_order] = np.arange(self.n_tasks)
+        return readonly(rank)
+
     def _a_cycle(self) -> list[str]:
         """Return the names along one cycle, first and last the same; there must be one."""
         stuck = np.ones(self.n_tasks, bool)

@@ -100,9 +100,7 @@ class Assistants:
         self._home = decision
         self._tags = _checked_tags(problem, tags_of(problem, decision) if self.tags is None else self.tags)
         schedule = simulate(problem, decision)
-        position = np.empty(problem.n_tasks, np.int64)
-        position[problem.graph.topological_order] = np.arange(problem.n_tasks)
-        self._sequence = np.lexsort((position, schedule.batches.start[schedule.batch_of[:, 0]]))
+        self._sequence = np.lexsort((problem.graph.rank, schedule.batches.start[schedule.batch_of[:, 0]]))
         self._members = np.argsort(problem.unit, kind="stable")
         self._member_ptr = row_starts(np.bincount(problem.unit, minlength=problem.n_units))
         self._moves = np.zeros(problem.n_units, np.int64)
