@@ -9,6 +9,7 @@ from typing import Any
 
 from hetsched.analysis import model_size
 from hetsched.analysis.modules import falls_apart
+from hetsched.arguments import Rule, whole
 from hetsched.bounds import best
 from hetsched.errors import UnsupportedFeature
 from hetsched.members import BOUNDS, EXACT, LARGEST, LIST_SCHEDULERS, LOADS, SEARCHES, SMALL, TINY, Member, choose
@@ -31,6 +32,7 @@ SHORTEST = 1.0  # seconds of a turn of a search
 HURRY = 0.5  # seconds left, below which no bound is looked for
 SQUARE = ("etf", "dls", "bil")
 """List schedulers whose time grows with the square of the number of tasks."""
+_PROCESSES = Rule("a whole number of processes, 0 for none, or None for one a core", whole(0).or_none.take)
 WAKE = 0.02  # seconds between looks at the clock
 
 
@@ -70,8 +72,7 @@ def auto(
     bound_seconds : float
         For how long to look for better lower bounds, at most.
     """
-    if workers is not None and not (isinstance(workers, int) and workers >= 0):
-        raise UnsupportedFeature(f"workers is {workers!r}; it must be a whole number of processes, 0 for none, or None for one a core")
+    _PROCESSES.check(workers, "workers", UnsupportedFeature)
     for what, value in (("seconds", seconds), ("bound_seconds", bound_seconds)):
         if not value >= 0:
             raise UnsupportedFeature(f"{what} is {value!r}; it must be a number of seconds, at least 0")

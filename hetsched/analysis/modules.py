@@ -11,7 +11,7 @@ import numpy as np
 
 from hetsched.analysis.cuts import clean_cuts
 from hetsched.analysis.narrow import CUTTING, narrowed
-from hetsched.arguments import checked
+from hetsched.arguments import check_count, checked
 from hetsched.arrays import IntArray
 from hetsched.errors import UnsupportedFeature
 from hetsched.problem.graph import TaskGraph
@@ -118,8 +118,8 @@ def modules(
     DiviML, section IV.
     """
     for what, value in (("channels", channels), ("largest", largest), ("smallest", smallest)):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1):
-            raise UnsupportedFeature(f"{what} is {value!r}; it must be a whole number >= 1")
+        if value is not None:
+            check_count(value, what, error=UnsupportedFeature)
     if smallest > largest:
         raise UnsupportedFeature(f"smallest is {smallest} but largest is {largest}; it must not exceed it")
     clean = clean_cuts(graph)

@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from hetsched.arguments import checked
+from hetsched.arguments import check_count, checked
 from hetsched.arrays import FloatArray, IntArray, row_starts
 from hetsched.coarsening.coarse import Coarsening, contract, mean_durations, mean_transfers, memory_share, settled
 from hetsched.errors import UnsupportedFeature
@@ -72,8 +72,7 @@ def operation_fusion(problem: Problem, *, order: Order = "cpd-topo", window: int
     ----------
     Celeritas (Xu et al. 2022), section 5.1.3, (4) to (6); B. W. Kernighan, "Optimal sequential partitions of graphs", 1971.
     """
-    if isinstance(window, bool) or not isinstance(window, int | np.integer) or window < 1:
-        raise UnsupportedFeature(f"window is {window!r}; it must be a whole number of tasks, at least 1")
+    window = check_count(window, "window", error=UnsupportedFeature)
     if not memory > 0:
         raise UnsupportedFeature(f"memory is {memory!r}; it must be a share of a device's memory, above 0")
     from hetsched.coarsening import kernels

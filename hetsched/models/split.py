@@ -12,6 +12,7 @@ from typing import Any
 
 from hetsched.analysis.modules import LARGEST
 from hetsched.analysis.parts import Piece
+from hetsched.arguments import COUNT, Rule
 from hetsched.errors import UnsupportedFeature
 from hetsched.heuristics.effort import starts
 from hetsched.heuristics.mending import mend
@@ -32,6 +33,7 @@ SOLVERS = {"scip": "milp", "highs": "milp:highs", "cpsat": "cpsat", "branch": "b
 SMALL = 100
 """The most tasks of a module that the first of them looks at."""
 SEARCH = "annealing"
+_WORKERS = Rule("a whole number, at least 1, or None for one a core", COUNT.or_none.take)
 SECONDS = 1.0
 """For each look of a search at a module."""
 SHARE = 0.5
@@ -136,8 +138,7 @@ def split(
     """
     from hetsched.heuristics import annealing, batched, list_scheduling, local_search, simple  # noqa: F401  # they register their methods
 
-    if workers is not None and not (isinstance(workers, int) and workers >= 1):
-        raise UnsupportedFeature(f"workers is {workers!r}; it must be a whole number, at least 1, or None for one a core")
+    _WORKERS.check(workers, "workers", UnsupportedFeature)
     for first in starts(problem):
         monitor.run(first)
     if monitor.should_stop:

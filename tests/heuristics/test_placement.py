@@ -364,7 +364,7 @@ def test_a_pass_of_repartitioning_keeps_its_conditions(problem, slack):
         ("m-etf", {"claims": "none"}, "claims is 'none'; choose 'all' or 'first'"),
         ("repartition", {"slack": -1}, "slack is -1; it must be a share of the mean load, at least 0"),
         ("repartition", {"passes": 1.5}, "passes is 1.5; it must be a whole number, at least 0"),
-        ("celeritas", {"window": 0}, "window is 0; it must be a whole number of tasks, at least 1"),
+        ("celeritas", {"window": 0}, "window is 0; it must be a whole number, at least 1"),
         ("multilevel", {"tasks": 0}, "tasks is 0; it must be a whole number, at least 1"),
     ],
 )
