@@ -96,9 +96,8 @@ def usual(problem: Problem, objective: str) -> dict[str, float]:
         exact = {"load-milp": 1.0} if problem.inputs == 1 and model_size.columns(problem) <= SMALL["load-milp"] else {}
         return _known({**dict.fromkeys(LIST_SCHEDULERS[:2], 1.0), **LOADS, **exact, BOUNDS: 1.0})
     names[BOUNDS] = 1.0
-    contended = problem.communication in ("channel", "port")
     size = model_size.columns(problem)
-    if problem.memory == "static" and (problem.inputs == 1 or not contended):
+    if problem.memory == "static" and (problem.inputs == 1 or not problem.links.contended):
         method = SOLVERS[preferred()]
         if size > TINY and falls_apart(problem):
             names["split"] = 1.0

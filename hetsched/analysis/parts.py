@@ -115,7 +115,7 @@ def join(problem: Problem, pieces: Iterable[tuple[Piece, IntArray, IntArray]]) -
         edges.append(its_edges[transfers])
     every = np.concatenate(task)
     order = None
-    if problem.communication in ("channel", "port") and problem.inputs == 1:  # several inputs may be in other batches before and after
+    if problem.links.contended and problem.inputs == 1:  # several inputs may be in other batches before and after
         batch = np.argsort(every)
         moved = np.concatenate(edges)
         order = np.column_stack([moved, batch[problem.graph.source[moved]], batch[problem.graph.target[moved]]])

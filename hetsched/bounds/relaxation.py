@@ -72,7 +72,7 @@ def sayable(problem: Problem) -> Problem:
         devices = [Device(device.name, kind=device.kind, node=device.node) for device in cluster.devices]
         roomy = Cluster(devices, bandwidth=cluster.bandwidth, latency=cluster.latency)
         problem = problem.replace(memory="static", cluster=roomy)
-    if problem.inputs > 1 and problem.communication in ("channel", "port"):
+    if problem.inputs > 1 and problem.links.contended:
         problem = problem.replace(communication="delay")
     return problem
 

@@ -16,7 +16,6 @@ from hetsched.heuristics.effort import bursts, progress
 from hetsched.heuristics.mending import packed
 from hetsched.heuristics.offering import memory_claims
 from hetsched.problem.problem import Problem
-from hetsched.schedule.simulate import CONTENDED
 from hetsched.search import Monitor, method
 
 if TYPE_CHECKING:
@@ -92,8 +91,7 @@ def _search(problem: Problem, monitor: Monitor, *, mutate: bool, hot: float, col
     unsure = problem.memory == "peak"
     if not len(counts):
         return
-    contended = problem.communication in CONTENDED
-    for runs in bursts(monitor, weight=states.tables.slots * (3.0 if contended else 1.0)):
+    for runs in bursts(monitor, weight=states.tables.slots * (3.0 if problem.links.contended else 1.0)):
         share = progress(monitor, started, before)
         planned = 0 if monitor.budget.evaluations is None else runs
         ahead = min(1.0, share + planned / max(1, (monitor.budget.evaluations or 0) - before))

@@ -179,7 +179,7 @@ def _tables(problem: Problem, held: float) -> Tables:
     claims = bold + held * (safe - bold)
     resources = problem.n_devices * (1 + (0, problem.n_devices, 2)[contention]) + 1
     nodes = np.arange(problem.n_tasks * slots)
-    factor = 1 if problem.communication == "per-input" else inputs
+    factor = 1 if problem.links.per_input else inputs
     columns = {
         "task": nodes // slots,
         "cell": problem.unit[nodes // slots] * slots + nodes % slots,

@@ -28,7 +28,7 @@ class BatchedMakespan(Formulation):
     @checked
     def check(cls, problem: Problem) -> None:
         super().check(problem)
-        if problem.communication in ("channel", "port"):
+        if problem.links.contended:
             raise UnsupportedFeature(
                 f"{cls.name} knows no contention, but communication is {problem.communication!r}; use CongestionAware (method 'moirai')"
             )

@@ -160,7 +160,7 @@ class Precedence:
         problem, model = f.problem, f.model
         graph, k, inputs = problem.graph, problem.n_devices, problem.inputs
         one, rest = transfer_ticks(f), np.zeros((graph.n_edges, k, k))
-        if problem.communication != "per-input":
+        if not problem.links.per_input:
             rest = np.where(np.isfinite(one), transfer_ticks(f, 2) - np.where(np.isfinite(one), one, 0.0), 0.0)  # of each further input
         e, u, v = (each.ravel() for each in np.indices((graph.n_edges, k, k)))
         i, j = graph.source[e], graph.target[e]

@@ -149,7 +149,7 @@ class CongestionAware(BatchedMakespan):
             )
 
     def parts(self) -> list[Component]:
-        contention: list[Component] = [Contention()] if self.problem.communication in ("channel", "port") else []
+        contention: list[Component] = [Contention()] if self.problem.links.contended else []
         literal = self.faithful
         found: list[Component] = [
             parts.Placement(),
@@ -166,7 +166,7 @@ class CongestionAware(BatchedMakespan):
     def decode(self, values: FloatArray) -> Decision:
         problem, graph = self.problem, self.problem.graph
         decision = decode(self, values)
-        if problem.communication not in ("channel", "port"):
+        if not problem.links.contended:
             return decision
         batch = np.empty(problem.n_tasks, np.int64)
         batch[decision.task] = np.arange(decision.n_batches)

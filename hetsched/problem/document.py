@@ -26,7 +26,8 @@ from hetsched.arrays import FloatArray
 from hetsched.errors import InvalidArgument, InvalidProblem, UnsupportedFeature
 from hetsched.problem.cluster import Cluster, Device
 from hetsched.problem.graph import TaskGraph
-from hetsched.problem.problem import Batching, Communication, Memory, Problem
+from hetsched.problem.links import Communication
+from hetsched.problem.problem import Batching, Memory, Problem
 
 VERSION = 1
 LARGEST_DOCUMENT = 2**28

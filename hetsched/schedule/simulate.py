@@ -16,8 +16,6 @@ from hetsched.schedule.decision import Decision
 from hetsched.schedule.links import Links, links_of
 from hetsched.schedule.schedule import Schedule
 
-CONTENDED = ("channel", "port")
-
 
 @checked
 def simulate(problem: Problem, decision: Decision) -> Schedule:
@@ -93,7 +91,7 @@ class Timing:
         _check_paths(problem, decision, self.links)
         self._following = _next_batches(decision, self.duration)
         self._next_link = np.full((len(self.links.edge), 2), -1)
-        if problem.communication in CONTENDED and decision.transfer_order is not None:
+        if problem.links.contended and decision.transfer_order is not None:
             self._next_link = _next_links(problem, decision, self.links)
 
     def starts(self, duration: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -104,7 +102,7 @@ class Timing:
         from hetsched.schedule import kernels
 
         problem, decision, links = self.problem, self.decision, self.links
-        if problem.communication in CONTENDED and decision.transfer_order is None:
+        if problem.links.contended and decision.transfer_order is None:
             start, link_start = kernels.first_come_first_served(
                 duration, decision.device, links.source, links.target, links.seconds, problem.communication == "port", problem.n_devices
             )

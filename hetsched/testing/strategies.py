@@ -20,7 +20,8 @@ from hetsched.arrays import FloatArray, row_starts
 from hetsched.errors import InvalidProblem
 from hetsched.problem.cluster import Cluster, Device
 from hetsched.problem.graph import TaskGraph
-from hetsched.problem.problem import Batching, Communication, Memory, Problem
+from hetsched.problem.links import MODELS, Communication
+from hetsched.problem.problem import Batching, Memory, Problem
 from hetsched.schedule.decision import Decision
 from hetsched.testing.choices import Choices
 
@@ -46,7 +47,7 @@ FEW = st.integers(1, 3)
 SOME = st.integers(1, 4)
 INPUTS = st.sampled_from([1, 1, 2])
 BATCHINGS: SearchStrategy[Batching] = st.sampled_from(["once", "free"])
-COMMUNICATIONS: SearchStrategy[Communication] = st.sampled_from(["delay", "per-input", "channel", "port"])
+COMMUNICATIONS: SearchStrategy[Communication] = st.sampled_from(list(MODELS))
 MEMORIES: SearchStrategy[Memory] = st.sampled_from(["static", "peak"])
 
 
@@ -264,7 +265,7 @@ def decisions(draw: DrawFn, problem: Problem, *, transfer_order: Given[bool] = F
                 items = items[size:]
     order, moves = _order(draw, problem, batches)
     place = {b: position for position, b in enumerate(order)}
-    ordered = problem.communication in ("channel", "port") and _value(draw, transfer_order)
+    ordered = problem.links.contended and _value(draw, transfer_order)
     return Decision(
         [batches[b][0] for b in order],
         [batches[b][1] for b in order],

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched.arrays import row_starts
+from hetsched.problem.links import CONTENDED
 from hetsched.testing import conformance, decisions, problems
 
 
@@ -226,7 +227,7 @@ def test_shuffled_orders_deadlock_exactly_when_the_restatement_does(data):
 @given(st.data())
 def test_first_come_first_served_is_the_order_it_reports(data):
     """Serving by arrival gives a semi-active schedule: its own order of transfers, made explicit, changes nothing."""
-    problem = data.draw(several_inputs(communication=st.sampled_from(["channel", "port"]), n_devices=st.integers(2, 3)))
+    problem = data.draw(several_inputs(communication=st.sampled_from(CONTENDED), n_devices=st.integers(2, 3)))
     decision = data.draw(decisions(problem, transfer_order=False))
     schedule = hs.simulate(problem, decision)
     moves = schedule.transfers
