@@ -22,6 +22,7 @@ from cases import Case, Results
 from exact import CpuLimit
 
 import hetsched as hs
+from hetsched.arrays import row_starts
 from hetsched.models.methods import formulate
 from hetsched.models.series import cut
 from hetsched.workloads import clusters
@@ -99,7 +100,7 @@ def repeated(decision: hs.Decision, part: hs.Problem, nodes: int) -> hs.Decision
     return hs.Decision(
         np.concatenate([decision.task[row] + node * own for node, row in enumerate(rows)]),
         np.concatenate([decision.device[row] + node * devices for node, row in enumerate(rows)]),
-        np.concatenate([[0], np.cumsum(counts)]),
+        row_starts(counts),
         np.concatenate(items),
     )
 

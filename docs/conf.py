@@ -69,7 +69,7 @@ copybutton_exclude = ".linenos, .gp, .go"
 # What `name` in a docstring links to; most other names there are parameters.
 LINKS = {name: f"hetsched.{name}" for name in hetsched.__all__ if name[0].isupper()} | {
     **{name: f"hetsched.{name}" for name in ("read", "simulate", "solve", "verify")},
-    "Columns": "hetsched.columns.Columns",
+    "Columns": "hetsched.arrays.Columns",
     "Roofline": "hetsched.costs.Roofline",
     "brute_force": "hetsched.testing.brute_force",
     "gantt": "hetsched.report.gantt",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from hetsched.lazy import attach
 
 __version__ = "0.1.0"
 
@@ -52,62 +53,50 @@ if TYPE_CHECKING:
     from hetsched.search import Event, Monitor, method
     from hetsched.solution import Bound, Solution, Status
 
-# Where each public name lives; they are imported when first used, so that `import hetsched` is quick.
-_HOME = {
-    "bound": "bounds.best",
-    "read": "documents",
-    "stages": "models.ios",
-    "methods": "portfolio",
-    "solve": "portfolio",
-    "Cluster": "problem.cluster",
-    "Device": "problem.cluster",
-    "TaskGraph": "problem.graph",
-    "Problem": "problem.problem",
-    "Decision": "schedule.decision",
-    "Schedule": "schedule.schedule",
-    "simulate": "schedule.simulate",
-    "StageSchedule": "schedule.stages",
-    "verify_stages": "schedule.stages",
-    "Violation": "schedule.verify",
-    "verify": "schedule.verify",
-    "Event": "search",
-    "Monitor": "search",
-    "method": "search",
-    "Bound": "solution",
-    "Solution": "solution",
-    "Status": "solution",
-    **dict.fromkeys(
-        [
-            "HetschedError",
-            "InconsistentBound",
-            "Infeasible",
-            "InvalidArgument",
-            "InvalidModel",
-            "InvalidProblem",
-            "InvalidSchedule",
-            "MissingDependency",
-            "OutOfTime",
-            "SolverFailed",
-            "UnsupportedFeature",
-        ],
+_HOMES = {
+    "": [
+        "analysis",
+        "bounds",
+        "costs",
+        "documents",
         "errors",
-    ),
+        "frontends",
+        "heuristics",
+        "modeling",
+        "models",
+        "report",
+        "runtime",
+        "search",
+        "workloads",
+    ],
+    "bounds.best": ["bound"],
+    "documents": ["read"],
+    "errors": [
+        "HetschedError",
+        "InconsistentBound",
+        "Infeasible",
+        "InvalidArgument",
+        "InvalidModel",
+        "InvalidProblem",
+        "InvalidSchedule",
+        "MissingDependency",
+        "OutOfTime",
+        "SolverFailed",
+        "UnsupportedFeature",
+    ],
+    "models.ios": ["stages"],
+    "portfolio": ["methods", "solve"],
+    "problem.cluster": ["Cluster", "Device"],
+    "problem.graph": ["TaskGraph"],
+    "problem.problem": ["Problem"],
+    "schedule.decision": ["Decision"],
+    "schedule.schedule": ["Schedule"],
+    "schedule.simulate": ["simulate"],
+    "schedule.stages": ["StageSchedule", "verify_stages"],
+    "schedule.verify": ["Violation", "verify"],
+    "search": ["Event", "Monitor", "method"],
+    "solution": ["Bound", "Solution", "Status"],
 }
-_PARTS = (
-    "analysis",
-    "bounds",
-    "costs",
-    "documents",
-    "errors",
-    "frontends",
-    "heuristics",
-    "modeling",
-    "models",
-    "report",
-    "runtime",
-    "search",
-    "workloads",
-)
 
 __all__ = [
     "Bound",
@@ -160,17 +149,4 @@ __all__ = [
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        value = getattr(importlib.import_module(f"hetsched.{_HOME[name]}"), name)
-    elif name in _PARTS:
-        value = importlib.import_module(f"hetsched.{name}")
-    else:
-        raise AttributeError(f"module 'hetsched' has no attribute {name!r}")
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = attach(__name__, _HOMES)

@@ -9,6 +9,7 @@ from typing import Any
 
 from hetsched.analysis import model_size
 from hetsched.analysis.modules import falls_apart
+from hetsched.arguments import Rule, whole
 from hetsched.bounds import best
 from hetsched.errors import UnsupportedFeature
 from hetsched.members import Member, choose
@@ -30,6 +31,7 @@ MARGIN = 0.05  # seconds before the end at which workers stop by themselves, so 
 GRACE = 0.1  # seconds they get to answer when they are stopped
 SHORTEST = 1.0  # seconds of a turn of a search
 HURRY = 0.5  # seconds left, below which no bound is looked for
+_PROCESSES = Rule("a whole number of processes, 0 for none, or None for one a core", whole(0).or_none.take)
 WAKE = 0.02  # seconds between looks at the clock
 
 
@@ -72,8 +74,7 @@ def auto(
     bound_seconds : float
         For how long to look for better lower bounds, at most.
     """
-    if workers is not None and not (isinstance(workers, int) and workers >= 0):
-        raise UnsupportedFeature(f"workers is {workers!r}; it must be a whole number of processes, 0 for none, or None for one a core")
+    _PROCESSES.check(workers, "workers", UnsupportedFeature)
     for what, value in (("seconds", seconds), ("bound_seconds", bound_seconds)):
         if not value >= 0:
             raise UnsupportedFeature(f"{what} is {value!r}; it must be a number of seconds, at least 0")

@@ -20,6 +20,8 @@ import numba
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 F = TypeVar("F", bound=Callable[..., Any])
+KERNELS: list[Callable[..., object]] = []
+"""Every kernel of the modules imported so far, in the order in which they were defined."""
 _DIGEST = hashlib.sha256
 _TOLD = "HETSCHED_KERNELS_NOT_KEPT"
 """The environment variable in which the process that said so leaves its number to those it starts."""
@@ -83,17 +85,13 @@ def _compile(function: F, **options: Any) -> F:
         dispatcher._cache = _Cache(function)
     except RuntimeError:  # numba finds no folder that it may write to
         _cannot_keep("no folder for them is writable")
+    KERNELS.append(dispatcher)
     return cast(F, dispatcher)
 
 
 def builder(function: Callable[..., Any]) -> Any:
     """Compile what may make arrays."""
     return _compile(function)
-
-
-def inlined(function: Callable[..., Any]) -> Any:
-    """Compile into every kernel that calls it."""
-    return _compile(function, inline="always")
 
 
 # A tuple of fifty arrays costs fifty atomic counts up and down in every call that takes it. Without them a kernel is

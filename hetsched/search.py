@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 import numpy as np
 
 from hetsched.arguments import checked
-from hetsched.columns import Columns, texts
+from hetsched.arrays import Columns, texts
 from hetsched.errors import InconsistentBound, InvalidSchedule, OutOfTime, UnsupportedFeature, warn
 from hetsched.problem.graph import unique_names
 from hetsched.problem.problem import Problem
@@ -195,7 +195,7 @@ class Supports:
         if self.communication is not None and problem.communication not in self.communication:
             remedy = f"use problem.replace(communication={self.communication[0]!r}), or a search method"
             return f"communication={problem.communication!r} is not supported; {remedy}"
-        if not self.contended_batches and inputs > 1 and problem.communication in ("channel", "port"):
+        if not self.contended_batches and inputs > 1 and problem.links.contended:
             return (
                 f"{inputs} inputs are not supported with communication={problem.communication!r}; "
                 "use communication 'delay' or 'per-input', one input, or a search method"

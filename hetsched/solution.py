@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from hetsched.arguments import TEXT, checked
-from hetsched.columns import Columns, Frozen, texts
+from hetsched.arrays import Columns, Frozen, texts
 from hetsched.errors import HetschedError, Infeasible, InvalidProblem, InvalidSchedule
 from hetsched.problem import document
 from hetsched.problem.document import VERSION, Document, Number, Real, Row, Whole, real, to_document
@@ -124,20 +124,6 @@ class Solution(Frozen):
         "infeasible", "callback", "interrupted", "terminated" (SIGTERM) or "failed".
     """
 
-    _fields = (
-        "schedule",
-        "objective",
-        "value",
-        "proof",
-        "status",
-        "method",
-        "seed",
-        "history",
-        "methods",
-        "messages",
-        "best_effort",
-        "stopped",
-    )
     schedule: Schedule | None
     objective: str
     value: float

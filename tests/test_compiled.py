@@ -49,6 +49,11 @@ def hits(path: Path) -> int:
     return sum(kernel.stats.cache_hits.values())
 
 
+def test_every_kernel_is_listed(source):
+    kernel = loaded(source).twice
+    assert compiled.KERNELS[-1] is kernel
+
+
 def test_code_is_kept_on_disk(source):
     assert hits(source) == 0
     assert hits(source) == 1

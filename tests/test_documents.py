@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched import documents
-from hetsched.columns import Columns, Frozen, texts
+from hetsched.arrays import Columns, Frozen, texts
 from hetsched.problem import document
 from hetsched.schedule.verify import Violation
 from hetsched.solution import BestEffort, Bound

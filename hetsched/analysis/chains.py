@@ -6,7 +6,8 @@ import numpy as np
 
 from hetsched.analysis.closure import ancestors
 from hetsched.arguments import checked
-from hetsched.problem.graph import IntArray, TaskGraph
+from hetsched.arrays import IntArray
+from hetsched.problem.graph import TaskGraph
 
 
 @checked

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hetsched.problem.graph import IntArray, TaskGraph
-from hetsched.problem.problem import BoolArray
+from hetsched.arrays import BoolArray, IntArray
+from hetsched.problem.graph import TaskGraph
 from hetsched.stopping import NEVER, Deadline
 
 BLOCK = 2**22

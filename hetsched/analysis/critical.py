@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hetsched.arguments import checked
-from hetsched.columns import Columns, texts
-from hetsched.problem.graph import FloatArray, IntArray
+from hetsched.arrays import Columns, FloatArray, IntArray, texts
 from hetsched.problem.problem import Problem
 from hetsched.schedule.links import of_schedule
 from hetsched.schedule.schedule import Schedule

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from hetsched.arguments import checked
-from hetsched.problem.graph import IntArray, TaskGraph
+from hetsched.arrays import IntArray
+from hetsched.problem.graph import TaskGraph
 
 
 @checked
@@ -17,7 +18,17 @@ def series_cuts(graph: TaskGraph) -> IntArray:
     nor for anything known at it. So a sum of optima over the parts between these tasks bounds the
     whole from below; it is the optimum where no edge passes, at the `clean_cuts`.
     """
-    return _series(graph)[0]
+    n = graph.n_tasks
+    order, rank = graph.topological_order, graph.rank
+    first_child, last_parent = np.full(n, n), np.full(n, -1)
+    np.minimum.at(first_child, rank[graph.source], rank[graph.target])
+    np.maximum.at(last_parent, rank[graph.target], rank[graph.source])
+    # At rank t: everybody before has a child by then, everybody after a parent from then on.
+    # Then each leads to the task at t, resp. comes from it, since no path can pass it by.
+    before = np.maximum.accumulate(np.concatenate([[-1], first_child[:-1]])) if n else first_child
+    after = np.minimum.accumulate(np.concatenate([last_parent[1:], [n]])[::-1])[::-1] if n else last_parent
+    places = np.arange(n)
+    return np.asarray(order[(before <= places) & (after >= places)])
 
 
 @checked
@@ -35,26 +46,9 @@ def clean_cuts(graph: TaskGraph) -> IntArray:
     and articulation points that only part off a dangling end are none: what hangs there runs beside
     the rest.
     """
-    cuts, position = _series(graph)
+    cuts, rank = series_cuts(graph), graph.rank
     passing = np.zeros(graph.n_tasks + 1, np.int64)
-    source, target = position[graph.source], position[graph.target]
+    source, target = rank[graph.source], rank[graph.target]
     np.add.at(passing, source + 1, 1)
     np.add.at(passing, target, -1)
-    return np.asarray(cuts[np.cumsum(passing)[position[cuts]] == 0])
-
-
-def _series(graph: TaskGraph) -> tuple[IntArray, IntArray]:
-    """Return the series cuts, and the place of each task in the topological order."""
-    n = graph.n_tasks
-    order = graph.topological_order
-    position = np.empty(n, np.int64)
-    position[order] = np.arange(n)
-    first_child, last_parent = np.full(n, n), np.full(n, -1)
-    np.minimum.at(first_child, position[graph.source], position[graph.target])
-    np.maximum.at(last_parent, position[graph.target], position[graph.source])
-    # At position t: everybody before has a child by then, everybody after a parent from then on.
-    # Then each leads to the task at t, resp. comes from it, since no path can pass it by.
-    before = np.maximum.accumulate(np.concatenate([[-1], first_child[:-1]])) if n else first_child
-    after = np.minimum.accumulate(np.concatenate([last_parent[1:], [n]])[::-1])[::-1] if n else last_parent
-    places = np.arange(n)
-    return np.asarray(order[(before <= places) & (after >= places)]), position
+    return np.asarray(cuts[np.cumsum(passing)[rank[cuts]] == 0])

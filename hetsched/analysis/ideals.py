@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from hetsched.problem.graph import IntArray
+from hetsched.arrays import IntArray
 
 _CHUNK = 100_000  # pairs of ideals and elements between two looks at the clock
 
@@ -52,7 +51,7 @@ def ideals(size: int, pairs: IntArray, *, limit: int, stop: Callable[[], bool] =
     slots = np.full(1 << int(np.ceil(np.log2(2 * limit + 16))), -1)
     slots[0] = 0
     count, done = 1, 0
-    counts: list[npt.NDArray[np.int64]] = [np.zeros(1, np.int64)]
+    counts: list[IntArray] = [np.zeros(1, np.int64)]
     elements: list[IntArray] = []
     larger: list[IntArray] = []
     while done < count:

@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from hetsched.arguments import check_indices, checked
+from hetsched.arrays import BoolArray, FloatArray, IntArray, row_starts
 from hetsched.errors import UnsupportedFeature
-from hetsched.problem.graph import IntArray, TaskGraph
-from hetsched.problem.problem import BoolArray, Problem
+from hetsched.problem.graph import TaskGraph
+from hetsched.problem.problem import Problem
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -114,7 +115,7 @@ def _shapes(
 ) -> list[_Shape]:
     """Return the parts as shapes."""
     graph = problem.graph
-    ptr = np.cumsum([0, *map(len, parts)])
+    ptr = row_starts([len(row) for row in parts])
     edges, ends, count = _edges(graph, parts)
     labels = _outer_labels(problem, parts)
     kinds = _kinds(problem, np.concatenate([np.empty(0, np.int64), *parts]), marks, bare, labels)
@@ -174,7 +175,7 @@ def _kinds(
     return np.unique(np.stack([kind, mark, labels], axis=1), axis=0, return_inverse=True)[1].reshape(-1)
 
 
-def _classes(rows: npt.NDArray[np.float64]) -> IntArray:
+def _classes(rows: FloatArray) -> IntArray:
     """Return a number for each row: the same for equal ones."""
     plain = np.ascontiguousarray(rows + 0.0)  # -0 is 0
     keys = plain.view(np.dtype((np.void, plain.itemsize * plain.shape[1]))).reshape(-1)
@@ -193,7 +194,7 @@ def _mixed(values: Hashes) -> Hashes:
 
 def _joined(shapes: Sequence[_Shape]) -> _Shape:
     """Return several shapes as one."""
-    start = np.cumsum([0, *(len(shape.kind) for shape in shapes)])
+    start = row_starts([len(shape.kind) for shape in shapes])
     columns = [
         (shape.kind, shape.source + a, shape.target + a, shape.load, np.unique(shape.unit, return_inverse=True)[1] + a)
         for shape, a in zip(shapes, start.tolist(), strict=False)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from hetsched.arrays import FloatArray, IntArray
 from hetsched.compiled import builder
 from hetsched.problem.problem import ProblemArrays
 from hetsched.schedule.kernels import transfer_time
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 @builder

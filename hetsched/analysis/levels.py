@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 
 from hetsched.arguments import check_array, checked
+from hetsched.arrays import BoolArray, FloatArray, IntArray
 from hetsched.errors import InvalidArgument
-from hetsched.problem.graph import FloatArray, IntArray
-from hetsched.problem.problem import BoolArray, Problem
+from hetsched.problem.problem import Problem
 
 # Capacities are forgiven 1e-9 by `verify`, so a proof that something does not fit must forgive more.
 CAPACITY = 1.0 + 2e-9

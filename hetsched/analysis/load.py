@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hetsched.analysis.levels import Levels
+from hetsched.arrays import FloatArray, IntArray
 from hetsched.errors import HetschedError
-from hetsched.problem.graph import FloatArray, IntArray
 
 # Where the sparse linear program ends and cutting planes on the few prices begin, in unit-device
 # pairs; measured to be equal around here for 3 devices.

@@ -23,7 +23,7 @@ def flows(problem: Problem) -> int:
 
 def columns(problem: Problem) -> int:
     """Return about how many columns a formulation of the makespan has, orders of tasks not counted."""
-    return assignments(problem) + (flows(problem) if problem.communication in ("channel", "port") else 0)
+    return assignments(problem) + (flows(problem) if problem.links.contended else 0)
 
 
 def columns_up_to(n: int) -> When:

@@ -11,9 +11,10 @@ import numpy as np
 
 from hetsched.analysis.cuts import clean_cuts
 from hetsched.analysis.narrow import CUTTING, narrowed
-from hetsched.arguments import checked
+from hetsched.arguments import check_count, checked
+from hetsched.arrays import IntArray
 from hetsched.errors import UnsupportedFeature
-from hetsched.problem.graph import IntArray, TaskGraph
+from hetsched.problem.graph import TaskGraph
 from hetsched.problem.problem import Problem
 from hetsched.stopping import NEVER, Deadline
 
@@ -117,8 +118,8 @@ def modules(
     DiviML, section IV.
     """
     for what, value in (("channels", channels), ("largest", largest), ("smallest", smallest)):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1):
-            raise UnsupportedFeature(f"{what} is {value!r}; it must be a whole number >= 1")
+        if value is not None:
+            check_count(value, what, error=UnsupportedFeature)
     if smallest > largest:
         raise UnsupportedFeature(f"smallest is {smallest} but largest is {largest}; it must not exceed it")
     clean = clean_cuts(graph)
@@ -157,9 +158,7 @@ def _cuttings(
 ) -> Iterator[tuple[int, IntArray, IntArray]]:
     """Yield (channels, an order of the tasks, the ends of the modules in it), for more and more channels or those asked for."""
     order = graph.topological_order
-    place = np.empty(graph.n_tasks, np.int64)
-    place[order] = np.arange(graph.n_tasks)
-    ends = np.union1d(place[clean] + 1, [graph.n_tasks])
+    ends = np.union1d(graph.rank[clean] + 1, [graph.n_tasks])
     if channels is None or channels == 1:
         yield 1, order, ends
     if channels == 1:

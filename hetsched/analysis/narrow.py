@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hetsched.problem.graph import FloatArray, IntArray, TaskGraph
-from hetsched.problem.problem import BoolArray
+from hetsched.arrays import BoolArray, FloatArray, IntArray
+from hetsched.problem.graph import TaskGraph
 from hetsched.stopping import NEVER, Deadline
 
 CUTTING = "the cutting of the graph"

@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hetsched.arrays import FloatArray, IntArray, row_starts
 from hetsched.problem.cluster import Cluster, Device
-from hetsched.problem.graph import FloatArray, IntArray, TaskGraph
+from hetsched.problem.graph import TaskGraph
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
@@ -114,10 +115,8 @@ def join(problem: Problem, pieces: Iterable[tuple[Piece, IntArray, IntArray]]) -
         edges.append(its_edges[transfers])
     every = np.concatenate(task)
     order = None
-    if problem.communication in ("channel", "port") and problem.inputs == 1:  # several inputs may be in other batches before and after
+    if problem.links.contended and problem.inputs == 1:  # several inputs may be in other batches before and after
         batch = np.argsort(every)
         moved = np.concatenate(edges)
         order = np.column_stack([moved, batch[problem.graph.source[moved]], batch[problem.graph.target[moved]]])
-    return Decision(
-        every, np.concatenate(device), np.concatenate([[0], np.cumsum(np.concatenate(counts))]), np.concatenate(items), transfer_order=order
-    )
+    return Decision(every, np.concatenate(device), row_starts(np.concatenate(counts)), np.concatenate(items), transfer_order=order)

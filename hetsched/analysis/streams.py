@@ -11,10 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from hetsched.analysis.load import best_thresholds, least_load
-from hetsched.columns import readonly
+from hetsched.arrays import BoolArray, FloatArray, IntArray, readonly, row_starts
 from hetsched.errors import UnsupportedFeature
-from hetsched.problem.graph import FloatArray, IntArray
-from hetsched.problem.problem import BoolArray, Problem
+from hetsched.problem.problem import Problem
 from hetsched.schedule.steady import host_times
 
 CHANNELS, PORTS, HOST = range(3)
@@ -125,7 +124,7 @@ def _tensors(problem: Problem, unit: IntArray) -> tuple[IntArray, IntArray, Floa
 def _rows(row: IntArray, value: IntArray, count: int) -> tuple[IntArray, IntArray]:
     """Return values in rows: starts [count + 1], values."""
     order = np.argsort(row, kind="stable")
-    return np.concatenate([[0], np.cumsum(np.bincount(row, minlength=count))]).astype(np.int64), value[order].astype(np.int64)
+    return row_starts(np.bincount(row, minlength=count)), value[order].astype(np.int64)
 
 
 def device_prices(cost: FloatArray) -> FloatArray:

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from hetsched.problem.graph import IntArray
+from hetsched.arrays import IntArray
 from hetsched.problem.problem import Problem
 
 Exchange = tuple[IntArray, IntArray]

@@ -11,10 +11,11 @@ from hetsched.analysis.closure import ancestors
 from hetsched.analysis.load import best_thresholds, priced, thresholds
 from hetsched.analysis.streams import device_prices
 from hetsched.arguments import check_indices, checked
+from hetsched.arrays import BoolArray, FloatArray, IntArray
 from hetsched.errors import InvalidArgument
 from hetsched.problem.cluster import Cluster, Device
-from hetsched.problem.graph import FloatArray, IntArray, TaskGraph
-from hetsched.problem.problem import BoolArray, Problem
+from hetsched.problem.graph import TaskGraph
+from hetsched.problem.problem import Problem
 from hetsched.stopping import Deadline
 
 _LARGEST = 4000

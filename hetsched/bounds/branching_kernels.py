@@ -9,13 +9,9 @@ disturb nobody. Tasks are numbered in topological order.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from hetsched.arrays import BoolArray, FloatArray, IntArray
 from hetsched.compiled import inner, kernel
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 _SAFE = 1.0 - 1e-11  # more than the rounding of a sum of 10,000 terms
 _ROUNDS = 6

@@ -14,7 +14,8 @@ import numpy as np
 from hetsched.analysis.levels import CAPACITY, Levels, unit_sums
 from hetsched.analysis.load import Load, least_load, squeeze
 from hetsched.arguments import checked
-from hetsched.problem.graph import FloatArray, named, plural
+from hetsched.arrays import FloatArray
+from hetsched.problem.graph import named, plural
 from hetsched.problem.problem import Problem
 from hetsched.solution import NO_BOUND, Bound
 from hetsched.stopping import NEVER, Deadline

@@ -10,9 +10,9 @@ from hetsched.analysis.closure import ancestors
 from hetsched.analysis.levels import Levels, least_work
 from hetsched.analysis.load import best_thresholds, priced, thresholds
 from hetsched.arguments import check_array, checked, number
+from hetsched.arrays import BoolArray, FloatArray
 from hetsched.bounds.combinatorial import critical_path, head_tail_load, load
-from hetsched.problem.graph import FloatArray
-from hetsched.problem.problem import BoolArray, Problem
+from hetsched.problem.problem import Problem
 from hetsched.solution import NO_BOUND, Bound
 from hetsched.stopping import NEVER, Deadline
 

@@ -6,8 +6,8 @@ import numpy as np
 
 from hetsched.analysis import levels
 from hetsched.arguments import check_count, check_indices, checked
+from hetsched.arrays import FloatArray, IntArray
 from hetsched.bounds.windows import Effort, Passage, Window
-from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import Problem
 
 LARGEST = 120

@@ -42,6 +42,7 @@ import numpy.typing as npt
 from hetsched.analysis.levels import Levels
 from hetsched.analysis.modules import modules as partition
 from hetsched.arguments import checked
+from hetsched.arrays import IntArray
 from hetsched.bounds.batches import handover
 from hetsched.bounds.combinatorial import critical_path
 from hetsched.bounds.destructive import destructive
@@ -49,7 +50,7 @@ from hetsched.bounds.heads import Heads
 from hetsched.bounds.windows import Effort
 from hetsched.errors import InvalidProblem
 from hetsched.problem.cluster import Cluster, Device
-from hetsched.problem.graph import IntArray, TaskGraph, named, plural
+from hetsched.problem.graph import TaskGraph, named, plural
 from hetsched.problem.problem import Problem
 from hetsched.solution import NO_BOUND, Bound
 from hetsched.stopping import NEVER, Deadline

@@ -11,12 +11,12 @@ from hetsched.analysis.levels import Levels
 from hetsched.analysis.model_size import columns
 from hetsched.analysis.modules import falls_apart
 from hetsched.arguments import checked
+from hetsched.arrays import FloatArray
 from hetsched.errors import OutOfTime, UnsupportedFeature
 from hetsched.modeling.lowering import Matrix, linear
 from hetsched.models.formulation import SLACK, Formulation
 from hetsched.models.methods import formulate
 from hetsched.problem.cluster import Cluster, Device
-from hetsched.problem.graph import FloatArray
 from hetsched.problem.problem import Problem
 from hetsched.search import Budget, Monitor
 from hetsched.solution import NO_BOUND, Bound, Status
@@ -79,7 +79,7 @@ def relax_to_modelable(problem: Problem) -> Problem:
         devices = [Device(device.name, kind=device.kind, node=device.node) for device in cluster.devices]
         roomy = Cluster(devices, bandwidth=cluster.bandwidth, latency=cluster.latency)
         problem = problem.replace(memory="static", cluster=roomy)
-    if problem.inputs > 1 and problem.communication in ("channel", "port"):
+    if problem.inputs > 1 and problem.links.contended:
         problem = problem.replace(communication="delay")
     return problem
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from hetsched.analysis import levels
 from hetsched.arguments import check_array, check_count, check_indices, check_rows, checked, shown
+from hetsched.arrays import BoolArray, FloatArray, IntArray
 from hetsched.errors import InvalidArgument
-from hetsched.problem.graph import FloatArray, IntArray
-from hetsched.problem.problem import BoolArray, Problem
+from hetsched.problem.problem import Problem
 from hetsched.stopping import NEVER, Deadline
 
 _STEP = 0.02
@@ -47,7 +47,7 @@ class Passage:
     def __init__(self, problem: Problem, least: FloatArray | None = None) -> None:
         self.problem = problem
         self.least = levels.least_durations(problem) if least is None else check_array(least, "least", problem.durations.shape[:2])
-        self.rank = np.argsort(problem.graph.topological_order)
+        self.rank = problem.graph.rank
         self.bytes = problem.graph.weight_bytes if problem.memory == "peak" else problem.static_bytes.sum(axis=1)
         room = problem.cluster.memory_bytes * levels.CAPACITY
         self.room = np.where(np.where(np.isfinite(self.least), self.bytes[:, None], 0.0).sum(axis=0) > room, room, np.inf)

@@ -70,7 +70,7 @@ def batching(incomplete: str) -> list[str]:
 
 def communication(incomplete: str) -> list[str]:
     """Return the communication models."""
-    from hetsched.problem.problem import Communication
+    from hetsched.problem.links import Communication
 
     return _beginning(incomplete, get_args(Communication))
 

@@ -8,8 +8,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from hetsched.arrays import FloatArray
 from hetsched.errors import one_line
 from hetsched.report.units import seconds
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from hetsched.schedule.schedule import Schedule
 
-Floats = npt.NDArray[np.float64]
 COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "red")
 OTHER = "default"  # the terminal's own text colour can be seen on dark and on light ground
 _INK = {"blue": "white on blue", OTHER: "reverse"}  # how a name is written on a colour, if not in black
@@ -123,7 +122,7 @@ class _Chart:
             text.append("".join(mark for mark, _ in run), style)
         return text.append(f" {right:>{_RIGHT}}")
 
-    def _share(self, start: Floats, finish: Floats) -> Floats:
+    def _share(self, start: FloatArray, finish: FloatArray) -> FloatArray:
         """Return which share of each cell the intervals cover, counted once each where they overlap."""
         if not len(start) or self.end <= 0:
             return np.zeros(self.width)
@@ -133,7 +132,7 @@ class _Chart:
         length = np.maximum(finish - start, 0.0)
         times = np.stack([start, start + length], axis=1).ravel()
         covered = np.cumsum(np.stack([np.zeros(len(length)), length], axis=1).ravel())
-        shares: Floats = np.diff(np.interp(self.edges, times, covered, left=0.0)) * (self.width / self.end)
+        shares: FloatArray = np.diff(np.interp(self.edges, times, covered, left=0.0)) * (self.width / self.end)
         return shares
 
     def batches(self, k: int) -> Text:

@@ -15,7 +15,7 @@ from hetsched.report.units import percent
 
 if TYPE_CHECKING:
     from hetsched.analysis.modules import Modules
-    from hetsched.problem.graph import IntArray
+    from hetsched.arrays import IntArray
     from hetsched.problem.problem import Problem
 
 

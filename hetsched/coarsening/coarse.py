@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from hetsched.analysis.levels import unit_sums
 from hetsched.arguments import check_array, check_indices, checked
-from hetsched.columns import Frozen, readonly
+from hetsched.arrays import BoolArray, FloatArray, Frozen, IntArray, readonly, row_starts
 from hetsched.errors import InvalidProblem
-from hetsched.problem.graph import FloatArray, IntArray, TaskGraph
-from hetsched.problem.problem import BoolArray, Problem
+from hetsched.problem.graph import TaskGraph
+from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 
 
@@ -28,7 +28,6 @@ class Coarsening(Frozen):
         The task of `coarse` that each task of `problem` is part of.
     """
 
-    _fields = ("problem", "coarse", "cluster")
     problem: Problem
     coarse: Problem
     cluster: IntArray
@@ -58,9 +57,7 @@ class Coarsening(Frozen):
 
         What order transfers had is dropped: there are others now.
         """
-        position = np.empty(self.problem.n_tasks, np.int64)
-        position[self.problem.graph.topological_order] = np.arange(self.problem.n_tasks)
-        members = np.lexsort((position, self.cluster))
+        members = np.lexsort((self.problem.graph.rank, self.cluster))
         size = np.bincount(self.cluster, minlength=self.coarse.n_tasks)
         batch, place = _repeated(size[decision.task])
         first = np.cumsum(size) - size
@@ -69,7 +66,7 @@ class Coarsening(Frozen):
         return Decision(
             members[first[decision.task[batch]] + place],
             decision.device[batch],
-            np.concatenate([[0], np.cumsum(counts[batch])]),
+            row_starts(counts[batch]),
             decision.items[decision.item_ptr[batch[item_batch]] + item_place],
         )
 

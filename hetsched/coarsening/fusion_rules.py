@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from hetsched.arguments import checked, shown
+from hetsched.arrays import IntArray
 from hetsched.coarsening.coarse import Coarsening, contract, settled
 from hetsched.errors import UnsupportedFeature
-from hetsched.problem.graph import IntArray
 from hetsched.problem.problem import CostModel, Problem
 
 Rule = tuple[str, ...]

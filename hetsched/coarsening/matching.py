@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from hetsched.arguments import check_array, checked
+from hetsched.arrays import IntArray
 from hetsched.coarsening.coarse import Coarsening, acyclic, components, contract, mean_durations, mean_transfers, memory_share, settled
 from hetsched.coarsening.sequential import device_bits
 from hetsched.errors import InvalidProblem, UnsupportedFeature
-from hetsched.problem.graph import IntArray
 from hetsched.problem.problem import Problem
 
 STALLED = 0.95

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hetsched.arguments import checked
+from hetsched.arguments import check_count, checked
 from hetsched.coarsening.coarse import Coarsening, acyclic, contract, memory_share, settled
 from hetsched.errors import UnsupportedFeature
 from hetsched.problem.problem import Problem
@@ -24,8 +24,7 @@ def by_module(problem: Problem, depth: int = 1, *, memory: float = np.inf) -> Co
     memory : float
         The most static memory that co-location may bind together, as a share of the smallest device's.
     """
-    if isinstance(depth, bool) or not isinstance(depth, int | np.integer) or depth < 1:
-        raise UnsupportedFeature(f"depth is {depth!r}; it must be a whole number of names, at least 1")
+    depth = check_count(depth, "depth", error=UnsupportedFeature)
     numbers: dict[str, int] = {}
     modules = [_module(name, depth) for name in problem.graph.names]
     number = np.array([numbers.setdefault(module, len(numbers)) for module in modules], np.int64)

@@ -6,10 +6,10 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from hetsched.arguments import checked
+from hetsched.arguments import check_count, checked
+from hetsched.arrays import FloatArray, IntArray, row_starts
 from hetsched.coarsening.coarse import Coarsening, contract, mean_durations, mean_transfers, memory_share, settled
 from hetsched.errors import UnsupportedFeature
-from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import Problem
 
 Order = Literal["m-topo", "dfs-topo", "cpd-topo"]
@@ -72,8 +72,7 @@ def operation_fusion(problem: Problem, *, order: Order = "cpd-topo", window: int
     ----------
     Celeritas (Xu et al. 2022), section 5.1.3, (4) to (6); B. W. Kernighan, "Optimal sequential partitions of graphs", 1971.
     """
-    if isinstance(window, bool) or not isinstance(window, int | np.integer) or window < 1:
-        raise UnsupportedFeature(f"window is {window!r}; it must be a whole number of tasks, at least 1")
+    window = check_count(window, "window", error=UnsupportedFeature)
     if not memory > 0:
         raise UnsupportedFeature(f"memory is {memory!r}; it must be a share of a device's memory, above 0")
     from hetsched.coarsening import kernels
@@ -83,7 +82,7 @@ def operation_fusion(problem: Problem, *, order: Order = "cpd-topo", window: int
     position[sequence] = np.arange(problem.n_tasks)
     cost = mean_transfers(problem)
     by_target = np.argsort(position[graph.target], kind="stable")
-    ptr = np.concatenate([[0], np.cumsum(np.diff(graph.pred_ptr)[sequence])])
+    ptr = row_starts(np.diff(graph.pred_ptr)[sequence])
     out = np.bincount(graph.source, cost, problem.n_tasks)
     claim = problem.static_bytes @ [1.0, problem.inputs]
     most = memory_share(problem, memory)

@@ -8,12 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from hetsched.arguments import check_array, check_count, checked
-from hetsched.columns import Frozen
+from hetsched.arrays import BoolArray, FloatArray, Frozen
 from hetsched.costs.lines import fit
 from hetsched.costs.protocol import Profiler
 from hetsched.errors import InvalidProblem
 from hetsched.problem.cluster import Cluster, Device
-from hetsched.problem.graph import FloatArray
 
 SIZES = tuple(4**x for x in range(5, 13))
 """Bytes, 1 KiB to 16 MiB: what `Links.measured` copies."""
@@ -55,12 +54,11 @@ class Links(Frozen):
     Celeritas, section 4.2, after Hafeez et al., 2021.
     """
 
-    _fields = ("devices", "bandwidth", "latency", "residuals", "refitted")
     devices: tuple[Device, ...]
     bandwidth: FloatArray
     latency: FloatArray
     residuals: FloatArray
-    refitted: npt.NDArray[np.bool_]
+    refitted: BoolArray
 
     @checked
     def __init__(self, devices: Iterable[Device | str], sizes: npt.ArrayLike, seconds: npt.ArrayLike, *, relative: bool = False) -> None:

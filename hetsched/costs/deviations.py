@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hetsched.arguments import check_array, checked, number
-from hetsched.columns import Columns
+from hetsched.arrays import Columns
 from hetsched.errors import InvalidArgument
 
 WITHIN = (0.05, 0.1, 0.2, 0.3)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hetsched.problem.graph import FloatArray
+from hetsched.arrays import FloatArray, IntArray
 
 
 class Lines(NamedTuple):
@@ -17,7 +17,7 @@ class Lines(NamedTuple):
     intercept: FloatArray
     mean: FloatArray
     """Of the y, weighted as the samples are."""
-    samples: npt.NDArray[np.int64]
+    samples: IntArray
     """How many there are."""
 
     def at(self, x: npt.ArrayLike) -> FloatArray:

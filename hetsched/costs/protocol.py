@@ -24,9 +24,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
+from hetsched.arrays import FloatArray
 from hetsched.errors import InvalidProblem
 from hetsched.problem.cluster import Device
-from hetsched.problem.graph import FloatArray, TaskGraph
+from hetsched.problem.graph import TaskGraph
 from hetsched.problem.problem import CostModel
 from hetsched.schedule.stages import StageCost
 

@@ -11,13 +11,13 @@ import msgspec
 import numpy as np
 
 from hetsched.arguments import checked
-from hetsched.columns import readonly
+from hetsched.arrays import FloatArray, readonly
 from hetsched.costs.protocol import Measured, Placement, Profiler, devices_of
 from hetsched.errors import InvalidProblem
 from hetsched.problem import document
 from hetsched.problem.cluster import Device
 from hetsched.problem.document import VERSION, DeviceRow, Document, GraphPart, Row, optional, to_document
-from hetsched.problem.graph import FloatArray, TaskGraph
+from hetsched.problem.graph import TaskGraph
 
 RunKey = tuple[int, tuple[str, ...]]
 """Inputs, and the device of each task."""

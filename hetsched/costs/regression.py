@@ -9,12 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from hetsched.arguments import check_array, checked
+from hetsched.arrays import BoolArray, FloatArray, IntArray
 from hetsched.costs.deviations import Deviations
 from hetsched.costs.lines import Lines, fit
 from hetsched.costs.samples import Samples
 from hetsched.errors import InvalidProblem, warn
 from hetsched.problem.cluster import Cluster
-from hetsched.problem.graph import FloatArray, IntArray, TaskGraph
+from hetsched.problem.graph import TaskGraph
 
 Amount = Literal["seconds", "memory_bytes"]
 
@@ -114,7 +115,7 @@ class Regression:
         return Deviations.between(names[i].tolist(), devices[k].tolist(), actual.batch_sizes[b], guesses, found[i, k, b])
 
 
-def _rising(samples: Samples, what: Amount) -> tuple[Lines, npt.NDArray[np.bool_]]:
+def _rising(samples: Samples, what: Amount) -> tuple[Lines, BoolArray]:
     """Return lines that do not fall, and which ones did."""
     lines = fit(samples.batch_sizes, getattr(samples, what))
     for i, k in np.argwhere((lines.samples > 0) & np.isnan(lines.slope)):

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from hetsched.arguments import checked, shown
+from hetsched.arrays import FloatArray, IntArray
 from hetsched.errors import InvalidProblem, warn
 from hetsched.problem.cluster import Cluster, Device
-from hetsched.problem.graph import FloatArray, IntArray, TaskGraph, named, plural
+from hetsched.problem.graph import TaskGraph, named, plural
 
 FREE_OPS = frozenset(
     {

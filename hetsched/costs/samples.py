@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from hetsched.arguments import check_array, check_count, checked
-from hetsched.columns import Frozen
+from hetsched.arrays import FloatArray, Frozen, IntArray
 from hetsched.costs.protocol import Profiler
 from hetsched.errors import InvalidProblem
-from hetsched.problem.graph import FloatArray, IntArray, unique_names
+from hetsched.problem.graph import unique_names
 
 
 class Samples(Frozen):
@@ -34,7 +34,6 @@ class Samples(Frozen):
         Shapes do not fit, or a number is negative or infinite.
     """
 
-    _fields = ("tasks", "devices", "batch_sizes", "seconds", "memory_bytes")
     tasks: tuple[str, ...]
     devices: tuple[str, ...]
     batch_sizes: IntArray

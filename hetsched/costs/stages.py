@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hetsched.arguments import check_number, check_rows, checked, shown
+from hetsched.arrays import FloatArray
 from hetsched.costs.roofline import Roofline
 from hetsched.errors import InvalidArgument, InvalidProblem
 from hetsched.problem.cluster import Cluster, Device
@@ -172,11 +173,11 @@ class Contention:
                 raise InvalidProblem(f"stage {', '.join(tasks)} ({strategy}) takes {seconds} s; leave out what cannot be done")
         wanted = np.log([seconds for _, _, seconds in found])
 
-        def model(logs: npt.NDArray[np.float64]) -> Contention:
+        def model(logs: FloatArray) -> Contention:
             values = dict(zip(_FITTED, np.exp(logs).tolist(), strict=True))
             return Contention(self.graph, self.device, inputs=self.inputs, costs=self.costs, convolutions=self.convolutions, **values)
 
-        def misses(logs: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        def misses(logs: FloatArray) -> FloatArray:
             cost = model(logs)
             return np.log([cost(tasks, strategy) for tasks, strategy, _ in found]) - wanted
 
@@ -286,7 +287,7 @@ class ContentionBound:
         longest = max(math.fsum(map(cost.alone, group)) for group in groups)
         return cost.synchronisation + max(longest, math.fsum(cost._body[i] for group in groups for i in group))
 
-    def table(self, names: tuple[str, ...], parent: npt.NDArray[np.int32], last: npt.NDArray[np.int32]) -> npt.NDArray[np.float64]:
+    def table(self, names: tuple[str, ...], parent: npt.NDArray[np.int32], last: npt.NDArray[np.int32]) -> FloatArray:
         """Return the bounds of many stages under both strategies, see `StageCost`."""
         from hetsched.costs import stage_kernels
 

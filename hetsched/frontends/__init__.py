@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from hetsched.lazy import attach
 
 if TYPE_CHECKING:
     from hetsched.frontends import torch
 
 __all__ = ["torch"]
 
-
-def __getattr__(name: str) -> Any:
-    if name in __all__:  # imported when first used: torch takes seconds
-        return importlib.import_module(f"hetsched.frontends.{name}")
-    raise AttributeError(f"module 'hetsched.frontends' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+_HOMES = {"": ["torch"]}
+__getattr__, __dir__ = attach(__name__, _HOMES)

@@ -12,17 +12,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from hetsched.compiled import builder, inlined
+from hetsched import heap_kernels
+from hetsched.arrays import BoolArray, FloatArray, IntArray
+from hetsched.compiled import builder, inner
 from hetsched.heuristics.placing import MEMORY_SLACK, fill_gap, first_gap
 from hetsched.problem.problem import ProblemArrays
-from hetsched.schedule import heap
 from hetsched.schedule.kernels import transfer_time
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 Batches = tuple[IntArray, IntArray, IntArray, IntArray, FloatArray, int]
 """Task, device, first input, input after the last and planned start of each batch, [m] each, in
 the order of placing, and the task that found no place, or -1."""
@@ -91,7 +88,7 @@ def shared_counts(arrays: ProblemArrays, unit: IntArray, row_of: IntArray, n_row
     return common
 
 
-@inlined
+@inner
 def _data_ready(
     arrays: ProblemArrays,
     i: int,
@@ -127,7 +124,7 @@ def _data_ready(
                     b += 1
 
 
-@inlined
+@inner
 def _start_in(gap_start: FloatArray, gap_end: FloatArray, k: int, count: int, ready: float, length: float) -> tuple[float, int]:
     """Return the earliest start on device k, and the gap it is in; -1 for a batch of length zero."""
     if length == 0.0:
@@ -136,7 +133,7 @@ def _start_in(gap_start: FloatArray, gap_end: FloatArray, k: int, count: int, re
     return max(ready, gap_start[k, gap]), gap
 
 
-@inlined
+@inner
 def _stretches(
     durations: FloatArray,
     sizes: IntArray,
@@ -269,10 +266,10 @@ def in_batches(
     for i in range(n):
         waiting[i] = arrays.pred_ptr[i + 1] - arrays.pred_ptr[i]
         if waiting[i] == 0:
-            queued = heap.push(keys, items, 0, queued, -priority[i], i)
+            queued = heap_kernels.push(keys, items, 0, queued, -priority[i], i)
     while queued > 0:
         i = items[0]
-        queued = heap.pop(keys, items, 0, queued)
+        queued = heap_kernels.pop(keys, items, 0, queued)
         u, durations = unit[i], arrays.durations[i]
         _data_ready(arrays, i, cuts, first, device, low, high, finish, ready)
         total[0], number[0] = np.inf, 0
@@ -346,5 +343,5 @@ def in_batches(
             j = arrays.succ[x]
             waiting[j] -= 1
             if waiting[j] == 0:
-                queued = heap.push(keys, items, 0, queued, -priority[j], j)
+                queued = heap_kernels.push(keys, items, 0, queued, -priority[j], j)
     return task[:made], device[:made], low[:made], high[:made], begin[:made], -1

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from hetsched.arrays import BoolArray, FloatArray, IntArray, row_starts
 from hetsched.errors import InvalidProblem, UnsupportedFeature
 from hetsched.heuristics.list_scheduling import mean_code
 from hetsched.heuristics.offering import memory_claims
-from hetsched.problem.graph import FloatArray, IntArray
-from hetsched.problem.problem import BoolArray, Problem
+from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.search import Auto, Kind, Monitor, Role, method, several_inputs
 
@@ -161,7 +161,7 @@ def decision_of_intervals(task: IntArray, device: IntArray, low: IntArray, high:
     """Return the decision of batches of the inputs from `low` to before `high`, run in order of `start`."""
     order = np.argsort(start, kind="stable")
     task, device, low, high = task[order], device[order], low[order], high[order]
-    item_ptr = np.concatenate([[0], np.cumsum(high - low)])
+    item_ptr = row_starts(high - low)
     return Decision(task, device, item_ptr, np.arange(item_ptr[-1]) + np.repeat(low - item_ptr[:-1], high - low))
 
 

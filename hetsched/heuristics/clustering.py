@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from hetsched.arrays import FloatArray, IntArray
 from hetsched.coarsening.coarse import Coarsening, mean_durations, mean_transfers, memory_share, settled, united
 from hetsched.heuristics.placement import fused, listed, offer_bold_to_safe
-from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import Problem
 from hetsched.search import Auto, Kind, Monitor, Role, Supports, always, large, method
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from hetsched.analysis.ideals import Ideals, chain, ideals
 from hetsched.analysis.streams import CHANNELS, HOST, Streams, device_prices, linear_order, streams, sums, unit_order, without_pendants
+from hetsched.arrays import FloatArray, IntArray, row_starts
 from hetsched.errors import InvalidSchedule, UnsupportedFeature
 from hetsched.heuristics.offering import memory_needs
-from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.steady import hosts
@@ -302,4 +302,4 @@ def _permuted(ptr: IntArray, values: IntArray, order: IntArray) -> tuple[IntArra
     """Return the rows of a table in another order."""
     counts = np.diff(ptr)[order]
     rows = [values[ptr[x] : ptr[x + 1]] for x in order.tolist()]
-    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), np.concatenate([np.zeros(0, np.int64), *rows])
+    return row_starts(counts), np.concatenate([np.zeros(0, np.int64), *rows])

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetsched.arrays import FloatArray, IntArray
 from hetsched.errors import UnsupportedFeature
 from hetsched.heuristics.batched import place_in_batches, upward_ranks
 from hetsched.heuristics.effort import bursts, progress
 from hetsched.heuristics.mending import packed
 from hetsched.heuristics.offering import memory_claims
-from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import Problem
-from hetsched.schedule.simulate import CONTENDED
 from hetsched.search import Monitor, Supports, method
 
 if TYPE_CHECKING:
@@ -94,8 +93,7 @@ def _search(problem: Problem, monitor: Monitor, *, mutate: bool, hot: float, col
     unsure = problem.memory == "peak"
     if not len(counts):
         return
-    contended = problem.communication in CONTENDED
-    for runs in bursts(monitor, weight=states.tables.slots * (3.0 if contended else 1.0)):
+    for runs in bursts(monitor, weight=states.tables.slots * (3.0 if problem.links.contended else 1.0)):
         share = progress(monitor, started, before)
         planned = 0 if monitor.budget.evaluations is None else runs
         ahead = min(1.0, share + planned / max(1, (monitor.budget.evaluations or 0) - before))
@@ -175,8 +173,6 @@ def _starts(problem: Problem, fastest: IntArray, safe: bool) -> Iterator[IntArra
 
 def _least_rank(problem: Problem) -> IntArray:
     """Return the least place in the topological order of a member of each unit, [units]."""
-    place = np.empty(problem.n_tasks, np.int64)
-    place[problem.graph.topological_order] = np.arange(problem.n_tasks)
     least = np.full(problem.n_units, problem.n_tasks)
-    np.minimum.at(least, problem.unit, place)
+    np.minimum.at(least, problem.unit, problem.graph.rank)
     return least

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from hetsched.arrays import FloatArray
 from hetsched.heuristics.list_scheduling import static_level
 from hetsched.heuristics.offering import offer
-from hetsched.problem.graph import FloatArray
 from hetsched.problem.problem import Problem
 from hetsched.search import Auto, Kind, Monitor, Role, Supports, always, method
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetsched.arrays import IntArray
 from hetsched.heuristics.local_search import WEIGHT, Walk
-from hetsched.problem.graph import IntArray
 from hetsched.problem.problem import Problem
 from hetsched.search import Auto, Monitor, method
 

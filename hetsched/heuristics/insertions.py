@@ -18,13 +18,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from hetsched.arrays import BoolArray, FloatArray, IntArray
 from hetsched.compiled import inner, kernel
 from hetsched.schedule.sequences import DELAY, State, Tables, overlap
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 TIE = 1e-3
 """Weight of the path through the node itself, by which places of the same makespan are told apart."""
 NOTHING = -1
@@ -70,15 +68,15 @@ class Network(NamedTuple):
     """[M]: `finish` without the node taken out."""
     late: FloatArray
     """[M]: `tail` without it."""
-    above: npt.NDArray[np.bool_]
+    above: BoolArray
     """[M]: whether the node taken out depends on it."""
-    below: npt.NDArray[np.bool_]
+    below: BoolArray
     """[M]: whether it depends on the node taken out."""
     saved: IntArray
     """[M]: nodes of the part of the sequence that was changed last."""
-    marked: npt.NDArray[np.bool_]
+    marked: BoolArray
     """[M] scratch."""
-    reached: npt.NDArray[np.bool_]
+    reached: BoolArray
     """[K] scratch."""
     ready: FloatArray
     """[K]: when the data of the node taken out is on a device."""

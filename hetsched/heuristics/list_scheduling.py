@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from hetsched.arrays import FloatArray
 from hetsched.errors import UnsupportedFeature
 from hetsched.heuristics.offering import descending, offer, offer_in_order
-from hetsched.problem.graph import FloatArray
 from hetsched.problem.problem import Problem
 from hetsched.search import ALL, Auto, Kind, Monitor, Role, Supports, always, method
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from hetsched.analysis.load import priced
 from hetsched.analysis.streams import HOST, PORTS, Streams, device_prices, streams, unit_order
+from hetsched.arrays import FloatArray, IntArray
 from hetsched.errors import InvalidSchedule
 from hetsched.heuristics.offering import memory_needs
-from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.search import LOADS, Auto, Monitor, Supports, method

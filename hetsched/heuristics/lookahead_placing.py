@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from hetsched.compiled import builder, inlined
+from hetsched import heap_kernels
+from hetsched.arrays import FloatArray, IntArray
+from hetsched.compiled import builder, inner
 from hetsched.heuristics.placing import MEMORY_SLACK, Placement, arrivals, fill_gap, first_gap, least_durations
 from hetsched.problem.problem import ProblemArrays
-from hetsched.schedule import heap
 from hetsched.schedule.kernels import transfer_time
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
-
-@inlined
+@inner
 def _start_beside(
     gap_start: FloatArray,
     gap_end: FloatArray,
@@ -88,10 +85,10 @@ def lookahead(
     for i in range(n):
         waiting[i] = pred_ptr[i + 1] - pred_ptr[i]
         if waiting[i] == 0:
-            queued = heap.push(keys, items, 0, queued, -priority[i], i)
+            queued = heap_kernels.push(keys, items, 0, queued, -priority[i], i)
     while queued > 0:
         i = items[0]
-        queued = heap.pop(keys, items, 0, queued)
+        queued = heap_kernels.pop(keys, items, 0, queued)
         arrivals(
             pred_ptr,
             pred,
@@ -179,6 +176,6 @@ def lookahead(
             j = arrays.succ[x]
             waiting[j] -= 1
             if waiting[j] == 0:
-                queued = heap.push(keys, items, 0, queued, -priority[j], j)
+                queued = heap_kernels.push(keys, items, 0, queued, -priority[j], j)
     by_start = np.argsort(begin[sequence], kind="mergesort")
     return device, sequence[by_start], -1

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from hetsched.arrays import FloatArray, row_starts
 from hetsched.errors import InvalidSchedule
 from hetsched.heuristics.offering import memory_needs
-from hetsched.problem.graph import FloatArray
 from hetsched.problem.problem import Problem
 from hetsched.schedule import memory
 from hetsched.schedule.decision import Decision
@@ -151,8 +151,7 @@ class _Moves:
         loose = problem.replace(graph=problem.graph.replace(colocation=None))
         schedule = simulate(loose, given)
         batches = schedule.batches
-        rank = np.argsort(problem.graph.topological_order)
-        rank = rank[batches.task]
+        rank = problem.graph.rank[batches.task]
         keys = (rank, batches.finish, batches.start) if problem.inputs == 1 else (batches.start, rank)
         task, device, items = [], [], []
         moved: set[int] = set()
@@ -169,4 +168,4 @@ class _Moves:
             task.append(i)
             device.append(int(batches.device[b]) if target < 0 else target)
             items.append(row)
-        return Decision(task, device, np.cumsum([0, *map(len, items)]), np.concatenate(items))
+        return Decision(task, device, row_starts([len(row) for row in items]), np.concatenate(items))

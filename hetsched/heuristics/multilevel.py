@@ -6,12 +6,13 @@ import math
 
 import numpy as np
 
+from hetsched.arguments import check_count
+from hetsched.arrays import IntArray
 from hetsched.coarsening.coarse import Coarsening
 from hetsched.coarsening.matching import hierarchy
 from hetsched.errors import InvalidProblem, UnsupportedFeature
 from hetsched.heuristics.effort import SECONDS
 from hetsched.heuristics.placement import fused, listed
-from hetsched.problem.graph import IntArray
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.search import Kind, Monitor, Role, Supports, method, select
@@ -47,8 +48,8 @@ def multilevel(problem: Problem, monitor: Monitor, *, tasks: int = 200, cycles: 
         How often to go down and up again, at most; default: as often as it gains.
     """
     for what, value in (("tasks", tasks), ("cycles", cycles)):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1):
-            raise UnsupportedFeature(f"{what} is {value!r}; it must be a whole number, at least 1")
+        if value is not None:
+            check_count(value, what, error=UnsupportedFeature)
     _Search(problem, monitor, tasks).run(math.inf if cycles is None else cycles)
 
 

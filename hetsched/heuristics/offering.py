@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hetsched.columns import readonly
-from hetsched.problem.graph import FloatArray, IntArray
+from hetsched.arrays import FloatArray, IntArray, readonly
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.search import Monitor

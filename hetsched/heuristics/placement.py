@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from hetsched.analysis.levels import unit_sums
+from hetsched.arrays import FloatArray, IntArray, row_starts
 from hetsched.coarsening.coarse import Coarsening, mean_durations, mean_transfers
 from hetsched.coarsening.sequential import operation_fusion, topological_order
 from hetsched.errors import InvalidProblem, MissingDependency, OutOfTime, UnsupportedFeature
@@ -20,7 +21,6 @@ from hetsched.heuristics.list_scheduling import ranks
 from hetsched.heuristics.offering import descending, memory_needs, offer_in_order
 from hetsched.modeling.expression import Expression
 from hetsched.modeling.model import Model
-from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.search import Auto, Kind, Monitor, Role, Supports, always, large, method, tasks_up_to
@@ -383,7 +383,7 @@ def metis(problem: Problem, monitor: Monitor) -> None:
     row = np.concatenate([pair // problem.n_units, pair % problem.n_units])
     order = np.argsort(row, kind="stable")
     column = np.concatenate([pair % problem.n_units, pair // problem.n_units])[order]
-    ptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=problem.n_units))])
+    ptr = row_starts(np.bincount(row, minlength=problem.n_units))
     share = np.maximum(shares(problem), 1e-6)
     part = _partition(
         monitor.deadline,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from hetsched import heap_kernels
 from hetsched.compiled import builder
 from hetsched.heuristics.placing import MEMORY_SLACK, MORE, arrivals
-from hetsched.schedule import heap
 
 
 @builder
@@ -131,10 +131,10 @@ def dominant_sequence(pred_ptr, pred, pred_edge, succ_ptr, succ, weight, transfe
     for i in range(n):
         waiting[i] = pred_ptr[i + 1] - pred_ptr[i]
         if waiting[i] == 0:
-            queued = heap.push(keys, items, 0, queued, -below[i], i)
+            queued = heap_kernels.push(keys, items, 0, queued, -below[i], i)
     while queued > 0:
         i = items[0]
-        queued = heap.pop(keys, items, 0, queued)
+        queued = heap_kernels.pop(keys, items, 0, queued)
         last = -1.0
         home = -1
         for x in range(pred_ptr[i], pred_ptr[i + 1]):
@@ -162,7 +162,7 @@ def dominant_sequence(pred_ptr, pred, pred_edge, succ_ptr, succ, weight, transfe
             if waiting[j] == 0:
                 for y in range(pred_ptr[j], pred_ptr[j + 1]):
                     arrival[j] = max(arrival[j], finish[pred[y]] + transfer[pred_edge[y]])
-                queued = heap.push(keys, items, 0, queued, -(arrival[j] + below[j]), j)
+                queued = heap_kernels.push(keys, items, 0, queued, -(arrival[j] + below[j]), j)
     return cluster, begin[:count].copy()
 
 

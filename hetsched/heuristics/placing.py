@@ -11,16 +11,14 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from hetsched import heap_kernels
 from hetsched.analysis import ranking
-from hetsched.compiled import builder, inlined
+from hetsched.arrays import FloatArray, IntArray
+from hetsched.compiled import builder, inner
 from hetsched.problem.problem import ProblemArrays
-from hetsched.schedule import heap
 from hetsched.stopping import Deadline
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Placement = tuple[IntArray, IntArray, int]
 """Device per task [n], a sequence of all tasks [n], and the task that found no place, or -1."""
 
@@ -34,7 +32,7 @@ MORE, SLICE = -2, 4_000_000
 """What a kernel returns at the end of a slice that is not the last, and its looks at ready tasks: a tenth of a second."""
 
 
-@inlined
+@inner
 def arrivals(
     pred_ptr: IntArray,
     pred: IntArray,
@@ -66,7 +64,7 @@ def arrivals(
                 ready[k] = max(ready[k], done + (latency[h, k] + amount / bandwidth[h, k]))
 
 
-@inlined
+@inner
 def first_gap(gap_start: FloatArray, gap_end: FloatArray, k: int, count: int, ready: float, duration: float, limit: float) -> int:
     """Return the earliest gap of device k in which a task fits; the last one is open-ended and always fits.
 
@@ -88,7 +86,7 @@ def first_gap(gap_start: FloatArray, gap_end: FloatArray, k: int, count: int, re
     return low
 
 
-@inlined
+@inner
 def fill_gap(
     gap_start: FloatArray, gap_end: FloatArray, gap_after: IntArray, count: int, gap: int, i: int, start: float, finish: float, least: float
 ) -> int:
@@ -178,10 +176,10 @@ def in_order(
     for i in range(n):
         waiting[i] = pred_ptr[i + 1] - pred_ptr[i]
         if waiting[i] == 0:
-            queued = heap.push(keys, items, 0, queued, -priority[i], i)
+            queued = heap_kernels.push(keys, items, 0, queued, -priority[i], i)
     while queued > 0:
         i = items[0]
-        queued = heap.pop(keys, items, 0, queued)
+        queued = heap_kernels.pop(keys, items, 0, queued)
         arrivals(pred_ptr, pred, pred_edge, edge_bytes, latency, bandwidth, given, transfers, factor, i, device, finish, ready)
         u = unit[i]
         chosen, chosen_start, chosen_gap, best = -1, 0.0, 0, np.inf
@@ -249,7 +247,7 @@ def in_order(
             j = succ[x]
             waiting[j] -= 1
             if waiting[j] == 0:
-                queued = heap.push(keys, items, 0, queued, -priority[j], j)
+                queued = heap_kernels.push(keys, items, 0, queued, -priority[j], j)
     for k in range(size):
         i = head[k]
         while i >= 0:
@@ -259,7 +257,7 @@ def in_order(
     return device, sequence, -1
 
 
-@inlined
+@inner
 def _kth_least(values: FloatArray, count: int, k: int) -> float:
     """Return the k-th least (from 0) of the first `count` values, which get sorted; few, so by insertion."""
     for x in range(1, count):

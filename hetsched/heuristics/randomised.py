@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 
+from hetsched.arrays import FloatArray
 from hetsched.errors import UnsupportedFeature
 from hetsched.heuristics.effort import bursts
 from hetsched.heuristics.list_scheduling import place_heft, ranks
 from hetsched.heuristics.offering import memory_needs
-from hetsched.problem.graph import FloatArray
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.search import Auto, Monitor, Supports, method

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from hetsched.arrays import FloatArray, IntArray
 from hetsched.compiled import builder
 from hetsched.heuristics.placing import FINISH, in_order
 from hetsched.problem.problem import ProblemArrays
 from hetsched.schedule import sequences
 from hetsched.schedule.kernels import transfer_time
 from hetsched.schedule.sequences import State, Tables
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 @builder

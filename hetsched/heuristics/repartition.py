@@ -7,6 +7,8 @@ import math
 import numpy as np
 
 from hetsched.analysis.levels import unit_sums
+from hetsched.arguments import check_count
+from hetsched.arrays import row_starts
 from hetsched.coarsening.coarse import mean_durations, mean_transfers
 from hetsched.errors import UnsupportedFeature
 from hetsched.heuristics.placement import blocks, offer_devices, shares
@@ -39,8 +41,7 @@ def repartition(problem: Problem, monitor: Monitor, *, slack: float = 0.1, passe
     """
     if not 0 <= slack < math.inf:
         raise UnsupportedFeature(f"slack is {slack!r}; it must be a share of the mean load, at least 0")
-    if isinstance(passes, bool) or not isinstance(passes, int | np.integer) or passes < 0:
-        raise UnsupportedFeature(f"passes is {passes!r}; it must be a whole number, at least 0")
+    passes = check_count(passes, "passes", 0, error=UnsupportedFeature)
     from hetsched.heuristics import placement_kernels
 
     graph, unit = problem.graph, problem.unit
@@ -51,7 +52,7 @@ def repartition(problem: Problem, monitor: Monitor, *, slack: float = 0.1, passe
     offer_devices(monitor, device[unit])
     load = np.bincount(device, work, problem.n_devices).astype(np.float64)
     members = np.argsort(unit, kind="stable")
-    ptr = np.concatenate([[0], np.cumsum(np.bincount(unit, minlength=problem.n_units))])
+    ptr = row_starts(np.bincount(unit, minlength=problem.n_units))
     for _ in range(passes):
         moved = placement_kernels.repartition(
             graph.topological_order,

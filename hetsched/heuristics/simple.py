@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from hetsched.arrays import FloatArray, IntArray, row_starts
 from hetsched.heuristics.mending import packed
 from hetsched.heuristics.offering import descending, offer_in_order
-from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.search import ALL, Auto, Kind, Monitor, Role, Supports, always, method
@@ -64,9 +64,7 @@ def _on_one_device(problem: Problem, k: int, choice: IntArray | None) -> Decisio
             task.append(i)
             sizes.append(int(choice[left, i, k]))
             left -= sizes[-1]
-    return Decision(
-        task, np.full(len(task), k), np.concatenate([[0], np.cumsum(sizes)]), np.tile(np.arange(problem.inputs), problem.n_tasks)
-    )
+    return Decision(task, np.full(len(task), k), row_starts(sizes), np.tile(np.arange(problem.inputs), problem.n_tasks))
 
 
 def _by_index(problem: Problem) -> FloatArray:

@@ -7,8 +7,8 @@ from functools import cached_property
 import numpy as np
 
 from hetsched.analysis.levels import tails
+from hetsched.arrays import FloatArray, row_starts
 from hetsched.heuristics.offering import memory_claims
-from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import Problem
 from hetsched.schedule import sequences
 from hetsched.schedule.decision import Decision
@@ -91,7 +91,7 @@ class States:
             return np.inf
         t, batches = self.tables, schedule.batches
         # Producers before consumers also where neither takes any time.
-        order = np.lexsort((self._rank[batches.task], batches.start))
+        order = np.lexsort((self.problem.graph.rank[batches.task], batches.start))
         task, first = batches.task[order], schedule.items[schedule.item_ptr[:-1]][order]
         cell = self.problem.unit[task] * t.slots
         slot = np.zeros(len(task), np.int64)
@@ -126,7 +126,7 @@ class States:
         nodes = state.sequence[: state.length[0]]
         cell = t.cell[nodes]
         size = state.high[cell] - state.low[cell]
-        pointers = np.concatenate([[0], np.cumsum(size)])
+        pointers = row_starts(size)
         items = np.arange(pointers[-1]) - np.repeat(pointers[:-1] - state.low[cell], size)
         order = None
         if t.contention != sequences.DELAY:
@@ -135,12 +135,6 @@ class States:
             order = room[:count].copy()
             order[:, 1:] = state.position[order[:, 1:]]
         return Decision(t.task[nodes], state.device[cell], pointers, items, transfer_order=order)
-
-    @cached_property
-    def _rank(self) -> IntArray:
-        rank = np.empty(self.problem.n_tasks, np.int64)
-        rank[self.problem.graph.topological_order] = np.arange(self.problem.n_tasks)
-        return rank
 
     def _load_slots(self, state: State, schedule: Schedule) -> bool:
         """Write a schedule's slots into a state; tell whether it has such."""
@@ -185,12 +179,12 @@ def _tables(problem: Problem, held: float) -> Tables:
     claims = bold + held * (safe - bold)
     resources = problem.n_devices * (1 + (0, problem.n_devices, 2)[contention]) + 1
     nodes = np.arange(problem.n_tasks * slots)
-    factor = 1 if problem.communication == "per-input" else inputs
+    factor = 1 if problem.links.per_input else inputs
     columns = {
         "task": nodes // slots,
         "cell": problem.unit[nodes // slots] * slots + nodes % slots,
         "unit": problem.unit,
-        "member_ptr": np.concatenate([[0], np.cumsum(np.bincount(problem.unit, minlength=problem.n_units))]),
+        "member_ptr": row_starts(np.bincount(problem.unit, minlength=problem.n_units)),
         "members": np.argsort(problem.unit, kind="stable"),
         "durations": durations,
         "whole": problem.whole_durations if slots == 1 else np.empty((0, 0)),
@@ -198,7 +192,7 @@ def _tables(problem: Problem, held: float) -> Tables:
         "pred_bytes": graph.edge_bytes[graph.pred_edge] * factor,
         "succ_bytes": graph.edge_bytes[problem.arrays.succ_edge] * factor,
         "tail": tails(problem),
-        "choice_ptr": np.concatenate([[0], np.cumsum(usable.sum(axis=1))]),
+        "choice_ptr": row_starts(usable.sum(axis=1)),
         "choices": np.nonzero(usable)[1],
         "weight": claims[:, 0],
         "activation": claims[:, 1],

@@ -8,14 +8,11 @@ a row is a device. A string has `positions` per unit, each standing for as many 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from hetsched.arrays import FloatArray, IntArray
 from hetsched.compiled import builder
 from hetsched.schedule import sequences
 from hetsched.schedule.sequences import State, Tables
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 @builder

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from hetsched.arrays import IntArray
 from hetsched.compiled import inner, kernel
 from hetsched.heuristics import insertions, moves
 from hetsched.heuristics.insertions import Candidates, Network
 from hetsched.schedule import edits, sequences
 from hetsched.schedule.edits import Log
 from hetsched.schedule.sequences import DELAY, State, Tables, batch_duration
-
-IntArray = npt.NDArray[np.int64]
 
 
 @kernel

@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from hetsched.arguments import check_array, checked
+from hetsched.arrays import FloatArray, IntArray
 from hetsched.errors import InvalidModel
-from hetsched.modeling.expression import Expression, FloatArray, IntArray
+from hetsched.modeling.expression import Expression
 from hetsched.modeling.model import Model
 from hetsched.stopping import NEVER, Deadline
 

@@ -9,10 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hetsched.arguments import check_array, checked
+from hetsched.arrays import FloatArray, IntArray, row_starts
 from hetsched.errors import InvalidModel
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 class Expression:
@@ -84,7 +82,7 @@ class Expression:
         """Return an expression of some entries, in the shape of `entries`."""
         flat = np.asarray(entries, np.int64).ravel()
         length = self.ptr[flat + 1] - self.ptr[flat]
-        ptr = np.concatenate([[0], np.cumsum(length)])
+        ptr = row_starts(length)
         term = np.repeat(self.ptr[flat] - ptr[:-1], length) + np.arange(ptr[-1])
         return Expression(np.shape(entries), ptr, self.column[term], self.coefficient[term], self.constant[flat])
 
@@ -282,7 +280,7 @@ def concatenate(expressions: Sequence[Expression]) -> Expression:
     tails = {each.shape[1:] for each in expressions}
     if len(tails) > 1 or any(not each.shape for each in expressions):
         raise InvalidModel(f"expressions of shapes {[each.shape for each in expressions]} cannot be joined along the first axis")
-    offsets = np.cumsum([0, *(len(each.column) for each in expressions)])
+    offsets = row_starts([len(each.column) for each in expressions])
     ptr = np.concatenate([[0], *(each.ptr[1:] + offset for each, offset in zip(expressions, offsets, strict=False))])
     return Expression(
         (sum(each.shape[0] for each in expressions), *tails.pop()),

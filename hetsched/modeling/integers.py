@@ -16,8 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from hetsched.arrays import FloatArray, IntArray
 from hetsched.errors import InvalidModel, UnsupportedFeature
-from hetsched.modeling.expression import Expression, FloatArray, IntArray, Rows, totals
+from hetsched.modeling.expression import Expression, Rows, totals
 from hetsched.modeling.program import Implies, Kind, Linear, Maximum, NoOverlap, Program
 
 NEAR, NEAR_OF_LARGE = 1e-9, 1e-13  # what is so near a whole number, absolutely and relatively, is one

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hetsched.arrays import BoolArray, FloatArray, IntArray, row_starts
 from hetsched.errors import InvalidModel, UnsupportedFeature
-from hetsched.modeling.expression import Expression, FloatArray, IntArray, Rows, totals
+from hetsched.modeling.expression import Expression, Rows, totals
 from hetsched.modeling.program import Constraint, ExactlyOne, Implies, Intervals, Kind, Linear, Maximum, NoOverlap, Program
 from hetsched.stopping import NEVER, Deadline
 
@@ -30,7 +31,7 @@ class Matrix:
     """
 
     program: Program
-    integer: npt.NDArray[np.bool_]
+    integer: BoolArray
     cost: FloatArray
     offset: float
     start: IntArray
@@ -300,7 +301,7 @@ def matrix(program: Program) -> Matrix:
         if not isinstance(each, Linear):
             raise InvalidModel(f"{type(each).__name__} of {each.tag!r} has not been lowered")
         rows.append(each.rows)
-    heights = np.cumsum([0, *(len(each) for each in rows)])
+    heights = row_starts([len(each) for each in rows])
     none = np.zeros(0)
     entry = np.concatenate([none, *(each.expression.row + first for each, first in zip(rows, heights, strict=False))]).astype(np.int64)
     column = np.concatenate([none, *(each.expression.column for each in rows)]).astype(np.int64)
@@ -354,7 +355,7 @@ def _broken(program: Program, said: Constraint, values: FloatArray, tolerance: f
         yield from _overlaps(program, said.intervals, values, tolerance)
 
 
-def _off(rows: Rows, values: FloatArray, active: npt.NDArray[np.bool_], tolerance: float) -> Iterator[str]:
+def _off(rows: Rows, values: FloatArray, active: BoolArray, tolerance: float) -> Iterator[str]:
     value = rows.expression.value(values).ravel()
     expression = rows.expression
     largest = np.zeros(len(rows))
@@ -377,7 +378,7 @@ def _overlaps(program: Program, intervals: Intervals, values: FloatArray, tolera
             yield f"intervals {pair[0]} and {pair[1]} overlap on resource {r}"
 
 
-def _placed(program: Program, intervals: Intervals, values: FloatArray) -> tuple[FloatArray, FloatArray, npt.NDArray[np.bool_]]:
+def _placed(program: Program, intervals: Intervals, values: FloatArray) -> tuple[FloatArray, FloatArray, BoolArray]:
     """Return start and end of intervals in a solution, and whether they occupy a resource, each [n, R]."""
     shape = (intervals.n, intervals.resources)
 

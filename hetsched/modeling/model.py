@@ -14,9 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from hetsched.arguments import check_array, checked
+from hetsched.arrays import FloatArray
 from hetsched.errors import InvalidModel, UnsupportedFeature
 from hetsched.modeling.backends.protocol import SOLVER, Backend, Request
-from hetsched.modeling.expression import Expression, FloatArray, Rows, expression
+from hetsched.modeling.expression import Expression, Rows, expression
 from hetsched.modeling.outcome import Incumbent, NewBound, Outcome
 from hetsched.modeling.program import Block, Constraint, ExactlyOne, Implies, Intervals, Kind, Linear, Maximum, NoOverlap, Program
 from hetsched.modeling.settings import SolveSettings

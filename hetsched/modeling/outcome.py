@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, replace
 
 from hetsched.arguments import checked
+from hetsched.arrays import FloatArray
 from hetsched.errors import SolverFailed
-from hetsched.modeling.expression import FloatArray
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hetsched.arrays import FloatArray, IntArray
 from hetsched.errors import InvalidModel
-from hetsched.modeling.expression import Expression, FloatArray, IntArray, Rows
+from hetsched.modeling.expression import Expression, Rows
 
 
 class Kind(IntEnum):

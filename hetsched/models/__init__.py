@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from hetsched.lazy import attach
 
 if TYPE_CHECKING:
     from hetsched.models import components, ios, redundant
@@ -15,15 +16,15 @@ if TYPE_CHECKING:
     from hetsched.models.rivals import Pesto
     from hetsched.models.steady import SteadyState
 
-_HOME = {
-    "Assignment": "assignment",
-    "BatchedMakespan": "batched",
-    "Component": "formulation",
-    "CongestionAware": "moirai",
-    "Formulation": "formulation",
-    "Pesto": "rivals",
-    "SteadyState": "steady",
-    "formulate": "methods",
+_HOMES = {
+    "": ["components", "ios", "redundant"],
+    "assignment": ["Assignment"],
+    "batched": ["BatchedMakespan"],
+    "formulation": ["Component", "Formulation"],
+    "methods": ["formulate"],
+    "moirai": ["CongestionAware"],
+    "rivals": ["Pesto"],
+    "steady": ["SteadyState"],
 }
 
 __all__ = [
@@ -40,14 +41,4 @@ __all__ = [
     "redundant",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(importlib.import_module(f"hetsched.models.{_HOME[name]}"), name)
-    if name in ("components", "ios", "redundant"):
-        return importlib.import_module(f"hetsched.models.{name}")
-    raise AttributeError(f"module 'hetsched.models' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = attach(__name__, _HOMES)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from hetsched.models.components import LiteralPrecedence, Makespan, NonOverlap, Placement, Precedence, SharedTiming, StaticMemory, Timing
 from hetsched.models.formulation import Component, Formulation
 from hetsched.models.redundant import LoadCuts, symmetry_order
+from hetsched.problem.links import UNCONTENDED
 from hetsched.search import Supports
 
 
@@ -19,7 +20,7 @@ class BatchedMakespan(Formulation):
     """
 
     name = "milp"
-    supports = Supports(communication=("delay", "per-input"), memory=("static",))
+    supports = Supports(communication=UNCONTENDED, memory=("static",))
 
     def recipe(self) -> Iterator[Component]:
         yield Placement()  # (1), (4), (5)

@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 import numpy as np
 
+from hetsched.arrays import BoolArray, FloatArray, IntArray
 from hetsched.errors import UnsupportedFeature
-from hetsched.modeling.expression import Expression, FloatArray, IntArray, stack
+from hetsched.modeling.expression import Expression, stack
 from hetsched.models.formulation import Component, Formulation
 from hetsched.models.variables import AssignmentVariables, Objective, TimeVariables, Values
-from hetsched.problem.problem import BoolArray, Problem
+from hetsched.problem.problem import Problem
 from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.steady import find_objective
 
@@ -174,7 +175,7 @@ class Precedence(Component):
         problem, model = f.problem, f.model
         graph, k, inputs = problem.graph, problem.n_devices, problem.inputs
         one, rest = transfer_ticks(f), np.zeros((graph.n_edges, k, k))
-        if problem.communication != "per-input":
+        if not problem.links.per_input:
             rest = np.where(np.isfinite(one), transfer_ticks(f, 2) - np.where(np.isfinite(one), one, 0.0), 0.0)  # of each further input
         e, u, v = (each.ravel() for each in np.indices((graph.n_edges, k, k)))
         i, j = graph.source[e], graph.target[e]

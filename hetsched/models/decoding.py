@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from hetsched.modeling.expression import FloatArray, IntArray
-from hetsched.problem.problem import BoolArray, Problem
+from hetsched.arrays import BoolArray, FloatArray, IntArray
+from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 
 Times = tuple[FloatArray, FloatArray]
@@ -46,7 +46,7 @@ def _by_times(problem: Problem, x: BoolArray, start: FloatArray, finish: FloatAr
     begin = start[task] if start.ndim == 1 else start[task, device]
     end = finish[task] if finish.ndim == 1 else finish[task, device]
     graph = problem.graph
-    rank = np.argsort(graph.topological_order)
+    rank = graph.rank
     batch = np.full((problem.n_tasks, problem.n_devices), -1)
     batch[task, device] = np.arange(len(task))
     of_item = np.where(x, batch[:, :, None], -1).max(axis=1)
@@ -72,7 +72,7 @@ def _with_transfers(problem: Problem, decision: Decision, leave: FloatArray, arr
         if len(into[i]) and len(out[i]):
             for moment in (leave, arrive):
                 moment[out[i]] = np.maximum(moment[out[i]], moment[into[i]].max())
-    rank = np.argsort(graph.topological_order)[graph.source]
+    rank = graph.rank[graph.source]
     order = apart[np.lexsort((rank[apart], arrive[apart], leave[apart]))]
     transfer_order = np.column_stack([order, source[order], target[order]])
     return Decision(decision.task, decision.device, decision.item_ptr, decision.items, transfer_order=transfer_order)

@@ -13,16 +13,16 @@ from hetsched.analysis import model_size
 from hetsched.analysis.closure import ancestors, unordered
 from hetsched.analysis.levels import Levels, Windows
 from hetsched.arguments import checked
+from hetsched.arrays import BoolArray, FloatArray, IntArray
 from hetsched.errors import InvalidModel, InvalidSchedule, OutOfTime, SolverFailed, UnsupportedFeature
 from hetsched.modeling.backends import info
 from hetsched.modeling.backends.protocol import SOLVER, Backend, Request
-from hetsched.modeling.expression import FloatArray, IntArray
 from hetsched.modeling.model import Model
 from hetsched.modeling.outcome import Incumbent, NewBound, Outcome
 from hetsched.modeling.settings import SolveSettings
 from hetsched.models.decoding import decode
 from hetsched.models.variables import AssignmentVariables, FlowVariables, Objective, TimeVariables, Values
-from hetsched.problem.problem import BoolArray, Problem
+from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.simulate import simulate
@@ -263,7 +263,7 @@ class Formulation(ABC):
         x = self.assign.x.value(values) > 0.5
         times, flows = self._records.get(TimeVariables), self._records.get(FlowVariables)
         moments = (times.start.value(values), times.finish.value(values)) if isinstance(times, TimeVariables) else None
-        ordered = isinstance(flows, FlowVariables) and self.problem.communication in ("channel", "port")
+        ordered = isinstance(flows, FlowVariables) and self.problem.links.contended
         transfers = (self.flows.leave.value(values), self.flows.arrive.value(values)) if ordered else None
         return decode(self.problem, x, moments, transfers)
 

@@ -19,10 +19,11 @@ from hetsched.analysis.chains import chains
 from hetsched.analysis.cuts import series_cuts
 from hetsched.analysis.ideals import Ideals
 from hetsched.arguments import COUNT, checked, shown
+from hetsched.arrays import FloatArray, IntArray
 from hetsched.errors import Infeasible, InvalidArgument, InvalidProblem, UnsupportedFeature
 from hetsched.modeling.dynamic import TOLERANCE, DynamicProgram, Evaluation, Query
 from hetsched.models.ios_blocks import OF_A_PART, Block, described, lattice, within
-from hetsched.problem.graph import FloatArray, IntArray, TaskGraph, named, plural
+from hetsched.problem.graph import TaskGraph, named, plural
 from hetsched.schedule.stages import StageCost, StageSchedule
 from hetsched.stopping import Deadline
 
@@ -193,9 +194,7 @@ def blocks(graph: TaskGraph) -> list[tuple[str, ...]]:
 
 def _blocks(graph: TaskGraph) -> list[IntArray]:
     n, order = graph.n_tasks, graph.topological_order
-    place = np.empty(n, np.int64)
-    place[order] = np.arange(n)
-    ends = np.union1d(place[series_cuts(graph)] + 1, [n])
+    ends = np.union1d(graph.rank[series_cuts(graph)] + 1, [n])
     single = np.diff(ends, prepend=0) == 1
     inner = single[:-1] & single[1:]  # boundaries within a row of single tasks
     ends = np.append(ends[:-1][~inner], ends[-1]) if n else ends

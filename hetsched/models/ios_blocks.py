@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from hetsched.analysis.ideals import Ideals, ideals
 from hetsched.arguments import check_indices, checked
-from hetsched.columns import readonly
+from hetsched.arrays import IntArray, readonly, row_starts
 from hetsched.errors import UnsupportedFeature
-from hetsched.problem.graph import IntArray, TaskGraph, named, plural
+from hetsched.problem.graph import TaskGraph, named, plural
 
 MOST_STATES = 1 << 22
 """The most states of a block."""
@@ -134,7 +134,7 @@ def within(graph: TaskGraph, tasks: IntArray) -> tuple[IntArray, IntArray, IntAr
     place[tasks] = np.arange(len(tasks))
     pairs = place[graph.edges].reshape(-1, 2)
     pairs = pairs[(pairs >= 0).all(axis=1)]
-    ptr = np.concatenate([[0], np.cumsum(np.bincount(pairs[:, 1], minlength=len(tasks)))])
+    ptr = row_starts(np.bincount(pairs[:, 1], minlength=len(tasks)))
     return ptr, pairs[np.argsort(pairs[:, 1], kind="stable"), 0], pairs
 
 

@@ -9,8 +9,10 @@ Stages themselves are numbered as the nodes of a trie over their ascending tasks
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
-from hetsched.compiled import builder, inlined
+from hetsched.arrays import BoolArray, IntArray
+from hetsched.compiled import builder, inner
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
@@ -26,8 +28,17 @@ def rehash(keys, values, new_keys, new_values):  # type: ignore[no-untyped-def]
             new_keys[slot], new_values[slot] = keys[at], values[at]
 
 
-@inlined
-def _join(depth, y, task, position, group, pred_ptr, pred, touched):  # type: ignore[no-untyped-def]
+@inner
+def _join(
+    depth: int,
+    y: int,
+    task: IntArray,
+    position: IntArray,
+    group: npt.NDArray[np.int32],
+    pred_ptr: IntArray,
+    pred: IntArray,
+    touched: BoolArray,
+) -> int:
     """Put the groups of a stage of `depth` tasks and y into row depth + 1; return the size of the group of y.
 
     Row d has the group of each of the first d tasks of the walk, named by the place of its last task.

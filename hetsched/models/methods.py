@@ -32,7 +32,7 @@ def fitting(problem: Problem) -> type[Formulation]:
     from hetsched.models.batched import BatchedMakespan
     from hetsched.models.moirai import CongestionAware
 
-    return CongestionAware if problem.communication in ("channel", "port") else BatchedMakespan
+    return CongestionAware if problem.links.contended else BatchedMakespan
 
 
 @checked

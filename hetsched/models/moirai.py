@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from hetsched.analysis.closure import ancestors, unordered
-from hetsched.modeling.expression import Expression, FloatArray, IntArray
+from hetsched.arrays import BoolArray, FloatArray, IntArray
+from hetsched.modeling.expression import Expression
 from hetsched.models.components import Makespan, NonOverlap, Placement, SharedTiming, StaticMemory, add_flows, fill_flows, transfer_ticks
 from hetsched.models.formulation import PAIR, Component, Formulation
 from hetsched.models.redundant import LoadCuts, symmetry_order
 from hetsched.models.variables import FlowVariables, Values
-from hetsched.problem.problem import BoolArray
 from hetsched.schedule.schedule import Schedule
 from hetsched.search import Supports
 
@@ -143,7 +143,7 @@ class CongestionAware(Formulation):
         yield Placement()
         yield SharedTiming()
         yield LiteralFlows() if self.faithful else Flows()  # (4a), (5), (6)
-        if self.problem.communication in ("channel", "port"):
+        if self.problem.links.contended:
             yield Contention()  # (7), (8)
         yield NonOverlap()
         yield StaticMemory()

@@ -11,8 +11,8 @@ from hetsched.analysis.closure import ancestors
 from hetsched.analysis.load import squeeze
 from hetsched.analysis.symmetry import exchanges
 from hetsched.arguments import checked
+from hetsched.arrays import FloatArray
 from hetsched.errors import UnsupportedFeature
-from hetsched.modeling.expression import FloatArray
 from hetsched.models.formulation import Component, Formulation
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision

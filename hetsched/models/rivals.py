@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from hetsched.arguments import check_array, checked
+from hetsched.arrays import FloatArray, IntArray
 from hetsched.errors import InvalidArgument, InvalidProblem, UnsupportedFeature
 from hetsched.modeling.model import Model
 from hetsched.models.moirai import CongestionAware
-from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import Problem
 from hetsched.search import Monitor, Supports
 from hetsched.stopping import NEVER, Deadline

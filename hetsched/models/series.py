@@ -15,10 +15,10 @@ from hetsched.analysis.modules import LARGEST, modules
 from hetsched.analysis.parts import Piece, join, part, usable_durations
 from hetsched.analysis.symmetry import Exchange, exchanges
 from hetsched.arguments import check_array, check_indices, checked
+from hetsched.arrays import BoolArray, FloatArray, IntArray, row_starts
 from hetsched.errors import InvalidProblem
 from hetsched.modeling.dynamic import DynamicProgram, Path
-from hetsched.problem.graph import FloatArray, IntArray
-from hetsched.problem.problem import BoolArray, Problem
+from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
 from hetsched.stopping import NEVER, Deadline
@@ -205,7 +205,7 @@ class Series:
             rows.append([np.full(len(i), x), i, j])
             lower.append(least[i, j])
         self._module, self._before, self._after = (np.concatenate(column) for column in zip(*rows, strict=True))
-        first = np.cumsum([0, *map(len, self.states)])
+        first = row_starts([len(row) for row in self.states])
         bound = np.concatenate(lower)
         plain = np.array([module.plain and problem.inputs == 1 for module in self.modules])[self._module]
         _, one, kind = np.unique(self._alike(plain), return_index=True, return_inverse=True)

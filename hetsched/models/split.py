@@ -13,6 +13,7 @@ from typing import Any
 from hetsched.analysis import model_size
 from hetsched.analysis.modules import LARGEST, falls_apart
 from hetsched.analysis.parts import Piece
+from hetsched.arguments import COUNT, Rule
 from hetsched.errors import UnsupportedFeature
 from hetsched.heuristics.mending import mend
 from hetsched.modeling.backends import in_process, preferred
@@ -29,6 +30,7 @@ LOOKS: Mapping[str, list[dict[str, Any]]] = {"branch": [{"nodes": 1}, {"nodes": 
 """First looks at a module, in milliseconds: at a small one, of which the smallest are solved by it, and at one of any size."""
 SMALL = 100
 """The most tasks of a module that the first of them looks at."""
+_WORKERS = Rule("a whole number, at least 1, or None for one a core", COUNT.or_none.take)
 SECONDS = 1.0
 """For each look of a search at a module."""
 SHARE = 0.5
@@ -93,7 +95,7 @@ class Evaluate:
 
 def _worth_splitting(problem: Problem) -> bool:
     """Return whether `auto` splits a problem: its bounds hold, and it falls apart into modules that are worth it."""
-    modelled = problem.memory == "static" and (problem.inputs == 1 or problem.communication not in ("channel", "port"))
+    modelled = problem.memory == "static" and (problem.inputs == 1 or not problem.links.contended)
     return modelled and model_size.columns(problem) > model_size.TINY and falls_apart(problem)
 
 
@@ -140,8 +142,7 @@ def split(
         How solvers put identical devices in order: "batches", "tasks" or "time". None leaves symmetries be:
         then pairs of devices that may trade places are looked into one by one, too.
     """
-    if workers is not None and not (isinstance(workers, int) and workers >= 1):
-        raise UnsupportedFeature(f"workers is {workers!r}; it must be a whole number, at least 1, or None for one a core")
+    _WORKERS.check(workers, "workers", UnsupportedFeature)
     for start in select(role=Role.START, problem=problem):
         monitor.run(start.name)
     if monitor.should_stop:

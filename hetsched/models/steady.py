@@ -12,8 +12,9 @@ import numpy as np
 from hetsched.analysis import model_size
 from hetsched.analysis.symmetry import exchanges
 from hetsched.arguments import checked
+from hetsched.arrays import FloatArray, IntArray
 from hetsched.errors import UnsupportedFeature
-from hetsched.modeling.expression import Expression, FloatArray, IntArray
+from hetsched.modeling.expression import Expression
 from hetsched.models.assignment import Assignment
 from hetsched.models.components import Paths, Placement, StaticMemory, add_flows, fill_flows, fill_objective, transfer_ticks
 from hetsched.models.formulation import Component, Formulation

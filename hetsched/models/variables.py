@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from hetsched.arrays import FloatArray
 from hetsched.errors import InvalidModel
-from hetsched.modeling.expression import Expression, FloatArray
+from hetsched.modeling.expression import Expression
 from hetsched.problem.problem import Problem
 from hetsched.schedule.schedule import Schedule
 

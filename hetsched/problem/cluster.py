@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from hetsched.arguments import check_array, checked
-from hetsched.columns import Frozen, readonly
+from hetsched.arrays import FloatArray, Frozen, readonly
 from hetsched.errors import InvalidProblem
-from hetsched.problem.graph import RANGE, FloatArray, in_range, is_text, number, plural, unique_names
+from hetsched.problem.graph import RANGE, in_range, is_text, number, plural, unique_names
 from hetsched.problem.labels import Axis, Numbers, in_order
 
 MOST_DEVICES = 1000
@@ -103,7 +103,6 @@ class Cluster(Frozen):
         inf and 0 on the diagonal.
     """
 
-    _fields = ("devices", "bandwidth", "latency")
     devices: tuple[Device, ...]
     bandwidth: FloatArray
     latency: FloatArray

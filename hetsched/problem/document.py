@@ -20,13 +20,14 @@ from typing import Annotated, Any, Literal, Self, cast
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from hetsched.arguments import checked, shown
+from hetsched.arrays import FloatArray
 from hetsched.errors import InvalidArgument, InvalidProblem, UnsupportedFeature
 from hetsched.problem.cluster import Cluster, Device
 from hetsched.problem.graph import TaskGraph
-from hetsched.problem.problem import Batching, Communication, Memory, Problem
+from hetsched.problem.links import Communication
+from hetsched.problem.problem import Batching, Memory, Problem
 
 VERSION = 1
 LARGEST_DOCUMENT = 2**28
@@ -221,7 +222,7 @@ KINDS: Mapping[str, type[Document]] = {
 }
 
 
-def optional(column: npt.NDArray[np.float64]) -> list[Any]:
+def optional(column: FloatArray) -> list[Any]:
     """Return nested lists with None for what is not finite."""
     values = column.astype(object)
     values[~np.isfinite(column)] = None
@@ -233,20 +234,20 @@ def real(value: float) -> Any:
     return float(value) if math.isfinite(value) else str(float(value))
 
 
-def reals(column: npt.NDArray[np.float64]) -> list[Any]:
+def reals(column: FloatArray) -> list[Any]:
     """Return a list of numbers, those that are not finite as "nan", "inf" and "-inf"."""
     values: list[Any] = column.tolist()
     return values if np.isfinite(column).all() else list(map(real, values))
 
 
-def _matrix(values: Any, what: str) -> npt.NDArray[np.float64]:
+def _matrix(values: Any, what: str) -> FloatArray:
     try:
         return np.array(values, dtype=np.float64)  # None becomes NaN
     except (TypeError, ValueError, OverflowError):
         raise InvalidProblem(f"{what} has rows of different lengths; give one number per device in every row") from None
 
 
-def _unlimited(bandwidth: Any) -> npt.NDArray[np.float64]:
+def _unlimited(bandwidth: Any) -> FloatArray:
     matrix = _matrix(np.inf if bandwidth is None else bandwidth, "bandwidth")
     return np.where(np.isnan(matrix), np.inf, matrix)
 

@@ -10,15 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from hetsched.arguments import NUMBER, check_array, checked, shown
-from hetsched.columns import Frozen, readonly
+from hetsched.arrays import BoolArray, FloatArray, Frozen, IntArray, readonly, row_starts
 from hetsched.errors import InvalidProblem
 from hetsched.problem.labels import Axis, Numbers, each, edge_axis, in_order
 
 if TYPE_CHECKING:
     import networkx
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 SMALLEST, LARGEST = 1e-100, 1e100
 """Every time, size and bandwidth of a problem is 0 or between these, so that sums and quotients neither overflow nor lose bits."""
 RANGE = f"0 or a number from {SMALLEST:g} to {LARGEST:g}"
@@ -32,7 +30,7 @@ def named(indices: npt.ArrayLike, names: Sequence[str], limit: int = 3) -> str:
     return text if len(chosen) <= limit else f"{text} and {len(chosen) - limit} more"
 
 
-def in_range(values: FloatArray) -> npt.NDArray[np.bool_]:
+def in_range(values: FloatArray) -> BoolArray:
     """Tell which numbers are 0 or between `SMALLEST` and `LARGEST`; NaN is not."""
     return np.asarray((values == 0) | ((values >= SMALLEST) & (values <= LARGEST)))
 
@@ -143,19 +141,6 @@ class TaskGraph(Frozen):
         Duplicate or unknown names, negative or non-finite numbers, cycles (printed as a path).
     """
 
-    _fields = (
-        "names",
-        "edges",
-        "edge_bytes",
-        "op",
-        "weight_bytes",
-        "input_bytes",
-        "output_bytes",
-        "flops",
-        "bytes_accessed",
-        "colocation",
-        "devices",
-    )
     names: tuple[str, ...]
     edges: IntArray
     edge_bytes: FloatArray
@@ -298,6 +283,13 @@ class TaskGraph(Frozen):
         order.setflags(write=False)
         return order
 
+    @cached_property
+    def rank(self) -> IntArray:
+        """Place of each task in the topological order, shape [n]: the inverse permutation."""
+        rank = np.empty(self.n_tasks, np.int64)
+        rank[self.topological_order] = np.arange(self.n_tasks)
+        return readonly(rank)
+
     def _a_cycle(self) -> list[str]:
         """Return the names along one cycle, first and last the same; there must be one."""
         stuck = np.ones(self.n_tasks, bool)
@@ -379,10 +371,8 @@ def _pin(names: Sequence[str], i: int, pin: Iterable[str] | None) -> tuple[str, 
 
 def _compressed(row: IntArray, column: IntArray, n: int) -> tuple[IntArray, IntArray, IntArray]:
     """Return (row starts, columns, edge indices) of the arcs grouped by `row`, edge order kept."""
-    pointers = np.zeros(n + 1, np.int64)
-    np.cumsum(np.bincount(row, minlength=n), out=pointers[1:])
     edge = np.argsort(row, kind="stable")
-    arrays = (pointers, column[edge], edge)
+    arrays = (row_starts(np.bincount(row, minlength=n)), column[edge], edge)
     for array in arrays:
         array.setflags(write=False)
     return arrays

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hetsched.arguments import shown
+from hetsched.arrays import IntArray
 from hetsched.errors import HetschedError, InvalidProblem
 
 Numbers: TypeAlias = npt.ArrayLike | Mapping[Any, Any]
@@ -37,7 +38,7 @@ class Axis:
         return self._names() if callable(self._names) else self._names
 
 
-def edge_axis(arcs: npt.NDArray[np.int64], names: Sequence[str]) -> Axis:
+def edge_axis(arcs: IntArray, names: Sequence[str]) -> Axis:
     """Return the axis of edges, which (source, target) pairs of names label."""
     return Axis("edge", lambda: [(names[i], names[j]) for i, j in arcs.tolist()])
 

@@ -8,18 +8,16 @@ from os import PathLike
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from hetsched.arguments import check_array, check_count, checked, whole
-from hetsched.columns import Frozen, readonly
+from hetsched.arrays import BoolArray, FloatArray, Frozen, IntArray, readonly, row_starts
 from hetsched.errors import InvalidProblem
 from hetsched.problem.cluster import Cluster
-from hetsched.problem.graph import RANGE, FloatArray, IntArray, TaskGraph, in_range, named
+from hetsched.problem.graph import RANGE, TaskGraph, in_range, named
 from hetsched.problem.labels import Axis, Numbers, edge_axis, in_order
+from hetsched.problem.links import Communication, LinkTable, link_table
 
-BoolArray = npt.NDArray[np.bool_]
 Batching = Literal["once", "free"]
-Communication = Literal["delay", "per-input", "channel", "port"]
 Memory = Literal["static", "peak"]
 MOST_INPUTS = 1_000_000
 MOST_ITEMS = 10_000_000
@@ -29,7 +27,7 @@ MOST_ITEMS = 10_000_000
 class CostModel(Protocol):
     """Anything that turns a graph and a cluster into durations."""
 
-    def durations(self, graph: TaskGraph, cluster: Cluster, batch_sizes: Sequence[int]) -> npt.NDArray[np.float64]:
+    def durations(self, graph: TaskGraph, cluster: Cluster, batch_sizes: Sequence[int]) -> FloatArray:
         """Return seconds per batch, shape [task, device, size]; NaN where a task cannot run."""
         ...
 
@@ -99,7 +97,6 @@ class Problem(Frozen):
     what each option means exactly.
     """
 
-    _fields = ("graph", "cluster", "durations", "batch_sizes", "inputs", "batching", "communication", "memory", "transfers")
     graph: TaskGraph
     cluster: Cluster
     durations: FloatArray
@@ -253,7 +250,7 @@ class Problem(Frozen):
         source, target, every = self.unit[self.graph.source], self.unit[self.graph.target], np.arange(self.graph.n_edges)
         ends, others = np.concatenate([source, target]), np.concatenate([target, source])
         order = np.argsort(ends, kind="stable")
-        ptr = np.concatenate([[0], np.cumsum(np.bincount(ends, minlength=self.n_units))])
+        ptr = row_starts(np.bincount(ends, minlength=self.n_units))
         leaving = np.repeat([True, False], self.graph.n_edges)
         topology.drop_unreachable(units, ptr, others[order], np.tile(every, 2)[order], leaving[order], self._paths)
         return units[self.unit]
@@ -274,16 +271,20 @@ class Problem(Frozen):
         return readonly(np.where(self._united(np.isfinite(seconds)), seconds, np.inf))
 
     @cached_property
+    def links(self) -> LinkTable:
+        """What transfers take, and what they hold meanwhile."""
+        return link_table(self.communication, self.cluster, self.graph.edge_bytes, self.transfers)
+
+    @cached_property
     def arrays(self) -> ProblemArrays:
         """The columns kernels read."""
         graph = self.graph
         usable = self.eligible[:, :, None] & np.isfinite(self.durations) & (self.batch_sizes <= self.inputs)
-        path = self.cluster.route_bandwidth > 0
-        given = self.transfers is not None
+        links = self.links
         return ProblemArrays(
             inputs=self.inputs,
-            per_input=self.communication == "per-input",
-            given=given,
+            per_input=links.per_input,
+            given=links.given,
             source=graph.source,
             target=graph.target,
             pred_ptr=graph.pred_ptr,
@@ -292,10 +293,10 @@ class Problem(Frozen):
             succ_ptr=graph.succ_ptr,
             succ=graph.succ,
             succ_edge=graph.succ_edge,
-            edge_bytes=graph.edge_bytes,
-            latency=self.cluster.route_latency,
-            bandwidth=readonly(np.where(path, self.cluster.route_bandwidth, np.inf)),
-            transfers=readonly(np.empty((0, 0, 0)) if self.transfers is None else np.nan_to_num(self.transfers, nan=np.inf)),
+            edge_bytes=links.edge_bytes,
+            latency=links.latency,
+            bandwidth=links.bandwidth,
+            transfers=links.transfers,
             sizes=self.batch_sizes,
             durations=readonly(np.where(usable, self.durations, np.inf)),
         )
@@ -312,7 +313,7 @@ class Problem(Frozen):
         h, k = self._device(source), self._device(target)
         return float(self._route_times(np.float64(size), h, k))
 
-    def transfer_times(self, edge: Any, source: Any, target: Any, count: Any = 1) -> npt.NDArray[np.float64]:
+    def transfer_times(self, edge: Any, source: Any, target: Any, count: Any = 1) -> FloatArray:
         """Return the seconds of transfers, element by element.
 
         Parameters
@@ -329,7 +330,7 @@ class Problem(Frozen):
         """
         try:
             edge, source, target, count = np.broadcast_arrays(edge, source, target, count)
-            factor = np.ones(count.shape) if self.communication == "per-input" else count.astype(np.float64)
+            factor = np.ones(count.shape) if self.links.per_input else count.astype(np.float64)
             if self.transfers is None:
                 return np.asarray(self._route_times(self.graph.edge_bytes[edge] * factor, source, target))
             return np.asarray(np.nan_to_num(self.transfers[edge, source, target] * factor, nan=np.inf))

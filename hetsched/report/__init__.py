@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hetsched.errors import MissingDependency, UnsupportedFeature
+from hetsched.lazy import attach
 
 if TYPE_CHECKING:
     from hetsched.report.gantt_chart import gantt, write_gantt
@@ -18,17 +18,12 @@ if TYPE_CHECKING:
 GANTT_FORMATS = (".png", ".svg", ".pdf")
 """The file names `write_gantt` takes end in one of these."""
 
-_HOME = {
-    "chrome_trace": "trace",
-    "write_trace": "trace",
-    "gantt": "gantt_chart",
-    "write_gantt": "gantt_chart",
-    "html": "page",
-    "write_html": "page",
-    "lanes": "lanes",
-    "device_table": "tables",
-    "method_table": "tables",
-    "to_dataframe": "tables",
+_HOMES = {
+    "gantt_chart": ["gantt", "write_gantt"],
+    "lanes": ["lanes"],
+    "page": ["html", "write_html"],
+    "tables": ["device_table", "method_table", "to_dataframe"],
+    "trace": ["chrome_trace", "write_trace"],
 }
 _NEEDS = {"gantt": ("matplotlib",), "html": ("plotly", "jinja2"), "dataframe": ("pandas",), "trace": ()}
 
@@ -61,13 +56,4 @@ def require(*parts: str) -> None:
                 raise MissingDependency(library, "report")
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'hetsched.report' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"hetsched.report.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = attach(__name__, _HOMES)

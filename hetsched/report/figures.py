@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hetsched.columns import Columns
+from hetsched.arrays import Columns, FloatArray, IntArray
 from hetsched.errors import printable
-from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import Problem
 from hetsched.report.groups import COLOURS, Groups, labels
 from hetsched.report.tables import batch_table

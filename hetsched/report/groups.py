@@ -9,9 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from hetsched.analysis.modules import modules as cut_apart
-from hetsched.columns import texts
+from hetsched.arrays import FloatArray, IntArray, texts
 from hetsched.errors import UnsupportedFeature
-from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import Problem
 from hetsched.schedule.schedule import Schedule
 

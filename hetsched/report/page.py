@@ -14,7 +14,7 @@ import numpy as np
 from hetsched import __version__
 from hetsched.analysis.critical import critical_chain
 from hetsched.arguments import checked
-from hetsched.columns import Columns
+from hetsched.arrays import Columns
 from hetsched.errors import printable
 from hetsched.problem.document import write_bytes
 from hetsched.problem.problem import Problem

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from hetsched.arguments import checked
-from hetsched.columns import Columns, texts
+from hetsched.arrays import Columns, FloatArray, IntArray, texts
 from hetsched.errors import InvalidSchedule
-from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import Problem
 from hetsched.report.groups import modules
 from hetsched.schedule.schedule import Schedule

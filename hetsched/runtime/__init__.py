@@ -5,9 +5,9 @@ What runs modules needs torch; the rest does not.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from hetsched.lazy import attach
 from hetsched.runtime.assistants import Assistants
 from hetsched.runtime.estimation import TwoStep, two_step
 from hetsched.runtime.iterations import Policy, Report, Run, Static, iterate
@@ -42,18 +42,7 @@ __all__ = [
     "two_step",
 ]
 
-_NEEDS_TORCH = {"MeasuredStages": "measured", "ModuleProfiler": "profiler", "Program": "program", "StagedProgram": "staged"}
-"""Where each name lives that is imported when first used: torch takes seconds, and may be missing."""
+_HOMES = {"measured": ["MeasuredStages"], "profiler": ["ModuleProfiler"], "program": ["Program"], "staged": ["StagedProgram"]}
+"""What needs torch, which takes seconds to import and may be missing."""
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _NEEDS_TORCH:
-        raise AttributeError(f"module 'hetsched.runtime' has no attribute {name!r}")
-    importlib.import_module("hetsched.frontends.torch")  # first: it says what to do where torch is missing
-    value = getattr(importlib.import_module(f"hetsched.runtime.{_NEEDS_TORCH[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = attach(__name__, _HOMES, extras={"torch": "torch"})

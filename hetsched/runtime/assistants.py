@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from hetsched.arguments import checked
+from hetsched.arrays import BoolArray, FloatArray, IntArray, row_starts
 from hetsched.errors import InvalidProblem
-from hetsched.problem.graph import FloatArray, IntArray
-from hetsched.problem.problem import BoolArray, Problem
+from hetsched.problem.problem import Problem
 from hetsched.runtime.iterations import Report, devices_of, expected_makespan, migration
 from hetsched.runtime.speeds import Speeds
 from hetsched.runtime.tags import Tag
@@ -100,11 +100,9 @@ class Assistants:
         self._home = decision
         self._tags = _checked_tags(problem, tags_of(problem, decision) if self.tags is None else self.tags)
         schedule = simulate(problem, decision)
-        position = np.empty(problem.n_tasks, np.int64)
-        position[problem.graph.topological_order] = np.arange(problem.n_tasks)
-        self._sequence = np.lexsort((position, schedule.batches.start[schedule.batch_of[:, 0]]))
+        self._sequence = np.lexsort((problem.graph.rank, schedule.batches.start[schedule.batch_of[:, 0]]))
         self._members = np.argsort(problem.unit, kind="stable")
-        self._member_ptr = np.concatenate([[0], np.cumsum(np.bincount(problem.unit, minlength=problem.n_units))])
+        self._member_ptr = row_starts(np.bincount(problem.unit, minlength=problem.n_units))
         self._moves = np.zeros(problem.n_units, np.int64)
         self._free_from = np.zeros(problem.n_units, np.int64)
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hetsched.arguments import checked
+from hetsched.arrays import FloatArray
 from hetsched.costs.communication import Links
 from hetsched.costs.deviations import Deviations
 from hetsched.costs.protocol import Measured, Profiler
@@ -15,7 +16,7 @@ from hetsched.costs.regression import Regression
 from hetsched.costs.samples import Samples
 from hetsched.portfolio import solve
 from hetsched.problem.cluster import Cluster
-from hetsched.problem.graph import FloatArray, TaskGraph
+from hetsched.problem.graph import TaskGraph
 from hetsched.problem.problem import Problem
 from hetsched.solution import Solution
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from hetsched.arguments import checked
-from hetsched.columns import Frozen
+from hetsched.arrays import FloatArray, Frozen, IntArray
 from hetsched.errors import InvalidProblem, InvalidSchedule, UnsupportedFeature
-from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import Problem
 from hetsched.runtime.scenario import Scenario
 from hetsched.schedule import memory
@@ -63,6 +63,8 @@ class Static:
         return None
 
 
+@checked
+@dataclass(frozen=True, eq=False, repr=False)
 class Run(Frozen):
     """What happened in I iterations on K devices.
 
@@ -87,7 +89,6 @@ class Run(Frozen):
         Wall seconds that the policy took after each iteration to make up its mind; in no other column, no part of equality.
     """
 
-    _fields = ("devices", "makespan", "pause", "busy", "traffic", "moved", "moved_bytes", "decisions")
     devices: tuple[str, ...]
     makespan: FloatArray
     pause: FloatArray
@@ -96,7 +97,7 @@ class Run(Frozen):
     moved: IntArray
     moved_bytes: FloatArray
     decisions: Mapping[int, Decision]
-    thinking: FloatArray
+    thinking: FloatArray = field(compare=False)
 
     def __repr__(self) -> str:
         return f"<Run of {len(self.seconds)} iterations in {self.seconds.sum():.6g} s, {self.migrations} migrations>"
@@ -173,8 +174,7 @@ def iterate(
             pause[t + 1], moved_bytes[t + 1] = migration(problem, decision, wanted)
             decisions[t + 1] = decision = wanted
             timing = _timing(problem, decision)
-    run = Run.__new__(Run)
-    run._set(
+    return Run(
         devices=problem.cluster.names,
         makespan=makespan,
         pause=pause,
@@ -185,7 +185,6 @@ def iterate(
         decisions=decisions,
         thinking=thinking,
     )
-    return run
 
 
 def devices_of(decision: Decision) -> IntArray:

@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from torch.utils._pytree import tree_map
 
-from hetsched.arguments import checked, whole
+from hetsched.arguments import check_count, checked, whole
+from hetsched.arrays import FloatArray
 from hetsched.costs.protocol import Measured, Placement, devices_of
 from hetsched.errors import InvalidProblem, UnsupportedFeature
 from hetsched.problem.cluster import Device
-from hetsched.problem.graph import FloatArray
 from hetsched.runtime.measured import device_name
 from hetsched.runtime.placed import PlacedRun, Worker
 from hetsched.runtime.probes import allocated, timed
@@ -135,8 +135,7 @@ class ModuleProfiler:
         UnsupportedFeature
             A CUDA device has not the memory for it.
         """
-        if isinstance(inputs, bool) or not isinstance(inputs, int | np.integer) or inputs < 1:
-            raise InvalidProblem(f"inputs is {inputs!r}; it must be an integer >= 1")
+        inputs = check_count(inputs, "inputs", error=InvalidProblem)
         where = [self._workers[name] for name in devices_of(self, placement)]
         threads = torch.get_num_threads()
         try:

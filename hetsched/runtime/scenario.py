@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from hetsched.arguments import checked, whole
+from hetsched.arrays import FloatArray
 from hetsched.errors import InvalidProblem
 from hetsched.problem.cluster import Cluster
-from hetsched.problem.graph import FloatArray
 
 
 @checked

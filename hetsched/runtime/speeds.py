@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from hetsched.arrays import FloatArray
 from hetsched.errors import InvalidProblem
-from hetsched.problem.graph import FloatArray
 from hetsched.problem.problem import Problem
 from hetsched.runtime.iterations import Report
 

@@ -7,7 +7,7 @@ from enum import IntEnum
 import numpy as np
 
 from hetsched.arguments import checked
-from hetsched.problem.graph import FloatArray, IntArray
+from hetsched.arrays import FloatArray, IntArray
 from hetsched.problem.problem import Problem
 from hetsched.runtime.iterations import devices_of
 from hetsched.schedule.decision import Decision

@@ -9,9 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hetsched.arguments import check_array, check_indices, check_rows, checked
-from hetsched.columns import Frozen, readonly
+from hetsched.arrays import Frozen, IntArray, readonly, row_starts
 from hetsched.errors import InvalidSchedule
-from hetsched.problem.graph import IntArray
 from hetsched.problem.problem import Problem
 
 
@@ -36,7 +35,6 @@ class Decision(Frozen):
         In canonical form: batches sorted by device, inputs sorted within a batch.
     """
 
-    _fields = ("task", "device", "item_ptr", "items", "transfer_order")
     task: IntArray
     device: IntArray
     item_ptr: IntArray
@@ -79,7 +77,7 @@ class Decision(Frozen):
         self._set(
             task=readonly(tasks[listed]),
             device=readonly(devices[listed]),
-            item_ptr=readonly(np.concatenate([[0], np.cumsum(counts[listed])]), np.int64),
+            item_ptr=readonly(row_starts(counts[listed])),
             items=readonly(flat[np.lexsort((flat, position[batch]))]),
             transfer_order=order,
         )
@@ -158,7 +156,7 @@ class Decision(Frozen):
                     raise InvalidSchedule(f"the transfer order names {source!r} -> {target!r}, which is no edge of the graph")
                 order.append((edge_of[edge], a, b))
         counts = [len(row) for row in items]
-        return cls(task, device, np.concatenate([[0], np.cumsum(counts)]), [item for row in items for item in row], transfer_order=order)
+        return cls(task, device, row_starts(counts), [item for row in items for item in row], transfer_order=order)
 
 
 def _whole(values: npt.ArrayLike, what: str) -> IntArray:

@@ -7,10 +7,9 @@ import itertools
 import msgspec
 import numpy as np
 
-from hetsched.columns import Columns
+from hetsched.arrays import Columns, FloatArray, row_starts
 from hetsched.errors import InvalidProblem
 from hetsched.problem.document import VERSION, Document, Real, Row, Whole, real, reals, to_document, write
-from hetsched.problem.graph import FloatArray
 from hetsched.schedule.schedule import Schedule
 
 __all__ = ["BatchRow", "ScheduleDocument", "SchedulePart", "TransferRow", "write"]
@@ -104,7 +103,7 @@ class SchedulePart(Row, kw_only=True):
             tuple(self.devices),
             self.inputs,
             batches,
-            np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+            row_starts(counts),
             np.array([item for row in rows for item in row.inputs], np.int64),
             transfers,
             transfer_order=None if self.transfer_order is None else np.array(self.transfer_order, np.int64).reshape(-1, 3),

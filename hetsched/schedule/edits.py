@@ -9,13 +9,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from hetsched.arrays import FloatArray, IntArray
 from hetsched.compiled import inner
 from hetsched.schedule.sequences import State, Tables
 
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 _DEVICE, _SHIFT, _INSERT, _REMOVE, _LOW, _HIGH, _COUNT = range(7)
 
 

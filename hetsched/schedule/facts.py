@@ -8,8 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hetsched.columns import Columns
-from hetsched.problem.graph import FloatArray, IntArray
+from hetsched.arrays import BoolArray, Columns, FloatArray, IntArray
 from hetsched.problem.problem import Problem
 from hetsched.schedule.schedule import Schedule
 
@@ -27,7 +26,7 @@ class Links(NamedTuple):
     """Inputs in both."""
     seconds: FloatArray
     """Transfer time; 0 on one device, inf without a path."""
-    remote: npt.NDArray[np.bool_]
+    remote: BoolArray
     transfer: IntArray
     """Row of the schedule's transfers that serves it, -1 for none."""
 
@@ -84,7 +83,7 @@ class Facts:
         a, b = np.divmod(nth, self.copies[behind][pair])
         return edge[pair], row[first[ahead[pair]] + a], row[first[behind[pair]] + b]
 
-    def _serving(self, keys: IntArray, edge: IntArray, remote: npt.NDArray[np.bool_]) -> IntArray:
+    def _serving(self, keys: IntArray, edge: IntArray, remote: BoolArray) -> IntArray:
         """Return the link each transfer serves; -1 if there is none, or an earlier row serves it."""
         result = np.full(len(self.move_edge), -1)
         if len(keys):

@@ -8,14 +8,11 @@ precedence of length zero. Batches and transfers of length zero take no part in 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from hetsched import heap_kernels
+from hetsched.arrays import FloatArray, IntArray
 from hetsched.compiled import builder
 from hetsched.problem.problem import ProblemArrays
-from hetsched.schedule import heap
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 @builder
@@ -164,7 +161,7 @@ def first_come_first_served(
             while events > 0 and event_keys[0] == now:
                 finished[count] = event_items[0]
                 count += 1
-                events = heap.pop(event_keys, event_items, 0, events)
+                events = heap_kernels.pop(event_keys, event_items, 0, events)
             while count > 0:
                 count -= 1
                 node = finished[count]
@@ -178,7 +175,7 @@ def first_come_first_served(
                     if node < m:
                         if link_duration[x] > 0:
                             pair = device[source[x]] * n_devices + device[target[x]]
-                            pair_size[pair] = heap.push(ready_keys, ready_items, pair_base[pair], pair_size[pair], now, priority[x])
+                            pair_size[pair] = heap_kernels.push(ready_keys, ready_items, pair_base[pair], pair_size[pair], now, priority[x])
                             continue
                         link_start[x] = now
                     else:
@@ -200,7 +197,7 @@ def first_come_first_served(
                     turn[k] += 1
                     device_busy[k] = True
                     start[b] = now
-                    events = heap.push(event_keys, event_items, 0, events, now + duration[b], b)
+                    events = heap_kernels.push(event_keys, event_items, 0, events, now + duration[b], b)
             if events == 0 or event_keys[0] > now:
                 break
         # Start waiting transfers, the earliest ready first; a blocked one holds nobody up.
@@ -223,14 +220,14 @@ def first_come_first_served(
             if best < 0:
                 break
             x = out[ready_items[pair_base[best]]]
-            pair_size[best] = heap.pop(ready_keys, ready_items, pair_base[best], pair_size[best])
+            pair_size[best] = heap_kernels.pop(ready_keys, ready_items, pair_base[best], pair_size[best])
             if one_port:
                 in_use[best // n_devices] = True
                 in_use[n_devices + best % n_devices] = True
             else:
                 in_use[best] = True
             link_start[x] = now
-            events = heap.push(event_keys, event_items, 0, events, now + link_duration[x], m + x)
+            events = heap_kernels.push(event_keys, event_items, 0, events, now + link_duration[x], m + x)
         if events == 0:
             break
         now = event_keys[0]

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hetsched.arrays import BoolArray, FloatArray, IntArray
 from hetsched.errors import InvalidSchedule
-from hetsched.problem.graph import FloatArray, IntArray
-from hetsched.problem.problem import BoolArray, Problem
+from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
 

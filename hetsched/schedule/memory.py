@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from hetsched.columns import Columns
+from hetsched.arrays import Columns, FloatArray, IntArray
 from hetsched.errors import InvalidSchedule
-from hetsched.problem.graph import FloatArray, IntArray
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.links import Links, of_schedule

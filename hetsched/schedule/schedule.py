@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from hetsched.arguments import check_array, checked
-from hetsched.columns import Columns, Frozen, readonly
+from hetsched.arrays import Columns, FloatArray, Frozen, IntArray, readonly, row_starts
 from hetsched.errors import InvalidSchedule
-from hetsched.problem.graph import FloatArray, IntArray, unique_names
+from hetsched.problem.graph import unique_names
 from hetsched.problem.problem import MOST_ITEMS
 from hetsched.schedule.decision import Decision
 
@@ -48,19 +48,6 @@ class Schedule(Frozen):
     ``verify`` then judges.
     """
 
-    _fields = (
-        "tasks",
-        "devices",
-        "n_inputs",
-        "batches",
-        "item_ptr",
-        "items",
-        "transfers",
-        "transfer_order",
-        "makespan",
-        "static_memory",
-        "peak_memory",
-    )
     tasks: tuple[str, ...]
     devices: tuple[str, ...]
     n_inputs: int
@@ -212,7 +199,7 @@ class Schedule(Frozen):
         return Decision(
             batches.task[order],
             batches.device[order],
-            np.concatenate([[0], np.cumsum(counts[order])]),
+            row_starts(counts[order]),
             self.items[np.argsort(listed, kind="stable")],
             transfer_order=transfer_order,
         )

@@ -17,14 +17,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from hetsched.arrays import BoolArray, FloatArray, IntArray
 from hetsched.compiled import inner, kernel
 from hetsched.problem.problem import ProblemArrays
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 DELAY, CHANNEL, PORT = 0, 1, 2
 
 

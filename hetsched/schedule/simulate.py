@@ -7,16 +7,14 @@ from typing import NoReturn
 import numpy as np
 
 from hetsched.arguments import checked
-from hetsched.columns import Columns
+from hetsched.arrays import BoolArray, Columns, FloatArray, IntArray
 from hetsched.errors import InvalidSchedule
-from hetsched.problem.graph import FloatArray, IntArray, named
-from hetsched.problem.problem import BoolArray, Problem
+from hetsched.problem.graph import named
+from hetsched.problem.problem import Problem
 from hetsched.schedule import memory
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.links import Links, links_of
 from hetsched.schedule.schedule import Schedule
-
-CONTENDED = ("channel", "port")
 
 
 @checked
@@ -93,7 +91,7 @@ class Timing:
         _check_paths(problem, decision, self.links)
         self._following = _next_batches(decision, self.duration)
         self._next_link = np.full((len(self.links.edge), 2), -1)
-        if problem.communication in CONTENDED and decision.transfer_order is not None:
+        if problem.links.contended and decision.transfer_order is not None:
             self._next_link = _next_links(problem, decision, self.links)
 
     def starts(self, duration: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -104,7 +102,7 @@ class Timing:
         from hetsched.schedule import kernels
 
         problem, decision, links = self.problem, self.decision, self.links
-        if problem.communication in CONTENDED and decision.transfer_order is None:
+        if problem.links.contended and decision.transfer_order is None:
             start, link_start = kernels.first_come_first_served(
                 duration, decision.device, links.source, links.target, links.seconds, problem.communication == "port", problem.n_devices
             )

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from hetsched.arguments import check_array, check_count, checked, shown
-from hetsched.columns import Columns, Frozen, readonly, texts
+from hetsched.arrays import Columns, FloatArray, Frozen, IntArray, readonly, row_starts, texts
 from hetsched.errors import InvalidSchedule
-from hetsched.problem.graph import FloatArray, IntArray, TaskGraph, named, plural, unique_names
+from hetsched.problem.graph import TaskGraph, named, plural, unique_names
 from hetsched.schedule.facts import TOLERANCE
 from hetsched.schedule.verify import Violation
 
@@ -77,7 +77,6 @@ class StageSchedule(Frozen):
     ``hetsched.verify_stages`` then judges.
     """
 
-    _fields = ("tasks", "stages", "group_ptr", "member_ptr", "members", "latency", "asked", "possible", "bound", "messages")
     tasks: tuple[str, ...]
     stages: Columns
     group_ptr: IntArray
@@ -192,7 +191,7 @@ class StageSchedule(Frozen):
 
 
 def _starts(rows: Sequence[Sequence[object]]) -> IntArray:
-    return readonly(np.concatenate([[0], np.cumsum([len(row) for row in rows])]), np.int64)
+    return readonly(row_starts([len(row) for row in rows]))
 
 
 @checked

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from hetsched.arguments import checked
-from hetsched.columns import Columns, texts
+from hetsched.arrays import BoolArray, Columns, FloatArray, IntArray, texts
 from hetsched.errors import UnsupportedFeature
-from hetsched.problem.graph import FloatArray, IntArray
-from hetsched.problem.problem import BoolArray, Problem
+from hetsched.problem.links import MODELS
+from hetsched.problem.problem import Problem
 from hetsched.schedule.schedule import Schedule
 
 HOST = "cpu"
@@ -49,13 +49,10 @@ def loads(problem: Problem, schedule: Schedule) -> Columns:
     Columns (resource, seconds)
         The busiest first; the first `seconds` are the period.
     """
-    names = problem.cluster.names
     devices, links = _resources(problem, schedule)
-    rows = [(seconds, name) for seconds, name in zip(devices.tolist(), names, strict=True)]
-    for place in zip(*np.nonzero(links), strict=True):
-        a, b = (int(x) for x in place)
-        said = f"{names[b]} {('sends', 'receives')[a]}" if problem.communication == "port" else f"{names[a]} -> {names[b]}"
-        rows.append((float(links[a, b]), said))
+    rows = [(seconds, name) for seconds, name in zip(devices.tolist(), problem.cluster.names, strict=True)]
+    name_of = MODELS[problem.communication].resources(problem.cluster).name
+    rows += [(float(links.flat[number]), name_of(number)) for number in np.flatnonzero(links).tolist()]
     rows.sort(key=lambda row: -row[0])
     return Columns(resource=texts(name for _, name in rows), seconds=[seconds for seconds, _ in rows])
 

@@ -10,12 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from hetsched.arguments import checked
-from hetsched.columns import Columns
+from hetsched.arrays import BoolArray, Columns, FloatArray, IntArray
 from hetsched.errors import InvalidSchedule
-from hetsched.problem.graph import FloatArray, IntArray, named, plural
+from hetsched.problem.graph import named, plural
 from hetsched.problem.problem import Problem
 from hetsched.schedule.facts import TOLERANCE, Facts, inputs_text
 from hetsched.schedule.schedule import Schedule
@@ -141,7 +140,7 @@ def _check_same_names(problem: Problem, schedule: Schedule) -> None:
         raise InvalidSchedule(f"a transfer's edge index runs from {edge.min()} to {edge.max()} but the problem has {n_edges} edges")
 
 
-def _rows(mask: npt.NDArray[np.bool_]) -> list[int]:
+def _rows(mask: BoolArray) -> list[int]:
     rows: list[int] = np.flatnonzero(mask).tolist()
     return rows
 

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
 from hetsched.analysis.levels import Levels
+from hetsched.arrays import IntArray
 from hetsched.bounds.best import BoundFunction
 from hetsched.errors import OutOfTime, UnsupportedFeature
 from hetsched.problem.document import encode
-from hetsched.problem.graph import IntArray, TaskGraph
+from hetsched.problem.graph import TaskGraph
 from hetsched.problem.problem import Problem
 from hetsched.schedule.simulate import simulate
 from hetsched.search import always

@@ -294,7 +294,7 @@ class _Orders:
         for b in order:
             pointers.append(pointers[-1] + len(self.items[b]))
         moves = [self.moves[x] for x in sequence if x >= n_batches]
-        contended = self.problem.communication in ("channel", "port")
+        contended = self.problem.links.contended
         decision = Decision(
             [self.task[b] for b in order],
             [self.device[b] for b in order],

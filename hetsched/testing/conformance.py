@@ -17,6 +17,7 @@ from hetsched.portfolio import methods, solve
 from hetsched.problem.cluster import Cluster
 from hetsched.problem.document import encode
 from hetsched.problem.graph import TaskGraph
+from hetsched.problem.links import CONTENDED
 from hetsched.problem.problem import Problem
 from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.simulate import simulate
@@ -173,7 +174,7 @@ class MethodSuite:
     @_SETTINGS
     @given(data=st.data())
     def test_several_inputs_and_contention_are_kept_or_refused(self, data: DataObject) -> None:
-        communication = data.draw(st.sampled_from(["channel", "port"]))
+        communication = data.draw(st.sampled_from(CONTENDED))
         problem = self.draw(data, self.problems(n_tasks=3, n_devices=2, inputs=2, communication=communication))
         self.check(problem, self.solve(problem))
 

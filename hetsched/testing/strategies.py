@@ -16,10 +16,12 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from hetsched.arguments import checked
+from hetsched.arrays import FloatArray, row_starts
 from hetsched.errors import InvalidProblem
 from hetsched.problem.cluster import Cluster, Device
-from hetsched.problem.graph import FloatArray, TaskGraph
-from hetsched.problem.problem import Batching, Communication, Memory, Problem
+from hetsched.problem.graph import TaskGraph
+from hetsched.problem.links import MODELS, Communication
+from hetsched.problem.problem import Batching, Memory, Problem
 from hetsched.schedule.decision import Decision
 from hetsched.testing.choices import Choices
 
@@ -45,7 +47,7 @@ FEW = st.integers(1, 3)
 SOME = st.integers(1, 4)
 INPUTS = st.sampled_from([1, 1, 2])
 BATCHINGS: SearchStrategy[Batching] = st.sampled_from(["once", "free"])
-COMMUNICATIONS: SearchStrategy[Communication] = st.sampled_from(["delay", "per-input", "channel", "port"])
+COMMUNICATIONS: SearchStrategy[Communication] = st.sampled_from(list(MODELS))
 MEMORIES: SearchStrategy[Memory] = st.sampled_from(["static", "peak"])
 
 
@@ -263,11 +265,11 @@ def decisions(draw: DrawFn, problem: Problem, *, transfer_order: Given[bool] = F
                 items = items[size:]
     order, moves = _order(draw, problem, batches)
     place = {b: position for position, b in enumerate(order)}
-    ordered = problem.communication in ("channel", "port") and _value(draw, transfer_order)
+    ordered = problem.links.contended and _value(draw, transfer_order)
     return Decision(
         [batches[b][0] for b in order],
         [batches[b][1] for b in order],
-        np.concatenate([[0], np.cumsum([len(batches[b][2]) for b in order])]),
+        row_starts([len(batches[b][2]) for b in order]),
         [item for b in order for item in batches[b][2]],
         transfer_order=np.array([(e, place[a], place[b]) for e, a, b in moves], np.int64).reshape(-1, 3) if ordered else None,
     )

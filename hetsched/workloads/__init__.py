@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from hetsched.lazy import attach
 from hetsched.workloads.rwnn import rwnn  # the function: it takes the place of the module of its name
 
 if TYPE_CHECKING:
@@ -13,14 +13,5 @@ if TYPE_CHECKING:
 
 __all__ = ["clusters", "gpt3", "networks", "rwnn", "transformers"]
 
-
-def __getattr__(name: str) -> Any:
-    if name == "gpt3":
-        return importlib.import_module("hetsched.workloads.transformers").gpt3
-    if name in ("clusters", "networks", "transformers"):
-        return importlib.import_module(f"hetsched.workloads.{name}")
-    raise AttributeError(f"module 'hetsched.workloads' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+_HOMES = {"": ["clusters", "networks", "transformers"], "transformers": ["gpt3"]}
+__getattr__, __dir__ = attach(__name__, _HOMES)

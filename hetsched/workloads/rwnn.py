@@ -6,9 +6,10 @@ from typing import Literal
 
 import numpy as np
 
-from hetsched.arguments import checked
+from hetsched.arguments import COUNT, check_count, checked, whole
+from hetsched.arrays import IntArray
 from hetsched.errors import InvalidProblem
-from hetsched.problem.graph import IntArray, TaskGraph
+from hetsched.problem.graph import TaskGraph
 
 ATTEMPTS = 200
 """How often a wiring that falls apart is drawn again before giving up."""
@@ -17,7 +18,7 @@ SCALAR_BYTES = 4
 """Bytes of a float32."""
 
 
-@checked(InvalidProblem)
+@checked(InvalidProblem, n=whole(2), modules=COUNT, channels=COUNT, width=COUNT, resolution=COUNT)
 def rwnn(
     kind: Literal["er", "ws", "ba"] = "er",
     n: int = 32,
@@ -79,15 +80,6 @@ def rwnn(
     """
     _check_choice("kind", kind, ("er", "ws", "ba"))
     _check_choice("dependence", dependence, ("sdep", "wdep"))
-    for what, value, least in (
-        ("n", n, 2),
-        ("modules", modules, 1),
-        ("channels", channels, 1),
-        ("seed", seed, 0),
-        ("width", width, 1),
-        ("resolution", resolution, 1),
-    ):
-        _check_count(what, value, least)
     most = n // 2 if dependence == "sdep" else n
     if channels > most:
         raise InvalidProblem(f"channels is {channels}; {dependence} modules of {n} tasks have room for at most {most}")
@@ -210,22 +202,17 @@ def _check_choice(what: str, value: object, choices: tuple[str, ...]) -> None:
         raise InvalidProblem(f"{what} is {value!r}; choose one of {', '.join(map(repr, choices))}")
 
 
-def _check_count(what: str, value: object, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise InvalidProblem(f"{what} is {value!r}; it must be a whole number >= {least}")
-
-
 def _check_wiring(kind: str, n: int, probability: float, neighbours: int, rewiring: float, attachments: int) -> None:
     """Refuse parameters that the chosen random graph cannot have."""
     if kind == "er" and not 0 < probability <= 1:
         raise InvalidProblem(f"probability is {probability!r}; it must be in (0, 1]")
     if kind == "ws":
-        _check_count("neighbours", neighbours, 2)
+        check_count(neighbours, "neighbours", 2, error=InvalidProblem)
         if neighbours % 2 or n <= neighbours:
             raise InvalidProblem(f"neighbours is {neighbours} and n is {n}; ws needs an even number of neighbours, less than n")
         if not 0 <= rewiring <= 1:
             raise InvalidProblem(f"rewiring is {rewiring!r}; it must be in [0, 1]")
     if kind == "ba":
-        _check_count("attachments", attachments, 1)
+        check_count(attachments, "attachments", error=InvalidProblem)
         if n <= attachments:
             raise InvalidProblem(f"attachments is {attachments} and n is {n}; ba needs n > attachments")

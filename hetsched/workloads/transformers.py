@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
-from hetsched.arguments import checked
+from hetsched.arguments import COUNT, checked
+from hetsched.arrays import FloatArray
 from hetsched.errors import InvalidProblem
 from hetsched.problem import document
-from hetsched.problem.graph import FloatArray, TaskGraph
+from hetsched.problem.graph import TaskGraph
 
 if TYPE_CHECKING:
     from torch import nn
@@ -102,7 +103,7 @@ def module(model: str) -> nn.Module:
     return made
 
 
-@checked(InvalidProblem)
+@checked(InvalidProblem, layers=COUNT)
 def stack(block: TaskGraph, layers: int) -> TaskGraph:
     """Return a stack of equal blocks, each reading what the one before it returns.
 
@@ -119,8 +120,6 @@ def stack(block: TaskGraph, layers: int) -> TaskGraph:
     InvalidProblem
         The block is not such a graph, or `layers` is not a whole number >= 1.
     """
-    if isinstance(layers, bool) or not isinstance(layers, int | np.integer) or layers < 1:
-        raise InvalidProblem(f"layers is {layers!r}; it must be a whole number >= 1")
     entry, exit_ = _ends(block)
     rest = np.delete(np.arange(block.n_tasks), entry)
     place = np.empty(block.n_tasks, np.int64)

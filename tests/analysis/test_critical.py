@@ -41,7 +41,7 @@ def test_every_step_follows_what_it_waited_for(case: tuple[hs.Problem, hs.Schedu
             assert tasks in set(map(tuple, problem.graph.edges.tolist()))
         else:
             assert step["waited_for"] == "link"
-            assert problem.communication in ("channel", "port")
+            assert problem.links.contended
             ends = [
                 (batches.device[moves.source[each["transfer"]]], batches.device[moves.target[each["transfer"]]]) for each in (before, step)
             ]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import hetsched as hs
 from hetsched.analysis.identical import identical
 from hetsched.analysis.modules import modules
-from hetsched.problem.graph import IntArray
+from hetsched.arrays import IntArray
 from hetsched.testing import numbers, problems
 from hetsched.testing.profiles import examples
 

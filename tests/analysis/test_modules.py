@@ -15,7 +15,7 @@ import hetsched as hs
 from hetsched.analysis.cuts import clean_cuts
 from hetsched.analysis.modules import LARGEST, MOST_CHANNELS, Modules, modules
 from hetsched.analysis.narrow_kernels import CHANNEL, EDGE, narrowest
-from hetsched.problem.graph import IntArray
+from hetsched.arrays import IntArray
 from hetsched.testing import task_graphs
 from hetsched.testing.profiles import examples
 from tests.analysis.test_cuts import GRAPHS, graphs_in_series
@@ -238,7 +238,7 @@ def test_the_narrowest_boundary_is_a_minimum_cut(graph: hs.TaskGraph, data: Any)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"channels": 0}, "channels is 0; it must be a whole number >= 1"),
+        ({"channels": 0}, "channels is 0; it must be a whole number, at least 1"),
         ({"largest": 2.5}, "largest is 2.5"),
         ({"smallest": True}, "smallest is True"),
         ({"smallest": 50}, "smallest is 50 but largest is 40; it must not exceed it"),

@@ -13,6 +13,7 @@ from hypothesis.strategies import SearchStrategy
 import hetsched as hs
 from hetsched.bounds.windows import Effort, Passage, Window
 from hetsched.errors import UnsupportedFeature
+from hetsched.problem.links import UNCONTENDED
 from hetsched.testing import brute_force, conformance, problems
 from hetsched.testing.profiles import examples
 from tests import golden
@@ -31,7 +32,7 @@ def everything(problem: hs.Problem) -> Window:
 
 
 @examples(80)
-@given(problem=problems(n_tasks=st.integers(1, 6), inputs=1, communication=st.sampled_from(["delay", "per-input"]), memory="static"))
+@given(problem=problems(n_tasks=st.integers(1, 6), inputs=1, communication=st.sampled_from(UNCONTENDED), memory="static"))
 def test_optima_are_found_and_proven(problem: hs.Problem) -> None:
     """With static memory, and where there is no schedule at all."""
     try:

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched.analysis import levels
+from hetsched.arrays import IntArray
 from hetsched.bounds import batches
 from hetsched.bounds.destructive import destructive
 from hetsched.bounds.heads import Heads
 from hetsched.bounds.modular import modular, reverse
 from hetsched.bounds.windows import Effort
 from hetsched.errors import InvalidProblem, UnsupportedFeature
-from hetsched.problem.graph import IntArray
 from hetsched.stopping import NEVER, Deadline
 from hetsched.testing import brute_force, decisions, problems
 from hetsched.testing.clocks import SteppingClock

@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 import hetsched as hs
 from hetsched.cli.app import app
 from hetsched.cli.welcome import STEPS
-from hetsched.problem.problem import Batching, Communication, Memory
+from hetsched.problem.links import Communication
+from hetsched.problem.problem import Batching, Memory
 from hetsched.workloads import clusters, networks
 
 

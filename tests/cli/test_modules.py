@@ -97,7 +97,8 @@ def test_a_module_that_stays_too_large_is_told(run: Any, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"), [(["--channels", "0"], "channels is 0; it must be a whole number >= 1"), (["--largest", "few"], "'--largest'")]
+    ("words", "said"),
+    [(["--channels", "0"], "channels is 0; it must be a whole number, at least 1"), (["--largest", "few"], "'--largest'")],
 )
 def test_bad_numbers_are_one_line(run: Any, problem: hs.Problem, words: list[str], said: str) -> None:
     failed = run("modules", "problem.json", *words)

@@ -16,8 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 import hetsched as hs
+from hetsched.arrays import Columns
 from hetsched.cli import terminal
-from hetsched.columns import Columns
 from hetsched.errors import printable
 
 

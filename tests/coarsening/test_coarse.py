@@ -198,14 +198,14 @@ def test_messages():
         coarsening.contract(problem, [0, 1, 0])
     for wrong, message in (
         ({"order": "bfs"}, "order is 'bfs'; choose one of 'm-topo', 'dfs-topo', 'cpd-topo'"),
-        ({"window": 0}, "window is 0; it must be a whole number of tasks, at least 1"),
+        ({"window": 0}, "window is 0; it must be a whole number, at least 1"),
         ({"memory": 0.0}, "memory is 0.0; it must be a share of a device's memory, above 0"),
     ):
         with pytest.raises(UnsupportedFeature, match=message):
             coarsening.operation_fusion(problem, **wrong)
     with pytest.raises(UnsupportedFeature, match="largest is -1; it must be a share, above 0"):
         coarsening.heavy_edges(problem, largest=-1)
-    with pytest.raises(UnsupportedFeature, match="depth is 0; it must be a whole number of names, at least 1"):
+    with pytest.raises(UnsupportedFeature, match="depth is 0; it must be a whole number, at least 1"):
         coarsening.by_module(problem, 0)
     with pytest.raises(UnsupportedFeature, match="rules is 'tensorrt'; choose one of moirai, cudnn, onnxruntime"):
         coarsening.fuse(problem, "tensorrt")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched import coarsening
+from hetsched.arrays import row_starts
 from hetsched.coarsening import kernels
 from hetsched.coarsening.sequential import through_levels
 from hetsched.testing import problems
@@ -56,7 +57,7 @@ def sequences(draw):
 def test_break_points_are_the_best_there_are(made):
     n, pairs, cost, claim, able, window, limit = made
     by_target = sorted(range(len(pairs)), key=lambda e: pairs[e][1])
-    ptr = np.concatenate([[0], np.cumsum(np.bincount([pairs[e][1] for e in by_target], minlength=n))]).astype(np.int64)
+    ptr = row_starts(np.bincount([pairs[e][1] for e in by_target], minlength=n))
     place = np.array([pairs[e][0] for e in by_target], np.int64)
     out = np.bincount([i for i, _ in pairs], cost, n) if pairs else np.zeros(n)
     found = kernels.break_points(place, ptr, np.array([cost[e] for e in by_target], float), out, claim, able, window, limit)

@@ -12,12 +12,12 @@ from hetsched.heuristics import insertions
 from hetsched.heuristics.annealing_kernels import anneal
 from hetsched.heuristics.states import States
 from hetsched.problem.document import encode
+from hetsched.problem.links import MODELS, UNCONTENDED
 from hetsched.schedule import edits, sequences
 from hetsched.testing import conformance, strategies
 from hetsched.testing.profiles import examples
 
 _SETTINGS = examples(150)
-COMMUNICATIONS = ("delay", "per-input", "channel", "port")
 
 
 class TestAnnealing(conformance.MethodSuite):
@@ -34,7 +34,7 @@ def loaded(problem, decision):
 @_SETTINGS
 @given(data=st.data())
 def test_a_state_is_worth_what_its_decision_is(data):
-    problem = data.draw(strategies.problems(communication=data.draw(st.sampled_from(COMMUNICATIONS)), memory="static"))
+    problem = data.draw(strategies.problems(communication=data.draw(st.sampled_from(list(MODELS))), memory="static"))
     note(encode(problem).decode())
     decision = data.draw(strategies.decisions(problem))
     schedule = hs.simulate(problem, decision)
@@ -43,7 +43,7 @@ def test_a_state_is_worth_what_its_decision_is(data):
     again = hs.simulate(problem, states.decision(state))
     assert again.makespan == pytest.approx(makespan, rel=1e-12)
     assert states.claims(state) == pytest.approx(schedule.static_memory)
-    if problem.communication in ("delay", "per-input"):
+    if not problem.links.contended:
         # Appended in the order of its starts, nothing starts later.
         assert makespan <= schedule.makespan * (1 + 1e-12)
 
@@ -51,7 +51,7 @@ def test_a_state_is_worth_what_its_decision_is(data):
 @_SETTINGS
 @given(data=st.data(), seed=st.integers(0, 1000), steps=st.integers(1, 200), heat=st.sampled_from([1e-9, 0.1, 10.0]))
 def test_whatever_was_tried_the_state_is_sound(data, seed, steps, heat):
-    communication = data.draw(st.sampled_from(COMMUNICATIONS))
+    communication = data.draw(st.sampled_from(list(MODELS)))
     features = data.draw(st.fixed_dictionaries({"inputs": st.integers(1, 3), "batching": st.sampled_from(["once", "free"])}))
     problem = data.draw(strategies.problems(communication=communication, memory="static", **features))
     note(encode(problem).decode())
@@ -84,7 +84,7 @@ def test_whatever_was_tried_the_state_is_sound(data, seed, steps, heat):
             assert not broken
 
 
-@pytest.mark.parametrize("communication", COMMUNICATIONS)
+@pytest.mark.parametrize("communication", MODELS)
 @pytest.mark.parametrize("given", [False, True])
 def test_a_try_is_refused_exactly_where_its_makespan_is_above_the_limit(communication, given):
     problem = conformance._larger_problem()
@@ -104,7 +104,7 @@ def test_a_try_is_refused_exactly_where_its_makespan_is_above_the_limit(communic
         insertions.build(t, state, net)
         known, whole = state.tail[state.sequence[:length]], net.duration[:length] + net.tail[:length]
         assert not state.marked.any()
-        if communication in ("delay", "per-input"):
+        if communication in UNCONTENDED:
             assert known == pytest.approx(whole, rel=1e-12)
         else:
             assert (known <= whole * (1 + 1e-12)).all()
@@ -136,7 +136,7 @@ def producers(net, position, state):
     return state.sequence[net.pred[net.pred_ptr[position] : net.pred_ptr[position + 1]]]
 
 
-@pytest.mark.parametrize("communication", COMMUNICATIONS)
+@pytest.mark.parametrize("communication", MODELS)
 def test_a_suffix_is_worth_what_the_whole_is(communication):
     problem = conformance._larger_problem().replace(communication=communication)
     states, state, makespan = loaded(problem, hs.solve(problem, "heft").schedule.decision)

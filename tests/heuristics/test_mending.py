@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched.heuristics.mending import mend, packed
+from hetsched.problem.links import UNCONTENDED
 from hetsched.schedule.memory import over_capacity, static
 from hetsched.testing import decisions, problems
 
@@ -20,7 +21,7 @@ def loosened(problem):
     return problem.replace(cluster=cluster, graph=problem.graph.replace(colocation=None))
 
 
-@given(problems(memory="static", communication=st.sampled_from(["delay", "per-input"])), st.data())
+@given(problems(memory="static", communication=st.sampled_from(UNCONTENDED)), st.data())
 def test_what_is_mended_is_valid(problem, data):
     decision = data.draw(decisions(loosened(problem)))
     found = mend(problem, decision)

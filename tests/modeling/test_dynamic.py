@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hetsched.arrays import row_starts
 from hetsched.errors import InvalidModel
 from hetsched.modeling import DynamicProgram, Evaluation
 from hetsched.stopping import Deadline
@@ -28,7 +29,7 @@ def programs(draw):
     layers = draw(st.integers(1, 4))
     width = draw(st.integers(1, 3))
     sizes = [1, *[width] * (layers - 1), 1]
-    first = np.concatenate([[0], np.cumsum(sizes)])
+    first = row_starts(sizes)
     arcs = [
         (first[x] + i, first[x + 1] + j)
         for x in range(layers)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched.models import BatchedMakespan, CongestionAware, Formulation
+from hetsched.problem.links import UNCONTENDED
 from hetsched.testing import brute_force, decisions, problems
 from hetsched.testing.profiles import examples
 from tests.golden import arabnejad, topcuoglu
@@ -38,7 +39,7 @@ def agrees(problem: hs.Problem, formulation: Formulation, solver: str) -> None:
 
 @pytest.mark.parametrize("solver", SOLVERS)
 @few
-@given(problem=problems(**quiet, inputs=st.integers(1, 3), communication=st.sampled_from(["delay", "per-input"])))
+@given(problem=problems(**quiet, inputs=st.integers(1, 3), communication=st.sampled_from(UNCONTENDED)))
 def test_batched_makespan_finds_the_optimum(solver: str, problem: hs.Problem) -> None:
     agrees(problem, BatchedMakespan(problem), solver)
 
@@ -76,7 +77,7 @@ def test_leaving_cuts_out_changes_no_optimum(problem: hs.Problem) -> None:
 @given(problem=problems(**quiet, inputs=st.integers(1, 3)), data=st.data())
 def test_every_valid_decision_is_a_solution_of_the_model(problem: hs.Problem, data: st.DataObject) -> None:
     kinds: list[type[Formulation]] = []
-    if problem.communication in ("delay", "per-input"):
+    if not problem.links.contended:
         kinds.append(BatchedMakespan)
     if problem.inputs == 1:
         kinds.append(CongestionAware)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched.models.series import Series, cut
+from hetsched.problem.links import MODELS, UNCONTENDED
 from hetsched.testing import brute_force, conformance, problems
 from hetsched.testing.profiles import examples
 
@@ -43,7 +44,7 @@ def series(draw, *, inputs=1, memory_bytes=math.inf, labels=None, **settings):
         n = i + 1
     shuffled = draw(st.permutations(range(n)))
     edges = [(f"t{shuffled[i]}", f"t{shuffled[j]}", float(draw(st.integers(0, 4)))) for i, j in arcs]
-    settings.setdefault("communication", draw(st.sampled_from(["delay", "per-input", "channel", "port"])))
+    settings.setdefault("communication", draw(st.sampled_from(list(MODELS))))
     devices = draw(st.integers(2, 3 if inputs == 1 else 2))
     times = draw(st.lists(st.integers(0, 5), min_size=n * devices, max_size=n * devices))
     durations = np.array(times, float).reshape(n, devices)
@@ -54,7 +55,7 @@ def series(draw, *, inputs=1, memory_bytes=math.inf, labels=None, **settings):
     if sizes_of_batches is not None:
         settings["inputs"] = inputs
         durations = durations[:, :, None] * np.array([draw(st.sampled_from([0.7, 1.0])) * b for b in sizes_of_batches])
-        settings["communication"] = draw(st.sampled_from(["delay", "per-input"]))
+        settings["communication"] = draw(st.sampled_from(UNCONTENDED))
     links = draw(st.lists(st.sampled_from([0.5, 1.0, 2.0]), min_size=devices**2, max_size=devices**2))
     cluster = hs.Cluster(
         [hs.Device(f"d{k}", memory_bytes=memory_bytes) for k in range(devices)],

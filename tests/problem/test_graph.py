@@ -44,6 +44,7 @@ def test_topological_order_is_the_breadth_first_one(drawn):
     position = {int(i): p for p, i in enumerate(graph.topological_order)}
     assert sorted(position) == list(range(n))
     assert all(position[i] < position[j] for i, j in graph.edges.tolist())
+    assert graph.rank.tolist() == [position[i] for i in range(n)]
     sources = [i for i in range(n) if graph.pred_ptr[i] == graph.pred_ptr[i + 1]]
     assert graph.topological_order[: len(sources)].tolist() == sources
 

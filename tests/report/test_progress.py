@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hetsched.columns import Columns
+from hetsched.arrays import Columns
 
 pytest.importorskip("plotly")
 

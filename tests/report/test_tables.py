@@ -11,7 +11,7 @@ from hypothesis import given
 
 import hetsched as hs
 from hetsched.analysis.critical import critical_chain
-from hetsched.columns import Columns
+from hetsched.arrays import Columns
 from hetsched.report.tables import spans
 from hetsched.schedule import memory
 from tests.report.cases import diamond, schedules, stack

@@ -12,6 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import hetsched as hs
+from hetsched.problem.links import UNCONTENDED
 from hetsched.runtime import Interference, Report, Scenario, SlowDown, Static, iterate
 from hetsched.runtime.iterations import devices_of
 from hetsched.schedule import memory
@@ -52,7 +53,7 @@ def test_a_slow_down_is_a_problem_with_longer_durations(case: tuple[hs.Problem, 
     assert run.seconds.tolist() == [makespans[t >= start] for t in range(3)]
 
 
-@given(placed(communication=st.sampled_from(["delay", "per-input"])), st.lists(FACTORS, min_size=3, max_size=3), st.integers(0, 2))
+@given(placed(communication=st.sampled_from(UNCONTENDED)), st.lists(FACTORS, min_size=3, max_size=3), st.integers(0, 2))
 def test_a_slower_device_never_shortens_an_iteration(case: tuple[hs.Problem, hs.Decision], factors: list[float], slow: int) -> None:
     """True of fixed orders where transfers do not disturb one another."""
     problem, decision = case

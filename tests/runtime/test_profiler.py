@@ -198,7 +198,7 @@ def test_options_that_do_not_fit_are_refused(net, options, message):
 
 
 def test_questions_that_do_not_fit_are_refused(profiler, net):
-    with pytest.raises(hs.InvalidProblem, match="inputs is 0; it must be an integer >= 1"):
+    with pytest.raises(hs.InvalidProblem, match="inputs is 0; it must be a whole number, at least 1"):
         profiler.measure(0, "one")
     with pytest.raises(hs.InvalidProblem, match=r"device 'z' is not one of the profiler's \(one, other\)"):
         profiler.measure(1, "z")

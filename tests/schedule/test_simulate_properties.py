@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
+from hetsched.arrays import row_starts
+from hetsched.problem.links import CONTENDED
 from hetsched.testing import conformance, decisions, problems
 
 
@@ -35,7 +37,7 @@ class Reference:
         self.seconds = {link: self.transfer_seconds(*link) for link in self.links}
         self.start = [math.nan] * decision.n_batches
         self.moved = dict.fromkeys(self.links, math.nan)
-        contended = problem.communication in ("channel", "port")
+        contended = problem.links.contended
         self.explicit = contended and decision.transfer_order is not None
         self.positive = [link for link in self.links if contended and self.seconds[link] > 0]
         if self.explicit:
@@ -211,7 +213,7 @@ def test_shuffled_orders_deadlock_exactly_when_the_restatement_does(data):
     shuffled = hs.Decision(
         decision.task[order],
         decision.device[order],
-        np.concatenate([[0], np.cumsum([len(row) for row in rows])]),
+        row_starts([len(row) for row in rows]),
         np.concatenate([np.empty(0, np.int64), *rows]),
         transfer_order=moves,
     )
@@ -225,7 +227,7 @@ def test_shuffled_orders_deadlock_exactly_when_the_restatement_does(data):
 @given(st.data())
 def test_first_come_first_served_is_the_order_it_reports(data):
     """Serving by arrival gives a semi-active schedule: its own order of transfers, made explicit, changes nothing."""
-    problem = data.draw(several_inputs(communication=st.sampled_from(["channel", "port"]), n_devices=st.integers(2, 3)))
+    problem = data.draw(several_inputs(communication=st.sampled_from(CONTENDED), n_devices=st.integers(2, 3)))
     decision = data.draw(decisions(problem, transfer_order=False))
     schedule = hs.simulate(problem, decision)
     moves = schedule.transfers

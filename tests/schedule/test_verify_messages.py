@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hetsched as hs
-from hetsched.columns import Columns
+from hetsched.arrays import Columns, row_starts
 from hetsched.schedule.verify import RULES
 
 
@@ -31,7 +31,7 @@ def by_hand(batches, transfers=(), makespan=None, inputs=1):
             finish=finish,
             size=list(map(len, items)),
         ),
-        np.concatenate([[0], np.cumsum(list(map(len, items)))]),
+        row_starts(list(map(len, items))),
         [item for row in items for item in row],
         Columns(edge=moves[0].astype(int), source=moves[1].astype(int), target=moves[2].astype(int), start=moves[3], finish=moves[4]),
         makespan=makespan,

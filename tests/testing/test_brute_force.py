@@ -21,7 +21,7 @@ def plainly(problem: hs.Problem) -> float | None:
     for device in itertools.product(range(problem.n_devices), repeat=n):
         for sequence in itertools.permutations(range(n)):
             moves = [(e, sequence.index(i), sequence.index(j)) for e, (i, j) in enumerate(edges) if device[i] != device[j]]
-            contended = problem.communication in ("channel", "port")
+            contended = problem.links.contended
             for order in itertools.permutations(moves) if contended else [None]:
                 chosen = hs.Decision(sequence, [device[i] for i in sequence], transfer_order=order)
                 try:

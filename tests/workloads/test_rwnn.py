@@ -121,8 +121,8 @@ def test_the_numbers_of_a_unit():
     [
         ({"kind": "xx"}, r"kind is 'xx'; choose one of 'er', 'ws', 'ba'"),
         ({"dependence": "x"}, r"dependence is 'x'; choose one of 'sdep', 'wdep'"),
-        ({"n": 1}, r"n is 1; it must be a whole number >= 2"),
-        ({"modules": 0}, r"modules is 0; it must be a whole number >= 1"),
+        ({"n": 1}, r"n is 1; it must be a whole number, at least 2"),
+        ({"modules": 0}, r"modules is 0; it must be a whole number, at least 1"),
         ({"seed": -1}, r"seed is -1; it must be a whole number, at least 0"),
         ({"n": 10, "channels": 6}, r"channels is 6; sdep modules of 10 tasks have room for at most 5"),
         ({"n": 10, "channels": 11, "dependence": "wdep"}, r"channels is 11; wdep modules of 10 tasks have room for at most 10"),

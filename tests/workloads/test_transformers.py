@@ -161,7 +161,7 @@ def _graph(ops: list[str], edges: list[tuple[int, int]], **columns: object) -> h
     ("call", "message"),
     [
         (lambda: hs.workloads.gpt3("3B"), r"no block of GPT-3 '3B' is shipped; choose one of 125M, 6.7B, 175B"),
-        (lambda: hs.workloads.gpt3("125M", layers=0), r"layers is 0; it must be a whole number >= 1"),
+        (lambda: hs.workloads.gpt3("125M", layers=0), r"layers is 0; it must be a whole number, at least 1"),
         (lambda: hs.workloads.gpt3("125M", layers=True), r"layers is True; it must be a whole number, or None"),
         (lambda: transformers.stack(_graph(["relu", "relu"], [(0, 1)]), 2), r"this one has 0 and 1"),
         (lambda: transformers.stack(_graph(["input", "relu", "relu"], [(0, 1), (0, 2)]), 2), r"this one has 1 and 2"),

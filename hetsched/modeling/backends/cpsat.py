@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from hetsched.arrays import FloatArray
 from hetsched.errors import MissingDependency, UnsupportedFeature
 from hetsched.modeling.backends import Request, Run, info
-from hetsched.modeling.expression import Expression, FloatArray
+from hetsched.modeling.expression import Expression
 from hetsched.modeling.integers import MOST, IntegerRows, Units, down, rounded, units
 from hetsched.modeling.lowering import in_order, linear, maxima, without_cuts
 from hetsched.modeling.outcome import Outcome

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from hetsched.arguments import checked, rule
+from hetsched.arrays import FloatArray
 from hetsched.errors import UnsupportedFeature
-from hetsched.modeling.expression import FloatArray
 from hetsched.modeling.outcome import Incumbent, NewBound, Outcome
 from hetsched.modeling.program import Program
 from hetsched.modeling.settings import SolveSettings

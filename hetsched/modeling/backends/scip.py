@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from hetsched.arrays import FloatArray
 from hetsched.errors import MissingDependency, UnsupportedFeature
 from hetsched.modeling.backends import Request, Run, info
-from hetsched.modeling.expression import FloatArray
 from hetsched.modeling.lowering import Edits, Matrix, linear
 from hetsched.modeling.outcome import Outcome
 from hetsched.modeling.program import Program

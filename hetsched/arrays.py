@@ -1,9 +1,10 @@
-"""Immutable values made of columns: the base class of the data types, and a small table."""
+"""Arrays: their types, their making, and immutable values that consist of them."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, ClassVar, NoReturn, Self
+from typing import Any, ClassVar, NoReturn, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -11,12 +12,24 @@ import numpy.typing as npt
 from hetsched.arguments import shown
 from hetsched.errors import InvalidArgument, MissingDependency
 
+FloatArray: TypeAlias = npt.NDArray[np.float64]
+IntArray: TypeAlias = npt.NDArray[np.int64]
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
+
 
 def readonly(values: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> npt.NDArray[Any]:
     """Return `values` as a C-ordered array that nobody can write to; the caller's is not touched."""
     array = np.array(values, dtype=dtype, order="C")
     array.setflags(write=False)
     return array
+
+
+def row_starts(counts: npt.ArrayLike) -> IntArray:
+    """Return the row starts of compressed rows with so many entries each, shape [n + 1]; the last is the number of entries."""
+    lengths = np.asarray(counts, dtype=np.int64)
+    starts = np.zeros(len(lengths) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=starts[1:])
+    return starts
 
 
 def texts(values: Iterable[str]) -> npt.NDArray[np.object_]:
@@ -27,12 +40,20 @@ def texts(values: Iterable[str]) -> npt.NDArray[np.object_]:
 class Frozen:
     """Base class of immutable values.
 
-    A subclass lists in `_fields` the attributes that make up its value, and sets them once with
-    `_set`. Equality compares them (NaN equals NaN), pickling carries only them; cached properties
-    are derived anew.
+    The attributes that a subclass annotates, but for a ``dataclasses.field(compare=False)``, make up its value.
+    It sets them once, with `_set` or as a dataclass (``@dataclass(frozen=True, eq=False)``). Equality compares them
+    (NaN equals NaN), pickling carries only them; cached properties are derived anew.
     """
 
     _fields: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        own = (name for name, kind in inspect.get_annotations(cls).items() if "ClassVar" not in str(kind))
+        cls._fields += tuple(name for name in own if getattr(cls.__dict__.get(name), "compare", True))
+
+    def __post_init__(self) -> None:
+        self._set(**self.__dict__)
 
     def _set(self, **values: Any) -> None:
         for value in values.values():
@@ -78,7 +99,6 @@ class Columns(Frozen):
     dict; `to_dataframe` gives a pandas DataFrame.
     """
 
-    _fields = ("_columns",)
     _columns: dict[str, npt.NDArray[Any]]
 
     def __init__(self, **columns: npt.ArrayLike) -> None:

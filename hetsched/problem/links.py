@@ -1,0 +1,112 @@
+"""Links, the ordered pairs of devices: what transfers over them take, and the resources that transfers hold meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from hetsched.arrays import FloatArray, IntArray, readonly
+from hetsched.problem.cluster import Cluster
+
+Communication = Literal["delay", "per-input", "channel", "port"]
+
+
+class LinkTable(NamedTuple):
+    """The links of one problem, in a form numba accepts.
+
+    A transfer of one input along edge e from device h to device k takes ``transfers[e, h, k]`` seconds if these are `given`,
+    else ``latency[h, k] + edge_bytes[e] / bandwidth[h, k]``. Unless `per_input`, the given seconds and the bytes are
+    multiplied by the number of inputs that it carries.
+    """
+
+    per_input: bool
+    """Whether a transfer's time does not grow with the number of inputs it carries."""
+    given: bool
+    """Whether `transfers` replaces bytes over bandwidth."""
+    contended: bool
+    """Whether transfers that hold the same resource exclude one another."""
+    edge_bytes: FloatArray
+    """[E], for one input."""
+    latency: FloatArray
+    """[K, K]; inf without a path."""
+    bandwidth: FloatArray
+    """[K, K]; inf on the diagonal and where there is no path (the latency says so)."""
+    transfers: FloatArray
+    """[E, K, K], inf = impossible; or [0, 0, 0]."""
+    resource: IntArray
+    """[K, K, 2]: the two resources that a transfer from h to k holds; a single one stands twice; -1, -1 where it holds none."""
+    n_resources: int
+
+
+class Resources(NamedTuple):
+    """What transfers hold."""
+
+    table: IntArray
+    """[K, K, 2], see `LinkTable`."""
+    n_resources: int
+    name: Callable[[int], str]
+    """Returns a resource's name by its number."""
+
+
+class CommunicationModel(NamedTuple):
+    """What a model of communication says of transfers."""
+
+    per_input: bool
+    contended: bool
+    resources: Callable[[Cluster], Resources]
+    """Counted even where they are not contended: the period is at least the time that any of them is busy."""
+
+
+def channels(cluster: Cluster) -> Resources:
+    """Return one channel for each ordered pair of devices."""
+    size, names = cluster.n_devices, cluster.names
+    channel = np.arange(size * size).reshape(size, size)
+    return _resources(channel, channel, size * size, lambda number: f"{names[number // size]} -> {names[number % size]}")
+
+
+def ports(cluster: Cluster) -> Resources:
+    """Return a sending and a receiving port for each device."""
+    size, names = cluster.n_devices, cluster.names
+    sending = np.arange(size)
+    return _resources(
+        sending[:, None], size + sending, 2 * size, lambda number: f"{names[number % size]} {('sends', 'receives')[number // size]}"
+    )
+
+
+def _resources(one: IntArray, other: IntArray, count: int, name: Callable[[int], str]) -> Resources:
+    size = max(one.shape[0], other.shape[0])
+    table = np.empty((size, size, 2), np.int64)
+    table[:, :, 0], table[:, :, 1] = one, other
+    diagonal = np.arange(size)
+    table[diagonal, diagonal] = -1  # within a device nothing is sent
+    table.setflags(write=False)
+    return Resources(table, count, name)
+
+
+MODELS: dict[Communication, CommunicationModel] = {
+    "delay": CommunicationModel(per_input=False, contended=False, resources=channels),
+    "per-input": CommunicationModel(per_input=True, contended=False, resources=channels),
+    "channel": CommunicationModel(per_input=False, contended=True, resources=channels),
+    "port": CommunicationModel(per_input=False, contended=True, resources=ports),
+}
+CONTENDED = tuple(name for name, model in MODELS.items() if model.contended)
+UNCONTENDED = tuple(name for name, model in MODELS.items() if not model.contended)
+
+
+def link_table(communication: Communication, cluster: Cluster, edge_bytes: FloatArray, transfers: FloatArray | None) -> LinkTable:
+    """Return the links of a problem; `transfers` [E, K, K] has NaN where one is impossible."""
+    model = MODELS[communication]
+    resources = model.resources(cluster)
+    return LinkTable(
+        per_input=model.per_input,
+        given=transfers is not None,
+        contended=model.contended,
+        edge_bytes=edge_bytes,
+        latency=cluster.route_latency,
+        bandwidth=readonly(np.where(cluster.route_bandwidth > 0, cluster.route_bandwidth, np.inf)),
+        transfers=readonly(np.empty((0, 0, 0)) if transfers is None else np.nan_to_num(transfers, nan=np.inf)),
+        resource=resources.table,
+        n_resources=resources.n_resources,
+    )
