@@ -6,8 +6,6 @@ import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from hetsched.errors import MissingDependency
-
 Homes = Mapping[str, Sequence[str]]
 """Public names by the module of the package that defines them; those of "" are modules of the package themselves."""
 
@@ -37,6 +35,8 @@ def attach(
         except ModuleNotFoundError as error:
             if error.name is None or extras is None or error.name not in extras:
                 raise
+            from hetsched.errors import MissingDependency  # here, for `import hetsched` to stay quick
+
             raise MissingDependency(error.name, extras[error.name]) from error
         value: object = getattr(module, name) if home[name] else module
         setattr(sys.modules[package], name, value)  # so that it is asked for once
