@@ -27,6 +27,7 @@ import hetsched as hs
 from hetsched.models import BatchedMakespan
 from hetsched.models.formulation import quick
 from hetsched.search import Monitor
+from hetsched.stopping import Stop
 
 REGION = "exact"
 KINDS, SIZES, SEEDS, LIMIT = ("er", "ws", "ba"), (10, 32), tuple(range(10)), 60.0
@@ -72,7 +73,7 @@ class CpuLimit(Monitor):
     @property
     def stopped(self) -> str:
         if time.process_time() >= self.end:
-            self.stop("time limit")
+            self.stop(Stop.TIME_LIMIT)
         return super().stopped
 
 

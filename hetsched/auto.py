@@ -19,7 +19,7 @@ from hetsched.problem.graph import TaskGraph
 from hetsched.problem.problem import Problem
 from hetsched.processes import Died
 from hetsched.search import ALL, Budget, Kind, Monitor, cores, method, select
-from hetsched.stopping import Deadline
+from hetsched.stopping import Deadline, Stop
 from hetsched.workers import Done, Ledger, Pool, Relay, Task, Worker, run_here
 
 WORTH_WORKERS = 2.0
@@ -148,7 +148,7 @@ class Race:
         share = self.left / 5
         for member in [member for member in self.members if member.at_once]:
             first = member.method.objectives == ALL
-            if self.monitor.should_stop and not (first and self.monitor.stopped == "time limit"):
+            if self.monitor.should_stop and not (first and self.monitor.stopped is Stop.TIME_LIMIT):
                 return
             if not first and self._estimate(member) > min(share, self.left / 2):
                 continue  # it gets a turn later, if there is time
@@ -214,9 +214,11 @@ class Race:
         if done.kind == "unknown":
             member.here = True
             return
-        member.dull = member.dull + 1 if done.stopped == "finished" and not improved else 0
+        member.dull = member.dull + 1 if done.stopped is Stop.FINISHED and not improved else 0
         kind = member.method.kind
-        once = member.at_once or kind is Kind.BOUND or (kind is Kind.EXACT and done.stopped in ("finished", "optimal", "infeasible"))
+        once = (
+            member.at_once or kind is Kind.BOUND or (kind is Kind.EXACT and done.stopped in (Stop.FINISHED, Stop.OPTIMAL, Stop.INFEASIBLE))
+        )
         member.retired = member.retired or bool(done.failure) or once or member.dull >= 2
 
     def _next(self, candidates: list[Member], *, apart: bool = False, proving: int = 0) -> Member | None:
@@ -311,7 +313,7 @@ class Race:
                 else:
                     break
             if self.running and self.monitor.time_left <= 2 * MARGIN:
-                self.monitor.stop("time limit")  # what is left is too short for another turn
+                self.monitor.stop(Stop.TIME_LIMIT)  # what is left is too short for another turn
             self._finish(pool)
 
     def _while_loading(self, pool: Pool) -> None:
@@ -322,7 +324,7 @@ class Race:
         def look(relay: Relay) -> None:
             self._attend(pool)
             if all(worker.ready for worker in pool.workers):
-                relay.stop("workers")
+                relay.stop(Stop.STOPPED)
 
         # Ours only: what others wrote may crash, and is to crash apart.
         ours = [member for member in self.running if member.method.function.__module__.startswith("hetsched.")]
@@ -330,7 +332,7 @@ class Race:
         first = max(searches, key=lambda member: member.weight, default=None)
         while first is not None and not self.over and not all(worker.ready for worker in pool.workers):
             done, _ = run_here(self.monitor, self._task(first, SHORTEST), look)
-            if done.stopped == "finished":  # it has nothing to do here
+            if done.stopped is Stop.FINISHED:  # it has nothing to do here
                 return
 
     def _attend(self, pool: Pool) -> None:

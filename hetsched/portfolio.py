@@ -20,7 +20,7 @@ from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.verify import verify
 from hetsched.search import Budget, Event, Method, Monitor, find_method, registered
 from hetsched.solution import Solution
-from hetsched.stopping import reason, terminate
+from hetsched.stopping import Stop, reason, terminate
 
 EXECUTOR = rule(
     "a concurrent.futures.Executor or a client of dask.distributed",
@@ -153,7 +153,7 @@ def _signals(monitor: Monitor) -> Iterator[None]:
 
     def ask(number: int, _frame: object) -> None:
         restore()
-        monitor.stop("terminated" if number == signal.SIGTERM else "interrupted")
+        monitor.stop(Stop.TERMINATED if number == signal.SIGTERM else Stop.INTERRUPTED)
 
     def restore() -> None:
         for number in ours:
@@ -193,7 +193,7 @@ def _run(monitor: Monitor, chosen: list[tuple[str, dict[str, Any]]], start: Solu
             if monitor.should_stop:
                 break
         for name, options in chosen:
-            if monitor.should_stop and (monitor.best is not None or monitor.stopped != "time limit"):
+            if monitor.should_stop and (monitor.best is not None or monitor.stopped is not Stop.TIME_LIMIT):
                 break
             try:
                 monitor.run(name, options)
@@ -209,7 +209,7 @@ def _run(monitor: Monitor, chosen: list[tuple[str, dict[str, Any]]], start: Solu
 
             monitor.note(shortage(problem, deadline=monitor.deadline))
         if failure is not None:
-            monitor.stop("failed")
+            monitor.stop(Stop.FAILED)
     except KeyboardInterrupt as interruption:
         monitor.stop(reason(interruption))
     return failure

@@ -32,7 +32,7 @@ class Ready:
 
 
 @dataclass(frozen=True)
-class Stop:
+class StopRequest:
     """A process is to end soon what it is doing."""
 
 
@@ -152,9 +152,9 @@ class Channel:
     Attributes
     ----------
     asked : queue.SimpleQueue
-        What has been asked, but for `Stop`.
+        What has been asked, but for `StopRequest`.
     asked_to_stop : threading.Event
-        Set by a `Stop`, until the next is asked.
+        Set by a `StopRequest`, until the next is asked.
     """
 
     def __init__(self, log: int) -> None:
@@ -186,7 +186,7 @@ class Channel:
         try:
             while True:
                 message = pickle.load(self._heard)
-                if isinstance(message, Stop):
+                if isinstance(message, StopRequest):
                     self.asked_to_stop.set()
                 else:
                     self.asked_to_stop.clear()

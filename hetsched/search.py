@@ -28,7 +28,7 @@ from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.steady import OBJECTIVES, find_objective
 from hetsched.solution import NO_BOUND, OPTIMALITY_GAP, BestEffort, Bound, Solution, relative_gap
-from hetsched.stopping import Clock, Deadline
+from hetsched.stopping import Clock, Deadline, Stop
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -514,7 +514,7 @@ class Monitor:
         self._events: list[Event] = []
         self._efforts: dict[str, _Effort] = {}
         self._messages: dict[str, None] = {}
-        self._stopped = ""
+        self._stopped = Stop.NONE
         self._cut_short = False  # a method gave up for want of time, maybe before the limit
         self.clock: Clock = clock if parent is None else parent.clock
         self._started = self.clock()
@@ -545,17 +545,17 @@ class Monitor:
         return self.deadline.part(share).limit
 
     @property
-    def stopped(self) -> str:
-        """Why the method has to stop, or an empty string while it may go on."""
+    def stopped(self) -> Stop:
+        """Why the method has to stop; `Stop.NONE`, an empty string, while it may go on."""
         if not self._stopped:
             if self.best is not None and relative_gap(self.incumbent, self.bound.value) <= OPTIMALITY_GAP:
-                self._stopped = "optimal"
+                self._stopped = Stop.OPTIMAL
             elif math.isinf(self.bound.value):
-                self._stopped = "infeasible"
+                self._stopped = Stop.INFEASIBLE
             elif self.deadline.over:
-                self._stopped = "time limit"
+                self._stopped = Stop.TIME_LIMIT
             elif self.budget.evaluations is not None and self.evaluations >= self.budget.evaluations:
-                self._stopped = "evaluations"
+                self._stopped = Stop.EVALUATIONS
             elif self._parent is not None:
                 self._stopped = self._parent.stopped
         return self._stopped
@@ -566,7 +566,7 @@ class Monitor:
         return bool(self.stopped)
 
     @checked
-    def stop(self, reason: str) -> None:
+    def stop(self, reason: Stop) -> None:
         """Ask the method to stop."""
         self._stopped = self._stopped or reason
 
@@ -656,7 +656,7 @@ class Monitor:
         event = Event(self.elapsed, self.incumbent, self.bound.value, source, self.nodes)
         self._events.append(event)
         if self._on_progress is not None and self._on_progress(event) is True:
-            self.stop("callback")
+            self.stop(Stop.CALLBACK)
 
     @checked
     def run(self, name: str, options: Mapping[str, Any] | None = None) -> None:
@@ -756,7 +756,7 @@ class Monitor:
             evaluations=np.array([effort.evaluations for effort in efforts.values()], np.int64),
             seconds=[effort.seconds for effort in efforts.values()],
         )
-        stopped = self.stopped or ("time limit" if self._cut_short else "finished")
+        stopped = self.stopped or (Stop.TIME_LIMIT if self._cut_short else Stop.FINISHED)
         return Solution(
             self.best,
             self.bound,

@@ -19,6 +19,7 @@ from hetsched.problem.document import VERSION, Document, Number, Real, Row, Whol
 from hetsched.schedule.document import SchedulePart
 from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.verify import Violation
+from hetsched.stopping import Stop
 
 OPTIMALITY_GAP = 1e-6
 
@@ -119,9 +120,8 @@ class Solution(Frozen):
         What methods had to say, for instance why one found nothing.
     best_effort : BestEffort or None
         Where there is no schedule: the decision offered that was least over the memory there is, and by how much.
-    stopped : str
-        Why it ended: "finished", "time limit", "evaluations", "optimal", "gap" (the one asked for),
-        "infeasible", "callback", "interrupted", "terminated" (SIGTERM) or "failed".
+    stopped : Stop
+        Why it ended.
     """
 
     schedule: Schedule | None
@@ -135,7 +135,7 @@ class Solution(Frozen):
     methods: Columns
     messages: tuple[str, ...]
     best_effort: BestEffort | None
-    stopped: str
+    stopped: Stop
 
     @checked
     def __init__(
@@ -148,7 +148,7 @@ class Solution(Frozen):
         history: Columns,
         methods: Columns,
         messages: Iterable[str] = (),
-        stopped: str = "finished",
+        stopped: Stop = Stop.FINISHED,
         objective: str = "makespan",
         value: float | None = None,
         best_effort: BestEffort | None = None,
@@ -308,7 +308,7 @@ class SolutionDocument(Document, kw_only=True, tag="hetsched-solution"):
     methods: list[MethodRow] = []
     messages: list[str] = []
     best_effort: BestEffortPart | None = None
-    stopped: str = "finished"
+    stopped: Stop = Stop.FINISHED
 
     def value(self) -> Solution:
         """Return the solution."""

@@ -6,11 +6,37 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import NoReturn, TypeAlias, TypeVar
 
 from hetsched.errors import OutOfTime
 
 T = TypeVar("T")
+
+
+class Stop(StrEnum):
+    """Why a solve ended."""
+
+    NONE = ""
+    """It has not."""
+    FINISHED = "finished"
+    TIME_LIMIT = "time limit"
+    EVALUATIONS = "evaluations"
+    OPTIMAL = "optimal"
+    GAP = "gap"
+    """The gap asked for was reached."""
+    INFEASIBLE = "infeasible"
+    CALLBACK = "callback"
+    """A callback returned True."""
+    INTERRUPTED = "interrupted"
+    """Ctrl-C."""
+    TERMINATED = "terminated"
+    """SIGTERM."""
+    STOPPED = "stopped"
+    """The caller asked for it."""
+    FAILED = "failed"
+
+
 Clock: TypeAlias = Callable[[], float]
 LONGEST = 1e9
 """Seconds (some thirty years) from which on a limit is none; solvers refuse larger numbers."""
@@ -90,6 +116,6 @@ def terminate(_number: int, _frame: object) -> NoReturn:
     raise Terminated
 
 
-def reason(interruption: KeyboardInterrupt) -> str:
-    """Return the word for an interruption: "interrupted", or "terminated" by SIGTERM."""
-    return "terminated" if isinstance(interruption, Terminated) else "interrupted"
+def reason(interruption: KeyboardInterrupt) -> Stop:
+    """Return why an interruption ends a solve."""
+    return Stop.TERMINATED if isinstance(interruption, Terminated) else Stop.INTERRUPTED

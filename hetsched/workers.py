@@ -15,12 +15,13 @@ from typing import Any, NoReturn, TypeAlias
 from hetsched.errors import InconsistentBound, UnsupportedFeature
 from hetsched.modeling.backends import in_process
 from hetsched.problem.problem import Problem
-from hetsched.processes import Channel, Died, Process, Ready, Stop
+from hetsched.processes import Channel, Died, Process, Ready, StopRequest
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.simulate import simulate
 from hetsched.search import Budget, Event, Monitor, discover, registered
 from hetsched.solution import NO_BOUND, Bound
+from hetsched.stopping import Stop
 
 _WAKE = 0.01  # seconds between looks at the messages, while something runs in this process
 
@@ -65,7 +66,7 @@ class Done:
     efforts: tuple[tuple[str, float, int, float], ...] = ()
     """(method, best value, evaluations, seconds) of the method and of those it called."""
     messages: tuple[str, ...] = ()
-    stopped: str = "finished"
+    stopped: Stop = Stop.FINISHED
     failure: str = ""
     """Its error; with `kind` "unknown" that there is no such method in this process."""
     kind: str = ""
@@ -115,8 +116,8 @@ class Relay(Monitor):
         self._told: tuple[Schedule | None, Bound] = (self.best, self.bound)
 
     @property
-    def stopped(self) -> str:
-        """Why the method has to stop, or an empty string while it may go on."""
+    def stopped(self) -> Stop:
+        """Why the method has to stop; `Stop.NONE`, an empty string, while it may go on."""
         if self._look is not None:
             self._look()
         return super().stopped
@@ -144,7 +145,7 @@ class Relay(Monitor):
         except BaseException as error:  # a method may fail as it likes, even by SystemExit; that costs only itself
             failure, kind = f"{type(error).__name__}: {error}", "failed"
         efforts = tuple((name, effort.value, effort.evaluations, effort.seconds) for name, effort in self._efforts.items() if name)
-        return Done(efforts, tuple(self._messages), self.stopped or "finished", failure, kind)
+        return Done(efforts, tuple(self._messages), self.stopped or Stop.FINISHED, failure, kind)
 
 
 class Ledger:
@@ -309,7 +310,7 @@ class Pool:
         """Ask all tasks to end soon."""
         for worker in self.workers:
             if worker.ledger is not None:
-                worker.send(pickle.dumps(Stop()))
+                worker.send(pickle.dumps(StopRequest()))
 
     def close(self) -> None:
         """Kill all workers and wait until they have gone."""
@@ -360,4 +361,4 @@ class _Side:
 
     def _look(self, relay: Monitor) -> None:
         if self.channel.asked_to_stop.is_set():
-            relay.stop("stopped")
+            relay.stop(Stop.STOPPED)

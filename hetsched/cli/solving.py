@@ -216,7 +216,7 @@ def facts(found: Solution) -> dict[str, Any]:
 def summary(problem: Problem, found: Solution, broken: str = "") -> list[tuple[str, str]]:
     """Return what is to be said about a solution: labels and facts; `broken` is the first rule its schedule breaks."""
     extent = f"{problem.n_tasks} tasks, {problem.graph.n_edges} edges, {problem.n_devices} devices"
-    why = "" if found.stopped == found.status else f" ({found.stopped})"
+    why = "" if str(found.stopped) == str(found.status) else f" ({found.stopped})"
     status = f"NOT VALID: {broken}" if broken else f"{found.status}{why}"
     rows = [("problem", f"{extent}, {problem.communication} communication"), ("status", status)]
     if found.schedule is not None:

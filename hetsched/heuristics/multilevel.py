@@ -16,6 +16,7 @@ from hetsched.heuristics.placement import fused, listed
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.search import Kind, Monitor, Role, Supports, method, select
+from hetsched.stopping import Stop
 
 AT_ONCE = 0.25
 """The share of the time that they get."""
@@ -85,7 +86,7 @@ class _Search:
         end = self.monitor.elapsed + AT_ONCE * self.left
         for baseline in select(role=Role.BASELINE, problem=self.problem):
             late = self.over or self.monitor.elapsed >= end
-            if late and (self.monitor.best is not None or self.monitor.stopped not in ("", "time limit")):
+            if late and (self.monitor.best is not None or self.monitor.stopped not in (Stop.NONE, Stop.TIME_LIMIT)):
                 return
             self.monitor.attempt(baseline.name)
 

@@ -16,6 +16,7 @@ from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.simulate import simulate
 from hetsched.search import Monitor, Role, select
+from hetsched.stopping import Stop
 
 _STEP = 0.02
 """What is claimed more, at the least, after an offer that did not fit the ``peak`` memory."""
@@ -76,7 +77,7 @@ class Search:
         monitor = self.monitor
         for role in (Role.START, Role.PACKING):
             for each in select(role=role, problem=monitor.problem):
-                if monitor.stopped not in ("", "time limit"):
+                if monitor.stopped not in (Stop.NONE, Stop.TIME_LIMIT):
                     return
                 if monitor.best is None or (role is Role.START and not monitor.should_stop):
                     monitor.attempt(each.name)

@@ -17,7 +17,7 @@ from hetsched.arrays import FloatArray, IntArray
 from hetsched.errors import InvalidModel
 from hetsched.modeling.expression import Expression
 from hetsched.modeling.model import Model
-from hetsched.stopping import NEVER, Deadline
+from hetsched.stopping import NEVER, Deadline, Stop
 
 TOLERANCE = 1e-6
 """Relative distance of a cost's bounds at which it counts as known."""
@@ -67,8 +67,8 @@ class Path:
         No path costs less; inf if there is none.
     evaluated : int
         How many kinds of transitions were looked into at all, of `DynamicProgram.n_kinds`.
-    stopped : str
-        "finished", "time limit" or "stopped"; empty on the way.
+    stopped : Stop
+        `Stop.NONE` on the way.
     troubles : tuple of str
         What the executor could not do and was done here.
     """
@@ -292,7 +292,7 @@ class _Run:
         self.evaluated = 0
         self.waiting: dict[concurrent.futures.Future[Evaluation], Query] = {}
         self.troubles: dict[str, None] = {}
-        self.stopped = ""
+        self.stopped = Stop.NONE
 
     def run(self) -> Path:
         """Look into the best path until it is known."""
@@ -300,7 +300,7 @@ class _Run:
             while not self._over():
                 path = self._open_path()
                 if not path:
-                    self.stopped = "finished"
+                    self.stopped = Stop.FINISHED
                 elif self.executor is None:
                     query = self._query(path[0], len(path))
                     self._learn(query, self.evaluate(query))
@@ -322,9 +322,9 @@ class _Run:
 
     def _over(self) -> bool:
         if not self.stopped and self.stop is not None and self.stop():
-            self.stopped = "stopped"
+            self.stopped = Stop.STOPPED
         if not self.stopped and self.deadline.over:
-            self.stopped = "time limit"
+            self.stopped = Stop.TIME_LIMIT
         return bool(self.stopped)
 
     def _open_path(self) -> list[int]:
@@ -401,7 +401,7 @@ class _Run:
         self.done[kind] = found.done or _meet(self.lower[kind], self.upper[kind])
         self.known[kind] = self.upper[kind] if self.done[kind] else self.lower[kind]
         if self.on_progress is not None and self.on_progress(self.state()) is True:
-            self.stopped = "stopped"
+            self.stopped = Stop.STOPPED
 
 
 def _meet(lower: Any, upper: Any) -> Any:

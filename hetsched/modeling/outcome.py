@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from hetsched.arguments import checked
 from hetsched.arrays import FloatArray
 from hetsched.errors import SolverFailed
+from hetsched.stopping import Stop
 
 
 @dataclass(frozen=True)
@@ -41,9 +42,8 @@ class Outcome:
 
     Attributes
     ----------
-    stopped : str
-        Why it ended: "finished", "time limit", "gap", "interrupted", "callback", "stopped", "failed" (the
-        solver's process died), or the solver's own word for another limit.
+    stopped : Stop
+        Why it ended; at another limit of the solver's own "stopped", and `detail` has the solver's word.
     values : float64 array [columns] or None
         The best solution found.
     proven : str
@@ -61,7 +61,7 @@ class Outcome:
         What the user should read about the end, if anything: how the solver's process died, or what there was no time for.
     """
 
-    stopped: str
+    stopped: Stop
     values: FloatArray | None
     proven: str
     objective: float
@@ -80,7 +80,7 @@ class Outcome:
 
     def raise_for_failure(self) -> Outcome:
         """Return the outcome; raises `SolverFailed` if the solver's process died."""
-        if self.stopped == "failed":
+        if self.stopped is Stop.FAILED:
             raise SolverFailed(self.detail)
         return self
 

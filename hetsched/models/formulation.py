@@ -28,7 +28,7 @@ from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.simulate import simulate
 from hetsched.search import Budget, Event, Monitor, Role, Supports, select
 from hetsched.solution import Bound, Solution
-from hetsched.stopping import NEVER, Deadline
+from hetsched.stopping import NEVER, Deadline, Stop
 
 V = TypeVar("V")
 SLACK = 1e-9  # relative, of the upper bound: a schedule as long as it stays feasible
@@ -327,8 +327,8 @@ class Formulation(ABC):
         outcome = self.model.run(solver, Request(settings, hint, incumbent, bound, lambda: monitor.should_stop))
         if outcome.values is not None:
             monitor.offer(self.decode(outcome.values))
-        if outcome.stopped == "gap":
-            monitor.stop("gap")
+        if outcome.stopped is Stop.GAP:
+            monitor.stop(Stop.GAP)
         if outcome.proven == "infeasible" and not self.bounds_problem:
             literal = ", and the literal form orders all batches" if self.faithful else ""
             monitor.note(f"the model has no solution, but it has only one batch of a task on a device{literal}; use a search")

@@ -25,7 +25,7 @@ from hetsched.modeling.dynamic import TOLERANCE, DynamicProgram, Evaluation, Que
 from hetsched.models.ios_blocks import OF_A_PART, Block, described, lattice, within
 from hetsched.problem.graph import TaskGraph, named, plural
 from hetsched.schedule.stages import StageCost, StageSchedule
-from hetsched.stopping import Deadline
+from hetsched.stopping import Deadline, Stop
 
 Strategies = Literal["concurrent", "merge", "both"]
 
@@ -302,7 +302,7 @@ class _Search:
             kinds = program.kind
             evaluate = partial(self._evaluate, kinds)
             path = program.solve(evaluate, stop=stop)
-            if path.transitions is None and path.stopped == "stopped":
+            if path.transitions is None and path.stopped is Stop.STOPPED:
                 path = program.solve(evaluate)  # nothing is known yet
             if path.transitions is not None:
                 return [_Stage(*self._named(kind), self.known[kind]) for kind in kinds[path.transitions].tolist()], path.bound

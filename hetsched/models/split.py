@@ -25,6 +25,7 @@ from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
 from hetsched.search import Auto, Budget, Kind, Monitor, Role, cores, exact, find_method, method, registered, select
 from hetsched.solution import Bound, Solution
+from hetsched.stopping import Stop
 
 LOOKS: Mapping[str, list[dict[str, Any]]] = {"branch": [{"nodes": 1}, {"nodes": 100}], "bounds": [{"quick": True}]}
 """First looks at a module, in milliseconds: at a small one, of which the smallest are solved by it, and at one of any size."""
@@ -83,7 +84,7 @@ class Evaluate:
         answer = None
         if found.schedule is not None:
             answer, self.found[id(module)] = Piece.of(found.schedule), found.schedule
-        known = not first and found.stopped in ("finished", "optimal", "infeasible")
+        known = not first and found.stopped in (Stop.FINISHED, Stop.OPTIMAL, Stop.INFEASIBLE)
         return Evaluation(found.bound, found.makespan, answer, done=known or not self.exact)
 
     def _solve(self, problem: Problem, query: Query, method: str, options: Mapping[str, Any], start: Decision | None) -> Solution:

@@ -15,6 +15,7 @@ from hetsched.errors import MissingDependency, OutOfTime, UnsupportedFeature, wa
 from hetsched.modeling.backends.protocol import Backend, BackendInfo, Capabilities, Request, Run, check_threads
 from hetsched.modeling.outcome import Outcome
 from hetsched.modeling.program import Program
+from hetsched.stopping import Stop
 
 __all__ = ["Backend", "BackendInfo", "Capabilities", "Request", "Run", "backend", "in_process", "info", "known", "preferred", "solve"]
 
@@ -118,4 +119,4 @@ def solve(solver: str | Backend, program: Program, request: Request) -> Outcome:
         return apart.solve(info(solver, threads=request.settings.threads), program, request)
     except OutOfTime as spent:
         name, seconds = solver if isinstance(solver, str) else solver.name, request.settings.deadline.clock() - began
-        return Outcome("time limit", None, "", math.inf, -math.inf, name, seconds, detail=str(spent))
+        return Outcome(Stop.TIME_LIMIT, None, "", math.inf, -math.inf, name, seconds, detail=str(spent))

@@ -21,8 +21,8 @@ from hetsched.modeling.backends import BackendInfo, Request, Run, backend, in_pr
 from hetsched.modeling.backends.protocol import WAKE
 from hetsched.modeling.outcome import Incumbent, NewBound, Outcome
 from hetsched.modeling.program import Program
-from hetsched.processes import Channel, Died, Process, Ready, Stop
-from hetsched.stopping import NEVER, Deadline
+from hetsched.processes import Channel, Died, Process, Ready, StopRequest
+from hetsched.stopping import NEVER, Deadline, Stop
 
 GRACE = 0.3  # seconds that a solver has to answer after it was asked to stop at the end of its time
 PATIENCE = 3.0  # the same where there is time left: to start another process would take longer than most answers
@@ -127,7 +127,7 @@ class _Solve:
             return dataclasses.replace(self.end, stopped=run.stopped or self.end.stopped, seconds=run.elapsed)
         detail = "" if run.stopped else f"the process of {self.solver} {self.end}; what it had found is kept"
         return Outcome(
-            run.stopped or "failed", self.best.values, "", self.best.objective, self.bound, self.solver, run.elapsed, run.nodes, detail
+            run.stopped or Stop.FAILED, self.best.values, "", self.best.objective, self.bound, self.solver, run.elapsed, run.nodes, detail
         )
 
     def _converse(self) -> None:
@@ -178,7 +178,7 @@ class _Solve:
             return
         if not self.asked_to_stop:
             self.asked_to_stop = time.monotonic()
-            self.child.send(Stop())
+            self.child.send(StopRequest())
         elif time.monotonic() - self.asked_to_stop > (GRACE if self.run.request.settings.deadline.over else PATIENCE):
             self.child.process.kill()
 

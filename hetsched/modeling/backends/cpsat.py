@@ -18,7 +18,7 @@ from hetsched.modeling.integers import MOST, IntegerRows, Units, down, rounded, 
 from hetsched.modeling.lowering import in_order, linear, maxima, without_cuts
 from hetsched.modeling.outcome import Outcome
 from hetsched.modeling.program import Constraint, ExactlyOne, Implies, Linear, NoOverlap, Program
-from hetsched.stopping import NEVER, Deadline
+from hetsched.stopping import NEVER, Deadline, Stop
 
 try:
     from ortools.sat.python import cp_model
@@ -312,9 +312,9 @@ def _outcome(solver: Any, status: Any, built: _Build, run: Run) -> Outcome:
     bound = min(bound, objective) if values is not None and built.exact else bound
     gap = (objective - bound) / max(abs(objective), 1e-9) if values is not None else math.inf
     finished = status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
-    stopped = run.stopped or ("finished" if finished else "time limit" if status != cp_model.MODEL_INVALID else "refused")
+    stopped = run.stopped or (Stop.FINISHED if finished else Stop.TIME_LIMIT)
     if proven == "optimal" and not gap <= 1e-6:
-        stopped, proven = ("gap" if run.request.settings.gap else "finished"), ""
+        stopped, proven = (Stop.GAP if run.request.settings.gap else Stop.FINISHED), ""
     if status == cp_model.MODEL_INVALID:
         raise UnsupportedFeature(f"CP-SAT refuses the model: {built.model.validate()}")
     return Outcome(stopped, values, proven, objective, bound, "cpsat", run.elapsed, int(solver.num_branches))

@@ -12,6 +12,7 @@ from hetsched.modeling.backends import Request, Run, info
 from hetsched.modeling.lowering import Edits, Matrix, linear
 from hetsched.modeling.outcome import Outcome
 from hetsched.modeling.program import Program
+from hetsched.stopping import Stop
 
 try:
     import highspy
@@ -21,10 +22,10 @@ except ModuleNotFoundError as error:
 
 FINISHED = (Status.kOptimal, Status.kInfeasible, Status.kUnbounded, Status.kUnboundedOrInfeasible, Status.kModelEmpty)
 STOPPED = {
-    **dict.fromkeys(FINISHED, "finished"),
-    Status.kTimeLimit: "time limit",
-    Status.kInterrupt: "interrupted",
-    Status.kHighsInterrupt: "interrupted",
+    **dict.fromkeys(FINISHED, Stop.FINISHED),
+    Status.kTimeLimit: Stop.TIME_LIMIT,
+    Status.kInterrupt: Stop.INTERRUPTED,
+    Status.kHighsInterrupt: Stop.INTERRUPTED,
 }
 PROVEN = {Status.kOptimal: "optimal", Status.kModelEmpty: "optimal", Status.kInfeasible: "infeasible", Status.kUnbounded: "unbounded"}
 
@@ -126,7 +127,8 @@ def _listen(model: Any, run: Run, own: int) -> None:
 
 def _outcome(model: Any, program: Program, run: Run) -> Outcome:
     status, information = model.getModelStatus(), model.getInfo()
-    stopped = run.stopped or STOPPED.get(status, model.modelStatusToString(status))
+    stopped = run.stopped or STOPPED.get(status, Stop.STOPPED)
+    detail = "" if status in STOPPED or run.stopped else f"HiGHS ended by {model.modelStatusToString(status)!r}"
     proven = PROVEN.get(status, "")
     if status == Status.kUnboundedOrInfeasible:
         proven = ""
@@ -143,8 +145,9 @@ def _outcome(model: Any, program: Program, run: Run) -> Outcome:
     if proven == "optimal":
         bound = min(bound, objective)
         if run.request.settings.gap and objective - bound > 1e-9 * abs(objective):
-            stopped, proven = "gap", ""
-    return Outcome(stopped, values, proven, objective, bound, "highs", run.elapsed, max(0, int(information.mip_node_count)))
+            stopped, proven = Stop.GAP, ""
+    nodes = max(0, int(information.mip_node_count))
+    return Outcome(stopped, values, proven, objective, bound, "highs", run.elapsed, nodes, detail)
 
 
 def load(lowered: Matrix) -> Any:

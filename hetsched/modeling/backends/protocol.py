@@ -13,7 +13,7 @@ from hetsched.errors import UnsupportedFeature
 from hetsched.modeling.outcome import Incumbent, NewBound, Outcome
 from hetsched.modeling.program import Program
 from hetsched.modeling.settings import SolveSettings
-from hetsched.stopping import reason
+from hetsched.stopping import Stop, reason
 
 SOLVER = rule("the name of a solver, or a backend", lambda value: isinstance(value, str) or callable(getattr(value, "solve", None)))
 WAKE, DEAF = 0.02, 0.1  # seconds between looks at the clock, and after which a solver has not kept the limit
@@ -114,7 +114,7 @@ class Run:
         if solver is not None:
             check_threads(solver.name, request.settings.threads, several=solver.capabilities.threads)
         self.request = request
-        self.stopped = ""
+        self.stopped = Stop.NONE
         self.nodes = 0
         self.heard = False
         self._started = request.settings.deadline.clock()
@@ -152,10 +152,10 @@ class Run:
             return
         try:
             if call() is True:
-                self.stopped = self.stopped or "callback"
+                self.stopped = self.stopped or Stop.CALLBACK
         except BaseException as error:
             self._failure = error
-            self.stopped = self.stopped or "failed"
+            self.stopped = self.stopped or Stop.FAILED
 
     def work(self, solve: Callable[[], object], interrupt: Callable[[], object]) -> None:
         """Run `solve` in a thread of its own; call `interrupt` when it has to stop, until it does.
@@ -189,7 +189,7 @@ class Run:
 
     def _look(self) -> None:
         if self.request.stop is not None and not self.stopped and self.request.stop():
-            self.stopped = "stopped"
+            self.stopped = Stop.STOPPED
         # The solver keeps the limit by itself; this is for when it is deaf.
         if not self.stopped and self.request.settings.deadline.left < -DEAF:
-            self.stopped = "time limit"
+            self.stopped = Stop.TIME_LIMIT

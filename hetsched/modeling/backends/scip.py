@@ -15,7 +15,7 @@ from hetsched.modeling.backends import Request, Run, info
 from hetsched.modeling.lowering import Edits, Matrix, linear
 from hetsched.modeling.outcome import Outcome
 from hetsched.modeling.program import Program
-from hetsched.stopping import NEVER, Deadline
+from hetsched.stopping import NEVER, Deadline, Stop
 
 try:
     import pyscipopt
@@ -26,13 +26,13 @@ except ModuleNotFoundError as error:
     raise MissingDependency("pyscipopt", "solvers") from error
 
 STOPPED = {
-    "timelimit": "time limit",
-    "gaplimit": "gap",
-    "userinterrupt": "interrupted",
-    "optimal": "finished",
-    "infeasible": "finished",
-    "unbounded": "finished",
-    "inforunbd": "finished",
+    "timelimit": Stop.TIME_LIMIT,
+    "gaplimit": Stop.GAP,
+    "userinterrupt": Stop.INTERRUPTED,
+    "optimal": Stop.FINISHED,
+    "infeasible": Stop.FINISHED,
+    "unbounded": Stop.FINISHED,
+    "inforunbd": Stop.FINISHED,
 }
 OKAY = 1
 RUNNING = (
@@ -145,10 +145,11 @@ def _start(model: Any, columns: list[Any], program: Program, lowered: Matrix, hi
 def _outcome(model: Any, columns: list[Any], program: Program, run: Run) -> Outcome:
     status = model.getStatus()
     infinity = model.infinity()
-    stopped = run.stopped or STOPPED.get(status, status)
+    stopped = run.stopped or STOPPED.get(status, Stop.STOPPED)
+    detail = "" if status in STOPPED or run.stopped else f"SCIP ended by {status!r}"
     proven = {"optimal": "optimal", "infeasible": "infeasible", "unbounded": "unbounded"}.get(status, "")
     if status == "gaplimit" and run.request.settings.gap == 0:
-        stopped, proven = "finished", "optimal"
+        stopped, proven = Stop.FINISHED, "optimal"
     values, objective = None, math.inf
     if model.getNSols() and proven != "infeasible":
         best = model.getBestSol()
@@ -158,7 +159,7 @@ def _outcome(model: Any, columns: list[Any], program: Program, run: Run) -> Outc
     bound = -math.inf if bound <= -infinity else math.inf if bound >= infinity else bound
     if proven == "optimal":
         bound = min(bound, objective)
-    return Outcome(stopped, values, proven, objective, bound, "scip", run.elapsed, int(model.getNTotalNodes()))
+    return Outcome(stopped, values, proven, objective, bound, "scip", run.elapsed, int(model.getNTotalNodes()), detail)
 
 
 class _Loaded:
