@@ -74,3 +74,22 @@ def test_scip_is_not_asked_to_stop_where_it_would_print_that_it_cannot(capfd: py
     scip.interrupt(model)
     said = capfd.readouterr()
     assert said.out + said.err == ""
+
+
+def test_a_solve_that_ends_while_it_is_interrupted_is_no_failure() -> None:
+    """SCIP may have ended between the look at its stage and the call; found by the thorough tests."""
+    scip = pytest.importorskip("hetsched.modeling.backends.scip")
+
+    class Model:
+        def __init__(self, error: str) -> None:
+            self.error = error
+
+        def getStage(self) -> object:
+            return scip.SCIP_STAGE.SOLVING
+
+        def interruptSolve(self) -> None:
+            raise Exception(self.error)
+
+    scip.interrupt(Model("SCIP: method cannot be called at this time in solution process!"))
+    with pytest.raises(Exception, match="unspecified error"):
+        scip.interrupt(Model("SCIP: unspecified error!"))

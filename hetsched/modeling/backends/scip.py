@@ -35,6 +35,8 @@ STOPPED = {
     "inforunbd": Stop.FINISHED,
 }
 OKAY = 1
+TOO_LATE = "cannot be called at this time"
+"""What SCIP says where a solve has ended between the look at its stage and the call."""
 RUNNING = (
     SCIP_STAGE.TRANSFORMED,
     SCIP_STAGE.INITPRESOLVE,
@@ -129,8 +131,13 @@ class _Listener(Eventhdlr):
 
 def interrupt(model: Any) -> None:
     """Ask a solve to stop if it is running; else SCIP would print that it cannot be asked."""
-    if model.getStage() in RUNNING:
+    if model.getStage() not in RUNNING:
+        return
+    try:
         model.interruptSolve()
+    except Exception as error:  # pyscipopt has no class of its own for it
+        if TOO_LATE not in str(error):
+            raise
 
 
 def _start(model: Any, columns: list[Any], program: Program, lowered: Matrix, hint: FloatArray) -> None:
