@@ -28,4 +28,4 @@ def test_what_no_formulation_says_is_one_line(run: Any, problem: hs.Problem) -> 
     problem.replace(memory="peak").write("peak.json")
     failed = run("model", "peak.json")
     assert (failed.exit_code, failed.stdout) == (2, "")
-    assert "says static memory only" in failed.stderr
+    assert "memory='peak' is not supported" in failed.stderr

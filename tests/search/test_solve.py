@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import hetsched as hs
-from hetsched import documents, portfolio, search
+from hetsched import documents, search
 from tests.golden import topcuoglu
 
 
@@ -214,14 +214,13 @@ def test_entry_points_of_other_packages_are_found_and_those_that_fail_are_told_o
             hs.method("strange", summary="somebody else's")(lambda problem, monitor: monitor.run("heft"))
 
     found = {"hetsched.methods": [Entry()]}
-    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: found[group])
-    portfolio._discover.cache_clear()
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: found.get(group, []))
+    monkeypatch.setattr(search, "_discovered", False)
     if failure is not None:
         with pytest.warns(UserWarning, match=re.escape(f"'strangers' (strangers.methods) cannot be loaded: {said}")):
             hs.methods()
     else:
         assert hs.solve(topcuoglu(), "strange").makespan == 80
-    portfolio._discover.cache_clear()
 
 
 def test_a_method_that_exits_keeps_its_offer(mine):

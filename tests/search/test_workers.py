@@ -104,7 +104,7 @@ def test_failures_cost_only_the_task(pool: Pool) -> None:
     failed, exited, refused = monitor.solution("x").messages
     assert failed == "raises failed: RuntimeError: out of luck"
     assert exited == "exits failed: SystemExit: 4"
-    assert refused.startswith("pesto: pesto places on two devices, not 3")
+    assert refused.startswith("pesto: communication='delay' is not supported")
 
 
 def test_a_method_that_no_module_brings_is_unknown_there(pool: Pool) -> None:
