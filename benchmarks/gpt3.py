@@ -23,8 +23,8 @@ from exact import CpuLimit
 
 import hetsched as hs
 from hetsched.arrays import row_starts
+from hetsched.decomposition.series import cut
 from hetsched.models.methods import formulate
-from hetsched.models.series import cut
 from hetsched.workloads import clusters
 
 REGION = "gpt3"

@@ -22,7 +22,7 @@ import instances
 import numpy as np
 
 import hetsched as hs
-from hetsched.models import ios
+from hetsched.models.ios import dynamic_program as ios
 
 REGION = "ios"
 NETWORKS = ("inception_v3", "randwire", "nasnet_a", "squeezenet")

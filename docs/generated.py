@@ -13,7 +13,8 @@ import typer
 
 from hetsched import documents
 from hetsched.cli.app import app
-from hetsched.search import Kind, find_method, select
+from hetsched.search import find_method
+from hetsched.search.monitor import Kind, select
 
 NAME = "hetsched"
 

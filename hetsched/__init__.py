@@ -40,8 +40,7 @@ if TYPE_CHECKING:
         SolverFailed,
         UnsupportedFeature,
     )
-    from hetsched.models.ios import stages
-    from hetsched.portfolio import methods, solve
+    from hetsched.models.ios.dynamic_program import stages
     from hetsched.problem.cluster import Cluster, Device
     from hetsched.problem.graph import TaskGraph
     from hetsched.problem.problem import Problem
@@ -49,9 +48,10 @@ if TYPE_CHECKING:
     from hetsched.schedule.schedule import Schedule
     from hetsched.schedule.simulate import simulate
     from hetsched.schedule.stages import StageSchedule, verify_stages
-    from hetsched.schedule.verify import Violation, verify
     from hetsched.search import Event, Monitor, method
-    from hetsched.solution import Bound, Solution, Status
+    from hetsched.search.solution import Bound, Solution, Status
+    from hetsched.solving import methods, solve
+    from hetsched.verification.verify import Violation, verify
 
 _HOMES = {
     "": [
@@ -84,8 +84,7 @@ _HOMES = {
         "SolverFailed",
         "UnsupportedFeature",
     ],
-    "models.ios": ["stages"],
-    "portfolio": ["methods", "solve"],
+    "models.ios.dynamic_program": ["stages"],
     "problem.cluster": ["Cluster", "Device"],
     "problem.graph": ["TaskGraph"],
     "problem.problem": ["Problem"],
@@ -93,9 +92,10 @@ _HOMES = {
     "schedule.schedule": ["Schedule"],
     "schedule.simulate": ["simulate"],
     "schedule.stages": ["StageSchedule", "verify_stages"],
-    "schedule.verify": ["Violation", "verify"],
     "search": ["Event", "Monitor", "method"],
-    "solution": ["Bound", "Solution", "Status"],
+    "search.solution": ["Bound", "Solution", "Status"],
+    "solving": ["methods", "solve"],
+    "verification.verify": ["Violation", "verify"],
 }
 
 __all__ = [

@@ -19,7 +19,7 @@ from hetsched.schedule.document import ScheduleDocument
 from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.stage_document import StagesDocument
 from hetsched.schedule.stages import StageSchedule
-from hetsched.solution import Solution, SolutionDocument
+from hetsched.search.solution import Solution, SolutionDocument
 
 __all__ = ["KINDS", "encode", "read", "schema", "write", "write_bytes"]
 

@@ -90,6 +90,6 @@ def _same_tensors() -> None:
 @pytest.fixture(scope="session", autouse=True)
 def _methods_found() -> None:
     """Find all methods before a test exchanges the registry for one of its own."""
-    from hetsched.portfolio import methods
+    from hetsched.solving import methods
 
     methods()

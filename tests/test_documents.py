@@ -16,10 +16,10 @@ import hetsched as hs
 from hetsched import documents
 from hetsched.arrays import Columns, Frozen, texts
 from hetsched.problem import document
-from hetsched.schedule.verify import Violation
-from hetsched.solution import BestEffort, Bound
+from hetsched.search.solution import BestEffort, Bound
 from hetsched.testing import decisions, problems
 from hetsched.testing.profiles import examples
+from hetsched.verification.verify import Violation
 
 TEXTS = st.text(max_size=3) | st.text(st.characters(codec=None), max_size=2) | st.sampled_from(["a", "\ud800", "\x1b[31m", "\0", "nan", ""])
 """Any strings, those with lone surrogates too."""

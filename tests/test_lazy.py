@@ -14,7 +14,10 @@ import pytest
 from hetsched.errors import MissingDependency
 from hetsched.lazy import attach
 
-PACKAGES = ["hetsched", *(f"hetsched.{name}" for name in ("frontends", "models", "report", "runtime", "testing", "workloads"))]
+PACKAGES = [
+    "hetsched",
+    *(f"hetsched.{name}" for name in ("frontends", "models", "models.ios", "report", "runtime", "search", "testing", "workloads")),
+]
 
 
 def read_by_type_checkers(package: str) -> set[tuple[str, str]]:

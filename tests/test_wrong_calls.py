@@ -139,39 +139,39 @@ def program() -> Any:
 
 
 def passage() -> Any:
-    from hetsched.bounds.windows import Passage
+    from hetsched.bounds.task_subsets import Passage
 
     return Passage(problem())
 
 
 def window() -> Any:
-    from hetsched.bounds.windows import Window
+    from hetsched.bounds.task_subsets import Window
 
     return Window(passage(), np.array([0, 1]), np.array([0]))
 
 
 def heads() -> Any:
     from hetsched.analysis import levels
-    from hetsched.bounds.heads import Heads
+    from hetsched.bounds.release_times import Heads
 
     return Heads(problem(), levels.least_durations(problem()), [np.array([0]), np.array([1, 2])])
 
 
 def effort() -> Any:
-    from hetsched.bounds.windows import Effort
+    from hetsched.bounds.task_subsets import Effort
 
     return Effort()
 
 
 @functools.cache
 def module_of_series() -> Any:
-    from hetsched.models.series import cut
+    from hetsched.decomposition.series import cut
 
     return cut(problem(), None, 1)[0]
 
 
 def series() -> Any:
-    from hetsched.models.series import Series, cut
+    from hetsched.decomposition.series import Series, cut
 
     return Series(problem(), cut(problem(), None, 1))
 
@@ -381,8 +381,8 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     "StageSchedule.from_groups.latencies": lambda: [1.0, 1.0],
     "TaskGraph.from_networkx.graph": lambda: graph().to_networkx(),
     "TaskGraph.edges": lambda: [("a", "b")],
-    "analysis.identical.Copy.of": lambda: 0,
-    "analysis.identical.Copy.tasks": lambda: np.array([0]),
+    "analysis.isomorphism.Copy.of": lambda: 0,
+    "analysis.isomorphism.Copy.tasks": lambda: np.array([0]),
     "analysis.modules.Modules.of_task": lambda: np.array([0, 1, 1]),
     "analysis.modules.Modules.channels": lambda: 1,
     "analysis.modules.Modules.cuts": lambda: np.array([0]),
@@ -393,10 +393,10 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     "analysis.levels.Windows.possible": lambda: np.ones((3, 2), bool),
     "bounds.batches.handover.modules": lambda: [np.array([0]), np.array([1, 2])],
     "bounds.batches.handover.deadline": never,
-    "bounds.heads.Heads.modules": lambda: [np.array([0]), np.array([1, 2])],
-    "bounds.windows.Window.tasks": lambda: np.array([0, 1]),
-    "bounds.windows.Window.ancestry.tasks": lambda: [1],
-    "bounds.windows.Window.node.pins": lambda: [(0, 0)],
+    "bounds.release_times.Heads.modules": lambda: [np.array([0]), np.array([1, 2])],
+    "bounds.task_subsets.Window.tasks": lambda: np.array([0, 1]),
+    "bounds.task_subsets.Window.ancestry.tasks": lambda: [1],
+    "bounds.task_subsets.Window.node.pins": lambda: [(0, 0)],
     "coarsening.Coarsening.cluster": lambda: coarsened().cluster,
     "coarsening.acyclic.cluster": lambda: [0, 1, 1],
     "coarsening.contract.cluster": lambda: [0, 1, 1],
@@ -440,10 +440,10 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     "modeling.Expression.coefficient": lambda: np.ones(1),
     "modeling.Expression.constant": lambda: np.zeros(1),
     **{f"models.{name}.{method}.values": functools.partial(encoded, name) for name in FORMULATIONS for method in ("decode", "offer")},
-    "models.rivals.related.problem": related,
+    "models.pesto.related.problem": related,
     "report.write_gantt.path": lambda: "gantt.svg",
-    "schedule.steady.host_times.problem": lambda: hosted(),
-    "schedule.steady.max_load.problem": lambda: hosted(),
+    "schedule.objectives.host_times.problem": lambda: hosted(),
+    "schedule.objectives.max_load.problem": lambda: hosted(),
     "workloads.transformers.stack.block": lambda: hs.workloads.transformers.block("125M"),
     **{f"modeling.backends.Capabilities.{name}": lambda: True for name in CAPABILITIES},
     "testing.clocks.SteppingClock.late.deadline": lambda: never(),
@@ -488,26 +488,26 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     "models.ios.Progress.blocks": lambda: 1,
     "models.ios.Progress.asked": lambda: 1,
     "models.ios.Progress.possible": lambda: 1,
-    "models.ios_blocks.Block.tasks": lambda: np.array([0, 1, 2]),
-    "models.ios_blocks.Block.groups": lambda: None,
-    "models.ios_blocks.Block.group_size": lambda: None,
-    "models.series.Module.tasks": lambda: np.array([0, 1]),
-    "models.series.Module.edges": lambda: np.array([0]),
-    "models.series.Module.given": lambda: 0,
-    "models.series.Module.ends": lambda: np.array([1]),
-    "models.series.Module.clean": lambda: True,
-    "models.series.Module.between.source": lambda: np.zeros(module_of_series().given, np.int64),
-    "models.series.Series.modules": lambda: list(series().modules),
-    "models.series.Module.least.sources": lambda: module_states(),
-    "models.series.Module.least.targets": lambda: module_states("ends"),
-    "models.series.Module.least.shortest": lambda: shortest(),
-    "models.series.Module.plain_finishes.sources": lambda: module_states(),
-    "models.series.Module.plain_finishes.shortest": lambda: shortest(),
-    "models.series.Module.moved.alone": problem,
-    "models.series.Module.moved.known": schedule,
-    "models.series.Module.moved.source": lambda: np.zeros(module_of_series().given, np.int64),
-    "models.series.Module.moved.target": lambda: np.zeros(len(module_of_series().ends), np.int64),
-    "models.series.Series.join.path": lambda: joined(),
+    "models.ios.block_states.Block.tasks": lambda: np.array([0, 1, 2]),
+    "models.ios.block_states.Block.groups": lambda: None,
+    "models.ios.block_states.Block.group_size": lambda: None,
+    "decomposition.series.Module.tasks": lambda: np.array([0, 1]),
+    "decomposition.series.Module.edges": lambda: np.array([0]),
+    "decomposition.series.Module.given": lambda: 0,
+    "decomposition.series.Module.ends": lambda: np.array([1]),
+    "decomposition.series.Module.clean": lambda: True,
+    "decomposition.series.Module.between.source": lambda: np.zeros(module_of_series().given, np.int64),
+    "decomposition.series.Series.modules": lambda: list(series().modules),
+    "decomposition.series.Module.least.sources": lambda: module_states(),
+    "decomposition.series.Module.least.targets": lambda: module_states("ends"),
+    "decomposition.series.Module.least.shortest": lambda: shortest(),
+    "decomposition.series.Module.plain_finishes.sources": lambda: module_states(),
+    "decomposition.series.Module.plain_finishes.shortest": lambda: shortest(),
+    "decomposition.series.Module.moved.alone": problem,
+    "decomposition.series.Module.moved.known": schedule,
+    "decomposition.series.Module.moved.source": lambda: np.zeros(module_of_series().given, np.int64),
+    "decomposition.series.Module.moved.target": lambda: np.zeros(len(module_of_series().ends), np.int64),
+    "decomposition.series.Series.join.path": lambda: joined(),
     "read.path": document,
     "report.method_table.solution": solution,
     "runtime.Report.task_seconds": lambda: np.ones(3),
@@ -548,7 +548,7 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     "runtime.TwoStep.after": lambda: None,
     "runtime.TwoStep.memory": lambda: None,
     "runtime.TwoStep.placement": dict,
-    "schedule.steady.find_objective.name": lambda: "makespan",
+    "schedule.objectives.find_objective.name": lambda: "makespan",
     "testing.Optimum.makespan": lambda: 1.0,
     "verify_stages.schedule": stage_schedule,
     "report.lanes.schedule": stage_schedule,
@@ -611,7 +611,7 @@ SELVES: dict[str, Callable[[], Any]] = {
     "DynamicProgram": program,
     "Expression": lambda: columns(model()),
     "Model": lambda: columns_of(8),
-    "bounds.windows.Window.schedule": lambda: refuted(),
+    "bounds.task_subsets.Window.schedule": lambda: refuted(),
     "Outcome": lambda: model().solve(),
     "BatchedMakespan": formulation,
     "Formulation": formulation,
@@ -666,7 +666,7 @@ def joined() -> Any:
 
 
 def blocks() -> Any:
-    from hetsched.models.ios_blocks import Block
+    from hetsched.models.ios.block_states import Block
 
     return Block(graph(), np.array([0, 1, 2]), None, None)
 

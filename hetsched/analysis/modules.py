@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hetsched.analysis.channel_cuts import CUTTING, narrowed
 from hetsched.analysis.cuts import clean_cuts
-from hetsched.analysis.narrow import CUTTING, narrowed
 from hetsched.arguments import check_count, checked
 from hetsched.arrays import IntArray
 from hetsched.errors import UnsupportedFeature
@@ -87,7 +87,7 @@ def modules(
     boundaries of at most `channels` channels. The paper's modules are the k-edge-connected components
     of the undirected graph, k = channels + 1. No boundary of fewer than k edges divides such a component;
     but in sparse modules many tasks belong to none, and where these go decides how balanced the modules
-    are. So the boundaries are looked for, not the components. `hetsched.analysis.narrow` says how; it is
+    are. So the boundaries are looked for, not the components. `hetsched.analysis.channel_cuts` says how; it is
     a heuristic, may miss some, and 50,000 tasks take it about ten seconds.
 
     Parameters

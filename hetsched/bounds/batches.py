@@ -9,7 +9,7 @@ import numpy as np
 from hetsched.analysis import levels
 from hetsched.analysis.closure import ancestors
 from hetsched.analysis.load import best_thresholds, priced, thresholds
-from hetsched.analysis.streams import device_prices
+from hetsched.analysis.load_data import device_prices
 from hetsched.arguments import check_indices, checked
 from hetsched.arrays import BoolArray, FloatArray, IntArray
 from hetsched.errors import InvalidArgument

@@ -15,14 +15,14 @@ from hetsched.bounds.combinatorial import critical_path, head_tail_load, load, m
 from hetsched.bounds.destructive import destructive
 from hetsched.bounds.modular import modular
 from hetsched.bounds.relaxation import Optimum, dual_bound, linear_relaxation, small, split_modules
-from hetsched.bounds.steady import largest_unit, load_per_input, priced_load
+from hetsched.bounds.steady_state import largest_unit, load_per_input, priced_load
 from hetsched.errors import OutOfTime
 from hetsched.problem.cluster import Cluster
 from hetsched.problem.graph import TaskGraph
 from hetsched.problem.problem import Problem
-from hetsched.schedule.steady import find_objective
-from hetsched.search import ALL, LOADS, MAKESPAN, When, always
-from hetsched.solution import NO_BOUND, Bound
+from hetsched.schedule.objectives import find_objective
+from hetsched.search.monitor import ALL, LOADS, MAKESPAN, When, always
+from hetsched.search.solution import NO_BOUND, Bound
 from hetsched.stopping import NEVER, Deadline
 
 

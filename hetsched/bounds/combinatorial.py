@@ -17,7 +17,7 @@ from hetsched.arguments import checked
 from hetsched.arrays import FloatArray
 from hetsched.problem.graph import named, plural
 from hetsched.problem.problem import Problem
-from hetsched.solution import NO_BOUND, Bound
+from hetsched.search.solution import NO_BOUND, Bound
 from hetsched.stopping import NEVER, Deadline
 
 

@@ -13,7 +13,7 @@ from hetsched.arguments import check_array, checked, number
 from hetsched.arrays import BoolArray, FloatArray
 from hetsched.bounds.combinatorial import critical_path, head_tail_load, load
 from hetsched.problem.problem import Problem
-from hetsched.solution import NO_BOUND, Bound
+from hetsched.search.solution import NO_BOUND, Bound
 from hetsched.stopping import NEVER, Deadline
 
 _CLOSURE_LIMIT = 1000

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 
-from hetsched.bounds import best, branching
+from hetsched.bounds import best, branch_and_bound
 from hetsched.problem.problem import Problem
-from hetsched.search import ALL, Auto, Kind, Monitor, Supports, method
+from hetsched.search import Monitor, method
+from hetsched.search.monitor import ALL, Auto, Kind, Supports
 
 
 @method(
@@ -37,10 +38,10 @@ def bounds(problem: Problem, monitor: Monitor, *, quick: bool = False) -> None:
     summary="branch and bound over devices and orders; proves optima of some dozen tasks",
     source="P. Brucker, B. Jurisch, B. Sievers 1994; R. Klein, A. Scholl 1999",
     kind=Kind.EXACT,
-    supports=Supports(inputs="one", besides=f"more than {branching.LARGEST} tasks"),
+    supports=Supports(inputs="one", besides=f"more than {branch_and_bound.LARGEST} tasks"),
     turn=500,
 )
-def branch(problem: Problem, monitor: Monitor, *, upper: float | None = None, nodes: int = branching.NODES[-1]) -> None:
+def branch(problem: Problem, monitor: Monitor, *, upper: float | None = None, nodes: int = branch_and_bound.NODES[-1]) -> None:
     """Shorten the best schedule and raise the bound until they meet, or for about ten seconds.
 
     A node of the search tells where and since when tasks can still run if the makespan is to be less
@@ -55,4 +56,4 @@ def branch(problem: Problem, monitor: Monitor, *, upper: float | None = None, no
     nodes : int
         The most nodes of one refutation; with 1 there are no branches, and no schedule is looked for.
     """
-    branching.branch(problem, monitor, math.inf if upper is None else upper, nodes)
+    branch_and_bound.branch(problem, monitor, math.inf if upper is None else upper, nodes)

@@ -46,13 +46,13 @@ from hetsched.arrays import IntArray
 from hetsched.bounds.batches import handover
 from hetsched.bounds.combinatorial import critical_path
 from hetsched.bounds.destructive import destructive
-from hetsched.bounds.heads import Heads
-from hetsched.bounds.windows import Effort
+from hetsched.bounds.release_times import Heads
+from hetsched.bounds.task_subsets import Effort
 from hetsched.errors import InvalidProblem
 from hetsched.problem.cluster import Cluster, Device
 from hetsched.problem.graph import TaskGraph, named, plural
 from hetsched.problem.problem import Problem
-from hetsched.solution import NO_BOUND, Bound
+from hetsched.search.solution import NO_BOUND, Bound
 from hetsched.stopping import NEVER, Deadline
 
 _SMALL = 2000

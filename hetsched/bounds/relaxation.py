@@ -19,7 +19,7 @@ from hetsched.models.methods import formulate
 from hetsched.problem.cluster import Cluster, Device
 from hetsched.problem.problem import Problem
 from hetsched.search import Budget, Monitor
-from hetsched.solution import NO_BOUND, Bound, Status
+from hetsched.search.solution import NO_BOUND, Bound, Status
 from hetsched.stopping import NEVER, Deadline
 
 

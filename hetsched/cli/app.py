@@ -18,8 +18,8 @@ from typing import Annotated, Any
 import typer
 
 from hetsched import __version__
-from hetsched.cli import coarsen, demo, listing, making, modelling, modules, showing, solving, staging
-from hetsched.cli.commands import Command, Group
+from hetsched.cli.commands import coarsen, demo, generate, methods, model, modules, show, solve, stages
+from hetsched.cli.help import Command, Group
 from hetsched.cli.terminal import INTERRUPTED, close_quietly, say, warn
 from hetsched.cli.welcome import welcome
 from hetsched.errors import HetschedError
@@ -149,19 +149,19 @@ def hetsched(
         welcome()
 
 
-app.add_typer(making.generate, name="generate")
+app.add_typer(generate.generate, name="generate")
 app.command("demo", cls=Command)(demo.demo)
-app.command("capture", cls=Command)(making.capture)
-app.command("solve", cls=Command)(solving.solve)
-app.command("bound", cls=Command)(solving.bound)
-app.command("verify", cls=Command)(solving.verify)
-app.command("show", cls=Command)(showing.show)
+app.command("capture", cls=Command)(generate.capture)
+app.command("solve", cls=Command)(solve.solve)
+app.command("bound", cls=Command)(solve.bound)
+app.command("verify", cls=Command)(solve.verify)
+app.command("show", cls=Command)(show.show)
 app.command("modules", cls=Command)(modules.modules)
 app.command("coarsen", cls=Command)(coarsen.coarsen)
-app.command("stages", cls=Command)(staging.stages)
-app.command("model", cls=Command)(modelling.model)
-app.command("methods", cls=Command)(listing.methods)
-app.command("schema", cls=Command)(listing.schema)
+app.command("stages", cls=Command)(stages.stages)
+app.command("model", cls=Command)(model.model)
+app.command("methods", cls=Command)(methods.methods)
+app.command("schema", cls=Command)(methods.schema)
 
 
 def main() -> None:

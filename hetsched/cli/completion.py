@@ -9,7 +9,7 @@ from typing import get_args
 
 def methods(incomplete: str) -> list[tuple[str, str]]:
     """Return the methods and their summaries; after a comma, those not named yet."""
-    from hetsched.portfolio import methods
+    from hetsched.solving import methods
 
     before, comma, last = incomplete.rpartition(",")
     taken = [name.strip() for name in before.split(",")]
@@ -28,14 +28,14 @@ def solvers(incomplete: str) -> list[str]:
 
 def method_kinds(incomplete: str) -> list[str]:
     """Return the kinds of methods."""
-    from hetsched.search import Kind
+    from hetsched.search.monitor import Kind
 
     return _beginning(incomplete, list(Kind))
 
 
 def objectives(incomplete: str) -> list[str]:
     """Return what can be minimised."""
-    from hetsched.schedule.steady import OBJECTIVES
+    from hetsched.schedule.objectives import OBJECTIVES
 
     return _beginning(incomplete, OBJECTIVES)
 

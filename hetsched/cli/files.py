@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hetsched.problem.graph import TaskGraph
     from hetsched.problem.problem import Problem
     from hetsched.schedule.schedule import Schedule
-    from hetsched.solution import Solution
+    from hetsched.search.solution import Solution
 
 
 def _read(path: Path, *kinds: type) -> Any:
@@ -57,7 +57,7 @@ def read_graph(path: Path) -> TaskGraph:
 def read_answer(path: Path) -> Schedule | Solution:
     """Return the schedule or the solution in the document at `path`."""
     from hetsched.schedule.schedule import Schedule
-    from hetsched.solution import Solution
+    from hetsched.search.solution import Solution
 
     answer: Schedule | Solution = _read(path, Schedule, Solution)
     return answer

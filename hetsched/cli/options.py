@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from hetsched.cli import completion
-from hetsched.cli.exact import fraction
+from hetsched.cli.solver_options import fraction
 
 JSON = Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else.")]
 Output = Annotated[Path, typer.Option("-o", "--output", help="Write the document here.", metavar="FILE")]

@@ -14,7 +14,7 @@ from hetsched.report.units import seconds
 if TYPE_CHECKING:
     from hetsched.problem.problem import Problem
     from hetsched.schedule.schedule import Schedule
-    from hetsched.solution import Solution
+    from hetsched.search.solution import Solution
 
 
 class Pictures(NamedTuple):

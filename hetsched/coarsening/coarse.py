@@ -90,9 +90,9 @@ def ccr(problem: Problem) -> float:
 
 def mean_transfers(problem: Problem) -> FloatArray:
     """Return the mean seconds of each edge between different devices, [E], for all inputs."""
-    from hetsched.analysis import ranking
+    from hetsched.analysis import ranking_kernels
 
-    seconds: FloatArray = ranking.mean_transfers(problem.arrays, ranking.TIMES)
+    seconds: FloatArray = ranking_kernels.mean_transfers(problem.arrays, ranking_kernels.TIMES)
     return seconds
 
 

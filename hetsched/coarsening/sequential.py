@@ -46,10 +46,12 @@ def topological_order(problem: Problem, order: Order = "cpd-topo") -> IntArray:
 
 def through_levels(problem: Problem) -> FloatArray:
     """Return the longest path through each task, [n] seconds: mean durations, mean transfers."""
-    from hetsched.analysis import ranking
+    from hetsched.analysis import ranking_kernels
 
     weight, transfer, order = mean_durations(problem), mean_transfers(problem), problem.graph.topological_order
-    levels: FloatArray = ranking.upward(problem.arrays, order, weight, transfer) + ranking.downward(problem.arrays, order, weight, transfer)
+    levels: FloatArray = ranking_kernels.upward(problem.arrays, order, weight, transfer) + ranking_kernels.downward(
+        problem.arrays, order, weight, transfer
+    )
     return levels
 
 

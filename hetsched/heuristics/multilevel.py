@@ -11,11 +11,12 @@ from hetsched.arrays import IntArray
 from hetsched.coarsening.coarse import Coarsening
 from hetsched.coarsening.matching import hierarchy
 from hetsched.errors import InvalidProblem, UnsupportedFeature
-from hetsched.heuristics.effort import SECONDS
-from hetsched.heuristics.placement import fused, listed
+from hetsched.heuristics.pacing import SECONDS
+from hetsched.heuristics.placement.celeritas import fused, listed
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
-from hetsched.search import Kind, Monitor, Role, Supports, method, select
+from hetsched.search import Monitor, method
+from hetsched.search.monitor import Kind, Role, Supports, select
 from hetsched.stopping import Stop
 
 AT_ONCE = 0.25

@@ -8,12 +8,13 @@ import numpy as np
 
 from hetsched.arrays import FloatArray
 from hetsched.errors import UnsupportedFeature
-from hetsched.heuristics.effort import bursts
-from hetsched.heuristics.list_scheduling import place_heft, ranks
-from hetsched.heuristics.offering import memory_needs
+from hetsched.heuristics.list_scheduling.offers import memory_needs
+from hetsched.heuristics.list_scheduling.static import place_heft, ranks
+from hetsched.heuristics.pacing import bursts
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
-from hetsched.search import Auto, Monitor, Supports, method
+from hetsched.search import Monitor, method
+from hetsched.search.monitor import Auto, Supports
 
 
 @method(
@@ -36,8 +37,8 @@ def random_heft(
     takes them for 1 to 1 + `transfer_noise` times as long, log-uniformly. The first run is HEFT itself.
     Without any limit it goes on for 10 seconds.
     """
-    from hetsched.heuristics import randomised_placing
-    from hetsched.heuristics.states import States
+    from hetsched.heuristics import randomised_kernels
+    from hetsched.heuristics.local_search.states import States
 
     for what, noise in (("rank_noise", rank_noise), ("finish_noise", finish_noise), ("transfer_noise", transfer_noise)):
         if noise < 0:
@@ -48,7 +49,7 @@ def random_heft(
     states = States(problem)
     state = states.empty()
     for runs in bursts(monitor, weight=float(problem.n_devices)):
-        made, makespan = randomised_placing.restart(
+        made, makespan = randomised_kernels.restart(
             states.tables,
             state,
             problem.whole_durations,

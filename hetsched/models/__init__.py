@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from hetsched.models.formulation import Component, Formulation
     from hetsched.models.methods import formulate
     from hetsched.models.moirai import CongestionAware
-    from hetsched.models.rivals import Pesto
-    from hetsched.models.steady import SteadyState
+    from hetsched.models.pesto import Pesto
+    from hetsched.models.steady_state import SteadyState
 
 _HOMES = {
     "": ["components", "ios", "redundant"],
@@ -23,8 +23,8 @@ _HOMES = {
     "formulation": ["Component", "Formulation"],
     "methods": ["formulate"],
     "moirai": ["CongestionAware"],
-    "rivals": ["Pesto"],
-    "steady": ["SteadyState"],
+    "pesto": ["Pesto"],
+    "steady_state": ["SteadyState"],
 }
 
 __all__ = [

@@ -12,8 +12,8 @@ from hetsched.modeling.expression import Expression, stack
 from hetsched.models.formulation import Component, Formulation
 from hetsched.models.variables import AssignmentVariables, Objective, TimeVariables, Values
 from hetsched.problem.problem import Problem
+from hetsched.schedule.objectives import find_objective
 from hetsched.schedule.schedule import Schedule
-from hetsched.schedule.steady import find_objective
 
 ROW = 3e-7
 """Seconds that a row for an edge, two devices and an input takes, on an ordinary machine."""

@@ -12,7 +12,8 @@ from hetsched.modeling import backends
 from hetsched.modeling.backends import BackendInfo, info
 from hetsched.modeling.settings import SolveSettings
 from hetsched.problem.problem import Problem
-from hetsched.search import LOADS, Auto, Kind, Monitor, Role, Supports, always, method
+from hetsched.search import Monitor, method
+from hetsched.search.monitor import LOADS, Auto, Kind, Role, Supports, always
 from hetsched.stopping import NEVER, Deadline
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def moirai(
 )
 def pesto(problem: Problem, monitor: Monitor, *, solver: str = "scip", gap: float = 0.0, threads: int | None = None) -> None:
     """Solve by a solver to a relative gap."""
-    from hetsched.models.rivals import Pesto
+    from hetsched.models.pesto import Pesto
 
     _solve(Pesto, problem, monitor, solver, gap=gap, threads=threads)
 
@@ -153,9 +154,9 @@ def pesto(problem: Problem, monitor: Monitor, *, solver: str = "scip", gap: floa
 )
 def getf(problem: Problem, monitor: Monitor, *, solver: str = "scip") -> None:
     """Round the linear program's fractions to groups of devices of like speed."""
-    from hetsched.models import rivals
+    from hetsched.models import pesto
 
-    rivals.getf(problem, monitor, solver)
+    pesto.getf(problem, monitor, solver)
 
 
 @method(
@@ -189,7 +190,7 @@ def load_milp(problem: Problem, monitor: Monitor, *, solver: str = "scip", gap: 
 
     Under another objective than max-load the period is minimised.
     """
-    from hetsched.models.steady import SteadyState
+    from hetsched.models.steady_state import SteadyState
 
     if solver not in ("scip", "highs"):
         raise UnsupportedFeature(f"method 'load-milp' cannot use the solver {solver!r}; choose scip or highs")

@@ -207,9 +207,9 @@ class Cluster(Frozen):
             return (source, target)[: 1 + (h != k)]
         if self.route_bandwidth[h, k] == 0:
             return ()
-        from hetsched.problem import topology
+        from hetsched.problem import topology_kernels
 
-        before = topology.shortest(self.latency, self.bandwidth, self.route_bandwidth[h, k], h)[1]
+        before = topology_kernels.shortest(self.latency, self.bandwidth, self.route_bandwidth[h, k], h)[1]
         path = [k]
         while path[-1] != h:
             path.append(int(before[path[-1]]))
@@ -222,15 +222,15 @@ def _widest_routes(beta: FloatArray, alpha: FloatArray) -> tuple[FloatArray, Flo
     missing = beta == 0
     if not missing.any():
         return readonly(bandwidth), readonly(latency)
-    from hetsched.problem import topology
+    from hetsched.problem import topology_kernels
 
     effort = 0
     for h in np.flatnonzero(missing.any(axis=1)):
-        width = topology.widths(beta, h)
+        width = topology_kernels.widths(beta, h)
         for bottleneck in np.unique(width[missing[h] & (width > 0)]):
             chosen = missing[h] & (width == bottleneck)
             bandwidth[h, chosen] = bottleneck
-            latency[h, chosen] = topology.shortest(alpha, beta, bottleneck, h)[0][chosen]
+            latency[h, chosen] = topology_kernels.shortest(alpha, beta, bottleneck, h)[0][chosen]
             effort += beta.size
             if effort > MOST_ROUTING:
                 raise InvalidProblem(

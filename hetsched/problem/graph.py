@@ -277,9 +277,9 @@ class TaskGraph(Frozen):
     @cached_property
     def topological_order(self) -> IntArray:
         """Breadth-first topological order: Kahn's algorithm with a queue, sources in index order."""
-        from hetsched.problem import topology
+        from hetsched.problem import topology_kernels
 
-        order: IntArray = topology.breadth_first_order(self.succ_ptr, self.succ, np.diff(self.pred_ptr))
+        order: IntArray = topology_kernels.breadth_first_order(self.succ_ptr, self.succ, np.diff(self.pred_ptr))
         order.setflags(write=False)
         return order
 

@@ -243,7 +243,7 @@ class Problem(Frozen):
         """Drop devices of units, [n, K], from which no admitted device of some neighbour can be reached, until there are none."""
         if self._paths.all():
             return usable
-        from hetsched.problem import topology
+        from hetsched.problem import topology_kernels
 
         units = np.ones((self.n_units, self.n_devices), bool)
         units[self.unit] = usable  # all members admit the same
@@ -252,7 +252,7 @@ class Problem(Frozen):
         order = np.argsort(ends, kind="stable")
         ptr = row_starts(np.bincount(ends, minlength=self.n_units))
         leaving = np.repeat([True, False], self.graph.n_edges)
-        topology.drop_unreachable(units, ptr, others[order], np.tile(every, 2)[order], leaving[order], self._paths)
+        topology_kernels.drop_unreachable(units, ptr, others[order], np.tile(every, 2)[order], leaving[order], self._paths)
         return units[self.unit]
 
     @cached_property

@@ -19,7 +19,7 @@ from hetsched.report.groups import Groups, groups, ink, labels
 from hetsched.report.tables import schedule_of
 from hetsched.report.units import seconds, time_unit
 from hetsched.schedule.schedule import Schedule
-from hetsched.solution import Solution
+from hetsched.search.solution import Solution
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

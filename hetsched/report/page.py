@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hetsched import __version__
-from hetsched.analysis.critical import critical_chain
+from hetsched.analysis.critical_chain import critical_chain
 from hetsched.arguments import checked
 from hetsched.arrays import Columns
 from hetsched.errors import printable
@@ -24,8 +24,8 @@ from hetsched.report.tables import device_table, method_table, schedule_of
 from hetsched.report.units import percent, seconds, size
 from hetsched.schedule import memory
 from hetsched.schedule.schedule import Schedule
-from hetsched.schedule.verify import Violation, verify
-from hetsched.solution import Solution
+from hetsched.search.solution import Solution
+from hetsched.verification.verify import Violation, verify
 
 MOST_STEPS = 500  # of the critical chain, in its table
 MOST_VIOLATIONS = 50

@@ -12,7 +12,7 @@ from hetsched.errors import InvalidSchedule
 from hetsched.problem.problem import Problem
 from hetsched.report.groups import modules
 from hetsched.schedule.schedule import Schedule
-from hetsched.solution import Solution, relative_gap
+from hetsched.search.solution import Solution, relative_gap
 
 
 def schedule_of(problem: Problem, answer: Schedule | Solution) -> Schedule:

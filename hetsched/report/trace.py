@@ -17,7 +17,7 @@ from hetsched.problem.problem import Problem
 from hetsched.report.tables import batch_table, schedule_of
 from hetsched.schedule import memory
 from hetsched.schedule.schedule import Schedule
-from hetsched.solution import Solution
+from hetsched.search.solution import Solution
 
 DEVICES, CHANNELS = 1, 2  # process numbers
 FIRST_TRACK = 1000  # thread numbers, devices first: viewers give 0, and those of processes, a meaning of their own

@@ -14,11 +14,11 @@ from hetsched.costs.deviations import Deviations
 from hetsched.costs.protocol import Measured, Profiler
 from hetsched.costs.regression import Regression
 from hetsched.costs.samples import Samples
-from hetsched.portfolio import solve
 from hetsched.problem.cluster import Cluster
 from hetsched.problem.graph import TaskGraph
 from hetsched.problem.problem import Problem
-from hetsched.solution import Solution
+from hetsched.search.solution import Solution
+from hetsched.solving import solve
 
 
 class TwoStep(NamedTuple):

@@ -20,7 +20,7 @@ from torch.fx.node import map_arg
 
 from hetsched.arguments import checked
 from hetsched.errors import InvalidProblem, UnsupportedFeature, warn
-from hetsched.models.ios import connected
+from hetsched.models.ios.dynamic_program import connected
 from hetsched.runtime.merging import Merged, alike
 from hetsched.runtime.program import Program, Values
 from hetsched.runtime.staged import Streams, runner

@@ -7,11 +7,11 @@ from typing import Any
 
 from hetsched.arguments import checked
 from hetsched.errors import InvalidProblem
-from hetsched.portfolio import solve
 from hetsched.problem.problem import Problem
 from hetsched.runtime.iterations import Report, expected_makespan, migration
 from hetsched.runtime.speeds import Speeds
 from hetsched.schedule.decision import Decision
+from hetsched.solving import solve
 
 
 class Resolve:

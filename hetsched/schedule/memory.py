@@ -7,8 +7,8 @@ import numpy as np
 from hetsched.arrays import Columns, FloatArray, IntArray
 from hetsched.errors import InvalidSchedule
 from hetsched.problem.problem import Problem
+from hetsched.schedule.arcs import Links, of_schedule
 from hetsched.schedule.decision import Decision
-from hetsched.schedule.links import Links, of_schedule
 from hetsched.schedule.schedule import Schedule
 
 

@@ -12,8 +12,8 @@ from hetsched.errors import InvalidSchedule
 from hetsched.problem.graph import named
 from hetsched.problem.problem import Problem
 from hetsched.schedule import memory
+from hetsched.schedule.arcs import Links, links_of
 from hetsched.schedule.decision import Decision
-from hetsched.schedule.links import Links, links_of
 from hetsched.schedule.schedule import Schedule
 
 

@@ -16,8 +16,8 @@ from hetsched.arguments import check_array, check_count, checked, shown
 from hetsched.arrays import Columns, FloatArray, Frozen, IntArray, readonly, row_starts, texts
 from hetsched.errors import InvalidSchedule
 from hetsched.problem.graph import TaskGraph, named, plural, unique_names
-from hetsched.schedule.facts import TOLERANCE
-from hetsched.schedule.verify import Violation
+from hetsched.verification.facts import TOLERANCE
+from hetsched.verification.verify import Violation
 
 STRATEGIES = ("concurrent", "merge")
 """How the tasks of one stage run: their groups side by side, or all as one operator."""

@@ -11,8 +11,8 @@ from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.simulate import simulate
-from hetsched.schedule.verify import verify
 from hetsched.testing.choices import Choices
+from hetsched.verification.verify import verify
 
 ROUNDING = 1e-12
 MEMORY_TOLERANCE = 1e-9

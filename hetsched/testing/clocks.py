@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hetsched.portfolio import methods
 from hetsched.problem.problem import Problem
 from hetsched.search import Budget, Monitor
+from hetsched.solving import methods
 from hetsched.stopping import Deadline
 
 TICK = 1e-3

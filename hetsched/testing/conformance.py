@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DataObject, SearchStrategy
 
 from hetsched.errors import UnsupportedFeature
-from hetsched.portfolio import methods, solve
 from hetsched.problem.cluster import Cluster
 from hetsched.problem.document import encode
 from hetsched.problem.graph import TaskGraph
@@ -21,13 +20,14 @@ from hetsched.problem.links import CONTENDED
 from hetsched.problem.problem import Problem
 from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.simulate import simulate
-from hetsched.schedule.verify import verify
-from hetsched.search import Supports
-from hetsched.solution import Solution, Status
+from hetsched.search.monitor import Supports
+from hetsched.search.solution import Solution, Status
+from hetsched.solving import methods, solve
 from hetsched.testing import strategies
 from hetsched.testing.brute_force import brute_force
 from hetsched.testing.clocks import watched
 from hetsched.testing.profiles import examples
+from hetsched.verification.verify import verify
 
 TOLERANCE = 1e-9
 

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
+from hetsched.analysis.channel_cut_kernels import CHANNEL, EDGE, narrowest
 from hetsched.analysis.cuts import clean_cuts
 from hetsched.analysis.modules import LARGEST, MOST_CHANNELS, Modules, modules
-from hetsched.analysis.narrow_kernels import CHANNEL, EDGE, narrowest
 from hetsched.arrays import IntArray
 from hetsched.testing import task_graphs
 from hetsched.testing.profiles import examples

@@ -12,7 +12,7 @@ import period
 import pytest
 
 import hetsched as hs
-from hetsched.schedule.steady import max_load
+from hetsched.schedule.objectives import max_load
 
 CONTIGUOUS = {
     "layer/bert24_inference": 17.790,

@@ -15,9 +15,9 @@ from hetsched.analysis import levels
 from hetsched.arrays import IntArray
 from hetsched.bounds import batches
 from hetsched.bounds.destructive import destructive
-from hetsched.bounds.heads import Heads
 from hetsched.bounds.modular import modular, reverse
-from hetsched.bounds.windows import Effort
+from hetsched.bounds.release_times import Heads
+from hetsched.bounds.task_subsets import Effort
 from hetsched.errors import InvalidProblem, UnsupportedFeature
 from hetsched.stopping import NEVER, Deadline
 from hetsched.testing import brute_force, decisions, problems

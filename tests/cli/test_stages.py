@@ -62,8 +62,8 @@ def test_what_it_refuses(run: Any, problem: hs.Problem, schedule: hs.Schedule, w
 
 
 def test_a_wide_block_is_cut_and_the_answer_says_so(run: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hetsched.models.ios_blocks.MOST_STATES", 1000)
-    monkeypatch.setattr("hetsched.models.ios.OF_A_PART", 1)
+    monkeypatch.setattr("hetsched.models.ios.block_states.MOST_STATES", 1000)
+    monkeypatch.setattr("hetsched.models.ios.dynamic_program.OF_A_PART", 1)
     names = [f"t{i}" for i in range(15)]
     hs.documents.write(hs.TaskGraph(names, op="conv2d", output_bytes=1e4, flops=1e8), "wide.json")
     said = "the block of 15 tasks 't0', 't1' and 13 more is too wide to be solved as one and was cut into 2 parts"

@@ -8,7 +8,7 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 
 import hetsched as hs
-from hetsched.heuristics.randomised_placing import by_start
+from hetsched.heuristics.randomised_kernels import by_start
 from hetsched.problem.document import encode
 from hetsched.testing import strategies
 from hetsched.testing.clocks import watched

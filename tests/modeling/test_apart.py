@@ -21,7 +21,8 @@ import hetsched as hs
 from hetsched.modeling import backends
 from hetsched.modeling.backends import apart
 from hetsched.modeling.model import Model
-from hetsched.testing import problems, solvers
+from hetsched.testing import backends as solvers
+from hetsched.testing import problems
 from hetsched.testing.profiles import examples
 from tests.golden import topcuoglu
 

@@ -12,20 +12,20 @@ import pytest
 import hetsched as hs
 from hetsched.modeling.backends import scip
 from hetsched.modeling.model import Model
-from hetsched.testing import solvers
+from hetsched.testing import backends
 
 
-class TestScip(solvers.BackendSuite):
+class TestScip(backends.BackendSuite):
     solver = "scip"
     option = ("separating/maxrounds", 3)
 
 
-class TestHighs(solvers.BackendSuite):
+class TestHighs(backends.BackendSuite):
     solver = "highs"
     option = ("presolve", "off")
 
 
-class TestCpSat(solvers.BackendSuite):
+class TestCpSat(backends.BackendSuite):
     solver = "cpsat"
     tolerance = 2e-6  # rounding to units, see hetsched.modeling.integers
     option = ("cp_model_probing_level", 0)
@@ -51,7 +51,7 @@ class Interrupt:
 @pytest.mark.parametrize("solver", ["scip", "highs", "cpsat"])
 @pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_returns_what_has_been_found(solver: str) -> None:
-    outcome = solvers.hard().solve(solver, time_limit=solvers.PLENTY, stop=Interrupt())
+    outcome = backends.hard().solve(solver, time_limit=backends.PLENTY, stop=Interrupt())
     assert outcome.stopped == "interrupted"
     assert outcome.bound <= outcome.objective
 
@@ -61,14 +61,14 @@ def test_ctrl_c_during_an_exact_method_keeps_the_best_schedule() -> None:
     rng = np.random.default_rng(0)
     graph = hs.workloads.rwnn(kind="er", n=32, modules=3, channels=1, seed=0)
     problem = hs.Problem(graph, hs.Cluster(["a", "b", "c"], bandwidth=1e9), durations=rng.random((graph.n_tasks, 3)))
-    solution = hs.solve(problem, "milp", time_limit=solvers.PLENTY, on_progress=Interrupt())
+    solution = hs.solve(problem, "milp", time_limit=backends.PLENTY, on_progress=Interrupt())
     assert solution.stopped == "interrupted"
     assert solution.schedule is not None
     assert hs.verify(problem, solution.schedule) == []
 
 
 def test_scip_is_not_asked_to_stop_where_it_would_print_that_it_cannot(capfd: pytest.CaptureFixture[str]) -> None:
-    model = solvers.hard(3).native("scip")
+    model = backends.hard(3).native("scip")
     scip.interrupt(model)
     model.freeProb()
     scip.interrupt(model)

@@ -11,15 +11,15 @@ import pytest
 import hetsched as hs
 from hetsched.analysis.modules import modules
 from hetsched.errors import OutOfTime
-from hetsched.heuristics.local_search import SLICE, Walk
-from hetsched.heuristics.searching import Search
+from hetsched.heuristics.local_search.search import Search
+from hetsched.heuristics.local_search.tabu import SLICE, Walk
 from hetsched.modeling.lowering import linear
 from hetsched.modeling.model import Model
 from hetsched.models.assignment import Assignment, shortage
 from hetsched.models.batched import BatchedMakespan
 from hetsched.models.formulation import Formulation
 from hetsched.models.moirai import CongestionAware
-from hetsched.models.steady import SteadyState
+from hetsched.models.steady_state import SteadyState
 from hetsched.search import Budget, Monitor
 from hetsched.stopping import Deadline
 from hetsched.testing.clocks import SteppingClock, watched

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 import hetsched as hs
-from hetsched.analysis.critical import critical_chain
+from hetsched.analysis.critical_chain import critical_chain
 from hetsched.arrays import Columns
 from hetsched.report.tables import spans
 from hetsched.schedule import memory

@@ -58,7 +58,7 @@ def drawn(folder, *options, before="", hash_seed="0", **environment):
 def test_a_newcomers_examples_are_the_same_every_time(tmp_path):
     first = drawn(tmp_path)
     assert len(first) == 10
-    assert drawn(tmp_path, before="import hetsched.heuristics.annealing, hetsched.costs", hash_seed="7") == first
+    assert drawn(tmp_path, before="import hetsched.heuristics.local_search.annealing, hetsched.costs", hash_seed="7") == first
 
 
 @pytest.mark.slow

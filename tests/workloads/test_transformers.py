@@ -14,8 +14,8 @@ import pytest
 import hetsched as hs
 from hetsched.analysis.cuts import clean_cuts
 from hetsched.analysis.symmetry import exchanges
-from hetsched.cli.making import gpt3 as command
-from hetsched.models.series import Series, cut
+from hetsched.cli.commands.generate import gpt3 as command
+from hetsched.decomposition.series import Series, cut
 from hetsched.workloads import clusters, transformers
 
 BILLIONS = {"125M": 0.125, "6.7B": 6.7, "175B": 175.0}

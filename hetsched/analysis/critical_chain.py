@@ -1,0 +1,107 @@
+"""The critical chain of a schedule: what its makespan is made of."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hetsched.arguments import checked
+from hetsched.arrays import Columns, FloatArray, IntArray, texts
+from hetsched.problem.problem import Problem
+from hetsched.schedule.arcs import of_schedule
+from hetsched.schedule.schedule import Schedule
+
+TOLERANCE = 1e-9  # of the makespan, as `verify` forgives
+START, DATA, DEVICE, LINK = "start", "data", "device", "link"
+"""Why a step does not start earlier: nothing precedes it, its data, its device, or its channel or port."""
+
+
+@checked
+def critical_chain(problem: Problem, schedule: Schedule) -> Columns:
+    """Return a chain of batches and transfers that keeps the schedule from being shorter.
+
+    From the batch that finishes last, each step goes back to what finished last of all that the step
+    had to wait for: the data it needs, or the resource it runs on. In a semi-active schedule, which
+    is what ``simulate`` makes, the steps join without a gap from 0 to the makespan. It is the longest
+    path of the schedule's disjunctive graph, not of the task graph (that is `critical_path`).
+
+    Parameters
+    ----------
+    problem : Problem
+    schedule : Schedule
+        A valid one.
+
+    Returns
+    -------
+    Columns (batch, transfer, start, finish, waited_for)
+        One row a step, by time; `batch` and `transfer` are rows of the schedule's tables, one of them
+        -1; times in seconds; `waited_for` is "start", "data", "device" or "link".
+    """
+    walk = _Walk(problem, schedule)
+    node, steps, why = walk.last, [], []
+    while node >= 0:
+        before, reason = walk.before(node)
+        steps.append(node)
+        why.append(reason)
+        node = before
+    chain = np.array(steps[::-1], np.int64)
+    n = len(schedule.batches)
+    return Columns(
+        batch=np.where(chain < n, chain, -1),
+        transfer=np.where(chain < n, -1, chain - n),
+        start=walk.start[chain],
+        finish=walk.finish[chain],
+        waited_for=texts(why[::-1]),
+    )
+
+
+class _Walk:
+    """Batches and transfers as the nodes 0 to n - 1 and n on, with what each may have waited for."""
+
+    def __init__(self, problem: Problem, schedule: Schedule) -> None:
+        batches, moves = schedule.batches, schedule.transfers
+        n, size = len(batches), problem.n_devices
+        self.start = np.concatenate([batches.start, moves.start])
+        self.finish = np.concatenate([batches.finish, moves.finish])
+        self.last = int(batches.finish.argmax()) if n else -1
+        self.tolerance = TOLERANCE * float(batches.finish.max(initial=0.0))
+        links = of_schedule(problem, schedule)[1]
+        local, move = ~links.moving, np.arange(len(moves)) + n
+        ahead = np.concatenate([links.source[local], move, moves.source]).astype(np.int64)
+        behind = np.concatenate([links.target[local], moves.target, move]).astype(np.int64)
+        order = np.argsort(behind, kind="stable")
+        self.data, self.data_ptr = ahead[order], np.searchsorted(behind[order], np.arange(n + len(moves) + 1))
+        # Each resource's occupants by finish; zero lengths occupy nothing.
+        sender, receiver = batches.device[moves.source.astype(np.int64)], batches.device[moves.target.astype(np.int64)]
+        self.resources: list[tuple[IntArray, dict[int, tuple[IntArray, FloatArray]], str]] = []
+        everyone = np.concatenate([batches.device, np.full(len(moves), -1)])
+        self._occupy(everyone, DEVICE)
+        if problem.communication == "channel":
+            self._occupy(np.concatenate([np.full(n, -1), sender * size + receiver]), LINK)
+        elif problem.communication == "port":
+            for port in (sender, receiver):
+                self._occupy(np.concatenate([np.full(n, -1), port]), LINK)
+
+    def _occupy(self, resource_of: IntArray, reason: str) -> None:
+        held = np.flatnonzero((resource_of >= 0) & (self.finish > self.start))
+        held = held[np.lexsort((self.finish[held], resource_of[held]))]
+        names, first = np.unique(resource_of[held], return_index=True)
+        groups = dict(zip(names.tolist(), np.split(held, first[1:]), strict=True)) if len(held) else {}
+        self.resources.append((resource_of, {name: (rows, self.finish[rows]) for name, rows in groups.items()}, reason))
+
+    def before(self, node: int) -> tuple[int, str]:
+        """Return what finished last of all the node waited for, and why it did; data wins a tie."""
+        found, reason = -1, START
+        for ahead in self.data[self.data_ptr[node] : self.data_ptr[node + 1]].tolist():
+            if found < 0 or self.finish[ahead] > self.finish[found]:
+                found, reason = ahead, DATA
+        if self.finish[node] <= self.start[node]:
+            return found, reason
+        for resource_of, occupants, why in self.resources:
+            rows, finishes = occupants.get(int(resource_of[node]), (None, None))
+            if rows is not None and finishes is not None:
+                place = int(np.searchsorted(finishes, self.start[node] + self.tolerance, side="right")) - 1
+                while place >= 0 and self.start[rows[place]] >= self.start[node]:
+                    place -= 1  # shorter than the tolerance, and not before
+                if place >= 0 and (found < 0 or finishes[place] > self.finish[found]):
+                    found, reason = int(rows[place]), why
+        return found, reason

@@ -1,0 +1,69 @@
+"""Branch and bound as a method: schedules from above, refutations from below, until they meet."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from hetsched.bounds.task_subsets import Effort, Passage, Window
+from hetsched.errors import UnsupportedFeature
+from hetsched.problem.problem import Problem
+from hetsched.schedule.decision import Decision
+from hetsched.search import Monitor
+from hetsched.search.monitor import Kind, Role, select
+from hetsched.search.solution import Bound
+
+LARGEST = 300
+"""The most tasks: a node takes memory and time with their square."""
+EVALUATIONS = 300
+"""For each task, of the search for a better schedule once a quick look has not been enough."""
+WORK = 1e8
+"""Where there is no time limit: about ten seconds."""
+NODES = (30, 300, 3000, 30_000, 300_000)
+"""Of one refutation, pass after pass."""
+
+
+def branch(problem: Problem, monitor: Monitor, upper: float = math.inf, nodes: int = NODES[-1]) -> None:
+    """Shorten schedules and raise the bound by branch and bound over all tasks; see the method ``"branch"``."""
+    if problem.n_tasks > LARGEST:
+        raise UnsupportedFeature(f"branch takes up to {LARGEST} tasks, but there are {problem.n_tasks}; use method 'split' or a search")
+    if nodes > 1:
+        for start in select(role=Role.START, problem=problem):
+            monitor.run(start.name)
+    window = Window(Passage(problem), np.arange(problem.n_tasks), np.arange(problem.graph.n_edges))
+    node = window.node()
+    limited = math.isfinite(monitor.time_left)
+    effort = Effort(
+        deadline=monitor.deadline,
+        most=math.inf if limited else WORK,
+        stop=lambda: monitor.should_stop,
+        found=lambda window: monitor.offer(_decision(window)),
+    )
+    low = 0.0
+    for number, most in enumerate(NODES):
+        if number == 1 and monitor.best is not None and nodes > NODES[0]:
+            _search(problem, monitor)
+        if monitor.should_stop or effort.over:
+            return
+        effort.nodes, effort.open = min(most, nodes), 0
+        low = window.least([node], effort, low, min(upper, monitor.incumbent))
+        monitor.raise_bound(Bound(low, "branch", f"devices and orders of {problem.n_tasks} tasks, every one refuted"))
+        if not effort.open or most >= nodes:
+            return
+
+
+def _search(problem: Problem, monitor: Monitor) -> None:
+    """Look for a better schedule for a while."""
+    evaluations = EVALUATIONS * problem.n_tasks
+    search = select(kind=Kind.SEARCH, objective="makespan", auto=True)[0]
+    found = monitor.subsolve(problem, search.name, time_limit=monitor.time_limit(0.1), evaluations=evaluations, start=monitor.best)
+    if found.schedule is not None:
+        monitor.offer(found.schedule.decision)
+
+
+def _decision(window: Window) -> Decision:
+    """Return the schedule that has just been found."""
+    device, start = window.schedule()
+    order = np.lexsort((np.arange(len(start)), start))  # the window's tasks are in topological order
+    return Decision(window.tasks[order], device[order])

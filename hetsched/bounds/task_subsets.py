@@ -1,0 +1,311 @@
+"""Windows: a few tasks of a problem, and the least time in which one input can pass through them, by branch and bound."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hetsched.analysis import levels
+from hetsched.arguments import check_array, check_count, check_indices, check_rows, checked, shown
+from hetsched.arrays import BoolArray, FloatArray, IntArray
+from hetsched.errors import InvalidArgument
+from hetsched.problem.problem import Problem
+from hetsched.stopping import NEVER, Deadline
+
+_STEP = 0.02
+_CLOSE = 1e-7
+"""Relative distance below a schedule's length at which nothing shorter is looked for."""
+_NEAR = 5e-3
+"""Relative distance of a bound and a schedule at which what lies between is refuted at once."""
+_COARSE = 2e-3
+"""The same where refutations end open, of the time from the first start."""
+_PRICES = 4
+"""How often prices of devices are improved; more costs more than it gains."""
+_ROWS = 5
+
+
+class Passage:
+    """A problem as one of its inputs sees it: its own batches as short as can be, transfers undisturbed, memory for itself.
+
+    Attributes
+    ----------
+    problem : Problem
+    least : array [n, K]
+        Seconds of the shortest batch, inf where a task cannot run.
+    rank : int array [n]
+        Places of the tasks in the topological order.
+    bytes : array [n]
+        What a task takes from the memory of the device that it runs on, whatever else does.
+    room : array [K]
+        Capacities; inf where they do not matter.
+    """
+
+    @checked
+    def __init__(self, problem: Problem, least: FloatArray | None = None) -> None:
+        self.problem = problem
+        self.least = levels.least_durations(problem) if least is None else check_array(least, "least", problem.durations.shape[:2])
+        self.rank = problem.graph.rank
+        self.bytes = problem.graph.weight_bytes if problem.memory == "peak" else problem.static_bytes.sum(axis=1)
+        room = problem.cluster.memory_bytes * levels.CAPACITY
+        self.room = np.where(np.where(np.isfinite(self.least), self.bytes[:, None], 0.0).sum(axis=0) > room, room, np.inf)
+
+    @checked
+    def lag(self, edges: IntArray) -> FloatArray:
+        """Return the seconds that edges take from device to device, [e, K, K]; inf = impossible."""
+        problem, graph = self.problem, self.problem.graph
+        edges = check_indices(edges, "edges", graph.n_edges)
+        device = np.arange(problem.n_devices)
+        found = problem.transfer_times(edges[:, None, None], device[:, None], device)
+        together = problem.unit[graph.source[edges]] == problem.unit[graph.target[edges]]
+        found[together] = np.where(device[:, None] == device, 0.0, np.inf)
+        return found
+
+
+@checked
+@dataclass
+class Effort:
+    """How much may be spent, and what has been."""
+
+    nodes: int = 1
+    """The most nodes of one refutation."""
+    deadline: Deadline = NEVER
+    most: float = math.inf
+    """The most work in all."""
+    work: float = 0.0
+    """Nodes so far, each times the square of its tasks times the devices: some ten million a second."""
+    open: int = 0
+    """Refutations that ended without an answer."""
+    stop: Callable[[], bool] | None = None
+    """Asked whether to stop for another reason."""
+    found: Callable[[Window], object] | None = None
+    """Told of every schedule that a window finds."""
+
+    @property
+    def over(self) -> bool:
+        """Whether to stop."""
+        return self.work >= self.most or self.deadline.over or (self.stop is not None and self.stop())
+
+
+class Window:
+    """Some tasks of a problem, in topological order, with edges between them.
+
+    Whatever else a schedule does, it does these tasks too: a time in which they cannot be done is too
+    short for the whole.
+
+    Parameters
+    ----------
+    passage : Passage
+    tasks : int array [m]
+    edges : int array
+        Those between the tasks, or some of them.
+    """
+
+    @checked
+    def __init__(self, passage: Passage, tasks: IntArray, edges: IntArray) -> None:
+        self.passage = passage
+        tasks, edges = check_indices(tasks, "tasks", passage.problem.n_tasks), check_indices(edges, "edges", passage.problem.graph.n_edges)
+        if not np.isin(passage.problem.graph.edges[edges], tasks).all() or len(np.unique(tasks)) < len(tasks):
+            raise InvalidArgument(f"edges is {shown(edges.tolist())}; they must join the tasks of the window, each named once")
+        self.tasks = tasks[np.argsort(passage.rank[tasks])]
+        graph = passage.problem.graph
+        by_task = np.argsort(self.tasks)
+        source, target = (by_task[np.searchsorted(self.tasks, ends[edges], sorter=by_task)] for ends in (graph.source, graph.target))
+        by_target = np.argsort(target, kind="stable")
+        self.pred, self.edges = source[by_target], edges[by_target]
+        self.pointer = np.searchsorted(target[by_target], np.arange(len(tasks) + 1))
+        self.before = np.zeros((len(tasks), len(tasks)), bool)
+        for j, pointer in enumerate(self.pointer[:-1].tolist()):
+            for p in self.pred[pointer : self.pointer[j + 1]].tolist():
+                self.before[:, j] |= self.before[:, p]
+                self.before[p, j] = True
+        self._complete(passage.lag(self.edges))
+
+    def _complete(self, lag: FloatArray) -> None:
+        m, size = len(self.tasks), self.passage.problem.n_devices
+        self.lag, self.unit = lag, self.passage.problem.unit[self.tasks]
+        self.place = {i: x for x, i in enumerate(self.tasks.tolist())}
+        self.mates = [np.flatnonzero(self.unit == unit) for unit in self.unit]
+        """Tasks that have to be on one device with each task, itself included."""
+        self._levels, self._ints = np.empty((2, m, size)), np.empty((_ROWS, m), np.int64)
+        self._room = np.empty((2, m)), np.empty((3, size))
+        self._scarce = bool(np.isfinite(self.passage.room).any())
+
+    @checked
+    def ancestry(self, tasks: Sequence[int]) -> Window:
+        """Return the window of some of its tasks and all that come before one of them."""
+        places = [self.place[i] for i in tasks if i in self.place]
+        if len(places) < len(tasks):
+            raise InvalidArgument(f"tasks is {shown(tasks)}; it must be tasks of the window, which are {shown(self.tasks.tolist())}")
+        chosen = np.asarray(self.before[:, places].any(axis=1))
+        chosen[places] = True
+        if chosen.all():
+            return self
+        new = Window.__new__(Window)
+        new.passage, new.tasks = self.passage, self.tasks[chosen]
+        number = np.cumsum(chosen) - 1
+        target = np.repeat(np.arange(len(self.tasks)), np.diff(self.pointer))
+        kept = chosen[self.pred] & chosen[target]
+        new.pred, new.edges = number[self.pred[kept]], self.edges[kept]
+        new.pointer = np.searchsorted(number[target[kept]], np.arange(len(new.tasks) + 1))
+        new.before = np.ascontiguousarray(self.before[np.ix_(chosen, chosen)])
+        new._complete(np.ascontiguousarray(self.lag[kept]))
+        return new
+
+    @checked
+    def node(
+        self, release: FloatArray | None = None, delivery: FloatArray | None = None, pins: Iterable[tuple[int, int]] = ()
+    ) -> FloatArray:
+        """Return what is known of all schedules, [3, m, K]: least durations, releases, deliveries.
+
+        Releases (no earlier start) and deliveries (what has to follow the finish) are those of all tasks
+        of the problem, [n, K]; a pin is a task and the only device it may have.
+        """
+        found = np.zeros((3, *self._levels.shape[1:]))
+        found[0] = self.passage.least[self.tasks]
+        for task, device in check_rows(pins, "pins", "task", "device"):
+            if task not in self.place:
+                raise InvalidArgument(f"pins has task {shown(task)}; it must be one of the window")
+            check_count(device, "a pin's device", 0, found.shape[2] - 1)
+            _keep(found[0], self.mates[self.place[task]], device)
+        for row, given in ((1, release), (2, delivery)):
+            if given is not None:
+                found[row] = check_array(given, "release" if row == 1 else "delivery", self.passage.least.shape)[self.tasks]
+        found[0][np.isinf(found[1:]).any(axis=0)] = np.inf
+        found[1:, np.isinf(found[0])] = 0.0
+        return found
+
+    @checked
+    def starts(self, node: FloatArray) -> FloatArray:
+        """Return the earliest starts, [m, K]; inf = never."""
+        from hetsched.bounds import branch_and_bound_kernels as kernels
+
+        self._check(node)
+        start: FloatArray = np.empty_like(node[0])
+        kernels.forward(self.pointer, self.pred, self.lag, node[0], node[1], start)
+        return start
+
+    @checked
+    def path(self, node: FloatArray) -> float:
+        """Return the longest path from release to delivery; inf if some task has no device."""
+        from hetsched.bounds import branch_and_bound_kernels as kernels
+
+        self._check(node)
+        tail = np.empty_like(node[0])
+        kernels.backward(self.pointer, self.pred, self.lag, node[0], node[2], tail)
+        return float((self.starts(node) + node[0] + tail).min(axis=1).max(initial=0.0))
+
+    @checked
+    def least(self, nodes: list[FloatArray], effort: Effort, known: float = 0.0, best: float = math.inf) -> float:
+        """Return a time before which not all of it can be done and delivered; inf if it never can.
+
+        Without branching that is where refutations cease; with enough nodes it is the optimum.
+
+        Parameters
+        ----------
+        nodes : list of arrays [3, m, K]
+            Alternatives (see `node`); in every schedule one of them holds.
+        effort : Effort
+        known : float
+            Such a time that is known already.
+        best : float
+            No more than this is asked for.
+        """
+        low = [max(self.path(node), known) for node in nodes]
+        for x in sorted(range(len(nodes)), key=low.__getitem__):
+            if low[x] >= best:
+                break
+            best = self._climb(nodes[x], low[x], best, effort)
+        return best
+
+    def _climb(self, node: FloatArray, low: float, best: float, effort: Effort) -> float:
+        """Return the largest time up to `best` that is refuted, at least `low`."""
+        if low == 0.0:  # no multiple of it leads anywhere: what takes any time takes at least the shortest that there is
+            times = np.concatenate([each[(each > 0.0) & np.isfinite(each)] for each in (*node, self.lag)])
+            if not len(times) or self.refute(node, times.min() * (1 - _CLOSE), effort) is not True:
+                return 0.0
+            low = min(times.min() * (1 - _CLOSE), best)
+        if math.isfinite(best) and self.refute(node, math.nextafter(best, 0.0), effort) is True:
+            return best
+        high, tight = best, True  # whether it is an open refutation that keeps the rest above `high` from being looked at
+        begin = np.where(np.isfinite(node[0]), node[1], np.inf).min()
+        step = _STEP
+        while low < high and not effort.over:
+            near = tight and high - low <= _NEAR * high
+            middle = high * (1 - _CLOSE) if near else min((low + high) / 2, low * (1 + step))
+            if middle <= low or (not tight and high - low <= _COARSE * (low - begin)):
+                break
+            answer = self.refute(node, middle, effort)
+            if answer is True:
+                low, step = middle, 2 * step
+            else:
+                tight = answer is not False
+                high = min(middle, answer) if tight else middle
+        return low
+
+    @checked
+    def refute(self, node: FloatArray, horizon: float, effort: Effort) -> bool | float:
+        """Tell whether nothing is done within `horizon` seconds: True, False if that stays open, or the length of a schedule."""
+        from hetsched.bounds import branch_and_bound_kernels as kernels
+
+        self._check(node)
+        self._ints[3] = self._ints[4] = np.arange(len(self.tasks))
+        stack = [(node.copy(), self.before.copy())]
+        left, work = effort.nodes, len(self.tasks) ** 2 * self.passage.problem.n_devices
+        while stack:
+            if left == 0 or effort.over:
+                effort.open += 1
+                return False
+            left -= 1
+            effort.work += work
+            state, before = stack.pop()
+            if kernels.contradicts(
+                self.pointer, self.pred, self.lag, self.unit, state, before, float(horizon), _PRICES, self._levels, self._ints, *self._room
+            ):
+                continue
+            if self._scarce and self._overfills(self._ints[2]):
+                continue
+            start, tail = self._levels
+            kind, task, other = kernels.choose(before, state[0], self._ints[2], start, tail)
+            if kind == kernels.NOTHING:
+                if effort.found is not None:
+                    effort.found(self)
+                return float((start + state[0] + tail).min(axis=1).max(initial=0.0))
+            stack += self._branches(state, before, kind, task, other)
+        return True
+
+    def _check(self, node: FloatArray) -> None:
+        check_array(node, "node", (3, *self._levels.shape[1:]))
+
+    def _overfills(self, place: IntArray) -> bool:
+        """Tell whether the tasks that have one device left are too much for its memory; `place` is -1 for the others."""
+        settled = place >= 0
+        needed = np.bincount(place[settled], self.passage.bytes[self.tasks[settled]], len(self.passage.room))
+        return bool((needed > self.passage.room).any())
+
+    def schedule(self) -> tuple[IntArray, FloatArray]:
+        """Return devices [m] and starts [m] of the schedule that `refute` has just found."""
+        place = self._ints[2].copy()
+        return place, self._levels[0][np.arange(len(place)), place]
+
+    def _branches(self, state: FloatArray, before: BoolArray, kind: int, task: int, other: int) -> list[tuple[FloatArray, BoolArray]]:
+        """Return the two branches of a node, the more promising one last."""
+        from hetsched.bounds import branch_and_bound_kernels as kernels
+
+        second, behind = state.copy(), before.copy()
+        if kind == kernels.DEVICE:
+            second[0, self.mates[task], other] = np.inf
+            _keep(state[0], self.mates[task], other)
+        else:
+            behind[other, task] = True
+            before[task, other] = True
+        return [(second, behind), (state, before)]
+
+
+def _keep(least: FloatArray, tasks: IntArray, device: int) -> None:
+    """Take all devices but one from some tasks."""
+    kept = least[tasks, device]
+    least[tasks] = np.inf
+    least[tasks, device] = kept

@@ -1,0 +1,75 @@
+"""`show`: a schedule on disk, checked and drawn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from hetsched.cli.commands.solve import facts, summary
+from hetsched.cli.files import Outputs, check_writable, read_answer, read_problem
+from hetsched.cli.options import JSON, ColourBy, Gantt, ProblemFile, Report, ScheduleFile, Trace
+from hetsched.cli.pictures import Pictures, draw
+from hetsched.cli.terminal import Working, say_json, say_rows
+from hetsched.errors import InvalidSchedule
+
+if TYPE_CHECKING:
+    from hetsched.problem.problem import Problem
+    from hetsched.schedule.schedule import Schedule
+    from hetsched.search.solution import Solution
+
+BOUND_SECONDS = 3.0
+
+
+def show(
+    problem: ProblemFile,
+    schedule: ScheduleFile,
+    report: Report = None,
+    trace: Trace = None,
+    gantt: Gantt = None,
+    colour_by: ColourBy = "op",
+    json: JSON = False,
+) -> None:
+    """Draw a schedule in the terminal or as a picture.
+
+    It is checked first; exit code 1 if it breaks a rule.
+
+    Example: [bold]hetsched show problem.json schedule.json --gantt gantt.svg[/bold]
+    """
+    from hetsched import verify
+
+    pictures = Pictures(report, trace, gantt, colour_by)
+    check_writable(*pictures.paths, sources=[problem, schedule])
+    pictures.check()
+    asked, answer = read_problem(problem), read_answer(schedule)
+    with Working("checking"):
+        found = _solution(asked, answer, schedule)
+        assert found.schedule is not None
+        violations = verify(asked, found.schedule)
+    outputs = Outputs()
+    pictures.write(asked, found, outputs, valid=not violations)
+    if json:
+        valid = {"status": "invalid"} if violations else {}
+        say_json({**facts(found), **valid, "valid": not violations, "written": outputs.written})
+    else:
+        broken = violations[0].message if violations else ""
+        say_rows([*summary(asked, found, broken), *(("wrote", name) for name in outputs.written)])
+        draw(asked, found.schedule, f"the schedule in {schedule}")
+    outputs.finish()
+    raise typer.Exit(1 if violations else 0)
+
+
+def _solution(problem: Problem, answer: Schedule | Solution, path: Path) -> Solution:
+    """Return the solution in a document, or make one of a schedule and the best bound found in some seconds."""
+    from hetsched.bounds import best
+    from hetsched.search import Budget, Monitor
+    from hetsched.search.solution import Solution
+
+    if isinstance(answer, Solution):
+        if answer.schedule is None:
+            raise InvalidSchedule(f"{path} holds a solution without a schedule; there is nothing to show")
+        return answer
+    nothing = Monitor(problem, Budget()).solution(path.name)
+    proof = best.bound(problem, time_limit=BOUND_SECONDS)
+    return Solution(answer, proof, method=path.name, seed=0, history=nothing.history, methods=nothing.methods)

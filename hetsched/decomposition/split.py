@@ -1,0 +1,205 @@
+"""MILP-SPLIT: the graph cut into modules, each solved for every pair of end devices, joined by a dynamic program."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import importlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from hetsched.analysis import model_size
+from hetsched.analysis.modules import LARGEST, falls_apart
+from hetsched.arguments import COUNT, Rule
+from hetsched.decomposition.parts import Piece
+from hetsched.decomposition.series import Series, cut
+from hetsched.errors import UnsupportedFeature
+from hetsched.heuristics.repair import mend
+from hetsched.modeling.backends import in_process, preferred
+from hetsched.modeling.dynamic import Evaluation, Path, Query
+from hetsched.models.methods import DIVIML
+from hetsched.problem.problem import Problem
+from hetsched.schedule.decision import Decision
+from hetsched.schedule.schedule import Schedule
+from hetsched.search import Budget, Monitor, cores, find_method, method, registered
+from hetsched.search.monitor import Auto, Kind, Role, exact, select
+from hetsched.search.solution import Bound, Solution
+from hetsched.stopping import Stop
+
+LOOKS: Mapping[str, list[dict[str, Any]]] = {"branch": [{"nodes": 1}, {"nodes": 100}], "bounds": [{"quick": True}]}
+"""First looks at a module, in milliseconds: at a small one, of which the smallest are solved by it, and at one of any size."""
+SMALL = 100
+"""The most tasks of a module that the first of them looks at."""
+_WORKERS = Rule("a whole number, at least 1, or None for one a core", COUNT.or_none.take)
+SECONDS = 1.0
+"""For each look of a search at a module."""
+SHARE = 0.5
+"""Part of the time for the modules, where a search has to follow."""
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Looks into a module between two devices: its bound first, then a solver.
+
+    It may be sent to another process, where it has no monitor to answer to.
+    """
+
+    series: Series
+    method: str
+    options: dict[str, Any]
+    exact: bool
+    budget: Budget
+    """For each look; of a solver's the time alone counts."""
+    seed: int
+    monitor: Monitor | None = field(default=None, repr=False)
+    found: dict[int, Schedule] = field(default_factory=dict, repr=False)
+    """The last schedule of each module, whatever its devices: where the next pair begins."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        homes = {find_method(name).function.__module__ for name in (self.method, *LOOKS)}
+        return {**self.__dict__, "monitor": None, "found": {}, "homes": homes}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for module in state.pop("homes"):  # it registers the methods
+            importlib.import_module(module)
+        self.__dict__.update(state)
+
+    def __call__(self, query: Query) -> Evaluation:
+        module, source, target = self.series.model(query.transition)
+        problem = module.between(self.series.problem, source, target)
+        if problem is None:
+            return Evaluation(math.inf, math.inf)
+        method, options = self.method, self.options
+        look = "branch" if problem.inputs == 1 and problem.n_tasks <= SMALL else "bounds"
+        first = self.exact and query.tries < len(LOOKS[look])
+        if first:
+            method, options = look, LOOKS[look][query.tries]
+        if math.isfinite(query.cutoff) and "upper" in find_method(method).options:
+            options = {**options, "upper": query.cutoff}
+        start = None if query.answer is None else query.answer.decision
+        if start is None and problem.inputs == 1 and id(module) in self.found:
+            start = module.moved(problem, self.found[id(module)], source, target)
+        found = self._solve(problem, query, method, options, start)
+        answer = None
+        if found.schedule is not None:
+            answer, self.found[id(module)] = Piece.of(found.schedule), found.schedule
+        known = not first and found.stopped in (Stop.FINISHED, Stop.OPTIMAL, Stop.INFEASIBLE)
+        return Evaluation(found.bound, found.makespan, answer, done=known or not self.exact)
+
+    def _solve(self, problem: Problem, query: Query, method: str, options: Mapping[str, Any], start: Decision | None) -> Solution:
+        limits = [each for each in (query.seconds, self.budget.time_limit) if each is not None and math.isfinite(each)]
+        budget = Budget(min(limits, default=None), self.budget.evaluations)
+        monitor = Monitor(problem, budget, seed=self.seed + query.transition, parent=self.monitor)
+        return monitor.run_alone(method, start, options)
+
+
+def _worth_splitting(problem: Problem) -> bool:
+    """Return whether `auto` splits a problem: its bounds hold, and it falls apart into modules that are worth it."""
+    modelled = problem.memory == "static" and (problem.inputs == 1 or not problem.links.contended)
+    return modelled and model_size.columns(problem) > model_size.TINY and falls_apart(problem)
+
+
+@method(
+    "split",
+    summary="MILP-SPLIT: module by module between the tasks that cut the graph, joined by a dynamic program",
+    source=DIVIML,
+    kind=Kind.EXACT,
+    distributes=True,
+    turn=420,
+    auto=Auto(when=_worth_splitting),
+)
+def split(
+    problem: Problem,
+    monitor: Monitor,
+    *,
+    solver: str | None = None,
+    channels: int | None = None,
+    largest: int = LARGEST,
+    workers: int | None = None,
+    symmetry: str | None = "tasks",
+) -> None:
+    """Solve each module for the pairs of end devices that matter, and join the best.
+
+    Modules joined by several channels, several inputs, memory and co-location labels make of it a
+    heuristic: what the modules choose together is timed anew, without waiting for one another, and annealing
+    goes on from there.
+
+    Parameters
+    ----------
+    solver : str, optional
+        What solves the modules that short looks by branch and bound leave open: "scip", "highs", "cpsat",
+        "branch", or the name of a method; default the first of cpsat, scip and highs that is installed. A search
+        looks at all by itself, for a second each, or its share of the evaluations.
+    channels : int, optional
+        The most tasks whose output goes from one module to later ones; default as few as leave no module
+        larger than `largest`, see `hetsched.analysis.modules`.
+    largest : int
+        The most tasks of a module, where the channels allow it.
+    workers : int, optional
+        Modules solved at once, in threads or where the `executor` of the solve has them done. Default: one
+        a core; with an evaluation limit one, so that the answer can be repeated.
+    symmetry : str or None
+        How solvers put identical devices in order: "batches", "tasks" or "time". None leaves symmetries be:
+        then pairs of devices that may trade places are looked into one by one, too.
+    """
+    _WORKERS.check(workers, "workers", UnsupportedFeature)
+    for start in select(role=Role.START, problem=problem):
+        monitor.run(start.name)
+    if monitor.should_stop:
+        return
+    deadline = monitor.deadline
+    series = Series(problem, cut(problem, channels, largest, deadline), monitor.best, symmetry=symmetry is not None, deadline=deadline)
+    news = _News(series, monitor)
+    heuristic = not series.exact or series.coupled
+    evaluate = _evaluator(series, monitor, preferred() if solver is None else solver, symmetry)
+    workers = (cores() if monitor.budget.evaluations is None else 1) if workers is None else workers
+    with contextlib.ExitStack() as stack:
+        executor = monitor.executor
+        if executor is None and workers > 1:
+            here = in_process.get()
+            executor = stack.enter_context(concurrent.futures.ThreadPoolExecutor(workers, initializer=in_process.set, initargs=(here,)))
+        path = series.program.solve(
+            evaluate,
+            deadline=monitor.deadline.part(SHARE if heuristic else 1.0),
+            executor=executor,
+            parallel=workers,
+            on_progress=news,
+            stop=lambda: monitor.should_stop,
+        )
+    news(path)
+    for trouble in path.troubles:
+        monitor.note(trouble)
+    if heuristic and not monitor.should_stop:
+        monitor.run(select(kind=Kind.SEARCH, objective="makespan", auto=True)[0].name)
+
+
+def _evaluator(series: Series, monitor: Monitor, solver: str, symmetry: str | None) -> Evaluate:
+    chosen = find_method(solver) if solver in registered() else exact(solver)
+    proves = chosen.kind is Kind.EXACT
+    options = {key: value for key, value in (("threads", 1), ("symmetry", symmetry)) if key in chosen.options}
+    limit = monitor.budget.evaluations
+    share = None if limit is None or proves else max(1, limit // (2 * max(1, series.n_open)))
+    budget = Budget(None if proves or share is not None else SECONDS, share)
+    seed = int(monitor.rng.integers(2**31))
+    return Evaluate(series, chosen.name, options, proves, budget, seed, monitor)
+
+
+class _News:
+    """Passes on what the dynamic program finds."""
+
+    def __init__(self, series: Series, monitor: Monitor) -> None:
+        self.series, self.monitor = series, monitor
+        self.best = math.inf
+
+    def __call__(self, path: Path) -> None:
+        problem = self.series.problem
+        if self.series.exact:
+            looked = f"{path.evaluated} of {self.series.n_open} pairs of a module and devices at its ends looked into"
+            self.monitor.raise_bound(Bound(path.bound, "split", f"{len(self.series.modules)} modules in series, {looked}"))
+        if path.value < self.best:
+            self.best = path.value
+            decision = mend(problem, self.series.join(path))
+            if decision is not None:
+                self.monitor.offer(decision)

@@ -1,0 +1,179 @@
+"""DiviML's search heuristics over strings of devices: biased (1+1) EA and simulated annealing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetsched.arrays import FloatArray, IntArray
+from hetsched.errors import UnsupportedFeature
+from hetsched.heuristics.list_scheduling.batched import place_in_batches, upward_ranks
+from hetsched.heuristics.list_scheduling.offers import memory_claims
+from hetsched.heuristics.pacing import bursts, progress
+from hetsched.heuristics.repair import packed
+from hetsched.problem.problem import Problem
+from hetsched.search import Monitor, method
+from hetsched.search.monitor import Supports
+
+if TYPE_CHECKING:
+    from hetsched.heuristics.local_search.state_kernels import State
+    from hetsched.heuristics.local_search.states import States
+
+_SUPPORTS = Supports(besides="tasks that cannot process all inputs with one batch on each device")
+
+
+@method(
+    "ea",
+    summary="biased (1+1) evolutionary algorithm over devices, in breadth-first topological order",
+    source="DiviML (Ghannane and Abdelfattah), section V; (1+1) EA: Droste, Jansen and Wegener 2002",
+    supports=_SUPPORTS,
+    turn=350,
+)
+def ea(problem: Problem, monitor: Monitor) -> None:
+    """From every task on its fastest device, redraw each position of the string with probability 1 / length; keep what is no worse.
+
+    The string holds a device for each task (co-located tasks share one), for several inputs one for
+    each equal part of a task's inputs, as large a part as divides all batch sizes. A redrawn position
+    gets another device the task may run on. The parts of a task on one device are one batch; if its
+    size is not supported, as few parts as possible go along until sizes fit. The inputs of a task lie
+    on the devices in their order. A string is worth the makespan of appending tasks in breadth-first
+    topological order to their devices, transfers too where they contend. If the tasks do not fit on
+    their fastest devices, the search starts with the devices that batched HEFT gives them, or, if it finds
+    none for some task, where `packing` has them. Without any limit it goes on for 10 seconds.
+    """
+    _search(problem, monitor, mutate=True, hot=0.0, cold=0.0)
+
+
+@method(
+    "sa",
+    summary="simulated annealing over devices, in breadth-first topological order",
+    source="DiviML (Ghannane and Abdelfattah), section V; Kirkpatrick, Gelatt and Vecchi 1983",
+    supports=_SUPPORTS,
+    turn=340,
+)
+def sa(problem: Problem, monitor: Monitor, *, hot: float = 0.003, cold: float = 1e-5) -> None:
+    """Redraw one position of the string at a time, with geometric cooling.
+
+    String, worth and start are those of `ea`. The temperature falls from `hot` to `cold`, as shares of the
+    makespan at the start, over the evaluations there are, else over the time (10 seconds without any limit).
+    """
+    if not 0 < cold <= hot:
+        raise UnsupportedFeature(f"hot is {hot} and cold {cold}; both must be above 0, and cold not above hot")
+    _search(problem, monitor, mutate=False, hot=float(hot), cold=float(cold))
+
+
+@dataclass
+class _Start:
+    """A string, its state and its makespan."""
+
+    states: States
+    state: State
+    counts: IntArray
+    cost: FloatArray
+    sizes: IntArray
+    makespan: float
+
+
+def _search(problem: Problem, monitor: Monitor, *, mutate: bool, hot: float, cold: float) -> None:
+    from hetsched.heuristics import diviml_kernels as kernels
+
+    begin = _start(problem, monitor)
+    if begin is None or monitor.should_stop:
+        return
+    states, state, current = begin.states, begin.state, begin.makespan
+    best, counts = states.empty(), begin.counts
+    order, rank = problem.graph.topological_order, _least_rank(problem)
+    positions = problem.inputs // int(np.gcd.reduce(begin.sizes))
+    started, before, scale = monitor.elapsed, monitor.evaluations, current
+    least = current if monitor.best is None else min(current, monitor.best.makespan)
+    # What may not fit after all must be offered before it is built upon.
+    unsure = problem.memory == "peak"
+    if not len(counts):
+        return
+    for runs in bursts(monitor, weight=states.tables.slots * (3.0 if problem.links.contended else 1.0)):
+        share = progress(monitor, started, before)
+        planned = 0 if monitor.budget.evaluations is None else runs
+        ahead = min(1.0, share + planned / max(1, (monitor.budget.evaluations or 0) - before))
+        warm, cool = (scale * hot * (cold / hot) ** x if hot else 0.0 for x in (share, ahead))
+        made, current, reached = kernels.search(
+            states.tables,
+            state,
+            best,
+            counts,
+            order,
+            rank,
+            begin.cost,
+            begin.sizes,
+            positions,
+            monitor.rng,
+            mutate,
+            runs,
+            warm,
+            cool,
+            unsure,
+            current,
+            least,
+        )
+        better = reached < least
+        monitor.evaluated(made - better)
+        if better and math.isfinite(monitor.offer(states.decision(best))):
+            least = reached
+
+
+def _start(problem: Problem, monitor: Monitor) -> _Start | None:
+    """Offer the string to start from; None, and a note, if there is none."""
+    from hetsched.heuristics import diviml_kernels as kernels
+    from hetsched.heuristics.local_search.states import States
+
+    for safe in (True, False) if problem.memory == "peak" else (False,):
+        states = States(problem, held=float(safe))
+        tables = states.tables
+        sizes = np.flatnonzero(tables.size_of >= 0)
+        cost = kernels.unit_costs(tables, sizes)
+        state = states.empty()
+        fastest = kernels.fastest(cost, sizes, problem.inputs, tables.slots)
+        _check_strings(problem, fastest)
+        for counts in _starts(problem, fastest, safe):
+            makespan = kernels.decode(tables, state, counts, problem.graph.topological_order)
+            if math.isfinite(makespan) and math.isfinite(monitor.offer(states.decision(state))):
+                return _Start(states, state, counts, cost, sizes, float(makespan))
+            if monitor.should_stop and monitor.best is not None:
+                return None
+    monitor.note("found no string of devices to start from: neither the fastest devices fit, nor where batched HEFT or packing has tasks")
+    return None
+
+
+def _check_strings(problem: Problem, counts: IntArray) -> None:
+    stuck = np.flatnonzero((counts < 0).any(axis=1))
+    if len(stuck):
+        name = problem.graph.names[int(np.flatnonzero(problem.unit == stuck[0])[0])]
+        raise UnsupportedFeature(
+            f"strings of devices have one batch of a task on each device, but task {name!r} cannot process all {problem.inputs} inputs so; "
+            "use annealing"
+        )
+
+
+def _starts(problem: Problem, fastest: IntArray, safe: bool) -> Iterator[IntArray]:
+    """Yield the strings to begin with, [units, K]: the fastest, then where batched HEFT has the inputs, or else packing."""
+    yield fastest
+    claims = list(memory_claims(problem))
+    task, device, low, high, _, stuck = place_in_batches(problem, claims[-1 if safe else 0], upward_ranks(problem), once=True)
+    if stuck >= 0:
+        found = packed(problem)
+        if found is None:
+            return
+        task, device, low, high = found.task, found.device, 0, problem.inputs
+    counts = np.zeros((problem.n_units, problem.n_devices), np.int64)
+    counts[problem.unit[task], device] = high - low
+    yield counts
+
+
+def _least_rank(problem: Problem) -> IntArray:
+    """Return the least place in the topological order of a member of each unit, [units]."""
+    least = np.full(problem.n_units, problem.n_tasks)
+    np.minimum.at(least, problem.unit, problem.graph.rank)
+    return least

@@ -1,0 +1,1 @@
+"""List scheduling: by static priorities, dynamic choices, several inputs, and without lookahead."""

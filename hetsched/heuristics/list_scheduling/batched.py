@@ -1,0 +1,184 @@
+"""Batched kin of MET, greedy and HEFT: each task's inputs shared out over the devices in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hetsched.arrays import BoolArray, FloatArray, IntArray, row_starts
+from hetsched.errors import InvalidProblem, UnsupportedFeature
+from hetsched.heuristics.list_scheduling.offers import memory_claims
+from hetsched.heuristics.list_scheduling.static import mean_code
+from hetsched.problem.problem import Problem
+from hetsched.schedule.decision import Decision
+from hetsched.search import Monitor, method
+from hetsched.search.monitor import Auto, Kind, Role, several_inputs
+
+_SOURCE = "DiviML (Ghannane and Abdelfattah), section V, in our reading"
+_SUPPORTS = "any problem; several inputs go in batches on several devices"
+
+
+@method(
+    "bmet",
+    summary="batched MET: each task in the batches of least device time, whatever the queues",
+    source=_SOURCE,
+    kind=Kind.CONSTRUCTIVE,
+    turn=28,
+    auto=Auto(when=several_inputs),
+)
+def bmet(problem: Problem, monitor: Monitor, *, sizes: int | Sequence[int] | None = None) -> None:
+    """Ready tasks in index order, each in the batches that take the fewest seconds of devices in all.
+
+    The inputs of a task are partitioned into at most one stretch of consecutive inputs per device,
+    the stretches in the order of the devices, each stretch one batch (``batching="once"``) or several
+    in a row (``"free"``). Of all such partitions the one of least total duration is taken, of equals
+    the one of fewest batches, then that of lower devices. `sizes` are the batch sizes to use, by
+    default all that the problem has. With one input this is `met`.
+    """
+    _offer_in_batches(monitor, np.zeros(problem.n_tasks), sizes, by_finish=False, insertion=False)
+
+
+@method(
+    "bgreedy",
+    summary="batched greedy: breadth-first topological order, each task in the batches that finish it first",
+    source=_SOURCE,
+    kind=Kind.CONSTRUCTIVE,
+    turn=26,
+    auto=Auto(when=several_inputs),
+)
+def bgreedy(problem: Problem, monitor: Monitor, *, sizes: int | Sequence[int] | None = None) -> None:
+    """Tasks in breadth-first topological order, each in the appended batches whose latest finish is least.
+
+    Partitions are as for `bmet`; of equal latest finishes the fewest batches win, then lower devices.
+    The data of a batch arrive when those of its inputs, from every batch of every parent, have. With
+    one input this is `greedy`.
+    """
+    priority = np.empty(problem.n_tasks)
+    priority[problem.graph.topological_order] = -np.arange(problem.n_tasks, dtype=np.float64)
+    _offer_in_batches(monitor, priority, sizes, by_finish=True, insertion=False)
+
+
+@method(
+    "bheft",
+    summary="batched HEFT: by upward rank, each task in the batches that finish it first, with insertion",
+    source=_SOURCE,
+    kind=Kind.CONSTRUCTIVE,
+    roles={Role.START: several_inputs},
+    turn=24,
+    auto=Auto(when=several_inputs),
+)
+def bheft(problem: Problem, monitor: Monitor, *, sizes: int | Sequence[int] | None = None, mean_communication: str = "paper") -> None:
+    """Tasks by upward rank, each in the batches whose latest finish is least, in gaps where they fit.
+
+    As `bgreedy` but for the order and the insertion. For the rank the duration of a task is the mean,
+    over the devices that can run it, of L times its least seconds per input, and its data move for
+    all inputs at once. With one input this is `heft`.
+    """
+    rank = upward_ranks(with_sizes(problem, sizes), mean_communication)
+    _offer_in_batches(monitor, rank, sizes, by_finish=True, insertion=True)
+
+
+def upward_ranks(problem: Problem, mean_communication: str = "paper") -> FloatArray:
+    """Return the upward ranks of batched HEFT, [n], in seconds."""
+    from hetsched.analysis import ranking_kernels
+    from hetsched.heuristics.list_scheduling import batch_kernels
+
+    arrays = problem.arrays
+    transfer = ranking_kernels.mean_transfers(arrays, mean_code(mean_communication))
+    rank: FloatArray = ranking_kernels.upward(arrays, problem.graph.topological_order, batch_kernels.work_per_task(arrays), transfer)
+    return rank
+
+
+def with_sizes(problem: Problem, sizes: int | Sequence[int] | None) -> Problem:
+    """Return the problem with some of its batch sizes only; `UnsupportedFeature` if they do not do."""
+    if sizes is None:
+        return problem
+    given = np.unique(np.atleast_1d(np.asarray(sizes)))
+    unknown = [size for size in given.tolist() if size not in problem.batch_sizes.tolist()]
+    if unknown or not len(given):
+        raise UnsupportedFeature(
+            f"sizes={sizes!r} must be some of the problem's batch sizes {problem.batch_sizes.tolist()}"
+            + (f"; it has no durations for {unknown[0]!r}" if unknown else "")
+        )
+    chosen = np.searchsorted(problem.batch_sizes, given)
+    try:
+        return problem.replace(durations=problem.durations[:, :, chosen], batch_sizes=given)
+    except InvalidProblem as error:
+        raise UnsupportedFeature(f"sizes={sizes!r} do not suffice: {error}") from error
+
+
+def place_in_batches(
+    problem: Problem, claim: FloatArray, priority: FloatArray, *, by_finish: bool = True, insertion: bool = True, once: bool | None = None
+) -> Any:
+    """Return what ``batch_kernels.in_batches`` makes of a priority per task, [n], and claims on memory, [n_units, 2].
+
+    `once` asks for one batch of a task on each device, as ``batching="once"`` does, which is its default.
+    """
+    from hetsched.heuristics.list_scheduling import batch_kernels
+
+    once = problem.batching == "once" if once is None else once
+    row_of, counts = _shared_counts(problem, once)
+    return batch_kernels.in_batches(
+        problem.arrays,
+        priority,
+        problem.unit,
+        claim,
+        problem.cluster.memory_bytes,
+        row_of,
+        counts,
+        once,
+        batch_kernels.FINISH if by_finish else batch_kernels.DURATION,
+        insertion,
+    )
+
+
+def _offer_in_batches(
+    monitor: Monitor, priority: FloatArray, sizes: int | Sequence[int] | None, *, by_finish: bool, insertion: bool
+) -> None:
+    """Offer what `place_in_batches` makes, from bold to safe claims; note why where it makes none that fits."""
+    problem = with_sizes(monitor.problem, sizes)
+    for claim in memory_claims(problem):
+        task, device, low, high, start, stuck = place_in_batches(problem, claim, priority, by_finish=by_finish, insertion=insertion)
+        if stuck >= 0:
+            monitor.note(_no_place(problem, claim, task, device, low, high, stuck))
+        elif np.isfinite(monitor.offer(decision_of_intervals(task, device, low, high, start))):
+            return
+        if monitor.should_stop:
+            return
+
+
+def _shared_counts(problem: Problem, once: bool) -> tuple[IntArray, BoolArray]:
+    """Return (row of each co-location unit or -1, whether its members can all process q inputs on k, [rows, K, L + 1])."""
+    from hetsched.heuristics.list_scheduling import batch_kernels
+
+    shared = np.bincount(problem.unit, minlength=problem.n_units) > 1
+    row_of = np.where(shared, np.cumsum(shared) - 1, -1)
+    return row_of, batch_kernels.shared_counts(problem.arrays, problem.unit, row_of, int(shared.sum()), once)
+
+
+def decision_of_intervals(task: IntArray, device: IntArray, low: IntArray, high: IntArray, start: FloatArray) -> Decision:
+    """Return the decision of batches of the inputs from `low` to before `high`, run in order of `start`."""
+    order = np.argsort(start, kind="stable")
+    task, device, low, high = task[order], device[order], low[order], high[order]
+    item_ptr = row_starts(high - low)
+    return Decision(task, device, item_ptr, np.arange(item_ptr[-1]) + np.repeat(low - item_ptr[:-1], high - low))
+
+
+def _no_place(problem: Problem, claim: FloatArray, task: IntArray, device: IntArray, low: IntArray, high: IntArray, stuck: int) -> str:
+    """Say what room there was for a task that found no place after the others were placed."""
+    pair, first = np.unique(problem.unit[task] * problem.n_devices + device, return_index=True)
+    leader = np.full(problem.n_units, -1)
+    leader[problem.unit[task][::-1]] = task[::-1]
+    once_each, of_leader = pair[first >= 0], leader[problem.unit[task]] == task
+    used = np.bincount(once_each % problem.n_devices, claim[once_each // problem.n_devices, 0], problem.n_devices)
+    used += np.bincount(device[of_leader], (high - low)[of_leader] * claim[problem.unit[task[of_leader]], 1], problem.n_devices)
+    free = np.maximum(problem.cluster.memory_bytes - used, 0.0)
+    once, each = claim[problem.unit[stuck]]
+    runs = np.flatnonzero(problem.eligible[stuck])
+    room = ", ".join(f"{free[k]:.6g} on {problem.cluster.names[k]!r}" for k in runs)
+    return (
+        f"found no place for the {problem.inputs} inputs of task {problem.graph.names[stuck]!r}, which with its co-located tasks claims "
+        f"{once:.6g} bytes on every device it uses and {each:.6g} for each input; left: {room}"
+    )

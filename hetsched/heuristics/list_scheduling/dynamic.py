@@ -1,0 +1,149 @@
+"""List schedulers that weigh all ready tasks at every step: ETF, DLS, BIL, Min-Min, Max-Min, Sufferage."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hetsched.arrays import FloatArray
+from hetsched.heuristics.list_scheduling.offers import offer
+from hetsched.heuristics.list_scheduling.static import static_level
+from hetsched.problem.problem import Problem
+from hetsched.search import Monitor, method
+from hetsched.search.monitor import Auto, Kind, Role, Supports, always
+
+_NO_LEVEL, _NO_MEDIAN = np.empty((0, 0)), np.empty(0)
+
+
+def _by_choice(problem: Problem, monitor: Monitor, rule: int, level: FloatArray = _NO_LEVEL, median: FloatArray = _NO_MEDIAN) -> None:
+    from hetsched.heuristics.list_scheduling import kernels
+
+    n, size = problem.whole_durations.shape
+
+    def place(need: FloatArray) -> kernels.Placement:
+        preference = np.full(n, -1), np.full(n, -1), np.empty(n), np.zeros(n)
+
+        def work(state: kernels.Choosing, most: int) -> int:
+            stuck: int = kernels.by_choice(
+                problem.arrays,
+                problem.whole_durations,
+                rule,
+                level,
+                median,
+                problem.unit,
+                need,
+                problem.cluster.memory_bytes,
+                state,
+                preference,
+                most,
+            )
+            return stuck
+
+        return kernels.in_slices(work, kernels.Choosing.begin(n, size, len(need)), monitor.deadline, "the choice among many ready tasks")
+
+    offer(monitor, place)
+
+
+@method(
+    "etf",
+    summary="earliest time first: the ready pair that starts first, then static level",
+    source="Hwang et al. 1989",
+    kind=Kind.CONSTRUCTIVE,
+    growth=2,
+    supports=Supports(inputs="whole"),
+    turn=60,
+    auto=Auto(),
+)
+def etf(problem: Problem, monitor: Monitor) -> None:
+    """The (task, device) pair of earliest start; ties by higher static level, lower task, lower device."""
+    from hetsched.heuristics.list_scheduling import kernels
+
+    _by_choice(problem, monitor, kernels.ETF, static_level(problem)[:, None])
+
+
+@method(
+    "dls",
+    summary="dynamic level scheduling: the ready pair of highest dynamic level",
+    source="Sih and Lee 1993",
+    kind=Kind.CONSTRUCTIVE,
+    roles={Role.UPPER: always},
+    growth=2,
+    supports=Supports(inputs="whole"),
+    turn=70,
+    auto=Auto(),
+)
+def dls(problem: Problem, monitor: Monitor) -> None:
+    """The pair of highest static level - start + (median duration - duration there)."""
+    from hetsched.analysis import ranking_kernels
+    from hetsched.heuristics.list_scheduling import kernels
+
+    median = ranking_kernels.median_durations(problem.whole_durations)
+    _by_choice(problem, monitor, kernels.DLS, static_level(problem, median)[:, None], median)
+
+
+@method(
+    "bil",
+    summary="best imaginary level: by the level a task would have were its device always free",
+    source="Oh and Ha 1996",
+    kind=Kind.CONSTRUCTIVE,
+    roles={Role.UPPER: always},
+    growth=2,
+    supports=Supports(inputs="whole"),
+    turn=80,
+    auto=Auto(),
+)
+def bil(problem: Problem, monitor: Monitor) -> None:
+    """The ready task whose k-th best imaginary makespan is largest, k the number of ready tasks (or
+    of devices, if fewer); on its best device, corrected for crowding."""
+    from hetsched.analysis import ranking_kernels
+    from hetsched.heuristics.list_scheduling import kernels
+
+    level = ranking_kernels.imaginary_levels(problem.arrays, problem.graph.topological_order, problem.whole_durations)
+    _by_choice(problem, monitor, kernels.BIL, level)
+
+
+@method(
+    "min-min",
+    summary="the ready task that can finish first, where it does",
+    source="Ibarra and Kim 1977",
+    kind=Kind.CONSTRUCTIVE,
+    supports=Supports(inputs="whole"),
+    turn=150,
+    auto=Auto(),
+)
+def min_min(problem: Problem, monitor: Monitor) -> None:
+    """The ready task of least minimum completion time."""
+    from hetsched.heuristics.list_scheduling import kernels
+
+    _by_choice(problem, monitor, kernels.MIN_MIN)
+
+
+@method(
+    "max-min",
+    summary="the ready task that finishes last at best, where it finishes first",
+    source="Ibarra and Kim 1977",
+    kind=Kind.CONSTRUCTIVE,
+    supports=Supports(inputs="whole"),
+    turn=160,
+    auto=Auto(),
+)
+def max_min(problem: Problem, monitor: Monitor) -> None:
+    """The ready task of largest minimum completion time."""
+    from hetsched.heuristics.list_scheduling import kernels
+
+    _by_choice(problem, monitor, kernels.MAX_MIN)
+
+
+@method(
+    "sufferage",
+    summary="the ready task that would suffer most from its second-best device",
+    source="Maheswaran et al. 1999",
+    kind=Kind.CONSTRUCTIVE,
+    supports=Supports(inputs="whole"),
+    turn=170,
+    auto=Auto(),
+)
+def sufferage(problem: Problem, monitor: Monitor) -> None:
+    """The ready task of largest difference between second-least and least completion time."""
+    from hetsched.heuristics.list_scheduling import kernels
+
+    _by_choice(problem, monitor, kernels.SUFFERAGE)

@@ -1,0 +1,1 @@
+"""Local search over devices and sequences of tasks: simulated annealing, tabu search, evolution."""

@@ -1,0 +1,58 @@
+"""Simulated annealing over devices, order and batches together."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hetsched.problem.problem import Problem
+from hetsched.search import Monitor, method
+from hetsched.search.monitor import Auto
+
+CYCLES = (1, 4, 16)
+"""Shares of the budget for one cooling after another; the first gives an early answer."""
+
+
+@method(
+    "annealing",
+    summary="simulated annealing over devices, order and batches together, half of it on the critical chain",
+    source="Kirkpatrick, Gelatt and Vecchi 1983; the neighbourhood is ours",
+    turn=300,
+    auto=Auto(),
+)
+def annealing(problem: Problem, monitor: Monitor, *, hot: float = 0.01, cold: float = 0.0001) -> None:
+    """Anneal from the best schedule known, or from the best single device and HEFT.
+
+    A change puts a task, or connected tasks, on another device, moves a task in the sequence, or
+    shifts inputs between batches. The temperature falls geometrically from `hot` to `cold`, shares of
+    the makespan, in cycles of which each is four times as long as the one before and starts from the
+    best so far. States that need more memory than there is are passed through at a price, which
+    rises while the search stays there. Without any limit it ends after 10 s.
+    """
+    from hetsched.heuristics.local_search.annealing_kernels import anneal
+    from hetsched.heuristics.local_search.search import Search
+
+    search = Search(monitor)
+    if not search.start() or problem.n_tasks == 0:
+        return
+    ends = np.cumsum(CYCLES) / sum(CYCLES)
+    cycle, pressure = 0, hot * search.least / search.states.typical_claim
+    for count in search.bursts():
+        done = search.progress
+        if done >= ends[cycle] and cycle + 1 < len(ends):
+            cycle += 1
+            search.return_to_best()
+        begin = ends[cycle - 1] if cycle else 0.0
+        temperature = search.least * hot * (cold / hot) ** ((done - begin) / (ends[cycle] - begin))
+        search.makespan, search.least, pressure = anneal(
+            search.states.tables,
+            search.current,
+            search.best,
+            search.log,
+            monitor.rng,
+            count,
+            temperature,
+            temperature,
+            pressure,
+            search.makespan,
+            search.least,
+        )

@@ -1,0 +1,492 @@
+"""What it costs to put one node elsewhere, from heads and tails, in numba.
+
+The *network* of a state has the nodes by their position in its sequence, an arc with a lag for every
+pair of batches that exchange inputs, and each node's neighbours on its device. With a node taken out
+of it, the longest path that ends in each other node (its finish) and that begins behind it (its tail)
+tell for every place on every device the longest path through the node there:
+``max(arrival, finish of the one before) + duration + max(tail over the consumers, tail of the one behind)``.
+Together with the longest path that is left without the node, this is the makespan to rounding,
+for nothing before the place depends on the node and nothing behind it leads to it. (Mastrolilli and
+Gambardella 2000, "Effective neighbourhood functions for the flexible job shop problem"; transfers are
+lags here.) Where transfers contend, the wait that a node has now is kept and its own in the new place
+left out; where co-located tasks change the device with it, only the node itself is looked at: the
+value is then a guide, neither a bound nor exact.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from hetsched.arrays import BoolArray, FloatArray, IntArray
+from hetsched.compiled import inner, kernel
+from hetsched.heuristics.local_search.state_kernels import DELAY, State, Tables, overlap
+
+TIE = 1e-3
+"""Weight of the path through the node itself, by which places of the same makespan are told apart."""
+NOTHING = -1
+
+
+class Network(NamedTuple):
+    """A state's nodes by position; M = tasks times slots, `length` of them in use."""
+
+    device: IntArray
+    """[M]"""
+    duration: FloatArray
+    """[M] seconds."""
+    wait: FloatArray
+    """[M] seconds between all being ready and the start, spent on transfers that contend."""
+    before: IntArray
+    """[M]: position of the node before it on its device, -1 if there is none or it takes no time."""
+    after: IntArray
+    """[M]: the same behind it."""
+    head: IntArray
+    """[K]: position of the first node of each device, -1 if there is none."""
+    last: IntArray
+    """[K]: the same of the last."""
+    pred_ptr: IntArray
+    """[M + 1]"""
+    pred: IntArray
+    lag: FloatArray
+    """Seconds from the producer's finish until its data is there."""
+    pred_edge: IntArray
+    pred_factor: FloatArray
+    """What the bytes or seconds of one input are multiplied by."""
+    succ_ptr: IntArray
+    succ: IntArray
+    succ_lag: FloatArray
+    succ_edge: IntArray
+    succ_factor: FloatArray
+    peak: FloatArray
+    """[M + 1]: latest finish of the nodes before a position."""
+    finish: FloatArray
+    """[M] seconds."""
+    tail: FloatArray
+    """[M] seconds from its finish to the end of all that depends on it."""
+    early: FloatArray
+    """[M]: `finish` without the node taken out."""
+    late: FloatArray
+    """[M]: `tail` without it."""
+    above: BoolArray
+    """[M]: whether the node taken out depends on it."""
+    below: BoolArray
+    """[M]: whether it depends on the node taken out."""
+    saved: IntArray
+    """[M]: nodes of the part of the sequence that was changed last."""
+    marked: BoolArray
+    """[M] scratch."""
+    reached: BoolArray
+    """[K] scratch."""
+    ready: FloatArray
+    """[K]: when the data of the node taken out is on a device."""
+    behind: FloatArray
+    """[K]: the longest path behind its finish on a device."""
+
+
+class Candidates(NamedTuple):
+    """The best places found, best first; B of them at most."""
+
+    size: IntArray
+    """[1]: how many there are."""
+    value: FloatArray
+    """[B] seconds."""
+    places: IntArray
+    """[B, 3]: node, device, position of the node before which it goes or -1 for the device's end."""
+
+
+def new_network(t: Tables) -> Network:
+    """Return room for the network of any state."""
+    nodes, size = len(t.task), len(t.capacity)
+    arcs = len(t.arrays.pred) * (2 * t.slots - 1)  # intervals of two tasks meet so often at most
+    integers = [np.zeros(nodes, np.int64) for _ in range(4)]
+    floats = [np.zeros(nodes) for _ in range(6)]
+    flags = [np.zeros(nodes, np.bool_) for _ in range(3)]
+    device, before, after, saved = integers
+    duration, wait, finish, tail, early, late = floats
+    above, below, marked = flags
+    return Network(
+        device=device,
+        duration=duration,
+        wait=wait,
+        before=before,
+        after=after,
+        head=np.zeros(size, np.int64),
+        last=np.zeros(size, np.int64),
+        pred_ptr=np.zeros(nodes + 1, np.int64),
+        pred=np.zeros(arcs, np.int64),
+        lag=np.zeros(arcs),
+        pred_edge=np.zeros(arcs, np.int64),
+        pred_factor=np.zeros(arcs),
+        succ_ptr=np.zeros(nodes + 1, np.int64),
+        succ=np.zeros(arcs, np.int64),
+        succ_lag=np.zeros(arcs),
+        succ_edge=np.zeros(arcs, np.int64),
+        succ_factor=np.zeros(arcs),
+        peak=np.zeros(nodes + 1),
+        finish=finish,
+        tail=tail,
+        early=early,
+        late=late,
+        above=above,
+        below=below,
+        saved=saved,
+        marked=marked,
+        reached=np.zeros(size, np.bool_),
+        ready=np.zeros(size),
+        behind=np.zeros(size),
+    )
+
+
+def new_candidates(room: int) -> Candidates:
+    """Return a list for so many places."""
+    return Candidates(np.zeros(1, np.int64), np.zeros(room), np.zeros((room, 3), np.int64))
+
+
+@kernel
+def build(t: Tables, s: State, net: Network) -> None:
+    """Make the network of a state as last committed."""
+    _build_nodes(t, s, net)
+    _build_arcs(t, s, net)
+    duration, wait, before, finish = net.duration, net.wait, net.before, net.finish
+    net.peak[0] = 0.0
+    for q in range(s.length[0]):
+        net.peak[q + 1] = max(net.peak[q], finish[q])
+        if t.contention != DELAY:
+            ready = 0.0
+            for x in range(net.pred_ptr[q], net.pred_ptr[q + 1]):
+                ready = max(ready, finish[net.pred[x]] + net.lag[x])
+            if before[q] >= 0:
+                ready = max(ready, finish[before[q]])
+            wait[q] = max(0.0, finish[q] - duration[q] - ready)
+    _tails(net, s.length[0] - 1, NOTHING, net.tail)
+
+
+@inner
+def _build_nodes(t: Tables, s: State, net: Network) -> None:
+    task, cell, durations, size_of = t.task, t.cell, t.durations, t.size_of
+    sequence, on, low, high, finished = s.sequence, s.device, s.low, s.high, s.finish
+    device, duration, before, after, head, finish, last = net.device, net.duration, net.before, net.after, net.head, net.finish, net.last
+    last[:], head[:] = NOTHING, NOTHING
+    net.wait[:] = 0.0
+    for q in range(s.length[0]):
+        v = sequence[q]
+        c = cell[v]
+        k = on[c]
+        device[q], finish[q] = k, finished[v]
+        duration[q] = durations[task[v], k, size_of[high[c] - low[c]]]
+        before[q], after[q] = NOTHING, NOTHING
+        if duration[q] > 0.0:
+            before[q] = last[k]
+            if last[k] >= 0:
+                after[last[k]] = q
+            else:
+                head[k] = q
+            last[k] = q
+
+
+@inner
+def _build_arcs(t: Tables, s: State, net: Network) -> None:
+    slots, length, per_input = t.slots, s.length[0], t.arrays.per_input
+    task, cell, unit, pred_ptr, preds, edges = t.task, t.cell, t.unit, t.arrays.pred_ptr, t.arrays.pred, t.arrays.pred_edge
+    sequence, position, counts, on, low, high = s.sequence, s.position, s.count, s.device, s.low, s.high
+    given, transfers, latency, bandwidth, edge_bytes = (
+        t.arrays.given,
+        t.arrays.transfers,
+        t.arrays.latency,
+        t.arrays.bandwidth,
+        t.arrays.edge_bytes,
+    )
+    first, pred, lag, edge, factor = net.pred_ptr, net.pred, net.lag, net.pred_edge, net.pred_factor
+    found = 0
+    for q in range(length):
+        v = sequence[q]
+        i, c = task[v], cell[v]
+        k = on[c]
+        first[q] = found
+        for x in range(pred_ptr[i], pred_ptr[i + 1]):
+            p = preds[x]
+            for slot in range(counts[unit[p]]):
+                b = unit[p] * slots + slot
+                count = overlap(low, high, b, c)
+                if count > 0:
+                    e, h, times = edges[x], on[b], 1.0 if per_input else float(count)
+                    pred[found], edge[found], factor[found], lag[found] = position[p * slots + slot], e, times, 0.0
+                    if h != k:
+                        lag[found] = transfers[e, h, k] * times if given else latency[h, k] + edge_bytes[e] * times / bandwidth[h, k]
+                    found += 1
+    first[length] = found
+    _transpose(net, length)
+
+
+@inner
+def _transpose(net: Network, length: int) -> None:
+    """Write the arcs by their producers."""
+    ptr, succ = net.succ_ptr, net.succ
+    ptr[: length + 1] = 0
+    for x in range(net.pred_ptr[length]):
+        ptr[net.pred[x] + 1] += 1
+    for q in range(length):
+        ptr[q + 1] += ptr[q]
+    pred_ptr, pred, lag, edge, factor = net.pred_ptr, net.pred, net.lag, net.pred_edge, net.pred_factor
+    succ_lag, succ_edge, succ_factor = net.succ_lag, net.succ_edge, net.succ_factor
+    for q in range(length):
+        for x in range(pred_ptr[q], pred_ptr[q + 1]):
+            y = ptr[pred[x]]
+            succ[y], succ_lag[y], succ_edge[y], succ_factor[y] = q, lag[x], edge[x], factor[x]
+            ptr[pred[x]] += 1
+    for q in range(length, 0, -1):
+        ptr[q] = ptr[q - 1]
+    ptr[0] = 0
+
+
+@inner
+def _tails(net: Network, start: int, out: int, tail: FloatArray) -> None:
+    """Write tails from position `start` down, without node `out`; those behind are there already."""
+    succ_ptr, succ, lag, after, duration, wait, above = net.succ_ptr, net.succ, net.succ_lag, net.after, net.duration, net.wait, net.above
+    behind = after[out] if out >= 0 else NOTHING
+    for q in range(start, -1, -1):
+        longest, leads = 0.0, False
+        for x in range(succ_ptr[q], succ_ptr[q + 1]):
+            w = succ[x]
+            if w == out:
+                leads = True
+            else:
+                longest = max(longest, lag[x] + wait[w] + duration[w] + tail[w])
+                leads = leads or above[w]
+        w = after[q]
+        if w == out:
+            w = behind
+        if w >= 0:
+            longest = max(longest, wait[w] + duration[w] + tail[w])
+            leads = leads or above[w]
+        tail[q], above[q] = longest, leads
+
+
+@inner
+def take_out(t: Tables, net: Network, length: int, out: int, limit: float) -> float:
+    """Take the node at a position out: write what the network is without it.
+
+    Returns the longest path that is left; if that is above `limit`, inf, and nothing is written.
+    """
+    pred_ptr, pred, lag, before, duration, wait, below = net.pred_ptr, net.pred, net.lag, net.before, net.duration, net.wait, net.below
+    early, late = net.early, net.late
+    ahead, longest = before[out], net.peak[out]
+    for position in range(out):
+        early[position] = net.finish[position]
+    below[: out + 1] = False
+    for q in range(out + 1, length):
+        start, depends = 0.0, False
+        for x in range(pred_ptr[q], pred_ptr[q + 1]):
+            p = pred[x]
+            if p == out:
+                depends = True
+            else:
+                start = max(start, early[p] + lag[x])
+                depends = depends or below[p]
+        p = before[q]
+        if p == out:
+            p = ahead
+        if p >= 0:
+            start = max(start, early[p])
+            depends = depends or below[p]
+        early[q], below[q] = start + wait[q] + duration[q], depends
+        longest = max(longest, early[q])
+        if longest > limit:
+            return np.inf
+    for position in range(out + 1, length):
+        late[position] = net.tail[position]
+    net.above[out:length] = False
+    _tails(net, out - 1, out, late)
+    _arrivals(t, net, out)
+    return float(longest)
+
+
+@inner
+def _arrivals(t: Tables, net: Network, out: int) -> None:
+    """Write `ready` and `behind` of the node taken out."""
+    ready, behind, device, size = net.ready, net.behind, net.device, len(net.ready)
+    given, transfers, latency, bandwidth, edge_bytes = (
+        t.arrays.given,
+        t.arrays.transfers,
+        t.arrays.latency,
+        t.arrays.bandwidth,
+        t.arrays.edge_bytes,
+    )
+    ready[:], behind[:] = 0.0, 0.0
+    for x in range(net.pred_ptr[out], net.pred_ptr[out + 1]):
+        p, e, factor = net.pred[x], net.pred_edge[x], net.pred_factor[x]
+        done, h = net.early[p], device[p]
+        for k in range(size):
+            took = 0.0
+            if h != k:
+                took = transfers[e, h, k] * factor if given else latency[h, k] + edge_bytes[e] * factor / bandwidth[h, k]
+            ready[k] = max(ready[k], done + took)
+    for x in range(net.succ_ptr[out], net.succ_ptr[out + 1]):
+        p, e, factor = net.succ[x], net.succ_edge[x], net.succ_factor[x]
+        left, h = net.wait[p] + net.duration[p] + net.late[p], device[p]
+        for k in range(size):
+            took = 0.0
+            if h != k:
+                took = transfers[e, k, h] * factor if given else latency[k, h] + edge_bytes[e] * factor / bandwidth[k, h]
+            behind[k] = max(behind[k], left + took)
+
+
+@kernel
+def critical_chain(net: Network, length: int, chain: IntArray, rng: np.random.Generator) -> int:
+    """Write into `chain` positions that each wait for the next, from a last one to finish back to time 0; return their number.
+
+    Where a node waits for several, one of them is drawn; where it waits for transfers that contend, its
+    latest producer or the one before it follows, whichever is the later.
+    """
+    finish, duration, before, pred_ptr, pred, lag = net.finish, net.duration, net.before, net.pred_ptr, net.pred, net.lag
+    makespan, q, ties = net.peak[length], NOTHING, 0
+    slack = 1e-12 * makespan
+    for x in range(length):
+        if finish[x] >= makespan - slack:
+            ties += 1
+            q = x if rng.random() * ties < 1.0 else q
+    links = 0
+    while q >= 0:
+        chain[links] = q
+        links += 1
+        if finish[q] - duration[q] <= slack:
+            break
+        chosen, ties, latest = before[q], 1, finish[before[q]] if before[q] >= 0 else -1.0
+        for x in range(pred_ptr[q], pred_ptr[q + 1]):
+            there = finish[pred[x]] + lag[x]
+            if there > latest + slack:
+                chosen, ties, latest = pred[x], 1, there
+            elif there >= latest - slack:
+                ties += 1
+                chosen = pred[x] if rng.random() * ties < 1.0 else chosen
+        q = chosen
+    return links
+
+
+@inner
+def _add(found: Candidates, value: float, v: int, k: int, behind: int) -> float:
+    """Put a place among the best found; return the value that the next has to fall below."""
+    x, room = found.size[0], len(found.value)
+    if x < room:
+        found.size[0] += 1
+    elif value < found.value[room - 1]:
+        x -= 1
+    else:
+        return float(found.value[room - 1])
+    while x > 0 and found.value[x - 1] > value:
+        found.value[x] = found.value[x - 1]
+        for column in range(3):
+            found.places[x, column] = found.places[x - 1, column]
+        x -= 1
+    found.value[x] = value
+    found.places[x, 0], found.places[x, 1], found.places[x, 2] = v, k, behind
+    return worst(found)
+
+
+@inner
+def worst(found: Candidates) -> float:
+    """Return the value that a place has to fall below to be kept."""
+    return float(found.value[-1]) if found.size[0] == len(found.value) else np.inf
+
+
+@inner
+def find_places(
+    net: Network, v: int, out: int, k: int, duration: float, left: float, least: float, found: Candidates, rng: np.random.Generator
+) -> None:
+    """Put the places on device k for the node taken out, v at position `out`, among the best found.
+
+    `duration` is what it takes there, `left` the longest path without it. Only makespans below `least` count.
+    """
+    early, late, wait, length, above, below, after = net.early, net.late, net.wait, net.duration, net.above, net.below, net.after
+    here = k == net.device[out]
+    own = net.before[out]
+    ready, behind = net.ready[k], net.behind[k]
+    worst = found.value[-1] if found.size[0] == len(found.value) else np.inf
+    x, y = NOTHING, net.head[k]
+    if duration == 0.0:
+        y = NOTHING
+    while True:
+        if y == out:
+            y = after[y]
+        if (y < 0 or not above[y]) and not (here and x == own):
+            path = (ready if x < 0 else max(ready, early[x])) + duration + (behind if y < 0 else max(behind, wait[y] + length[y] + late[y]))
+            makespan = max(left, path)
+            value = makespan + TIE * path
+            if value < worst and makespan < least:
+                worst = _add(found, value + TIE * TIE * path * rng.random(), v, k, y)
+        if y < 0 or below[y]:
+            return
+        x, y = y, after[y]
+
+
+@inner
+def reorder(t: Tables, s: State, net: Network, v: int, k: int, y: int) -> tuple[int, int]:
+    """Move node v in the sequence to right before position y of device k, or behind the device's last if y is -1.
+
+    What leads to v comes before it, what depends on it or has to wait for what is at y behind it, each in the
+    order it was in. The network is that of the state before.
+
+    Returns
+    -------
+    first, last : int
+        The part of the sequence that changed, which `restore` puts back; -1 if y leads to v.
+    """
+    at = s.position[v]
+    first, last = at, at
+    if y >= 0:
+        first, last = min(at, y), max(at, net.before[y])
+    else:
+        for q in range(s.length[0] - 1, at, -1):
+            if net.device[q] == k and net.duration[q] > 0.0:
+                last = q
+                break
+    if not _mark(net, at, y, first, last):
+        return NOTHING, NOTHING
+    for position in range(first, last + 1):
+        net.saved[position] = s.sequence[position]
+    place = first
+    for marked in range(2):
+        for q in range(first, last + 1):
+            if q != at and net.marked[q] == (marked == 1):
+                _put(s, net.saved[q], place)
+                place += 1
+        if marked == 0:
+            _put(s, v, place)
+            place += 1
+    return first, last
+
+
+@inner
+def _mark(net: Network, at: int, edge: int, first: int, last: int) -> bool:
+    """Mark the positions that have to come behind the node; False if one of them leads to it."""
+    net.reached[:] = False
+    net.marked[at] = False
+    for q in range(first, last + 1):
+        if q == at:
+            continue
+        takes = net.duration[q] > 0.0
+        marked = q == edge or (takes and net.reached[net.device[q]])
+        for x in range(net.pred_ptr[q], net.pred_ptr[q + 1]):
+            p = net.pred[x]
+            marked = marked or p == at or (p >= first and net.marked[p])
+        net.marked[q] = marked
+        if marked and takes:
+            net.reached[net.device[q]] = True
+    for x in range(net.pred_ptr[at], net.pred_ptr[at + 1]):
+        if net.pred[x] >= first and net.marked[net.pred[x]]:
+            return False
+    return True
+
+
+@inner
+def restore(s: State, net: Network, first: int, last: int) -> None:
+    """Put the sequence back as it was before `reorder`."""
+    for q in range(first, last + 1):
+        _put(s, net.saved[q], q)
+
+
+@inner
+def _put(s: State, v: int, place: int) -> None:
+    s.sequence[place] = v
+    s.position[v] = place

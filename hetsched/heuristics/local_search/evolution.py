@@ -1,0 +1,177 @@
+"""An evolutionary search with path relinking."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetsched.arrays import IntArray
+from hetsched.heuristics.local_search.tabu import WEIGHT, Walk
+from hetsched.problem.problem import Problem
+from hetsched.search import Monitor, method
+from hetsched.search.monitor import Auto
+
+if TYPE_CHECKING:
+    from hetsched.heuristics.local_search.search import Search
+    from hetsched.heuristics.local_search.state_kernels import State
+
+STOPS = 16
+"""States looked at on the way from one parent to the other."""
+FRESH = 2
+"""Random changes of a state found there, so that the same way twice leads to two."""
+LEAST = 50
+"""Evaluations that are too few to begin an iteration of tabu search."""
+NEAR = 0.02
+"""Share of the batches that differ in device or in what goes before them there, below which two states are one."""
+PARTS = 4
+"""The first population takes at most one in so many of all evaluations."""
+PATIENCE = 5
+"""Generations, in multiples of the population, without a new member before it is made anew."""
+
+
+@dataclass(eq=False)
+class Member:
+    """One of the population."""
+
+    makespan: float
+    state: State
+    places: IntArray
+    """[M, 2]: device of each node and the node before it there, -1 for none."""
+
+
+class Population:
+    """Good states that differ, and the search that makes new ones of them.
+
+    Parameters
+    ----------
+    search : Search
+        With a start, which is the first state to be improved.
+    size, effort : int
+        See `evolution`.
+    """
+
+    def __init__(self, search: Search, *, size: int, effort: int) -> None:
+        self.search, self.size, self.effort = search, size, effort
+        self.walk = Walk(search)
+        self.start, self.child = search.states.empty(), search.states.empty()
+        self._copy(search.current, self.start)
+        self.members: list[Member] = []
+        self.most_changes = search.states.problem.n_units
+        self.dull, self.budget = 0, 0
+        self.made = self.spent = 0
+        """Evaluations in all, and those spent on the state that is being improved."""
+
+    def _copy(self, source: State, target: State) -> None:
+        from hetsched.heuristics.local_search import state_kernels
+
+        state_kernels.copy(source, target)
+
+    def advance(self, budget: int) -> None:
+        """Go on for so many evaluations; what is too few for the next step is kept for the next time."""
+        self.budget += budget
+        while True:
+            left = self._share() - self.spent
+            if left >= LEAST and not self.walk.stuck:
+                spent = self.walk.run(min(self.budget, left))
+                self.budget, self.spent, self.made = self.budget - spent, self.spent + spent, self.made + spent
+                if spent == 0:
+                    return
+                continue
+            if self.budget < STOPS + self.most_changes:
+                return
+            self._join()
+            self.budget -= self._next()
+            self.walk.begin()
+            self.spent = 0
+
+    def _share(self) -> int:
+        """Return how many evaluations a state gets: fewer where there is no time for `PARTS` populations of all it may have."""
+        progress = self.search.progress
+        return self.effort if progress <= 0 else max(LEAST, min(self.effort, int(self.made / progress / (PARTS * self.size))))
+
+    def _join(self) -> None:
+        """Let the best state of the walk into the population if it is good and new."""
+        state = self.walk.states.empty()
+        self._copy(self.walk.state, state)
+        new = Member(self.walk.lowest, state, places(self.walk.states.tables.cell, state))
+        self.dull += 1
+        near = [member for member in self.members if distance(member, new) < NEAR]
+        rivals = near or (self.members if len(self.members) >= self.size else [])
+        if rivals:
+            worst = max(rivals, key=lambda member: member.makespan)
+            if new.makespan >= worst.makespan:
+                return
+            self.members.remove(worst)
+        self.members.append(new)
+        self.dull = 0
+
+    def _next(self) -> int:
+        """Make the state that is to be improved next; return how many evaluations that took."""
+        from hetsched.heuristics.local_search import relinking_kernels
+
+        search, rng = self.search, self.search.monitor.rng
+        if self.dull > PATIENCE * self.size:
+            self.members = [min(self.members, key=lambda member: member.makespan)]
+            self.dull = 0
+        if len(self.members) < max(2, self.size) and self.dull <= self.size:
+            self._go_to(self.start)
+            return self.walk.shake(self.most_changes)
+        one, other = rng.integers(len(self.members), size=2)
+        self._go_to(self.members[one].state)
+        lowest, _ = relinking_kernels.relink(search.states.tables, search.current, self.members[other].state, self.child, search.log, STOPS)
+        if math.isfinite(lowest):
+            self._go_to(self.child)
+        else:
+            self._go_to(self.members[one].state)
+        return STOPS + self.walk.shake(min(FRESH, self.most_changes))
+
+    def _go_to(self, state: State) -> None:
+        self._copy(state, self.search.current)
+        self.search.makespan = self.search.states.settle(self.search.current)
+
+
+def places(cell: IntArray, state: State) -> IntArray:
+    """Return each node's device and the node before it there, [M, 2]; -1 for none."""
+    nodes = state.sequence[: state.length[0]]
+    device = state.device[cell[nodes]]
+    line = nodes[np.argsort(device, kind="stable")]
+    found = np.full((len(cell), 2), -1)
+    found[nodes, 0] = device
+    found[line[1:], 1] = np.where(found[line[1:], 0] == found[line[:-1], 0], line[:-1], -1)
+    return found
+
+
+def distance(one: Member, other: Member) -> float:
+    """Return the share of nodes that differ in device or in what goes before them there."""
+    return float((one.places != other.places).any(axis=1).mean())
+
+
+@method(
+    "evolution",
+    summary="evolutionary search: path relinking between good schedules, each child improved by tabu search",
+    source="scatter search with path relinking (Glover 1998) over tabu search; the path is ours",
+    turn=320,
+    auto=Auto(),
+)
+def evolution(problem: Problem, monitor: Monitor, *, size: int = 8, effort: int = 20_000) -> None:
+    """Improve `size` different schedules, then the best on the way from one to another, again and again.
+
+    The first is the best schedule known, or HEFT's, the others come from it by as many random changes as
+    there are tasks; each is improved by `tabu` for `effort` evaluations, or for fewer where the budget is
+    short. Then a random member is turned into another one task by task in that one's order, and the best of
+    16 states on the way is improved and takes the place of one that is close to it or else the worst, if it
+    is better. When that has long not happened, all but the best are made anew. Without any limit it ends after 10 s.
+    """
+    from hetsched.heuristics.local_search.search import Search
+
+    search = Search(monitor)
+    if not search.start() or problem.n_tasks == 0:
+        return
+    population = Population(search, size=size, effort=effort)
+    for count in search.bursts(weight=WEIGHT):
+        if population.walk.outdated:
+            population = Population(search, size=size, effort=effort)
+        population.advance(count)

@@ -1,0 +1,50 @@
+"""The way from one search state to another, in numba."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hetsched.compiled import kernel
+from hetsched.heuristics.local_search import edit_kernels, move_kernels, state_kernels
+from hetsched.heuristics.local_search.edit_kernels import Log
+from hetsched.heuristics.local_search.state_kernels import State, Tables
+
+
+@kernel
+def relink(t: Tables, s: State, goal: State, child: State, log: Log, stops: int) -> tuple[float, float]:
+    """Turn `s` into `goal` node by node in goal's order, and look at it `stops` times on the way.
+
+    Each node goes to its device and place there, so that on the way what comes first is as in `goal` and
+    the rest as it was. A change of device that does not fit the memory is left out, and so are nodes and
+    inputs of slots that only one of the two has.
+
+    Returns
+    -------
+    lowest : float
+        Least makespan at a stop short of the last, whose state is copied to `child`; inf if there was none.
+    makespan : float
+        That of `s` at the end.
+    """
+    lowest, makespan, place, stop = np.inf, np.inf, 0, 0
+    length = goal.length[0]
+    for x in range(length):
+        v = goal.sequence[x]
+        at, c = s.position[v], t.cell[v]
+        if at >= 0:
+            k = goal.device[c]
+            if k != s.device[c]:
+                edit_kernels.begin(s, log)
+                if move_kernels.change_device(t, s, log, c, k) and not edit_kernels.fits(t, s, log):
+                    edit_kernels.undo(s, log)
+            edit_kernels.begin(s, log)
+            if at != place:
+                edit_kernels.move(s, log, at, place)
+            place += 1
+        if (x + 1) * stops >= (stop + 1) * length:
+            stop += 1
+            makespan, _, _ = state_kernels.evaluate(t, s, 0, np.inf)
+            state_kernels.commit(t, s, 0)
+            if makespan < lowest and x + 1 < length:
+                lowest = makespan
+                state_kernels.copy(s, child)
+    return lowest, makespan

@@ -1,0 +1,220 @@
+"""Between problems, schedules and decisions on one side and the states of a search on the other."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from hetsched.analysis.levels import tails
+from hetsched.arrays import FloatArray, row_starts
+from hetsched.heuristics.list_scheduling.offers import memory_claims
+from hetsched.heuristics.local_search import state_kernels
+from hetsched.heuristics.local_search.state_kernels import State, Tables
+from hetsched.problem.problem import Problem
+from hetsched.schedule.decision import Decision
+from hetsched.schedule.schedule import Schedule
+
+MOST_SLOTS = 32
+"""Batches of one task that a search handles."""
+_CLOCK_BYTES = 32e6
+_SLACK = 1.0 + 1e-9
+
+
+class States:
+    """Makes the states of one problem.
+
+    Parameters
+    ----------
+    problem : Problem
+    held : float
+        Under ``peak`` memory, the share of what a device could ever hold of its tasks' data, besides weights, that they claim.
+
+    Attributes
+    ----------
+    tables : Tables
+    """
+
+    def __init__(self, problem: Problem, *, held: float = 0.0) -> None:
+        self.problem = problem
+        self.tables = _tables(problem, held)
+
+    @cached_property
+    def typical_claim(self) -> float:
+        """Bytes that a unit claims on average, 1 if none claims any."""
+        t = self.tables
+        return float(np.mean(t.weight + t.activation * self.problem.inputs)) or 1.0 if self.problem.n_units else 1.0
+
+    def empty(self) -> State:
+        """Return a state without nodes."""
+        t, problem = self.tables, self.problem
+        nodes, cells, K = len(t.task), problem.n_units * t.slots, problem.n_devices
+        resources = K + (0, K * K, 2 * K)[t.contention] + 1
+        rows = max(1, -(-nodes // t.stride))
+        widest = int(np.diff(problem.graph.pred_ptr).max(initial=0)) * t.slots
+        integers = [np.zeros(size, np.int64) for size in (nodes, nodes, 2, problem.n_units, cells, cells, cells)]
+        sequence, position, length, count, device, low, high = integers
+        position[:] = -1
+        return State(
+            sequence=sequence,
+            position=position,
+            length=length,
+            count=count,
+            device=device,
+            low=low,
+            high=high,
+            used=np.zeros(K),
+            finish=np.zeros(nodes),
+            trial=np.zeros(nodes),
+            tail=np.zeros(nodes),
+            makespan=np.zeros(2),
+            clock=np.zeros((rows, resources)),
+            trial_clock=np.zeros((rows, resources)),
+            ready=np.zeros(widest),
+            seconds=np.zeros(widest),
+            producer=np.zeros((widest, 3), np.int64),
+            now=np.zeros(resources),
+            behind=np.zeros(K),
+            stale=np.zeros(K, np.bool_),
+            marked=np.zeros(nodes, np.bool_),
+            chain=np.zeros(nodes, np.int64),
+            moved=np.empty((0, 3), np.int64),
+        )
+
+    def load(self, state: State, schedule: Schedule) -> float:
+        """Make a state that of a schedule, and return its makespan.
+
+        inf if the schedule is none that a state can hold: a batch that is no interval of inputs, more
+        batches of a task than there are slots, or co-located tasks in different batches.
+        """
+        if not self._load_slots(state, schedule):
+            return np.inf
+        t, batches = self.tables, schedule.batches
+        # Producers before consumers also where neither takes any time.
+        order = np.lexsort((self.problem.graph.rank[batches.task], batches.start))
+        task, first = batches.task[order], schedule.items[schedule.item_ptr[:-1]][order]
+        cell = self.problem.unit[task] * t.slots
+        slot = np.zeros(len(task), np.int64)
+        for s in range(1, t.slots):
+            slot[(state.count[self.problem.unit[task]] > s) & (state.low[cell + s] == first)] = s
+        nodes = task * t.slots + slot
+        state.sequence[: len(nodes)] = nodes
+        state.position[:] = -1
+        state.position[nodes] = np.arange(len(nodes))
+        state.length[0] = len(nodes)
+        state.used[:] = self.claims(state)
+        return self.settle(state)
+
+    def settle(self, state: State) -> float:
+        """Evaluate and commit the whole of a state; return its makespan."""
+        makespan, _, _ = state_kernels.evaluate(self.tables, state, 0, np.inf)
+        state_kernels.commit(self.tables, state, 0)
+        return float(makespan)
+
+    def claims(self, state: State) -> FloatArray:
+        """Return the bytes claimed on each device, [K]."""
+        t, K = self.tables, self.problem.n_devices
+        cell = np.flatnonzero(np.arange(len(state.device)) % t.slots < np.repeat(state.count, t.slots))
+        unit, device = cell // t.slots, state.device[cell]
+        activations = t.activation[unit] * (state.high[cell] - state.low[cell])
+        runs = np.unique(unit * K + device)
+        return np.asarray(np.bincount(device, activations, K) + np.bincount(runs % K, t.weight[runs // K], K))
+
+    def decision(self, state: State) -> Decision:
+        """Return the decision that a state stands for, under contention with its order of transfers."""
+        t = self.tables
+        nodes = state.sequence[: state.length[0]]
+        cell = t.cell[nodes]
+        size = state.high[cell] - state.low[cell]
+        pointers = row_starts(size)
+        items = np.arange(pointers[-1]) - np.repeat(pointers[:-1] - state.low[cell], size)
+        order = None
+        if t.contention != state_kernels.DELAY:
+            room = np.empty((2 * t.slots * self.problem.graph.n_edges, 3), np.int64)
+            _, _, count = state_kernels.evaluate(t, state._replace(moved=room), 0, np.inf)
+            order = room[:count].copy()
+            order[:, 1:] = state.position[order[:, 1:]]
+        return Decision(t.task[nodes], state.device[cell], pointers, items, transfer_order=order)
+
+    def _load_slots(self, state: State, schedule: Schedule) -> bool:
+        """Write a schedule's slots into a state; tell whether it has such."""
+        t, problem, batches = self.tables, self.problem, schedule.batches
+        low, high = schedule.items[schedule.item_ptr[:-1]], schedule.items[schedule.item_ptr[1:] - 1] + 1
+        if (high - low != batches.size).any():
+            return False
+        order = np.lexsort((low, batches.task))
+        per_task = np.bincount(batches.task, minlength=problem.n_tasks)
+        if per_task.max(initial=1) > t.slots:
+            return False
+        start = np.cumsum(per_task) - per_task
+        slot = np.arange(len(order)) - np.repeat(start, per_task)
+        cell = problem.unit[batches.task[order]] * t.slots + slot
+        fields = (
+            (state.count, problem.unit, per_task),
+            (state.device, cell, batches.device[order]),
+            (state.low, cell, low[order]),
+            (state.high, cell, high[order]),
+        )
+        for values, place, given in fields:
+            values[place] = given
+            if (values[place] != given).any():  # co-located tasks that differ
+                return False
+        return True
+
+
+def _tables(problem: Problem, held: float) -> Tables:
+    graph, inputs = problem.graph, problem.inputs
+    slots = _slots(problem)
+    durations = problem.whole_durations[:, :, None] if slots == 1 else problem.arrays.durations
+    size_of = np.full(inputs + 1, -1)
+    if slots == 1:
+        size_of[inputs] = 0
+    else:
+        fitting = np.flatnonzero(problem.batch_sizes <= inputs)
+        size_of[problem.batch_sizes[fitting]] = fitting
+    contention = {"channel": state_kernels.CHANNEL, "port": state_kernels.PORT}.get(problem.communication, state_kernels.DELAY)
+    usable = np.ones((problem.n_units, problem.n_devices), bool)
+    np.logical_and.at(usable, problem.unit, np.isfinite(durations).any(axis=2))
+    bold, *_, safe = [*memory_claims(problem)] * 2
+    claims = bold + held * (safe - bold)
+    resources = problem.n_devices * (1 + (0, problem.n_devices, 2)[contention]) + 1
+    nodes = np.arange(problem.n_tasks * slots)
+    factor = 1 if problem.links.per_input else inputs
+    columns = {
+        "task": nodes // slots,
+        "cell": problem.unit[nodes // slots] * slots + nodes % slots,
+        "unit": problem.unit,
+        "member_ptr": row_starts(np.bincount(problem.unit, minlength=problem.n_units)),
+        "members": np.argsort(problem.unit, kind="stable"),
+        "durations": durations,
+        "whole": problem.whole_durations if slots == 1 else np.empty((0, 0)),
+        "size_of": size_of,
+        "pred_bytes": graph.edge_bytes[graph.pred_edge] * factor,
+        "succ_bytes": graph.edge_bytes[problem.arrays.succ_edge] * factor,
+        "tail": tails(problem),
+        "choice_ptr": row_starts(usable.sum(axis=1)),
+        "choices": np.nonzero(usable)[1],
+        "weight": claims[:, 0],
+        "activation": claims[:, 1],
+        "capacity": problem.cluster.memory_bytes * _SLACK,
+    }
+    # Of one layout and writable, whatever they come from: kernels are compiled anew for every other kind of array.
+    return Tables(
+        arrays=problem.arrays,
+        contention=contention,
+        slots=slots,
+        once=problem.batching == "once",
+        stride=max(1, int(np.ceil(len(nodes) * resources * 8 / _CLOCK_BYTES))),
+        **{name: np.array(column, order="C") for name, column in columns.items()},
+    )
+
+
+def _slots(problem: Problem) -> int:
+    """Return how many batches a task may have in a search."""
+    if problem.inputs == 1:
+        return 1
+    if problem.batching == "once":
+        return min(problem.inputs, problem.n_devices, MOST_SLOTS)
+    largest = np.where(np.isfinite(problem.arrays.durations).any(axis=1), problem.batch_sizes, 0).max(axis=1)
+    needed = -(-problem.inputs // max(1, int(largest.min(initial=problem.inputs))))
+    return int(min(problem.inputs, max(needed, 2 * problem.n_devices), MOST_SLOTS))

@@ -1,0 +1,237 @@
+"""Tabu search along critical chains, in numba."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hetsched.arrays import IntArray
+from hetsched.compiled import inner, kernel
+from hetsched.heuristics.local_search import disjunctive_kernels, edit_kernels, move_kernels, state_kernels
+from hetsched.heuristics.local_search.disjunctive_kernels import Candidates, Network
+from hetsched.heuristics.local_search.edit_kernels import Log
+from hetsched.heuristics.local_search.state_kernels import DELAY, State, Tables, batch_duration
+
+
+@kernel
+def find_moves(
+    t: Tables,
+    s: State,
+    net: Network,
+    expiry: IntArray,
+    iteration: int,
+    width: int,
+    passes: int,
+    least: float,
+    found: Candidates,
+    chain: IntArray,
+    rng: np.random.Generator,
+) -> int:
+    """Put the best places for up to `width` nodes of a critical chain into `found`; return how many were taken out.
+
+    At most `passes` of them. `expiry` [M, K] is the iteration up to which a node must not be put on a device,
+    unless that makes the makespan less than `least`.
+    """
+    links = disjunctive_kernels.critical_chain(net, s.length[0], chain, rng)
+    found.size[0] = 0
+    taken = 0
+    for x in range(min(width, links, passes)):
+        y = x + move_kernels.below(rng, links - x)
+        chain[x], chain[y] = chain[y], chain[x]
+        out, taken = chain[x], taken + 1
+        v = s.sequence[out]
+        chain[x] = v
+        left = disjunctive_kernels.take_out(t, net, s.length[0], out, disjunctive_kernels.worst(found))
+        if left == np.inf:
+            continue
+        i, c = t.task[v], t.cell[v]
+        for z in range(t.choice_ptr[t.unit[i]], t.choice_ptr[t.unit[i] + 1]):
+            k = t.choices[z]
+            if k != s.device[c] and not may_run(t, s, c, k):
+                continue
+            duration = batch_duration(t, i, k, s.high[c] - s.low[c])
+            disjunctive_kernels.find_places(net, v, out, k, duration, left, least if expiry[v, k] > iteration else np.inf, found, rng)
+    return taken
+
+
+@inner
+def may_run(t: Tables, s: State, c: int, k: int) -> bool:
+    """Tell whether a cell can change to device k by itself."""
+    u = c // t.slots
+    need = t.activation[u] * (s.high[c] - s.low[c])
+    there = False
+    for b in range(u * t.slots, u * t.slots + s.count[u]):
+        there = there or s.device[b] == k
+    if there and t.once:
+        return False
+    need += 0.0 if there else t.weight[u]
+    if need > 0.0 and s.used[k] + need > t.capacity[k]:
+        return False
+    return move_kernels.runs(t, u, k, s.high[c] - s.low[c])
+
+
+@inner
+def make(t: Tables, s: State, net: Network, log: Log, v: int, k: int, behind: int) -> tuple[int, int, int]:
+    """Put node v, and its cell, on device k before the one at position `behind`; the network must be that of the state.
+
+    Returns the first position that changed, and the part of the sequence to `restore`; all -1 if it cannot be.
+    """
+    edit_kernels.begin(s, log)
+    c = t.cell[v]
+    if k != s.device[c] and not move_kernels.change_device(t, s, log, c, k):
+        return -1, -1, -1
+    first, last = disjunctive_kernels.reorder(t, s, net, v, k, behind)
+    if first < 0:
+        edit_kernels.undo(s, log)
+        return -1, -1, -1
+    return min(first, log.size[1]), first, last
+
+
+@kernel
+def try_place(t: Tables, s: State, net: Network, log: Log, v: int, k: int, behind: int, limit: float) -> float:
+    """Return the makespan with a node elsewhere if it is at most `limit`, else inf; nothing is changed."""
+    first, low, high = make(t, s, net, log, v, k, behind)
+    if first < 0:
+        return np.inf
+    makespan, end, _ = state_kernels.evaluate(t, s, first, limit)
+    state_kernels.rollback(t, s, first, end)
+    disjunctive_kernels.restore(s, net, low, high)
+    edit_kernels.undo(s, log)
+    return makespan
+
+
+@inner
+def try_group(t: Tables, s: State, log: Log, v: int, limit: float, rng: np.random.Generator) -> float:
+    """Put a random group of cells around a node on another device if that makes the makespan less than `limit`.
+
+    Returns the makespan, inf if nothing has changed.
+    """
+    c, u = t.cell[v], t.unit[t.task[v]]
+    k = move_kernels.other_device(t, u, s.device[c], rng)
+    if k < 0:
+        return np.inf
+    size = 2 + move_kernels.below(rng, move_kernels.LARGEST_GROUP - 1)
+    edit_kernels.begin(s, log)
+    if not move_kernels.change_group(t, s, log, c, k, size, rng):
+        return np.inf
+    if edit_kernels.fits(t, s, log):
+        first = log.size[1]
+        makespan, end, _ = state_kernels.evaluate(t, s, first, limit)
+        if makespan < limit:
+            state_kernels.commit(t, s, first)
+            return makespan
+        state_kernels.rollback(t, s, first, end)
+    edit_kernels.undo(s, log)
+    return np.inf
+
+
+@kernel
+def search(
+    t: Tables,
+    s: State,
+    best: State,
+    net: Network,
+    found: Candidates,
+    log: Log,
+    expiry: IntArray,
+    counts: IntArray,
+    rng: np.random.Generator,
+    budget: int,
+    width: int,
+    groups: int,
+    tenure: int,
+    patience: int,
+    current: float,
+    least: float,
+) -> tuple[float, float, int]:
+    """Walk from `s` to the best neighbour that is not tabu, again and again, for `budget` evaluations.
+
+    One node taken out, with all its places, counts as one evaluation.
+
+    Parameters
+    ----------
+    counts : array [2]
+        Iterations so far; those since the lowest makespan.
+    width : int
+        Nodes of the chain looked at in each iteration.
+    groups : int
+        Groups tried in each.
+    tenure : int
+        Iterations that a node may not return to a device, at least; up to twice as many.
+    patience : int
+        Iterations without a lower makespan after which it returns.
+
+    Returns
+    -------
+    current, least : float
+        Makespans of `s` and of `best`, into which every better state is copied.
+    spent : int
+        Evaluations.
+    """
+    chain = s.chain
+    exact = t.contention == DELAY
+    spent = 0
+    reserve = 2 + groups + (0 if exact else len(found.value))
+    while spent + reserve <= budget and counts[1] < patience:
+        counts[0] += 1
+        counts[1] += 1
+        iteration = counts[0]
+        disjunctive_kernels.build(t, s, net)
+        taken = find_moves(t, s, net, expiry, iteration, width, budget - spent - reserve + 1, least, found, chain, rng)
+        spent += taken
+        if found.size[0] == 0:
+            current = shake(t, s, log, rng, 1, current)
+            spent += 1
+            continue
+        chosen = 0
+        if not exact:
+            lowest = np.inf
+            for x in range(found.size[0]):
+                value = try_place(t, s, net, log, found.places[x, 0], found.places[x, 1], found.places[x, 2], lowest)
+                spent += 1
+                if value < lowest:
+                    chosen, lowest = x, value
+        v, k, behind = found.places[chosen, 0], found.places[chosen, 1], found.places[chosen, 2]
+        old = s.device[t.cell[v]]
+        first, _, _ = make(t, s, net, log, v, k, behind)
+        if first < 0:
+            continue
+        current = settle(t, s, first)
+        spent += 1
+        expiry[v, old] = iteration + tenure + move_kernels.below(rng, tenure + 1)
+        for _ in range(groups):
+            v = chain[move_kernels.below(rng, max(1, taken))]
+            spent += 1
+            value = try_group(t, s, log, v, current, rng)
+            if value < current:
+                current = value
+        if current < least:
+            least = current
+            counts[1] = 0
+            state_kernels.copy(s, best)
+    return current, least, spent
+
+
+@inner
+def settle(t: Tables, s: State, first: int) -> float:
+    """Evaluate and commit what changed from a position on."""
+    makespan, _, _ = state_kernels.evaluate(t, s, first, np.inf)
+    state_kernels.commit(t, s, first)
+    return makespan
+
+
+@kernel
+def shake(t: Tables, s: State, log: Log, rng: np.random.Generator, changes: int, current: float) -> float:
+    """Make so many random changes, whatever they cost but for what cannot run at all; return the makespan."""
+    for _ in range(changes):
+        v = s.sequence[move_kernels.below(rng, s.length[0])]
+        if not move_kernels.random_change(t, s, log, v, rng):
+            continue
+        first = log.size[1]
+        makespan, end, _ = state_kernels.evaluate(t, s, first, np.inf)
+        if makespan < np.inf:
+            state_kernels.commit(t, s, first)
+            current = makespan
+        else:
+            state_kernels.rollback(t, s, first, end)
+            edit_kernels.undo(s, log)
+    return current

@@ -1,0 +1,73 @@
+"""From schedules that need more memory than there is to one that fits."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from hetsched.heuristics.local_search import edit_kernels, state_kernels
+from hetsched.heuristics.local_search.states import States
+from hetsched.heuristics.pacing import bursts
+from hetsched.problem.problem import Problem
+from hetsched.schedule import memory
+from hetsched.schedule.schedule import Schedule
+from hetsched.schedule.simulate import simulate
+from hetsched.search import Monitor
+from hetsched.search.monitor import Role, select
+
+_WEIGHT = 1000.0
+"""What simulating a decision costs, in walks over all tasks and edges."""
+
+
+def unload(monitor: Monitor) -> None:
+    """Offer a schedule that fits the memory, made by random changes from one that does not.
+
+    It begins with the shortest that the starts of searches find for devices without limits. Each change is
+    simulated, since under ``peak`` memory only that tells what is held when, and kept unless the bytes
+    beyond the capacities, of all devices together, become more. Ends at the first schedule that
+    fits, or with the budget.
+    """
+    from hetsched.heuristics.local_search import tabu_kernels
+
+    problem, rng = monitor.problem, monitor.rng
+    roomy = _without_limits(problem)
+    found = [monitor.subsolve(roomy, start.name).schedule for start in select(role=Role.START, problem=roomy)]
+    states = States(roomy)
+    current, trial, log = states.empty(), states.empty(), edit_kernels.new_log(states.tables)
+    makespan = _load_first(states, current, found)
+    if math.isinf(makespan):
+        monitor.note("no start was found, even with memory enough, whose batches are intervals of inputs, alike for co-located tasks")
+        return
+    state_kernels.copy(current, trial)
+    least = math.inf
+    for count in bursts(monitor, weight=_WEIGHT):
+        for _ in range(count):
+            decision = states.decision(trial)
+            over = float(memory.over_capacity(problem, memory.needed(problem, simulate(problem, decision))).sum())
+            if over == 0.0:
+                monitor.offer(decision)
+                return
+            monitor.evaluated(1)
+            if over <= least:
+                least = over
+                state_kernels.copy(trial, current)
+            if monitor.should_stop:
+                return
+            state_kernels.copy(current, trial)
+            tabu_kernels.shake(states.tables, trial, log, rng, int(rng.geometric(0.5)), 0.0)
+
+
+def _without_limits(problem: Problem) -> Problem:
+    devices = [replace(device, memory_bytes=np.inf) for device in problem.cluster.devices]
+    return problem.replace(cluster=problem.cluster.replace(devices=devices))
+
+
+def _load_first(states: States, state: state_kernels.State, schedules: list[Schedule | None]) -> float:
+    """Make a state that of the shortest schedule which it can hold; return its makespan, inf if there is none."""
+    for schedule in sorted((each for each in schedules if each is not None), key=lambda each: each.makespan):
+        makespan = states.load(state, schedule)
+        if math.isfinite(makespan):
+            return makespan
+    return math.inf

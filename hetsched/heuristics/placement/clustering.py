@@ -1,0 +1,99 @@
+"""Clusters without a limit on their number, then mapped to the devices there are: linear clustering and DSC."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hetsched.arrays import FloatArray, IntArray
+from hetsched.coarsening.coarse import Coarsening, mean_durations, mean_transfers, memory_share, settled, united
+from hetsched.heuristics.placement.celeritas import fused, listed, offer_bold_to_safe
+from hetsched.problem.problem import Problem
+from hetsched.search import Monitor, method
+from hetsched.search.monitor import Auto, Kind, Role, Supports, always, large
+
+LARGEST = 10_000
+"""Tasks beyond which linear clustering, whose time grows with the square of them, takes Celeritas' coarse graph."""
+
+LARGEST_SHARE = 0.25
+"""The most of the smallest device's memory that clusters bound together may need."""
+
+
+@method(
+    "linear-clustering",
+    summary="the longest path, then that of the rest, and so on, as clusters; mapped by guided load balancing",
+    source="Kim and Browne 1988; Radulescu and van Gemund 1998 for the mapping",
+    kind=Kind.CONSTRUCTIVE,
+    roles={Role.BASELINE: always},
+    supports=Supports(inputs="whole"),
+    turn=230,
+)
+def linear_clustering(problem: Problem, monitor: Monitor) -> None:
+    """Paths of mean durations and mean transfers; graphs of more than 10,000 tasks are coarsened as by Celeritas first."""
+    from hetsched.heuristics.placement import kernels
+
+    found = fused(problem, monitor) if problem.n_tasks > LARGEST else Coarsening.through(problem, ())
+    coarse, graph = found.coarse, found.coarse.graph
+    cluster = kernels.linear_clusters(
+        graph.topological_order, graph.succ_ptr, graph.succ, graph.succ_edge, mean_durations(coarse), mean_transfers(coarse)
+    )
+    whole = cluster[found.cluster]
+    begin = _first_met(problem, whole)
+    offer_bold_to_safe(monitor, lambda need: listed(problem, _mapped(problem, whole, begin, need)))
+
+
+@method(
+    "dsc",
+    summary="dominant sequence clustering: tasks join the cluster of the parent they wait for; mapped by guided load balancing",
+    source="Yang and Gerasoulis 1994; Radulescu and van Gemund 1998 for the mapping",
+    kind=Kind.CONSTRUCTIVE,
+    roles={Role.BASELINE: always},
+    supports=Supports(inputs="whole"),
+    turn=180,
+    auto=Auto(when=large),
+)
+def dsc(problem: Problem, monitor: Monitor) -> None:
+    """The task with the longest path through it comes next, of those whose parents are done.
+
+    The paper's warranty for tasks that are not ready yet (DSRW) is left out, as in most implementations.
+    """
+    from hetsched.analysis import ranking_kernels
+    from hetsched.heuristics.placement import kernels
+
+    graph, weight, transfer = problem.graph, mean_durations(problem), mean_transfers(problem)
+    below = ranking_kernels.upward(problem.arrays, graph.topological_order, weight, transfer)
+    cluster, begin = kernels.dominant_sequence(
+        graph.pred_ptr, graph.pred, graph.pred_edge, graph.succ_ptr, graph.succ, weight, transfer, below
+    )
+    offer_bold_to_safe(monitor, lambda need: listed(problem, _mapped(problem, cluster, begin, need)))
+
+
+def _first_met(problem: Problem, cluster: IntArray) -> FloatArray:
+    """Return the place of each cluster's first task in topological order."""
+    first = np.full(int(cluster.max(initial=-1)) + 1, np.inf)
+    order = problem.graph.topological_order
+    np.minimum.at(first, cluster[order], np.arange(len(order)))
+    return first
+
+
+def _mapped(problem: Problem, cluster: IntArray, begin: FloatArray, need: FloatArray) -> IntArray:
+    """Return the device of each task: guided load balancing puts clusters by their start where the load is least.
+
+    Clusters that a co-location label joins go together, claiming the `need` [n_units] of their units; those that no device can run
+    whole, or that need much of its memory, are cut.
+    """
+    from hetsched.heuristics.placement import kernels
+
+    number = settled(problem, cluster, memory_share(problem, LARGEST_SHARE))
+    count = int(number.max(initial=-1)) + 1
+    start = np.full(count, np.inf)
+    np.minimum.at(start, number, begin[cluster])
+    group = np.unique(united(problem, number, count)[number], return_inverse=True)[1]
+    groups = int(group.max(initial=-1)) + 1
+    earliest = np.full(groups, np.inf)
+    np.minimum.at(earliest, group, start[number])
+    seconds = np.zeros((groups, problem.n_devices))
+    np.add.at(seconds, group, problem.whole_durations)
+    claim = np.zeros(groups)
+    np.add.at(claim, group[np.unique(problem.unit, return_index=True)[1]], need)
+    device = kernels.spread(np.argsort(earliest, kind="stable"), seconds, claim, problem.cluster.memory_bytes)
+    return device[group]  # type: ignore[no-any-return]

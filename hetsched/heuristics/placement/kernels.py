@@ -1,0 +1,307 @@
+"""Numba kernels that choose devices only, or clusters; times are the simulator's business."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hetsched import heap_kernels
+from hetsched.compiled import builder
+from hetsched.heuristics.list_scheduling.kernels import MEMORY_SLACK, MORE, arrivals
+
+
+@builder
+def fill(order, unit, need, limit, durations, devices):  # type: ignore[no-untyped-def]
+    """Fill one device after another up to its limit, and return the device of each unit.
+
+    A unit that cannot run there goes to the first of the others with room for it; where none has any, to the one
+    with most left.
+
+    Parameters
+    ----------
+    order : int64 array [n]
+        Tasks; a unit is placed when its first member comes.
+    need : float64 array [n_units]
+    limit : float64 array [K]
+    durations : float64 array [n, K]
+        inf where a task, or its unit, cannot run.
+    devices : int64 array [K]
+        In the order in which they are filled.
+    """
+    size = len(devices)
+    chosen, used = np.full(len(need), -1), np.zeros(size)
+    current = 0
+    for i in order:
+        u = unit[i]
+        if chosen[u] >= 0:
+            continue
+        while current < size - 1 and used[devices[current]] + need[u] > limit[devices[current]] * MEMORY_SLACK:
+            current += 1
+        best, most = -1, -np.inf
+        for x in range(size):
+            k = devices[(current + x) % size]
+            if durations[i, k] == np.inf:
+                continue
+            left = limit[k] * MEMORY_SLACK - used[k] - need[u]
+            if left >= 0:
+                best = k
+                break
+            if left > most:
+                best, most = k, left
+        chosen[u] = best
+        used[best] += need[u]
+    return chosen
+
+
+@builder
+def spread(order, seconds, need, capacity):  # type: ignore[no-untyped-def]
+    """Put clusters one after another where the load is least then, and return their devices.
+
+    Memory is kept; a cluster for which no device has room goes where most is left.
+
+    Parameters
+    ----------
+    order : int64 array [C]
+    seconds : float64 array [C, K]
+        inf where a cluster cannot run.
+    need, capacity : float64 arrays [C], [K]
+    """
+    count, size = seconds.shape
+    device, load, used = np.full(count, -1), np.zeros(size), np.zeros(size)
+    for c in order:
+        best, least, roomiest, most = -1, np.inf, -1, -np.inf
+        for k in range(size):
+            if seconds[c, k] == np.inf:
+                continue
+            left = capacity[k] * MEMORY_SLACK - used[k] - need[c]
+            if left >= 0 and load[k] + seconds[c, k] < least:
+                best, least = k, load[k] + seconds[c, k]
+            if left > most:
+                roomiest, most = k, left
+        if best < 0:
+            best = roomiest
+        device[c] = best
+        load[best] += seconds[c, best]
+        used[best] += need[c]
+    return device
+
+
+@builder
+def linear_clusters(order, succ_ptr, succ, succ_edge, weight, transfer):  # type: ignore[no-untyped-def]
+    """Take the longest path of what is left as a cluster, again and again; return the cluster of each task."""
+    n = len(order)
+    cluster, below, following = np.full(n, -1), np.zeros(n), np.full(n, -1)
+    left, count = order.copy(), 0
+    while len(left) > 0:
+        start = -1
+        for position in range(len(left) - 1, -1, -1):
+            i = left[position]
+            longest, following[i] = 0.0, -1
+            for x in range(succ_ptr[i], succ_ptr[i + 1]):
+                j = succ[x]
+                if cluster[j] < 0 and transfer[succ_edge[x]] + below[j] > longest:
+                    longest, following[i] = transfer[succ_edge[x]] + below[j], j
+            below[i] = weight[i] + longest
+            if start < 0 or below[i] >= below[start]:
+                start = i
+        while start >= 0:
+            cluster[start] = count
+            start = following[start]
+        count += 1
+        left = left[cluster[left] < 0]
+    return cluster
+
+
+@builder
+def dominant_sequence(pred_ptr, pred, pred_edge, succ_ptr, succ, weight, transfer, below):  # type: ignore[no-untyped-def]
+    """Cluster by dominant sequences: return the cluster of each task, and when each cluster starts.
+
+    Of the tasks whose parents are done, the one with the longest path through it joins the cluster of the parent it waits for,
+    if it does not start later there, or else begins one.
+
+    Parameters
+    ----------
+    below : float64 array [n]
+        Longest path from the start of a task to the end.
+    """
+    n = len(weight)
+    cluster, finish, arrival = np.full(n, -1), np.zeros(n), np.zeros(n)
+    available, begin, count = np.zeros(n), np.zeros(n), 0
+    keys, items, queued = np.empty(n), np.empty(n, np.int64), 0
+    waiting = np.empty(n, np.int64)
+    for i in range(n):
+        waiting[i] = pred_ptr[i + 1] - pred_ptr[i]
+        if waiting[i] == 0:
+            queued = heap_kernels.push(keys, items, 0, queued, -below[i], i)
+    while queued > 0:
+        i = items[0]
+        queued = heap_kernels.pop(keys, items, 0, queued)
+        last = -1.0
+        home = -1
+        for x in range(pred_ptr[i], pred_ptr[i + 1]):
+            reached = finish[pred[x]] + transfer[pred_edge[x]]
+            if reached > last:
+                last, home = reached, cluster[pred[x]]
+        start = arrival[i]
+        if home >= 0:
+            there = available[home]
+            for x in range(pred_ptr[i], pred_ptr[i + 1]):
+                there = max(there, finish[pred[x]] + (0.0 if cluster[pred[x]] == home else transfer[pred_edge[x]]))
+            if there <= start:
+                start = there
+            else:
+                home = -1
+        if home < 0:
+            home, begin[count] = count, start
+            count += 1
+        cluster[i] = home
+        finish[i] = start + weight[i]
+        available[home] = max(available[home], finish[i])
+        for x in range(succ_ptr[i], succ_ptr[i + 1]):
+            j = succ[x]
+            waiting[j] -= 1
+            if waiting[j] == 0:
+                for y in range(pred_ptr[j], pred_ptr[j + 1]):
+                    arrival[j] = max(arrival[j], finish[pred[y]] + transfer[pred_edge[y]])
+                queued = heap_kernels.push(keys, items, 0, queued, -(arrival[j] + below[j]), j)
+    return cluster, begin[:count].copy()
+
+
+@builder
+def small_communication(arrays, durations, favourite, unit, need, capacity, state, last, most):  # type: ignore[no-untyped-def]
+    """Place by earliest start, but keep a device for the favourite child of what it ran last, for a slice, see `in_slices`.
+
+    While that child is not placed, the device takes besides it only tasks whose data are there already when it falls
+    idle. Reservations that would leave no choice at all are passed over. Where no device has the memory for any task
+    that is ready, one of them goes where most is left.
+
+    Parameters
+    ----------
+    favourite : int64 array [n]
+        The child to run where the task ran, or -1.
+    unit, need, capacity
+        Co-location units, the bytes that each claims when its first member is placed, bytes there are.
+    state, last
+        As at the end of the slice before; `last` is the task that each device ran last, or -1.
+    most : int
+        Looks at ready tasks, after which the slice ends.
+    """
+    n, size = durations.shape
+    pred_ptr, pred, pred_edge, succ_ptr, succ = arrays.pred_ptr, arrays.pred, arrays.pred_edge, arrays.succ_ptr, arrays.succ
+    factor = 1.0 if arrays.per_input else float(arrays.inputs)
+    at, device, finish, sequence, waiting, ready, ready_tasks, unit_device, used, available = state
+    n_ready = at[1]
+    if at[0] < 0:
+        for i in range(n):
+            waiting[i] = pred_ptr[i + 1] - pred_ptr[i]
+            if waiting[i] == 0:
+                ready[i] = 0.0
+                ready_tasks[n_ready] = i
+                n_ready += 1
+    looks = 0
+    for step in range(max(0, at[0]), n):
+        if looks > most:
+            at[0], at[1] = step, n_ready
+            return MORE
+        looks += n_ready
+        place, best, least = -1, -1, np.inf
+        for relaxed in (0, 1, 2):  # all rules; without reservations; without memory
+            room = -np.inf
+            for position in range(n_ready):
+                i = ready_tasks[position]
+                u = unit[i]
+                for k in range(size):
+                    if durations[i, k] == np.inf or ready[i, k] == np.inf or (unit_device[u] >= 0 and unit_device[u] != k):
+                        continue
+                    if relaxed == 2:
+                        if capacity[k] - used[k] > room:
+                            place, best, room = position, k, capacity[k] - used[k]
+                        continue
+                    if unit_device[u] < 0 and used[k] + need[u] > capacity[k] * MEMORY_SLACK:
+                        continue
+                    if relaxed == 0 and last[k] >= 0:
+                        kept = favourite[last[k]]
+                        if kept >= 0 and kept != i and device[kept] < 0 and ready[i, k] > available[k]:
+                            continue
+                    start = max(ready[i, k], available[k])
+                    if start < least or (start == least and place >= 0 and i < ready_tasks[place]):
+                        place, best, least = position, k, start
+            if place >= 0:
+                break
+        if place < 0:
+            return ready_tasks[0]
+        i, k = ready_tasks[place], best
+        n_ready -= 1
+        ready_tasks[place] = ready_tasks[n_ready]
+        device[i], sequence[step] = k, i
+        finish[i] = max(ready[i, k], available[k]) + durations[i, k]
+        available[k], last[k] = finish[i], i
+        if unit_device[unit[i]] < 0:
+            unit_device[unit[i]] = k
+            used[k] += need[unit[i]]
+        for x in range(succ_ptr[i], succ_ptr[i + 1]):
+            j = succ[x]
+            waiting[j] -= 1
+            if waiting[j] == 0:
+                arrivals(
+                    pred_ptr,
+                    pred,
+                    pred_edge,
+                    arrays.edge_bytes,
+                    arrays.latency,
+                    arrays.bandwidth,
+                    arrays.given,
+                    arrays.transfers,
+                    factor,
+                    j,
+                    device,
+                    finish,
+                    ready[j],
+                )
+                ready_tasks[n_ready] = j
+                n_ready += 1
+    return -1
+
+
+@builder
+def repartition(  # type: ignore[no-untyped-def]
+    order, unit, member_ptr, members, pred_ptr, pred, pred_edge, transfer, work, durations, ideal, slack, device, load
+):
+    """Go once over all units and move those whose incoming communication falls, or that balance loads; return how many moved.
+
+    The least communication is looked for among the devices whose load stays within `slack` of the ideal, in seconds,
+    one-sided; `device` [n_units] and `load` [K] are changed.
+    """
+    size = len(ideal)
+    seen = np.zeros(len(device), np.bool_)
+    incoming = np.empty(size)
+    moved = 0
+    for task in order:
+        u = unit[task]
+        if seen[u]:
+            continue
+        seen[u] = True
+        q = device[u]
+        incoming[:] = 0.0
+        for x in range(member_ptr[u], member_ptr[u + 1]):
+            i = members[x]
+            for y in range(pred_ptr[i], pred_ptr[i + 1]):
+                other = unit[pred[y]]
+                if other != u:
+                    incoming[device[other]] += transfer[pred_edge[y]]
+        relieves = load[q] - work[u] > ideal[q]
+        closer, most, balancing, nearest = q, incoming[q], -1, -1.0
+        for r in range(size):
+            if r == q or durations[task, r] == np.inf:
+                continue
+            # D = external - internal falls by twice the difference of what comes from r and from q
+            if incoming[r] > most and load[r] + work[u] - ideal[r] <= slack and ideal[q] - (load[q] - work[u]) <= slack:
+                closer, most = r, incoming[r]
+            if relieves and load[r] + work[u] < ideal[r] and incoming[r] > nearest:
+                balancing, nearest = r, incoming[r]
+        to = closer if closer != q else balancing
+        if to >= 0 and to != q:
+            device[u] = to
+            load[q] -= work[u]
+            load[to] += work[u]
+            moved += 1
+    return moved

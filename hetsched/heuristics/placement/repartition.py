@@ -1,0 +1,76 @@
+"""Iterative repartitioning of a directed graph, load balance first."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from hetsched.analysis.levels import unit_sums
+from hetsched.arguments import check_count
+from hetsched.arrays import row_starts
+from hetsched.coarsening.coarse import mean_durations, mean_transfers
+from hetsched.errors import UnsupportedFeature
+from hetsched.heuristics.placement.celeritas import blocks, offer_devices, shares
+from hetsched.problem.problem import Problem
+from hetsched.search import Monitor, method
+from hetsched.search.monitor import Auto, Kind, Role, Supports, always, large
+
+
+@method(
+    "repartition",
+    summary="a block partition, then tasks moved where more of what they read is, or where less is to do",
+    source="Tavarageri, Sridharan, Kaul 2021",
+    kind=Kind.CONSTRUCTIVE,
+    roles={Role.BASELINE: always},
+    supports=Supports(inputs="whole"),
+    turn=210,
+    auto=Auto(when=large),
+)
+def repartition(problem: Problem, monitor: Monitor, *, slack: float = 0.1, passes: int = 10) -> None:
+    """Move tasks as long as their incoming communication from other devices falls, within a threshold of balance.
+
+    The partition after each pass is offered; since only incoming edges are looked at, it may be worse than the one before.
+
+    Parameters
+    ----------
+    slack : float
+        By how much a load may miss the ideal, the work shared out in proportion to speed, as a share of the mean of it: the
+        paper's threshold.
+    passes : int
+        Times that all tasks are gone through, at most.
+    """
+    if not 0 <= slack < math.inf:
+        raise UnsupportedFeature(f"slack is {slack!r}; it must be a share of the mean load, at least 0")
+    passes = check_count(passes, "passes", 0, error=UnsupportedFeature)
+    from hetsched.heuristics.placement import kernels
+
+    graph, unit = problem.graph, problem.unit
+    first = np.unique(unit, return_index=True)[1]
+    work, transfer = unit_sums(problem, mean_durations(problem)), mean_transfers(problem)
+    ideal = work.sum() * shares(problem)
+    device = blocks(problem)[first]
+    offer_devices(monitor, device[unit])
+    load = np.bincount(device, work, problem.n_devices).astype(np.float64)
+    members = np.argsort(unit, kind="stable")
+    ptr = row_starts(np.bincount(unit, minlength=problem.n_units))
+    for _ in range(passes):
+        moved = kernels.repartition(
+            graph.topological_order,
+            unit,
+            ptr,
+            members,
+            graph.pred_ptr,
+            graph.pred,
+            graph.pred_edge,
+            transfer,
+            work,
+            problem.whole_durations,
+            ideal,
+            slack * work.sum() / problem.n_devices,
+            device,
+            load,
+        )
+        if not moved or monitor.should_stop:
+            return
+        offer_devices(monitor, device[unit])

@@ -1,0 +1,1 @@
+"""Search for the least load per input when inputs stream through."""

@@ -1,0 +1,306 @@
+"""The contiguous dynamic program for the period: every device runs an interval of the graph."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hetsched.analysis.ideals import Ideals, chain, ideals
+from hetsched.analysis.load_data import CHANNELS, HOST, Streams, device_prices, linear_order, streams, sums, unit_order, without_pendants
+from hetsched.arrays import FloatArray, IntArray, row_starts
+from hetsched.errors import InvalidSchedule, UnsupportedFeature
+from hetsched.heuristics.list_scheduling.offers import memory_needs
+from hetsched.problem.problem import Problem
+from hetsched.schedule.decision import Decision
+from hetsched.schedule.objectives import hosts
+from hetsched.search import Monitor, method
+from hetsched.search.monitor import LOADS, Auto, Supports
+
+LIGHT = (0.02, 0.01, 0.005, 0.002, 0.0, -1.0)
+"""Shares of all work up to which a unit counts as light, tried in turn until there are too many ideals; below 0 none does."""
+_STATES = 40_000_000
+_SECONDS = 0.01
+
+
+@method(
+    "contiguous",
+    summary="period: the best intervals of the graph, one a device, by dynamic programming over ideals",
+    source="J. Tarnawski et al., NeurIPS 2020",
+    objectives=LOADS,
+    supports=Supports(besides="wide graphs"),
+    turn=380,
+    auto=Auto(),
+)
+def contiguous(problem: Problem, monitor: Monitor, *, limit: int = 50_000) -> None:
+    """Find the assignment of least period in which every device runs an interval: a difference of two ideals (down-sets).
+
+    Identical devices are counted, not told apart. With max-load, and with ports whose links are all
+    alike, the load of an interval on a device does not depend on the rest, and the best of its kind
+    is found. Where channels are loaded one by one two assignments are made: one that counts the
+    traffic in and out of a device as if it used all its channels evenly, which never says too much,
+    and one as if it used a single one.
+
+    A graph with more than `limit` ideals is made narrower: units that begin or end nothing else and
+    take no more than a small share of all work (from 0 to 2 %) join a neighbour. Under another
+    objective than max-load the period is minimised.
+
+    Raises
+    ------
+    UnsupportedFeature
+        There are still too many ideals, or too many kinds of devices.
+    """
+    rule = "max-load" if monitor.objective == "max-load" else "period"
+    pairs, order = unit_order(problem)
+    work = sums(problem.whole_durations, problem.unit, problem.n_units)
+    monitor.deadline.check("the ordering of units")
+    fits = False
+    for group, linear, found in _lattices(problem, monitor, pairs, order, work, limit):
+        unit = group[problem.unit]
+        said = streams(problem, rule, unit)
+        for need in memory_needs(problem):
+            monitor.deadline.check("the tables of a dynamic program")
+            program = _Program(problem, said, np.bincount(group, need, said.n_units), linear)
+            if _offer_all(monitor, program, unit, found):
+                fits = True
+                break
+    if not fits:
+        monitor.note("found no assignment of an interval to each device that pins, paths and memory allow; use method 'load-search'")
+
+
+def _lattices(
+    problem: Problem, monitor: Monitor, pairs: IntArray, order: IntArray, work: FloatArray, limit: int
+) -> Iterator[tuple[IntArray, IntArray, Ideals]]:
+    """Yield (group of each unit, linear order of the groups, ideals over places in it), from coarse to fine.
+
+    The first is one linear order; then come the orders of the graph in which light pendants have joined a
+    neighbour. What the coarse ones find spares the fine ones most of their work.
+    """
+    yield np.arange(problem.n_units), order, chain(problem.n_units)
+    able, least = np.isfinite(work), work.min(axis=1)
+    count, joined = -1, ""
+    for share in LIGHT:
+        if monitor.should_stop:
+            return
+        group = without_pendants(pairs, order, least <= share * least.sum(), able)
+        if group.max(initial=-1) + 1 == count:
+            continue
+        count = int(group.max(initial=-1)) + 1
+        between = np.unique(group[pairs], axis=0)
+        between = between[between[:, 0] != between[:, 1]]
+        linear = linear_order(between, np.arange(count))
+        place = np.empty(count, np.int64)
+        place[linear] = np.arange(count)
+        found = ideals(count, place[between], limit=limit, stop=lambda: monitor.should_stop)
+        if found is None:
+            break
+        joined = f"{problem.n_units - count} of {problem.n_units} units joined a neighbour, for {found.number} ideals"
+        yield group, linear, found
+    if not joined and not monitor.should_stop:
+        raise UnsupportedFeature(f"the graph is too wide: it has more than limit={limit} ideals; use method 'load-search'")
+    if count < problem.n_units or found is None:
+        monitor.note(joined)
+
+
+def _offer_all(monitor: Monitor, program: _Program, unit: IntArray, found: Ideals) -> bool:
+    """Offer what the program finds with each reckoning of the tensors; return whether memory allowed something."""
+    fits = False
+    for enter, leave in program.reckonings():
+        device = program.run(monitor, found, enter, leave)
+        if device is None:
+            continue
+        try:
+            fits |= math.isfinite(monitor.offer(Decision.whole(monitor.problem, device[unit], monitor.problem.graph.topological_order)))
+        except InvalidSchedule as broken:  # counted as if all channels were there
+            monitor.note(str(broken))
+        if monitor.should_stop:
+            break
+    return fits or monitor.should_stop
+
+
+class _Classes(NamedTuple):
+    """Devices alike in all that counts."""
+
+    of: IntArray
+    """[K]: the class of each device."""
+    first: IntArray
+    """[C]: a device of each class."""
+    number: IntArray
+    """[C]: its devices."""
+
+
+class _Program:
+    """The dynamic program on one set of units, by place in a linear order."""
+
+    def __init__(self, problem: Problem, said: Streams, need: Any, linear: IntArray) -> None:
+        self.problem, self.said, self.linear = problem, said, linear
+        self.place = np.empty(len(linear), np.int64)
+        self.place[linear] = np.arange(len(linear))
+        self.cost, self.need = said.cost[linear], need[linear]
+        self.missing = said.missing
+        self.capacity = problem.cluster.memory_bytes * (1 + 1e-12)
+        self.source = self.place[said.source]
+        self.out_ptr, self.out = _permuted(said.out_ptr, said.out, linear)
+        self.read_ptr, self.read = _permuted(said.read_ptr, said.read, linear)
+        self.reader = self.place[said.reader]
+
+    def reckonings(self) -> Iterator[tuple[FloatArray, FloatArray]]:
+        """Yield seconds into and out of each device, [H, K] each: one that never says too much, then one that never says too little."""
+        said, time_ = self.said, np.where(np.isfinite(self.said.time), self.said.time, self.missing)
+        size = said.cost.shape[1]
+        if said.rule == HOST:
+            yield time_[:, 0], time_[:, 1]
+            return
+        apart = ~np.eye(size, dtype=bool)
+        if size == 1:
+            yield np.zeros((len(time_), 1)), np.zeros((len(time_), 1))
+            return
+        least = np.where(apart, said.time, np.inf)
+        spread = size - 1 if said.rule == CHANNELS else 1
+        low = [np.where(np.isfinite(each), each, 0.0) / spread for each in (least.min(axis=1), least.min(axis=2))]
+        high = [np.where(apart, time_, 0.0).max(axis=axis) for axis in (1, 2)]
+        yield low[0], low[1]
+        if any((a != b).any() for a, b in zip(low, high, strict=True)):
+            yield high[0], high[1]
+
+    def run(self, monitor: Monitor, found: Ideals, enter: FloatArray, leave: FloatArray) -> IntArray | None:
+        """Return the device of each unit in the best contiguous assignment below the incumbent; None if there is none."""
+        from hetsched.heuristics.throughput.contiguous_kernels import extend
+
+        kinds = self._classes(enter, leave)
+        stride = np.concatenate([[1], np.cumprod(kinds.number + 1)])
+        n_states, stride = int(stride[-1]), stride[:-1]
+        if found.number * n_states > _STATES:
+            raise UnsupportedFeature(
+                f"{found.number} ideals and {len(kinds.number)} kinds of devices make more than {_STATES} states; "
+                "lower the option 'limit', or use method 'load-search'"
+            )
+        smaller = _smaller(found)
+        monitor.deadline.check("the tables of a dynamic program")
+        price, worth, priced_to = self._prices(smaller, kinds, stride, n_states)
+        best = np.full((found.number, n_states), np.inf)
+        best[0, 0] = 0.0
+        from_ideal, from_class = np.zeros(best.shape, np.int32), np.zeros(best.shape, np.int8)
+        incumbent = monitor.incumbent * self.problem.inputs if monitor.objective == self._objective else np.inf
+        bound = np.array([min(incumbent, self.missing)])
+        count = len(self.cost)
+        scratch = (
+            np.zeros(len(self.source), np.int64),
+            np.zeros(count, np.bool_),
+            np.zeros(count, np.bool_),
+            np.zeros(count + 1),
+            np.zeros((count + 2, 4 + 5 * len(kinds.number))),
+        )
+        begin, chunk = 0, 1
+        while begin < found.number and not monitor.should_stop:
+            started = time.perf_counter()
+            extend(
+                begin,
+                min(begin + chunk, found.number),
+                *found,
+                *smaller,
+                self.cost[:, kinds.first],
+                self.need,
+                self.capacity[kinds.first],
+                self.said.rule != HOST,
+                self.source,
+                self.said.reader_ptr,
+                self.reader,
+                self.out_ptr,
+                self.out,
+                self.read_ptr,
+                self.read,
+                np.ascontiguousarray(enter[:, kinds.first]),
+                np.ascontiguousarray(leave[:, kinds.first]),
+                kinds.number,
+                stride,
+                price,
+                worth,
+                priced_to,
+                best,
+                from_ideal,
+                from_class,
+                bound,
+                *scratch,
+            )
+            begin += chunk
+            took = max(time.perf_counter() - started, 1e-6)
+            chunk = max(1, min(10_000, int(chunk * min(2.0, _SECONDS / took))))
+        return self._trace(smaller, kinds, stride, best, from_ideal, from_class)
+
+    @property
+    def _objective(self) -> str:
+        return "max-load" if self.said.rule == HOST else "period"
+
+    def _classes(self, enter: FloatArray, leave: FloatArray) -> _Classes:
+        """Sort devices into classes by what the program knows of them."""
+        numbers: dict[bytes, int] = {}
+        pays = hosts(self.problem)
+        of = []
+        for k in range(self.cost.shape[1]):
+            columns = (self.cost[:, k], enter[:, k], leave[:, k], self.capacity[k : k + 1], pays[k : k + 1])
+            of.append(numbers.setdefault(b"".join(column.tobytes() for column in columns), len(numbers)))
+        _, first, number = np.unique(of, return_index=True, return_counts=True)
+        return _Classes(np.array(of), first, number.astype(np.int64))
+
+    def _prices(
+        self, smaller: tuple[IntArray, IntArray], kinds: _Classes, stride: IntArray, n_states: int
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return prices, see `extend`: of the devices that a state leaves, of the work of units, of the work in each ideal.
+
+        Work on devices whose loads are at most T is worth at most T times the prices of the devices.
+        """
+        prices = device_prices(self.cost)
+        each = np.array([prices[kinds.of == c].mean() for c in range(len(kinds.number))])
+        cost = self.cost[:, kinds.first]
+        work = np.where(np.isfinite(cost), np.where(np.isfinite(cost), cost, 0.0) * each, np.inf).min(axis=1, initial=np.inf)
+        used = np.arange(n_states)[:, None] // stride % (kinds.number + 1)
+        priced_to = [0.0]
+        for parent, added in zip(smaller[0][1:].tolist(), smaller[1][1:].tolist(), strict=True):
+            priced_to.append(priced_to[parent] + float(work[added]))
+        return ((kinds.number - used) * each).sum(axis=1), work, np.array(priced_to)
+
+    def _trace(
+        self, smaller: tuple[IntArray, IntArray], kinds: _Classes, stride: IntArray, best: FloatArray, from_ideal: Any, from_class: Any
+    ) -> IntArray | None:
+        """Follow the best way to the last ideal back."""
+        ideal, state = len(best) - 1, int(best[-1].argmin())
+        if not np.isfinite(best[ideal, state]):
+            return None
+        free = [list(np.flatnonzero(kinds.of == c)) for c in range(len(kinds.number))]
+        device = np.empty(len(self.linear), np.int64)
+        members = _members(ideal, *smaller)
+        while ideal:
+            kind = int(from_class[ideal, state])
+            ideal, state = int(from_ideal[ideal, state]), state - int(stride[kind])
+            rest = _members(ideal, *smaller)
+            device[self.linear[sorted(members - rest)]] = free[kind].pop()
+            members = rest
+        return device
+
+
+def _smaller(found: Ideals) -> tuple[IntArray, IntArray]:
+    """Return for each ideal one with an element less, and that element; [I] each, 0 for the empty one."""
+    parent, added = np.zeros(found.number, np.int64), np.zeros(found.number, np.int64)
+    parent[found.larger] = np.repeat(np.arange(found.number), np.diff(found.ptr))
+    added[found.larger] = found.element
+    return parent, added
+
+
+def _members(ideal: int, parent: IntArray, added: IntArray) -> set[int]:
+    """Return the elements of an ideal."""
+    members = set()
+    while ideal:
+        members.add(int(added[ideal]))
+        ideal = int(parent[ideal])
+    return members
+
+
+def _permuted(ptr: IntArray, values: IntArray, order: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the rows of a table in another order."""
+    counts = np.diff(ptr)[order]
+    rows = [values[ptr[x] : ptr[x + 1]] for x in order.tolist()]
+    return row_starts(counts), np.concatenate([np.zeros(0, np.int64), *rows])

@@ -1,0 +1,191 @@
+"""Local search for the period: who runs what, when only loads count."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+
+import numpy as np
+
+from hetsched.analysis.load import priced
+from hetsched.analysis.load_data import HOST, PORTS, Streams, device_prices, streams, unit_order
+from hetsched.arrays import FloatArray, IntArray
+from hetsched.errors import InvalidSchedule
+from hetsched.heuristics.list_scheduling.offers import memory_needs
+from hetsched.problem.problem import Problem
+from hetsched.schedule.decision import Decision
+from hetsched.search import Monitor, method
+from hetsched.search.monitor import LOADS, Auto, Supports
+
+_CHUNK = 4_000  # moves between two looks at the clock, some milliseconds
+_HOT, _COLD = 3e-3, 1e-7
+_AIMS = (0.0, 0.5, 0.8, 0.95)
+
+
+@method(
+    "load-search",
+    summary="period: annealing over who runs what, with moves of single units, pairs and connected groups",
+    source="ours",
+    objectives=LOADS,
+    supports=Supports(),
+    turn=370,
+    auto=Auto(weight=2.0),
+)
+def load_search(problem: Problem, monitor: Monitor, *, moves: int = 8_000_000) -> None:
+    """Anneal assignments until told to stop, or for so many `moves` (about ten seconds).
+
+    Every round begins from the best assignment, from one device, or from intervals of a linear
+    order, and cools down from where loads may exceed the target by some per cent; the target lies
+    between the bound and the best value. Rounds grow longer. Memory and missing paths are penalties
+    while it searches and never in what it offers. Under another objective than max-load the period
+    is minimised.
+    """
+    said = streams(problem, "max-load" if monitor.objective == "max-load" else "period")
+    for need in memory_needs(problem):
+        if _Search(problem, monitor, said, need).run(moves):
+            return
+        if monitor.should_stop:
+            break
+    monitor.note("found no assignment within memory along paths that exist; more time, or method 'load-milp', may")
+
+
+class _Search:
+    """One search, with memory claimed in one way."""
+
+    def __init__(self, problem: Problem, monitor: Monitor, said: Streams, need: FloatArray) -> None:
+        self.problem, self.monitor = problem, monitor
+        size, count = problem.n_devices, said.n_units
+        self.allowed = np.isfinite(said.cost)
+        self.capacity, self.need = problem.cluster.memory_bytes, need
+        self.missing = said.missing
+        self.said = said._replace(
+            cost=np.where(self.allowed, said.cost, self.missing), time=np.where(np.isfinite(said.time), said.time, self.missing)
+        )
+        resources = {HOST: size, PORTS: 3 * size}.get(said.rule, size + size * size)
+        self.state = (
+            np.zeros(resources),
+            np.zeros(size),
+            np.zeros((len(said.source), size) if said.rule == HOST else (0, size), np.int64),
+            np.zeros(len(said.source), np.int64),
+        )
+        self.least = priced(said.cost, device_prices(said.cost))
+        self.value, self.best = math.inf, np.zeros(count, np.int64)
+        self.offered = math.inf
+        self.random = np.array([monitor.rng.integers(1, 2**63)], np.uint64)
+
+    @cached_property
+    def linear(self) -> IntArray:
+        """A linear order of the units."""
+        return unit_order(self.problem)[1]
+
+    @property
+    def left(self) -> int:
+        """Evaluations there are, one kept for an offer."""
+        limit = self.monitor.budget.evaluations
+        return _CHUNK if limit is None else limit - self.monitor.evaluations - 1
+
+    def run(self, moves: int) -> bool:
+        """Search; return whether a valid schedule came of it."""
+        if self.problem.n_devices == 1 or not self.problem.n_tasks:
+            self.take(np.zeros(len(self.best), np.int64))
+            self.offer()
+            return math.isfinite(self.offered)
+        for start in self.starts():
+            self.take(start)
+        self.offer()
+        length, done = max(20 * _CHUNK, 100 * len(self.best)), 0
+        number = int(self.monitor.rng.integers(12))  # a search that is taken up again does not begin as it did before
+        while done < moves and not self.monitor.should_stop and self.left > 0 and self.value > self.least * (1 + 1e-9):
+            self.round(self.start(number), min(length, moves - done), number)
+            done += length
+            number += 1
+            length = min(int(length * 1.3), max(length, 400 * _CHUNK))
+        self.offer()
+        return math.isfinite(self.offered)
+
+    def starts(self) -> list[IntArray]:
+        """Return assignments to begin with: the best there is, each device alone, intervals."""
+        found = []
+        best = self.monitor.best
+        if best is not None and len(best.batches) == self.problem.n_tasks:
+            where = np.zeros(len(self.best), np.int64)
+            where[self.problem.unit[best.batches.task]] = best.batches.device
+            found.append(where)
+        found += [np.where(self.allowed[:, k], k, self.allowed.argmax(axis=1)) for k in range(self.problem.n_devices)]
+        return found if best is not None or self.monitor.deadline.over else [*found, self.intervals()]
+
+    def intervals(self) -> IntArray:
+        """Return an assignment of intervals of a linear order to devices in random order, in proportion to their speed."""
+        rng, size = self.monitor.rng, self.problem.n_devices
+        speed = 1.0 / np.maximum(np.where(self.allowed, self.said.cost, 0.0).sum(axis=0), 1e-300) * self.allowed.sum(axis=0)
+        devices = rng.permutation(size)
+        work = np.cumsum(np.where(self.allowed, self.said.cost, np.inf).min(axis=1)[self.linear])
+        ends = np.cumsum(speed[devices] / speed.sum()) * work[-1]
+        chosen = devices[np.minimum(np.searchsorted(ends, work), size - 1)]
+        where = np.empty(len(work), np.int64)
+        where[self.linear] = chosen
+        return np.where(self.allowed[np.arange(len(where)), where], where, self.allowed.argmax(axis=1))
+
+    def start(self, number: int) -> IntArray:
+        """Return where a round begins: two of three from the best."""
+        if number % 3 < 2 and math.isfinite(self.value):
+            return self.best.copy()
+        return self.intervals()
+
+    def take(self, where: IntArray) -> None:
+        """Keep an assignment if it is the best and valid."""
+        from hetsched.heuristics.throughput.load_kernels import fits, reckon
+
+        load, held, readers, remote = self.state
+        reckon(self.said, self.need, self.capacity, where, load, held, readers, remote, 1.0, np.zeros(1))
+        if load.max() < min(self.value, self.missing) and fits(held, self.capacity):
+            self.value, self.best = float(load.max()), where.copy()
+
+    def round(self, device: IntArray, length: int, number: int) -> None:
+        """Anneal once, offering what is found."""
+        from hetsched.heuristics.throughput.load_kernels import anneal
+
+        scale = self.value if math.isfinite(self.value) else self.missing
+        target = self.least + _AIMS[number % len(_AIMS)] * (scale - self.least) if math.isfinite(self.value) else 2 * self.least
+        target = max(target, 1e-9 * scale)
+        hot = _HOT if number % 3 == 2 else _HOT / 4 ** (number % 2 + 1)
+        temperature, cooling = np.array([hot]), (_COLD / hot) ** (1.0 / length)
+        load, held, readers, remote = self.state
+        best = self.best.copy()
+        while length > 0 and not self.monitor.should_stop and self.left > 0:
+            chunk = min(length, _CHUNK, self.left)
+            value = anneal(
+                chunk,
+                self.said,
+                self.need,
+                self.capacity,
+                device,
+                load,
+                held,
+                readers,
+                remote,
+                self.allowed,
+                self.random,
+                temperature,
+                cooling,
+                target,
+                min(self.value, self.missing),
+                best,
+            )
+            self.monitor.evaluated(chunk)
+            length -= chunk
+            if value < min(self.value, self.missing):
+                self.value, self.best = float(value), best.copy()
+                self.offer()
+
+    def offer(self) -> None:
+        """Offer the best assignment, unless it has been."""
+        if not self.value < self.offered or (self.left < 0 and self.monitor.best is not None):
+            return
+        self.offered = self.value
+        try:
+            worth = self.monitor.offer(Decision.whole(self.problem, self.best[self.problem.unit], self.problem.graph.topological_order))
+        except InvalidSchedule:
+            worth = math.inf
+        if math.isinf(worth):
+            self.offered = math.inf

@@ -1,0 +1,20 @@
+"""Stages on one device: IOS, its dynamic program over the endings of a graph, and how large that is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hetsched.lazy import attach
+
+if TYPE_CHECKING:
+    from hetsched.models.ios.block_states import Block
+    from hetsched.models.ios.dynamic_program import Counts, Progress, blocks, connected, counts, greedy, sequential, stages
+
+_HOMES = {
+    "block_states": ["Block"],
+    "dynamic_program": ["Counts", "Progress", "blocks", "connected", "counts", "greedy", "sequential", "stages"],
+}
+
+__all__ = ["Block", "Counts", "Progress", "blocks", "connected", "counts", "greedy", "sequential", "stages"]
+
+__getattr__, __dir__ = attach(__name__, _HOMES)

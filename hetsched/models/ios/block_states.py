@@ -1,0 +1,154 @@
+"""The states and stages of a part of a graph, walked by a kernel (`kernels`), none missed."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from hetsched.analysis.ideals import Ideals, ideals
+from hetsched.arguments import check_indices, checked
+from hetsched.arrays import IntArray, readonly, row_starts
+from hetsched.errors import UnsupportedFeature
+from hetsched.problem.graph import TaskGraph, named, plural
+
+MOST_STATES = 1 << 22
+"""The most states of a block."""
+MOST_TRANSITIONS = 1 << 23
+"""The most transitions of a block: pairs of a state and an ending of it."""
+
+OF_A_PART = 64
+"""A block that has too many is cut into parts that have so many times fewer: it is not solved exactly, so it is solved quickly."""
+
+MOST_KEPT = 1 << 21
+"""The most transitions of a block that are kept for others like it."""
+
+_NO_LIMIT = 1 << 30
+Indices = npt.NDArray[np.int32]
+
+
+class _Walk(NamedTuple):
+    """What is found of a block, whatever its tasks are called."""
+
+    n_states: int
+    tail: Indices
+    head: Indices
+    stage: Indices
+    parent: Indices
+    last: Indices
+
+
+_walked: dict[tuple[bytes, bytes, int, int], _Walk] = {}
+_lock = threading.Lock()
+
+
+class Block:
+    """The states and transitions of a part of a graph.
+
+    Parameters
+    ----------
+    graph : TaskGraph
+    tasks : int array
+        The part, in topological order.
+    groups, group_size : int or None
+        The limits on a stage.
+    share : int
+        By which the most states and transitions are divided.
+
+    Attributes
+    ----------
+    n_states : int
+        State 0 is empty, the last one the whole block.
+    names : tuple of str
+        The tasks, in topological order.
+    tail, head, stage : int32 arrays [T]
+        Transitions, by ascending tail: a stage leads from one state to another.
+    parent, last : int32 arrays [S]
+        The tasks of each stage: those of a stage of lower number, and one more, by its place in `names`. Stage 0 is empty;
+        some others are in no transition.
+    """
+
+    @checked
+    def __init__(self, graph: TaskGraph, tasks: IntArray, groups: int | None, group_size: int | None, share: int = 1) -> None:
+        self.graph, self.tasks, self.share = graph, check_indices(tasks, "tasks", graph.n_tasks), share
+        self.names = tuple(graph.names[i] for i in tasks.tolist())
+        ptr, pred, pairs = within(graph, tasks)
+        key = ptr.tobytes(), pred.tobytes(), groups or _NO_LIMIT, group_size or _NO_LIMIT
+        found = _walked.get(key)
+        if found is None:
+            found = self._walk(ptr, pred, pairs, *key[2:])
+            with _lock:
+                while len(_walked) >= 4:  # the cells of a network are alike, but there are some kinds of them
+                    del _walked[next(iter(_walked))]
+                if len(found.tail) <= MOST_KEPT:
+                    _walked[key] = found
+        self.n_states, self.tail, self.head, self.stage, self.parent, self.last = found
+
+    @checked
+    def members(self, stage: int) -> tuple[str, ...]:
+        """Return the tasks of a stage, in topological order."""
+        found: list[str] = []
+        while stage:
+            found.append(self.names[self.last[stage]])
+            stage = self.parent[stage]
+        return tuple(found[::-1])
+
+    def _walk(self, ptr: IntArray, pred: IntArray, pairs: IntArray, groups: int, group_size: int) -> _Walk:
+        from hetsched.models.ios import kernels
+
+        found = lattice(self.graph, self.tasks, pairs, MOST_STATES // self.share)
+        most = MOST_TRANSITIONS // self.share
+        arcs = [np.empty(1 << 12, np.int32) for _ in range(3)]
+        trie = [np.zeros(1 << 10, np.int32), np.full(1 << 10, -1, np.int32), np.zeros(1 << 10, np.int32)]
+        keys, values = np.full(1 << 12, -1), np.empty(1 << 12, np.int32)
+        first, used, known = 0, 0, 1
+        kernel: Any = kernels.stages
+        while True:
+            first, used, known = kernel(first, used, known, *found, ptr, pred, groups, group_size, *arcs, *trie, keys, values)
+            if first == found.number:
+                break
+            if known == len(trie[0]):
+                trie = [_doubled(each) for each in trie]
+                old = keys, values
+                keys, values = np.full(2 * len(keys), -1), np.empty(2 * len(values), np.int32)
+                kernels.rehash(*old, keys, values)
+            elif len(arcs[0]) < most:
+                arcs = [_doubled(each) for each in arcs]
+            else:
+                raise UnsupportedFeature(
+                    f"{described(self.graph, self.tasks)} has more than {most} transitions; lower groups or group_size"
+                )
+        tail, head, stage = (readonly(each[:used].copy()) for each in arcs)
+        return _Walk(found.number, tail, head, stage, readonly(trie[0][:known].copy()), readonly(trie[1][:known].copy()))
+
+
+def _doubled(values: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+    return np.concatenate([values, np.zeros_like(values)])
+
+
+def within(graph: TaskGraph, tasks: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    """Return the predecessors of each task within a part, (row starts, indices), and the edges [E, 2], all by places in the part."""
+    place = np.full(graph.n_tasks, -1)
+    place[tasks] = np.arange(len(tasks))
+    pairs = place[graph.edges].reshape(-1, 2)
+    pairs = pairs[(pairs >= 0).all(axis=1)]
+    ptr = row_starts(np.bincount(pairs[:, 1], minlength=len(tasks)))
+    return ptr, pairs[np.argsort(pairs[:, 1], kind="stable"), 0], pairs
+
+
+def lattice(graph: TaskGraph, tasks: IntArray, pairs: IntArray, most: int | None = None) -> Ideals:
+    """Return what of a part of a graph can have run at some time, its edges given by places in the part."""
+    most = MOST_STATES if most is None else most
+    limit = 1 << 14
+    while (found := ideals(len(tasks), pairs, limit=min(limit, most))) is None:
+        if limit >= most:
+            raise UnsupportedFeature(f"{described(graph, tasks)} has more than {most} states; it is too wide for this method")
+        limit *= 4
+    return found
+
+
+def described(graph: TaskGraph, tasks: IntArray) -> str:
+    """Return the words for a part of a graph in messages."""
+    return f"the block of {plural(len(tasks), 'task')} {named(tasks, graph.names, 2)}"

@@ -1,0 +1,511 @@
+"""Stages on one device: IOS, its dynamic program over the endings of a graph, and how large that is.
+
+A state is what has run; a stage leads from one state to a larger one (`block_states`). Which stages to ask the cost for is
+left to `modeling.DynamicProgram`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from fractions import Fraction
+from functools import cached_property, partial
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from hetsched.analysis.chains import chains
+from hetsched.analysis.cuts import series_cuts
+from hetsched.analysis.ideals import Ideals
+from hetsched.arguments import COUNT, checked, shown
+from hetsched.arrays import FloatArray, IntArray
+from hetsched.errors import Infeasible, InvalidArgument, InvalidProblem, UnsupportedFeature
+from hetsched.modeling.dynamic import TOLERANCE, DynamicProgram, Evaluation, Query
+from hetsched.models.ios.block_states import OF_A_PART, Block, described, lattice, within
+from hetsched.problem.graph import TaskGraph, named, plural
+from hetsched.schedule.stages import StageCost, StageSchedule
+from hetsched.stopping import Deadline, Stop
+
+Strategies = Literal["concurrent", "merge", "both"]
+
+
+@checked(UnsupportedFeature, groups=COUNT, group_size=COUNT)
+def stages(
+    graph: TaskGraph,
+    cost: StageCost,
+    *,
+    groups: int | None = 8,
+    group_size: int | None = 3,
+    strategies: Strategies = "both",
+    bound: StageCost | None = None,
+    blocks: bool | Sequence[Iterable[str]] = True,
+    time_limit: float | None = None,
+    on_progress: Callable[[Progress], object] | None = None,
+) -> StageSchedule:
+    """Cut a graph into stages that run one after another on one device, at the least sum of their costs.
+
+    In a stage either the groups, its connected components, run side by side and the tasks of a group one
+    after another ("concurrent"), or all tasks become one operator ("merge").
+
+    Parameters
+    ----------
+    graph : TaskGraph
+        Only names and edges matter.
+    cost : StageCost
+        ``cost(tasks, strategy)``: seconds of a stage of these tasks, a tuple of names in topological order;
+        inf if it cannot be done. Each stage is asked for once. A stage of one task has nothing to merge and is
+        asked for as "concurrent".
+    groups, group_size : int or None
+        The most groups of a stage, and the most tasks of a group. None is no limit. The default is the paper's.
+    strategies : "concurrent", "merge" or "both"
+        "merge" allows stages of one task and merged ones.
+    bound : StageCost, optional
+        Never more than the cost, and cheap. Then the cost is asked only where it decides; the optimum is the same.
+        Without it, the cost of every stage is asked for. Either of the two may also say all at once, see
+        `hetsched.costs.StageCost`.
+    blocks : bool or sequence of iterables of str
+        Whether no stage may reach over a boundary of `hetsched.models.ios.blocks`, as in the paper. Else the optimum is over
+        all stages; the difference is at most that tasks in a row over a boundary can share a stage. Or the names of the
+        tasks of each block, in running order: for networks whose cells read more than the cell before, such as NASNet.
+    time_limit : float, optional
+        Seconds, for costs that take long; needs a `bound`. Blocks that are not through by then keep the best stages known: at the
+        least those that are best by the bounds, whose costs are asked for in any case.
+    on_progress : callable, optional
+        Called with a `Progress` after each cost asked for one by one; with a `bound`, returning True stops as the time limit does.
+
+    Returns
+    -------
+    StageSchedule
+        The optimum, to 1e-6 where there is a bound, with how many costs were `asked` for of those `possible`. Its own `bound`
+        is less than its latency by more than that only if the search was stopped, or if a block has too many states or
+        transitions: such a block is halved, between levels where that can be, until its parts have not, and no stage reaches
+        over a cut. The other blocks stay at their optimum, and `messages` tell which were cut; nothing is proven of these.
+
+    Raises
+    ------
+    Infeasible
+        Every schedule has a stage of infinite cost.
+    InvalidProblem
+        A cost is negative or no number, or below its bound; or blocks that are given do not hold every task once, or one reads a
+        later one.
+    UnsupportedFeature
+        An argument is out of range.
+
+    References
+    ----------
+    Y. Ding, L. Zhu, Z. Jia, G. Pekhimenko, S. Han, "IOS: Inter-Operator Scheduler for CNN Acceleration", MLSys 2021.
+    """
+    if isinstance(blocks, bool):
+        parts = _blocks(graph) if blocks else [graph.topological_order] if graph.n_tasks else []
+    else:
+        parts = _given(graph, blocks)
+    if time_limit is not None and bound is None:
+        raise UnsupportedFeature(f"time_limit is {time_limit!r}; costs that may be left out need a bound")
+    deadline = Deadline.after(time_limit)
+    found: list[_Stage] = []
+    asked = possible = 0
+    least, stopped = 0.0, False
+
+    def told(number: int, search: _Search) -> None:
+        nonlocal stopped
+        if on_progress is not None:
+            now = Progress(number, len(parts), asked + len(search.known), possible + search.possible)
+            stopped = on_progress(now) is True or stopped
+
+    messages = []
+    for number, tasks in enumerate(parts):
+        bounds = []
+        for block in _within_reach(graph, tasks, groups, group_size):
+            search = _Search(block, cost, strategies, bound, partial(told, number))
+            best, own = search.best(lambda: stopped or deadline.over)
+            found += best
+            bounds.append(own)
+            asked += len(search.known)
+            possible += search.possible
+        if len(bounds) == 1:
+            least += bounds[0]
+        else:
+            messages.append(f"{described(graph, tasks)} is too wide to be solved as one and was cut into {len(bounds)} parts")
+    return _schedule(graph, found, asked, possible, least, messages)
+
+
+def _within_reach(graph: TaskGraph, tasks: IntArray, groups: int | None, group_size: int | None, share: int = 1) -> Iterator[Block]:
+    """Yield a part of a graph as a block, or cut into several, in running order, where it has too many states or transitions."""
+    try:
+        whole = Block(graph, tasks, groups, group_size, share)
+    except UnsupportedFeature:
+        if len(tasks) == 1:
+            raise
+    else:
+        yield whole
+        return
+    level = _levels(graph)[tasks]
+    tasks, level = tasks[np.argsort(level, kind="stable")], np.sort(level)
+    middle = len(tasks) // 2
+    ends = np.flatnonzero(np.diff(level)) + 1
+    cut = int(ends[np.abs(ends - middle).argmin()]) if len(ends) else middle
+    for part in (tasks[:cut], tasks[cut:]):
+        yield from _within_reach(graph, part, groups, group_size, OF_A_PART)
+
+
+class Progress(NamedTuple):
+    """How far a search for stages is."""
+
+    block: int
+    """The block it is at, of so many `blocks`."""
+    blocks: int
+    asked: int
+    """Costs asked for so far."""
+    possible: int
+    """Those that there are, in the blocks so far."""
+
+
+@checked
+def sequential(graph: TaskGraph, cost: StageCost) -> StageSchedule:
+    """Return the schedule of one task a stage, in topological order: the first baseline of the paper."""
+    return _ask(graph, cost, [[i] for i in graph.topological_order.tolist()])
+
+
+@checked
+def greedy(graph: TaskGraph, cost: StageCost) -> StageSchedule:
+    """Return the schedule whose every stage runs all tasks that are ready, side by side: the paper's second baseline."""
+    level, order = _levels(graph), graph.topological_order
+    return _ask(graph, cost, [order[level[order] == x].tolist() for x in range(int(level.max(initial=-1)) + 1)])
+
+
+def _levels(graph: TaskGraph) -> IntArray:
+    """Return of each task the most edges on a path to it, [n]."""
+    level = np.zeros(graph.n_tasks, np.int64)
+    for i in graph.topological_order.tolist():
+        level[i] = level[graph.pred[graph.pred_ptr[i] : graph.pred_ptr[i + 1]]].max(initial=-1) + 1
+    return level
+
+
+@checked
+def blocks(graph: TaskGraph) -> list[tuple[str, ...]]:
+    """Return the blocks of a graph in running order, each as the names of its tasks in topological order.
+
+    A block ends with a task that is ancestor or descendant of all others: between two of these lies a region of one entry
+    and one exit. Such tasks that follow one another are one block.
+    """
+    return [tuple(graph.names[i] for i in tasks.tolist()) for tasks in _blocks(graph)]
+
+
+def _blocks(graph: TaskGraph) -> list[IntArray]:
+    n, order = graph.n_tasks, graph.topological_order
+    ends = np.union1d(graph.rank[series_cuts(graph)] + 1, [n])
+    single = np.diff(ends, prepend=0) == 1
+    inner = single[:-1] & single[1:]  # boundaries within a row of single tasks
+    ends = np.append(ends[:-1][~inner], ends[-1]) if n else ends
+    return [part for part in np.split(order, ends) if len(part)]
+
+
+def _given(graph: TaskGraph, blocks: Sequence[Iterable[str]]) -> list[IntArray]:
+    """Return given blocks, each in topological order."""
+    block = np.full(graph.n_tasks, -1)
+    for x, names in enumerate(blocks):
+        for name in names:
+            if not isinstance(name, str) or name not in graph.index:
+                raise InvalidProblem(f"blocks[{x}] names {name!r}, which is no task of the graph")
+            if block[graph.index[name]] >= 0:
+                raise InvalidProblem(f"{name!r} is in blocks[{block[graph.index[name]]}] and in blocks[{x}]; it can be in one")
+            block[graph.index[name]] = x
+    missing = np.flatnonzero(block < 0)
+    if len(missing):
+        raise InvalidProblem(f"{named(missing, graph.names)} {'is' if len(missing) == 1 else 'are'} in none of the blocks")
+    for i, j in graph.edges[block[graph.source] > block[graph.target]].tolist():
+        a, b = graph.names[i], graph.names[j]
+        raise InvalidProblem(f"{b!r} of blocks[{block[j]}] reads {a!r} of blocks[{block[i]}]; give blocks in running order")
+    order = graph.topological_order
+    return [order[block[order] == x] for x in range(len(blocks)) if (block == x).any()]
+
+
+# ---------------------------------------------------------------------- the search for the best stages
+
+
+class _Stage(NamedTuple):
+    tasks: tuple[str, ...]
+    strategy: str
+    seconds: float
+
+
+class _Search:
+    """The best path through the states of a block."""
+
+    def __init__(
+        self,
+        block: Block,
+        cost: StageCost,
+        strategies: Strategies,
+        bound: StageCost | None,
+        told: Callable[[_Search], object] = lambda _: None,
+    ) -> None:
+        self.block, self.cost, self.lazy, self.told = block, cost, bound is not None, told
+        used = np.flatnonzero(np.bincount(block.stage, minlength=len(block.parent)))
+        alone = block.parent[used] == 0
+        together, merged = used if strategies != "merge" else used[alone], used[~alone] if strategies != "concurrent" else used[:0]
+        self.stages = np.concatenate([together, merged])  # of each kind; kinds are a stage under a strategy
+        self.first_merged = len(together)
+        self.known: dict[int, float] = {}  # costs asked for, by kind
+        self.possible = len(self.stages)
+        self.lower = self._table(cost if bound is None else bound)
+        if bound is None:
+            self.known = dict(enumerate(self.lower.tolist()))
+        finite = np.isfinite(self.lower)
+        if self.lazy:
+            self.possible = int(finite.sum())
+        self.kinds = np.full((2, len(block.parent)), -1, np.int32)  # of each stage under each strategy
+        for row, part in zip(self.kinds, (slice(0, len(together)), slice(len(together), None)), strict=True):
+            row[self.stages[part]] = np.where(finite[part], np.arange(len(finite))[part], -1)
+
+    def _table(self, cost: StageCost) -> FloatArray:
+        """Return what a cost, or bound, says of every kind."""
+        table = getattr(cost, "table", None)
+        if table is None:
+            return np.array([self._told(cost, kind) for kind in range(len(self.stages))], np.float64)
+        both = np.asarray(table(self.block.names, self.block.parent, self.block.last), np.float64)
+        if both.shape != (len(self.block.parent), 2):
+            raise InvalidProblem(f"table returned shape {both.shape} for {len(self.block.parent)} stages; it must be [stages, 2]")
+        found = np.concatenate([both[self.stages[: self.first_merged], 0], both[self.stages[self.first_merged :], 1]])
+        for kind in np.flatnonzero(~(found >= 0))[:1].tolist():
+            _check_seconds(float(found[kind]), *self._named(kind))
+        return found
+
+    def _told(self, cost: StageCost, kind: int) -> float:
+        seconds = _asked(cost, *self._named(kind))
+        if not self.lazy:  # it is the cost, not a bound
+            self.known[kind] = seconds
+            self.told(self)
+        return seconds
+
+    def _named(self, kind: int) -> tuple[tuple[str, ...], str]:
+        return self.block.members(int(self.stages[kind])), "concurrent" if kind < self.first_merged else "merge"
+
+    def program(self, transitions: IntArray | None = None) -> DynamicProgram | None:
+        """Return the dynamic program over the states, by some transitions of the block or all; None if the last is not reached."""
+        block = self.block
+        some = np.arange(len(block.tail)) if transitions is None else transitions
+        kind = self.kinds[:, block.stage[some]]
+        row, place = np.nonzero(kind >= 0)
+        tail, head = block.tail[some[place]], block.head[some[place]]
+        if head.max(initial=0) < block.n_states - 1:
+            return None
+        upper = np.full(len(self.lower), np.inf)
+        upper[list(self.known)] = list(self.known.values())
+        return DynamicProgram(tail, head, self.lower, upper=np.maximum(upper, self.lower), kind=kind[row, place])  # maximum: rounding
+
+    def best(self, stop: Callable[[], bool] = lambda: False) -> tuple[list[_Stage], float]:
+        """Return the stages of the best schedule known in running order, and what none costs less than."""
+        program = self.program(self._near())
+        if program is not None:
+            kinds = program.kind
+            evaluate = partial(self._evaluate, kinds)
+            path = program.solve(evaluate, stop=stop)
+            if path.transitions is None and path.stopped is Stop.STOPPED:
+                path = program.solve(evaluate)  # nothing is known yet
+            if path.transitions is not None:
+                return [_Stage(*self._named(kind), self.known[kind]) for kind in kinds[path.transitions].tolist()], path.bound
+        raise Infeasible(f"{described(self.block.graph, self.block.tasks)}: every schedule of it has a stage of infinite cost")
+
+    def _near(self) -> IntArray:
+        """Ask for the stages of the path that is best by the bounds, and return the transitions that a better path can have."""
+        from hetsched.modeling import path_kernels
+
+        block = self.block
+        arcs, end = (block.tail, block.head, block.stage), block.n_states
+        kind, least = self._least()
+        distance, last = path_kernels.from_first(*arcs, least, end)
+        value, state = 0.0, end - 1 if np.isfinite(distance[-1]) else 0
+        while state:
+            on_path = int(kind[block.stage[last[state]]])
+            self.lower[on_path] = self._ask(on_path)
+            value += self.lower[on_path]
+            state = int(block.tail[last[state]])
+        _, least = self._least()
+        before, _ = path_kernels.from_first(*arcs, least, end)
+        after = path_kernels.to_last(*arcs, least, end)
+        return path_kernels.on_short_paths(*arcs, least, before, after, value * (1 + TOLERANCE))  # type: ignore[no-any-return]
+
+    def _least(self) -> tuple[IntArray, FloatArray]:
+        """Return for each stage the kind of the lower bound, and that."""
+        bounds = np.append(self.lower, np.inf)[self.kinds]
+        row = bounds.argmin(axis=0)
+        each = np.arange(len(row))
+        return self.kinds[row, each], bounds[row, each]
+
+    def _evaluate(self, kinds: IntArray, query: Query) -> Evaluation:
+        seconds = self._ask(int(kinds[query.transition]))
+        return Evaluation(seconds, seconds, None, True)
+
+    def _ask(self, kind: int) -> float:
+        """Return the cost of a stage under a strategy."""
+        if kind in self.known:
+            return self.known[kind]
+        tasks, strategy = self._named(kind)
+        seconds = self.known[kind] = _asked(self.cost, tasks, strategy)
+        self.told(self)
+        if self.lower[kind] > seconds * (1 + TOLERANCE):
+            raise InvalidProblem(
+                f"stage {_list(tasks)} ({strategy}) costs {seconds} s, but its bound says {self.lower[kind]} s at least; "
+                "a bound must never exceed the cost"
+            )
+        return seconds
+
+
+def _asked(cost: StageCost, tasks: tuple[str, ...], strategy: str) -> float:
+    return _check_seconds(float(cost(tasks, strategy)), tasks, strategy)
+
+
+def _check_seconds(seconds: float, tasks: tuple[str, ...], strategy: str) -> float:
+    if not seconds >= 0:
+        raise InvalidProblem(f"stage {_list(tasks)} ({strategy}) costs {seconds} s; a cost must be a number >= 0, or inf")
+    return seconds
+
+
+def _list(tasks: tuple[str, ...]) -> str:
+    return named(range(len(tasks)), tasks)
+
+
+def _ask(graph: TaskGraph, cost: StageCost, found: list[list[int]]) -> StageSchedule:
+    rows = [tuple(graph.names[i] for i in tasks) for tasks in found]
+    costs = [_asked(cost, tasks, "concurrent") for tasks in rows]
+    for tasks, seconds in zip(rows, costs, strict=True):
+        if math.isinf(seconds):
+            raise Infeasible(f"stage {_list(tasks)} has infinite cost")
+    return _schedule(
+        graph, [_Stage(tasks, "concurrent", seconds) for tasks, seconds in zip(rows, costs, strict=True)], len(rows), len(rows)
+    )
+
+
+def _schedule(
+    graph: TaskGraph, found: list[_Stage], asked: int, possible: int, bound: float | None = None, messages: Iterable[str] = ()
+) -> StageSchedule:
+    return StageSchedule.from_groups(
+        graph.names,
+        [connected(graph, stage.tasks) for stage in found],
+        [stage.strategy for stage in found],
+        [stage.seconds for stage in found],
+        asked=asked,
+        possible=possible,
+        bound=bound,
+        messages=messages,
+    )
+
+
+def connected(graph: TaskGraph, tasks: tuple[str, ...]) -> list[list[str]]:
+    """Return the connected components of some tasks, which keep their order."""
+    strange = [name for name in tasks if name not in graph.index]
+    if strange:
+        raise InvalidArgument(f"{shown(strange[0])} is no task of the graph; name some that are")
+    root = {graph.index[name]: graph.index[name] for name in tasks}
+
+    def find(i: int) -> int:
+        while root[i] != i:
+            i = root[i]
+        return i
+
+    for j in list(root):
+        for i in graph.pred[graph.pred_ptr[j] : graph.pred_ptr[j + 1]].tolist():
+            if i in root:
+                root[find(j)] = find(i)
+    result: dict[int, list[str]] = {}
+    for name in tasks:
+        result.setdefault(find(graph.index[name]), []).append(name)
+    return list(result.values())
+
+
+# ---------------------------------------------------------------------- how large the problem is
+
+
+class Counts:
+    """How large the stage problem of a graph is, without limits on stages; each number is found when asked for.
+
+    Parameters
+    ----------
+    graph : TaskGraph
+        One block; `blocks` cuts a network apart.
+    """
+
+    @checked
+    def __init__(self, graph: TaskGraph) -> None:
+        self.graph = graph
+
+    def __repr__(self) -> str:
+        return f"<Counts of {plural(self.graph.n_tasks, 'task')}, width {self.width}>"
+
+    @cached_property
+    def _chains(self) -> list[int]:
+        return np.bincount(chains(self.graph)).tolist() if self.graph.n_tasks else []
+
+    @property
+    def width(self) -> int:
+        """The most tasks of which no two are joined by a path."""
+        return len(self._chains)
+
+    @property
+    def bound(self) -> float:
+        """The paper's bound on the transitions, C(n/d + 2, 2)^d with the real n/d; it counts empty endings. Inf beyond floats."""
+        n, d = self.graph.n_tasks, max(1, self.width)
+        exact = (Fraction(n + 2 * d, d) * Fraction(n + d, d) / 2) ** d
+        try:
+            return float(exact)
+        except OverflowError:
+            return math.inf
+
+    @property
+    def chain_bound(self) -> int:
+        """The product of C(c + 2, 2) over a partition into the fewest chains, of c tasks each: a bound that is at most `bound`."""
+        return math.prod((c + 2) * (c + 1) // 2 for c in self._chains)
+
+    @cached_property
+    def transitions(self) -> int:
+        """Pairs of a state and a non-empty ending of it.
+
+        Pieces that no edge joins are counted one by one: pairs of states, one within the other, multiply.
+        """
+        pairs, states = 1, 1
+        for tasks in _pieces(self.graph):
+            found, own, _ = self._walk(tasks, 1)
+            pairs, states = pairs * (own + found.number), states * found.number
+        return pairs - states
+
+    @cached_property
+    def schedules(self) -> int:
+        """Ordered partitions of the tasks into stages, strategies left out."""
+        n = self.graph.n_tasks
+        bits = (math.lgamma(n + 1) - (n + 1) * math.log(math.log(2))) / math.log(2)  # ordered partitions if there were no edges
+        digits = self._walk(self.graph.topological_order, int(bits) // 32 + 2)[2]
+        return sum(int(digit) << (32 * x) for x, digit in enumerate(digits))
+
+    def _walk(self, tasks: IntArray, digits: int) -> tuple[Ideals, int, npt.NDArray[np.uint64]]:
+        from hetsched.models.ios import kernels
+
+        found = lattice(self.graph, tasks, within(self.graph, tasks)[2])
+        pairs, ways = kernels.count(*found, digits)
+        return found, int(pairs), ways
+
+
+@checked
+def counts(graph: TaskGraph) -> Counts:
+    """Return how large the stage problem of a graph is: width, bound, transitions, schedules.
+
+    Transitions and schedules are exact whole numbers. Both take time in proportion to the transitions of the
+    largest connected piece, resp. of the graph, and raise `UnsupportedFeature` if it has more than 2^22 states.
+    """
+    return Counts(graph)
+
+
+def _pieces(graph: TaskGraph) -> Iterator[IntArray]:
+    """Yield the tasks of each connected piece, in topological order."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    n = graph.n_tasks
+    if not n:
+        return
+    links = coo_array((np.ones(graph.n_edges, np.int8), (graph.source, graph.target)), shape=(n, n))
+    number, piece = connected_components(links, directed=False)
+    order = graph.topological_order
+    for x in range(number):
+        yield order[piece[order] == x]

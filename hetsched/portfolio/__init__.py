@@ -1,0 +1,1 @@
+"""Many methods on one budget: who takes part, worker processes, and the method `auto`."""

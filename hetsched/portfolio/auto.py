@@ -1,0 +1,397 @@
+"""`auto`: many methods on one budget, in this process and in others."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from hetsched.analysis import model_size
+from hetsched.analysis.modules import falls_apart
+from hetsched.arguments import Rule, whole
+from hetsched.bounds import best
+from hetsched.errors import UnsupportedFeature
+from hetsched.modeling import backends
+from hetsched.portfolio.members import Member, choose
+from hetsched.portfolio.workers import Done, Ledger, Pool, Relay, Task, Worker, run_here
+from hetsched.problem.cluster import Cluster
+from hetsched.problem.graph import TaskGraph
+from hetsched.problem.problem import Problem
+from hetsched.processes import Died
+from hetsched.search import Budget, Monitor, cores, method
+from hetsched.search.monitor import ALL, Kind, select
+from hetsched.stopping import Deadline, Stop
+
+WORTH_WORKERS = 2.0
+"""Seconds left, below which no process is started: it takes one to load."""
+PROOF = 5.0  # seconds for a tiny problem's proof, at most; loading the solver is most of what it takes
+TINY_MODULE, MODULES_TINY = 16, 2000
+"""Tasks of a module that a split solves in milliseconds, and columns in all up to which it is given a moment for that."""
+MARGIN = 0.05  # seconds before the end at which workers stop by themselves, so that their last word is heard
+GRACE = 0.1  # seconds they get to answer when they are stopped
+SHORTEST = 1.0  # seconds of a turn of a search
+HURRY = 0.5  # seconds left, below which no bound is looked for
+_PROCESSES = Rule("a whole number of processes, 0 for none, or None for one a core", whole(0).or_none.take)
+WAKE = 0.02  # seconds between looks at the clock
+
+
+@method(
+    "auto",
+    summary="list schedulers, then searches, solvers and bounds side by side on all cores; stops at a proven optimum",
+    kind=Kind.PORTFOLIO,
+    deterministic=False,
+    objectives=ALL,
+    turn=900,
+)
+def auto(
+    problem: Problem,
+    monitor: Monitor,
+    *,
+    members: str | Iterable[str] | Mapping[str, float] | None = None,
+    exclude: str | Iterable[str] = (),
+    workers: int | None = None,
+    seconds: float = 10.0,
+    bound_seconds: float = 5.0,
+) -> None:
+    """Spend the budget on many methods.
+
+    The list schedulers answer at once, the best single device and HEFT first. Then searches take turns,
+    each from the best schedule found by anyone; a solver proves what is small enough, and bounds get
+    their share. Where more than two seconds are left, they run in worker processes, one a core. With an
+    evaluation limit everything runs in this process, without solvers, and the schedule is reproducible.
+
+    Parameters
+    ----------
+    members : names, or mapping of name to weight, optional
+        The methods that run, instead of those chosen by the problem's size. Time goes to searches in
+        proportion to their weights. "bounds" stands for the lower bounds.
+    exclude : names, optional
+        Members to leave out.
+    workers : int, optional
+        Worker processes, at most; 0 keeps everything in this process. Default: the cores this process may use.
+    seconds : float
+        Where the solve has no limit of its own: for how long to search.
+    bound_seconds : float
+        For how long to look for better lower bounds, at most.
+    """
+    _PROCESSES.check(workers, "workers", UnsupportedFeature)
+    for what, value in (("seconds", seconds), ("bound_seconds", bound_seconds)):
+        if not value >= 0:
+            raise UnsupportedFeature(f"{what} is {value!r}; it must be a number of seconds, at least 0")
+    chosen = choose(problem, monitor.objective, members, exclude)
+    if members is None and monitor.budget.evaluations is not None:
+        chosen = [member for member in chosen if member.method.kind is not Kind.EXACT]
+    race = Race(problem, monitor, chosen, seconds, bound_seconds)
+    race.begin()
+    race.prove_tiny()
+    if race.over:
+        return
+    slots = cores() if workers is None else workers
+    if slots and not race.by_evaluations and race.left > WORTH_WORKERS and any(not member.here for member in race.running):
+        race.run_apart(slots)
+    else:
+        race.run_in_turn()
+
+
+class Race:
+    """One run of `auto`."""
+
+    def __init__(self, problem: Problem, monitor: Monitor, members: list[Member], seconds: float, bound_seconds: float) -> None:
+        self.problem, self.monitor, self.members = problem, monitor, members
+        self.bound_seconds = bound_seconds
+        self.by_evaluations = monitor.budget.evaluations is not None
+        unlimited = math.isinf(monitor.time_left) and not self.by_evaluations
+        self.deadline = Deadline.after(seconds, monitor.clock) if unlimited else monitor.deadline
+        """When to end: also where the solve has no limit of its own."""
+        self.size = model_size.columns(problem)
+        self.slots = 1
+        self.threads = 1
+        self.at_work: dict[Worker, Member] = {}
+        self.pace = 0.0
+        """Seconds that the slower of the first two list schedulers took."""
+        self.lost = 0
+        """Processes that have died."""
+        for member in members:
+            why = self._unfit(member)
+            if why:
+                member.retired = True
+                monitor.note(f"{member.name} is left out: {why}; solve(problem, {member.name!r}) tries it nevertheless")
+
+    def _unfit(self, member: Member) -> str:
+        """Return why a member cannot take part, or an empty text."""
+        if member.models and not member.method.distributes and self.size > model_size.LARGEST:
+            return f"its model would have about {self.size} columns, more than {model_size.LARGEST}"
+        if member.models and self.by_evaluations:
+            return "a solver heeds no evaluation limit"
+        return ""
+
+    @property
+    def left(self) -> float:
+        """Seconds left, at least 0; inf where only evaluations are limited."""
+        return max(0.0, self.deadline.left)
+
+    @property
+    def over(self) -> bool:
+        """Whether it is time to stop."""
+        return self.monitor.should_stop or self.left <= 0
+
+    @property
+    def running(self) -> list[Member]:
+        """The members still in the race."""
+        return [member for member in self.members if not member.retired]
+
+    # ------------------------------------------------------------ at once
+
+    def begin(self) -> None:
+        """Run what answers at once: the first two whatever the time, the others while they take a small part of it."""
+        self.warm_up()
+        share = self.left / 5
+        for member in [member for member in self.members if member.at_once]:
+            first = member.method.objectives == ALL
+            if self.monitor.should_stop and not (first and self.monitor.stopped is Stop.TIME_LIMIT):
+                return
+            if not first and self._estimate(member) > min(share, self.left / 2):
+                continue  # it gets a turn later, if there is time
+            began = self.monitor.clock()
+            self.monitor.attempt(member.name)
+            took = self.monitor.clock() - began
+            share -= took
+            self.pace = max(self.pace, took) if first else self.pace
+            member.retired = True
+
+    def _estimate(self, member: Member) -> float:
+        """Return about how many seconds a list scheduler takes, from those of the first; some grow with the square of the tasks."""
+        return self.pace * (max(2.0, self.problem.n_tasks / 500) if member.method.growth > 1 else 2.0)
+
+    def prove_tiny(self) -> None:
+        """Give a solver a moment where that is likely to prove the optimum."""
+        exact = next((member for member in self.running if member.method.kind is Kind.EXACT), None)
+        if exact is None or self.by_evaluations or self.over or self.left < HURRY:
+            return
+        apart = exact.method.distributes and self.size <= MODULES_TINY and falls_apart(self.problem, TINY_MODULE)
+        if self.size <= model_size.TINY or apart:
+            self._turn(exact, min(PROOF, self.left / 2))
+
+    def warm_up(self) -> None:
+        """Compile what is to run in this process first, so that on the first run it takes nothing from the seconds given.
+
+        Milliseconds where that has been done before. Under a time limit there is nothing to give.
+        """
+        if self.deadline is self.monitor.deadline or self.over:
+            return
+        began = self.monitor.clock()
+        first = select(kind=Kind.SEARCH, objective="makespan", auto=True)[
+            :1
+        ]  # the others compile in their turns, in workers if there are any
+        names = [member.name for member in self.running if member.at_once or member.method in first]
+        small = Problem(TaskGraph(["a", "b"], [("a", "b", 1.0)]), Cluster(["x", "y"], bandwidth=1.0), durations=[[1.0, 2.0], [2.0, 1.0]])
+        monitor = Monitor(small, Budget(evaluations=50 * len(names)))  # one for all: the search begins at what is there
+        for name in names:
+            monitor.run(name)
+        if any(member.method.kind is Kind.BOUND for member in self.running):
+            best.prepare()
+        self.deadline = Deadline(self.deadline.end + self.monitor.clock() - began, self.monitor.clock)
+
+    # ------------------------------------------------------------ in this process
+
+    def run_in_turn(self) -> None:
+        """Run members one after another in this process."""
+        while not self.over:
+            member = self._next(self.running)
+            if member is None:
+                return
+            self._turn(member, self._slice(member, apart=False))
+
+    def _turn(self, member: Member, amount: float, look: Any = None) -> None:
+        """Run a member here for so many seconds, or evaluations."""
+        member.turns += 1
+        member.charged += amount
+        done, improved = run_here(self.monitor, self._task(member, amount), look)
+        self._ended(member, done, improved)
+
+    def _ended(self, member: Member, done: Done, improved: bool) -> None:
+        """Draw conclusions from the end of a turn."""
+        if done.kind == "unknown":
+            member.here = True
+            return
+        member.dull = member.dull + 1 if done.stopped is Stop.FINISHED and not improved else 0
+        kind = member.method.kind
+        once = (
+            member.at_once or kind is Kind.BOUND or (kind is Kind.EXACT and done.stopped in (Stop.FINISHED, Stop.OPTIMAL, Stop.INFEASIBLE))
+        )
+        member.retired = member.retired or bool(done.failure) or once or member.dull >= 2
+
+    def _next(self, candidates: list[Member], *, apart: bool = False, proving: int = 0) -> Member | None:
+        """Return whose turn it is: one that proves while all slots but one are not full of such, else who had least for its weight.
+
+        Bounds come first where all take turns: they are short, and may be all that is needed.
+        """
+        if not apart and self.left <= WORTH_WORKERS:
+            hurried = self.left < HURRY or self.problem.n_tasks * self.problem.n_devices > model_size.LARGEST
+            candidates = [member for member in candidates if not member.proves or (member.method.kind is Kind.BOUND and not hurried)]
+        candidates = [member for member in candidates if not member.at_once or self._estimate(member) < self.left / 4]
+        provers = [member for member in candidates if member.proves]
+        searches = [member for member in candidates if not member.proves]
+        if self.slots > 1:
+            free = proving < self.slots - 1 or not any(not member.proves for member in self.running)
+            candidates = provers if provers and free else searches
+        return min(
+            candidates,
+            key=lambda member: (member.charged / member.weight, member.method.kind is not Kind.BOUND, member.proves),
+            default=None,
+        )
+
+    def _slice(self, member: Member, *, apart: bool) -> float:
+        """Return the seconds of a member's turn; evaluations where they are limited."""
+        if member.at_once:
+            return self.left
+        if member.method.kind is Kind.BOUND:
+            return min(self.bound_seconds, self.left * (0.3 if apart else 0.15))
+        searches = [other for other in self.running if not other.proves and not other.at_once]
+        if self.by_evaluations:
+            assert self.monitor.budget.evaluations is not None
+            fewest = min(other.turns for other in searches)
+            waiting = sum(other.weight for other in searches if other.turns == fewest)
+            evaluations = self.monitor.budget.evaluations - self.monitor.evaluations
+            return max(1.0, math.ceil(evaluations * member.weight / waiting))
+        if member.method.kind is Kind.EXACT:
+            return self.left if self.slots > 1 or not searches else 0.4 * self.left
+        if not apart and self.left <= WORTH_WORKERS:
+            fewest = min(other.turns for other in searches)
+            return self.left * member.weight / sum(other.weight for other in searches if other.turns == fewest)
+        return min(self.left, max(SHORTEST, self.left / 4))
+
+    def _task(self, member: Member, amount: float) -> Task:
+        """Return what a member is to do in so many seconds, or evaluations; none are left where time has passed since they were counted."""
+        options: dict[str, Any] = {}
+        solver = member.method.solver
+        if member.method.kind is Kind.EXACT and "threads" in member.method.options:
+            options["threads"] = self.threads if solver is not None and backends.info(solver).capabilities.threads else 1
+        if member.method.kind is Kind.EXACT and "workers" in member.method.options:
+            options["workers"] = self.slots
+        counted = self.by_evaluations and not member.proves
+        return Task(
+            member.name,
+            options,
+            seed=int(self.monitor.rng.integers(2**31)),
+            start=self.monitor.best,
+            bound=self.monitor.bound,
+            time_limit=None if counted else max(0.0, amount),
+            evaluations=int(amount) if counted else None,
+            objective=self.monitor.objective,
+        )
+
+    # ------------------------------------------------------------ in worker processes
+
+    def run_apart(self, slots: int) -> None:
+        """Run members in worker processes, and here those that nobody else knows."""
+        exact = any(member.method.kind is Kind.EXACT for member in self.running)
+        self.threads = slots // 2 if exact and slots >= 4 else 1
+        here = any(member.here for member in self.running)
+        self.slots = max(1, slots - (self.threads - 1) - here)
+        try:
+            pool = Pool(self.problem, self.slots)
+        except OSError as error:
+            self.monitor.note(f"no worker process can be started ({error}); all members take turns in this one")
+            self.slots = 1
+            self.run_in_turn()
+            return
+        with pool:
+            self._while_loading(pool)
+            while not self.over:
+                self._fill(pool)
+                busy = [worker for worker in pool.workers if worker.ledger is not None or not worker.ready]
+                mine = self._next([member for member in self.running if member.here], apart=True)
+                if mine is not None:
+                    self._turn(mine, self._slice(mine, apart=True), look=lambda _: self._attend(pool))
+                elif busy:
+                    self._wait(pool)
+                elif self.left > MARGIN and self.running:  # nobody is left to work for us
+                    self.slots = 1
+                    self.run_in_turn()
+                    return
+                else:
+                    break
+            if self.running and self.monitor.time_left <= 2 * MARGIN:
+                self.monitor.stop(Stop.TIME_LIMIT)  # what is left is too short for another turn
+            self._finish(pool)
+
+    def _while_loading(self, pool: Pool) -> None:
+        """Search here until the workers have loaded, unless there are members for this process."""
+        if any(member.here for member in self.running):
+            return
+
+        def look(relay: Relay) -> None:
+            self._attend(pool)
+            if all(worker.ready for worker in pool.workers):
+                relay.stop(Stop.STOPPED)
+
+        # Ours only: what others wrote may crash, and is to crash apart.
+        ours = [member for member in self.running if member.method.function.__module__.startswith("hetsched.")]
+        searches = [member for member in ours if member.method.kind is Kind.SEARCH and member.method.auto is not None]
+        first = max(searches, key=lambda member: member.weight, default=None)
+        while first is not None and not self.over and not all(worker.ready for worker in pool.workers):
+            done, _ = run_here(self.monitor, self._task(first, SHORTEST), look)
+            if done.stopped is Stop.FINISHED:  # it has nothing to do here
+                return
+
+    def _attend(self, pool: Pool) -> None:
+        self._hear(pool, 0.0)
+        self._fill(pool)
+
+    def _fill(self, pool: Pool) -> None:
+        """Give tasks to idle workers."""
+        for worker in pool.workers:
+            if not worker.idle or self.over or self.left <= 2 * MARGIN:
+                continue
+            busy = list(self.at_work.values())
+            free = [member for member in self.running if not member.here and not ((member.proves or member.at_once) and member in busy)]
+            member = self._next(free, apart=True, proving=sum(each.proves for each in busy))
+            if member is None:
+                continue
+            amount = min(self._slice(member, apart=True), self.left - MARGIN)
+            pool.give(worker, self._task(member, amount), Ledger(self.monitor, member.name))
+            member.turns += 1
+            member.charged += amount
+            self.at_work[worker] = member
+
+    def _wait(self, pool: Pool) -> None:
+        """Take what workers tell; waiting for it is no work of ours."""
+        began = time.monotonic()
+        self._hear(pool, WAKE)
+        self.monitor.credit(self.monitor.source, seconds=began - time.monotonic())
+
+    def _hear(self, pool: Pool, seconds: float) -> None:
+        """Take what workers tell, waiting so long for the first word."""
+        for worker, message, ledger in pool.receive(seconds):
+            if ledger is not None:
+                ledger.take(message)
+            if isinstance(message, Done) and ledger is not None:
+                self._ended(self.at_work.pop(worker), message, ledger.improved)
+            elif isinstance(message, Died):
+                self._lost(pool, self.at_work.pop(worker, None), message)
+
+    def _lost(self, pool: Pool, member: Member | None, how: Died) -> None:
+        """Go on after the end of a process, with a new one if there is time and the loss does not repeat itself."""
+        if member is None:
+            self.monitor.note(f"a worker process {how} before it had a task")
+        else:
+            member.deaths += 1
+            member.retired = member.method.kind is Kind.EXACT or member.deaths > 1  # a model too large for the memory stays so
+        self.lost += 1
+        if self.left > WORTH_WORKERS and self.lost <= 2 * self.slots and not self.over:
+            try:
+                pool.start()
+            except OSError as error:
+                self.monitor.note(f"no new worker process can be started ({error})")
+
+    def _finish(self, pool: Pool) -> None:
+        """Hear the last words; the processes end with the pool."""
+        pool.stop()
+        limit = time.monotonic() + (GRACE if self.left > 0 else MARGIN)
+        while self.at_work and time.monotonic() < limit:
+            self._wait(pool)
+        for worker in self.at_work:
+            if worker.ledger is not None:
+                worker.ledger.abandon()

@@ -1,0 +1,365 @@
+"""Worker processes: methods run on a problem apart from this process and tell what they find as they find it."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import pickle
+import queue
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NoReturn, TypeAlias
+
+from hetsched.errors import InconsistentBound, UnsupportedFeature
+from hetsched.modeling.backends import in_process
+from hetsched.problem.problem import Problem
+from hetsched.processes import Channel, Died, Process, Ready, StopRequest
+from hetsched.schedule.decision import Decision
+from hetsched.schedule.schedule import Schedule
+from hetsched.schedule.simulate import simulate
+from hetsched.search import Budget, Event, Monitor, registered
+from hetsched.search.monitor import discover
+from hetsched.search.solution import NO_BOUND, Bound
+from hetsched.stopping import Stop
+
+_WAKE = 0.01  # seconds between looks at the messages, while something runs in this process
+
+
+@dataclass(frozen=True)
+class Task:
+    """One run of a method: what it is given and may spend."""
+
+    method: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    start: Schedule | Decision | None = None
+    """What it starts from; only what is better is told."""
+    bound: Bound = NO_BOUND
+    time_limit: float | None = None
+    evaluations: int | None = None
+    objective: str = "makespan"
+
+
+@dataclass(frozen=True)
+class Found:
+    """A better decision."""
+
+    decision: Decision
+    value: float
+    source: str
+    nodes: int = 0
+
+
+@dataclass(frozen=True)
+class Proved:
+    """A better bound."""
+
+    bound: Bound
+    nodes: int = 0
+
+
+@dataclass(frozen=True)
+class Done:
+    """A task has ended."""
+
+    efforts: tuple[tuple[str, float, int, float], ...] = ()
+    """(method, best value, evaluations, seconds) of the method and of those it called."""
+    messages: tuple[str, ...] = ()
+    stopped: Stop = Stop.FINISHED
+    failure: str = ""
+    """Its error; with `kind` "unknown" that there is no such method in this process."""
+    kind: str = ""
+    """Of the failure: "refused", "unknown", "inconsistent" or "failed"."""
+
+
+Message: TypeAlias = Ready | Found | Proved | Done | Died
+
+
+@dataclass(frozen=True)
+class _Hello:
+    problem: Problem
+    modules: Mapping[str, str]
+    """The module that registers each method."""
+
+
+class Relay(Monitor):
+    """The monitor of a task: what is better than its start goes on to `tell` at once.
+
+    `look` is called whenever the method asks whether to stop.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        task: Task,
+        tell: Callable[[Message], object],
+        *,
+        look: Callable[[], object] | None = None,
+        parent: Monitor | None = None,
+    ) -> None:
+        super().__init__(
+            problem,
+            Budget(task.time_limit, task.evaluations),
+            seed=task.seed,
+            on_progress=self._pass_on,
+            parent=parent,
+            objective=task.objective,
+        )
+        self._look = look
+        self._tell_on = tell
+        if task.start is not None:
+            self.best = task.start if isinstance(task.start, Schedule) else simulate(problem, task.start)
+            self.incumbent = self.value_of(problem, self.best)
+            self._found_by = "start"
+        self.bound = task.bound
+        self._told: tuple[Schedule | None, Bound] = (self.best, self.bound)
+
+    @property
+    def stopped(self) -> Stop:
+        """Why the method has to stop; `Stop.NONE`, an empty string, while it may go on."""
+        if self._look is not None:
+            self._look()
+        return super().stopped
+
+    def _pass_on(self, event: Event) -> None:
+        best, bound = self._told
+        self._told = (self.best, self.bound)
+        if self.best is not None and self.best is not best:
+            self._tell_on(Found(self.best.decision, event.incumbent, event.source, event.nodes))
+        if self.bound is not bound:
+            self._tell_on(Proved(self.bound, event.nodes))
+
+    def perform(self, task: Task) -> Done:
+        """Run the task to its end and say how it went."""
+        failure = kind = ""
+        try:
+            if not self.should_stop:
+                self.run(task.method, task.options)
+        except UnsupportedFeature as error:
+            failure, kind = str(error), "refused"
+        except InconsistentBound as error:
+            failure, kind = str(error), "inconsistent"
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a method may fail as it likes, even by SystemExit; that costs only itself
+            failure, kind = f"{type(error).__name__}: {error}", "failed"
+        efforts = tuple((name, effort.value, effort.evaluations, effort.seconds) for name, effort in self._efforts.items() if name)
+        return Done(efforts, tuple(self._messages), self.stopped or Stop.FINISHED, failure, kind)
+
+
+class Ledger:
+    """Takes what one task tells into a monitor, under the names of those who found it."""
+
+    def __init__(self, monitor: Monitor, name: str) -> None:
+        self.monitor, self.name = monitor, name
+        self.began = time.monotonic()
+        self.best = monitor.incumbent
+        self._offered: Counter[str] = Counter()
+
+    @property
+    def improved(self) -> bool:
+        """Whether the task has found a schedule better than the best before."""
+        return self._offered.total() > 0
+
+    def take(self, message: Message) -> None:
+        """Offer what was found; it is simulated here once more, whoever found it."""
+        monitor = self.monitor
+        before = monitor.source
+        try:
+            if isinstance(message, Found):
+                monitor.nodes = message.nodes
+                if message.value < monitor.incumbent:
+                    monitor.source = message.source
+                    self._offered[message.source] += 1
+                    monitor.offer(message.decision)
+            elif isinstance(message, Proved):
+                monitor.nodes = message.nodes
+                monitor.raise_bound(message.bound)
+            elif isinstance(message, Done):
+                self._close(message)
+            elif isinstance(message, Died):
+                monitor.source = ""
+                monitor.note(f"{self.name}'s process {message}; what it had found is kept")
+                self.abandon()
+        finally:
+            monitor.source = before
+
+    def _close(self, done: Done) -> None:
+        monitor = self.monitor
+        for name, value, evaluations, seconds in done.efforts:
+            monitor.credit(name, value=value, evaluations=max(0, evaluations - self._offered[name]), seconds=seconds)
+        monitor.source = ""
+        for message in done.messages:
+            monitor.note(message)
+        if done.kind == "inconsistent":
+            raise InconsistentBound(done.failure)
+        if done.failure and done.kind != "unknown":
+            monitor.note(f"{self.name}{' failed' if done.kind == 'failed' else ''}: {done.failure}")
+
+    def abandon(self) -> None:
+        """Count the seconds of a task that will not tell of its end."""
+        self.monitor.credit(self.name, seconds=time.monotonic() - self.began)
+
+
+def run_here(monitor: Monitor, task: Task, look: Callable[[Relay], object] | None = None) -> tuple[Done, bool]:
+    """Run a task in this process, for a monitor whose own source is the caller's name.
+
+    `look` is called with the task's monitor whenever the method asks whether to stop, at most each
+    hundredth of a second, and may stop it. Returns how it went and whether it found a better schedule.
+    """
+    ledger = Ledger(monitor, task.method)
+    looked = 0.0
+
+    def often() -> None:
+        nonlocal looked
+        if look is not None and time.monotonic() - looked >= _WAKE:
+            looked = time.monotonic()
+            look(relay)
+
+    relay = Relay(monitor.problem, task, ledger.take, look=often, parent=monitor)
+    began = time.monotonic()
+    done = relay.perform(task)
+    monitor.credit(monitor.source, seconds=began - time.monotonic())  # the caller's share is without that of what it called
+    ledger.take(done)
+    return done, ledger.improved
+
+
+class Worker(Process):
+    """A process that runs tasks one after another, as seen from here."""
+
+    def __init__(self, inbox: queue.SimpleQueue[tuple[Worker, Message]], hello: bytes) -> None:
+        self.ready = False
+        self.ledger: Ledger | None = None
+        """Of the task it works on."""
+        self.until = 0.0
+        """When the task should end, in monotonic time."""
+        super().__init__("hetsched.portfolio.workers:serve", lambda message: inbox.put((self, message)))
+        self.send(hello)
+
+    @property
+    def idle(self) -> bool:
+        """Whether it waits for a task."""
+        return self.ready and self.ledger is None
+
+
+class Pool:
+    """Worker processes for one problem; a context manager that leaves none behind.
+
+    Parameters
+    ----------
+    problem : Problem
+    count : int
+        How many to start. They load in the background, which takes about a second.
+    """
+
+    def __init__(self, problem: Problem, count: int) -> None:
+        modules = {name: method.function.__module__ for name, method in registered().items()}
+        self._hello = pickle.dumps(_Hello(problem, modules), pickle.HIGHEST_PROTOCOL)
+        self._inbox: queue.SimpleQueue[tuple[Worker, Message]] = queue.SimpleQueue()
+        self.workers: list[Worker] = []
+        try:
+            for _ in range(count):
+                self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Start one more worker; raises `OSError` where no process can be started."""
+        self.workers.append(Worker(self._inbox, self._hello))
+
+    def give(self, worker: Worker, task: Task, ledger: Ledger) -> None:
+        """Give an idle worker a task; raises an error if the task cannot be pickled."""
+        worker.send(pickle.dumps(task, pickle.HIGHEST_PROTOCOL))
+        worker.ledger = ledger
+        worker.until = time.monotonic() + (float("inf") if task.time_limit is None else task.time_limit)
+
+    def receive(self, seconds: float = 0.0) -> Iterator[tuple[Worker, Message, Ledger | None]]:
+        """Yield what has been told, with the ledger of the worker's task, waiting so long for the first word.
+
+        Of each worker's decisions that wait to be heard only the last is: it is the best.
+        """
+        told: list[tuple[Worker, Message]] = []
+        with contextlib.suppress(queue.Empty):
+            told.append(self._inbox.get(timeout=seconds) if seconds > 0 else self._inbox.get_nowait())
+            while True:
+                told.append(self._inbox.get_nowait())
+        last = {worker: place for place, (worker, message) in enumerate(told) if isinstance(message, Found)}
+        for place, (worker, message) in enumerate(told):
+            if worker not in self.workers or (isinstance(message, Found) and last[worker] != place):
+                continue
+            ledger = worker.ledger
+            if isinstance(message, Ready):
+                worker.ready = True
+            elif isinstance(message, Done):
+                worker.ledger = None
+            elif isinstance(message, Died):
+                worker.ledger = None
+                self.workers.remove(worker)
+                worker.kill()
+            yield worker, message, ledger
+
+    def stop(self) -> None:
+        """Ask all tasks to end soon."""
+        for worker in self.workers:
+            if worker.ledger is not None:
+                worker.send(pickle.dumps(StopRequest()))
+
+    def close(self) -> None:
+        """Kill all workers and wait until they have gone."""
+        for worker in self.workers:
+            worker.kill()
+        for worker in self.workers:
+            worker.process.wait()
+        self.workers = []
+
+
+# ---------------------------------------------------------------- the other side
+
+
+def serve(log: int) -> NoReturn:
+    """Be a worker: read a problem and tasks from standard input and tell what is found on standard output."""
+    in_process.set(True)  # this process may be lost
+    _Side(Channel(log)).work()
+
+
+class _Side:
+    """The worker's side of the pipes."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+
+    def work(self) -> NoReturn:
+        """Run task after task."""
+        hello = self.channel.asked.get()
+        assert isinstance(hello, _Hello)
+        discover(plug_ins=False)  # those that others wrote are loaded with their first task: they may crash
+        self.channel.tell(Ready())
+        while True:
+            task = self.channel.asked.get()
+            assert isinstance(task, Task)
+            self.channel.tell(self._perform(hello, task))
+
+    def _perform(self, hello: _Hello, task: Task) -> Done:
+        module = hello.modules.get(task.method, "__main__")
+        if task.method not in registered() and module != "__main__":
+            try:
+                importlib.import_module(module)
+            except BaseException as error:  # SystemExit too
+                return Done(failure=f"{module} cannot be imported: {type(error).__name__}: {error}", kind="unknown")
+        if task.method not in registered():
+            return Done(failure=f"{module} registers no method {task.method!r} when it is imported", kind="unknown")
+        relay = Relay(hello.problem, task, self.channel.tell, look=lambda: self._look(relay))
+        return relay.perform(task)
+
+    def _look(self, relay: Monitor) -> None:
+        if self.channel.asked_to_stop.is_set():
+            relay.stop(Stop.STOPPED)

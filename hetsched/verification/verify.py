@@ -1,0 +1,440 @@
+"""The independent check: every rule of the problem statement, applied to the columns of a schedule.
+
+It reads the problem's data and the schedule's columns, works out by itself what must hold, and
+shares no code with whatever made the schedule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hetsched.arguments import checked
+from hetsched.arrays import BoolArray, Columns, FloatArray, IntArray
+from hetsched.errors import InvalidSchedule
+from hetsched.problem.graph import named, plural
+from hetsched.problem.problem import Problem
+from hetsched.schedule.schedule import Schedule
+from hetsched.verification.facts import TOLERANCE, Facts, inputs_text
+
+RULES = {
+    "coverage": "every input of every task is in exactly one batch, and no batch is empty (amount: inputs, or empty batches)",
+    "batch-size": "a batch has as many inputs as it says, a size its device supports for its task (amount: inputs off)",
+    "once": "with batching='once', a task has at most one batch on a device (amount: batches too many)",
+    "eligibility": "a task runs only on devices for which it has durations (amount: inputs)",
+    "pin": "a pinned task runs only on the devices it is pinned to (amount: inputs)",
+    "colocation": "for each input, all tasks of one label run on one device (amount: inputs split)",
+    "time": "times are finite and not negative (amount: seconds before 0, or inf)",
+    "duration": "a batch takes the time the problem gives (amount: seconds off)",
+    "device-overlap": "a device runs one batch at a time (amount: seconds of overlap)",
+    "precedence": "a batch starts when its inputs are there: local producers finished, transfers ended (amount: seconds too early)",
+    "no-path": "data moves only between devices with a path (amount: inputs)",
+    "transfer-missing": "each edge between batches on different devices that share inputs has a transfer (amount: 1)",
+    "transfer-extra": "there is no other transfer, and none twice (amount: 1)",
+    "transfer-time": "a transfer takes the time the problem gives (amount: seconds off)",
+    "transfer-early": "a transfer starts after its producer's finish (amount: seconds too early)",
+    "channel-overlap": "with communication='channel', an ordered device pair moves one transfer at a time (amount: seconds of overlap)",
+    "port-overlap": "with communication='port', a device sends one and receives one transfer at a time (amount: seconds of overlap)",
+    "memory": "a device holds no more than its capacity under the problem's memory model (amount: bytes over)",
+    "makespan": "the stated makespan is the last finish (amount: seconds off)",
+}
+"""Every rule `verify` checks, in its order, with what it asks and the unit of ``Violation.amount``."""
+
+
+@dataclass(frozen=True)
+class Violation:
+    """One broken rule.
+
+    Attributes
+    ----------
+    rule : str
+        A key of `RULES`.
+    message : str
+        One plain line.
+    amount : float
+        By how much, in the unit `RULES` names.
+    tasks, devices : tuple of str
+        Names concerned.
+    items : tuple of int
+        Inputs concerned.
+    times : tuple of float
+        The times that clash, in seconds.
+    """
+
+    rule: str
+    message: str
+    amount: float
+    tasks: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    items: tuple[int, ...] = ()
+    times: tuple[float, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.message}"
+
+
+@checked
+def verify(problem: Problem, schedule: Schedule) -> list[Violation]:
+    """Return every violation of the problem's rules; an empty list if the schedule is valid.
+
+    Parameters
+    ----------
+    problem : Problem
+    schedule : Schedule
+        From anywhere. Times are compared with a tolerance of 1e-9 of the last finish, memory with
+        1e-9 of the capacity.
+
+    Raises
+    ------
+    InvalidSchedule
+        The schedule is about other tasks, devices, inputs or edges than the problem's.
+    """
+    _check_same_names(problem, schedule)
+    facts = Facts(problem, schedule)
+    checks = (
+        _coverage,
+        _batch_size,
+        _once,
+        _eligibility,
+        _pin,
+        _colocation,
+        _time,
+        _duration,
+        _device_overlap,
+        _precedence,
+        _no_path,
+        _transfer_missing,
+        _transfer_extra,
+        _transfer_time,
+        _transfer_early,
+        _contention,
+        _memory,
+        _makespan,
+    )
+    return [violation for check in checks for violation in check(facts)]
+
+
+def _check_same_names(problem: Problem, schedule: Schedule) -> None:
+    for what, ours, theirs in (("task", problem.graph.names, schedule.tasks), ("device", problem.cluster.names, schedule.devices)):
+        known, given = set(ours), set(theirs)
+        lacking, strange = [name for name in ours if name not in given], [name for name in theirs if name not in known]
+        differences = [f"{verb} {named(range(len(names)), names)}" for verb, names in (("lacks", lacking), ("adds", strange)) if names]
+        if not differences and len(ours) != len(theirs):
+            differences = ["names some twice"]
+        if differences:
+            raise InvalidSchedule(
+                f"the schedule has {len(theirs)} {what}s, the problem {len(ours)}: it {' and '.join(differences)}; "
+                "check it against the problem it was made for"
+            )
+        for x, (our, their) in enumerate(zip(ours, theirs, strict=True)):
+            if our != their:
+                raise InvalidSchedule(
+                    f"{what} {x} is {their!r} in the schedule but {our!r} in the problem; list the {what}s in the problem's order"
+                )
+    if schedule.n_inputs != problem.inputs:
+        raise InvalidSchedule(f"the schedule has {schedule.n_inputs} inputs, the problem {problem.inputs}")
+    edge, n_edges = schedule.transfers.edge, problem.graph.n_edges
+    if len(edge) and not (0 <= edge.min() and edge.max() < n_edges):
+        raise InvalidSchedule(f"a transfer's edge index runs from {edge.min()} to {edge.max()} but the problem has {n_edges} edges")
+
+
+def _rows(mask: BoolArray) -> list[int]:
+    rows: list[int] = np.flatnonzero(mask).tolist()
+    return rows
+
+
+def _of_batches(facts: Facts, rule: str, message: str, amount: float, *batches: int, times: Sequence[float] = ()) -> Violation:
+    """Return a violation that concerns whole batches."""
+    return Violation(
+        rule,
+        message,
+        float(amount),
+        tuple(dict.fromkeys(map(facts.task_name, batches))),
+        tuple(dict.fromkeys(map(facts.device_name, batches))),
+        tuple(sorted({item for b in batches for item in facts.items(b)})),
+        tuple(map(float, times)),
+    )
+
+
+# ---------------------------------------------------------------------- what runs where
+
+
+def _coverage(facts: Facts) -> Iterator[Violation]:
+    names = facts.problem.graph.names
+    copies = facts.copies.reshape(len(names), facts.problem.inputs)
+    for i in _rows(np.any(copies == 0, axis=1)):
+        items = _rows(copies[i] == 0)
+        message = f"{inputs_text(items)} of task {names[i]!r} in no batch"
+        yield Violation("coverage", message, len(items), (names[i],), items=tuple(items))
+    for i in _rows(np.any(copies > 1, axis=1)):
+        items = _rows(copies[i] > 1)
+        message = f"{inputs_text(items)} of task {names[i]!r} in {copies[i].max()} batches"
+        yield Violation("coverage", message, len(items), (names[i],), items=tuple(items))
+    for b in _rows(facts.count == 0):
+        yield _of_batches(facts, "coverage", f"batch {b}, task {facts.batch(b)}, has no inputs", 1, b)
+    for b in _rows(facts.repeats > 0):
+        yield _of_batches(facts, "coverage", f"batch {b}, task {facts.batch(b)}, lists an input more than once", facts.repeats[b], b)
+
+
+def _batch_size(facts: Facts) -> Iterator[Violation]:
+    problem, stated = facts.problem, np.asarray(facts.schedule.batches.size)
+    for b in _rows((stated != facts.count) & (facts.repeats == 0)):
+        message = f"the batch of task {facts.batch(b)} states size {stated[b]} but has {facts.count[b]}"
+        yield _of_batches(facts, "batch-size", message, abs(stated[b] - facts.count[b]), b)
+    for b in _rows(np.isnan(facts.duration) & facts.runs_there & (facts.count > 0)):
+        sizes = problem.batch_sizes[np.isfinite(problem.durations[facts.task[b], facts.device[b]])]
+        message = f"task {facts.batch(b)} runs {facts.count[b]} at once; its batch sizes there are {sizes.tolist()}"
+        yield _of_batches(facts, "batch-size", message, np.abs(sizes - facts.count[b]).min(), b)
+
+
+def _once(facts: Facts) -> Iterator[Violation]:
+    if facts.problem.batching != "once":
+        return
+    pair = facts.task * facts.problem.n_devices + facts.device
+    for value, count in zip(*np.unique(pair, return_counts=True), strict=True):
+        if count > 1:
+            batches = _rows(pair == value)
+            where = f"task {facts.task_name(batches[0])!r} has {count} batches on {facts.device_name(batches[0])!r}"
+            message = f"{where}; batching='once' allows one"
+            yield _of_batches(facts, "once", message, count - 1, *batches)
+
+
+def _eligibility(facts: Facts) -> Iterator[Violation]:
+    for b in _rows(~facts.runs_there):
+        yield _of_batches(facts, "eligibility", f"task {facts.batch(b)}, where it has no duration", facts.count[b], b)
+
+
+def _pin(facts: Facts) -> Iterator[Violation]:
+    graph, index = facts.problem.graph, facts.problem.cluster.index
+    allowed = np.ones((graph.n_tasks, facts.problem.n_devices), bool)
+    for i, pin in enumerate(graph.devices):
+        if pin is not None:
+            allowed[i] = False
+            allowed[i, [index[name] for name in pin]] = True
+    for b in _rows(~allowed[facts.task, facts.device]):
+        pin = graph.devices[facts.task[b]] or ()
+        yield _of_batches(facts, "pin", f"task {facts.batch(b)} but pinned to {named(range(len(pin)), pin)}", facts.count[b], b)
+
+
+def _colocation(facts: Facts) -> Iterator[Violation]:
+    labels, devices = facts.problem.graph.colocation, facts.problem.cluster.names
+    number = {label: x for x, label in enumerate(dict.fromkeys(label for label in labels if label is not None))}
+    label = np.array([-1 if name is None else number[name] for name in labels], np.int64)[facts.task[facts.row_batch]]
+    rows = np.flatnonzero(label >= 0)
+    cell, device = label[rows] * facts.problem.inputs + facts.row_item[rows], facts.device[facts.row_batch[rows]]
+    least, most = np.full(len(number) * facts.problem.inputs, len(devices)), np.full(len(number) * facts.problem.inputs, -1)
+    np.minimum.at(least, cell, device)
+    np.maximum.at(most, cell, device)
+    split = (least < most).reshape(len(number), facts.problem.inputs)
+    for name, x in number.items():
+        if split[x].any():
+            items = _rows(split[x])
+            members = rows[(label[rows] == x) & split[x][facts.row_item[rows]]]
+            batches = np.unique(facts.row_batch[members])
+            tasks = tuple(facts.problem.graph.names[i] for i in np.unique(facts.task[batches]))
+            where = tuple(devices[k] for k in np.unique(facts.device[batches]))
+            message = (
+                f"co-location label {name!r} is split for {inputs_text(items)}: {named(range(len(tasks)), tasks)} run on "
+                f"{named(range(len(where)), where)}"
+            )
+            yield Violation("colocation", message, len(items), tasks, where, tuple(items))
+
+
+# ---------------------------------------------------------------------- when
+
+
+def _time(facts: Facts) -> Iterator[Violation]:
+    columns = facts.schedule.batches
+    for b, first, last, amount in _improper(columns, facts.tolerance):
+        message = f"task {facts.batch(b)} runs from {first:.9g} s to {last:.9g} s; times must be finite and not negative"
+        yield _of_batches(facts, "time", message, amount, b, times=(first, last))
+    columns = facts.schedule.transfers
+    for x, first, last, amount in _improper(columns, facts.tolerance):
+        edge, a, b = facts.move(x)
+        message = f"{facts.transfer(edge, a, b)} runs from {first:.9g} s to {last:.9g} s; times must be finite and not negative"
+        yield _of_batches(facts, "time", message, amount, a, b, times=(first, last))
+
+
+def _improper(columns: Columns, tolerance: float) -> Iterator[tuple[int, float, float, float]]:
+    """Yield (row, start, finish, amount) of times that are none."""
+    finite = np.isfinite(columns.start) & np.isfinite(columns.finish)
+    before = -np.minimum(columns.start, columns.finish)
+    for x in _rows(~finite | (before > tolerance)):
+        yield x, float(columns.start[x]), float(columns.finish[x]), float(before[x]) if finite[x] else np.inf
+
+
+def _duration(facts: Facts) -> Iterator[Violation]:
+    taken = facts.finish - facts.start
+    for b in _rows(np.abs(taken - facts.duration) > facts.tolerance):
+        message = f"task {facts.batch(b)} takes {taken[b]:.9g} s, its duration there is {facts.duration[b]:.9g} s"
+        yield _of_batches(facts, "duration", message, abs(taken[b] - facts.duration[b]), b, times=(facts.start[b], facts.finish[b]))
+
+
+def _overlaps(resource: IntArray, start: FloatArray, finish: FloatArray, tolerance: float) -> Iterator[tuple[int, int, float]]:
+    """Yield (earlier, later, seconds) for each half-open interval that starts while its resource is held."""
+    busy = np.flatnonzero(finish > start)
+    order = busy[np.lexsort((finish[busy], start[busy], resource[busy]))]
+    for group in np.split(order, np.flatnonzero(np.diff(resource[order])) + 1):
+        last = np.maximum.accumulate(finish[group])
+        holder = np.maximum.accumulate(np.where(finish[group] == last, np.arange(len(group)), 0))
+        overlap = np.minimum(last[:-1], finish[group[1:]]) - start[group[1:]]
+        for x in _rows(overlap > tolerance):
+            yield int(group[holder[x]]), int(group[x + 1]), float(overlap[x])
+
+
+def _device_overlap(facts: Facts) -> Iterator[Violation]:
+    for a, b, overlap in _overlaps(facts.device, facts.start, facts.finish, facts.tolerance):
+        message = (
+            f"task {facts.batch(b)} starts at {facts.start[b]:.9g} s, while {facts.batch(a)} runs until {facts.finish[a]:.9g} s: "
+            f"they overlap by {overlap:.9g} s"
+        )
+        yield _of_batches(facts, "device-overlap", message, overlap, a, b, times=(facts.start[b], facts.finish[a]))
+
+
+def _precedence(facts: Facts) -> Iterator[Violation]:
+    links = facts.links
+    ready = np.where(links.remote, np.nan, facts.finish[links.source])
+    served = links.transfer >= 0
+    ready[served] = facts.move_finish[links.transfer[served]]
+    early = ready - facts.start[links.target]
+    for x in _rows(early > facts.tolerance):
+        a, b = int(links.source[x]), int(links.target[x])
+        what = f"{facts.transfer(links.edge[x], a, b)} ends" if links.remote[x] else f"its producer {facts.batch(a)} finishes"
+        message = f"task {facts.batch(b)} starts at {facts.start[b]:.9g} s, {early[x]:.9g} s before {what} at {ready[x]:.9g} s"
+        yield _of_batches(facts, "precedence", message, early[x], a, b, times=(facts.start[b], ready[x]))
+
+
+# ---------------------------------------------------------------------- transfers
+
+
+def _no_path(facts: Facts) -> Iterator[Violation]:
+    for x in _rows(np.isinf(facts.links.seconds)):
+        e, a, b = int(facts.links.edge[x]), int(facts.links.source[x]), int(facts.links.target[x])
+        where = f"{facts.device_name(a)!r} and {facts.device_name(b)!r}"
+        message = f"edge {facts.edge_text(e)} is split over {where}, between which there is no path"
+        yield _of_batches(facts, "no-path", message, facts.links.shared[x], a, b)
+
+
+def _transfer_missing(facts: Facts) -> Iterator[Violation]:
+    links = facts.links
+    for x in _rows(links.remote & (links.transfer < 0) & np.isfinite(links.seconds)):
+        e, a, b = int(links.edge[x]), int(links.source[x]), int(links.target[x])
+        yield _of_batches(facts, "transfer-missing", f"{facts.transfer(e, a, b)} is missing; it takes {links.seconds[x]:.9g} s", 1, a, b)
+
+
+def _transfer_extra(facts: Facts) -> Iterator[Violation]:
+    for x in _rows(facts.link_of_move < 0):
+        e, a, b = facts.move(x)
+        if tuple(facts.problem.graph.edges[e]) != (facts.task[a], facts.task[b]):
+            why = f"joins batches of {facts.task_name(a)!r} and {facts.task_name(b)!r}"
+        elif not set(facts.items(a)) & set(facts.items(b)):
+            why = "joins batches without a common input"
+        elif facts.device[a] == facts.device[b]:
+            why = "joins batches on one device"
+        else:
+            why = "is listed more than once"
+        yield _of_batches(facts, "transfer-extra", f"{facts.transfer(e, a, b)} {why}; it must not be there", 1, a, b)
+
+
+def _transfer_time(facts: Facts) -> Iterator[Violation]:
+    links = facts.links
+    taken = np.full(len(links.edge), np.nan)
+    served = (links.transfer >= 0) & np.isfinite(links.seconds)
+    taken[served] = (facts.move_finish - facts.move_start)[links.transfer[served]]
+    for x in _rows(np.abs(taken - links.seconds) > facts.tolerance):
+        edge, a, b = facts.move(links.transfer[x])
+        carried = "" if facts.problem.inputs == 1 else f" for {plural(int(links.shared[x]), 'input')}"
+        message = f"{facts.transfer(edge, a, b)} takes {taken[x]:.9g} s, its transfer time{carried} is {links.seconds[x]:.9g} s"
+        times = (facts.move_start[links.transfer[x]], facts.move_finish[links.transfer[x]])
+        yield _of_batches(facts, "transfer-time", message, abs(taken[x] - links.seconds[x]), a, b, times=times)
+
+
+def _transfer_early(facts: Facts) -> Iterator[Violation]:
+    early = np.where(facts.link_of_move >= 0, facts.finish[facts.move_source] - facts.move_start, np.nan)
+    for x in _rows(early > facts.tolerance):
+        e, a, b = facts.move(x)
+        message = (
+            f"{facts.transfer(e, a, b)} starts at {facts.move_start[x]:.9g} s, {early[x]:.9g} s before its producer finishes "
+            f"at {facts.finish[a]:.9g} s"
+        )
+        yield _of_batches(facts, "transfer-early", message, early[x], a, b, times=(facts.move_start[x], facts.finish[a]))
+
+
+def _contention(facts: Facts) -> Iterator[Violation]:
+    model, devices = facts.problem.communication, facts.problem.cluster.names
+    lawful = np.flatnonzero(facts.link_of_move >= 0)
+    h, k = facts.device[facts.move_source[lawful]], facts.device[facts.move_target[lawful]]
+    resources = {"channel": [("", h * len(devices) + k)], "port": [("send", h), ("receive", k)]}.get(model, [])
+    start, finish = facts.move_start[lawful], facts.move_finish[lawful]
+    for role, resource in resources:
+        for x, y, overlap in _overlaps(resource, start, finish, facts.tolerance):
+            first, second = int(lawful[x]), int(lawful[y])
+            ends = [facts.move(first), facts.move(second)]
+            where = f"the {role} port of {devices[resource[x]]!r}" if role else f"the channel {devices[h[x]]!r} -> {devices[k[x]]!r}"
+            message = f"{facts.transfer(*ends[0])} and {facts.transfer(*ends[1])} overlap on {where} by {overlap:.9g} s"
+            times = (start[y], finish[x])
+            yield _of_batches(facts, f"{model}-overlap", message, overlap, *ends[0][1:], *ends[1][1:], times=times)
+
+
+# ---------------------------------------------------------------------- memory and makespan
+
+
+def _static_bytes(facts: Facts) -> FloatArray:
+    """Return weights once per device, plus input and output of every (task, input), [K]."""
+    graph, n_devices = facts.problem.graph, facts.problem.n_devices
+    device, task = np.unique(np.stack([facts.device, facts.task]), axis=1)
+    moved = graph.input_bytes + graph.output_bytes
+    result = np.zeros(n_devices)
+    result += np.bincount(device, weights=graph.weight_bytes[task], minlength=n_devices)
+    result += np.bincount(facts.device, weights=moved[facts.task] * facts.count, minlength=n_devices)
+    return result
+
+
+def _peak_bytes(facts: Facts) -> FloatArray:
+    """Return the most bytes each device holds at any time, [K]."""
+    graph, links, n_devices = facts.problem.graph, facts.links, facts.problem.n_devices
+    task, device = facts.task[facts.row_batch], facts.device[facts.row_batch]
+    start, finish = facts.start[facts.row_batch], facts.finish[facts.row_batch]
+    childless, parentless = (np.bincount(column, minlength=graph.n_tasks) == 0 for column in (graph.edges[:, 0], graph.edges[:, 1]))
+    needed_until = np.where(links.remote, -np.inf, facts.finish[links.target])
+    served = links.transfer >= 0
+    needed_until[served] = facts.move_finish[links.transfer[served]]
+    release = np.where(childless[task], facts.makespan, finish)
+    np.fmax.at(release, facts.source_row, needed_until[facts.link_of])
+    arriving, first = links.target[served], parentless[task]
+    holders = np.concatenate([device, facts.device[arriving], device[first]])
+    since = np.concatenate([start, facts.move_start[links.transfer[served]], np.zeros(int(first.sum()))])
+    until = np.concatenate([release, facts.finish[arriving], finish[first]])
+    size = np.concatenate(
+        [graph.output_bytes[task], graph.edge_bytes[links.edge[served]] * links.shared[served], graph.input_bytes[task[first]]]
+    )
+    most = np.zeros(n_devices)
+    for k in range(n_devices):
+        held = (holders == k) & (until - since > facts.tolerance)
+        moments = np.concatenate([since[held], until[held] - facts.tolerance])  # what leaves by then makes room
+        times, moment = np.unique(moments, return_inverse=True)
+        change = np.bincount(moment, weights=np.concatenate([size[held], -size[held]]), minlength=len(times))
+        most[k] = np.cumsum(change).max(initial=0.0)
+    pair = np.unique(np.stack([facts.device, facts.task]), axis=1)
+    return most + np.bincount(pair[0], weights=graph.weight_bytes[pair[1]], minlength=n_devices)
+
+
+def _memory(facts: Facts) -> Iterator[Violation]:
+    model, devices, capacity = facts.problem.memory, facts.problem.cluster.names, facts.problem.cluster.memory_bytes
+    needed = _static_bytes(facts) if model == "static" else _peak_bytes(facts)
+    for k in _rows(needed > capacity * (1 + TOLERANCE)):
+        over = float(needed[k] - capacity[k])
+        tasks = np.unique(facts.task[facts.device == k])
+        message = f"{devices[k]!r} needs {needed[k]:.9g} bytes, {over:.9g} more than its {capacity[k]:.9g} ({model} memory)"
+        yield Violation("memory", message, over, tuple(facts.problem.graph.names[i] for i in tasks), (devices[k],))
+
+
+def _makespan(facts: Facts) -> Iterator[Violation]:
+    stated = facts.schedule.makespan
+    off = abs(stated - facts.makespan)
+    if not off <= facts.tolerance:
+        amount = off if np.isfinite(off) else np.inf
+        message = f"the stated makespan is {stated:.9g} s, the last finish {facts.makespan:.9g} s"
+        yield Violation("makespan", message, amount, times=(stated, facts.makespan))

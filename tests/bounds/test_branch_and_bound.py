@@ -1,0 +1,133 @@
+"""Branch and bound: the optimum of what one input asks for, proven, whatever is pinned, labelled or short of memory."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+import hetsched as hs
+from hetsched.bounds.task_subsets import Effort, Passage, Window
+from hetsched.errors import UnsupportedFeature
+from hetsched.problem.links import UNCONTENDED
+from hetsched.testing import brute_force, conformance, problems
+from hetsched.testing.profiles import examples
+from tests import golden
+
+
+class TestBranch(conformance.MethodSuite):
+    method = "branch"
+    evaluations = 200
+
+    def problems(self, **features: object) -> SearchStrategy[hs.Problem]:
+        return problems(**{"inputs": 1, **features})  # type: ignore[arg-type]
+
+
+def everything(problem: hs.Problem) -> Window:
+    return Window(Passage(problem), np.arange(problem.n_tasks), np.arange(problem.graph.n_edges))
+
+
+@examples(80)
+@given(problem=problems(n_tasks=st.integers(1, 6), inputs=1, communication=st.sampled_from(UNCONTENDED), memory="static"))
+def test_optima_are_found_and_proven(problem: hs.Problem) -> None:
+    """With static memory, and where there is no schedule at all."""
+    try:
+        optimum = brute_force(problem, limit=50_000)
+    except UnsupportedFeature:
+        return
+    solution = hs.solve(problem, "branch")
+    if optimum is None:
+        assert solution.status == "infeasible"
+        return
+    assert solution.makespan == pytest.approx(optimum.makespan, rel=1e-9)
+    assert solution.status == "optimal"
+
+
+@examples(50)
+@given(data=st.data(), problem=problems(n_tasks=st.integers(2, 5), inputs=1, communication="delay", tight=False))
+def test_a_window_never_asks_for_more_than_the_problem(data: st.DataObject, problem: hs.Problem) -> None:
+    """Some tasks and what they depend on, some with a device chosen, are done no later than in the best schedule that chooses it too."""
+    chosen = data.draw(st.sets(st.sampled_from(range(problem.n_tasks)), min_size=1))
+    window = everything(problem).ancestry(sorted(chosen))
+    assert window.least([window.node()], Effort(1000)) <= brute_force(problem).makespan * (1 + 1e-9)  # type: ignore[union-attr]
+    task = data.draw(st.sampled_from(window.tasks.tolist()))
+    pinned = {k: window.least([window.node(pins=[(task, k)])], Effort(1000)) for k in range(problem.n_devices)}
+    assert min(pinned.values()) == pytest.approx(window.least([window.node()], Effort(1000)), rel=1e-6)
+
+
+@pytest.mark.parametrize(("problem", "optimum"), [(golden.topcuoglu(), 73.0), (golden.arabnejad(), 113.0)], ids=["topcuoglu", "arabnejad"])
+def test_published_optima_are_proven(problem: hs.Problem, optimum: float) -> None:
+    solution = hs.solve(problem, "branch")
+    assert solution.makespan == optimum
+    assert solution.status == "optimal"
+    assert solution.proof.name == "branch"
+
+
+def test_releases_and_deliveries_count() -> None:
+    """b starts at 5 at the earliest and 2 s must follow; a may go before it, but not both on y, where b is not to be."""
+    graph = hs.TaskGraph(["a", "b"])
+    problem = hs.Problem(graph, hs.Cluster(["x", "y"], bandwidth=1), durations=[[4, 9], [3, 1]])
+    window = everything(problem)
+    release, delivery = np.array([[0.0, 0], [5, math.inf]]), np.array([[0.0, 0], [2, 2]])
+    assert window.least([window.node(release, delivery)], Effort(100)) == pytest.approx(10, rel=1e-6)
+    late = np.array([[0.0, 0], [5, 8]])
+    nodes = [window.node(release, delivery, [(0, 1)]), window.node(late, pins=[(1, 1)])]
+    assert window.least(nodes, Effort(100)) == pytest.approx(9, rel=1e-6)
+
+
+def test_alternatives_count_with_the_least() -> None:
+    """Whatever the order they come in; one that cannot be is none."""
+    problem = golden.topcuoglu()
+    window = everything(problem)
+    nodes = [window.node(pins=[(0, k)]) for k in range(3)]
+    values = [window.least([node], Effort(5000)) for node in nodes]
+    impossible = window.node(np.full((10, 3), math.inf))
+    assert window.least([impossible], Effort(10)) == math.inf
+    for order in (nodes, nodes[::-1], [impossible, *nodes]):
+        assert window.least(order, Effort(5000)) == pytest.approx(min(values), rel=1e-6)
+
+
+def test_without_nodes_it_is_still_a_bound() -> None:
+    """One node a refutation, then more and more: the value rises to the optimum."""
+    window = everything(golden.arabnejad())
+    values = [window.least([window.node()], Effort(nodes)) for nodes in (1, 10, 10_000)]
+    assert values[0] <= values[1] * (1 + 3e-3) <= values[2] * (1 + 6e-3)
+    assert values[2] == pytest.approx(113, rel=1e-6)
+    assert values[2] <= 113
+
+
+def test_a_schedule_that_is_known_is_not_exceeded() -> None:
+    """It is all that is asked for."""
+    window = everything(golden.topcuoglu())
+    assert window.least([window.node()], Effort(10_000), best=73) == pytest.approx(73, rel=1e-6)
+    assert window.least([window.node()], Effort(10_000), best=60) == 60
+
+
+def test_tasks_that_take_no_time_need_no_order() -> None:
+    """They occupy nothing."""
+    graph = hs.TaskGraph(["a", "b", "c"])
+    problem = hs.Problem(graph, hs.Cluster(["x"]), durations=[[0], [5], [0]])
+    assert hs.solve(problem, "branch").makespan == 5
+    nothing = hs.Problem(graph, hs.Cluster(["x"]), durations=[[0], [0], [0]])
+    assert (hs.solve(nothing, "branch").makespan, hs.solve(nothing, "branch").bound) == (0, 0)
+
+
+def test_it_says_what_it_cannot_do() -> None:
+    several = hs.Problem(hs.TaskGraph(["a"]), hs.Cluster(["x"]), durations=[[1]], inputs=2, batch_sizes=[1], batching="free")
+    with pytest.raises(UnsupportedFeature, match="one input is supported, but the problem has 2"):
+        hs.solve(several, "branch")
+    large = hs.Problem(hs.TaskGraph([f"t{i}" for i in range(301)]), hs.Cluster(["x"]), durations=np.ones((301, 1)))
+    with pytest.raises(UnsupportedFeature, match="branch takes up to 300 tasks, but there are 301"):
+        hs.solve(large, "branch")
+
+
+def test_an_optimum_is_proven_where_the_longest_path_takes_no_time() -> None:
+    """Both would take no time on x, which has room for one."""
+    cluster = hs.Cluster([hs.Device("x", memory_bytes=1), hs.Device("y")], bandwidth=1)
+    problem = hs.Problem(hs.TaskGraph(["a", "b"], weight_bytes=1), cluster, durations=[[0, 3], [0, 4]])
+    solution = hs.solve(problem, "branch")
+    assert (solution.makespan, solution.status) == (3, "optimal")

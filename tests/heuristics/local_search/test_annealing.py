@@ -1,0 +1,176 @@
+"""Search states and annealing: what evaluation says is what the simulator says, whatever was tried, kept or taken back."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, note
+from hypothesis import strategies as st
+
+import hetsched as hs
+from hetsched.heuristics.local_search import disjunctive_kernels, edit_kernels, state_kernels
+from hetsched.heuristics.local_search.annealing_kernels import anneal
+from hetsched.heuristics.local_search.states import States
+from hetsched.problem.document import encode
+from hetsched.problem.links import MODELS, UNCONTENDED
+from hetsched.testing import conformance, strategies
+from hetsched.testing.profiles import examples
+
+_SETTINGS = examples(150)
+
+
+class TestAnnealing(conformance.MethodSuite):
+    method = "annealing"
+
+
+def loaded(problem, decision):
+    """Return the states of a problem and one made of a decision, with its makespan."""
+    states = States(problem)
+    state = states.empty()
+    return states, state, states.load(state, hs.simulate(problem, decision))
+
+
+@_SETTINGS
+@given(data=st.data())
+def test_a_state_is_worth_what_its_decision_is(data):
+    problem = data.draw(strategies.problems(communication=data.draw(st.sampled_from(list(MODELS))), memory="static"))
+    note(encode(problem).decode())
+    decision = data.draw(strategies.decisions(problem))
+    schedule = hs.simulate(problem, decision)
+    states, state, makespan = loaded(problem, decision)
+    assume(np.isfinite(makespan))
+    again = hs.simulate(problem, states.decision(state))
+    assert again.makespan == pytest.approx(makespan, rel=1e-12)
+    assert states.claims(state) == pytest.approx(schedule.static_memory)
+    if not problem.links.contended:
+        # Appended in the order of its starts, nothing starts later.
+        assert makespan <= schedule.makespan * (1 + 1e-12)
+
+
+@_SETTINGS
+@given(data=st.data(), seed=st.integers(0, 1000), steps=st.integers(1, 200), heat=st.sampled_from([1e-9, 0.1, 10.0]))
+def test_whatever_was_tried_the_state_is_sound(data, seed, steps, heat):
+    communication = data.draw(st.sampled_from(list(MODELS)))
+    features = data.draw(st.fixed_dictionaries({"inputs": st.integers(1, 3), "batching": st.sampled_from(["once", "free"])}))
+    problem = data.draw(strategies.problems(communication=communication, memory="static", **features))
+    note(encode(problem).decode())
+    decision = data.draw(strategies.decisions(problem))
+    states, state, makespan = loaded(problem, decision)
+    assume(np.isfinite(makespan) and makespan > 0)
+    best = states.empty()
+    state_kernels.copy(state, best)
+    tables, rng = states.tables, np.random.default_rng(seed)
+    current, least, pressure = anneal(
+        tables, state, best, edit_kernels.new_log(tables), rng, steps, makespan * heat, makespan * heat, 1.0, makespan, makespan
+    )
+    assert least <= makespan
+    assert pressure > 0
+    for each, value in ((state, current), (best, least)):
+        length = int(each.length[0])
+        assert (each.position[each.sequence[:length]] == np.arange(length)).all()
+        assert (each.position >= 0).sum() == length
+        assert each.used == pytest.approx(states.claims(each), abs=1e-6)
+        known = each.finish.copy()
+        assert states.settle(each) == pytest.approx(value, rel=1e-12)
+        if each is state:
+            nodes = each.sequence[:length]
+            assert known[nodes] == pytest.approx(each.finish[nodes], rel=1e-12)
+        schedule = hs.simulate(problem, states.decision(each))
+        assert schedule.makespan == pytest.approx(value, rel=1e-12)
+        broken = {violation.rule for violation in hs.verify(problem, schedule)}
+        assert broken <= {"memory"}
+        if each is best and not hs.verify(problem, hs.simulate(problem, decision)):
+            assert not broken
+
+
+@pytest.mark.parametrize("communication", MODELS)
+@pytest.mark.parametrize("given", [False, True])
+def test_a_try_is_refused_exactly_where_its_makespan_is_above_the_limit(communication, given):
+    problem = conformance._larger_problem()
+    lasting = np.arange(problem.n_tasks) % 5 > 0  # and those without a duration
+    problem = problem.replace(communication=communication, durations=problem.durations * lasting[:, None, None])
+    if given:
+        problem = problem.replace(
+            transfers=np.random.default_rng(1).random((problem.graph.n_edges, 1, 1)) * (1 - np.eye(problem.n_devices))
+        )
+    states, state, makespan = loaded(problem, hs.solve(problem, "heft").schedule.decision)
+    t, other = states.tables, states.empty()
+    net, length = disjunctive_kernels.new_network(t), int(state.length[0])
+    # What annealing keeps of tails from change to change is what a network has that is made at once.
+    for seed in range(100):
+        heat = 0.1 * makespan
+        makespan, _, _ = anneal(
+            t, state, other, edit_kernels.new_log(t), np.random.default_rng(seed), 10, heat, heat, 1.0, makespan, makespan
+        )
+        disjunctive_kernels.build(t, state, net)
+        known, whole = state.tail[state.sequence[:length]], net.duration[:length] + net.tail[:length]
+        assert not state.marked.any()
+        if communication in UNCONTENDED:
+            assert known == pytest.approx(whole, rel=1e-12)
+        else:
+            assert (known <= whole * (1 + 1e-12)).all()
+
+    def check(first, last):
+        state_kernels.copy(state, other)
+        value = states.settle(other)
+        for limit, kept in ((value * (1 + 1e-9), True), (value * (1 - 1e-9), False)):
+            found, end, _ = state_kernels.update(t, state, first, last, limit)
+            assert found == pytest.approx(value, rel=1e-12) if kept else found > limit
+            state_kernels.rollback(t, state, first, end)
+
+    for q in range(length):
+        v = state.sequence[q]
+        old = state.device[v]
+        for k in range(problem.n_devices):
+            state.device[v] = k
+            check(q, q)
+        state.device[v] = old
+        if q + 1 < length and v not in producers(net, q + 1, state):
+            for _ in range(2):
+                state.sequence[q : q + 2] = state.sequence[q : q + 2][::-1].copy()
+                state.position[state.sequence[q : q + 2]] = [q, q + 1]
+                check(q, q + 1)
+
+
+def producers(net, position, state):
+    """Return the nodes that the one at a position reads from."""
+    return state.sequence[net.pred[net.pred_ptr[position] : net.pred_ptr[position + 1]]]
+
+
+@pytest.mark.parametrize("communication", MODELS)
+def test_a_suffix_is_worth_what_the_whole_is(communication):
+    problem = conformance._larger_problem().replace(communication=communication)
+    states, state, makespan = loaded(problem, hs.solve(problem, "heft").schedule.decision)
+    for first in range(0, problem.n_tasks, 7):
+        assert state_kernels.evaluate(states.tables, state, first, np.inf)[0] == makespan
+        assert state_kernels.evaluate(states.tables, state, first, makespan * 0.99)[0] == np.inf
+    assert states.settle(state) == makespan
+
+
+def test_kept_resources_need_not_be_those_of_every_position():
+    problem = conformance._larger_problem().replace(communication="port")
+    decision = hs.solve(problem, "heft").schedule.decision
+    states, state, makespan = loaded(problem, decision)
+    for stride in (3, 40, 1000):
+        sparse = States(problem)
+        sparse.tables = sparse.tables._replace(stride=stride)
+        other = sparse.empty()
+        assert sparse.load(other, hs.simulate(problem, decision)) == makespan
+        for first in range(problem.n_tasks):
+            assert state_kernels.evaluate(sparse.tables, other, first, np.inf)[0] == makespan
+    assert states.settle(state) == makespan
+
+
+def test_annealing_finds_what_list_schedulers_miss():
+    problem = conformance._larger_problem()
+    heft = hs.solve(problem, "heft").makespan
+    assert hs.solve(problem, "annealing", evaluations=20_000, seed=1).makespan < 0.95 * heft
+
+
+def test_batches_that_are_no_intervals_are_started_anew():
+    graph = hs.TaskGraph(["a", "b"], [("a", "b", 1.0)])
+    cluster = hs.Cluster(["x", "y"], bandwidth=1.0)
+    problem = hs.Problem(graph, cluster, durations=np.ones((2, 2, 4)), batch_sizes=[1, 2, 3, 4], inputs=4)
+    odd = hs.Decision.from_batches(problem, [("a", "x", [0, 2]), ("a", "y", [1, 3]), ("b", "x", [0, 2]), ("b", "y", [1, 3])])
+    found = hs.solve(problem, "annealing", start=odd, evaluations=500)
+    assert found.makespan <= hs.simulate(problem, odd).makespan

@@ -1,0 +1,176 @@
+"""Tabu search: the values of places, what a move does to a sequence, and what the search reaches."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+import hetsched as hs
+from hetsched.heuristics.local_search import disjunctive_kernels, edit_kernels, state_kernels, tabu_kernels
+from hetsched.heuristics.local_search.states import States
+from hetsched.testing import conformance, strategies
+from tests.golden import arabnejad, topcuoglu
+
+
+class TestTabu(conformance.MethodSuite):
+    method = "tabu"
+
+
+def started(problem: hs.Problem, seed: int):
+    """Return the states of a problem and a random one, which breaks no rule but perhaps that of memory."""
+    states, rng = States(problem), np.random.default_rng(seed)
+    state = states.empty()
+    rank = rng.random(problem.n_tasks)
+    order: list[int] = []
+    left = np.diff(problem.graph.pred_ptr).copy()
+    while len(order) < problem.n_tasks:
+        free = [i for i in range(problem.n_tasks) if left[i] == 0 and i not in order]
+        order.append(min(free, key=lambda i: rank[i]))
+        left[problem.graph.target[problem.graph.source == order[-1]]] -= 1
+    usable = np.isfinite(problem.whole_durations)
+    state.sequence[:] = order
+    state.position[order] = np.arange(len(order))
+    state.length[0] = len(order)
+    state.count[:], state.high[:] = 1, problem.inputs
+    for u in range(problem.n_units):
+        devices = np.flatnonzero(usable[problem.unit == u].all(axis=0))
+        state.device[u] = rng.choice(devices)
+    state.used[:] = states.claims(state)
+    makespan = states.settle(state)
+    assume(np.isfinite(makespan))  # a transfer may be impossible
+    return states, state, makespan
+
+
+def plain(**features):
+    """Return problems of one batch a task without contention and with enough memory."""
+    usual = {"inputs": 1, "communication": "delay", "tight": False, "absent": False, "missing_links": False, "n_tasks": st.integers(2, 9)}
+    return strategies.problems(**{**usual, **features})
+
+
+def places(states: States, state, room: int = 1000):
+    """Return the network of a state and all places of all nodes of one critical chain, each with its value."""
+    t = states.tables
+    net, found = disjunctive_kernels.new_network(t), disjunctive_kernels.new_candidates(room)
+    nodes = len(t.task)
+    disjunctive_kernels.build(t, state, net)
+    taken = tabu_kernels.find_moves(
+        t,
+        state,
+        net,
+        np.zeros((nodes, len(t.capacity)), np.int64),
+        1,
+        nodes,
+        nodes,
+        np.inf,
+        found,
+        np.zeros(nodes, np.int64),
+        np.random.default_rng(0),
+    )
+    assert taken >= 1
+    count = found.size[0]
+    return net, found.value[:count], found.places[:count]
+
+
+@given(problem=plain(colocation=False), seed=st.integers(0, 1000))
+def test_a_value_is_the_makespan_where_nothing_contends(problem, seed):
+    states, state, makespan = started(problem, seed)
+    t, log = states.tables, edit_kernels.new_log(states.tables)
+    before = state.sequence.copy()
+    net, values, found = places(states, state)
+    assert (np.diff(values) >= 0).all()
+    for value, (v, k, behind) in zip(values, found, strict=True):
+        exact = tabu_kernels.try_place(t, state, net, log, v, k, behind, np.inf)
+        assert exact <= value <= exact * (1 + 2 * disjunctive_kernels.TIE) + 1e-12
+        assert (state.sequence == before).all()
+        assert states.settle(state) == makespan
+
+
+@given(problem=plain(colocation=False, transfers=False, n_tasks=5), seed=st.integers(0, 1000))
+def test_every_place_that_keeps_the_order_is_found(problem, seed):
+    """All orders of one device with one critical task elsewhere that can be carried out are among the places."""
+    states, state, _ = started(problem, seed)
+    net, _, found = places(states, state)
+    chain = np.zeros(problem.n_tasks, np.int64)
+    links = disjunctive_kernels.critical_chain(net, problem.n_tasks, chain, np.random.default_rng(0))
+    sequence = state.sequence.copy()
+    device = state.device[problem.unit]
+    takes = problem.whole_durations > 0
+    for v in sequence[chain[:links]]:
+        for k in np.flatnonzero(np.isfinite(problem.whole_durations[v])):
+            line = [w for w in sequence if w != v and device[w] == k and takes[w, k]]
+            own = [w for w in sequence if device[w] == k and takes[w, k]]
+            expected = set()
+            if not takes[v, k] and k != device[v]:
+                expected.add(-1)  # what takes no time does so beside the line
+            for place in range(len(line) + 1) if takes[v, k] else ():
+                order = [*line[:place], v, *line[place:]]
+                if order != own and acyclic(problem, sequence, device, takes, v, k, order):
+                    expected.add(line[place] if place < len(line) else -1)
+            got = {sequence[y] if y >= 0 else -1 for w, h, y in found if w == v and h == k}
+            assert got == expected
+
+
+def acyclic(problem, sequence, device, takes, v, k, order) -> bool:
+    """Tell whether all can run if device k runs `order` and all other devices what they do in `sequence`."""
+    arcs = [tuple(edge) for edge in problem.graph.edges.tolist()] + list(itertools.pairwise(order))
+    for h in range(problem.n_devices):
+        if h != k:
+            line = [w for w in sequence if w != v and device[w] == h and takes[w, h]]
+            arcs += itertools.pairwise(line)
+    left = set(range(problem.n_tasks))
+    while left:
+        free = {i for i in left if not any(b == i and a in left for a, b in arcs)}
+        if not free:
+            return False
+        left -= free
+    return True
+
+
+@given(problem=strategies.problems(inputs=1, absent=False, missing_links=False, n_tasks=st.integers(2, 7)), seed=st.integers(0, 1000))
+def test_the_sequence_stays_one(problem, seed):
+    """Also with contention, co-location and little memory: producers stay before consumers, and what is tried is undone."""
+    states, state, makespan = started(problem, seed)
+    t, log = states.tables, edit_kernels.new_log(states.tables)
+    net, _, found = places(states, state)
+    before = [field.copy() for field in state[:8]]
+    for v, k, behind in found:
+        tabu_kernels.try_place(t, state, net, log, v, k, behind, np.inf)
+        for field, was in zip(state[:8], before, strict=True):
+            assert (field == was).all()
+    rng = np.random.default_rng(seed)
+    found, best = disjunctive_kernels.new_candidates(3), states.empty()
+    expiry, counts = np.zeros((problem.n_tasks, problem.n_devices), np.int64), np.zeros(2, np.int64)
+    state_kernels.copy(state, best)
+    current, least, spent = tabu_kernels.search(
+        t, state, best, net, found, log, expiry, counts, rng, 100, 3, 1, 2, 1000, makespan, makespan
+    )
+    assert spent <= 100
+    assert least <= min(current, makespan)
+    for kept, told in ((state, current), (best, least)):
+        assert sorted(kept.sequence) == list(range(problem.n_tasks))
+        assert (kept.position[kept.sequence] == np.arange(problem.n_tasks)).all()
+        assert (kept.position[problem.graph.source] < kept.position[problem.graph.target]).all()
+        assert kept.used == pytest.approx(states.claims(kept))
+        assert states.settle(kept) == told
+
+
+@pytest.mark.parametrize(("instance", "makespan"), [(topcuoglu, 73), (arabnejad, 113)])
+def test_published_examples_are_solved(instance, makespan):
+    assert hs.solve(instance(), "tabu", evaluations=20_000).makespan == makespan
+
+
+def test_two_runs_are_one():
+    one, other = (hs.solve(topcuoglu(), "tabu", evaluations=5000, seed=3) for _ in range(2))
+    assert one.schedule == other.schedule
+    assert list(one.history.incumbent) == list(other.history.incumbent)
+
+
+def test_a_limit_of_evaluations_is_never_passed():
+    for limit in (1, 2, 3, 10, 37, 500):
+        monitor = hs.search.Monitor(topcuoglu(), hs.search.Budget(evaluations=limit))
+        monitor.run("tabu")
+        assert monitor.evaluations <= limit + 4, "list schedulers begin"

@@ -1,0 +1,384 @@
+"""Placement of large graphs: the papers' rules against plain references, and best efforts over capacity."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import hetsched as hs
+from hetsched.analysis.levels import unit_sums
+from hetsched.arrays import row_starts
+from hetsched.coarsening.coarse import mean_durations, mean_transfers
+from hetsched.errors import UnsupportedFeature
+from hetsched.heuristics.list_scheduling import kernels as list_kernels
+from hetsched.heuristics.placement import celeritas
+from hetsched.heuristics.placement import kernels as placement_kernels
+from hetsched.stopping import NEVER
+from hetsched.testing import conformance, problems
+from hetsched.testing.profiles import examples
+
+plain = {
+    "inputs": 1,
+    "communication": "delay",
+    "memory": "static",
+    "tight": False,
+    "absent": False,
+    "pins": False,
+    "missing_links": False,
+    "transfers": False,
+}
+tiny = problems(n_tasks=st.integers(1, 7), colocation=False, **plain)
+
+QUICKLY = ("celeritas", "m-sct")
+for _name in sorted({*QUICKLY, "order-place", "m-topo", "m-etf", "block", "random-partition", "metis", "linear-clustering"}):
+    _title = "Test" + _name.title().replace("-", "")
+    _class = type(_title, (conformance.MethodSuite,), {"method": _name, "__module__": __name__})
+    globals()[_title] = _class if _name in QUICKLY else pytest.mark.slow(_class)
+
+
+def chain(n, *, memory, weight=1.0, devices=3, seconds=1.0, size=1.0, **arguments):
+    graph = hs.TaskGraph(
+        [f"t{i}" for i in range(n)], [(f"t{i}", f"t{i + 1}", size) for i in range(n - 1)], weight_bytes=weight, **arguments
+    )
+    cluster = hs.Cluster([hs.Device(f"d{k}", memory_bytes=memory) for k in range(devices)], bandwidth=1.0)
+    return hs.Problem(graph, cluster, durations=np.full((n, devices), seconds))
+
+
+# ---------------------------------------------------------------------- Celeritas
+
+
+def test_order_place_fills_one_device_after_another():
+    found = hs.solve(chain(6, memory=2.5), "order-place", options={"memory": 0.5}).schedule
+    assert [found.device_of(f"t{i}") for i in range(6)] == ["d0", "d0", "d1", "d1", "d2", "d2"]
+
+
+def test_adjusting_leaves_a_device_only_for_a_start_earlier_by_more_than_the_transfer_back():
+    graph = hs.TaskGraph(["a", "b", "c"], [("a", "c", 4.0), ("b", "c", 4.0)])
+    for gain, devices in ((5.0, ["d0", "d1"]), (4.0, ["d0", "d0"])):
+        problem = hs.Problem(graph, hs.Cluster(["d0", "d1"], bandwidth=1.0), durations=np.tile([[gain], [gain], [1.0]], (1, 2)))
+        monitor = hs.Monitor(problem)
+        celeritas.adjusting(problem, monitor)
+        assert [monitor.best.device_of(name) for name in "ab"] == devices
+
+
+@given(tiny)
+def test_adjusting_follows_algorithm_2(problem):
+    monitor = hs.Monitor(problem)
+    celeritas.adjusting(problem, monitor)
+    graph, device, start, finish, slots = problem.graph, {}, {}, {}, {k: [] for k in range(problem.n_devices)}
+    transfer, before = mean_transfers(problem), None
+    from hetsched.coarsening import topological_order
+
+    for i in topological_order(problem).tolist():
+        back = max((transfer[e] for e in graph.succ_edge[graph.succ_ptr[i] : graph.succ_ptr[i + 1]]), default=0.0)
+        est = {}
+        for k in range(problem.n_devices):
+            ready = 0.0
+            for x in range(graph.pred_ptr[i], graph.pred_ptr[i + 1]):
+                j, e = int(graph.pred[x]), int(graph.pred_edge[x])
+                ready = max(ready, finish[j] + float(problem.transfer_times(e, device[j], k)))
+            est[k] = first_slot(slots[k], ready, problem.durations[i, k, 0])
+        best = min(est, key=lambda k: (est[k], k))
+        if before is not None and not est[before] > est[best] + back:
+            best = before
+        device[i], start[i], before = best, est[best], best
+        finish[i] = est[best] + problem.durations[i, best, 0]
+        if finish[i] > start[i]:
+            slots[best].append((start[i], finish[i]))
+    for i, name in enumerate(graph.names):
+        assert monitor.best.device_of(name) == problem.cluster.names[device[i]]
+
+
+def first_slot(taken, ready, length):
+    """The earliest start at or after `ready` in a gap between intervals that is long enough."""
+    if length == 0:
+        return ready
+    at = ready
+    for begin, end in sorted(taken):
+        if at + length <= begin:
+            break
+        at = max(at, end)
+    return at
+
+
+def test_adjusting_can_be_worse_than_order_place():
+    """The paper argues that it never is; but its proof looks at the start of one task, and not at what comes after."""
+    edges = [("a", "d", 3), ("a", "e", 3), ("b", "d", 2), ("c", "d", 3), ("c", "f", 0), ("d", "e", 3), ("e", "f", 3)]
+    problem = hs.Problem(
+        hs.TaskGraph("abcdef", edges), hs.Cluster(["u", "v"], bandwidth=1.0), durations=np.tile([[3.0], [2], [2], [1], [2], [4]], (1, 2))
+    )
+    adjusted, filled = hs.Monitor(problem), hs.Monitor(problem)
+    celeritas.adjusting(problem, adjusted)
+    celeritas.filling(problem, filled)
+    assert (adjusted.incumbent, filled.incumbent) == (15.0, 14.0)
+
+
+# ---------------------------------------------------------------------- over capacity
+
+
+@pytest.mark.parametrize("method", ["celeritas", "order-place", "m-topo", "m-etf", "m-sct", "block", "dsc", "linear-clustering", "metis"])
+def test_what_is_over_capacity_is_a_best_effort_and_no_schedule(method, tmp_path):
+    problem = chain(4, memory=3.0, weight=2.0)  # one task a device, and there are three
+    found = hs.solve(problem, method)
+    assert found.schedule is None
+    assert found.status in ("infeasible", "unknown")
+    effort = found.best_effort
+    assert effort is not None
+    assert {each.rule for each in effort.violations} == {"memory"}
+    assert effort.bytes_over >= 1.0
+    assert hs.verify(problem, effort.schedule) == list(effort.violations)
+    found.write(tmp_path / "solution.json")
+    assert hs.read(tmp_path / "solution.json") == found
+
+
+def test_a_best_effort_is_told_and_goes_when_a_schedule_is_found():
+    problem = chain(4, memory=2.5, devices=2)
+    blocked = hs.solve(problem, "best-device")
+    assert blocked.schedule is None
+    assert blocked.best_effort.bytes_over == 1.5
+    with pytest.raises(hs.HetschedError, match=r"solution.best_effort is 1.5 bytes over the memory there is"):
+        blocked.raise_for_status()
+    assert hs.solve(problem, ["best-device", "order-place"]).best_effort is None
+
+
+def test_memory_of_the_first_member_alone_ends_over_capacity_as_in_baechi():
+    graph = hs.TaskGraph(["a", "b", "c"], [("a", "b", 9.0), ("b", "c", 9.0)], weight_bytes=[1, 3, 4], colocation=["x", None, "x"])
+    cluster = hs.Cluster([hs.Device("small", memory_bytes=4), hs.Device("large", memory_bytes=8)], bandwidth=1.0)
+    problem = hs.Problem(graph, cluster, durations=np.ones((3, 2)))
+    for method in ("m-etf", "m-sct"):
+        theirs, ours = hs.solve(problem, method, options={"claims": "first"}), hs.solve(problem, method)
+        assert theirs.schedule is None
+        assert theirs.best_effort.bytes_over == 4.0
+        assert ours.schedule.device_of("a") == ours.schedule.device_of("c") == "large"
+
+
+# ---------------------------------------------------------------------- Baechi
+
+
+@given(tiny)
+@examples(25)
+def test_a_task_has_at_most_one_favourite_child_and_a_child_one_parent(problem):
+    for solver in ("scip", "highs"):
+        favourite = celeritas.favourite_children(problem, hs.Monitor(problem), solver)
+        edges = set(map(tuple, problem.graph.edges.tolist()))
+        chosen = [(i, j) for i, j in enumerate(favourite.tolist()) if j >= 0]
+        assert set(chosen) <= edges
+        assert len({j for _, j in chosen}) == len(chosen)
+
+
+def test_the_favourite_child_is_the_one_whose_transfer_costs_most():
+    graph = hs.TaskGraph("abc", [("a", "b", 9.0), ("a", "c", 1.0)])
+    problem = hs.Problem(graph, hs.Cluster(["u", "v"], bandwidth=1.0), durations=np.ones((3, 2)))
+    assert celeritas.favourite_children(problem, hs.Monitor(problem), "scip").tolist() == [1, -1, -1]
+
+
+@given(tiny, st.data())
+def test_a_device_is_kept_for_the_favourite_child(problem, data):
+    graph, n = problem.graph, problem.n_tasks
+    favourite, taken = np.full(n, -1), set()
+    for i in range(n):
+        children = [j for j in graph.succ[graph.succ_ptr[i] : graph.succ_ptr[i + 1]].tolist() if j not in taken]
+        if children and data.draw(st.booleans()):
+            favourite[i] = data.draw(st.sampled_from(children))
+            taken.add(int(favourite[i]))
+    kept, state = np.full(problem.n_devices, -1), list_kernels.Choosing.begin(n, problem.n_devices, problem.n_units)
+
+    def work(state, most):
+        return placement_kernels.small_communication(
+            problem.arrays, problem.whole_durations, favourite, problem.unit, np.zeros(n), problem.cluster.memory_bytes, state, kept, most
+        )
+
+    device, sequence, stuck = list_kernels.in_slices(work, state, NEVER, "")
+    assert stuck < 0
+    placed, finish, free, last = {}, {}, [0.0] * problem.n_devices, [-1] * problem.n_devices
+
+    def arrival(i, k):
+        rows = [(int(graph.pred[x]), graph.pred_edge[x]) for x in range(graph.pred_ptr[i], graph.pred_ptr[i + 1])]
+        return max((finish[j] + float(problem.transfer_times(e, placed[j], k)) for j, e in rows), default=0.0)
+
+    for i in sequence.tolist():
+        ready = [j for j in range(n) if j not in placed and all(p in placed for p in graph.pred[graph.pred_ptr[j] : graph.pred_ptr[j + 1]])]
+        pairs = [(max(arrival(j, k), free[k]), j, k) for j in ready for k in range(problem.n_devices)]
+
+        def allowed(pair):
+            _, j, k = pair
+            kept = favourite[last[k]] if last[k] >= 0 else -1
+            return kept in (-1, j) or kept in placed or arrival(j, k) <= free[k]
+
+        start, j, k = min([pair for pair in pairs if allowed(pair)] or pairs)
+        assert (i, device[i]) == (j, k)
+        placed[i], finish[i], last[k] = k, start + problem.durations[i, k, 0], i
+        free[k] = finish[i]
+
+
+def test_m_topo_takes_equal_shares_of_memory():
+    found = hs.solve(chain(9, memory=100.0), "m-topo").schedule
+    assert np.bincount(found.batches.device).tolist() == [4, 4, 1]  # at most 9 / 3 + 1 each
+
+
+def test_metis_says_what_it_cannot_cut():
+    pytest.importorskip("pymetis")
+    found = hs.solve(chain(3, memory=math.inf, devices=8), "metis")
+    assert found.schedule is not None
+    assert any("METIS cuts only graphs of more tasks than devices" in message for message in found.messages)
+
+
+def test_what_metis_prints_reaches_nobody():
+    """One task is nearly all the work, so that METIS, which has no option against it, complains of parts without tasks."""
+    pytest.importorskip("pymetis")
+    code = (
+        "import hetsched as hs; problem = hs.Problem(hs.TaskGraph(list('abcdefgh')), hs.Cluster(list('1234567'), bandwidth=1.0),"
+        "durations=[[1000] * 7] + [[1] * 7] * 7); assert hs.solve(problem, 'metis').schedule is not None"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)  # C's output may wait for the end of a process
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_metis_that_dies_is_told(monkeypatch):
+    pytest.importorskip("pymetis")
+    monkeypatch.setattr(celeritas, "_METIS", "raise MemoryError('no more')")
+    with pytest.raises(UnsupportedFeature, match="METIS ended with exit code 1: MemoryError: no more; choose another method"):
+        hs.solve(chain(9, memory=math.inf), "metis")
+
+
+def test_missing_memory_is_explained_in_a_large_graph():
+    n = 4000
+    graph = hs.TaskGraph([f"t{i}" for i in range(n)], weight_bytes=1.0)
+    cluster = hs.Cluster([hs.Device(f"d{k}", memory_bytes=n / 4 - 1) for k in range(4)], bandwidth=1.0)
+    found = hs.solve(hs.Problem(graph, cluster, durations=np.ones((n, 4))), "heft")
+    assert found.status == "infeasible"
+    assert "of its capacity" in found.proof.evidence
+
+
+# ---------------------------------------------------------------------- clusters and partitions
+
+
+@given(tiny)
+def test_linear_clusters_are_longest_paths_of_what_is_left(problem):
+    graph, weight, transfer = problem.graph, mean_durations(problem), mean_transfers(problem)
+    found = placement_kernels.linear_clusters(graph.topological_order, graph.succ_ptr, graph.succ, graph.succ_edge, weight, transfer)
+    left = set(range(graph.n_tasks))
+    for number in range(int(found.max()) + 1):
+        members = [i for i in graph.topological_order.tolist() if found[i] == number]
+        longest = {}
+        for i in graph.topological_order.tolist()[::-1]:
+            if i in left:
+                rows = range(graph.succ_ptr[i], graph.succ_ptr[i + 1])
+                longest[i] = weight[i] + max(
+                    (transfer[graph.succ_edge[x]] + longest[graph.succ[x]] for x in rows if graph.succ[x] in left), default=0.0
+                )
+        edges = {(i, j): transfer[e] for e, (i, j) in enumerate(graph.edges.tolist())}
+        length = sum(weight[members]) + sum(edges[pair] for pair in itertools.pairwise(members))
+        assert length == pytest.approx(max(longest.values()))
+        left -= set(members)
+    assert not left
+
+
+@given(tiny)
+def test_dominant_sequences_never_start_a_task_later_than_alone(problem):
+    from hetsched.analysis import ranking_kernels
+
+    graph, weight, transfer = problem.graph, mean_durations(problem), mean_transfers(problem)
+    below = ranking_kernels.upward(problem.arrays, graph.topological_order, weight, transfer)
+    cluster, begin = placement_kernels.dominant_sequence(
+        graph.pred_ptr, graph.pred, graph.pred_edge, graph.succ_ptr, graph.succ, weight, transfer, below
+    )
+    assert sorted(set(cluster.tolist())) == list(range(len(begin)))
+    alone = float((below + ranking_kernels.downward(problem.arrays, graph.topological_order, weight, transfer)).max())
+    clusters = hs.Cluster([f"d{k}" for k in range(len(begin))], bandwidth=math.inf)
+    wide = np.zeros((graph.n_edges, len(begin), len(begin))) + transfer[:, None, None]
+    wide[:, np.arange(len(begin)), np.arange(len(begin))] = 0.0
+    unlimited = hs.Problem(graph.replace(devices=None), clusters, durations=np.tile(weight[:, None], (1, len(begin))), transfers=wide)
+    monitor = hs.Monitor(unlimited)
+    celeritas.offer_devices(monitor, cluster)
+    assert monitor.incumbent <= alone * len(weight) + 1e-9  # a device for each cluster; lists may delay, but not for ever
+    assert begin.min() >= 0
+
+
+def test_dsc_zeroes_the_dominant_edge():
+    graph = hs.TaskGraph("abc", [("a", "c", 9.0), ("b", "c", 1.0)])
+    problem = hs.Problem(graph, hs.Cluster(["u", "v"], bandwidth=1.0), durations=np.ones((3, 2)))
+    found = hs.solve(problem, "dsc").schedule
+    assert found.makespan == 3.0
+    assert found.device_of("a") == found.device_of("c") != found.device_of("b")
+
+
+def test_blocks_are_of_work_in_proportion_to_speed():
+    graph = hs.TaskGraph([f"t{i}" for i in range(12)], [(f"t{i}", f"t{i + 1}", 1.0) for i in range(11)])
+    problem = hs.Problem(graph, hs.Cluster(["slow", "fast"], bandwidth=1.0), durations=np.tile([2.0, 1.0], (12, 1)))
+    assert celeritas.shares(problem).tolist() == pytest.approx([1 / 3, 2 / 3])
+    found = hs.solve(problem, "block").schedule
+    assert [found.device_of(f"t{i}") for i in range(12)] == ["fast"] * 8 + ["slow"] * 4
+
+
+def test_repartition_moves_a_task_to_what_it_reads():
+    # two chains, mixed by the breadth-first order: blocks cut both, moving brings each together
+    edges = [(f"{c}{i}", f"{c}{i + 1}", 5.0) for c in "ab" for i in range(4)]
+    graph = hs.TaskGraph([f"{c}{i}" for i in range(5) for c in "ab"], edges)
+    problem = hs.Problem(graph, hs.Cluster(["u", "v"], bandwidth=1.0), durations=np.ones((10, 2)))
+    before, after = hs.solve(problem, "block"), hs.solve(problem, "repartition", options={"slack": 0.4})
+    assert (before.makespan, after.makespan) == (10.0, 5.0) or after.makespan < before.makespan
+
+
+@given(problems(n_tasks=st.integers(1, 9), colocation=st.booleans(), **plain), st.sampled_from([0.0, 0.2, 1.0]))
+def test_a_pass_of_repartitioning_keeps_its_conditions(problem, slack):
+    graph, unit = problem.graph, problem.unit
+    work, transfer = unit_sums(problem, mean_durations(problem)), mean_transfers(problem)
+    ideal = work.sum() * celeritas.shares(problem)
+    device = celeritas.blocks(problem)[np.unique(unit, return_index=True)[1]].copy()
+    load = np.bincount(device, work, problem.n_devices).astype(float)
+    before, most = device.copy(), slack * work.sum() / problem.n_devices
+    members = np.argsort(unit, kind="stable")
+    ptr = row_starts(np.bincount(unit, minlength=problem.n_units))
+    moved = placement_kernels.repartition(
+        graph.topological_order,
+        unit,
+        ptr,
+        members,
+        graph.pred_ptr,
+        graph.pred,
+        graph.pred_edge,
+        transfer,
+        work,
+        problem.whole_durations,
+        ideal,
+        most,
+        device,
+        load,
+    )
+    assert moved == (device != before).sum()  # each at most once
+    assert load.tolist() == pytest.approx(np.bincount(device, work, problem.n_devices).tolist())
+    start = np.bincount(before, work, problem.n_devices)
+    allowed = np.maximum(np.maximum(start, ideal + most), ideal)
+    assert (load <= allowed * (1 + 1e-9) + 1e-12).all()  # what takes more stays within the threshold
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "message"),
+    [
+        ("m-etf", {"claims": "none"}, "claims is 'none'; choose 'all' or 'first'"),
+        ("repartition", {"slack": -1}, "slack is -1; it must be a share of the mean load, at least 0"),
+        ("repartition", {"passes": 1.5}, "passes is 1.5; it must be a whole number, at least 0"),
+        ("celeritas", {"window": 0}, "window is 0; it must be a whole number, at least 1"),
+        ("multilevel", {"tasks": 0}, "tasks is 0; it must be a whole number, at least 1"),
+    ],
+)
+def test_messages(method, options, message):
+    with pytest.raises(UnsupportedFeature, match=message):
+        hs.solve(chain(3, memory=math.inf), method, options=options)
+
+
+def test_metis_is_ended_with_the_time(monkeypatch):
+    pytest.importorskip("pymetis")
+    monkeypatch.setattr(celeritas, "_METIS", "import time; time.sleep(600)")
+    monkeypatch.setattr(celeritas, "GRACE", 0.0)
+    solution = hs.solve(chain(9, memory=100.0), "metis", time_limit=0.5)
+    assert solution.stopped == "time limit"
+    assert "metis: METIS was not done when the time limit was reached; allow more time" in solution.messages

@@ -1,0 +1,509 @@
+"""The stages of IOS: optimal against every partition there is, counts against brute force, laziness, blocks."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import re
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import hetsched as hs
+from hetsched.analysis.chains import chains
+from hetsched.analysis.closure import ancestors
+from hetsched.models.ios import block_states
+from hetsched.models.ios import dynamic_program as ios
+from hetsched.testing.profiles import examples
+from hetsched.testing.strategies import task_graphs
+
+INF = math.inf
+LIMITS = st.one_of(st.none(), st.integers(1, 3))
+GRAPHS = task_graphs(n_tasks=st.integers(1, 6), colocation=False, pins=False)
+
+
+class Table:
+    """Costs drawn once for each stage and strategy, in eighths; some stages cannot be merged. Counts what is asked."""
+
+    def __init__(self, seed: int, share: float = 0.0) -> None:
+        self.seed, self.share, self.asked = seed, share, []
+
+    def worth(self, tasks, strategy):
+        draw = random.Random(f"{self.seed} {sorted(tasks)} {strategy}")
+        return INF if strategy == "merge" and draw.random() < 0.5 else draw.randrange(1, 8 * (1 + len(tasks))) / 8
+
+    def __call__(self, tasks, strategy):
+        self.asked.append((tasks, strategy))
+        return self.worth(tasks, strategy)
+
+    def bound(self, tasks, strategy):
+        return self.worth(tasks, strategy) * self.share if self.share else 0.0
+
+
+def components(graph, part):
+    """The sizes of the connected components of some tasks, by flooding."""
+    left, sizes = set(part), []
+    while left:
+        todo, size = [left.pop()], 0
+        while todo:
+            i = todo.pop()
+            size += 1
+            near = {b for a, b in graph.edges.tolist() if a == i} | {a for a, b in graph.edges.tolist() if b == i}
+            todo += near & left
+            left -= near
+        sizes.append(size)
+    return sizes
+
+
+def endings(graph, state):
+    """Every non-empty subset of a state that no edge leads out of, within the state."""
+    for size in range(1, len(state) + 1):
+        for part in itertools.combinations(sorted(state), size):
+            if not any(a in part and b in state and b not in part for a, b in graph.edges.tolist()):
+                yield frozenset(part)
+
+
+def allowed(graph, part, groups, size):
+    sizes = components(graph, part)
+    return (groups is None or len(sizes) <= groups) and (size is None or max(sizes) <= size)
+
+
+def optimum(graph, cost, groups, size, strategies):
+    """The least cost of all stage partitions, each tried; the recursion is over whole suffixes, without bit sets or kernels."""
+    names = graph.names
+
+    def price(part):
+        tasks = tuple(names[i] for i in sorted(part))
+        kinds = (
+            ["concurrent"]
+            if len(part) == 1 or strategies == "concurrent"
+            else ["merge"]
+            if strategies == "merge"
+            else ["concurrent", "merge"]
+        )
+        return min(cost.worth(tasks, kind) for kind in kinds)
+
+    def partitions(state):
+        if not state:
+            yield 0.0
+        for part in endings(graph, state):
+            if allowed(graph, part, groups, size):
+                own = price(part)
+                for rest in partitions(state - part):
+                    yield rest + own
+
+    return min(partitions(frozenset(range(graph.n_tasks))), default=INF)
+
+
+def solved(graph, cost, **settings):
+    """The latency found, inf if there is none; whatever is found must verify."""
+    try:
+        found = hs.stages(graph, cost, **settings)
+    except hs.Infeasible:
+        return INF, None
+    limits = {key: settings.get(key, default) for key, default in (("groups", 8), ("group_size", 3))}
+    assert hs.verify_stages(graph, found, **limits, cost=cost.worth) == []
+    return found.latency, found
+
+
+@given(
+    task_graphs(n_tasks=st.integers(1, 5), colocation=False, pins=False),
+    LIMITS,
+    LIMITS,
+    st.sampled_from(["concurrent", "merge", "both"]),
+    st.integers(0, 999),
+)
+@examples(60)
+def test_the_optimum_of_all_partitions(graph, groups, size, strategies, seed):
+    cost = Table(seed)
+    value, _ = solved(graph, cost, groups=groups, group_size=size, strategies=strategies, blocks=False)
+    assert value == optimum(graph, cost, groups, size, strategies)
+
+
+@given(GRAPHS, LIMITS, LIMITS, st.booleans(), st.integers(0, 999), st.sampled_from([0.0, 0.5, 0.9, 1.0]))
+@examples(60)
+def test_bounds_save_costs_and_change_nothing(graph, groups, size, blocks, seed, share):
+    plain, lazy = Table(seed), Table(seed, share)
+    limits = {"groups": groups, "group_size": size, "blocks": blocks}
+    expected, all_of_it = solved(graph, plain, **limits)
+    value, found = solved(graph, lazy, **limits, bound=lazy.bound)
+    assert value == pytest.approx(expected, rel=1e-6)
+    assert len(set(lazy.asked)) == len(lazy.asked), "a stage is asked for once"
+    assert set(lazy.asked) <= set(plain.asked)
+    assert len(set(plain.asked)) == len(plain.asked)
+    if found is not None:
+        assert all_of_it.asked == all_of_it.possible == len(plain.asked)
+        assert found.asked == len(lazy.asked) <= found.possible <= len(plain.asked)
+
+
+def test_tight_bounds_leave_most_stages_unasked():
+    graph = hs.workloads.rwnn("ws", 16, modules=1, seed=1)
+    cost = hs.costs.Contention(graph, hs.costs.device("v100"))
+    plain = hs.stages(graph, cost)
+    lazy = hs.stages(graph, cost, bound=cost.bound)
+    assert lazy.latency == pytest.approx(plain.latency, rel=1e-6)
+    assert lazy.asked < lazy.possible / 4
+
+
+@given(GRAPHS, LIMITS, LIMITS)
+@examples(60)
+def test_every_ending_and_no_other(graph, groups, size):
+    block = ios.Block(graph, graph.topological_order, groups, size)
+    states = {0: frozenset()}
+    met = set()
+    for tail, head, stage in zip(block.tail.tolist(), block.head.tolist(), block.stage.tolist(), strict=True):
+        part = frozenset(graph.index[name] for name in block.members(stage))
+        states.setdefault(head, states[tail] | part)
+        assert states[head] == states[tail] | part
+        assert (states[head], part) not in met, "a transition twice"
+        met.add((states[head], part))
+    assert len(set(states.values())) == len(states) == block.n_states
+    everything = {(state, part) for state in states.values() for part in endings(graph, state) if allowed(graph, part, groups, size)}
+    assert met == everything
+
+
+@given(GRAPHS, st.integers(0, 999), st.randoms())
+@examples(30)
+def test_names_and_their_order_do_not_matter(graph, seed, rng):
+    cost = Table(seed)
+    order = list(range(graph.n_tasks))
+    rng.shuffle(order)
+    names = [graph.names[i] for i in order]
+    other = hs.TaskGraph(names, [(graph.names[i], graph.names[j]) for i, j in graph.edges.tolist()])
+    assert solved(other, cost)[0] == pytest.approx(solved(graph, cost)[0])
+    same, again = ios.counts(graph), ios.counts(other)
+    assert (same.width, same.transitions, same.schedules) == (again.width, again.transitions, again.schedules)
+
+
+@pytest.mark.parametrize("limits", [(None, None), (2, 2), (8, 3)])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_linear_program_agrees(limits, seed):
+    graph, cost = hs.workloads.rwnn("er", 7, modules=1, seed=seed), Table(seed)
+    search = ios._Search(ios.Block(graph, graph.topological_order, *limits), cost, "both", None)
+    model, _ = search.program().to_model()
+    value = hs.stages(graph, cost, groups=limits[0], group_size=limits[1], blocks=False).latency
+    assert model.solve("scip").objective == pytest.approx(value)
+
+
+def test_a_stage_is_one_of_many_tasks():
+    """Blocks of more than 64 tasks: bit sets of several words."""
+    graph = hs.TaskGraph([f"t{i}" for i in range(70)], [(f"t{i}", f"t{i + 2}") for i in range(68)])  # two chains of 35
+    cost = lambda tasks, strategy: 1.0 if len(tasks) <= 6 else 9.0  # noqa: E731
+    found = hs.stages(graph, cost, strategies="concurrent")
+    assert found.latency == math.ceil(70 / 6)
+    assert hs.verify_stages(graph, found, groups=8, group_size=3, cost=cost) == []
+
+
+def test_what_turns_out_impossible_is_gone_around():
+    """The path that is best by the bounds has a stage of infinite cost; so has every other in the second case."""
+    graph = diamonds(1)
+    cost = lambda tasks, strategy: INF if len(tasks) > 1 else 1.0  # noqa: E731
+    found = hs.stages(graph, cost, bound=lambda tasks, strategy: 0.5)
+    assert found.latency == 4.0
+    assert hs.verify_stages(graph, found, cost=cost) == []
+    with pytest.raises(hs.Infeasible, match="infinite cost"):
+        hs.stages(graph, lambda tasks, strategy: INF, bound=lambda tasks, strategy: 0.5)
+
+
+# ---------------------------------------------------------------------- blocks and baselines
+
+
+def diamonds(count):
+    """A row of diamonds, each from the end of the one before."""
+    arcs = [(f"{x}{a}", f"{x}{b}") for x in range(count) for a, b in ("ab", "ac", "bd", "cd")]
+    joins = [(f"{x}d", f"{x + 1}a") for x in range(count - 1)]
+    return hs.TaskGraph([f"{x}{letter}" for x in range(count) for letter in "abcd"], arcs + joins)
+
+
+def test_blocks_end_where_all_paths_meet():
+    assert ios.blocks(diamonds(2)) == [("0a",), ("0b", "0c", "0d"), ("1a",), ("1b", "1c", "1d")]
+    chain = hs.TaskGraph(list("abc"), [("a", "b"), ("b", "c")])
+    assert ios.blocks(chain) == [("a", "b", "c")]
+    assert ios.blocks(hs.TaskGraph(list("ab"), [])) == [("a", "b")]
+    assert ios.blocks(hs.TaskGraph([], [])) == []
+
+
+@given(GRAPHS, st.integers(0, 999))
+@examples(40)
+def test_blocks_are_the_best_that_no_stage_reaches_over(graph, seed):
+    cost = Table(seed)
+    block = {name: x for x, own in enumerate(ios.blocks(graph)) for name in own}
+    assert sorted(block) == sorted(graph.names)
+
+    def within(tasks, strategy):
+        return cost.worth(tasks, strategy) if len({block[name] for name in tasks}) == 1 else INF
+
+    def value(**settings):
+        try:
+            return hs.stages(graph, **settings).latency
+        except hs.Infeasible:
+            return INF
+
+    assert value(cost=cost) == value(cost=within, blocks=False) >= value(cost=cost, blocks=False)
+
+
+@given(GRAPHS, st.integers(0, 999))
+@examples(30)
+def test_the_baselines_are_schedules_and_no_better(graph, seed):
+    cost = Table(seed)
+    best = hs.stages(graph, cost, groups=None, group_size=None, blocks=False).latency
+    for baseline in (ios.sequential, ios.greedy):
+        found = baseline(graph, cost)
+        assert hs.verify_stages(graph, found, cost=cost.worth) == []
+        assert found.latency >= best
+    assert len(ios.sequential(graph, cost)) == graph.n_tasks
+    assert ios.greedy(graph, cost).stages.latency.size == max((len(list(path)) for path in _longest(graph)), default=0), (
+        "as many stages as a longest path has tasks"
+    )
+
+
+def _longest(graph):
+    def below(i):
+        following = graph.succ[graph.succ_ptr[i] : graph.succ_ptr[i + 1]].tolist()
+        return max(([i, *below(j)] for j in following), key=len, default=[i])
+
+    return [below(i) for i in range(graph.n_tasks)]
+
+
+def test_an_empty_graph():
+    found = hs.stages(hs.TaskGraph([], []), Table(0))
+    assert (len(found), found.latency, found.asked, found.possible) == (0, 0.0, 0, 0)
+    sizes = ios.counts(hs.TaskGraph([], []))
+    assert (sizes.width, sizes.transitions, sizes.schedules, sizes.bound) == (0, 0, 1, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "message"),
+    [
+        ({"groups": 0}, hs.UnsupportedFeature, "groups is 0"),
+        ({"group_size": 1.5}, hs.UnsupportedFeature, "group_size is 1.5"),
+        ({"strategies": "all"}, hs.UnsupportedFeature, "choose one of 'concurrent', 'merge', 'both'"),
+        ({"cost": lambda tasks, strategy: -1.0}, hs.InvalidProblem, "stage '0a' .* costs -1.0 s"),
+        ({"cost": lambda tasks, strategy: math.nan}, hs.InvalidProblem, "must be a number"),
+        ({"cost": lambda tasks, strategy: INF}, hs.Infeasible, "infinite cost"),
+        ({"bound": lambda tasks, strategy: 1e3}, hs.InvalidProblem, "a bound must never exceed the cost"),
+    ],
+)
+def test_what_cannot_be_is_refused(settings, error, message):
+    with pytest.raises(error, match=message):
+        hs.stages(diamonds(1), **{"cost": Table(0), **settings})
+
+
+@pytest.mark.parametrize(("limit", "most"), [("MOST_TRANSITIONS", 1 << 14), ("MOST_STATES", 1000)])
+@pytest.mark.parametrize("layers", [1, 2])
+def test_a_block_that_is_too_wide_is_cut_while_the_others_stay_at_their_optimum(monkeypatch, limit, most, layers):
+    narrow = [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")]
+    columns = [[f"w{i}", f"x{i}"][:layers] for i in range(15)]
+    wide = [pair for column in columns for pair in itertools.pairwise(["d", *column, "end"])]
+    graph = hs.TaskGraph([*"abcd", *itertools.chain(*columns), "end"], narrow + wide)
+    exact = hs.stages(hs.TaskGraph(list("abcd"), narrow), Table(0))
+    monkeypatch.setattr(block_states, "MOST_TRANSITIONS", 1 << 23)
+    monkeypatch.setattr(block_states, limit, most)
+    found = hs.stages(graph, Table(0), bound=lambda tasks, strategy: 0.0)
+    assert hs.verify_stages(graph, found, groups=8, group_size=3, cost=Table(0)) == []
+    (message,) = found.messages
+    assert re.match(rf"the block of {15 * layers + 1} tasks 'w0', .* is too wide to be solved as one and was cut into \d+ parts", message)
+    first = [s for s in range(len(found)) if found.groups(s)[0][0] in "abcd"]
+    assert sum(found.stages.latency[s] for s in first) == pytest.approx(exact.latency)
+    assert found.bound == pytest.approx(exact.latency)  # of the block that was cut nothing is proven
+    cut = {frozenset(itertools.chain(*found.groups(s))) for s in range(len(found))}
+    if layers == 2:  # the first cut is between two levels
+        assert not any({name[0] for name in stage} >= {"w", "x"} for stage in cut)
+
+
+# ---------------------------------------------------------------------- counts
+
+
+@given(GRAPHS)
+@examples(60)
+def test_counts_are_those_of_brute_force(graph):
+    n, found = graph.n_tasks, ios.counts(graph)
+    below = ancestors(graph)
+    free = [
+        part
+        for size in range(n + 1)
+        for part in itertools.combinations(range(n), size)
+        if not any(below[a, b] or below[b, a] for a, b in itertools.combinations(part, 2))
+    ]
+    assert found.width == max(map(len, free))
+
+    @cache
+    def ways(state):
+        return sum(ways(state - part) for part in endings(graph, state)) if state else 1
+
+    everything = frozenset(range(n))
+    assert found.schedules == ways(everything)
+    states = {everything - part for part in endings(graph, everything)} | {everything}
+    assert found.transitions == sum(1 for state in states for _ in endings(graph, state))
+    assert found.transitions <= found.chain_bound <= found.bound * (1 + 1e-12)
+
+
+@given(GRAPHS)
+def test_chains_are_chains(graph):
+    below, found = ancestors(graph), chains(graph)
+    for a, b in itertools.combinations(range(graph.n_tasks), 2):
+        assert found[a] != found[b] or below[a, b] or below[b, a]
+
+
+@pytest.mark.parametrize(("d", "c"), [(1, 1), (2, 3), (3, 2), (2, 9), (6, 4), (30, 30)])
+def test_the_worst_case_family(d, c):
+    """d chains of c tasks, the paper's figure 13: all pairs are there, the empty endings apart."""
+    names = [[f"{x}.{y}" for y in range(c)] for x in range(d)]
+    graph = hs.TaskGraph([name for row in names for name in row], [pair for row in names for pair in itertools.pairwise(row)])
+    found = ios.counts(graph)
+    assert found.width == d
+    assert found.transitions == math.comb(c + 2, 2) ** d - (c + 1) ** d
+    assert found.chain_bound == math.comb(c + 2, 2) ** d
+    assert found.bound == pytest.approx(float(Fraction(found.chain_bound)))
+
+
+def test_schedules_beyond_one_word():
+    """Without edges they are the ordered set partitions, by their recursion."""
+    expected = [1]
+    for n in range(1, 13):
+        expected.append(sum(math.comb(n, k) * expected[n - k] for k in range(1, n + 1)))
+    assert ios.counts(hs.TaskGraph([f"t{i}" for i in range(12)], [])).schedules == expected[12]
+    chain = hs.TaskGraph([f"t{i}" for i in range(80)], [(f"t{i}", f"t{i + 1}") for i in range(79)])
+    assert ios.counts(chain).schedules == 2**79
+
+
+def wiring(path: Path):
+    numbers = np.array(path.read_text(encoding="utf-8").split(), np.int64)
+    return hs.TaskGraph([f"n{i}" for i in range(int(numbers[0]))], numbers[2:].reshape(-1, 2))
+
+
+@pytest.mark.parametrize("file", sorted(["ws-16-4-0.75-2", "ws-32-4-0.75-3", "ws-32-4-0.75-4", "ws-32-4-0.75-5"]))
+def test_wirings_of_randwire(shared_data: Path, file):
+    graph = wiring(shared_data / "ios" / f"{file}.txt")
+    found, pruned = ios.counts(graph), ios.Block(graph, graph.topological_order, 8, 3)
+    assert len(pruned.tail) < found.transitions < found.chain_bound <= found.bound
+    if graph.n_tasks == 16:
+        whole = ios.Block(graph, graph.topological_order, None, None)
+        assert len(whole.tail) == found.transitions
+
+
+# ---------------------------------------------------------------------- blocks that are given
+
+
+@given(GRAPHS, st.integers(0, 1000), st.data())
+def test_given_blocks_are_scheduled_one_by_one(graph, seed, data):
+    cost = Table(seed)
+    order = [graph.names[i] for i in graph.topological_order]
+    cuts = sorted(data.draw(st.sets(st.integers(1, len(order) - 1)))) if len(order) > 1 else []
+    parts = [order[a:b] for a, b in zip([0, *cuts], [*cuts, len(order)], strict=True)]
+    found = hs.stages(graph, cost, blocks=parts)
+    assert hs.verify_stages(graph, found, groups=8, group_size=3, cost=cost) == []
+    assert found.latency >= hs.stages(graph, cost, blocks=False).latency
+    alone = sum(hs.stages(part(graph, names), cost, blocks=False).latency for names in parts)
+    assert found.latency == pytest.approx(alone)
+
+
+def part(graph, names):
+    edges = [(graph.names[i], graph.names[j]) for i, j in graph.edges.tolist()]
+    return hs.TaskGraph(names, [edge for edge in edges if set(edge) <= set(names)])
+
+
+@pytest.mark.parametrize(
+    ("blocks", "message"),
+    [
+        ([["a"], ["b"]], "'c' is in none of the blocks"),
+        ([["a", "b"], ["b", "c"]], r"'b' is in blocks\[0\] and in blocks\[1\]; it can be in one"),
+        ([["a", "b", "c", "d"]], r"blocks\[0\] names 'd', which is no task of the graph"),
+        ([["b", "c"], ["a"]], r"'b' of blocks\[0\] reads 'a' of blocks\[1\]; give blocks in running order"),
+    ],
+)
+def test_blocks_that_do_not_fit_are_refused(blocks, message):
+    graph = hs.TaskGraph(["a", "b", "c"], [("a", "b"), ("b", "c")])
+    with pytest.raises(hs.InvalidProblem, match=message):
+        hs.stages(graph, Table(0), blocks=blocks)
+
+
+class Tabled(Table):
+    """Costs, or bounds, that are said all at once too."""
+
+    def __init__(self, seed, share=0.0, spoil=None):
+        super().__init__(seed, share)
+        self.spoil, self.tables = spoil, 0
+
+    def table(self, names, parent, last):
+        self.tables += 1
+        members = [()]
+        for s in range(1, len(parent)):
+            members.append((*members[parent[s]], names[last[s]]))
+        found = np.array([[0.0, 0.0], *([self.worth(tasks, strategy) for strategy in ("concurrent", "merge")] for tasks in members[1:])])
+        return found if self.spoil is None else self.spoil(found)
+
+
+@given(GRAPHS, LIMITS, LIMITS, st.integers(0, 1000), st.sampled_from(["concurrent", "merge", "both"]))
+def test_a_table_says_what_the_calls_say(graph, groups, size, seed, strategies):
+    limits = {"groups": groups, "group_size": size, "strategies": strategies}
+    one, all_at_once = Table(seed), Tabled(seed)
+    found = hs.stages(graph, all_at_once, **limits)
+    assert found == hs.stages(graph, one, **limits)
+    assert all_at_once.tables == len(ios.blocks(graph))
+    assert all_at_once.asked == []
+    assert hs.stages(graph, one, bound=Tabled(seed), **limits).latency == pytest.approx(found.latency, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda table: table[1:], r"table returned shape \(1, 2\) for 2 stages; it must be \[stages, 2\]"),
+        (lambda table: table - 100, r"stage 'a' \(concurrent\) costs -9.* s; a cost must be a number >= 0, or inf"),
+        (lambda table: table * np.nan, r"stage 'a' \(concurrent\) costs nan s"),
+    ],
+)
+def test_tables_that_are_none_are_refused(spoil, message):
+    with pytest.raises(hs.InvalidProblem, match=message):
+        hs.stages(hs.TaskGraph(["a"]), Tabled(1, spoil=spoil))
+
+
+# ---------------------------------------------------------------------- stopped, watched
+
+
+@given(GRAPHS, LIMITS, LIMITS, st.integers(0, 1000), st.integers(0, 12), st.sampled_from(["concurrent", "merge", "both"]))
+def test_a_search_that_is_stopped_keeps_valid_stages_and_a_bound(graph, groups, size, seed, after, strategies):
+    limits = {"groups": groups, "group_size": size}
+    cost, told = Table(seed, 0.5), []
+
+    def watch(progress):
+        told.append(progress)
+        return progress.asked > after
+
+    found = hs.stages(graph, cost, bound=cost.bound, strategies=strategies, on_progress=watch, **limits)
+    best = hs.stages(graph, cost, strategies=strategies, **limits)
+    assert hs.verify_stages(graph, found, cost=cost, **limits) == []
+    assert found.bound <= best.latency * (1 + 1e-9) <= found.latency * (1 + 2e-9)
+    assert best.bound == pytest.approx(best.latency)
+    assert [progress.asked for progress in told] == list(range(1, found.asked + 1))
+    assert all(0 <= progress.block < progress.blocks == len(ios.blocks(graph)) for progress in told)
+
+
+def test_no_time_leaves_the_stages_that_are_best_by_the_bounds():
+    graph = hs.TaskGraph(["a", "b", "c"], [("a", "b"), ("a", "c")])
+    cost = Table(3, 0.5)
+    found = hs.stages(graph, cost, bound=cost.bound, time_limit=0)
+    assert hs.verify_stages(graph, found, cost=cost) == []
+    assert found.bound <= found.latency
+
+
+@pytest.mark.parametrize(
+    ("limit", "bound", "rule"),
+    [(-1.0, True, "it must be"), (math.nan, True, "it must be"), (1.0, False, "costs that may be left out need a bound")],
+)
+def test_time_limits_that_cannot_be_kept_are_refused(limit, bound, rule):
+    cost = Table(0)
+    with pytest.raises(hs.UnsupportedFeature, match=rf"time_limit is .*; {rule}"):
+        hs.stages(hs.TaskGraph(["a"]), cost, bound=cost.bound if bound else None, time_limit=limit)
+
+
+def test_without_a_bound_every_cost_is_told():
+    graph, told = hs.TaskGraph(["a", "b", "c"], [("a", "b"), ("a", "c")]), []
+    found = hs.stages(graph, Table(1), on_progress=told.append)
+    assert [progress.asked for progress in told] == list(range(1, found.asked + 1))

@@ -1,0 +1,22 @@
+"""What tests of many processes share."""
+
+from __future__ import annotations
+
+import pytest
+
+import hetsched as hs
+from hetsched.portfolio.workers import Pool
+
+
+@pytest.fixture
+def pools(monkeypatch: pytest.MonkeyPatch) -> list[Pool]:
+    """The pools that `auto` makes from here on."""
+    made: list[Pool] = []
+
+    class Seen(Pool):
+        def __init__(self, problem: hs.Problem, count: int) -> None:
+            made.append(self)
+            super().__init__(problem, count)
+
+    monkeypatch.setattr("hetsched.portfolio.auto.Pool", Seen)
+    return made

@@ -1,0 +1,248 @@
+"""`auto`: who runs when, deadlines, what a user can say about its members, and that it is never worse than the simplest."""
+
+from __future__ import annotations
+
+import os
+
+import instances
+import numpy as np
+import pytest
+from hypothesis import given
+
+import hetsched as hs
+from hetsched.analysis import model_size
+from hetsched.portfolio import members, workers
+from hetsched.portfolio.auto import Race
+from hetsched.search import Budget, Method, Monitor
+from hetsched.search import monitor as search
+from hetsched.search.monitor import Kind
+from hetsched.testing import strategies
+from hetsched.testing.backends import PLENTY
+from hetsched.testing.clocks import SteppingClock, watched
+from hetsched.testing.profiles import examples
+from tests.golden import topcuoglu
+from tests.portfolio.strange_methods import tangle
+
+
+@pytest.fixture
+def mine():
+    """A registry of one's own, so that tests leave nothing behind."""
+    with search.temporarily():
+        yield
+
+
+@pytest.fixture
+def alone(monkeypatch):
+    """Fail if a worker is started."""
+
+    def refuse(*_, **__):
+        raise AssertionError("a worker was started")
+
+    monkeypatch.setattr(workers, "Worker", refuse)
+
+
+def of_kind(kind):
+    return {each.name for each in search.registered().values() if each.kind is kind}
+
+
+def ran(solution):
+    return set(solution.methods.method.tolist()) - {"auto"}
+
+
+@examples(60)
+@given(problem=strategies.problems())
+def test_it_is_never_worse_than_one_device_or_heft(problem):
+    answer = hs.solve(problem, evaluations=40)
+    for name in ("best-device", "heft"):
+        try:
+            assert answer.makespan <= hs.solve(problem, name).makespan
+        except hs.UnsupportedFeature:
+            continue
+
+
+@examples(20)
+@given(problem=strategies.problems())
+def test_under_an_evaluation_limit_it_is_reproducible(problem):
+    one, other = (hs.solve(problem, evaluations=300, seed=5) for _ in range(2))
+    assert one.schedule == other.schedule
+    assert one.methods.evaluations.tolist() == other.methods.evaluations.tolist()
+    assert one.methods.evaluations.sum() <= 300
+    assert "bounds" in ran(one) or one.stopped in ("optimal", "infeasible", "evaluations")
+
+
+@pytest.mark.parametrize("looks", [0, 3, 30, 300])
+def test_the_first_answers_come_whatever_the_time_and_little_follows_the_end(looks):
+    problem = tangle(300)
+    found = watched(problem, "auto", looks, {"workers": 0})
+    assert found.monitor.incumbent <= min(hs.solve(problem, name).makespan for name in ("best-device", "heft"))
+    assert found.late <= 20
+
+
+@pytest.mark.parametrize("limit", [0.1, 3.0])
+def test_with_the_time_the_workers_end(limit, pools):
+    solution = hs.solve(tangle(300), time_limit=limit)
+    assert solution.stopped == "time limit"
+    assert all(pool.workers == [] for pool in pools)
+    assert limit > 1 or not pools, "no process is worth starting"
+
+
+def test_tiny_problems_are_proven_here(alone):
+    solution = hs.solve(topcuoglu())
+    assert (solution.status, solution.makespan, solution.stopped) == ("optimal", 73, "optimal")
+
+
+def test_small_problems_are_proven_in_a_worker():
+    problem = tangle(24)
+    assert model_size.TINY < model_size.columns(problem)
+    solution = hs.solve(problem, time_limit=PLENTY)
+    assert solution.status == "optimal"
+    assert ran(solution) & {each.name for each in search.registered().values() if each.proves}
+
+
+def test_without_a_limit_it_ends_by_itself():
+    assert hs.solve(tangle(100), options={"seconds": 1.0}).stopped == "finished"
+
+
+def test_the_history_says_who_found_what(alone):
+    monitor = search.Monitor(tangle(), search.Budget(evaluations=5000))
+    monitor.run("auto")
+    solution = monitor.solution("auto")
+    assert set(solution.history.source.tolist()) & set(instances.list_schedulers())
+    assert solution.method in ran(solution)
+    assert set(instances.list_schedulers()) <= ran(solution)
+    assert ran(solution) & of_kind(Kind.SEARCH)
+    assert (solution.methods.seconds >= 0).all()
+    assert solution.methods.seconds.sum() <= monitor.elapsed, "each second is one method's"
+
+
+def test_large_graphs_are_placed_as_well(alone):
+    graph = hs.TaskGraph([f"t{i}" for i in range(search.LARGE + 1)], weight_bytes=1.0)
+    cluster = hs.Cluster([hs.Device(name, memory_bytes=600.0) for name in "uv"], bandwidth=1.0)
+    problem = hs.Problem(graph, cluster, durations=np.ones((graph.n_tasks, 2)))
+    assert {"dsc", "celeritas", "order-place", "repartition"} <= ran(hs.solve(problem, evaluations=60))
+
+
+def test_members_can_be_named_excluded_and_weighed(alone):
+    problem = tangle()
+    assert ran(hs.solve(problem, evaluations=100, options={"members": "heft, olb"})) == {"heft", "olb"}
+    assert ran(hs.solve(problem, evaluations=100, options={"members": ["olb"]})) == {"olb"}
+    without = ran(hs.solve(problem, evaluations=5000, options={"exclude": ["heft", "annealing"]}))
+    assert "heft" not in without
+    assert "annealing" not in without
+    assert "olb" in without
+    weighed = hs.solve(problem, evaluations=4001, options={"members": {"wanders": 3, "annealing": 1.0}})
+    effort = dict(zip(weighed.methods.method.tolist(), weighed.methods.evaluations.tolist(), strict=True))
+    assert 2.5 < effort["wanders"] / effort["annealing"] < 3.5
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"members": ["heftt"]}, "unknown method 'heftt'; choose from "),
+        ({"exclude": ["heftt"]}, "unknown method 'heftt'; choose from "),
+        ({"members": ["auto", "heft"]}, "'auto' is named as a member of itself; name the methods it should run, or leave members out"),
+        ({"members": {"heft": 0}}, r"the weight of member 'heft' is 0; it must be a number above 0 \(exclude='heft' leaves it out\)"),
+        ({"members": {"heft": float("nan")}}, "the weight of member 'heft' is nan; it must be a number above 0"),
+        ({"members": {"heft": "much"}}, "the weight of member 'heft' is 'much'; it must be a number above 0"),
+        ({"members": ["heft"], "exclude": "heft"}, r"exclude=\['heft'\] leaves no member of heft; exclude fewer, or name others"),
+        ({"members": []}, r"exclude=\[\] leaves no member of none"),
+        ({"workers": -1}, "workers is -1; it must be a whole number of processes, 0 for none, or None for one a core"),
+        ({"workers": 1.5}, "workers is 1.5; it must be a whole number"),
+        ({"seconds": -1}, "seconds is -1; it must be a number of seconds, at least 0"),
+        ({"bound_seconds": float("nan")}, "bound_seconds is nan; it must be a number of seconds, at least 0"),
+    ],
+)
+def test_what_cannot_be_is_refused(options, said):
+    with pytest.raises(hs.UnsupportedFeature, match=said):
+        hs.solve(topcuoglu(), options=options)
+
+
+def test_members_of_this_process_alone_run_here(mine, pools):
+    @hs.method("homely", summary="known to this process only")
+    def homely(problem, monitor):
+        monitor.note(f"ran in {os.getpid()}")
+        for _ in monitor:
+            device = monitor.rng.integers(0, problem.n_devices, problem.n_tasks)
+            monitor.offer(hs.Decision.whole(problem, device, problem.graph.topological_order))
+
+    def both(event):
+        return event.source == "annealing" and pools[0].workers[0].ledger is not None
+
+    options = {"members": ["olb", "homely", "annealing"], "workers": 1}
+    solution = hs.solve(tangle(), time_limit=PLENTY, options=options, on_progress=both)
+    assert solution.stopped == "callback"
+    assert solution.messages == (f"homely: ran in {os.getpid()}",)
+    assert ran(solution) == {"olb", "homely", "annealing"}
+    only = hs.solve(tangle(), time_limit=1, options={"members": ["homely"]})
+    assert ran(only) == {"homely"}
+    assert only.schedule is not None
+
+
+def test_a_member_that_fails_costs_only_itself():
+    problem = tangle()
+    solution = hs.solve(problem, evaluations=2000, options={"members": ["raises", "heft", "wanders"]})
+    assert "raises failed: RuntimeError: out of luck" in solution.messages
+    assert ran(solution) == {"raises", "olb", "heft", "wanders"}
+    assert solution.makespan <= hs.solve(problem, "heft").makespan
+
+
+def test_what_falls_apart_is_split():
+    stack = instances.stack("er", 10, 4, seed=1)
+    assert "split" in members.usual(stack, "makespan")
+    assert "split" not in members.usual(instances.stack("er", 20, 4, channels=2, seed=1), "makespan")
+    solution = hs.solve(stack, time_limit=PLENTY, options={"members": ["heft", "split"], "workers": 1})
+    assert solution.status == "optimal"
+    assert solution.proof.name == "split"
+
+
+def test_small_modules_are_proven_before_workers_are_started(monkeypatch):
+    monkeypatch.setattr(Race, "run_apart", lambda *_: pytest.fail("workers are started"))
+    solution = hs.solve(instances.stack("er", 10, 4, seed=1), time_limit=PLENTY, options={"workers": 2})
+    assert solution.status == "optimal"
+    assert solution.proof.name == "split"
+
+
+def test_nothing_large_is_handed_to_a_solver():
+    n = 10_000
+    graph = hs.TaskGraph([f"t{i}" for i in range(n)], np.column_stack([np.arange(n - 2), np.arange(2, n)]))  # two chains
+    problem = hs.Problem(graph, hs.Cluster(["a", "b", "c"], bandwidth=1.0), durations=np.ones((n, 3)))
+    assert not of_kind(Kind.EXACT) & set(members.usual(problem, "makespan"))
+    solution = hs.solve(problem, time_limit=PLENTY, options={"members": ["olb", "cpsat"]})
+    assert solution.messages == (
+        f"auto: cpsat is left out: its model would have about {3 * n} columns, more than {model_size.LARGEST}; "
+        "solve(problem, 'cpsat') tries it nevertheless",
+    )
+    counted = hs.solve(topcuoglu(), evaluations=10, options={"members": ["olb", "milp"]})
+    assert counted.messages == ("auto: milp is left out: a solver heeds no evaluation limit; solve(problem, 'milp') tries it nevertheless",)
+    assert hs.solve(topcuoglu(), evaluations=10).messages == ()
+
+
+def test_threads_are_the_cores_of_a_solve():
+    given = []
+
+    def record(problem, monitor, *, workers=None):
+        given.append(workers)
+
+    def exact(problem, monitor, *, threads=None):
+        given.append(threads)
+
+    likes = (Method("portfolio-like", "records", record), Method("exact-like", "records", exact))
+    with search.temporarily(*likes):
+        hs.solve(topcuoglu(), ["portfolio-like", "exact-like", "heft"], threads=3)
+    assert given == [3, 3]
+    with pytest.raises(hs.InvalidArgument, match="threads is 0; it must be a whole number, at least 1, or None"):
+        hs.solve(topcuoglu(), threads=0)
+    with pytest.raises(hs.UnsupportedFeature, match="threads=2 and the option workers=1 say the same twice; leave one of them out"):
+        hs.solve(topcuoglu(), threads=2, options={"workers": 1})
+    with pytest.raises(hs.UnsupportedFeature, match="scip searches in one thread, not 2"):
+        hs.solve(topcuoglu(), "milp", threads=2)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_time_that_passes_between_two_looks_is_never_given_away(apart):
+    problem, clock = tangle(12), SteppingClock()
+    race = Race(problem, Monitor(problem, Budget(5.0), clock=clock), members.choose(problem, "makespan", None, ()), 10.0, 5.0)
+    assert not race.over
+    clock.now += 6.0  # another process had the core
+    for member in race.running:
+        assert race._task(member, race._slice(member, apart=apart)).time_limit == 0.0, member.name
