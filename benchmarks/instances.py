@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import hetsched as hs
-from hetsched.search.monitor import Kind, select
+from hetsched.search import Kind, select
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 """Where the public instances are looked for unless said otherwise."""

@@ -13,8 +13,7 @@ import typer
 
 from hetsched import documents
 from hetsched.cli.app import app
-from hetsched.search import find_method
-from hetsched.search.monitor import Kind, select
+from hetsched.search import Kind, find_method, select
 
 NAME = "hetsched"
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import hetsched as hs
-from hetsched import documents
-from hetsched.search import monitor as search
+from hetsched import documents, search
+from hetsched.search import registry
 from tests.golden import topcuoglu
 
 
@@ -216,7 +216,7 @@ def test_entry_points_of_other_packages_are_found_and_those_that_fail_are_told_o
 
     found = {"hetsched.methods": [Entry()]}
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: found.get(group, []))
-    monkeypatch.setattr(search, "_discovered", False)
+    monkeypatch.setattr(registry, "_discovered", False)
     if failure is not None:
         with pytest.warns(UserWarning, match=re.escape(f"'strangers' (strangers.methods) cannot be loaded: {said}")):
             hs.methods()

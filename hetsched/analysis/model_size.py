@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hetsched.problem.problem import Problem
-from hetsched.search.monitor import When
+from hetsched.search import When
 
 TINY = 60
 """Columns of a model that CP-SAT proves within a fraction of a second."""

@@ -21,7 +21,7 @@ from hetsched.problem.cluster import Cluster
 from hetsched.problem.graph import TaskGraph
 from hetsched.problem.problem import Problem
 from hetsched.schedule.objectives import find_objective
-from hetsched.search.monitor import ALL, LOADS, MAKESPAN, When, always
+from hetsched.search import ALL, LOADS, MAKESPAN, When, always
 from hetsched.search.solution import NO_BOUND, Bound
 from hetsched.stopping import NEVER, Deadline
 

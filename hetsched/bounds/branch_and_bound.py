@@ -10,8 +10,7 @@ from hetsched.bounds.task_subsets import Effort, Passage, Window
 from hetsched.errors import UnsupportedFeature
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
-from hetsched.search import Monitor
-from hetsched.search.monitor import Kind, Role, select
+from hetsched.search import Kind, Monitor, Role, select
 from hetsched.search.solution import Bound
 
 LARGEST = 300

@@ -6,8 +6,7 @@ import math
 
 from hetsched.bounds import best, branch_and_bound
 from hetsched.problem.problem import Problem
-from hetsched.search import Monitor, method
-from hetsched.search.monitor import ALL, Auto, Kind, Supports
+from hetsched.search import ALL, Auto, Kind, Monitor, Supports, method
 
 
 @method(

@@ -28,7 +28,7 @@ def solvers(incomplete: str) -> list[str]:
 
 def method_kinds(incomplete: str) -> list[str]:
     """Return the kinds of methods."""
-    from hetsched.search.monitor import Kind
+    from hetsched.search import Kind
 
     return _beginning(incomplete, list(Kind))
 

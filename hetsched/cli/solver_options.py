@@ -57,7 +57,7 @@ def choose(
 
 def _method_of(solver: str, objective: str) -> Method:
     from hetsched.modeling.backends import info
-    from hetsched.search.monitor import exact
+    from hetsched.search import exact
 
     return exact(info(solver).name, objective)
 

@@ -23,8 +23,7 @@ from hetsched.models.methods import DIVIML
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
-from hetsched.search import Budget, Monitor, cores, find_method, method, registered
-from hetsched.search.monitor import Auto, Kind, Role, exact, select
+from hetsched.search import Auto, Budget, Kind, Monitor, Role, cores, exact, find_method, method, registered, select
 from hetsched.search.solution import Bound, Solution
 from hetsched.stopping import Stop
 

@@ -16,8 +16,7 @@ from hetsched.heuristics.list_scheduling.offers import memory_claims
 from hetsched.heuristics.pacing import bursts, progress
 from hetsched.heuristics.repair import packed
 from hetsched.problem.problem import Problem
-from hetsched.search import Monitor, method
-from hetsched.search.monitor import Supports
+from hetsched.search import Monitor, Supports, method
 
 if TYPE_CHECKING:
     from hetsched.heuristics.local_search.state_kernels import State

@@ -15,8 +15,7 @@ from hetsched.heuristics.pacing import SECONDS
 from hetsched.heuristics.placement.celeritas import fused, listed
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
-from hetsched.search import Monitor, method
-from hetsched.search.monitor import Kind, Role, Supports, select
+from hetsched.search import Kind, Monitor, Role, Supports, method, select
 from hetsched.stopping import Stop
 
 AT_ONCE = 0.25

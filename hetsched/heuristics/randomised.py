@@ -13,8 +13,7 @@ from hetsched.heuristics.list_scheduling.static import place_heft, ranks
 from hetsched.heuristics.pacing import bursts
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
-from hetsched.search import Monitor, method
-from hetsched.search.monitor import Auto, Supports
+from hetsched.search import Auto, Monitor, Supports, method
 
 
 @method(

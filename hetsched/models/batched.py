@@ -8,7 +8,7 @@ from hetsched.models.components import LiteralPrecedence, Makespan, NonOverlap, 
 from hetsched.models.formulation import Component, Formulation
 from hetsched.models.redundant import LoadCuts, symmetry_order
 from hetsched.problem.links import UNCONTENDED
-from hetsched.search.monitor import Supports
+from hetsched.search import Supports
 
 
 class BatchedMakespan(Formulation):

@@ -26,8 +26,7 @@ from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.simulate import simulate
-from hetsched.search import Budget, Event, Monitor
-from hetsched.search.monitor import Role, Supports, select
+from hetsched.search import Budget, Event, Monitor, Role, Supports, select
 from hetsched.search.solution import Bound, Solution
 from hetsched.stopping import NEVER, Deadline, Stop
 

@@ -12,8 +12,7 @@ from hetsched.modeling import backends
 from hetsched.modeling.backends import BackendInfo, info
 from hetsched.modeling.settings import SolveSettings
 from hetsched.problem.problem import Problem
-from hetsched.search import Monitor, method
-from hetsched.search.monitor import LOADS, Auto, Kind, Role, Supports, always
+from hetsched.search import LOADS, Auto, Kind, Monitor, Role, Supports, always, method
 from hetsched.stopping import NEVER, Deadline
 
 if TYPE_CHECKING:

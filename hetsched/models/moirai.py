@@ -14,7 +14,7 @@ from hetsched.models.formulation import PAIR, Component, Formulation
 from hetsched.models.redundant import LoadCuts, symmetry_order
 from hetsched.models.variables import FlowVariables, Values
 from hetsched.schedule.schedule import Schedule
-from hetsched.search.monitor import Supports
+from hetsched.search import Supports
 
 
 class Flows(Component):

@@ -13,8 +13,7 @@ from hetsched.errors import InvalidArgument, InvalidProblem, UnsupportedFeature
 from hetsched.modeling.model import Model
 from hetsched.models.moirai import CongestionAware
 from hetsched.problem.problem import Problem
-from hetsched.search import Monitor
-from hetsched.search.monitor import Supports
+from hetsched.search import Monitor, Supports
 from hetsched.stopping import NEVER, Deadline
 
 RELATED = 1e-6  # relative, by which durations may differ from work over speed

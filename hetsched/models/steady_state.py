@@ -23,7 +23,7 @@ from hetsched.models.variables import Objective, Values
 from hetsched.problem.problem import Problem
 from hetsched.schedule.objectives import find_objective, host_times
 from hetsched.schedule.schedule import Schedule
-from hetsched.search.monitor import Supports
+from hetsched.search import Supports
 from hetsched.stopping import NEVER, Deadline
 
 LARGEST = 1e12

@@ -19,8 +19,7 @@ from hetsched.problem.cluster import Cluster
 from hetsched.problem.graph import TaskGraph
 from hetsched.problem.problem import Problem
 from hetsched.processes import Died
-from hetsched.search import Budget, Monitor, cores, method
-from hetsched.search.monitor import ALL, Kind, select
+from hetsched.search import ALL, Budget, Kind, Monitor, cores, method, select
 from hetsched.stopping import Deadline, Stop
 
 WORTH_WORKERS = 2.0

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 from hetsched.errors import UnsupportedFeature
 from hetsched.problem.problem import Problem
-from hetsched.search import Method, find_method
-from hetsched.search.monitor import Kind, select
+from hetsched.search import Kind, Method, find_method, select
 
 
 @dataclass(eq=False)

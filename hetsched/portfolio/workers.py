@@ -19,8 +19,7 @@ from hetsched.processes import Channel, Died, Process, Ready, StopRequest
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.simulate import simulate
-from hetsched.search import Budget, Event, Monitor, registered
-from hetsched.search.monitor import discover
+from hetsched.search import Budget, Event, Monitor, discover, registered
 from hetsched.search.solution import NO_BOUND, Bound
 from hetsched.stopping import Stop
 

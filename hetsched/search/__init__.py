@@ -1,4 +1,4 @@
-"""The frame of every search: budget, monitor, incumbent, bound, solution, registry of methods."""
+"""The frame of every search: budget, monitor, solution, and the registry of methods."""
 
 from __future__ import annotations
 
@@ -7,10 +7,92 @@ from typing import TYPE_CHECKING
 from hetsched.lazy import attach
 
 if TYPE_CHECKING:
-    from hetsched.search.monitor import Budget, Event, Method, MethodFunction, Monitor, cores, find_method, method, registered
+    from hetsched.search.budget import Budget, cores
+    from hetsched.search.monitor import Event, Monitor
+    from hetsched.search.registry import (
+        ALL,
+        BUILT_IN,
+        LARGE,
+        LOADS,
+        MAKESPAN,
+        Auto,
+        Kind,
+        Method,
+        MethodFunction,
+        Role,
+        Supports,
+        When,
+        always,
+        discover,
+        exact,
+        find_method,
+        large,
+        method,
+        registered,
+        select,
+        several_inputs,
+        tasks_up_to,
+        temporarily,
+    )
 
-_HOMES = {"monitor": ["Budget", "Event", "Method", "MethodFunction", "Monitor", "cores", "find_method", "method", "registered"]}
+_HOMES = {
+    "budget": ["Budget", "cores"],
+    "monitor": ["Event", "Monitor"],
+    "registry": [
+        "ALL",
+        "BUILT_IN",
+        "LARGE",
+        "LOADS",
+        "MAKESPAN",
+        "Auto",
+        "Kind",
+        "Method",
+        "MethodFunction",
+        "Role",
+        "Supports",
+        "When",
+        "always",
+        "discover",
+        "exact",
+        "find_method",
+        "large",
+        "method",
+        "registered",
+        "select",
+        "several_inputs",
+        "tasks_up_to",
+        "temporarily",
+    ],
+}
 
-__all__ = ["Budget", "Event", "Method", "MethodFunction", "Monitor", "cores", "find_method", "method", "registered"]
+__all__ = [
+    "ALL",
+    "BUILT_IN",
+    "LARGE",
+    "LOADS",
+    "MAKESPAN",
+    "Auto",
+    "Budget",
+    "Event",
+    "Kind",
+    "Method",
+    "MethodFunction",
+    "Monitor",
+    "Role",
+    "Supports",
+    "When",
+    "always",
+    "cores",
+    "discover",
+    "exact",
+    "find_method",
+    "large",
+    "method",
+    "registered",
+    "select",
+    "several_inputs",
+    "tasks_up_to",
+    "temporarily",
+]
 
 __getattr__, __dir__ = attach(__name__, _HOMES)

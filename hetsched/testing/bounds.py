@@ -21,7 +21,7 @@ from hetsched.problem.document import encode
 from hetsched.problem.graph import TaskGraph
 from hetsched.problem.problem import Problem
 from hetsched.schedule.simulate import simulate
-from hetsched.search.monitor import always
+from hetsched.search import always
 from hetsched.stopping import Deadline
 from hetsched.testing import strategies
 from hetsched.testing.brute_force import brute_force

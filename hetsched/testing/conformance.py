@@ -20,7 +20,7 @@ from hetsched.problem.links import CONTENDED
 from hetsched.problem.problem import Problem
 from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.simulate import simulate
-from hetsched.search.monitor import Supports
+from hetsched.search import Supports
 from hetsched.search.solution import Solution, Status
 from hetsched.solving import methods, solve
 from hetsched.testing import strategies

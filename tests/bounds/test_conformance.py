@@ -7,7 +7,7 @@ import pytest
 import hetsched as hs
 from hetsched.analysis.levels import Levels
 from hetsched.bounds.best import BOUNDS, Cost, Entry
-from hetsched.search.monitor import MAKESPAN
+from hetsched.search import MAKESPAN
 from hetsched.search.solution import NO_BOUND, Bound
 from hetsched.stopping import NEVER, Deadline
 from hetsched.testing.bounds import BoundSuite

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 import hetsched as hs
-from hetsched.search import Method, Monitor
-from hetsched.search.monitor import temporarily
+from hetsched.search import Method, Monitor, temporarily
 
 PICTURES = ["--report", "report.html", "--trace", "trace.json", "--gantt", "gantt.svg"]
 FILES = ["trace.json", "gantt.svg", "report.html"]

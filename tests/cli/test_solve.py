@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 import hetsched as hs
-from hetsched.search import Method, Monitor
-from hetsched.search.monitor import temporarily
+from hetsched.search import Method, Monitor, temporarily
 
 
 def test_solve_writes_a_schedule_that_verifies(run: Any, problem: hs.Problem) -> None:

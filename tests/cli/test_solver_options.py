@@ -15,8 +15,7 @@ import typer
 import hetsched as hs
 from hetsched.cli.solver_options import fraction
 from hetsched.modeling import backends
-from hetsched.search import Monitor
-from hetsched.search.monitor import exact, temporarily
+from hetsched.search import Monitor, exact, temporarily
 
 
 @pytest.fixture

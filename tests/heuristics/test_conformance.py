@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hetsched.search.monitor import Kind, select
+from hetsched.search import Kind, select
 from hetsched.testing import conformance
 
 QUICKLY = ("best-device", "heft", "lookahead", "cpop", "etf", "bmet", "bgreedy", "bheft", "packing", "random-heft", "sa", "ea", "auto")

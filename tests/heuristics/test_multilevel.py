@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hetsched as hs
-from hetsched.search.monitor import Role, select
+from hetsched.search import Role, select
 from hetsched.testing import conformance
 
 

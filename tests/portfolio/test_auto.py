@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given
 
 import hetsched as hs
+from hetsched import search
 from hetsched.analysis import model_size
 from hetsched.portfolio import members, workers
 from hetsched.portfolio.auto import Race
-from hetsched.search import Budget, Method, Monitor
-from hetsched.search import monitor as search
-from hetsched.search.monitor import Kind
+from hetsched.search import Budget, Kind, Method, Monitor
 from hetsched.testing import strategies
 from hetsched.testing.backends import PLENTY
 from hetsched.testing.clocks import SteppingClock, watched

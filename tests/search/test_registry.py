@@ -13,15 +13,14 @@ import pytest
 from hypothesis import given
 
 import hetsched as hs
-from hetsched.search import Method, Monitor
-from hetsched.search import monitor as search
-from hetsched.search.monitor import ALL, Auto, Kind, Role, Supports, always, select, several_inputs, tasks_up_to
+from hetsched import search
+from hetsched.search import ALL, Auto, Kind, Method, Monitor, Role, Supports, always, registry, select, several_inputs, tasks_up_to
 from hetsched.testing import strategies
 from hetsched.testing.profiles import examples
 from tests.golden import topcuoglu
 from tests.portfolio.strange_methods import tangle
 
-PACKAGE = Path(search.__file__).parent
+PACKAGE = Path(hs.__file__).parent
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
-from hetsched.search import monitor as search
+from hetsched import search
 from hetsched.testing import conformance
 from hetsched.testing.profiles import searching
 

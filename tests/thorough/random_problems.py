@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 import hetsched as hs
-from hetsched.search.monitor import Kind, select
+from hetsched.search import Kind, select
 from hetsched.search.solution import Status
 from hetsched.testing import brute_force, problems
 

@@ -47,7 +47,7 @@ def demo(
     from hetsched import HetschedError, Problem, solve
     from hetsched.costs import Roofline
     from hetsched.report import method_table
-    from hetsched.search.monitor import Kind, select
+    from hetsched.search import Kind, select
     from hetsched.workloads import clusters, networks
 
     pictures = Pictures(report, trace, gantt, colour_by)

@@ -83,7 +83,7 @@ def methods(
 
 def _details(method: Method) -> Iterator[str]:
     """Yield what is told of a method besides its summary."""
-    from hetsched.search.monitor import MAKESPAN, Kind
+    from hetsched.search import MAKESPAN, Kind
 
     if method.source:
         yield method.source

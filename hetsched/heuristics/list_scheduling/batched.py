@@ -13,8 +13,7 @@ from hetsched.heuristics.list_scheduling.offers import memory_claims
 from hetsched.heuristics.list_scheduling.static import mean_code
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
-from hetsched.search import Monitor, method
-from hetsched.search.monitor import Auto, Kind, Role, several_inputs
+from hetsched.search import Auto, Kind, Monitor, Role, method, several_inputs
 
 _SOURCE = "DiviML (Ghannane and Abdelfattah), section V, in our reading"
 _SUPPORTS = "any problem; several inputs go in batches on several devices"

@@ -8,8 +8,7 @@ from hetsched.arrays import FloatArray
 from hetsched.heuristics.list_scheduling.offers import offer
 from hetsched.heuristics.list_scheduling.static import static_level
 from hetsched.problem.problem import Problem
-from hetsched.search import Monitor, method
-from hetsched.search.monitor import Auto, Kind, Role, Supports, always
+from hetsched.search import Auto, Kind, Monitor, Role, Supports, always, method
 
 _NO_LEVEL, _NO_MEDIAN = np.empty((0, 0)), np.empty(0)
 

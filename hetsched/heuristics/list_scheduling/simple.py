@@ -9,8 +9,7 @@ from hetsched.heuristics.list_scheduling.offers import descending, offer_in_orde
 from hetsched.heuristics.repair import packed
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
-from hetsched.search import Monitor, method
-from hetsched.search.monitor import ALL, Auto, Kind, Role, Supports, always
+from hetsched.search import ALL, Auto, Kind, Monitor, Role, Supports, always, method
 
 
 @method(

@@ -10,8 +10,7 @@ from hetsched.arrays import FloatArray
 from hetsched.errors import UnsupportedFeature
 from hetsched.heuristics.list_scheduling.offers import descending, offer, offer_in_order
 from hetsched.problem.problem import Problem
-from hetsched.search import Monitor, method
-from hetsched.search.monitor import ALL, Auto, Kind, Role, Supports, always
+from hetsched.search import ALL, Auto, Kind, Monitor, Role, Supports, always, method
 
 
 def mean_code(name: str) -> int:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hetsched.problem.problem import Problem
-from hetsched.search import Monitor, method
-from hetsched.search.monitor import Auto
+from hetsched.search import Auto, Monitor, method
 
 CYCLES = (1, 4, 16)
 """Shares of the budget for one cooling after another; the first gives an early answer."""

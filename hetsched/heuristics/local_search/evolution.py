@@ -11,8 +11,7 @@ import numpy as np
 from hetsched.arrays import IntArray
 from hetsched.heuristics.local_search.tabu import WEIGHT, Walk
 from hetsched.problem.problem import Problem
-from hetsched.search import Monitor, method
-from hetsched.search.monitor import Auto
+from hetsched.search import Auto, Monitor, method
 
 if TYPE_CHECKING:
     from hetsched.heuristics.local_search.search import Search

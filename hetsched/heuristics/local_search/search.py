@@ -15,8 +15,7 @@ from hetsched.heuristics.pacing import bursts, progress
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.simulate import simulate
-from hetsched.search import Monitor
-from hetsched.search.monitor import Role, select
+from hetsched.search import Monitor, Role, select
 from hetsched.stopping import Stop
 
 _STEP = 0.02

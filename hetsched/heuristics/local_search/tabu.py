@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetsched.problem.problem import Problem
-from hetsched.search import Monitor, method
-from hetsched.search.monitor import Auto
+from hetsched.search import Auto, Monitor, method
 
 if TYPE_CHECKING:
     from hetsched.heuristics.local_search.search import Search

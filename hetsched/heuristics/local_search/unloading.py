@@ -14,8 +14,7 @@ from hetsched.problem.problem import Problem
 from hetsched.schedule import memory
 from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.simulate import simulate
-from hetsched.search import Monitor
-from hetsched.search.monitor import Role, select
+from hetsched.search import Monitor, Role, select
 
 _WEIGHT = 1000.0
 """What simulating a decision costs, in walks over all tasks and edges."""

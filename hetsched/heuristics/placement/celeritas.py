@@ -23,8 +23,7 @@ from hetsched.modeling.expression import Expression
 from hetsched.modeling.model import Model
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
-from hetsched.search import Monitor, method
-from hetsched.search.monitor import Auto, Kind, Role, Supports, always, large, tasks_up_to
+from hetsched.search import Auto, Kind, Monitor, Role, Supports, always, large, method, tasks_up_to
 from hetsched.stopping import Deadline
 
 CELERITAS = "Celeritas (Xu et al. 2022)"

@@ -8,8 +8,7 @@ from hetsched.arrays import FloatArray, IntArray
 from hetsched.coarsening.coarse import Coarsening, mean_durations, mean_transfers, memory_share, settled, united
 from hetsched.heuristics.placement.celeritas import fused, listed, offer_bold_to_safe
 from hetsched.problem.problem import Problem
-from hetsched.search import Monitor, method
-from hetsched.search.monitor import Auto, Kind, Role, Supports, always, large
+from hetsched.search import Auto, Kind, Monitor, Role, Supports, always, large, method
 
 LARGEST = 10_000
 """Tasks beyond which linear clustering, whose time grows with the square of them, takes Celeritas' coarse graph."""

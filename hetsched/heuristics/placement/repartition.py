@@ -13,8 +13,7 @@ from hetsched.coarsening.coarse import mean_durations, mean_transfers
 from hetsched.errors import UnsupportedFeature
 from hetsched.heuristics.placement.celeritas import blocks, offer_devices, shares
 from hetsched.problem.problem import Problem
-from hetsched.search import Monitor, method
-from hetsched.search.monitor import Auto, Kind, Role, Supports, always, large
+from hetsched.search import Auto, Kind, Monitor, Role, Supports, always, large, method
 
 
 @method(

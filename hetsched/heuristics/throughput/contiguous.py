@@ -17,8 +17,7 @@ from hetsched.heuristics.list_scheduling.offers import memory_needs
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.objectives import hosts
-from hetsched.search import Monitor, method
-from hetsched.search.monitor import LOADS, Auto, Supports
+from hetsched.search import LOADS, Auto, Monitor, Supports, method
 
 LIGHT = (0.02, 0.01, 0.005, 0.002, 0.0, -1.0)
 """Shares of all work up to which a unit counts as light, tried in turn until there are too many ideals; below 0 none does."""

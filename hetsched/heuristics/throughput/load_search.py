@@ -14,8 +14,7 @@ from hetsched.errors import InvalidSchedule
 from hetsched.heuristics.list_scheduling.offers import memory_needs
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
-from hetsched.search import Monitor, method
-from hetsched.search.monitor import LOADS, Auto, Supports
+from hetsched.search import LOADS, Auto, Monitor, Supports, method
 
 _CHUNK = 4_000  # moves between two looks at the clock, some milliseconds
 _HOT, _COLD = 3e-3, 1e-7
