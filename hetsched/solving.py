@@ -205,7 +205,7 @@ def _run(monitor: Monitor, chosen: list[tuple[str, dict[str, Any]]], start: Solu
                 failure = failure or (error if isinstance(error, Exception) else HetschedError(f"{name} failed: {error!r}"))
                 monitor.note(f"{name} failed: {type(error).__name__}: {error}")
         if math.isinf(monitor.bound.value):
-            from hetsched.models.assignment import shortage
+            from hetsched.models.shortage import shortage
 
             monitor.note(shortage(problem, deadline=monitor.deadline))
         if failure is not None:

@@ -15,10 +15,11 @@ from hetsched.heuristics.local_search.search import Search
 from hetsched.heuristics.local_search.tabu import SLICE, Walk
 from hetsched.modeling.lowering import linear
 from hetsched.modeling.model import Model
-from hetsched.models.assignment import Assignment, shortage
+from hetsched.models.assignment import Assignment
 from hetsched.models.batched import BatchedMakespan
 from hetsched.models.formulation import Formulation
 from hetsched.models.moirai import CongestionAware
+from hetsched.models.shortage import shortage
 from hetsched.models.steady_state import SteadyState
 from hetsched.search import Budget, Monitor
 from hetsched.stopping import Deadline

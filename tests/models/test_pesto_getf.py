@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched.models import Assignment, CongestionAware, Pesto, pesto
-from hetsched.models.assignment import shortage
+from hetsched.models.shortage import shortage
 from hetsched.testing import brute_force, problems, task_graphs
 from hetsched.testing.profiles import examples
 from tests.golden import topcuoglu
