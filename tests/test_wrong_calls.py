@@ -440,7 +440,7 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     "modeling.Expression.coefficient": lambda: np.ones(1),
     "modeling.Expression.constant": lambda: np.zeros(1),
     **{f"models.{name}.{method}.values": functools.partial(encoded, name) for name in FORMULATIONS for method in ("decode", "offer")},
-    "models.pesto.related.problem": related,
+    "models.getf.related.problem": related,
     "report.write_gantt.path": lambda: "gantt.svg",
     "schedule.objectives.host_times.problem": lambda: hosted(),
     "schedule.objectives.max_load.problem": lambda: hosted(),

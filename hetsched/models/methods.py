@@ -153,9 +153,9 @@ def pesto(problem: Problem, monitor: Monitor, *, solver: str = "scip", gap: floa
 )
 def getf(problem: Problem, monitor: Monitor, *, solver: str = "scip") -> None:
     """Round the linear program's fractions to groups of devices of like speed."""
-    from hetsched.models import pesto
+    from hetsched.models.getf import getf as run
 
-    pesto.getf(problem, monitor, solver)
+    run(problem, monitor, solver)
 
 
 @method(

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
-from hetsched.models import Assignment, CongestionAware, Pesto, pesto
+from hetsched.models import Assignment, CongestionAware, Pesto, getf
 from hetsched.models.shortage import shortage
 from hetsched.testing import brute_force, problems, task_graphs
 from hetsched.testing.profiles import examples
@@ -93,11 +93,11 @@ def related(draw: st.DrawFn) -> hs.Problem:
 @few
 @given(problem=related())
 def test_getf_answers_on_related_devices(problem: hs.Problem) -> None:
-    work, speed = pesto.related(problem)
+    work, speed = getf.related(problem)
     assert work[:, None] / speed == pytest.approx(problem.durations[:, :, 0], rel=1e-9)
     solution = hs.solve(problem, "getf")
     assert solution.schedule is not None
-    group = pesto.speed_groups(speed)
+    group = getf.speed_groups(speed)
     assert (group >= -1).all()
     assert group[speed.argmax()] == group.max()
     used = group[solution.schedule.batches.device]
@@ -106,12 +106,12 @@ def test_getf_answers_on_related_devices(problem: hs.Problem) -> None:
 
 def test_groups_take_half_of_a_unit_and_the_most_speed() -> None:
     speed = np.array([1.0, 1.0, 3.0])
-    group = pesto.speed_groups(speed)
+    group = getf.speed_groups(speed)
     assert group.tolist() == [0, 0, 1]
-    assert pesto.speed_groups(np.array([1.0, 4.0, 8.0])).tolist() == [-1, 0, 1]
+    assert getf.speed_groups(np.array([1.0, 4.0, 8.0])).tolist() == [-1, 0, 1]
     fractions = np.array([[0.3, 0.1, 0.6], [0.4, 0.4, 0.2]])
-    assert pesto.chosen_groups(fractions, group, speed).tolist() == [1, 1]
-    assert pesto.chosen_groups(fractions, group, np.array([2.0, 2.0, 3.0])).tolist() == [1, 0]
+    assert getf.chosen_groups(fractions, group, speed).tolist() == [1, 1]
+    assert getf.chosen_groups(fractions, group, np.array([2.0, 2.0, 3.0])).tolist() == [1, 0]
 
 
 def test_getf_refuses_unrelated_devices() -> None:
