@@ -22,6 +22,7 @@ import instances
 import numpy as np
 
 import hetsched as hs
+from hetsched.models.ios import counting
 from hetsched.models.ios import dynamic_program as ios
 
 REGION = "ios"
@@ -118,7 +119,7 @@ def sizes(found: dict[str, Network]) -> str:
     lines = []
     for name, net in found.items():
         blocks = [block if name != "nasnet_a" else inner(block) for block in net.blocks]
-        counts = max((ios.counts(part(net.graph, block)) for block in blocks), key=lambda each: each.bound)
+        counts = max((counting.counts(part(net.graph, block)) for block in blocks), key=lambda each: each.bound)
         numbers = (counts.graph.n_tasks, counts.width, counts.bound, counts.transitions, counts.schedules)
         lines.append([name, ", ".join(f"{number:.1e}" if number > 1000 else f"{number:.0f}" for number in numbers), PAPER_COUNTS[name]])
     return figures.table(["tasks, width, bound, transitions, schedules", "here", "paper"], lines)

@@ -8,11 +8,13 @@ from hetsched.lazy import attach
 
 if TYPE_CHECKING:
     from hetsched.models.ios.block_states import Block
-    from hetsched.models.ios.dynamic_program import Counts, Progress, blocks, connected, counts, greedy, sequential, stages
+    from hetsched.models.ios.counting import Counts, counts
+    from hetsched.models.ios.dynamic_program import Progress, blocks, connected, greedy, sequential, stages
 
 _HOMES = {
     "block_states": ["Block"],
-    "dynamic_program": ["Counts", "Progress", "blocks", "connected", "counts", "greedy", "sequential", "stages"],
+    "counting": ["Counts", "counts"],
+    "dynamic_program": ["Progress", "blocks", "connected", "greedy", "sequential", "stages"],
 }
 
 __all__ = ["Block", "Counts", "Progress", "blocks", "connected", "counts", "greedy", "sequential", "stages"]

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import hetsched as hs
 from hetsched.analysis.chains import chains
 from hetsched.analysis.closure import ancestors
-from hetsched.models.ios import block_states
+from hetsched.models.ios import block_states, counting
 from hetsched.models.ios import dynamic_program as ios
 from hetsched.testing.profiles import examples
 from hetsched.testing.strategies import task_graphs
@@ -177,7 +177,7 @@ def test_names_and_their_order_do_not_matter(graph, seed, rng):
     names = [graph.names[i] for i in order]
     other = hs.TaskGraph(names, [(graph.names[i], graph.names[j]) for i, j in graph.edges.tolist()])
     assert solved(other, cost)[0] == pytest.approx(solved(graph, cost)[0])
-    same, again = ios.counts(graph), ios.counts(other)
+    same, again = counting.counts(graph), counting.counts(other)
     assert (same.width, same.transitions, same.schedules) == (again.width, again.transitions, again.schedules)
 
 
@@ -274,7 +274,7 @@ def _longest(graph):
 def test_an_empty_graph():
     found = hs.stages(hs.TaskGraph([], []), Table(0))
     assert (len(found), found.latency, found.asked, found.possible) == (0, 0.0, 0, 0)
-    sizes = ios.counts(hs.TaskGraph([], []))
+    sizes = counting.counts(hs.TaskGraph([], []))
     assert (sizes.width, sizes.transitions, sizes.schedules, sizes.bound) == (0, 0, 1, 1.0)
 
 
@@ -323,7 +323,7 @@ def test_a_block_that_is_too_wide_is_cut_while_the_others_stay_at_their_optimum(
 @given(GRAPHS)
 @examples(60)
 def test_counts_are_those_of_brute_force(graph):
-    n, found = graph.n_tasks, ios.counts(graph)
+    n, found = graph.n_tasks, counting.counts(graph)
     below = ancestors(graph)
     free = [
         part
@@ -356,7 +356,7 @@ def test_the_worst_case_family(d, c):
     """d chains of c tasks, the paper's figure 13: all pairs are there, the empty endings apart."""
     names = [[f"{x}.{y}" for y in range(c)] for x in range(d)]
     graph = hs.TaskGraph([name for row in names for name in row], [pair for row in names for pair in itertools.pairwise(row)])
-    found = ios.counts(graph)
+    found = counting.counts(graph)
     assert found.width == d
     assert found.transitions == math.comb(c + 2, 2) ** d - (c + 1) ** d
     assert found.chain_bound == math.comb(c + 2, 2) ** d
@@ -368,9 +368,9 @@ def test_schedules_beyond_one_word():
     expected = [1]
     for n in range(1, 13):
         expected.append(sum(math.comb(n, k) * expected[n - k] for k in range(1, n + 1)))
-    assert ios.counts(hs.TaskGraph([f"t{i}" for i in range(12)], [])).schedules == expected[12]
+    assert counting.counts(hs.TaskGraph([f"t{i}" for i in range(12)], [])).schedules == expected[12]
     chain = hs.TaskGraph([f"t{i}" for i in range(80)], [(f"t{i}", f"t{i + 1}") for i in range(79)])
-    assert ios.counts(chain).schedules == 2**79
+    assert counting.counts(chain).schedules == 2**79
 
 
 def wiring(path: Path):
@@ -381,7 +381,7 @@ def wiring(path: Path):
 @pytest.mark.parametrize("file", sorted(["ws-16-4-0.75-2", "ws-32-4-0.75-3", "ws-32-4-0.75-4", "ws-32-4-0.75-5"]))
 def test_wirings_of_randwire(shared_data: Path, file):
     graph = wiring(shared_data / "ios" / f"{file}.txt")
-    found, pruned = ios.counts(graph), ios.Block(graph, graph.topological_order, 8, 3)
+    found, pruned = counting.counts(graph), ios.Block(graph, graph.topological_order, 8, 3)
     assert len(pruned.tail) < found.transitions < found.chain_bound <= found.bound
     if graph.n_tasks == 16:
         whole = ios.Block(graph, graph.topological_order, None, None)
