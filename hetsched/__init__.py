@@ -47,10 +47,11 @@ if TYPE_CHECKING:
     from hetsched.schedule.decision import Decision
     from hetsched.schedule.schedule import Schedule
     from hetsched.schedule.simulate import simulate
-    from hetsched.schedule.stages import StageSchedule, verify_stages
+    from hetsched.schedule.stages import StageSchedule
     from hetsched.search import Event, Monitor, method
     from hetsched.search.solution import Bound, Solution, Status
     from hetsched.solving import methods, solve
+    from hetsched.verification.stages import verify_stages
     from hetsched.verification.verify import Violation, verify
 
 _HOMES = {
@@ -91,10 +92,11 @@ _HOMES = {
     "schedule.decision": ["Decision"],
     "schedule.schedule": ["Schedule"],
     "schedule.simulate": ["simulate"],
-    "schedule.stages": ["StageSchedule", "verify_stages"],
+    "schedule.stages": ["StageSchedule"],
     "search": ["Event", "Monitor", "method"],
     "search.solution": ["Bound", "Solution", "Status"],
     "solving": ["methods", "solve"],
+    "verification.stages": ["verify_stages"],
     "verification.verify": ["Violation", "verify"],
 }
 

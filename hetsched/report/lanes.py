@@ -14,7 +14,8 @@ from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.simulate import simulate
-from hetsched.schedule.stages import StageSchedule, verify_stages
+from hetsched.schedule.stages import StageSchedule
+from hetsched.verification.stages import verify_stages
 
 
 @checked

@@ -13,7 +13,8 @@ from hetsched.arguments import checked
 from hetsched.errors import InvalidSchedule, UnsupportedFeature
 from hetsched.runtime.merging import Merged
 from hetsched.runtime.program import Program, Values
-from hetsched.schedule.stages import StageSchedule, verify_stages
+from hetsched.schedule.stages import StageSchedule
+from hetsched.verification.stages import verify_stages
 
 Groups = Sequence[Sequence[int]]
 MOST_GRAPHS = 8

@@ -1,1 +1,1 @@
-"""From decisions to times, and the independent check of the result."""
+"""From decisions to times, and the values that schedules are compared by."""

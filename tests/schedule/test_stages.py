@@ -11,7 +11,7 @@ import pytest
 import hetsched as hs
 from hetsched.documents import KINDS, encode
 from hetsched.problem.document import decode
-from hetsched.schedule.stages import STAGE_RULES
+from hetsched.verification.stages import STAGE_RULES
 
 GRAPH = hs.TaskGraph(list("abcde"), [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d"), ("c", "e")])
 GROUPS = [[["a"]], [["b"], ["c", "e"]], [["d"]]]
