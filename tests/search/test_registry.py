@@ -14,7 +14,7 @@ from hypothesis import given
 
 import hetsched as hs
 from hetsched import search
-from hetsched.search import ALL, Auto, Kind, Method, Monitor, Role, Supports, always, registry, select, several_inputs, tasks_up_to
+from hetsched.search import ALL, Auto, Kind, Method, Monitor, Role, Supports, always, select, several_inputs, tasks_up_to
 from hetsched.testing import strategies
 from hetsched.testing.profiles import examples
 from tests.golden import topcuoglu
