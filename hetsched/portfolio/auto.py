@@ -14,7 +14,8 @@ from hetsched.bounds import best
 from hetsched.errors import UnsupportedFeature
 from hetsched.modeling import backends
 from hetsched.portfolio.members import Member, choose
-from hetsched.portfolio.workers import Done, Ledger, Pool, Relay, Task, Worker, run_here
+from hetsched.portfolio.protocol import Done, Task
+from hetsched.portfolio.workers import Ledger, Pool, Relay, Worker, run_here
 from hetsched.problem.cluster import Cluster
 from hetsched.problem.graph import TaskGraph
 from hetsched.problem.problem import Problem

@@ -9,71 +9,21 @@ import queue
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NoReturn, TypeAlias
+from dataclasses import dataclass
+from typing import NoReturn
 
 from hetsched.errors import InconsistentBound, UnsupportedFeature
 from hetsched.modeling.backends import in_process
+from hetsched.portfolio.protocol import Done, Found, Message, Proved, Task
 from hetsched.problem.problem import Problem
 from hetsched.processes import Channel, Died, Process, Ready, StopRequest
-from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.simulate import simulate
 from hetsched.search import Budget, Event, Monitor, discover, registered
-from hetsched.search.solution import NO_BOUND, Bound
+from hetsched.search.solution import Bound
 from hetsched.stopping import Stop
 
 _WAKE = 0.01  # seconds between looks at the messages, while something runs in this process
-
-
-@dataclass(frozen=True)
-class Task:
-    """One run of a method: what it is given and may spend."""
-
-    method: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-    seed: int = 0
-    start: Schedule | Decision | None = None
-    """What it starts from; only what is better is told."""
-    bound: Bound = NO_BOUND
-    time_limit: float | None = None
-    evaluations: int | None = None
-    objective: str = "makespan"
-
-
-@dataclass(frozen=True)
-class Found:
-    """A better decision."""
-
-    decision: Decision
-    value: float
-    source: str
-    nodes: int = 0
-
-
-@dataclass(frozen=True)
-class Proved:
-    """A better bound."""
-
-    bound: Bound
-    nodes: int = 0
-
-
-@dataclass(frozen=True)
-class Done:
-    """A task has ended."""
-
-    efforts: tuple[tuple[str, float, int, float], ...] = ()
-    """(method, best value, evaluations, seconds) of the method and of those it called."""
-    messages: tuple[str, ...] = ()
-    stopped: Stop = Stop.FINISHED
-    failure: str = ""
-    """Its error; with `kind` "unknown" that there is no such method in this process."""
-    kind: str = ""
-    """Of the failure: "refused", "unknown", "inconsistent" or "failed"."""
-
-
-Message: TypeAlias = Ready | Found | Proved | Done | Died
 
 
 @dataclass(frozen=True)

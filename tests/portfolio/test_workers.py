@@ -15,7 +15,8 @@ import pytest
 
 import hetsched as hs
 from hetsched.portfolio import workers
-from hetsched.portfolio.workers import Done, Found, Ledger, Message, Pool, Task
+from hetsched.portfolio.protocol import Done, Found, Message, Task
+from hetsched.portfolio.workers import Ledger, Pool
 from hetsched.processes import Died
 from hetsched.search import Budget, Monitor
 from hetsched.testing.backends import PLENTY
