@@ -24,8 +24,8 @@ import instances
 import peers
 
 import hetsched as hs
-from hetsched.heuristics.list_scheduling.offers import memory_needs
 from hetsched.heuristics.list_scheduling.static import place_heft
+from hetsched.heuristics.memory_accounts import memory_needs
 from hetsched.search import Monitor, find_method
 
 REGION = "list_scheduling"

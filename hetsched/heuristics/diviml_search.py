@@ -12,7 +12,7 @@ import numpy as np
 from hetsched.arrays import FloatArray, IntArray
 from hetsched.errors import UnsupportedFeature
 from hetsched.heuristics.list_scheduling.batched import place_in_batches, upward_ranks
-from hetsched.heuristics.list_scheduling.offers import memory_claims
+from hetsched.heuristics.memory_accounts import memory_claims
 from hetsched.heuristics.pacing import bursts, progress
 from hetsched.heuristics.repair import packed
 from hetsched.problem.problem import Problem

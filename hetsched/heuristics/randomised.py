@@ -8,8 +8,8 @@ import numpy as np
 
 from hetsched.arrays import FloatArray
 from hetsched.errors import UnsupportedFeature
-from hetsched.heuristics.list_scheduling.offers import memory_needs
 from hetsched.heuristics.list_scheduling.static import place_heft, ranks
+from hetsched.heuristics.memory_accounts import memory_needs
 from hetsched.heuristics.pacing import bursts
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision

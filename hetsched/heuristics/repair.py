@@ -6,7 +6,7 @@ import numpy as np
 
 from hetsched.arrays import FloatArray, row_starts
 from hetsched.errors import InvalidSchedule
-from hetsched.heuristics.list_scheduling.offers import memory_needs
+from hetsched.heuristics.memory_accounts import memory_needs
 from hetsched.problem.problem import Problem
 from hetsched.schedule import memory
 from hetsched.schedule.decision import Decision

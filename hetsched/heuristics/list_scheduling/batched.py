@@ -9,8 +9,8 @@ import numpy as np
 
 from hetsched.arrays import BoolArray, FloatArray, IntArray, row_starts
 from hetsched.errors import InvalidProblem, UnsupportedFeature
-from hetsched.heuristics.list_scheduling.offers import memory_claims
 from hetsched.heuristics.list_scheduling.static import mean_code
+from hetsched.heuristics.memory_accounts import memory_claims
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.search import Auto, Kind, Monitor, Role, method, several_inputs

@@ -8,9 +8,9 @@ import numpy as np
 
 from hetsched.analysis.levels import tails
 from hetsched.arrays import FloatArray, row_starts
-from hetsched.heuristics.list_scheduling.offers import memory_claims
 from hetsched.heuristics.local_search import state_kernels
 from hetsched.heuristics.local_search.state_kernels import State, Tables
+from hetsched.heuristics.memory_accounts import memory_claims
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule

@@ -17,8 +17,9 @@ from hetsched.arrays import FloatArray, IntArray, row_starts
 from hetsched.coarsening.coarse import Coarsening, mean_durations, mean_transfers
 from hetsched.coarsening.sequential import operation_fusion, topological_order
 from hetsched.errors import InvalidProblem, MissingDependency, OutOfTime, UnsupportedFeature
-from hetsched.heuristics.list_scheduling.offers import descending, memory_needs, offer_in_order
+from hetsched.heuristics.list_scheduling.offers import descending, offer_in_order
 from hetsched.heuristics.list_scheduling.static import ranks
+from hetsched.heuristics.memory_accounts import memory_needs
 from hetsched.modeling.expression import Expression
 from hetsched.modeling.model import Model
 from hetsched.problem.problem import Problem

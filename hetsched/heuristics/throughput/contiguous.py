@@ -13,7 +13,7 @@ from hetsched.analysis.ideals import Ideals, chain, ideals
 from hetsched.analysis.load_data import CHANNELS, HOST, Streams, device_prices, linear_order, streams, sums, unit_order, without_pendants
 from hetsched.arrays import FloatArray, IntArray, row_starts
 from hetsched.errors import InvalidSchedule, UnsupportedFeature
-from hetsched.heuristics.list_scheduling.offers import memory_needs
+from hetsched.heuristics.memory_accounts import memory_needs
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.objectives import hosts

@@ -11,7 +11,7 @@ from hetsched.analysis.load import priced
 from hetsched.analysis.load_data import HOST, PORTS, Streams, device_prices, streams, unit_order
 from hetsched.arrays import FloatArray, IntArray
 from hetsched.errors import InvalidSchedule
-from hetsched.heuristics.list_scheduling.offers import memory_needs
+from hetsched.heuristics.memory_accounts import memory_needs
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.search import LOADS, Auto, Monitor, Supports, method
