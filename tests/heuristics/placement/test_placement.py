@@ -18,7 +18,7 @@ from hetsched.arrays import row_starts
 from hetsched.coarsening.coarse import mean_durations, mean_transfers
 from hetsched.errors import UnsupportedFeature
 from hetsched.heuristics.list_scheduling import kernels as list_kernels
-from hetsched.heuristics.placement import celeritas
+from hetsched.heuristics.placement import baechi, celeritas, partitions
 from hetsched.heuristics.placement import kernels as placement_kernels
 from hetsched.stopping import NEVER
 from hetsched.testing import conformance, problems
@@ -166,7 +166,7 @@ def test_memory_of_the_first_member_alone_ends_over_capacity_as_in_baechi():
 @examples(25)
 def test_a_task_has_at_most_one_favourite_child_and_a_child_one_parent(problem):
     for solver in ("scip", "highs"):
-        favourite = celeritas.favourite_children(problem, hs.Monitor(problem), solver)
+        favourite = baechi.favourite_children(problem, hs.Monitor(problem), solver)
         edges = set(map(tuple, problem.graph.edges.tolist()))
         chosen = [(i, j) for i, j in enumerate(favourite.tolist()) if j >= 0]
         assert set(chosen) <= edges
@@ -176,7 +176,7 @@ def test_a_task_has_at_most_one_favourite_child_and_a_child_one_parent(problem):
 def test_the_favourite_child_is_the_one_whose_transfer_costs_most():
     graph = hs.TaskGraph("abc", [("a", "b", 9.0), ("a", "c", 1.0)])
     problem = hs.Problem(graph, hs.Cluster(["u", "v"], bandwidth=1.0), durations=np.ones((3, 2)))
-    assert celeritas.favourite_children(problem, hs.Monitor(problem), "scip").tolist() == [1, -1, -1]
+    assert baechi.favourite_children(problem, hs.Monitor(problem), "scip").tolist() == [1, -1, -1]
 
 
 @given(tiny, st.data())
@@ -243,7 +243,7 @@ def test_what_metis_prints_reaches_nobody():
 
 def test_a_metis_that_dies_is_told(monkeypatch):
     pytest.importorskip("pymetis")
-    monkeypatch.setattr(celeritas, "_METIS", "raise MemoryError('no more')")
+    monkeypatch.setattr(partitions, "_METIS", "raise MemoryError('no more')")
     with pytest.raises(UnsupportedFeature, match="METIS ended with exit code 1: MemoryError: no more; choose another method"):
         hs.solve(chain(9, memory=math.inf), "metis")
 
@@ -332,7 +332,7 @@ def test_a_pass_of_repartitioning_keeps_its_conditions(problem, slack):
     graph, unit = problem.graph, problem.unit
     work, transfer = unit_sums(problem, mean_durations(problem)), mean_transfers(problem)
     ideal = work.sum() * celeritas.shares(problem)
-    device = celeritas.blocks(problem)[np.unique(unit, return_index=True)[1]].copy()
+    device = partitions.blocks(problem)[np.unique(unit, return_index=True)[1]].copy()
     load = np.bincount(device, work, problem.n_devices).astype(float)
     before, most = device.copy(), slack * work.sum() / problem.n_devices
     members = np.argsort(unit, kind="stable")
@@ -377,8 +377,8 @@ def test_messages(method, options, message):
 
 def test_metis_is_ended_with_the_time(monkeypatch):
     pytest.importorskip("pymetis")
-    monkeypatch.setattr(celeritas, "_METIS", "import time; time.sleep(600)")
-    monkeypatch.setattr(celeritas, "GRACE", 0.0)
+    monkeypatch.setattr(partitions, "_METIS", "import time; time.sleep(600)")
+    monkeypatch.setattr(partitions, "GRACE", 0.0)
     solution = hs.solve(chain(9, memory=100.0), "metis", time_limit=0.5)
     assert solution.stopped == "time limit"
     assert "metis: METIS was not done when the time limit was reached; allow more time" in solution.messages

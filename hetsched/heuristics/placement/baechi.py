@@ -1,0 +1,139 @@
+"""Baechi: m-topo, m-ETF and m-SCT, which keeps devices for favourite children found by a linear program."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from hetsched.arrays import FloatArray, IntArray
+from hetsched.coarsening.coarse import mean_durations, mean_transfers
+from hetsched.errors import UnsupportedFeature
+from hetsched.heuristics.list_scheduling.offers import descending
+from hetsched.heuristics.placement.celeritas import MOST_LP, filled, listed, offer_bold_to_safe
+from hetsched.modeling.expression import Expression
+from hetsched.modeling.model import Model
+from hetsched.problem.problem import Problem
+from hetsched.schedule.decision import Decision
+from hetsched.search import Kind, Monitor, Role, Supports, always, method, tasks_up_to
+
+BAECHI = "Baechi (Jeon et al., SoCC 2020)"
+FAVOURITE = 0.1
+"""A child is a favourite if the linear program makes less of the transfer to it than this."""
+
+
+@method(
+    "m-topo",
+    summary="breadth-first order, one device after another filled to an equal share of the memory needed",
+    source=BAECHI,
+    kind=Kind.CONSTRUCTIVE,
+    roles={Role.BASELINE: always},
+    supports=Supports(inputs="whole"),
+    turn=220,
+)
+def m_topo(problem: Problem, monitor: Monitor) -> None:
+    """Each device takes at most the mean of what all need, and the largest need of one besides, as far as it has memory."""
+    order = problem.graph.topological_order
+
+    def place(need: FloatArray) -> Decision | None:
+        share = need.sum() / problem.n_devices + need.max(initial=0.0)
+        return listed(problem, filled(problem, order, need, np.minimum(share, problem.cluster.memory_bytes)), descending(order))
+
+    offer_bold_to_safe(monitor, place)
+
+
+@method(
+    "m-etf",
+    summary="earliest start first, within memory; goes on where there is none left",
+    source=BAECHI,
+    kind=Kind.CONSTRUCTIVE,
+    roles={Role.BASELINE: always},
+    growth=2,
+    supports=Supports(inputs="whole"),
+    turn=240,
+)
+def m_etf(problem: Problem, monitor: Monitor, *, claims: Literal["all", "first"] = "all") -> None:
+    """The (task, device) pair of earliest start, again and again; `claims` is as for m-sct."""
+    _reserving(monitor, np.full(problem.n_tasks, -1), claims)
+
+
+@method(
+    "m-sct",
+    summary="small communication times: earliest start first, devices kept for favourite children, found by a linear program",
+    source=f"{BAECHI}; C. Hanen, A. Munier 1995",
+    kind=Kind.CONSTRUCTIVE,
+    roles={Role.BASELINE: tasks_up_to(MOST_LP)},
+    growth=2,
+    supports=Supports(inputs="whole"),
+    turn=270,
+)
+def m_sct(problem: Problem, monitor: Monitor, *, solver: str = "scip", claims: Literal["all", "first"] = "all") -> None:
+    """As m-etf, but a device that has run a task is kept for its favourite child while that is to come.
+
+    Besides it, the device takes only tasks that need not wait for data there. The linear program chooses at most one
+    favourite child for a task, and at most one parent for a child.
+
+    Parameters
+    ----------
+    solver : "scip" or "highs"
+        What solves the linear program.
+    claims : "all" or "first"
+        The memory that a co-location label claims when its first task is placed: of all its tasks, or of this one alone, as in
+        Baechi, which can end over the memory.
+    """
+    favourite = favourite_children(problem, monitor, solver)
+    if favourite is not None:
+        _reserving(monitor, favourite, claims)
+
+
+def favourite_children(problem: Problem, monitor: Monitor, solver: str) -> IntArray | None:
+    """Return the favourite child of each task, or -1, [n]; None if the linear program was not solved in time.
+
+    x[e] is the part of the transfer of edge e that is paid: least makespan w with s_j >= s_i + t_i + x_ij c_ij, all but one of the
+    children of a task paid, all but one of the parents of a child. Mean durations, mean transfers.
+    """
+    graph, model = problem.graph, Model(deadline=monitor.deadline)
+    duration, transfer = mean_durations(problem), mean_transfers(problem)
+    scale = 1.0 / max(float(duration.sum() + transfer.sum()), 1e-300)
+    start, paid, end = model.continuous("s", problem.n_tasks), model.continuous("x", graph.n_edges, upper=1.0), model.continuous("w")
+    i, j = graph.source, graph.target
+    model.add(start[j] >= start[i] + duration[i] * scale + paid * (transfer * scale), tag="precedence")
+    model.add(start + duration * scale <= end, tag="makespan")
+    for ptr, edges in ((graph.succ_ptr, graph.succ_edge), (graph.pred_ptr, graph.pred_edge)):
+        total = Expression((problem.n_tasks,), ptr, paid.column[edges], np.ones(graph.n_edges), np.zeros(problem.n_tasks))
+        model.add(total >= np.diff(ptr) - 1.0, tag="favourite")
+    model.minimise(end)
+    outcome = model.solve(solver, deadline=monitor.deadline, seed=monitor.seed, stop=lambda: monitor.should_stop).raise_for_failure()
+    if outcome.values is None:
+        monitor.note(f"the linear program for the favourite children has no solution: {outcome.detail or outcome.stopped}")
+        return None
+    favourite = np.full(problem.n_tasks, -1)
+    chosen = np.flatnonzero(paid.value(outcome.values) < FAVOURITE)
+    favourite[i[chosen]] = j[chosen]
+    return favourite
+
+
+def _reserving(monitor: Monitor, favourite: IntArray, claims: str) -> None:
+    from hetsched.heuristics.list_scheduling import kernels as list_kernels
+    from hetsched.heuristics.placement import kernels
+
+    problem = monitor.problem
+    if claims not in ("all", "first"):
+        raise UnsupportedFeature(f"claims is {claims!r}; choose 'all' or 'first'")
+    first = np.unique(problem.unit, return_index=True)[1]
+    alone = (problem.static_bytes @ [1.0, problem.inputs])[first]
+
+    def place(need: FloatArray) -> Decision | None:
+        last, claimed = np.full(problem.n_devices, -1), need if claims == "all" else alone
+
+        def work(state: list_kernels.Choosing, most: int) -> int:
+            stuck: int = kernels.small_communication(
+                problem.arrays, problem.whole_durations, favourite, problem.unit, claimed, problem.cluster.memory_bytes, state, last, most
+            )
+            return stuck
+
+        state = list_kernels.Choosing.begin(problem.n_tasks, problem.n_devices, problem.n_units)
+        device, sequence, stuck = list_kernels.in_slices(work, state, monitor.deadline, "the choice among many ready tasks")
+        return None if stuck >= 0 else Decision.whole(problem, device, sequence)
+
+    offer_bold_to_safe(monitor, place)
