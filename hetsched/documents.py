@@ -1,34 +1,242 @@
-"""Reading every kind of document, and their published JSON Schemas."""
+"""The JSON documents: versioned, strict, read back to the bit.
+
+One rule for absent numbers: ``null`` stands for NaN in durations, transfers and work (impossible,
+unknown) and for infinity in memory and bandwidth (unlimited).
+"""
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import functools
+import gc
+import importlib
+import math
 import os
-from collections.abc import Mapping
-from typing import Any
+import secrets
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, Self, TypeVar, cast
 
 import msgspec
+import numpy as np
 
-from hetsched.arguments import checked
-from hetsched.errors import InvalidProblem
-from hetsched.problem import document
-from hetsched.problem.cluster import Cluster
-from hetsched.problem.document import Document, encode, write, write_bytes
-from hetsched.problem.graph import TaskGraph
-from hetsched.problem.problem import Problem
-from hetsched.schedule.document import ScheduleDocument
-from hetsched.schedule.schedule import Schedule
-from hetsched.schedule.stage_document import StagesDocument
-from hetsched.schedule.stages import StageSchedule
-from hetsched.search.solution import Solution, SolutionDocument
+from hetsched.arguments import checked, shown
+from hetsched.arrays import FloatArray
+from hetsched.errors import InvalidArgument, InvalidProblem, UnsupportedFeature
+
+if TYPE_CHECKING:
+    from hetsched.problem.cluster import Cluster
+    from hetsched.problem.graph import TaskGraph
+    from hetsched.problem.problem import Problem
+    from hetsched.schedule.schedule import Schedule
+    from hetsched.schedule.stages import StageSchedule
+    from hetsched.search.solution import Solution
 
 __all__ = ["KINDS", "encode", "read", "schema", "write", "write_bytes"]
 
-KINDS: Mapping[str, type[Document]] = {
-    **document.KINDS,
-    "hetsched-schedule": ScheduleDocument,
-    "hetsched-solution": SolutionDocument,
-    "hetsched-stages": StagesDocument,
+VERSION = 1
+LARGEST_DOCUMENT = 2**28
+"""Bytes of a document at most."""
+Number = float | None
+Real = float | Literal["nan", "inf", "-inf"]
+"""A number that a rule forbids to be what it is, which `verify` says, not the document."""
+Whole = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""A number that a column of whole numbers can hold."""
+KINDS: Mapping[str, str] = {
+    "hetsched-graph": "hetsched.problem.document:GraphDocument",
+    "hetsched-cluster": "hetsched.problem.document:ClusterDocument",
+    "hetsched-problem": "hetsched.problem.document:ProblemDocument",
+    "hetsched-schedule": "hetsched.schedule.document:ScheduleDocument",
+    "hetsched-solution": "hetsched.search.solution:SolutionDocument",
+    "hetsched-stages": "hetsched.schedule.stage_document:StagesDocument",
 }
+"""Module and class of the document behind each `format` that `read` takes; imported when one is first met."""
+MEASUREMENTS: Mapping[str, str] = {"hetsched-measurements": "hetsched.costs.recorded:MeasurementsDocument"}
+"""The same for measurements, which have a `read` of their own."""
+
+Value = TypeVar("Value")
+
+
+class Row(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
+    """Base of the parts of documents: defaults are not written, unknown fields are refused."""
+
+
+class Document(Row, Generic[Value], kw_only=True, tag_field="format"):
+    """Base of the documents: a JSON object whose `format` names its kind."""
+
+    version: int
+
+    @classmethod
+    def of(cls, value: Value) -> Self:
+        """Return the document that describes a value."""
+        raise TypeError(f"{cls.__name__} describes nothing")
+
+    def value(self) -> Value:
+        """Return what the document describes."""
+        raise TypeError(f"{type(self).__name__} describes nothing")
+
+
+class _Header(msgspec.Struct):
+    format: str
+    version: int = VERSION
+
+
+def optional(column: FloatArray) -> list[Any]:
+    """Return nested lists with None for what is not finite."""
+    values = column.astype(object)
+    values[~np.isfinite(column)] = None
+    return cast("list[Any]", values.tolist())
+
+
+def real(value: float) -> Any:
+    """Return a number, or "nan", "inf" or "-inf"."""
+    return float(value) if math.isfinite(value) else str(float(value))
+
+
+def reals(column: FloatArray) -> list[Any]:
+    """Return a list of numbers, those that are not finite as "nan", "inf" and "-inf"."""
+    values: list[Any] = column.tolist()
+    return values if np.isfinite(column).all() else list(map(real, values))
+
+
+def to_document(value: object) -> Document[Any]:
+    """Return the document that describes a value: its class names the format."""
+    where = {**KINDS, **MEASUREMENTS}.get(getattr(type(value), "_format", ""))
+    if where is None:
+        raise InvalidArgument(f"{shown(value)} has no document format; give a graph, cluster, problem, schedule, solution or stages")
+    made: Document[Any] = _document_class(where).of(value)
+    return made
+
+
+@functools.cache
+def _document_class(where: str) -> type[Document[Any]]:
+    """Import a document's class from ``module:Class``."""
+    module, _, name = where.partition(":")
+    found: type[Document[Any]] = getattr(importlib.import_module(module), name)
+    return found
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """Make very many objects, none of which is garbage, without looking for garbage among them again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def encode(value: object) -> bytes:
+    """Return the JSON text of a value's document.
+
+    Raises
+    ------
+    UnsupportedFeature
+        It would be larger than documents may be.
+    """
+    with _no_collection():
+        data = msgspec.json.encode(to_document(value)) + b"\n"
+    if len(data) > LARGEST_DOCUMENT:
+        raise UnsupportedFeature(f"the document would have {len(data)} bytes, and {LARGEST_DOCUMENT} are allowed; pickle the value instead")
+    return data
+
+
+def decode(data: bytes | str, kinds: Mapping[str, str] = KINDS, name: str = "document") -> Any:
+    """Return the value that a JSON document describes.
+
+    Raises
+    ------
+    InvalidProblem
+        In one line: where in the document, what rule, what was found.
+    """
+    try:
+        header = msgspec.json.decode(data, type=_Header)
+        kind = kinds.get(header.format)
+        if kind is None:
+            raise InvalidProblem(f"{name}: format {header.format!r} is not one of {', '.join(map(repr, kinds))}")
+        if header.version != VERSION:
+            raise InvalidProblem(f"{name}: version {header.version} of {header.format} is not version {VERSION}, which this hetsched reads")
+        with _no_collection():
+            return msgspec.json.decode(data, type=_document_class(kind)).value()
+    except RecursionError:
+        raise InvalidProblem(f"{name}: the JSON is nested too deeply to be a document") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidProblem(f"{name}: {' '.join(str(error).split())}") from None
+
+
+def load(path: str | os.PathLike[str], kinds: Mapping[str, str] = KINDS) -> Any:
+    """Return the value in the JSON document at `path`; see `decode`."""
+    with open(path, "rb") as file:
+        data = file.read(LARGEST_DOCUMENT + 1)  # a device may have no end
+    if len(data) > LARGEST_DOCUMENT:
+        raise InvalidProblem(f"{os.fspath(path)} has more than the {LARGEST_DOCUMENT} bytes that a document may have")
+    return decode(data, kinds, os.fspath(path))
+
+
+@checked
+def write(value: object, path: str | os.PathLike[str]) -> None:
+    """Write a value's document to `path`, whole or not at all."""
+    write_bytes(encode(value), path)
+
+
+@checked
+def write_bytes(data: bytes, path: str | os.PathLike[str]) -> None:
+    """Write a file whole or not at all: beside the old one, which it then replaces, and whose mode it keeps.
+
+    A symbolic link goes on pointing to the file. Devices and pipes are written to as they are.
+
+    Raises
+    ------
+    OSError
+        It names the file and says what became of it.
+    """
+    outcome = ""
+    try:
+        if _special(Path(path)):
+            with open(path, "ab") as file:  # standard output may be a file that already has something in it
+                file.write(data)
+            return
+        outcome = "; nothing is written"
+        target, known = Path(os.path.realpath(path)), None
+        with contextlib.suppress(FileNotFoundError):
+            known = target.stat()
+            outcome = "; the file is as it was"
+        _replace(target, data, known)
+    except OSError as error:
+        remedy = "make room, or name a file elsewhere" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "name another file"
+        said = f"{error.strerror or error}{outcome and f'{outcome}; {remedy}'}"
+        raise OSError(error.errno, said, os.fspath(path)) from None
+
+
+def _special(path: Path) -> bool:
+    """Tell whether there is something at `path` that only its own kind of writing does: a device, a pipe, what a descriptor stands for."""
+    return path.exists() and (not path.is_file() or os.path.abspath(path).startswith(("/dev/", "/proc/")))
+
+
+def _replace(target: Path, data: bytes, known: os.stat_result | None) -> None:
+    """Put a new file in the place of one with the status `known`, or of none."""
+    if known is not None and not os.access(target, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    temporary = target.parent / f".hetsched-{secrets.token_hex(8)}"
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if known is None else 0o600)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(handle)  # what does not fit is told here, not after the old file has gone
+        if known is not None:
+            with contextlib.suppress(OSError, AttributeError):  # only root may give files away; Windows knows no owners
+                os.chown(temporary, known.st_uid, known.st_gid)
+            os.chmod(temporary, stat.S_IMODE(known.st_mode))
+        os.replace(temporary, target)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
 
 
 @checked
@@ -42,7 +250,7 @@ def read(path: str | os.PathLike[str]) -> TaskGraph | Cluster | Problem | Schedu
     OSError
         The file cannot be read.
     """
-    return document.read(path, KINDS)  # type: ignore[no-any-return]
+    return load(path)  # type: ignore[no-any-return]
 
 
 @checked
@@ -51,4 +259,4 @@ def schema(kind: str) -> dict[str, Any]:
     name = f"hetsched-{kind}"
     if name not in KINDS:
         raise InvalidProblem(f"no document kind {kind!r}; choose from {', '.join(key.removeprefix('hetsched-') for key in KINDS)}")
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(KINDS[name])}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(_document_class(KINDS[name]))}

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 import hetsched as hs
 from hetsched import documents
 from hetsched.arrays import Columns, Frozen, texts
-from hetsched.problem import document
 from hetsched.search.solution import BestEffort, Bound
 from hetsched.testing import decisions, problems
 from hetsched.testing.profiles import examples
@@ -31,7 +30,7 @@ NUMBERS = st.floats() | st.integers(-2, 5) | st.integers() | st.sampled_from([1e
 
 def comes_back(value: Any) -> None:
     data = documents.encode(value)
-    back = document.decode(data, documents.KINDS)
+    back = documents.decode(data, documents.KINDS)
     assert back == value
     assert documents.encode(back) == data
 
@@ -228,7 +227,7 @@ def test_a_best_effort_comes_back():
         messages=["\ud800 from a solver"],
     )
     data = documents.encode(told)
-    back = document.decode(data, documents.KINDS)
+    back = documents.decode(data, documents.KINDS)
     assert documents.encode(back) == data
     assert "\\ud800 from a solver" in back.messages
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
 import msgspec
 import numpy as np
 
+from hetsched import documents
 from hetsched.arguments import checked
 from hetsched.arrays import FloatArray, readonly
 from hetsched.costs.protocol import Measured, Placement, Profiler, devices_of
+from hetsched.documents import VERSION, Document, Row, optional
 from hetsched.errors import InvalidProblem
-from hetsched.problem import document
 from hetsched.problem.cluster import Device
-from hetsched.problem.document import VERSION, DeviceRow, Document, GraphPart, Row, optional, to_document
+from hetsched.problem.document import DeviceRow, GraphPart
 from hetsched.problem.graph import TaskGraph
 
 RunKey = tuple[int, tuple[str, ...]]
@@ -39,6 +40,8 @@ class Recorded:
     profiler : Profiler
         What measures; it tells the graph and the devices. `read` does without.
     """
+
+    _format = "hetsched-measurements"
 
     @checked
     def __init__(self, profiler: Profiler) -> None:
@@ -95,7 +98,7 @@ class Recorded:
     @checked
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write all that was measured as a JSON document; `read` reads it back to the bit."""
-        document.write(self, path)
+        documents.write(self, path)
 
     @classmethod
     @checked
@@ -109,7 +112,7 @@ class Recorded:
         OSError
             The file cannot be read.
         """
-        found: Recorded = document.read(path, {"hetsched-measurements": MeasurementsDocument})
+        found: Recorded = documents.load(path, documents.MEASUREMENTS)
         if profiler is not None:
             if found.graph != profiler.graph:
                 raise InvalidProblem(f"{os.fspath(path)} is of another graph than the profiler's; record to another file")
@@ -145,13 +148,25 @@ class CopyRow(Row):
     seconds: Amount
 
 
-class MeasurementsDocument(Document, kw_only=True, tag="hetsched-measurements"):
+class MeasurementsDocument(Document[Recorded], kw_only=True, tag="hetsched-measurements"):
     """What a profiler measured of a graph, in order."""
 
     graph: GraphPart
     devices: list[DeviceRow]
     runs: list[RunRow] = []
     copies: list[CopyRow] = []
+
+    @classmethod
+    def of(cls, value: Recorded) -> Self:
+        """Return the document of measurements."""
+        runs = [
+            RunRow(inputs, where[0] if len(set(where)) == 1 else list(where), *map(optional, measured))
+            for (inputs, where), kept in value._runs.items()
+            for measured in kept
+        ]
+        copies = [CopyRow(*key, seconds) for key, kept in value._copies.items() for seconds in kept]
+        devices = [DeviceRow.of(device) for device in value.devices]
+        return cls(version=VERSION, graph=GraphPart.of(value.graph), devices=devices, runs=runs, copies=copies)
 
     def value(self) -> Recorded:
         """Return the measurements."""
@@ -168,15 +183,3 @@ class MeasurementsDocument(Document, kw_only=True, tag="hetsched-measurements"):
 
 def _column(numbers: list[Amount | None]) -> FloatArray:
     return readonly(np.array(numbers, np.float64))  # None becomes NaN
-
-
-@to_document.register
-def _(value: Recorded) -> Document:
-    runs = [
-        RunRow(inputs, where[0] if len(set(where)) == 1 else list(where), *map(optional, measured))
-        for (inputs, where), kept in value._runs.items()
-        for measured in kept
-    ]
-    copies = [CopyRow(*key, seconds) for key, kept in value._copies.items() for seconds in kept]
-    devices = [DeviceRow.of(device) for device in value.devices]
-    return MeasurementsDocument(version=VERSION, graph=GraphPart.of(value.graph), devices=devices, runs=runs, copies=copies)

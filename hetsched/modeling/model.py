@@ -15,13 +15,13 @@ import numpy.typing as npt
 
 from hetsched.arguments import check_array, checked
 from hetsched.arrays import FloatArray
+from hetsched.documents import write_bytes
 from hetsched.errors import InvalidModel, UnsupportedFeature
 from hetsched.modeling.backends.protocol import SOLVER, Backend, Request
 from hetsched.modeling.expression import Expression, Rows, expression
 from hetsched.modeling.outcome import Incumbent, NewBound, Outcome
 from hetsched.modeling.program import Block, Constraint, ExactlyOne, Implies, Intervals, Kind, Linear, Maximum, NoOverlap, Program
 from hetsched.modeling.settings import SolveSettings
-from hetsched.problem.document import write_bytes
 from hetsched.stopping import NEVER, Deadline
 
 MAKING = "the making of a model"

@@ -103,6 +103,7 @@ class Cluster(Frozen):
         inf and 0 on the diagonal.
     """
 
+    _format = "hetsched-cluster"
     devices: tuple[Device, ...]
     bandwidth: FloatArray
     latency: FloatArray

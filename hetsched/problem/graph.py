@@ -141,6 +141,7 @@ class TaskGraph(Frozen):
         Duplicate or unknown names, negative or non-finite numbers, cycles (printed as a path).
     """
 
+    _format = "hetsched-graph"
     names: tuple[str, ...]
     edges: IntArray
     edge_bytes: FloatArray

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
+from hetsched import documents
 from hetsched.arguments import check_array, check_count, checked, whole
 from hetsched.arrays import BoolArray, FloatArray, Frozen, IntArray, readonly, row_starts
 from hetsched.errors import InvalidProblem
@@ -97,6 +98,7 @@ class Problem(Frozen):
     what each option means exactly.
     """
 
+    _format = "hetsched-problem"
     graph: TaskGraph
     cluster: Cluster
     durations: FloatArray
@@ -169,9 +171,7 @@ class Problem(Frozen):
     @checked
     def write(self, path: str | PathLike[str]) -> None:
         """Write the problem as a JSON document; ``hetsched.read`` reads it back to the bit."""
-        from hetsched.problem import document
-
-        document.write(self, path)
+        documents.write(self, path)
 
     # ------------------------------------------------------------------ sizes and derived columns
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hetsched.arguments import checked
+from hetsched.documents import write_bytes
 from hetsched.errors import UnsupportedFeature
-from hetsched.problem.document import write_bytes
 from hetsched.problem.problem import Problem
 from hetsched.report import GANTT_FORMATS, require
 from hetsched.report.groups import Groups, groups, ink, labels

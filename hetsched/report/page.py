@@ -15,8 +15,8 @@ from hetsched import __version__
 from hetsched.analysis.critical_chain import critical_chain
 from hetsched.arguments import checked
 from hetsched.arrays import Columns
+from hetsched.documents import write_bytes
 from hetsched.errors import printable
-from hetsched.problem.document import write_bytes
 from hetsched.problem.problem import Problem
 from hetsched.report import require
 from hetsched.report.groups import groups, labels

@@ -11,8 +11,8 @@ import numpy as np
 
 from hetsched.arguments import checked
 from hetsched.arrays import FloatArray, IntArray
+from hetsched.documents import write_bytes
 from hetsched.errors import UnsupportedFeature
-from hetsched.problem.document import write_bytes
 from hetsched.problem.problem import Problem
 from hetsched.report.tables import batch_table, schedule_of
 from hetsched.schedule import memory

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from typing import Self
 
 import msgspec
 import numpy as np
 
 from hetsched.arrays import Columns, FloatArray, row_starts
+from hetsched.documents import VERSION, Document, Real, Row, Whole, real, reals
 from hetsched.errors import InvalidProblem
-from hetsched.problem.document import VERSION, Document, Real, Row, Whole, real, reals, to_document, write
 from hetsched.schedule.schedule import Schedule
-
-__all__ = ["BatchRow", "ScheduleDocument", "SchedulePart", "TransferRow", "write"]
 
 
 class BatchRow(Row):
@@ -117,16 +116,16 @@ def _column(values: list[Real] | None) -> FloatArray | None:
     return None if values is None else np.array(values, np.float64)
 
 
-class ScheduleDocument(Document, kw_only=True, tag="hetsched-schedule"):
+class ScheduleDocument(Document[Schedule], kw_only=True, tag="hetsched-schedule"):
     """A schedule alone; ``hetsched.verify`` needs its problem beside it."""
 
     schedule: SchedulePart
 
+    @classmethod
+    def of(cls, value: Schedule) -> Self:
+        """Return the document of a schedule."""
+        return cls(version=VERSION, schedule=SchedulePart.of(value))
+
     def value(self) -> Schedule:
         """Return the schedule."""
         return self.schedule.value()
-
-
-@to_document.register
-def _(value: Schedule) -> Document:
-    return ScheduleDocument(version=VERSION, schedule=SchedulePart.of(value))

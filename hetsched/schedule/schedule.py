@@ -8,6 +8,7 @@ from os import PathLike
 import numpy as np
 import numpy.typing as npt
 
+from hetsched import documents
 from hetsched.arguments import check_array, checked
 from hetsched.arrays import Columns, FloatArray, Frozen, IntArray, readonly, row_starts
 from hetsched.errors import InvalidSchedule
@@ -48,6 +49,7 @@ class Schedule(Frozen):
     ``verify`` then judges.
     """
 
+    _format = "hetsched-schedule"
     tasks: tuple[str, ...]
     devices: tuple[str, ...]
     n_inputs: int
@@ -175,9 +177,7 @@ class Schedule(Frozen):
     @checked
     def write(self, path: str | PathLike[str]) -> None:
         """Write the schedule as a JSON document; ``hetsched.read`` reads it back to the bit."""
-        from hetsched.schedule import document
-
-        document.write(self, path)
+        documents.write(self, path)
 
     @cached_property
     def decision(self) -> Decision:

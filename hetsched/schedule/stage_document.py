@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 import numpy as np
 
-from hetsched.problem.document import VERSION, Document, Real, Row, real, reals, to_document, write
+from hetsched.documents import VERSION, Document, Real, Row, real, reals
 from hetsched.schedule.stages import StageSchedule
-
-__all__ = ["StageRow", "StagesDocument", "StagesPart", "write"]
 
 
 class StageRow(Row):
@@ -57,16 +57,16 @@ class StagesPart(Row, kw_only=True):
         )
 
 
-class StagesDocument(Document, kw_only=True, tag="hetsched-stages"):
+class StagesDocument(Document[StageSchedule], kw_only=True, tag="hetsched-stages"):
     """Stages on one device; ``hetsched.verify_stages`` needs their graph beside them."""
 
     stages: StagesPart
 
+    @classmethod
+    def of(cls, value: StageSchedule) -> Self:
+        """Return the document of a stage schedule."""
+        return cls(version=VERSION, stages=StagesPart.of(value))
+
     def value(self) -> StageSchedule:
         """Return the stage schedule."""
         return self.stages.value()
-
-
-@to_document.register
-def _(value: StageSchedule) -> Document:
-    return StagesDocument(version=VERSION, stages=StagesPart.of(value))

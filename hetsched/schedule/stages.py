@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from hetsched import documents
 from hetsched.arguments import check_array, check_count, checked, shown
 from hetsched.arrays import Columns, FloatArray, Frozen, IntArray, readonly, row_starts, texts
 from hetsched.errors import InvalidSchedule
@@ -62,6 +63,7 @@ class StageSchedule(Frozen):
     ``hetsched.verify_stages`` then judges.
     """
 
+    _format = "hetsched-stages"
     tasks: tuple[str, ...]
     stages: Columns
     group_ptr: IntArray
@@ -148,9 +150,7 @@ class StageSchedule(Frozen):
     @checked
     def write(self, path: str | PathLike[str]) -> None:
         """Write the schedule as a JSON document; ``hetsched.read`` reads it back to the bit."""
-        from hetsched.schedule import stage_document
-
-        stage_document.write(self, path)
+        documents.write(self, path)
 
     @checked
     def groups(self, stage: int) -> list[tuple[str, ...]]:

@@ -7,15 +7,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from os import PathLike
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 
+from hetsched import documents
 from hetsched.arguments import TEXT, checked
 from hetsched.arrays import Columns, Frozen, texts
+from hetsched.documents import VERSION, Document, Number, Real, Row, Whole, real
 from hetsched.errors import HetschedError, Infeasible, InvalidProblem, InvalidSchedule
-from hetsched.problem import document
-from hetsched.problem.document import VERSION, Document, Number, Real, Row, Whole, real, to_document
 from hetsched.schedule.document import SchedulePart
 from hetsched.schedule.schedule import Schedule
 from hetsched.stopping import Stop
@@ -124,6 +124,7 @@ class Solution(Frozen):
         Why it ended.
     """
 
+    _format = "hetsched-solution"
     schedule: Schedule | None
     objective: str
     value: float
@@ -226,7 +227,7 @@ class Solution(Frozen):
     @checked
     def write(self, path: str | PathLike[str]) -> None:
         """Write the solution as a JSON document; ``hetsched.read`` reads it back to the bit."""
-        document.write(self, path)
+        documents.write(self, path)
 
 
 class BoundRow(Row):
@@ -291,7 +292,7 @@ class BestEffortPart(Row):
         return BestEffort(self.schedule.value(), tuple(found))
 
 
-class SolutionDocument(Document, kw_only=True, tag="hetsched-solution"):
+class SolutionDocument(Document[Solution], kw_only=True, tag="hetsched-solution"):
     """The outcome of a solve; `status` is derived from the schedule's value and the bound.
 
     The value of the schedule is its makespan where that is the objective, and given otherwise.
@@ -309,6 +310,25 @@ class SolutionDocument(Document, kw_only=True, tag="hetsched-solution"):
     messages: list[str] = []
     best_effort: BestEffortPart | None = None
     stopped: Stop = Stop.FINISHED
+
+    @classmethod
+    def of(cls, value: Solution) -> Self:
+        """Return the document of a solution."""
+        return cls(
+            version=VERSION,
+            schedule=None if value.schedule is None else SchedulePart.of(value.schedule),
+            status=str(value.status),
+            objective=value.objective,  # type: ignore[arg-type]
+            objective_value=None if value.objective == "makespan" else _finite(value.value),
+            bound=BoundRow(_finite(value.bound), value.proof.name, value.proof.evidence),
+            method=value.method,
+            seed=value.seed,
+            history=[HistoryRow(row["time"], _finite(row["incumbent"]), _finite(row["bound"]), row["source"]) for row in value.history],
+            methods=[MethodRow(row["method"], _finite(row["makespan"]), row["evaluations"], row["seconds"]) for row in value.methods],
+            messages=list(value.messages),
+            best_effort=None if value.best_effort is None else BestEffortPart.of(value.best_effort),
+            stopped=value.stopped,
+        )
 
     def value(self) -> Solution:
         """Return the solution."""
@@ -344,22 +364,3 @@ def _infinite(value: float | None) -> float:
 
 def _finite(value: float) -> float | None:
     return None if np.isinf(value) else value
-
-
-@to_document.register
-def _(value: Solution) -> Document:
-    return SolutionDocument(
-        version=VERSION,
-        schedule=None if value.schedule is None else SchedulePart.of(value.schedule),
-        status=str(value.status),
-        objective=value.objective,  # type: ignore[arg-type]
-        objective_value=None if value.objective == "makespan" else _finite(value.value),
-        bound=BoundRow(_finite(value.bound), value.proof.name, value.proof.evidence),
-        method=value.method,
-        seed=value.seed,
-        history=[HistoryRow(row["time"], _finite(row["incumbent"]), _finite(row["bound"]), row["source"]) for row in value.history],
-        methods=[MethodRow(row["method"], _finite(row["makespan"]), row["evaluations"], row["seconds"]) for row in value.methods],
-        messages=list(value.messages),
-        best_effort=None if value.best_effort is None else BestEffortPart.of(value.best_effort),
-        stopped=value.stopped,
-    )

@@ -16,8 +16,8 @@ from hypothesis.strategies import DataObject
 from hetsched.analysis.levels import Levels
 from hetsched.arrays import IntArray
 from hetsched.bounds.best import BoundFunction
+from hetsched.documents import encode
 from hetsched.errors import OutOfTime, UnsupportedFeature
-from hetsched.problem.document import encode
 from hetsched.problem.graph import TaskGraph
 from hetsched.problem.problem import Problem
 from hetsched.schedule.simulate import simulate

@@ -12,9 +12,9 @@ from hypothesis import assume, given, note
 from hypothesis import strategies as st
 from hypothesis.strategies import DataObject, SearchStrategy
 
+from hetsched.documents import encode
 from hetsched.errors import UnsupportedFeature
 from hetsched.problem.cluster import Cluster
-from hetsched.problem.document import encode
 from hetsched.problem.graph import TaskGraph
 from hetsched.problem.links import CONTENDED
 from hetsched.problem.problem import Problem

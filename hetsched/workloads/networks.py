@@ -11,9 +11,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from hetsched import documents
 from hetsched.arguments import checked
 from hetsched.errors import InvalidProblem
-from hetsched.problem import document
 from hetsched.problem.graph import TaskGraph
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def load(name: str) -> TaskGraph:
     InvalidProblem
         No network of that name is shipped.
     """
-    return cast("TaskGraph", document.read(DOCUMENTS / f"{_known(name)}.json"))
+    return cast("TaskGraph", documents.load(DOCUMENTS / f"{_known(name)}.json"))
 
 
 @checked

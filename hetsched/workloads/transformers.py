@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
+from hetsched import documents
 from hetsched.arguments import COUNT, checked
 from hetsched.arrays import FloatArray
 from hetsched.errors import InvalidProblem
-from hetsched.problem import document
 from hetsched.problem.graph import TaskGraph
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def gpt3(model: str = "175B", *, layers: int | None = None) -> TaskGraph:
 @checked(InvalidProblem)
 def block(model: str) -> TaskGraph:
     """Return the shipped task graph of one block of a model, as captured; see `gpt3`."""
-    return cast("TaskGraph", document.read(DOCUMENTS / f"{_known(model).document}.json"))
+    return cast("TaskGraph", documents.load(DOCUMENTS / f"{_known(model).document}.json"))
 
 
 @checked(InvalidProblem)

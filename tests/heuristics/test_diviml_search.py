@@ -8,9 +8,9 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 
 import hetsched as hs
+from hetsched.documents import encode
 from hetsched.heuristics import diviml_kernels as kernels
 from hetsched.heuristics.local_search.states import States
-from hetsched.problem.document import encode
 from hetsched.testing import strategies
 from hetsched.testing.clocks import watched
 from tests.heuristics.test_randomised import layered

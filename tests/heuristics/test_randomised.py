@@ -8,8 +8,8 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 
 import hetsched as hs
+from hetsched.documents import encode
 from hetsched.heuristics.randomised_kernels import by_start
-from hetsched.problem.document import encode
 from hetsched.testing import strategies
 from hetsched.testing.clocks import watched
 from tests.golden import topcuoglu

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import hetsched as hs
 from hetsched import documents
 from hetsched.errors import LONGEST
-from hetsched.problem import cluster, document
+from hetsched.problem import cluster
 from hetsched.problem.problem import MOST_INPUTS, MOST_ITEMS
 from tests.golden import topcuoglu
 
@@ -62,7 +62,7 @@ def test_documents_round_trip_to_the_bit(tmp_path):
     problem = awkward()
     for value in (problem, problem.graph, problem.cluster, topcuoglu()):
         path = tmp_path / "document.json"
-        document.write(value, path)
+        documents.write(value, path)
         back = hs.read(path)
         assert back == value
         assert documents.encode(back) == path.read_bytes()
@@ -71,7 +71,7 @@ def test_documents_round_trip_to_the_bit(tmp_path):
 @pytest.mark.parametrize("sizes", [[1], [1, 2]])
 def test_a_problem_without_tasks_comes_back(sizes):
     nothing = hs.Problem(hs.TaskGraph([]), hs.Cluster(["a", "b"], bandwidth=1.0), durations=np.zeros((0, 2, len(sizes))), batch_sizes=sizes)
-    assert document.decode(documents.encode(nothing)) == nothing
+    assert documents.decode(documents.encode(nothing)) == nothing
 
 
 def test_documents_meet_their_published_schema():
@@ -93,7 +93,7 @@ def test_the_published_schemas_are_up_to_date(kind):
 
 def test_a_hand_written_cluster_may_give_one_number_for_all_links():
     text = '{"format": "hetsched-cluster", "version": 1, "cluster": {"devices": [{"name": "a"}, {"name": "b"}], "bandwidth": 5}}'
-    assert document.decode(text) == hs.Cluster(["a", "b"], bandwidth=5.0)
+    assert documents.decode(text) == hs.Cluster(["a", "b"], bandwidth=5.0)
 
 
 GRAPH = '{"format": "hetsched-graph", "version": 1, "graph": {"tasks": [%s], "edges": [%s]}}'
@@ -126,7 +126,7 @@ GRAPH = '{"format": "hetsched-graph", "version": 1, "graph": {"tasks": [%s], "ed
 )
 def test_every_wrong_document_gets_one_line(text, message):
     with pytest.raises(hs.InvalidProblem) as caught:
-        document.decode(text)
+        documents.decode(text)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -145,7 +145,7 @@ def test_every_wrong_document_gets_one_line(text, message):
 def test_problem_documents_are_checked_like_problems(change, message):
     data = json.loads(documents.encode(awkward())) | change
     with pytest.raises(hs.InvalidProblem) as caught:
-        document.decode(json.dumps(data))
+        documents.decode(json.dumps(data))
     assert message in str(caught.value)
 
 
@@ -192,7 +192,7 @@ def test_a_file_keeps_its_mode_and_a_link_its_place(tmp_path):
 
 @pytest.mark.skipif(not os.path.exists("/dev/stdout"), reason="no devices")
 def test_standard_output_is_written_to_and_not_replaced(tmp_path):
-    script = "import hetsched as hs; print('before', flush=True); hs.Cluster(['a']); from hetsched.problem.document import write\n"
+    script = "import hetsched as hs; print('before', flush=True); hs.Cluster(['a']); from hetsched.documents import write\n"
     script += "write(hs.Cluster(['a']), '/dev/stdout'); print('after')"
     for out in (tmp_path / "out.txt", None):
         with open(out, "a+b") if out else contextlib.nullcontext(subprocess.PIPE) as stream:
@@ -242,13 +242,13 @@ PROBLEM = (
 )
 def test_numbers_and_names_beyond_all_bounds_get_one_short_line(text, message):
     with pytest.raises(hs.HetschedError) as caught:
-        document.decode(text, documents.KINDS)
+        documents.decode(text, documents.KINDS)
     assert message in str(caught.value)
     assert len(str(caught.value)) <= LONGEST
 
 
 def test_a_million_inputs_in_any_number_of_batches_are_read():
-    problem = document.decode(PROBLEM % ('{"name": "a"}', "[[1, 1]]", "[2, 3]", 10**6))
+    problem = documents.decode(PROBLEM % ('{"name": "a"}', "[[1, 1]]", "[2, 3]", 10**6))
     assert problem.inputs == 10**6
 
 
@@ -296,7 +296,7 @@ def test_more_devices_or_routes_than_can_be_reckoned_are_refused(monkeypatch):
 
 
 def test_a_file_without_an_end_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(document, "LARGEST_DOCUMENT", 1000)
+    monkeypatch.setattr(documents, "LARGEST_DOCUMENT", 1000)
     with pytest.raises(hs.InvalidProblem, match="/dev/zero has more than the 1000 bytes"):
         hs.read("/dev/zero")
     with pytest.raises(hs.UnsupportedFeature, match="1000 are allowed"):
@@ -308,6 +308,6 @@ def test_the_reference_states_the_limits_that_are_kept():
     page = (Path(__file__).parents[2] / "docs" / "reference" / "documents.md").read_text()
     for limit in (MOST_INPUTS, MOST_ITEMS, cluster.MOST_DEVICES):
         assert f" {limit:,} |" in page
-    assert f"{document.LARGEST_DOCUMENT >> 20} MiB" in page
+    assert f"{documents.LARGEST_DOCUMENT >> 20} MiB" in page
     assert f"{cluster.MOST_ROUTING // 10**6} million steps" in page
     assert f"at most {LONGEST} characters" in page

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import hetsched as hs
-from hetsched.documents import KINDS, encode
-from hetsched.problem.document import decode
+from hetsched.documents import KINDS, decode, encode
 from hetsched.verification.stages import STAGE_RULES
 
 GRAPH = hs.TaskGraph(list("abcde"), [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d"), ("c", "e")])

@@ -13,7 +13,6 @@ from contextlib import suppress
 import hetsched as hs
 from hetsched import documents
 from hetsched.errors import LONGEST
-from hetsched.problem import document
 
 MEMORY = 2**30
 """Bytes above those that the process has when all is imported."""
@@ -24,12 +23,12 @@ READING, SOLVING = 1.0, 10.0
 def verdict(data: bytes, problems: list[hs.Problem]) -> str:
     """Return what is wrong with how a document is read, or an empty text; schedules are checked as those of the problems."""
     try:
-        value = document.decode(data, documents.KINDS)
+        value = documents.decode(data, documents.KINDS)
     except hs.HetschedError as error:
         text = str(error)
         return "" if text.isprintable() and len(text) <= LONGEST else f"an error of {len(text)} characters: {text[:200]!r}"
     written = documents.encode(value)
-    again = document.decode(written, documents.KINDS)
+    again = documents.decode(written, documents.KINDS)
     if again != value or documents.encode(again) != written:
         return "what was read is written as something else"
     signal.setitimer(signal.ITIMER_PROF, SOLVING)
@@ -63,7 +62,7 @@ def main() -> None:
             said = f"a raw {type(error).__name__}: {str(error)[:300]!r}"
         signal.setitimer(signal.ITIMER_PROF, 0)
         if first and data.startswith(b'{"format": "hetsched-problem"'):
-            problems.append(document.decode(data))
+            problems.append(documents.decode(data))
         sys.stdout.write(said.replace("\n", " ") + "\n")
         sys.stdout.flush()
         if data.startswith(b"limit"):  # the parent has warmed up what is compiled

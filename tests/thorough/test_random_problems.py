@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import hetsched as hs
-from hetsched.problem.document import encode
+from hetsched.documents import encode
 from tests.thorough.conftest import Cases
 from tests.thorough.random_problems import check, first_find, names
 

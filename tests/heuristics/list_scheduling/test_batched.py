@@ -10,8 +10,8 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 
 import hetsched as hs
+from hetsched.documents import encode
 from hetsched.heuristics.list_scheduling.batch_kernels import cut_points
-from hetsched.problem.document import encode
 from hetsched.search import Kind, Monitor, select, several_inputs
 from hetsched.testing import strategies
 from hetsched.testing.brute_force import brute_force

@@ -8,8 +8,8 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 
 import hetsched as hs
+from hetsched.documents import encode
 from hetsched.heuristics.list_scheduling.static import ranks
-from hetsched.problem.document import encode
 from hetsched.search import Monitor
 from hetsched.solving import methods
 from hetsched.testing import strategies

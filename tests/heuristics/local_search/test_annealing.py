@@ -8,10 +8,10 @@ from hypothesis import assume, given, note
 from hypothesis import strategies as st
 
 import hetsched as hs
+from hetsched.documents import encode
 from hetsched.heuristics.local_search import disjunctive_kernels, edit_kernels, state_kernels
 from hetsched.heuristics.local_search.annealing_kernels import anneal
 from hetsched.heuristics.local_search.states import States
-from hetsched.problem.document import encode
 from hetsched.problem.links import MODELS, UNCONTENDED
 from hetsched.testing import conformance, strategies
 from hetsched.testing.profiles import examples
