@@ -49,7 +49,7 @@ KINDS: Mapping[str, str] = {
     "hetsched-cluster": "hetsched.problem.document:ClusterDocument",
     "hetsched-problem": "hetsched.problem.document:ProblemDocument",
     "hetsched-schedule": "hetsched.schedule.document:ScheduleDocument",
-    "hetsched-solution": "hetsched.search.solution:SolutionDocument",
+    "hetsched-solution": "hetsched.search.solution_document:SolutionDocument",
     "hetsched-stages": "hetsched.schedule.stage_document:StagesDocument",
 }
 """Module and class of the document behind each `format` that `read` takes; imported when one is first met."""
