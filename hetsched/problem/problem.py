@@ -10,17 +10,17 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 
 from hetsched import documents
-from hetsched.arguments import check_array, check_count, checked, whole
+from hetsched.arguments import checked, whole
 from hetsched.arrays import BoolArray, FloatArray, Frozen, IntArray, readonly, row_starts
 from hetsched.errors import InvalidProblem
 from hetsched.problem.cluster import Cluster
-from hetsched.problem.graph import RANGE, TaskGraph, in_range, named
-from hetsched.problem.labels import Axis, Numbers, edge_axis, in_order
+from hetsched.problem.graph import TaskGraph
+from hetsched.problem.labels import Numbers
 from hetsched.problem.links import Communication, LinkTable, link_table
+from hetsched.problem.validation import MOST_INPUTS, check_coverage, check_eligibility, checked_durations, checked_sizes, checked_transfers
 
 Batching = Literal["once", "free"]
 Memory = Literal["static", "peak"]
-MOST_INPUTS = 1_000_000
 MOST_ITEMS = 10_000_000
 """Inputs times tasks, and times edges, of a problem: what schedules have rows for."""
 
@@ -129,12 +129,12 @@ class Problem(Frozen):
                 f"inputs is {inputs}, which with {graph.n_tasks} tasks and {graph.n_edges} edges makes more than {MOST_ITEMS} pairs of "
                 "an input and a task or edge; give fewer inputs, for instance several as one with durations to match"
             )
-        sizes = _batch_sizes(batch_sizes, inputs, costs is not None)
+        sizes = checked_sizes(batch_sizes, inputs, costs is not None)
         if (durations is None) == (costs is None):
             raise InvalidProblem("give either durations (an array of seconds) or costs (a cost model), and not both")
         if costs is not None:
             durations = costs.durations(graph, cluster, sizes.tolist())
-        times = _durations(durations, graph, cluster, sizes, batch_sizes is None)
+        times = checked_durations(durations, graph, cluster, sizes, batch_sizes is None)
         order = np.argsort(sizes, kind="stable")
         self._set(
             graph=graph,
@@ -145,10 +145,10 @@ class Problem(Frozen):
             batching=batching,
             communication=communication,
             memory=memory,
-            transfers=None if transfers is None else _transfers(transfers, graph, cluster),
+            transfers=None if transfers is None else checked_transfers(transfers, graph, cluster),
         )
-        self._check_eligibility()
-        self._check_coverage()
+        check_eligibility(self)
+        check_coverage(self)
 
     def __repr__(self) -> str:
         inputs = "" if self.inputs == 1 else f", {self.inputs} inputs, batching {self.batching}"
@@ -349,190 +349,3 @@ class Problem(Frozen):
             return self.cluster.index[name]
         except KeyError:
             raise InvalidProblem(f"device {name!r} is not in the cluster; it has {', '.join(self.cluster.names)}") from None
-
-    # ------------------------------------------------------------------ validation
-
-    def _check_eligibility(self) -> None:
-        """Refuse a problem in which some task, label or edge is left without a device."""
-        names, devices = self.graph.names, self.cluster.names
-        finite = np.isfinite(self.durations)
-        stuck = np.flatnonzero(~finite.any(axis=(1, 2)))
-        if len(stuck):
-            name = names[stuck[0]]
-            raise InvalidProblem(f"task {name!r} runs on no device: durations[{name}] are all absent; give at least one")
-        fitting = np.any(finite[:, :, self.batch_sizes <= self.inputs], axis=2)
-        stuck = np.flatnonzero(~fitting.any(axis=1))
-        if len(stuck):
-            raise InvalidProblem(
-                f"task {names[stuck[0]]!r} supports no batch size up to inputs={self.inputs}: its sizes are "
-                f"{self.batch_sizes[finite[stuck[0]].any(axis=0)].tolist()}; give durations for a smaller size"
-            )
-        own = fitting & self.pinned
-        stuck = np.flatnonzero(~own.any(axis=1))
-        if len(stuck):
-            i = int(stuck[0])
-            raise InvalidProblem(
-                f"task {names[i]!r} is pinned to {named(np.flatnonzero(self.pinned[i]), devices)} but has durations only on "
-                f"{named(np.flatnonzero(fitting[i]), devices)}; widen the pin or give a duration"
-            )
-        united = self._united(np.asarray(own))
-        stuck = np.flatnonzero(~united.any(axis=1))
-        if len(stuck):
-            members = np.flatnonzero(self.unit == self.unit[stuck[0]])
-            raise InvalidProblem(
-                f"co-location label {self.graph.colocation[stuck[0]]!r} leaves no device on which all of "
-                f"{named(members, names)} can run; relax their pins or durations, or split the label"
-            )
-        stuck = np.flatnonzero(~self.eligible.any(axis=1))
-        if len(stuck):
-            self._refuse_paths(united, int(stuck[0]))
-
-    def _refuse_paths(self, usable: BoolArray, stuck: int) -> None:
-        names, devices = self.graph.names, self.cluster.names
-        from_source, to_target = usable[self.graph.source], usable[self.graph.target]
-        if self.transfers is None:
-            reached = (usable.astype(np.float32) @ self._paths[0].astype(np.float32) > 0)[self.graph.source]
-        else:
-            reached = (self._paths & from_source[:, :, None]).any(axis=1)
-        for e in np.flatnonzero(~(reached & to_target).any(axis=1)):
-            i, j = self.graph.edges[e].tolist()
-            raise InvalidProblem(
-                f"no path between devices for edge {names[i]!r} -> {names[j]!r}: the first can run on "
-                f"{named(np.flatnonzero(from_source[e]), devices)}, the second on {named(np.flatnonzero(to_target[e]), devices)}; "
-                "add a channel or let them share a device"
-            )
-        raise InvalidProblem(
-            f"no path between the devices of task {names[stuck]!r} and those its neighbours are bound to; add a channel or relax pins"
-        )
-
-    def _check_coverage(self) -> None:
-        """Refuse a problem in which some task cannot process all inputs with its batch sizes."""
-        usable = self.eligible[:, :, None] & np.isfinite(self.durations)
-        whole = self._united(np.any(usable[:, :, self.batch_sizes == self.inputs], axis=2)).any(axis=1)
-        done: set[int] = set()
-        cache: dict[bytes, bool] = {}
-        for i in np.flatnonzero(~whole).tolist():
-            if int(self.unit[i]) in done:
-                continue
-            done.add(int(self.unit[i]))
-            members = np.flatnonzero(self.unit == self.unit[i]) if self.graph.colocation[i] is not None else np.array([i])
-            key = usable[members].tobytes()
-            if key not in cache:
-                cache[key] = self._covers(usable[members])
-            if not cache[key]:
-                what = f"task {self.graph.names[i]!r}" if len(members) == 1 else f"co-location label {self.graph.colocation[i]!r}"
-                raise InvalidProblem(
-                    f"{what} has no way to process all {self.inputs} inputs with batch sizes "
-                    f"{self.batch_sizes[usable[members].any(axis=(0, 1))].tolist()} under batching={self.batching!r}; "
-                    "give durations for more sizes" + (" or use batching='free'" if self.batching == "once" else "")
-                )
-
-    def _covers(self, usable: BoolArray) -> bool:
-        """Tell whether the members of a unit, [m, K, B], can share L inputs out over the devices.
-
-        Sets of counts are bit masks: bit q is set if q inputs are possible.
-        """
-        everything = (1 << (self.inputs + 1)) - 1
-        total = 1
-        if self.batching == "once":  # a device runs none of a unit's inputs, or one size that all members have
-            for row in np.logical_and.reduce(usable):
-                before = total
-                for size in self.batch_sizes[row].tolist():
-                    total |= before << size & everything
-            return bool(total >> self.inputs & 1)
-        if len(usable) == 1:  # it matters to no task on which device a batch runs
-            usable = np.logical_or.reduce(usable, axis=1, keepdims=True)
-        known: dict[bytes, int] = {}
-        for rows in np.unique(usable.swapaxes(0, 1), axis=0):
-            common = everything
-            for row in rows:
-                if row.tobytes() not in known:
-                    known[row.tobytes()] = _sums(self.batch_sizes[row].tolist(), everything)
-                common &= known[row.tobytes()]
-            total |= common
-        return _is_sum(total, self.inputs)
-
-
-def _sums(sizes: list[int], everything: int) -> int:
-    """Return the bit mask of what sizes in rising order, each any number of times, add up to."""
-    counts = 1
-    for size in sizes:
-        if not counts >> size & 1:
-            times = size
-            while times < everything.bit_length():
-                counts |= counts << times & everything
-                times *= 2
-    return counts
-
-
-def _is_sum(counts: int, total: int) -> bool:
-    """Tell whether counts in a bit mask, 0 among them, each any number of times, add up to `total`."""
-    size = total + 1
-    length = 1 << (2 * size).bit_length()
-    found = np.unpackbits(np.frombuffer(counts.to_bytes(size // 8 + 1, "little"), np.uint8), bitorder="little")[:size] > 0
-    while not found[total]:
-        spectrum = np.fft.rfft(found, length)
-        twice = np.fft.irfft(spectrum * spectrum, length)[:size] > 0.5  # how many pairs add up to each; numbers up to a million, exact
-        if np.array_equal(twice, found):
-            return False
-        found = twice
-    return True
-
-
-def _batch_sizes(sizes: Iterable[int] | None, inputs: int, from_costs: bool) -> IntArray:
-    if sizes is None:
-        if not from_costs:
-            return np.array([1])
-        return np.array(sorted({max(1, inputs * quarter // 4) for quarter in (1, 2, 3, 4)}))
-    values = list(sizes)
-    for value in values:
-        check_count(value, "batch size", most=MOST_INPUTS, error=InvalidProblem)
-    if not values or len(set(values)) < len(values):
-        raise InvalidProblem(f"batch_sizes is {values}; give one or more distinct sizes")
-    return np.array(values, dtype=np.int64)
-
-
-def _durations(values: Any, graph: TaskGraph, cluster: Cluster, sizes: IntArray, implied: bool) -> FloatArray:
-    n, size = graph.n_tasks, cluster.n_devices
-    values = in_order(values, "durations", Axis("task", graph.names), Axis("device", cluster.names), Axis("batch size", sizes.tolist()))
-    text = f"an array of {n} tasks x {size} devices of seconds"
-    times = np.array(check_array(values, "durations", text=text, absent=True, error=InvalidProblem))
-    shape = times.shape
-    if times.ndim == 2 and len(sizes) == 1:
-        times = times[:, :, None]
-    if times.shape != (n, size, len(sizes)):
-        wanted = f"[{n} tasks, {size} devices]" if implied else f"[{n} tasks, {size} devices, {len(sizes)} batch sizes]"
-        remedy = "; a third axis needs batch_sizes" if implied and times.ndim == 3 else ""
-        raise InvalidProblem(f"durations has shape {list(shape)} but {wanted} is needed{remedy}")
-    bad = ~(np.isnan(times) | in_range(times))
-    if bad.any():
-        i, k, b = np.argwhere(bad)[0]
-        raise InvalidProblem(
-            f"duration of task {graph.names[i]!r} on {cluster.names[k]!r} is {times[i, k, b]}; "
-            f"it must be {RANGE}, or NaN where the task cannot run"
-        )
-    return times
-
-
-def _transfers(values: Any, graph: TaskGraph, cluster: Cluster) -> FloatArray:
-    shape = (graph.n_edges, cluster.n_devices, cluster.n_devices)
-    devices = Axis("device", cluster.names)
-    values = in_order(values, "transfers", edge_axis(graph.edges, graph.names), devices, devices)
-    times = np.array(check_array(values, "transfers", text=f"an array of shape {list(shape)}", absent=True, error=InvalidProblem))
-    if times.shape != shape and not (times.size == 0 and graph.n_edges == 0):
-        raise InvalidProblem(
-            f"transfers has shape {list(times.shape)} but [edge, device, device] = {list(shape)} is needed, in the order of graph.edges"
-        )
-    times = times.reshape(shape)
-    bad = ~(np.isnan(times) | in_range(times))
-    diagonal = np.arange(cluster.n_devices)
-    bad[:, diagonal, diagonal] |= times[:, diagonal, diagonal] != 0
-    if bad.any():
-        e, h, k = np.argwhere(bad)[0]
-        i, j = graph.edges[e]
-        rule = "it must be 0 within a device" if h == k else f"it must be {RANGE}, or NaN where impossible"
-        raise InvalidProblem(
-            f"transfer time of edge {graph.names[i]!r} -> {graph.names[j]!r} from {cluster.names[h]!r} to "
-            f"{cluster.names[k]!r} is {times[e, h, k]}; {rule}"
-        )
-    return times

@@ -20,7 +20,8 @@ import hetsched as hs
 from hetsched import documents
 from hetsched.errors import LONGEST
 from hetsched.problem import cluster
-from hetsched.problem.problem import MOST_INPUTS, MOST_ITEMS
+from hetsched.problem.problem import MOST_ITEMS
+from hetsched.problem.validation import MOST_INPUTS
 from tests.golden import topcuoglu
 
 

@@ -1,0 +1,213 @@
+"""The checks of a problem: shapes and ranges of its columns, and that each task can process all inputs somewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hetsched.arguments import check_array, check_count
+from hetsched.arrays import BoolArray, FloatArray, IntArray
+from hetsched.errors import InvalidProblem
+from hetsched.problem.cluster import Cluster
+from hetsched.problem.graph import RANGE, TaskGraph, in_range, named
+from hetsched.problem.labels import Axis, edge_axis, in_order
+
+if TYPE_CHECKING:
+    from hetsched.problem.problem import Problem
+
+
+MOST_INPUTS = 1_000_000
+
+
+def check_eligibility(problem: Problem) -> None:
+    """Refuse a problem in which some task, label or edge is left without a device."""
+    names, devices = problem.graph.names, problem.cluster.names
+    finite = np.isfinite(problem.durations)
+    stuck = np.flatnonzero(~finite.any(axis=(1, 2)))
+    if len(stuck):
+        name = names[stuck[0]]
+        raise InvalidProblem(f"task {name!r} runs on no device: durations[{name}] are all absent; give at least one")
+    fitting = np.any(finite[:, :, problem.batch_sizes <= problem.inputs], axis=2)
+    stuck = np.flatnonzero(~fitting.any(axis=1))
+    if len(stuck):
+        raise InvalidProblem(
+            f"task {names[stuck[0]]!r} supports no batch size up to inputs={problem.inputs}: its sizes are "
+            f"{problem.batch_sizes[finite[stuck[0]].any(axis=0)].tolist()}; give durations for a smaller size"
+        )
+    own = fitting & problem.pinned
+    stuck = np.flatnonzero(~own.any(axis=1))
+    if len(stuck):
+        i = int(stuck[0])
+        raise InvalidProblem(
+            f"task {names[i]!r} is pinned to {named(np.flatnonzero(problem.pinned[i]), devices)} but has durations only on "
+            f"{named(np.flatnonzero(fitting[i]), devices)}; widen the pin or give a duration"
+        )
+    united = problem._united(np.asarray(own))
+    stuck = np.flatnonzero(~united.any(axis=1))
+    if len(stuck):
+        members = np.flatnonzero(problem.unit == problem.unit[stuck[0]])
+        raise InvalidProblem(
+            f"co-location label {problem.graph.colocation[stuck[0]]!r} leaves no device on which all of "
+            f"{named(members, names)} can run; relax their pins or durations, or split the label"
+        )
+    stuck = np.flatnonzero(~problem.eligible.any(axis=1))
+    if len(stuck):
+        _refuse_paths(problem, united, int(stuck[0]))
+
+
+def _refuse_paths(problem: Problem, usable: BoolArray, stuck: int) -> None:
+    names, devices = problem.graph.names, problem.cluster.names
+    from_source, to_target = usable[problem.graph.source], usable[problem.graph.target]
+    if problem.transfers is None:
+        reached = (usable.astype(np.float32) @ problem._paths[0].astype(np.float32) > 0)[problem.graph.source]
+    else:
+        reached = (problem._paths & from_source[:, :, None]).any(axis=1)
+    for e in np.flatnonzero(~(reached & to_target).any(axis=1)):
+        i, j = problem.graph.edges[e].tolist()
+        raise InvalidProblem(
+            f"no path between devices for edge {names[i]!r} -> {names[j]!r}: the first can run on "
+            f"{named(np.flatnonzero(from_source[e]), devices)}, the second on {named(np.flatnonzero(to_target[e]), devices)}; "
+            "add a channel or let them share a device"
+        )
+    raise InvalidProblem(
+        f"no path between the devices of task {names[stuck]!r} and those its neighbours are bound to; add a channel or relax pins"
+    )
+
+
+def check_coverage(problem: Problem) -> None:
+    """Refuse a problem in which some task cannot process all inputs with its batch sizes."""
+    usable = problem.eligible[:, :, None] & np.isfinite(problem.durations)
+    whole = problem._united(np.any(usable[:, :, problem.batch_sizes == problem.inputs], axis=2)).any(axis=1)
+    done: set[int] = set()
+    cache: dict[bytes, bool] = {}
+    for i in np.flatnonzero(~whole).tolist():
+        if int(problem.unit[i]) in done:
+            continue
+        done.add(int(problem.unit[i]))
+        members = np.flatnonzero(problem.unit == problem.unit[i]) if problem.graph.colocation[i] is not None else np.array([i])
+        key = usable[members].tobytes()
+        if key not in cache:
+            cache[key] = _covers(problem, usable[members])
+        if not cache[key]:
+            what = f"task {problem.graph.names[i]!r}" if len(members) == 1 else f"co-location label {problem.graph.colocation[i]!r}"
+            raise InvalidProblem(
+                f"{what} has no way to process all {problem.inputs} inputs with batch sizes "
+                f"{problem.batch_sizes[usable[members].any(axis=(0, 1))].tolist()} under batching={problem.batching!r}; "
+                "give durations for more sizes" + (" or use batching='free'" if problem.batching == "once" else "")
+            )
+
+
+def _covers(problem: Problem, usable: BoolArray) -> bool:
+    """Tell whether the members of a unit, [m, K, B], can share L inputs out over the devices.
+
+    Sets of counts are bit masks: bit q is set if q inputs are possible.
+    """
+    everything = (1 << (problem.inputs + 1)) - 1
+    total = 1
+    if problem.batching == "once":  # a device runs none of a unit's inputs, or one size that all members have
+        for row in np.logical_and.reduce(usable):
+            before = total
+            for size in problem.batch_sizes[row].tolist():
+                total |= before << size & everything
+        return bool(total >> problem.inputs & 1)
+    if len(usable) == 1:  # it matters to no task on which device a batch runs
+        usable = np.logical_or.reduce(usable, axis=1, keepdims=True)
+    known: dict[bytes, int] = {}
+    for rows in np.unique(usable.swapaxes(0, 1), axis=0):
+        common = everything
+        for row in rows:
+            if row.tobytes() not in known:
+                known[row.tobytes()] = _sums(problem.batch_sizes[row].tolist(), everything)
+            common &= known[row.tobytes()]
+        total |= common
+    return _is_sum(total, problem.inputs)
+
+
+def _sums(sizes: list[int], everything: int) -> int:
+    """Return the bit mask of what sizes in rising order, each any number of times, add up to."""
+    counts = 1
+    for size in sizes:
+        if not counts >> size & 1:
+            times = size
+            while times < everything.bit_length():
+                counts |= counts << times & everything
+                times *= 2
+    return counts
+
+
+def _is_sum(counts: int, total: int) -> bool:
+    """Tell whether counts in a bit mask, 0 among them, each any number of times, add up to `total`."""
+    size = total + 1
+    length = 1 << (2 * size).bit_length()
+    found = np.unpackbits(np.frombuffer(counts.to_bytes(size // 8 + 1, "little"), np.uint8), bitorder="little")[:size] > 0
+    while not found[total]:
+        spectrum = np.fft.rfft(found, length)
+        twice = np.fft.irfft(spectrum * spectrum, length)[:size] > 0.5  # how many pairs add up to each; numbers up to a million, exact
+        if np.array_equal(twice, found):
+            return False
+        found = twice
+    return True
+
+
+def checked_sizes(sizes: Iterable[int] | None, inputs: int, from_costs: bool) -> IntArray:
+    """Return the batch sizes of a problem as an array, those given or the usual ones."""
+    if sizes is None:
+        if not from_costs:
+            return np.array([1])
+        return np.array(sorted({max(1, inputs * quarter // 4) for quarter in (1, 2, 3, 4)}))
+    values = list(sizes)
+    for value in values:
+        check_count(value, "batch size", most=MOST_INPUTS, error=InvalidProblem)
+    if not values or len(set(values)) < len(values):
+        raise InvalidProblem(f"batch_sizes is {values}; give one or more distinct sizes")
+    return np.array(values, dtype=np.int64)
+
+
+def checked_durations(values: Any, graph: TaskGraph, cluster: Cluster, sizes: IntArray, implied: bool) -> FloatArray:
+    """Return the durations of a problem as an array of seconds, [n, K, B]; `implied`: the sizes were not given."""
+    n, size = graph.n_tasks, cluster.n_devices
+    values = in_order(values, "durations", Axis("task", graph.names), Axis("device", cluster.names), Axis("batch size", sizes.tolist()))
+    text = f"an array of {n} tasks x {size} devices of seconds"
+    times = np.array(check_array(values, "durations", text=text, absent=True, error=InvalidProblem))
+    shape = times.shape
+    if times.ndim == 2 and len(sizes) == 1:
+        times = times[:, :, None]
+    if times.shape != (n, size, len(sizes)):
+        wanted = f"[{n} tasks, {size} devices]" if implied else f"[{n} tasks, {size} devices, {len(sizes)} batch sizes]"
+        remedy = "; a third axis needs batch_sizes" if implied and times.ndim == 3 else ""
+        raise InvalidProblem(f"durations has shape {list(shape)} but {wanted} is needed{remedy}")
+    bad = ~(np.isnan(times) | in_range(times))
+    if bad.any():
+        i, k, b = np.argwhere(bad)[0]
+        raise InvalidProblem(
+            f"duration of task {graph.names[i]!r} on {cluster.names[k]!r} is {times[i, k, b]}; "
+            f"it must be {RANGE}, or NaN where the task cannot run"
+        )
+    return times
+
+
+def checked_transfers(values: Any, graph: TaskGraph, cluster: Cluster) -> FloatArray:
+    """Return the transfer times of a problem as an array of seconds, [E, K, K]."""
+    shape = (graph.n_edges, cluster.n_devices, cluster.n_devices)
+    devices = Axis("device", cluster.names)
+    values = in_order(values, "transfers", edge_axis(graph.edges, graph.names), devices, devices)
+    times = np.array(check_array(values, "transfers", text=f"an array of shape {list(shape)}", absent=True, error=InvalidProblem))
+    if times.shape != shape and not (times.size == 0 and graph.n_edges == 0):
+        raise InvalidProblem(
+            f"transfers has shape {list(times.shape)} but [edge, device, device] = {list(shape)} is needed, in the order of graph.edges"
+        )
+    times = times.reshape(shape)
+    bad = ~(np.isnan(times) | in_range(times))
+    diagonal = np.arange(cluster.n_devices)
+    bad[:, diagonal, diagonal] |= times[:, diagonal, diagonal] != 0
+    if bad.any():
+        e, h, k = np.argwhere(bad)[0]
+        i, j = graph.edges[e]
+        rule = "it must be 0 within a device" if h == k else f"it must be {RANGE}, or NaN where impossible"
+        raise InvalidProblem(
+            f"transfer time of edge {graph.names[i]!r} -> {graph.names[j]!r} from {cluster.names[h]!r} to "
+            f"{cluster.names[k]!r} is {times[e, h, k]}; {rule}"
+        )
+    return times
