@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import typer
 
 from hetsched import __version__
-from hetsched.cli.commands import coarsen, demo, generate, methods, model, modules, show, solve, stages
+from hetsched.cli.commands import bound, capture, coarsen, demo, generate, methods, model, modules, schema, show, solve, stages, verify
 from hetsched.cli.help import Command, Group
 from hetsched.cli.terminal import INTERRUPTED, close_quietly, say, warn
 from hetsched.cli.welcome import welcome
@@ -151,17 +151,17 @@ def hetsched(
 
 app.add_typer(generate.generate, name="generate")
 app.command("demo", cls=Command)(demo.demo)
-app.command("capture", cls=Command)(generate.capture)
+app.command("capture", cls=Command)(capture.capture)
 app.command("solve", cls=Command)(solve.solve)
-app.command("bound", cls=Command)(solve.bound)
-app.command("verify", cls=Command)(solve.verify)
+app.command("bound", cls=Command)(bound.bound)
+app.command("verify", cls=Command)(verify.verify)
 app.command("show", cls=Command)(show.show)
 app.command("modules", cls=Command)(modules.modules)
 app.command("coarsen", cls=Command)(coarsen.coarsen)
 app.command("stages", cls=Command)(stages.stages)
 app.command("model", cls=Command)(model.model)
 app.command("methods", cls=Command)(methods.methods)
-app.command("schema", cls=Command)(methods.schema)
+app.command("schema", cls=Command)(schema.schema)
 
 
 def main() -> None:

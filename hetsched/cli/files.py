@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hetsched.cli.terminal import Working, warn
+from hetsched.cli.terminal import Working, say, warn
 from hetsched.errors import HetschedError, InvalidProblem
 
 if TYPE_CHECKING:
@@ -145,3 +145,28 @@ class Outputs:
             warn(f"{path} is not written: there is no valid schedule", "note")
         if self._failures:
             raise ExceptionGroup("not everything could be written", self._failures)
+
+
+MOST_NAMED = 8
+"""Devices of a cluster that are named in one line."""
+
+
+def write_graph(graph: TaskGraph, cluster: str | None, output: Path, dtype: str, **rules: Any) -> None:
+    """Write the graph, or the problem it makes with a cluster."""
+    from hetsched.documents import write
+    from hetsched.problem.graph import plural
+
+    value: Any = graph
+    if cluster is not None:
+        from hetsched.costs import Roofline
+        from hetsched.problem.problem import Problem
+
+        value = Problem(graph, find_cluster(cluster), costs=Roofline(dtype=dtype), **rules)
+    write(value, output)
+    where = "" if cluster is None else f" on {listed(value.cluster.names)}"
+    say(f"wrote {output}: {plural(graph.n_tasks, 'task')}, {plural(graph.n_edges, 'edge')}{where}")
+
+
+def listed(devices: Sequence[str]) -> str:
+    """Return the names of devices, or how many there are."""
+    return ", ".join(devices) if len(devices) <= MOST_NAMED else f"{len(devices)} devices"

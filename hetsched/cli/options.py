@@ -132,3 +132,14 @@ Memory = Annotated[
         rich_help_panel=_RULES,
     ),
 ]
+
+
+Objective = Annotated[
+    str,
+    typer.Option(
+        help="What to minimise: makespan; period, the largest load per input of a device or channel when inputs stream "
+        "through; max-load, the same of a device that computes and moves tensors in turn.",
+        metavar="NAME",
+        autocompletion=completion.objectives,
+    ),
+]

@@ -10,7 +10,7 @@ import pytest
 from instances import list_schedulers
 
 import hetsched as hs
-from hetsched.cli.commands.generate import Optimiser
+from hetsched.cli.commands.capture import Optimiser
 from hetsched.costs import Roofline
 from hetsched.workloads import clusters, networks
 

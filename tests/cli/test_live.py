@@ -16,7 +16,7 @@ from rich.console import Console
 
 import hetsched as hs
 from hetsched.cli import terminal
-from hetsched.cli.commands.solve import News
+from hetsched.cli.answers import News
 from hetsched.search import Event
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import hetsched as hs
-from hetsched.cli.commands.solve import News
+from hetsched.cli.answers import News
 from hetsched.search import Event
 from tests.cli.conftest import small_problem
 

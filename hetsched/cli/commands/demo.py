@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hetsched.cli import completion
-from hetsched.cli.commands.solve import outcome
+from hetsched.cli.answers import outcome
 from hetsched.cli.files import Outputs, check_writable
 from hetsched.cli.options import JSON, ColourBy, Gantt, Report, Trace
 from hetsched.cli.pictures import Pictures, draw

@@ -1,4 +1,4 @@
-"""`methods` and `schema`: what there is to choose from, and what the documents look like."""
+"""`methods`: what there is to choose from."""
 
 from __future__ import annotations
 
@@ -120,17 +120,3 @@ def _facts(method: Method) -> dict[str, Any]:
         "auto": None if method.auto is None else {"weight": method.auto.weight},
         "options": {name: repr(value) for name, value in method.options.items()},
     }
-
-
-def schema(
-    kind: Annotated[
-        str, typer.Argument(help="graph, cluster, problem, schedule, solution or stages.", metavar="KIND", autocompletion=completion.kinds)
-    ],
-) -> None:
-    """Print the JSON Schema of a kind of document.
-
-    Example: [bold]hetsched schema problem[/bold]
-    """
-    from hetsched.documents import schema
-
-    say_json(schema(kind))

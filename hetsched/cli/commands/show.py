@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from hetsched.cli.commands.solve import facts, summary
+from hetsched.cli.answers import facts, summary
 from hetsched.cli.files import Outputs, check_writable, read_answer, read_problem
 from hetsched.cli.options import JSON, ColourBy, Gantt, ProblemFile, Report, ScheduleFile, Trace
 from hetsched.cli.pictures import Pictures, draw

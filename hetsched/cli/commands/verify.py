@@ -1,0 +1,37 @@
+"""`verify`: the independent check of a schedule."""
+
+from __future__ import annotations
+
+import typer
+
+from hetsched.cli.files import read_answer, read_problem
+from hetsched.cli.options import JSON, ProblemFile, ScheduleFile
+from hetsched.cli.terminal import Working, say, say_json
+from hetsched.errors import InvalidSchedule, one_line
+from hetsched.report.units import seconds
+
+
+def verify(problem: ProblemFile, schedule: ScheduleFile, json: JSON = False) -> None:
+    """Check a schedule against its problem, independently.
+
+    The check shares no code with the schedulers. Exit code 0 if it is valid, 1 with one line per broken rule if not.
+
+    Example: [bold]hetsched verify problem.json schedule.json[/bold]
+    """
+    from hetsched import Solution, verify
+
+    asked, answer = read_problem(problem), read_answer(schedule)
+    given = answer.schedule if isinstance(answer, Solution) else answer
+    if given is None:
+        raise InvalidSchedule(f"{schedule} holds a solution without a schedule; there is nothing to verify")
+    with Working("checking"):
+        violations = verify(asked, given)
+    if json:
+        fields = ("rule", "message", "amount", "tasks", "devices")
+        records = [{name: getattr(violation, name) for name in fields} for violation in violations]
+        say_json({"valid": not violations, "makespan": given.makespan, "violations": records})
+    elif violations:
+        say(*(f"{violation.rule}: {one_line(violation.message)}" for violation in violations))
+    else:
+        say(f"valid: {len(given.batches)} batches and {len(given.transfers)} transfers keep every rule, makespan {seconds(given.makespan)}")
+    raise typer.Exit(1 if violations else 0)
