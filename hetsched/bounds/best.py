@@ -9,7 +9,7 @@ from enum import IntEnum
 from typing import Protocol
 
 from hetsched.analysis.levels import Levels
-from hetsched.analysis.modules import falls_apart, modules
+from hetsched.analysis.modules import falls_apart
 from hetsched.arguments import checked
 from hetsched.bounds.combinatorial import critical_path, head_tail_load, load, memory, quick_head_tail_load
 from hetsched.bounds.destructive import destructive
@@ -17,8 +17,6 @@ from hetsched.bounds.modular import modular
 from hetsched.bounds.relaxation import Optimum, dual_bound, linear_relaxation, small, split_modules
 from hetsched.bounds.steady_state import largest_unit, load_per_input, priced_load
 from hetsched.errors import OutOfTime
-from hetsched.problem.cluster import Cluster
-from hetsched.problem.graph import TaskGraph
 from hetsched.problem.problem import Problem
 from hetsched.schedule.objectives import find_objective
 from hetsched.search import ALL, LOADS, MAKESPAN, When, always
@@ -143,17 +141,6 @@ def _timed(problem: Problem, entries: list[Entry], deadline: Deadline) -> Iterat
     expensive = [entry for entry in entries if entry.cost >= Cost.EXPENSIVE and entry.fits(problem)]
     for number, entry in enumerate(expensive):
         yield entry, deadline.part(entry.weight / sum(other.weight for other in expensive[number:]))
-
-
-def prepare() -> None:
-    """Compile what `every` needs, by bounding a small problem; takes milliseconds where that has been done before."""
-    names = [f"t{i}" for i in range(9)]
-    arcs = [(f"t{i}", f"t{j}") for i, j in ((0, 1), (0, 2), (1, 3), (2, 3), (3, 4), (4, 5), (4, 6), (4, 7), (5, 8), (6, 8), (7, 8))]
-    durations = [[1.0 + (3 * i) % 5, 2.0 + (2 * i) % 3] for i in range(9)]
-    problem = Problem(TaskGraph(names, arcs, output_bytes=1.0), Cluster(["a", "b"], bandwidth=2.0), durations=durations)
-    for _ in every(problem):
-        pass
-    modules(problem.graph, channels=2, largest=2)  # what `every` asks of graphs that no single task cuts
 
 
 @checked

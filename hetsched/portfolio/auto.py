@@ -10,17 +10,15 @@ from typing import Any
 from hetsched.analysis import model_size
 from hetsched.analysis.modules import falls_apart
 from hetsched.arguments import Rule, whole
-from hetsched.bounds import best
 from hetsched.errors import UnsupportedFeature
 from hetsched.modeling import backends
 from hetsched.portfolio.members import Member, choose
+from hetsched.portfolio.prepare import prepare_bounds, prepare_methods
 from hetsched.portfolio.protocol import Done, Task
 from hetsched.portfolio.workers import Ledger, Pool, Relay, Worker, run_here
-from hetsched.problem.cluster import Cluster
-from hetsched.problem.graph import TaskGraph
 from hetsched.problem.problem import Problem
 from hetsched.processes import Died
-from hetsched.search import ALL, Budget, Kind, Monitor, cores, method, select
+from hetsched.search import ALL, Kind, Monitor, cores, method, select
 from hetsched.stopping import Deadline, Stop
 
 WORTH_WORKERS = 2.0
@@ -185,12 +183,9 @@ class Race:
             :1
         ]  # the others compile in their turns, in workers if there are any
         names = [member.name for member in self.running if member.at_once or member.method in first]
-        small = Problem(TaskGraph(["a", "b"], [("a", "b", 1.0)]), Cluster(["x", "y"], bandwidth=1.0), durations=[[1.0, 2.0], [2.0, 1.0]])
-        monitor = Monitor(small, Budget(evaluations=50 * len(names)))  # one for all: the search begins at what is there
-        for name in names:
-            monitor.run(name)
+        prepare_methods(names)
         if any(member.method.kind is Kind.BOUND for member in self.running):
-            best.prepare()
+            prepare_bounds()
         self.deadline = Deadline(self.deadline.end + self.monitor.clock() - began, self.monitor.clock)
 
     # ------------------------------------------------------------ in this process
