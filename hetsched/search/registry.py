@@ -42,6 +42,8 @@ BUILT_IN = (
     "heuristics.throughput.contiguous",
     "heuristics.throughput.load_search",
     "heuristics.placement.celeritas",
+    "heuristics.placement.baechi",
+    "heuristics.placement.partitions",
     "heuristics.placement.clustering",
     "heuristics.placement.repartition",
     "heuristics.multilevel",
