@@ -19,7 +19,6 @@ from hetsched.errors import UnsupportedFeature
 from hetsched.heuristics.repair import mend
 from hetsched.modeling.backends import in_process, preferred
 from hetsched.modeling.dynamic import Evaluation, Path, Query
-from hetsched.models.methods import DIVIML
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
@@ -103,7 +102,7 @@ def _worth_splitting(problem: Problem) -> bool:
 @method(
     "split",
     summary="MILP-SPLIT: module by module between the tasks that cut the graph, joined by a dynamic program",
-    source=DIVIML,
+    source="DiviML, equations (1) to (7)",
     kind=Kind.EXACT,
     distributes=True,
     turn=420,
