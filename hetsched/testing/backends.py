@@ -104,7 +104,7 @@ class BackendSuite:
 
     Subclass it in a test module and pytest does the rest::
 
-        class TestScip(solvers.BackendSuite):
+        class TestScip(backends.BackendSuite):
             solver = "scip"
 
     Attributes

@@ -31,7 +31,7 @@ class Search:
     current, best : State
     makespan, least : float
         Makespans of the two in seconds.
-    log : edits.Log
+    log : edit_kernels.Log
         For changes of `current`.
     """
 

@@ -10,7 +10,7 @@ from hetsched.arrays import FloatArray, IntArray
 from hetsched.coarsening.coarse import mean_durations, mean_transfers
 from hetsched.errors import UnsupportedFeature
 from hetsched.heuristics.list_scheduling.offers import descending
-from hetsched.heuristics.placement.celeritas import MOST_LP, filled, listed, offer_bold_to_safe
+from hetsched.heuristics.placement.celeritas import filled, listed, offer_bold_to_safe
 from hetsched.modeling.expression import Expression
 from hetsched.modeling.model import Model
 from hetsched.problem.problem import Problem
@@ -18,6 +18,8 @@ from hetsched.schedule.decision import Decision
 from hetsched.search import Kind, Monitor, Role, Supports, always, method, tasks_up_to
 
 BAECHI = "Baechi (Jeon et al., SoCC 2020)"
+MOST_LP = 2000
+"""Tasks beyond which the linear program of m-sct takes longer than a search."""
 FAVOURITE = 0.1
 """A child is a favourite if the linear program makes less of the transfer to it than this."""
 

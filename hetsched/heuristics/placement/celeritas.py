@@ -20,8 +20,6 @@ from hetsched.schedule.decision import Decision
 from hetsched.search import Auto, Kind, Monitor, Role, Supports, always, large, method
 
 CELERITAS = "Celeritas (Xu et al. 2022)"
-MOST_LP = 2000
-"""Tasks beyond which the linear program of m-sct takes longer than a search."""
 
 
 # ---------------------------------------------------------------------- what the methods share
