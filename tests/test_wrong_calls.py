@@ -301,6 +301,7 @@ BY_NAME: dict[str, Callable[[], Any]] = {
     "edges": lambda: np.array([0]),
     "said": relaxed,
     "data": lambda: b"{}",
+    "feature": lambda: "links",
     "kind": lambda: "problem",
     "example_args": tensor,
     "example_kwargs": lambda: None,
@@ -550,6 +551,7 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     "runtime.TwoStep.placement": dict,
     "schedule.objectives.find_objective.name": lambda: "makespan",
     "testing.Optimum.makespan": lambda: 1.0,
+    "testing.corpus.Case.optimum": lambda: 1.0,
     "verify_stages.schedule": stage_schedule,
     "report.lanes.schedule": stage_schedule,
     "workloads.clusters.load.name": lambda: "diviml",
@@ -823,7 +825,8 @@ _ELSEWHERE = (
     "stopping.",  # looked at in the innermost loops
     "testing.clocks.",
     "testing.profiles.",  # tools of these tests
-    "testing.conformance.",  # pytest calls them
+    "testing.conformance.",
+    "testing.bounds.",  # pytest calls them
     "Schedule.of_problem",  # for the simulator; users have from_columns
 )
 ABSTRACT = ("Schedule", "StageSchedule", "models.Formulation", "models.Formulation.decode", "models.Formulation.parts")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,9 +23,10 @@ from hetsched.schedule.simulate import simulate
 from hetsched.search import Supports
 from hetsched.search.solution import Solution, Status
 from hetsched.solving import methods, solve
-from hetsched.testing import strategies
+from hetsched.testing import corpus, strategies
 from hetsched.testing.brute_force import brute_force
 from hetsched.testing.clocks import watched
+from hetsched.testing.corpus import Case
 from hetsched.testing.profiles import examples
 from hetsched.verification.verify import verify
 
@@ -93,6 +94,10 @@ class MethodSuite:
             transfers=False,
         )
 
+    def cases(self) -> Sequence[Case]:
+        """Return the problems of the corpus to test with; override it to narrow them down."""
+        return corpus.sample()
+
     def solve(self, problem: Problem, **arguments: Any) -> Solution | None:
         """Solve with the method; None if it refuses with `UnsupportedFeature`."""
         given_arguments = {"evaluations": self.evaluations, "time_limit": self.time_limit, "options": self.options, **arguments}
@@ -108,31 +113,16 @@ class MethodSuite:
         return problem
 
     def check(self, problem: Problem, solution: Solution | None) -> Schedule | None:
-        """Check an answer against the rules and the true optimum; return its schedule."""
+        """Check an answer against the rules and, where that can be enumerated, the true optimum; return its schedule."""
         if solution is None:
             return None
-        # What fails after a schedule was found is only noted.
-        failures = [message for message in solution.messages if " failed: " in message and "UnsupportedFeature" not in message]
-        assert not failures, failures[0]
-        if solution.schedule is not None:
-            assert verify(problem, solution.schedule) == []
-            assert simulate(problem, solution.schedule.decision) == solution.schedule
+        check_rules(problem, solution)
         try:
             optimum = brute_force(problem, limit=self.enumerated)
         except UnsupportedFeature:
             return solution.schedule
-        if solution.status is Status.INFEASIBLE:
-            assert optimum is None, f"called infeasible, but a schedule of {optimum and optimum.makespan} s exists"
-        if optimum is not None:
-            assert solution.bound <= optimum.makespan * (1 + TOLERANCE), "the bound lies above the optimum"
-        schedule = solution.schedule
-        if schedule is None:
-            return None
-        assert optimum is not None, "a schedule of a problem that has none"
-        assert schedule.makespan >= optimum.makespan * (1 - TOLERANCE), "better than the optimum"
-        if solution.status is Status.OPTIMAL:
-            assert schedule.makespan <= optimum.makespan * (1 + 1e-6) + TOLERANCE, "called optimal but is not"
-        return schedule
+        check_optimum(solution, None if optimum is None else optimum.makespan)
+        return solution.schedule
 
     # ------------------------------------------------------------------ the tests
 
@@ -154,6 +144,20 @@ class MethodSuite:
     def test_answers_keep_every_rule_and_never_beat_the_optimum(self, data: DataObject) -> None:
         problem = self.draw(data, self.problems())
         self.check(problem, self.solve(problem))
+
+    def test_answers_on_the_corpus_agree_with_the_stored_optima(self) -> None:
+        for case in self.cases():
+            try:
+                solution = self.solve(case.problem)
+                if solution is not None:
+                    check_rules(case.problem, solution)
+                    check_optimum(solution, case.optimum)
+                if self.answers_plain and case.feature == "plain":
+                    schedule = None if solution is None else solution.schedule
+                    assert schedule is not None, "no schedule for a problem without restrictions"
+            except Exception as error:
+                error.add_note(f"problem {case.name!r} of hetsched.testing.corpus")
+                raise
 
     @_SETTINGS
     @given(data=st.data())
@@ -242,6 +246,31 @@ class MethodSuite:
         if solution is not None:
             assert solution.methods.evaluations.sum() <= 1 + self.evaluations_to_stop
             assert solution.schedule is None or verify(problem, solution.schedule) == []
+
+
+def check_rules(problem: Problem, solution: Solution) -> None:
+    """Check that no method failed, and that the schedule, if there is one, keeps every rule and is that of its decision."""
+    # What fails after a schedule was found is only noted.
+    failures = [message for message in solution.messages if " failed: " in message and "UnsupportedFeature" not in message]
+    assert not failures, failures[0]
+    if solution.schedule is not None:
+        assert verify(problem, solution.schedule) == []
+        assert simulate(problem, solution.schedule.decision) == solution.schedule
+
+
+def check_optimum(solution: Solution, optimum: float | None) -> None:
+    """Check an answer against the least makespan; None means that there is no schedule."""
+    if solution.status is Status.INFEASIBLE:
+        assert optimum is None, f"called infeasible, but a schedule of {optimum} s exists"
+    if optimum is not None:
+        assert solution.bound <= optimum * (1 + TOLERANCE), "the bound lies above the optimum"
+    if solution.schedule is None:
+        return
+    makespan = solution.schedule.makespan
+    assert optimum is not None, "a schedule of a problem that has none"
+    assert makespan >= optimum * (1 - TOLERANCE), "better than the optimum"
+    if solution.status is Status.OPTIMAL:
+        assert makespan <= optimum * (1 + 1e-6) + TOLERANCE, "called optimal but is not"
 
 
 def scaled(problem: Problem, factor: float) -> Problem:

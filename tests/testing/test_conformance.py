@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -108,6 +110,27 @@ def test_dependence_on_the_scale_is_unmasked(mine):
         run("test_the_makespan_scales_with_the_times", "metric")
     with pytest.raises(pytest.skip.Exception, match="does not claim to scale"):
         run("test_the_makespan_scales_with_the_times", "metric", scales=False)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (1e6, "the bound lies above the optimum"),
+        (math.inf, "called infeasible, but a schedule of"),
+        (0.0, "no schedule for a problem without restrictions"),
+    ],
+)
+def test_the_corpus_unmasks_false_claims_and_names_the_problem(mine, value, message):
+    @hs.method("claims", summary="claims a bound and finds nothing")
+    def claims(problem, monitor):
+        monitor.raise_bound(hs.Bound(value, "hearsay"))
+
+    class Suite(conformance.MethodSuite):
+        method = "claims"
+
+    with pytest.raises(AssertionError, match=message) as caught:
+        Suite().test_answers_on_the_corpus_agree_with_the_stored_optima()
+    assert caught.value.__notes__ == ["problem 'plain 0' of hetsched.testing.corpus"]
 
 
 @pytest.fixture
