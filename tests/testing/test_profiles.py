@@ -14,7 +14,7 @@ from hetsched.testing import profiles
 PROPERTY = """
 from hypothesis import given, strategies as st
 from hetsched.testing import problems, profiles
-from hetsched.problem.document import encode
+from hetsched.documents import encode
 {before}
 
 @profiles.examples(40)
