@@ -18,7 +18,22 @@ from typing import Annotated, Any
 import typer
 
 from hetsched import __version__
-from hetsched.cli.commands import bound, capture, coarsen, demo, generate, methods, model, modules, schema, show, solve, stages, verify
+from hetsched.cli.commands import (
+    bound,
+    capture,
+    coarsen,
+    demo,
+    generate,
+    methods,
+    model,
+    modules,
+    prepare,
+    schema,
+    show,
+    solve,
+    stages,
+    verify,
+)
 from hetsched.cli.help import Command, Group
 from hetsched.cli.terminal import INTERRUPTED, close_quietly, say, warn
 from hetsched.cli.welcome import welcome
@@ -162,6 +177,7 @@ app.command("stages", cls=Command)(stages.stages)
 app.command("model", cls=Command)(model.model)
 app.command("methods", cls=Command)(methods.methods)
 app.command("schema", cls=Command)(schema.schema)
+app.command("prepare", cls=Command)(prepare.prepare)
 
 
 def main() -> None:

@@ -179,9 +179,8 @@ class Race:
         if self.deadline is self.monitor.deadline or self.over:
             return
         began = self.monitor.clock()
-        first = select(kind=Kind.SEARCH, objective="makespan", auto=True)[
-            :1
-        ]  # the others compile in their turns, in workers if there are any
+        # The other searches compile in their turns, in workers if there are any.
+        first = select(kind=Kind.SEARCH, objective="makespan", auto=True)[:1]
         names = [member.name for member in self.running if member.at_once or member.method in first]
         prepare_methods(names)
         if any(member.method.kind is Kind.BOUND for member in self.running):

@@ -1,23 +1,34 @@
-"""Compiling what a solve runs, on small problems; takes milliseconds where that has been done before."""
+"""Compiling kernels before they are needed, by solving and bounding tiny problems; milliseconds where that has been done before."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
+from multiprocessing import get_context
 
 from hetsched.analysis.modules import modules
 from hetsched.bounds import best
 from hetsched.problem.cluster import Cluster
 from hetsched.problem.graph import TaskGraph
+from hetsched.problem.links import CONTENDED
 from hetsched.problem.problem import Problem
-from hetsched.search import Budget, Monitor
+from hetsched.search import Budget, Kind, Method, Monitor, registered
+
+EVALUATIONS = 50
+"""For each method."""
 
 
-def prepare_methods(names: Sequence[str]) -> None:
-    """Compile what methods need, by running them one after another."""
-    small = Problem(TaskGraph(["a", "b"], [("a", "b", 1.0)]), Cluster(["x", "y"], bandwidth=1.0), durations=[[1.0, 2.0], [2.0, 1.0]])
-    monitor = Monitor(small, Budget(evaluations=50 * len(names)))  # one for all: the search begins at what is there
+def prepare_methods(names: Sequence[str], problem: Problem | None = None) -> None:
+    """Compile what methods need for a problem, by default a tiny one, by running them one after another on one monitor.
+
+    A search begins at what was found before it, so that nothing is started twice.
+    """
+    small = _pair() if problem is None else problem
+    monitor = Monitor(small, Budget(evaluations=EVALUATIONS * len(names)))
     for name in names:
-        monitor.run(name)
+        monitor.attempt(name)
 
 
 def prepare_bounds() -> None:
@@ -29,3 +40,65 @@ def prepare_bounds() -> None:
     for _ in best.every(problem):
         pass
     modules(problem.graph, channels=2, largest=2)  # what `every` asks of graphs that no single task cuts
+
+
+def parts() -> dict[str, Callable[[], None]]:
+    """Return what `prepare` does, by name: bounds, and the methods of each family on problems of every kind.
+
+    A part may run in another process; families share few kernels, so that little is compiled twice.
+    """
+    families: dict[str, list[Method]] = {}
+    for method in sorted(registered().values(), key=lambda method: (method.turn, method.name)):
+        module = method.function.__module__
+        if module.startswith("hetsched.heuristics.") and method.available and method.name != "multilevel":
+            families.setdefault(module.split(".")[2], []).append(method)
+    found: dict[str, Callable[[], None]] = {"bounds": prepare_bounds}
+    for family, members in families.items():
+        found[family] = partial(_prepare_family, [method.name for method in members])
+    return found
+
+
+def prepare(jobs: int = 1) -> Iterator[tuple[str, float]]:
+    """Compile the kernels of bounds and heuristics, and yield the name and the seconds of each part that is done.
+
+    Parameters
+    ----------
+    jobs : int
+        Processes that compile side by side; they share the cache of compiled kernels on disk.
+    """
+    if jobs == 1:
+        for name in parts():
+            yield name, _run(name)
+        return
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:  # forking is not safe beside threads
+        running = {pool.submit(_run, name): name for name in parts()}
+        for future in as_completed(running):
+            yield running[future], future.result()
+
+
+def _run(name: str) -> float:
+    began = time.perf_counter()
+    parts()[name]()
+    return time.perf_counter() - began
+
+
+def _prepare_family(names: Sequence[str]) -> None:
+    for problem in _kinds():
+        able = [name for name in names if not registered()[name].supports.refusal(problem)]
+        chosen = [name for name in ("best-device", "heft") if name not in able] if registered()[names[0]].kind is Kind.SEARCH else []
+        prepare_methods([*chosen, *able], problem)
+
+
+def _kinds() -> Iterator[Problem]:
+    """Yield tiny problems between which every way to account for transfers, batches and memory occurs."""
+    one = _pair()
+    yield one
+    for communication in CONTENDED:
+        yield one.replace(communication=communication)
+    yield one.replace(transfers=[[[0.0, 1.0], [1.0, 0.0]]])
+    yield Problem(one.graph, one.cluster, durations=[[[1.0, 1.5], [2.0, 3.0]], [[2.0, 2.5], [1.0, 1.5]]], batch_sizes=[1, 2], inputs=2)
+
+
+def _pair() -> Problem:
+    graph, cluster = TaskGraph(["a", "b"], [("a", "b", 1.0)]), Cluster(["x", "y"], bandwidth=1.0)
+    return Problem(graph, cluster, durations=[[1.0, 2.0], [2.0, 1.0]])
