@@ -10,7 +10,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 demo: $(VENV)/.installed-demo  ## schedule Inception-v3 on a CPU, a T4 and an A100
 	$(BIN)/hetsched demo --report report.html
 
-test: $(VENV)/.installed-test  ## every test but the slow ones, the same every time
+test: $(VENV)/.prepared  ## every test but the slow ones, the same every time
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 slow: $(VENV)/.installed-test  ## the tests that take many seconds each
@@ -47,6 +47,11 @@ $(VENV)/.installed-test: pyproject.toml constraints.txt | $(VENV)/.made
 	@echo "installing hetsched with torch and the test tools"
 	$(INSTALL) --editable '.[torch,test]'
 	@touch $@ $(VENV)/.installed-demo
+
+$(VENV)/.prepared: $(VENV)/.installed-test
+	@echo "compiling the kernels, once for all"
+	$(BIN)/hetsched prepare --jobs $(JOBS)
+	@touch $@
 
 $(VENV)/.installed-lint: pyproject.toml constraints.txt | $(VENV)/.installed-test
 	@echo "installing the linters"

@@ -54,6 +54,7 @@ ORDER = (
     "stages",
     "model",
     "methods",
+    "prepare",
     "schema",
 )  # as one meets them
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from hetsched.cli.app import app
 from hetsched.portfolio import prepare
 from hetsched.search import BUILT_IN
-from tests.cli.conftest import runner
 
 
 def test_every_family_of_heuristics_is_prepared() -> None:
@@ -29,7 +29,7 @@ def test_the_command_tells_of_each_part(monkeypatch: pytest.MonkeyPatch) -> None
     done: list[str] = []
     parts: dict[str, Callable[[], Any]] = {name: lambda name=name: done.append(name) for name in ("one", "other")}
     monkeypatch.setattr(prepare, "parts", lambda: parts)
-    result = runner.invoke(app, ["prepare", "--jobs", "1"])
+    result = CliRunner().invoke(app, ["prepare", "--jobs", "1"])
     assert result.exit_code == 0
     assert done == ["one", "other"]
     assert [line.split(":")[0] for line in result.stdout.splitlines()] == done
