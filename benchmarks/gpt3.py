@@ -24,6 +24,7 @@ from exact import CpuLimit
 import hetsched as hs
 from hetsched.arrays import row_starts
 from hetsched.decomposition.series import cut
+from hetsched.modeling.settings import SolveSettings
 from hetsched.models.methods import formulate
 from hetsched.workloads import clusters
 
@@ -114,7 +115,9 @@ def half(case: Case) -> Row:
     prepare(case["solver"])
     monitor = CpuLimit(problem, case["limit"])
     criterion = CRITERIA[case["criterion"]]
-    _, took = cases.timed(lambda: formulate(problem, symmetry=criterion).run(monitor, case["solver"], threads=1))
+    _, took = cases.timed(
+        lambda: formulate(problem, symmetry=criterion).run(monitor, case["solver"], SolveSettings(monitor.deadline, threads=1))
+    )
     found = monitor.solution(case["solver"])
     proven = found.status == hs.Status.OPTIMAL
     makespan = None if found.schedule is None else found.makespan

@@ -247,13 +247,13 @@ def test_exact_writes_its_tables_and_its_plot_and_goes_on(docs: Path, capsys: py
 
 
 def test_without_a_start_the_solver_is_told_none(monkeypatch: pytest.MonkeyPatch):
-    hints, solve = [], Model.solve
+    hints, run = [], Model.run
 
-    def recorded(model: Model, *words: Any, **options: Any) -> Any:
-        hints.append(options["hint"])
-        return solve(model, *words, **options)
+    def recorded(model: Model, solver: Any, request: Any) -> Any:
+        hints.append(request.hint)
+        return run(model, solver, request)
 
-    monkeypatch.setattr(Model, "solve", recorded)
+    monkeypatch.setattr(Model, "run", recorded)
     problem = instances.module("er", 10, 1, unrelated=True)
     for variant in ("tightened", "without start"):
         exact.formulated(problem, "scip", variant, 0.0)
