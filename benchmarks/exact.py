@@ -24,6 +24,7 @@ import numpy as np
 from cases import Case, Results
 
 import hetsched as hs
+from hetsched.modeling.backends import backend
 from hetsched.modeling.settings import SolveSettings
 from hetsched.models import BatchedMakespan
 from hetsched.models.formulation import quick
@@ -60,7 +61,8 @@ def formulated(problem: hs.Problem, solver: str, variant: str, limit: float) -> 
     upper = quick(problem).makespan if variant == "without start" else None
     formulation = BatchedMakespan(problem, faithful=variant == "literal", upper=upper)
     monitor = CpuLimit(problem, limit)
-    formulation.run(monitor, solver, SolveSettings(monitor.deadline, threads=1, cuts=variant != "without cuts"))
+    # A backend, not its name: the solver works in this process, whose CPU time is measured.
+    formulation.run(monitor, backend(solver), SolveSettings(monitor.deadline, threads=1, cuts=variant != "without cuts"))
     return monitor.solution(solver)
 
 
