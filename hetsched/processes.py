@@ -37,7 +37,7 @@ class StopRequest:
 
 
 @dataclass(frozen=True)
-class Died:
+class ProcessDied:
     """A process has ended, though it was not asked to."""
 
     exit_code: int
@@ -66,7 +66,7 @@ class Process:
     main : str
         ``"module:function"``; the function makes a `Channel` first.
     hear : callable
-        Called, in a thread, with each message, and at last with `Died`.
+        Called, in a thread, with each message, and at last with `ProcessDied`.
     """
 
     def __init__(self, main: str, hear: Callable[[Any], object]) -> None:
@@ -131,7 +131,7 @@ class Process:
                 self._hear(pickle.load(pipe))
         except Exception:  # the end, or half a message of a process that was killed
             self.kill()
-            self._hear(Died(self.process.wait(), self._last_words()))
+            self._hear(ProcessDied(self.process.wait(), self._last_words()))
         pipe.close()
 
     def _last_words(self) -> str:

@@ -87,8 +87,8 @@ def cost(tasks: tuple[str, ...], strategy: str) -> float:
     return float(len(tasks))
 
 
-def report() -> Any:
-    return hs.runtime.Report(0, schedule().decision, np.ones(3), np.zeros(2), 4.0)
+def observation() -> Any:
+    return hs.runtime.Observation(0, schedule().decision, np.ones(3), np.zeros(2), 4.0)
 
 
 @functools.cache
@@ -121,8 +121,8 @@ def stages_measured() -> Any:
 
 
 def refuted() -> Any:
-    found = window()
-    found.refute(found.node(), 100.0, effort())
+    found = subset()
+    found.refute(found.node(), 100.0, refutation_budget())
     return found
 
 
@@ -138,29 +138,29 @@ def program() -> Any:
     return hs.modeling.DynamicProgram([0, 0, 1, 2], [1, 2, 3, 3], [1.0, 2.0, 3.0, 1.0])
 
 
-def passage() -> Any:
-    from hetsched.bounds.task_subsets import Passage
+def single_input() -> Any:
+    from hetsched.bounds.task_subsets import SingleInputProblem
 
-    return Passage(problem())
-
-
-def window() -> Any:
-    from hetsched.bounds.task_subsets import Window
-
-    return Window(passage(), np.array([0, 1]), np.array([0]))
+    return SingleInputProblem(problem())
 
 
-def heads() -> Any:
+def subset() -> Any:
+    from hetsched.bounds.task_subsets import TaskSubset
+
+    return TaskSubset(single_input(), np.array([0, 1]), np.array([0]))
+
+
+def release_times() -> Any:
     from hetsched.analysis import levels
-    from hetsched.bounds.release_times import Heads
+    from hetsched.bounds.release_times import ReleaseTimes
 
-    return Heads(problem(), levels.least_durations(problem()), [np.array([0]), np.array([1, 2])])
+    return ReleaseTimes(problem(), levels.least_durations(problem()), [np.array([0]), np.array([1, 2])])
 
 
-def effort() -> Any:
-    from hetsched.bounds.task_subsets import Effort
+def refutation_budget() -> Any:
+    from hetsched.bounds.task_subsets import RefutationBudget
 
-    return Effort()
+    return RefutationBudget()
 
 
 @functools.cache
@@ -253,7 +253,7 @@ BY_NAME: dict[str, Callable[[], Any]] = {
     "start": schedule,
     "bound": lower_bound,
     "proof": lower_bound,
-    "report": report,
+    "observation": observation,
     "value": lambda: 1.0,
     "seconds": lambda: 1.0,
     "time": lambda: 1.0,
@@ -290,11 +290,10 @@ BY_NAME: dict[str, Callable[[], Any]] = {
     "deadline": lambda: math.inf,
     "t": lambda: 0,
     "width": lambda: 1,
-    "window": window,
-    "passage": passage,
-    "effort": effort,
-    "node": lambda: window().node(),
-    "nodes": lambda: [window().node()],
+    "subset": subset,
+    "single_input": single_input,
+    "node": lambda: subset().node(),
+    "nodes": lambda: [subset().node()],
     "pins": list,
     "delivery": lambda: np.zeros((3, 2)),
     "least": lambda: np.ones((3, 2)),
@@ -394,10 +393,14 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     "analysis.levels.Windows.possible": lambda: np.ones((3, 2), bool),
     "bounds.batches.handover.modules": lambda: [np.array([0]), np.array([1, 2])],
     "bounds.batches.handover.deadline": never,
-    "bounds.release_times.Heads.modules": lambda: [np.array([0]), np.array([1, 2])],
-    "bounds.task_subsets.Window.tasks": lambda: np.array([0, 1]),
-    "bounds.task_subsets.Window.ancestry.tasks": lambda: [1],
-    "bounds.task_subsets.Window.node.pins": lambda: [(0, 0)],
+    "bounds.release_times.ReleaseTimes.modules": lambda: [np.array([0]), np.array([1, 2])],
+    "bounds.release_times.ReleaseTimes.raise_.budget": refutation_budget,
+    "bounds.release_times.ReleaseTimes.join.budget": refutation_budget,
+    "bounds.task_subsets.TaskSubset.least.budget": refutation_budget,
+    "bounds.task_subsets.TaskSubset.refute.budget": refutation_budget,
+    "bounds.task_subsets.TaskSubset.tasks": lambda: np.array([0, 1]),
+    "bounds.task_subsets.TaskSubset.ancestry.tasks": lambda: [1],
+    "bounds.task_subsets.TaskSubset.node.pins": lambda: [(0, 0)],
     "coarsening.Coarsening.cluster": lambda: coarsened().cluster,
     "coarsening.acyclic.cluster": lambda: [0, 1, 1],
     "coarsening.contract.cluster": lambda: [0, 1, 1],
@@ -511,8 +514,8 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     "decomposition.series.Series.join.path": lambda: joined(),
     "read.path": document,
     "report.method_table.solution": solution,
-    "runtime.Report.task_seconds": lambda: np.ones(3),
-    "runtime.Report.transfer_seconds": lambda: np.zeros(2),
+    "runtime.Observation.task_seconds": lambda: np.ones(3),
+    "runtime.Observation.transfer_seconds": lambda: np.zeros(2),
     "runtime.Run.devices": lambda: ("x", "y"),
     "runtime.Run.makespan": lambda: np.ones(3),
     "runtime.Run.pause": lambda: np.zeros(3),
@@ -599,9 +602,9 @@ SELVES: dict[str, Callable[[], Any]] = {
     "StageSchedule": stage_schedule,
     "Monitor": lambda: hs.Monitor(problem()),
     "Modules": lambda: hs.analysis.modules.modules(graph()),
-    "Heads": heads,
-    "Passage": passage,
-    "Window": window,
+    "ReleaseTimes": release_times,
+    "SingleInputProblem": single_input,
+    "TaskSubset": subset,
     "Coarsening": coarsened,
     "Columns": lambda: hs.arrays.Columns(time=[2.0]),
     "Contention": lambda: hs.costs.Contention(graph(), problem().cluster.devices[0]),
@@ -613,7 +616,7 @@ SELVES: dict[str, Callable[[], Any]] = {
     "DynamicProgram": program,
     "Expression": lambda: columns(model()),
     "Model": lambda: columns_of(8),
-    "bounds.task_subsets.Window.schedule": lambda: refuted(),
+    "bounds.task_subsets.TaskSubset.schedule": lambda: refuted(),
     "Outcome": lambda: model().solve(),
     "BatchedMakespan": formulation,
     "Formulation": formulation,

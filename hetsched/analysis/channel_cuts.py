@@ -43,7 +43,7 @@ class _Part(NamedTuple):
     """How many of them are that cut: 0 or 1."""
 
 
-class Narrowed(NamedTuple):
+class NarrowOrder(NamedTuple):
     """A part of a graph, its tasks in orders with narrow places."""
 
     part: _Part
@@ -69,7 +69,7 @@ class Narrowed(NamedTuple):
         return self.part.tasks[order[first:]], ends - first
 
 
-def narrowed(graph: TaskGraph, tasks: IntArray, cut: int | None, largest: int, deadline: Deadline = NEVER) -> Narrowed:
+def narrowest_order(graph: TaskGraph, tasks: IntArray, cut: int | None, largest: int, deadline: Deadline = NEVER) -> NarrowOrder:
     """Find narrow places among `tasks`, all there are between the clean cut `cut` and the next, for modules up to `largest`.
 
     Raises `OutOfTime` past the deadline.
@@ -82,7 +82,7 @@ def narrowed(graph: TaskGraph, tasks: IntArray, cut: int | None, largest: int, d
     within = TaskGraph(map(str, range(len(inside))), edges[(edges >= 0).all(axis=1)])
     part = _Part(within, inside, 0 if cut is None else 1)
     orders = [_order(part, inside.astype(np.float64)), _order(part, _potentials(within)), within.topological_order]
-    return Narrowed(part, [_tightened(part, order, largest, deadline) for order in orders], largest)
+    return NarrowOrder(part, [_tightened(part, order, largest, deadline) for order in orders], largest)
 
 
 def crossings(graph: TaskGraph, order: IntArray) -> tuple[IntArray, IntArray]:

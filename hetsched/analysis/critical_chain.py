@@ -64,10 +64,10 @@ class _Walk:
         self.finish = np.concatenate([batches.finish, moves.finish])
         self.last = int(batches.finish.argmax()) if n else -1
         self.tolerance = TOLERANCE * float(batches.finish.max(initial=0.0))
-        links = of_schedule(problem, schedule)[1]
-        local, move = ~links.moving, np.arange(len(moves)) + n
-        ahead = np.concatenate([links.source[local], move, moves.source]).astype(np.int64)
-        behind = np.concatenate([links.target[local], moves.target, move]).astype(np.int64)
+        arcs = of_schedule(problem, schedule)[1]
+        local, move = ~arcs.moving, np.arange(len(moves)) + n
+        ahead = np.concatenate([arcs.source[local], move, moves.source]).astype(np.int64)
+        behind = np.concatenate([arcs.target[local], moves.target, move]).astype(np.int64)
         order = np.argsort(behind, kind="stable")
         self.data, self.data_ptr = ahead[order], np.searchsorted(behind[order], np.arange(n + len(moves) + 1))
         # Each resource's occupants by finish; zero lengths occupy nothing.

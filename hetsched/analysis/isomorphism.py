@@ -45,14 +45,14 @@ class _Shape(NamedTuple):
 
 
 @checked
-def identical(
+def identical_parts(
     problem: Problem, parts: Sequence[IntArray], *, marks: Sequence[IntArray] | None = None, bare: Sequence[BoolArray] | None = None
 ) -> list[Copy]:
     """Find parts that are identical: some mapping of their tasks keeps everything that a schedule depends on.
 
     Two tasks can correspond if they take the same seconds in batches of each size on each device, run
     nowhere else, and need the same memory (which counts if some device's is finite); the edges between
-    them if they carry the same bytes, or have the same transfer times if those are given; and tasks
+    them if they carry the same bytes, or have the same transfer times if those are explicit; and tasks
     that share a co-location label must correspond to tasks that do. A label that tasks outside the part
     carry too corresponds to itself alone. Operator types and names do not count.
 

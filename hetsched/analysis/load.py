@@ -79,7 +79,7 @@ def priced(cost: FloatArray, prices: FloatArray, burden: FloatArray | None = Non
     return float(max(0.0, earned - paid - margin) / max(1.0, float(prices.sum())))
 
 
-class Squeeze(NamedTuple):
+class HeadTailSet(NamedTuple):
     """Tasks that have to run between `head` and `tail` before the end, and keep a device busy for `load`; seconds."""
 
     head: float
@@ -89,7 +89,7 @@ class Squeeze(NamedTuple):
     """[m]; if some can run nowhere, these, and then `head` is inf."""
 
 
-def squeeze(levels: Levels, *, program: bool = True) -> Squeeze:
+def head_tail_set(levels: Levels, *, program: bool = True) -> HeadTailSet:
     """Return the tasks ``{head >= a, tail >= b}`` with the largest ``a + load + b`` over thresholds a and b.
 
     With many distinct heads or tails, 64 of each are tried. With `program` the load is that of the
@@ -97,13 +97,13 @@ def squeeze(levels: Levels, *, program: bool = True) -> Squeeze:
     """
     head, tail = (level.min(axis=1, initial=np.inf) for level in (levels.starts, levels.tails))
     if np.isinf(head + tail).any():
-        return Squeeze(np.inf, 0.0, 0.0, np.flatnonzero(np.isinf(head + tail)))
+        return HeadTailSet(np.inf, 0.0, 0.0, np.flatnonzero(np.isinf(head + tail)))
     work = levels.work
     iterations = 100 if levels.problem.n_tasks <= 1000 else 30
     _, a, b, prices = best_thresholds(head, tail, work, thresholds(head), thresholds(tail), iterations)
     chosen = np.flatnonzero((head >= a) & (tail >= b))
     value = max(priced(work[chosen], prices), least_load(work[chosen]).value if program else 0.0)
-    return Squeeze(a, value, b, chosen)
+    return HeadTailSet(a, value, b, chosen)
 
 
 def thresholds(levels_: FloatArray) -> FloatArray:

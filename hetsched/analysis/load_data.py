@@ -24,7 +24,7 @@ _ROUNDS = 100
 _LARGEST = 100_000_000  # numbers in a table of times
 
 
-class Streams(NamedTuple):
+class LoadData(NamedTuple):
     """The problem as kernels see it: U units, K devices, H tensors that several units share."""
 
     rule: int
@@ -57,8 +57,8 @@ class Streams(NamedTuple):
         return float(4.0 * (work + 2.0 * self.time.shape[2] * moves)) or 1.0
 
 
-def streams(problem: Problem, objective: str, unit: IntArray | None = None) -> Streams:
-    """Return the streams of a problem for the objective ``"period"`` or ``"max-load"``.
+def load_data(problem: Problem, objective: str, unit: IntArray | None = None) -> LoadData:
+    """Return what loads a problem's devices and channels for the objective ``"period"`` or ``"max-load"``.
 
     `unit` [n] is the unit of each task if units are larger than co-location classes.
 
@@ -84,7 +84,7 @@ def streams(problem: Problem, objective: str, unit: IntArray | None = None) -> S
     out_ptr, out = _rows(source, np.arange(len(source)), count)
     read_ptr, read = _rows(pairs[:, 1], pairs[:, 0], count)
     arrays = (cost, source, reader_ptr, reader, out_ptr, out, read_ptr, read, time)
-    return Streams(rule, *(readonly(each) for each in arrays))  # alike in all that a kernel is compiled for
+    return LoadData(rule, *(readonly(each) for each in arrays))  # alike in all that a kernel is compiled for
 
 
 def sums(amounts: FloatArray, unit: IntArray, count: int) -> FloatArray:

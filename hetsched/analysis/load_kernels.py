@@ -79,7 +79,7 @@ def _reprice(prices: FloatArray, load: FloatArray, iteration: int, initial: Floa
 
 
 @builder
-def raise_releases(
+def tighten_releases(
     order: IntArray, ancestors: BoolArray, head: FloatArray, least: FloatArray, release: FloatArray, iterations: int
 ) -> bool:
     """Raise `release` [n, K] by the load of each task's ancestors; return whether any rose.

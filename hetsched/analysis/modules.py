@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hetsched.analysis.channel_cuts import CUTTING, narrowed
+from hetsched.analysis.channel_cuts import CUTTING, narrowest_order
 from hetsched.analysis.cuts import clean_cuts
 from hetsched.arguments import check_count, checked
 from hetsched.arrays import IntArray
@@ -164,7 +164,9 @@ def _cuttings(
     if channels == 1:
         return
     spans = list(pairwise([0, *ends.tolist()]))
-    large = {a: narrowed(graph, order[a:b], int(order[a - 1]) if a else None, largest, deadline) for a, b in spans if b - a > largest}
+    large = {
+        a: narrowest_order(graph, order[a:b], int(order[a - 1]) if a else None, largest, deadline) for a, b in spans if b - a > largest
+    }
     for count in range(2, MOST_CHANNELS + 1) if channels is None else (channels,):
         deadline.check(CUTTING)
         cut = [large[a].cut(count) if a in large else (order[a:b], np.array([b - a])) for a, b in spans]

@@ -21,7 +21,7 @@ def mean_transfers(arrays: ProblemArrays, mean: int) -> FloatArray:
     ``PAPER``: mean latency + bytes / mean bandwidth over ordered pairs of different devices
     (Topcuoglu et al. 2002, section 2). ``TIMES``: the mean of the transfer times over these pairs.
     ``SAGA``: the mean of the transfer times over unordered pairs that include each device with
-    itself, at no cost (anrg-saga). Pairs without a path are left out. Given transfer times have no
+    itself, at no cost (anrg-saga). Pairs without a path are left out. Explicit transfer times have no
     bandwidth, so there ``PAPER`` is ``TIMES``.
     """
     size = len(arrays.latency)

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from hetsched.bounds.task_subsets import Effort, Passage, Window
+from hetsched.bounds.task_subsets import RefutationBudget, SingleInputProblem, TaskSubset
 from hetsched.errors import UnsupportedFeature
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
@@ -30,25 +30,25 @@ def branch(problem: Problem, monitor: Monitor, upper: float = math.inf, nodes: i
     if nodes > 1:
         for start in select(role=Role.START, problem=problem):
             monitor.run(start.name)
-    window = Window(Passage(problem), np.arange(problem.n_tasks), np.arange(problem.graph.n_edges))
-    node = window.node()
+    subset = TaskSubset(SingleInputProblem(problem), np.arange(problem.n_tasks), np.arange(problem.graph.n_edges))
+    node = subset.node()
     limited = math.isfinite(monitor.time_left)
-    effort = Effort(
+    budget = RefutationBudget(
         deadline=monitor.deadline,
         most=math.inf if limited else WORK,
         stop=lambda: monitor.should_stop,
-        found=lambda window: monitor.offer(_decision(window)),
+        found=lambda subset: monitor.offer(_decision(subset)),
     )
     low = 0.0
     for number, most in enumerate(NODES):
         if number == 1 and monitor.best is not None and nodes > NODES[0]:
             _search(problem, monitor)
-        if monitor.should_stop or effort.over:
+        if monitor.should_stop or budget.over:
             return
-        effort.nodes, effort.open = min(most, nodes), 0
-        low = window.least([node], effort, low, min(upper, monitor.incumbent))
+        budget.nodes, budget.open = min(most, nodes), 0
+        low = subset.least([node], budget, low, min(upper, monitor.incumbent))
         monitor.raise_bound(Bound(low, "branch", f"devices and orders of {problem.n_tasks} tasks, every one refuted"))
-        if not effort.open or most >= nodes:
+        if not budget.open or most >= nodes:
             return
 
 
@@ -61,8 +61,8 @@ def _search(problem: Problem, monitor: Monitor) -> None:
         monitor.offer(found.schedule.decision)
 
 
-def _decision(window: Window) -> Decision:
+def _decision(subset: TaskSubset) -> Decision:
     """Return the schedule that has just been found."""
-    device, start = window.schedule()
-    order = np.lexsort((np.arange(len(start)), start))  # the window's tasks are in topological order
-    return Decision(window.tasks[order], device[order])
+    device, start = subset.schedule()
+    order = np.lexsort((np.arange(len(start)), start))  # the subset's tasks are in topological order
+    return Decision(subset.tasks[order], device[order])

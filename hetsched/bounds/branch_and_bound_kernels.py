@@ -166,7 +166,7 @@ def _reprice(prices: FloatArray, load: FloatArray, iteration: int, initial: Floa
 
 
 @inner
-def _raise_by_load(
+def _tighten_by_load(
     before: BoolArray,
     ahead: bool,
     head: FloatArray,
@@ -361,7 +361,7 @@ def contradicts(
         if news == 2:
             return True
         for side in range(2):
-            if _raise_by_load(before, side == 0, tasks[side], least, node[1 + side], iterations, ints[3 + side], ints, devices):
+            if _tighten_by_load(before, side == 0, tasks[side], least, node[1 + side], iterations, ints[3 + side], ints, devices):
                 news = 1
         if not news:
             break

@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from hetsched.analysis.levels import CAPACITY, Levels, unit_sums
-from hetsched.analysis.load import Load, least_load, squeeze
+from hetsched.analysis.load import Load, head_tail_set, least_load
 from hetsched.arguments import checked
 from hetsched.arrays import FloatArray
 from hetsched.problem.graph import named, plural
@@ -95,7 +95,7 @@ def quick_head_tail_load(problem: Problem, *, levels: Levels | None = None, best
 
 
 def _head_tail_load(problem: Problem, levels: Levels | None, *, program: bool) -> Bound:
-    found = squeeze(Levels(problem) if levels is None else levels, program=program)
+    found = head_tail_set(Levels(problem) if levels is None else levels, program=program)
     if math.isinf(found.head):
         reason = f"no device is left for {named(found.tasks, problem.graph.names)}, memory and paths considered"
         return Bound(math.inf, "head-tail load", reason)

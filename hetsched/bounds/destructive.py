@@ -114,8 +114,8 @@ class _Trial:
             if self.ancestors is None:
                 break
             heads, tails = start.min(axis=1), tail.min(axis=1)
-            risen = load_kernels.raise_releases(order, self.ancestors, heads, least, release, _ITERATIONS)
-            risen |= load_kernels.raise_releases(order[::-1], self.descendants, tails, least, delivery, _ITERATIONS)
+            risen = load_kernels.tighten_releases(order, self.ancestors, heads, least, release, _ITERATIONS)
+            risen |= load_kernels.tighten_releases(order[::-1], self.descendants, tails, least, delivery, _ITERATIONS)
             if not risen:
                 break
         if self._overloads(start, tail, horizon):

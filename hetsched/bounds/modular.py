@@ -46,8 +46,8 @@ from hetsched.arrays import IntArray
 from hetsched.bounds.batches import handover
 from hetsched.bounds.combinatorial import critical_path
 from hetsched.bounds.destructive import destructive
-from hetsched.bounds.release_times import Heads
-from hetsched.bounds.task_subsets import Effort
+from hetsched.bounds.release_times import ReleaseTimes
+from hetsched.bounds.task_subsets import RefutationBudget
 from hetsched.errors import InvalidProblem
 from hetsched.problem.cluster import Cluster, Device
 from hetsched.problem.graph import TaskGraph, named, plural
@@ -118,8 +118,8 @@ def modular(
     found = Bound(proof.value, "modular", proof.evidence)
     if math.isinf(proof.value) or not problem.n_tasks or deadline.over:
         return found
-    effort = Effort(deadline=deadline, most=_WORK if math.isinf(deadline.end) else math.inf)
-    for passed in _every(levels, parts or _default(problem.graph), effort):
+    budget = RefutationBudget(deadline=deadline, most=_WORK if math.isinf(deadline.end) else math.inf)
+    for passed in _every(levels, parts or _default(problem.graph), budget):
         found = max(found, passed, key=lambda each: each.value)
     return found
 
@@ -129,48 +129,48 @@ def _default(graph: TaskGraph) -> list[IntArray]:
     return partition(graph, channels=None if graph.n_tasks <= _SMALL else 1, largest=TYPICAL).tasks()
 
 
-def _every(levels: Levels, modules: list[IntArray], effort: Effort) -> Iterator[Bound]:
+def _every(levels: Levels, modules: list[IntArray], budget: RefutationBudget) -> Iterator[Bound]:
     """Yield what each pass proves."""
     problem = levels.problem
     turned = reverse(problem)
-    heads, tails = Heads(problem, levels.least, modules), Heads(turned, levels.least, modules[::-1])
+    heads, tails = ReleaseTimes(problem, levels.least, modules), ReleaseTimes(turned, levels.least, modules[::-1])
     what = f"{plural(len(modules), 'module')}, at most {plural(heads.channels, 'channel')}"
     if problem.inputs > 1:
         for side, parts, read in ((problem, modules, "past"), (turned, modules[::-1], "ahead of")):
-            found = handover(side, parts, effort.deadline)
+            found = handover(side, parts, budget.deadline)
             few, passed = plural(found.inputs, "input"), plural(found.boundary, "module")
             yield Bound(found.value, "modular", f"{what}: {few} {read} {passed}, the others still to come")
     finished: set[int] = set()
     combined = False
     widest = len(modules) if heads.channels > 1 else 1  # with one channel nothing is lost at a boundary
-    passes = [(width, nodes) for width, nodes in _PASSES if width <= widest and any(heads.window(t, width) for t in range(len(modules)))]
+    passes = [(width, nodes) for width, nodes in _PASSES if width <= widest and any(heads.subset(t, width) for t in range(len(modules)))]
     for number, (width, nodes) in enumerate(passes):
         if width in finished:
             continue
-        effort.nodes, effort.open = nodes, 0
-        heads.raise_(width, effort)
-        tails.raise_(width, effort)
-        best = _joined(heads, tails, width, effort, what)
+        budget.nodes, budget.open = nodes, 0
+        heads.raise_(width, budget)
+        tails.raise_(width, budget)
+        best = _joined(heads, tails, width, budget, what)
         yield best
         if math.isinf(best.value):
             return
-        if not effort.open:
+        if not budget.open:
             finished.add(width)
-        if not combined and (number == 1 or not effort.open):  # heads are nearly what they will be
+        if not combined and (number == 1 or not budget.open):  # heads are nearly what they will be
             combined = True
-            within = destructive(problem, levels=levels, best=best, deadline=effort.deadline, release=heads.release, delivery=tails.release)
+            within = destructive(problem, levels=levels, best=best, deadline=budget.deadline, release=heads.release, delivery=tails.release)
             yield Bound(within.value, "modular", f"{what}: heads and tails of all tasks, and loads between them")
-        if effort.over:
+        if budget.over:
             return
 
 
-def _joined(heads: Heads, tails: Heads, width: int, effort: Effort, what: str) -> Bound:
+def _joined(heads: ReleaseTimes, tails: ReleaseTimes, width: int, budget: RefutationBudget, what: str) -> Bound:
     """Return the better of what heads and tails say of a task and of a window."""
-    through = (heads.release + heads.passage.least + tails.release).min(axis=1)
+    through = (heads.release + heads.single_input.least + tails.release).min(axis=1)
     i = int(through.argmax())
-    best = Bound(float(through[i]), "modular", f"{what}: head and tail of {heads.passage.problem.graph.names[i]!r}")
+    best = Bound(float(through[i]), "modular", f"{what}: head and tail of {heads.single_input.problem.graph.names[i]!r}")
     for t in range(len(heads.modules)):
-        value = heads.join(t, width, tails.release, effort)
+        value = heads.join(t, width, tails.release, budget)
         if value > best.value:
             where = f"heads up to module {t + 1} and tails beyond it" if len(heads.modules) > 1 else "devices and orders of its tasks"
             best = Bound(value, "modular", f"{what}: {where}")

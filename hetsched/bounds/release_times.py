@@ -1,4 +1,4 @@
-"""Earliest starts of all tasks, raised window by window; `hetsched.bounds.modular` says why they hold."""
+"""Earliest starts of all tasks, raised subset by subset; `hetsched.bounds.modular` says why they hold."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import numpy as np
 from hetsched.analysis import levels
 from hetsched.arguments import check_count, check_indices, checked
 from hetsched.arrays import FloatArray, IntArray
-from hetsched.bounds.task_subsets import Effort, Passage, Window
+from hetsched.bounds.task_subsets import RefutationBudget, SingleInputProblem, TaskSubset
 from hetsched.problem.problem import Problem
 
 LARGEST = 120
-"""The most tasks of a window."""
+"""The most tasks of a subset."""
 _SETS = 8
 """The most sets of ends of one boundary that are looked at together."""
 
 Ends = tuple[int, ...]
 
 
-class Heads:
+class ReleaseTimes:
     """Earliest starts of all tasks, raised module by module.
 
     Attributes
@@ -32,7 +32,7 @@ class Heads:
 
     @checked
     def __init__(self, problem: Problem, least: FloatArray, modules: list[IntArray]) -> None:
-        self.passage = Passage(problem, least)
+        self.single_input = SingleInputProblem(problem, least)
         self.modules = modules = [check_indices(tasks, f"modules[{t}]", problem.n_tasks) for t, tasks in enumerate(modules)]
         self.module = np.empty(problem.n_tasks, np.int64)
         for t, tasks in enumerate(modules):
@@ -45,7 +45,7 @@ class Heads:
         np.maximum.at(self.read_until, graph.source, into)
         self.release = levels.earliest_starts(problem, least)
         self.last: dict[tuple[int, Ends], dict[int, FloatArray]] = {}
-        self._windows: dict[tuple[int, int], Window | None] = {}
+        self._subsets: dict[tuple[int, int], TaskSubset | None] = {}
 
     @property
     def channels(self) -> int:
@@ -57,21 +57,21 @@ class Heads:
         return int(np.cumsum(passing).max(initial=0))
 
     @checked
-    def window(self, t: int, width: int) -> Window | None:
-        """Return the window of `width` modules up to t and of what they read; None if it is too large."""
-        if (t, width) not in self._windows:
+    def subset(self, t: int, width: int) -> TaskSubset | None:
+        """Return the subset of `width` modules up to t and of what they read; None if it is too large."""
+        if (t, width) not in self._subsets:
             check_count(t, "t", 0, len(self.modules) - 1)
             check_count(width, "width")
             first = max(0, t - width + 1)
             edges = self.edges[self.pointer[first] : self.pointer[t + 1]]
-            tasks = np.union1d(np.concatenate(self.modules[first : t + 1]), self.passage.problem.graph.source[edges])
-            self._windows[t, width] = Window(self.passage, tasks, edges) if len(tasks) <= LARGEST else None
-        return self._windows[t, width]
+            tasks = np.union1d(np.concatenate(self.modules[first : t + 1]), self.single_input.problem.graph.source[edges])
+            self._subsets[t, width] = TaskSubset(self.single_input, tasks, edges) if len(tasks) <= LARGEST else None
+        return self._subsets[t, width]
 
     @checked
-    def entries(self, window: Window, t: int, width: int) -> Ends:
-        """Return the tasks of earlier modules in a window."""
-        return tuple(window.tasks[self.module[window.tasks] <= t - width].tolist())
+    def entries(self, subset: TaskSubset, t: int, width: int) -> Ends:
+        """Return the tasks of earlier modules in a subset."""
+        return tuple(subset.tasks[self.module[subset.tasks] <= t - width].tolist())
 
     @checked
     def ends(self, t: int) -> Ends:
@@ -80,54 +80,54 @@ class Heads:
         return tuple(np.sort(tasks[self.read_until[tasks] > t]).tolist())
 
     @checked
-    def raise_(self, width: int, effort: Effort) -> None:
+    def raise_(self, width: int, budget: RefutationBudget) -> None:
         """Raise heads once from the first module to the last."""
         check_count(width, "width")
-        wanted = self._wanted(width, effort)
+        wanted = self._wanted(width, budget)
         for t in range(len(self.modules)):
-            if effort.over:
+            if budget.over:
                 return
-            window = self.window(t, width)
-            if window is None:
+            subset = self.subset(t, width)
+            if subset is None:
                 self._follow_levels(t)
                 continue
-            mine = window.tasks[self.module[window.tasks] == t]
-            start = window.starts(window.node(self.release))[[window.place[i] for i in mine.tolist()]]
+            mine = subset.tasks[self.module[subset.tasks] == t]
+            start = subset.starts(subset.node(self.release))[[subset.place[i] for i in mine.tolist()]]
             self.release[mine] = np.maximum(self.release[mine], start)
             for ends in wanted[t]:
-                self._raise_ends(t, width, ends, effort)
+                self._raise_ends(t, width, ends, budget)
 
-    def _wanted(self, width: int, effort: Effort) -> list[list[Ends]]:
-        """Return for each boundary the sets of ends to look at: single ones first, then those that windows begin with."""
+    def _wanted(self, width: int, budget: RefutationBudget) -> list[list[Ends]]:
+        """Return for each boundary the sets of ends to look at: single ones first, then those that subsets begin with."""
         wanted: list[list[Ends]] = [[] for _ in self.modules]
         for t in range(len(self.modules) - 1, -1, -1):
-            window = None if effort.over else self.window(t, width)
-            if window is None:
+            subset = None if budget.over else self.subset(t, width)
+            if subset is None:
                 continue
             inside = {ends for ends in wanted[t] if all(self.module[i] > t - width for i in ends)}
             wanted[t] = [(i,) for i in self.ends(t)] + sorted(inside, key=lambda ends: (-len(ends), ends))[:_SETS]
             if t >= width:
                 for ends in (None, *wanted[t]):
-                    entries = self.entries(window if ends is None else window.ancestry(ends), t, width)
+                    entries = self.entries(subset if ends is None else subset.ancestry(ends), t, width)
                     if len(entries) > 1:
                         wanted[t - width].append(entries)
         return wanted
 
-    def _raise_ends(self, t: int, width: int, ends: Ends, effort: Effort) -> None:
-        window = self.window(t, width)
-        assert window is not None
-        part = window.ancestry(ends)
+    def _raise_ends(self, t: int, width: int, ends: Ends, budget: RefutationBudget) -> None:
+        subset = self.subset(t, width)
+        assert subset is not None
+        part = subset.ancestry(ends)
         sinks = [i for i in ends if not part.before[part.place[i]].any()]
         known = self.last.get((t, ends), {})
         found = {}
         for i in sinks:
             start = np.maximum(self.release[i], known.get(i, 0.0))
-            for k in np.flatnonzero(np.isfinite(start + self.passage.least[i])).tolist() if len(sinks) > 1 or len(ends) == 1 else []:
-                if effort.over:
+            for k in np.flatnonzero(np.isfinite(start + self.single_input.least[i])).tolist() if len(sinks) > 1 or len(ends) == 1 else []:
+                if budget.over:
                     break
                 nodes = self.alternatives(part, t, width, [(i, k)])
-                length = self.passage.least[i, k]
-                start[k] = max(start[k], part.least(nodes, effort, start[k] + length) - length)
+                length = self.single_input.least[i, k]
+                start[k] = max(start[k], part.least(nodes, budget, start[k] + length) - length)
             found[i] = start
         if len(ends) == 1:
             self.release[ends[0]] = found[ends[0]]
@@ -136,34 +136,34 @@ class Heads:
 
     @checked
     def alternatives(
-        self, window: Window, t: int, width: int, pins: list[tuple[int, int]], delivery: FloatArray | None = None
+        self, subset: TaskSubset, t: int, width: int, pins: list[tuple[int, int]], delivery: FloatArray | None = None
     ) -> list[FloatArray]:
-        """Return the nodes of which one holds: which of the tasks that the window begins with is the last, and where."""
-        entries = self.entries(window, t, width)
+        """Return the nodes of which one holds: which of the tasks that the subset begins with is the last, and where."""
+        entries = self.entries(subset, t, width)
         last = {i: self.release[i] for i in entries} if len(entries) == 1 else self.last.get((t - width, entries), {})
         if not last:
-            return [window.node(self.release, delivery, pins)]
+            return [subset.node(self.release, delivery, pins)]
         nodes = []
         for i, start in last.items():
-            for k in np.flatnonzero(np.isfinite(start + self.passage.least[i])).tolist():
-                node = window.node(self.release, delivery, [*pins, (i, k)])
-                node[1, window.place[i], k] = max(node[1, window.place[i], k], start[k])
+            for k in np.flatnonzero(np.isfinite(start + self.single_input.least[i])).tolist():
+                node = subset.node(self.release, delivery, [*pins, (i, k)])
+                node[1, subset.place[i], k] = max(node[1, subset.place[i], k], start[k])
                 nodes.append(node)
         return nodes
 
     def _follow_levels(self, t: int) -> None:
-        """Raise the releases of a module too large for a window by its longest paths."""
-        graph, least = self.passage.problem.graph, self.passage.least
+        """Raise the releases of a module too large for a subset by its longest paths."""
+        graph, least = self.single_input.problem.graph, self.single_input.least
         tasks = self.modules[t]
-        for i in tasks[np.argsort(self.passage.rank[tasks])].tolist():
+        for i in tasks[np.argsort(self.single_input.rank[tasks])].tolist():
             edges = graph.pred_edge[graph.pred_ptr[i] : graph.pred_ptr[i + 1]]
             if len(edges):
                 parents = graph.source[edges]
-                arrival = (self.release[parents] + least[parents])[:, :, None] + self.passage.lag(edges)
+                arrival = (self.release[parents] + least[parents])[:, :, None] + self.single_input.lag(edges)
                 self.release[i] = np.maximum(self.release[i], arrival.min(axis=1).max(axis=0))
 
     @checked
-    def join(self, t: int, width: int, delivery: FloatArray, effort: Effort) -> float:
-        """Return a bound on the makespan: the window up to module t between heads and the `delivery` of all tasks [n, K]."""
-        window = None if effort.over else self.window(t, width)
-        return 0.0 if window is None else window.least(self.alternatives(window, t, width, [], delivery), effort)
+    def join(self, t: int, width: int, delivery: FloatArray, budget: RefutationBudget) -> float:
+        """Return a bound on the makespan: the subset up to module t between heads and the `delivery` of all tasks [n, K]."""
+        subset = None if budget.over else self.subset(t, width)
+        return 0.0 if subset is None else subset.least(self.alternatives(subset, t, width, [], delivery), budget)

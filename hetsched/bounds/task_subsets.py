@@ -1,4 +1,4 @@
-"""Windows: a few tasks of a problem, and the least time in which one input can pass through them, by branch and bound."""
+"""Task subsets: a few tasks of a problem, and the least time in which one input can pass through them, by branch and bound."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PRICES = 4
 _ROWS = 5
 
 
-class Passage:
+class SingleInputProblem:
     """A problem as one of its inputs sees it: its own batches as short as can be, transfers undisturbed, memory for itself.
 
     Attributes
@@ -66,7 +66,7 @@ class Passage:
 
 @checked
 @dataclass
-class Effort:
+class RefutationBudget:
     """How much may be spent, and what has been."""
 
     nodes: int = 1
@@ -80,8 +80,8 @@ class Effort:
     """Refutations that ended without an answer."""
     stop: Callable[[], bool] | None = None
     """Asked whether to stop for another reason."""
-    found: Callable[[Window], object] | None = None
-    """Told of every schedule that a window finds."""
+    found: Callable[[TaskSubset], object] | None = None
+    """Told of every schedule that a subset finds."""
 
     @property
     def over(self) -> bool:
@@ -89,7 +89,7 @@ class Effort:
         return self.work >= self.most or self.deadline.over or (self.stop is not None and self.stop())
 
 
-class Window:
+class TaskSubset:
     """Some tasks of a problem, in topological order, with edges between them.
 
     Whatever else a schedule does, it does these tasks too: a time in which they cannot be done is too
@@ -97,20 +97,23 @@ class Window:
 
     Parameters
     ----------
-    passage : Passage
+    single_input : SingleInputProblem
     tasks : int array [m]
     edges : int array
         Those between the tasks, or some of them.
     """
 
     @checked
-    def __init__(self, passage: Passage, tasks: IntArray, edges: IntArray) -> None:
-        self.passage = passage
-        tasks, edges = check_indices(tasks, "tasks", passage.problem.n_tasks), check_indices(edges, "edges", passage.problem.graph.n_edges)
-        if not np.isin(passage.problem.graph.edges[edges], tasks).all() or len(np.unique(tasks)) < len(tasks):
-            raise InvalidArgument(f"edges is {shown(edges.tolist())}; they must join the tasks of the window, each named once")
-        self.tasks = tasks[np.argsort(passage.rank[tasks])]
-        graph = passage.problem.graph
+    def __init__(self, single_input: SingleInputProblem, tasks: IntArray, edges: IntArray) -> None:
+        self.single_input = single_input
+        tasks, edges = (
+            check_indices(tasks, "tasks", single_input.problem.n_tasks),
+            check_indices(edges, "edges", single_input.problem.graph.n_edges),
+        )
+        if not np.isin(single_input.problem.graph.edges[edges], tasks).all() or len(np.unique(tasks)) < len(tasks):
+            raise InvalidArgument(f"edges is {shown(edges.tolist())}; they must join the tasks of the subset, each named once")
+        self.tasks = tasks[np.argsort(single_input.rank[tasks])]
+        graph = single_input.problem.graph
         by_task = np.argsort(self.tasks)
         source, target = (by_task[np.searchsorted(self.tasks, ends[edges], sorter=by_task)] for ends in (graph.source, graph.target))
         by_target = np.argsort(target, kind="stable")
@@ -121,30 +124,30 @@ class Window:
             for p in self.pred[pointer : self.pointer[j + 1]].tolist():
                 self.before[:, j] |= self.before[:, p]
                 self.before[p, j] = True
-        self._complete(passage.lag(self.edges))
+        self._complete(single_input.lag(self.edges))
 
     def _complete(self, lag: FloatArray) -> None:
-        m, size = len(self.tasks), self.passage.problem.n_devices
-        self.lag, self.unit = lag, self.passage.problem.unit[self.tasks]
+        m, size = len(self.tasks), self.single_input.problem.n_devices
+        self.lag, self.unit = lag, self.single_input.problem.unit[self.tasks]
         self.place = {i: x for x, i in enumerate(self.tasks.tolist())}
         self.mates = [np.flatnonzero(self.unit == unit) for unit in self.unit]
         """Tasks that have to be on one device with each task, itself included."""
         self._levels, self._ints = np.empty((2, m, size)), np.empty((_ROWS, m), np.int64)
         self._room = np.empty((2, m)), np.empty((3, size))
-        self._scarce = bool(np.isfinite(self.passage.room).any())
+        self._scarce = bool(np.isfinite(self.single_input.room).any())
 
     @checked
-    def ancestry(self, tasks: Sequence[int]) -> Window:
-        """Return the window of some of its tasks and all that come before one of them."""
+    def ancestry(self, tasks: Sequence[int]) -> TaskSubset:
+        """Return the subset of some of its tasks and all that come before one of them."""
         places = [self.place[i] for i in tasks if i in self.place]
         if len(places) < len(tasks):
-            raise InvalidArgument(f"tasks is {shown(tasks)}; it must be tasks of the window, which are {shown(self.tasks.tolist())}")
+            raise InvalidArgument(f"tasks is {shown(tasks)}; it must be tasks of the subset, which are {shown(self.tasks.tolist())}")
         chosen = np.asarray(self.before[:, places].any(axis=1))
         chosen[places] = True
         if chosen.all():
             return self
-        new = Window.__new__(Window)
-        new.passage, new.tasks = self.passage, self.tasks[chosen]
+        new = TaskSubset.__new__(TaskSubset)
+        new.single_input, new.tasks = self.single_input, self.tasks[chosen]
         number = np.cumsum(chosen) - 1
         target = np.repeat(np.arange(len(self.tasks)), np.diff(self.pointer))
         kept = chosen[self.pred] & chosen[target]
@@ -164,15 +167,15 @@ class Window:
         of the problem, [n, K]; a pin is a task and the only device it may have.
         """
         found = np.zeros((3, *self._levels.shape[1:]))
-        found[0] = self.passage.least[self.tasks]
+        found[0] = self.single_input.least[self.tasks]
         for task, device in check_rows(pins, "pins", "task", "device"):
             if task not in self.place:
-                raise InvalidArgument(f"pins has task {shown(task)}; it must be one of the window")
+                raise InvalidArgument(f"pins has task {shown(task)}; it must be one of the subset")
             check_count(device, "a pin's device", 0, found.shape[2] - 1)
             _keep(found[0], self.mates[self.place[task]], device)
         for row, given in ((1, release), (2, delivery)):
             if given is not None:
-                found[row] = check_array(given, "release" if row == 1 else "delivery", self.passage.least.shape)[self.tasks]
+                found[row] = check_array(given, "release" if row == 1 else "delivery", self.single_input.least.shape)[self.tasks]
         found[0][np.isinf(found[1:]).any(axis=0)] = np.inf
         found[1:, np.isinf(found[0])] = 0.0
         return found
@@ -198,7 +201,7 @@ class Window:
         return float((self.starts(node) + node[0] + tail).min(axis=1).max(initial=0.0))
 
     @checked
-    def least(self, nodes: list[FloatArray], effort: Effort, known: float = 0.0, best: float = math.inf) -> float:
+    def least(self, nodes: list[FloatArray], budget: RefutationBudget, known: float = 0.0, best: float = math.inf) -> float:
         """Return a time before which not all of it can be done and delivered; inf if it never can.
 
         Without branching that is where refutations cease; with enough nodes it is the optimum.
@@ -207,7 +210,7 @@ class Window:
         ----------
         nodes : list of arrays [3, m, K]
             Alternatives (see `node`); in every schedule one of them holds.
-        effort : Effort
+        budget : RefutationBudget
         known : float
             Such a time that is known already.
         best : float
@@ -217,27 +220,27 @@ class Window:
         for x in sorted(range(len(nodes)), key=low.__getitem__):
             if low[x] >= best:
                 break
-            best = self._climb(nodes[x], low[x], best, effort)
+            best = self._climb(nodes[x], low[x], best, budget)
         return best
 
-    def _climb(self, node: FloatArray, low: float, best: float, effort: Effort) -> float:
+    def _climb(self, node: FloatArray, low: float, best: float, budget: RefutationBudget) -> float:
         """Return the largest time up to `best` that is refuted, at least `low`."""
         if low == 0.0:  # no multiple of it leads anywhere: what takes any time takes at least the shortest that there is
             times = np.concatenate([each[(each > 0.0) & np.isfinite(each)] for each in (*node, self.lag)])
-            if not len(times) or self.refute(node, times.min() * (1 - _CLOSE), effort) is not True:
+            if not len(times) or self.refute(node, times.min() * (1 - _CLOSE), budget) is not True:
                 return 0.0
             low = min(times.min() * (1 - _CLOSE), best)
-        if math.isfinite(best) and self.refute(node, math.nextafter(best, 0.0), effort) is True:
+        if math.isfinite(best) and self.refute(node, math.nextafter(best, 0.0), budget) is True:
             return best
         high, tight = best, True  # whether it is an open refutation that keeps the rest above `high` from being looked at
         begin = np.where(np.isfinite(node[0]), node[1], np.inf).min()
         step = _STEP
-        while low < high and not effort.over:
+        while low < high and not budget.over:
             near = tight and high - low <= _NEAR * high
             middle = high * (1 - _CLOSE) if near else min((low + high) / 2, low * (1 + step))
             if middle <= low or (not tight and high - low <= _COARSE * (low - begin)):
                 break
-            answer = self.refute(node, middle, effort)
+            answer = self.refute(node, middle, budget)
             if answer is True:
                 low, step = middle, 2 * step
             else:
@@ -246,20 +249,20 @@ class Window:
         return low
 
     @checked
-    def refute(self, node: FloatArray, horizon: float, effort: Effort) -> bool | float:
+    def refute(self, node: FloatArray, horizon: float, budget: RefutationBudget) -> bool | float:
         """Tell whether nothing is done within `horizon` seconds: True, False if that stays open, or the length of a schedule."""
         from hetsched.bounds import branch_and_bound_kernels as kernels
 
         self._check(node)
         self._ints[3] = self._ints[4] = np.arange(len(self.tasks))
         stack = [(node.copy(), self.before.copy())]
-        left, work = effort.nodes, len(self.tasks) ** 2 * self.passage.problem.n_devices
+        left, work = budget.nodes, len(self.tasks) ** 2 * self.single_input.problem.n_devices
         while stack:
-            if left == 0 or effort.over:
-                effort.open += 1
+            if left == 0 or budget.over:
+                budget.open += 1
                 return False
             left -= 1
-            effort.work += work
+            budget.work += work
             state, before = stack.pop()
             if kernels.contradicts(
                 self.pointer, self.pred, self.lag, self.unit, state, before, float(horizon), _PRICES, self._levels, self._ints, *self._room
@@ -270,8 +273,8 @@ class Window:
             start, tail = self._levels
             kind, task, other = kernels.choose(before, state[0], self._ints[2], start, tail)
             if kind == kernels.NOTHING:
-                if effort.found is not None:
-                    effort.found(self)
+                if budget.found is not None:
+                    budget.found(self)
                 return float((start + state[0] + tail).min(axis=1).max(initial=0.0))
             stack += self._branches(state, before, kind, task, other)
         return True
@@ -282,8 +285,8 @@ class Window:
     def _overfills(self, place: IntArray) -> bool:
         """Tell whether the tasks that have one device left are too much for its memory; `place` is -1 for the others."""
         settled = place >= 0
-        needed = np.bincount(place[settled], self.passage.bytes[self.tasks[settled]], len(self.passage.room))
-        return bool((needed > self.passage.room).any())
+        needed = np.bincount(place[settled], self.single_input.bytes[self.tasks[settled]], len(self.single_input.room))
+        return bool((needed > self.single_input.room).any())
 
     def schedule(self) -> tuple[IntArray, FloatArray]:
         """Return devices [m] and starts [m] of the schedule that `refute` has just found."""

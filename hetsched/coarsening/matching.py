@@ -85,7 +85,7 @@ def heavy_edges(
 def degree_one(problem: Problem, *, memory: float = 0.25) -> Coarsening:
     """Merge along edges that are the only one out of a task, or the only one into it: Baechi's operator fusion.
 
-    A rival of `operation_fusion`: one such edge can make no cycle, but few edges of a large graph are of that kind. Where many
+    A baseline of `operation_fusion`: one such edge can make no cycle, but few edges of a large graph are of that kind. Where many
     of them together would make one, they are cut, and so are clusters of more than a share `memory` of the smallest device.
 
     References

@@ -15,7 +15,7 @@ from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
 
 
-class Piece(NamedTuple):
+class PartialDecision(NamedTuple):
     """What a part of a problem does in a schedule of its own."""
 
     decision: Decision
@@ -23,12 +23,12 @@ class Piece(NamedTuple):
     """Edges between devices, in the order in which their transfers start."""
 
     @classmethod
-    def of(cls, schedule: Schedule) -> Piece:
+    def of(cls, schedule: Schedule) -> PartialDecision:
         """Return what a schedule does."""
         return cls(schedule.decision, schedule.transfers.edge[np.argsort(schedule.transfers.start, kind="stable")])
 
 
-def part(problem: Problem, tasks: IntArray, *, edges: IntArray | None = None, durations: FloatArray | None = None) -> Problem:
+def subproblem(problem: Problem, tasks: IntArray, *, edges: IntArray | None = None, durations: FloatArray | None = None) -> Problem:
     """Return the problem of some tasks alone: what any schedule of the whole has to do with them.
 
     Its tasks are in the order of `tasks`. Where the whole says that a task cannot run, neither can it
@@ -93,14 +93,14 @@ def usable_durations(problem: Problem, tasks: IntArray) -> FloatArray:
     return np.where(np.isfinite(found), found, np.nan)
 
 
-def join(problem: Problem, pieces: Iterable[tuple[Piece, IntArray, IntArray]]) -> Decision:
+def join(problem: Problem, pieces: Iterable[tuple[PartialDecision, IntArray, IntArray]]) -> Decision:
     """Return what pieces choose together, those of one part after those of the part before.
 
     Parameters
     ----------
     problem : Problem
         The whole.
-    pieces : iterable of (Piece, int array, int array)
+    pieces : iterable of (PartialDecision, int array, int array)
         Each with the tasks that those of its part are in the whole, -1 for one that another part
         brings in, and likewise its edges.
     """

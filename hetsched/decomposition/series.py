@@ -10,12 +10,12 @@ from itertools import pairwise, product
 import numpy as np
 
 from hetsched.analysis import levels
-from hetsched.analysis.isomorphism import identical
+from hetsched.analysis.isomorphism import identical_parts
 from hetsched.analysis.modules import LARGEST, modules
 from hetsched.analysis.symmetry import Exchange, exchanges
 from hetsched.arguments import check_array, check_indices, checked
 from hetsched.arrays import BoolArray, FloatArray, IntArray, row_starts
-from hetsched.decomposition.parts import Piece, join, part, usable_durations
+from hetsched.decomposition.parts import PartialDecision, join, subproblem, usable_durations
 from hetsched.errors import InvalidProblem
 from hetsched.modeling.dynamic import DynamicProgram, Path
 from hetsched.problem.problem import Problem
@@ -74,7 +74,7 @@ class Module:
             for place, device in zip(self.ends.tolist(), target.tolist(), strict=True):
                 durations[place, np.arange(problem.n_devices) != device] = np.nan
         try:
-            return part(problem, self.tasks, edges=self.edges, durations=durations)
+            return subproblem(problem, self.tasks, edges=self.edges, durations=durations)
         except InvalidProblem:  # what it says: with these channels, no device is left for some task
             return None
 
@@ -118,7 +118,7 @@ class Module:
 
     def _finishes(self, problem: Problem, sources: IntArray) -> FloatArray:
         """Return when each task can have ended on each device at the earliest, for all sources, [sources, m, K]."""
-        alone = part(problem, self.tasks, edges=self.edges)
+        alone = subproblem(problem, self.tasks, edges=self.edges)
         shortest = levels.least_durations(alone)
         finish = np.repeat(shortest[None], len(sources), axis=0)
         front = finish[:, : self.given]
@@ -266,13 +266,13 @@ class Series:
             chosen.append((found, tasks, module.edges))
         return join(self.problem, chosen)
 
-    def _plain(self, module: Module, source: IntArray, target: IntArray) -> Piece:
+    def _plain(self, module: Module, source: IntArray, target: IntArray) -> PartialDecision:
         """Return what a plain module does."""
         own = [target[place] for place, end in enumerate(module.ends.tolist()) if end == module.given]
         if not own:  # it may end anywhere, and does so where that is earliest
             own = [module.plain_finishes(self.problem, source[None], levels.least_durations(self.problem))[0, -1].argmin()]
         devices = np.array([*source, own[0]])
-        return Piece(Decision(np.arange(len(devices)), devices), np.arange(len(module.edges) if devices[0] != devices[-1] else 0))
+        return PartialDecision(Decision(np.arange(len(devices)), devices), np.arange(len(module.edges) if devices[0] != devices[-1] else 0))
 
 
 def _aligned(problem: Problem, modules: list[Module]) -> tuple[list[Module], IntArray]:
@@ -287,7 +287,7 @@ def _aligned(problem: Problem, modules: list[Module]) -> tuple[list[Module], Int
         mark[module.ends] += (1 + module.given) * (1 + np.arange(len(module.ends)))
         marks.append(mark)
         bare.append(np.arange(len(mark)) < (module.given if np.isinf(problem.cluster.memory_bytes).all() else 0))
-    for x, copy in zip(asked, identical(problem, [modules[x].tasks for x in asked], marks=marks, bare=bare), strict=True):
+    for x, copy in zip(asked, identical_parts(problem, [modules[x].tasks for x in asked], marks=marks, bare=bare), strict=True):
         first[x] = asked[copy.of]
         model = result[first[x]]
         if first[x] != x:
@@ -344,7 +344,7 @@ class _Orbits:
         (h, k), _ = found
         return np.full(len(source), h), np.full(len(target), k)
 
-    def carried(self, piece: Piece, source: IntArray, target: IntArray) -> Piece:
+    def carried(self, piece: PartialDecision, source: IntArray, target: IntArray) -> PartialDecision:
         """Return what a piece for those devices means for these."""
         found = self._of(source, target)
         if found is None:

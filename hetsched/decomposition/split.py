@@ -13,10 +13,10 @@ from typing import Any
 from hetsched.analysis import model_size
 from hetsched.analysis.modules import LARGEST, falls_apart
 from hetsched.arguments import COUNT, Rule
-from hetsched.decomposition.parts import Piece
+from hetsched.decomposition.parts import PartialDecision
 from hetsched.decomposition.series import Series, cut
 from hetsched.errors import UnsupportedFeature
-from hetsched.heuristics.repair import mend
+from hetsched.heuristics.repair import repair
 from hetsched.modeling.backends import in_process, preferred
 from hetsched.modeling.dynamic import Evaluation, Path, Query
 from hetsched.problem.problem import Problem
@@ -82,7 +82,7 @@ class Evaluate:
         found = self._solve(problem, query, method, options, start)
         answer = None
         if found.schedule is not None:
-            answer, self.found[id(module)] = Piece.of(found.schedule), found.schedule
+            answer, self.found[id(module)] = PartialDecision.of(found.schedule), found.schedule
         known = not first and found.stopped in (Stop.FINISHED, Stop.OPTIMAL, Stop.INFEASIBLE)
         return Evaluation(found.bound, found.makespan, answer, done=known or not self.exact)
 
@@ -198,6 +198,6 @@ class _News:
             self.monitor.raise_bound(Bound(path.bound, "split", f"{len(self.series.modules)} modules in series, {looked}"))
         if path.value < self.best:
             self.best = path.value
-            decision = mend(problem, self.series.join(path))
+            decision = repair(problem, self.series.join(path))
             if decision is not None:
                 self.monitor.offer(decision)

@@ -12,11 +12,11 @@ import numpy as np
 from hetsched.arrays import FloatArray, IntArray
 from hetsched.compiled import builder
 from hetsched.heuristics.local_search import state_kernels
-from hetsched.heuristics.local_search.state_kernels import State, Tables
+from hetsched.heuristics.local_search.state_kernels import SearchData, SearchState
 
 
 @builder
-def unit_costs(t: Tables, sizes: IntArray) -> FloatArray:
+def unit_costs(t: SearchData, sizes: IntArray) -> FloatArray:
     """Return the seconds of one batch of all members of a unit, [units, K, sizes]; inf where it cannot run."""
     cost = np.zeros((len(t.member_ptr) - 1, t.durations.shape[1], len(sizes)))
     for i in range(len(t.unit)):
@@ -61,7 +61,7 @@ def fastest(cost: FloatArray, sizes: IntArray, inputs: int, most: int) -> IntArr
 
 
 @builder
-def _write_unit(t: Tables, s: State, counts: IntArray, u: int) -> None:
+def _write_unit(t: SearchData, s: SearchState, counts: IntArray, u: int) -> None:
     """Write the slots of a unit."""
     slot, low = 0, 0
     for k in range(counts.shape[1]):
@@ -73,7 +73,7 @@ def _write_unit(t: Tables, s: State, counts: IntArray, u: int) -> None:
 
 
 @builder
-def _lay_out(t: Tables, s: State, order: IntArray, rank: int) -> None:
+def _lay_out(t: SearchData, s: SearchState, order: IntArray, rank: int) -> None:
     """Write the sequence anew from the task at place `rank` of the topological order on."""
     position = s.position[order[rank] * t.slots] if rank > 0 else 0
     for place in range(rank, len(order)):
@@ -88,14 +88,14 @@ def _lay_out(t: Tables, s: State, order: IntArray, rank: int) -> None:
 
 
 @builder
-def _claim(t: Tables, s: State, counts: IntArray, u: int, sign: float) -> None:
+def _claim(t: SearchData, s: SearchState, counts: IntArray, u: int, sign: float) -> None:
     for k in range(counts.shape[1]):
         if counts[u, k] > 0:
             s.used[k] += sign * (t.weight[u] + t.activation[u] * counts[u, k])
 
 
 @builder
-def decode(t: Tables, s: State, counts: IntArray, order: IntArray) -> float:
+def decode(t: SearchData, s: SearchState, counts: IntArray, order: IntArray) -> float:
     """Make `s` the state of a string, evaluate and commit it; inf where it cannot run or does not fit."""
     s.used[:] = 0.0
     for u in range(len(counts)):
@@ -109,7 +109,7 @@ def decode(t: Tables, s: State, counts: IntArray, order: IntArray) -> float:
 
 
 @builder
-def redraw(t: Tables, counts: IntArray, cost: FloatArray, sizes: IntArray, rng: np.random.Generator, u: int, item: int) -> bool:
+def redraw(t: SearchData, counts: IntArray, cost: FloatArray, sizes: IntArray, rng: np.random.Generator, u: int, item: int) -> bool:
     """Move input `item` of unit u to another device it may run on, each with the same chance; tell if that was possible.
 
     As few inputs go with it as leave a supported batch, or none, behind and make a supported batch on
@@ -142,9 +142,9 @@ def redraw(t: Tables, counts: IntArray, cost: FloatArray, sizes: IntArray, rng: 
 
 @builder
 def search(
-    t: Tables,
-    s: State,
-    best: State,
+    t: SearchData,
+    s: SearchState,
+    best: SearchState,
     counts: IntArray,
     order: IntArray,
     rank: IntArray,
@@ -164,9 +164,9 @@ def search(
 
     Parameters
     ----------
-    s, counts : State, int64 array [units, K]
+    s, counts : SearchState, int64 array [units, K]
         The current string, and its state, committed.
-    best : State
+    best : SearchState
         The best below `least` is copied there.
     order, rank : int64 arrays [n], [units]
         The topological order to decode in; the least place there of a member of each unit.

@@ -19,7 +19,7 @@ from hetsched.problem.problem import Problem
 from hetsched.search import Monitor, Supports, method
 
 if TYPE_CHECKING:
-    from hetsched.heuristics.local_search.state_kernels import State
+    from hetsched.heuristics.local_search.state_kernels import SearchState
     from hetsched.heuristics.local_search.states import States
 
 _SUPPORTS = Supports(besides="tasks that cannot process all inputs with one batch on each device")
@@ -70,7 +70,7 @@ class _Start:
     """A string, its state and its makespan."""
 
     states: States
-    state: State
+    state: SearchState
     counts: IntArray
     cost: FloatArray
     sizes: IntArray
@@ -128,15 +128,15 @@ def _start(problem: Problem, monitor: Monitor) -> _Start | None:
     from hetsched.heuristics import diviml_kernels as kernels
     from hetsched.heuristics.local_search.states import States
 
-    for safe in (True, False) if problem.memory == "peak" else (False,):
-        states = States(problem, held=float(safe))
+    for conservative in (True, False) if problem.memory == "peak" else (False,):
+        states = States(problem, held=float(conservative))
         tables = states.tables
         sizes = np.flatnonzero(tables.size_of >= 0)
         cost = kernels.unit_costs(tables, sizes)
         state = states.empty()
         fastest = kernels.fastest(cost, sizes, problem.inputs, tables.slots)
         _check_strings(problem, fastest)
-        for counts in _starts(problem, fastest, safe):
+        for counts in _starts(problem, fastest, conservative):
             makespan = kernels.decode(tables, state, counts, problem.graph.topological_order)
             if math.isfinite(makespan) and math.isfinite(monitor.offer(states.decision(state))):
                 return _Start(states, state, counts, cost, sizes, float(makespan))
@@ -156,11 +156,11 @@ def _check_strings(problem: Problem, counts: IntArray) -> None:
         )
 
 
-def _starts(problem: Problem, fastest: IntArray, safe: bool) -> Iterator[IntArray]:
+def _starts(problem: Problem, fastest: IntArray, conservative: bool) -> Iterator[IntArray]:
     """Yield the strings to begin with, [units, K]: the fastest, then where batched HEFT has the inputs, or else packing."""
     yield fastest
     claims = list(memory_claims(problem))
-    task, device, low, high, _, stuck = place_in_batches(problem, claims[-1 if safe else 0], upward_ranks(problem), once=True)
+    task, device, low, high, _, stuck = place_in_batches(problem, claims[-1 if conservative else 0], upward_ranks(problem), once=True)
     if stuck >= 0:
         found = packed(problem)
         if found is None:

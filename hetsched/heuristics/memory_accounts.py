@@ -11,7 +11,7 @@ from hetsched.problem.problem import Problem
 
 
 def memory_claims(problem: Problem) -> Iterator[FloatArray]:
-    """Yield, from bold to safe, what each co-location unit claims on a device: [n_units, 2] bytes, once and per input there.
+    """Yield, from optimistic to conservative, what each co-location unit claims on a device: [n_units, 2] bytes, once and per input there.
 
     Under ``static`` memory the claims are exact. Under ``peak`` what is held depends on times: first
     only weights are claimed and the outcome is left to the simulator, then as much as a device
@@ -27,6 +27,6 @@ def memory_claims(problem: Problem) -> Iterator[FloatArray]:
 
 
 def memory_needs(problem: Problem) -> Iterator[FloatArray]:
-    """Yield, from bold to safe, the bytes each co-location unit claims on its device for all inputs, [n_units]."""
+    """Yield, from optimistic to conservative, the bytes each co-location unit claims on its device for all inputs, [n_units]."""
     for claims in memory_claims(problem):
         yield readonly(claims @ np.array([1.0, problem.inputs]))

@@ -51,10 +51,10 @@ def multilevel(problem: Problem, monitor: Monitor, *, tasks: int = 200, cycles: 
     for what, value in (("tasks", tasks), ("cycles", cycles)):
         if value is not None:
             check_count(value, what, error=UnsupportedFeature)
-    _Search(problem, monitor, tasks).run(math.inf if cycles is None else cycles)
+    MultilevelSearch(problem, monitor, tasks).run(math.inf if cycles is None else cycles)
 
 
-class _Search:
+class MultilevelSearch:
     def __init__(self, problem: Problem, monitor: Monitor, tasks: int) -> None:
         self.problem, self.monitor, self.tasks = problem, monitor, tasks
         unlimited = math.isinf(monitor.time_left) and monitor.budget.evaluations is None
@@ -145,7 +145,7 @@ class _Search:
 class _Budget:
     """What a cycle may spend, in seconds or in evaluations."""
 
-    def __init__(self, search: _Search) -> None:
+    def __init__(self, search: MultilevelSearch) -> None:
         monitor, evaluations = search.monitor, search.monitor.budget.evaluations
         self.seconds = CYCLE * search.left
         self.evaluations = None if evaluations is None else CYCLE * (evaluations - monitor.evaluations)

@@ -8,7 +8,7 @@ from hetsched.arrays import FloatArray, IntArray
 from hetsched.compiled import builder
 from hetsched.heuristics.list_scheduling.kernels import FINISH, in_order
 from hetsched.heuristics.local_search import state_kernels
-from hetsched.heuristics.local_search.state_kernels import State, Tables
+from hetsched.heuristics.local_search.state_kernels import SearchData, SearchState
 from hetsched.problem.problem import ProblemArrays
 from hetsched.schedule.kernels import transfer_time
 
@@ -55,7 +55,7 @@ def by_start(arrays: ProblemArrays, durations: FloatArray, device: IntArray, seq
 
 
 @builder
-def place_whole(t: Tables, s: State, device: IntArray, order: IntArray) -> None:
+def place_whole(t: SearchData, s: SearchState, device: IntArray, order: IntArray) -> None:
     """Make a state that of one batch of all inputs per task, on `device` [n], in an order [n]."""
     for i in range(len(order)):
         u = t.unit[i]
@@ -92,8 +92,8 @@ def longer_transfers(arrays: ProblemArrays, factor: float) -> ProblemArrays:
 
 @builder
 def restart(
-    t: Tables,
-    s: State,
+    t: SearchData,
+    s: SearchState,
     durations: FloatArray,
     rank: FloatArray,
     need: FloatArray,

@@ -14,7 +14,7 @@ from hetsched.schedule.simulate import simulate
 
 
 def packed(problem: Problem) -> Decision | None:
-    """Return the mended decision of all tasks on their fastest devices, each as one batch; None if that comes to none.
+    """Return the repaired decision of all tasks on their fastest devices, each as one batch; None if that comes to none.
 
     Under ``peak`` memory each task claims all that it could hold, tensors that come from elsewhere left out.
     """
@@ -22,10 +22,10 @@ def packed(problem: Problem) -> Decision | None:
         return None
     if problem.memory == "peak":
         problem = problem.replace(memory="static")
-    return mend(problem, Decision.whole(problem, problem.whole_durations.argmin(axis=1), problem.graph.topological_order))
+    return repair(problem, Decision.whole(problem, problem.whole_durations.argmin(axis=1), problem.graph.topological_order))
 
 
-def mend(problem: Problem, decision: Decision) -> Decision | None:
+def repair(problem: Problem, decision: Decision) -> Decision | None:
     """Return a decision that keeps co-location and static memory, as like the given one as can be.
 
     Co-located tasks on different devices go together to where most of their work is; from a device
@@ -44,11 +44,11 @@ def mend(problem: Problem, decision: Decision) -> Decision | None:
     if not (moves.unite() and moves.unload()):
         return None
     try:
-        mended = moves.decision() if moves.target.max(initial=-1) >= 0 else decision
-        simulate(problem, mended)
+        repaired = moves.decision() if moves.target.max(initial=-1) >= 0 else decision
+        simulate(problem, repaired)
     except InvalidSchedule:  # a unit is where no path leads
         return None
-    return mended
+    return repaired
 
 
 class _Moves:

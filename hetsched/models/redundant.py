@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from hetsched.analysis.closure import ancestors
-from hetsched.analysis.load import squeeze
+from hetsched.analysis.load import head_tail_set
 from hetsched.analysis.symmetry import exchanges
 from hetsched.arguments import checked
 from hetsched.arrays import FloatArray
@@ -39,7 +39,7 @@ class LoadCuts(Component):
             return
         problem, model, makespan = f.problem, f.model, f.objective.expression
         levels = f.levels
-        found = squeeze(levels)
+        found = head_tail_set(levels)
         if math.isinf(found.head):  # a task can run nowhere, so the model is infeasible anyway
             return
         if found.load:  # what no choice of devices can avoid: the rows below imply it, but only together

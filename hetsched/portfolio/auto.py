@@ -14,10 +14,10 @@ from hetsched.errors import UnsupportedFeature
 from hetsched.modeling import backends
 from hetsched.portfolio.members import Member, choose
 from hetsched.portfolio.prepare import prepare_bounds, prepare_methods
-from hetsched.portfolio.protocol import Done, Task
-from hetsched.portfolio.workers import Ledger, Pool, Relay, Worker, run_here
+from hetsched.portfolio.protocol import Done, Job
+from hetsched.portfolio.workers import JobMonitor, JobReceiver, Pool, Worker, run_here
 from hetsched.problem.problem import Problem
-from hetsched.processes import Died
+from hetsched.processes import ProcessDied
 from hetsched.search import ALL, Kind, Monitor, cores, method, select
 from hetsched.stopping import Deadline, Stop
 
@@ -201,7 +201,7 @@ class Race:
         """Run a member here for so many seconds, or evaluations."""
         member.turns += 1
         member.charged += amount
-        done, improved = run_here(self.monitor, self._task(member, amount), look)
+        done, improved = run_here(self.monitor, self._job(member, amount), look)
         self._ended(member, done, improved)
 
     def _ended(self, member: Member, done: Done, improved: bool) -> None:
@@ -209,12 +209,12 @@ class Race:
         if done.kind == "unknown":
             member.here = True
             return
-        member.dull = member.dull + 1 if done.stopped is Stop.FINISHED and not improved else 0
+        member.stalled_turns = member.stalled_turns + 1 if done.stopped is Stop.FINISHED and not improved else 0
         kind = member.method.kind
         once = (
             member.at_once or kind is Kind.BOUND or (kind is Kind.EXACT and done.stopped in (Stop.FINISHED, Stop.OPTIMAL, Stop.INFEASIBLE))
         )
-        member.retired = member.retired or bool(done.failure) or once or member.dull >= 2
+        member.retired = member.retired or bool(done.failure) or once or member.stalled_turns >= 2
 
     def _next(self, candidates: list[Member], *, apart: bool = False, proving: int = 0) -> Member | None:
         """Return whose turn it is: one that proves while all slots but one are not full of such, else who had least for its weight.
@@ -256,7 +256,7 @@ class Race:
             return self.left * member.weight / sum(other.weight for other in searches if other.turns == fewest)
         return min(self.left, max(SHORTEST, self.left / 4))
 
-    def _task(self, member: Member, amount: float) -> Task:
+    def _job(self, member: Member, amount: float) -> Job:
         """Return what a member is to do in so many seconds, or evaluations; none are left where time has passed since they were counted."""
         options: dict[str, Any] = {}
         solver = member.method.solver
@@ -265,7 +265,7 @@ class Race:
         if member.method.kind is Kind.EXACT and "workers" in member.method.options:
             options["workers"] = self.slots
         counted = self.by_evaluations and not member.proves
-        return Task(
+        return Job(
             member.name,
             options,
             seed=int(self.monitor.rng.integers(2**31)),
@@ -295,7 +295,7 @@ class Race:
             self._while_loading(pool)
             while not self.over:
                 self._fill(pool)
-                busy = [worker for worker in pool.workers if worker.ledger is not None or not worker.ready]
+                busy = [worker for worker in pool.workers if worker.receiver is not None or not worker.ready]
                 mine = self._next([member for member in self.running if member.here], apart=True)
                 if mine is not None:
                     self._turn(mine, self._slice(mine, apart=True), look=lambda _: self._attend(pool))
@@ -316,17 +316,17 @@ class Race:
         if any(member.here for member in self.running):
             return
 
-        def look(relay: Relay) -> None:
+        def look(job_monitor: JobMonitor) -> None:
             self._attend(pool)
             if all(worker.ready for worker in pool.workers):
-                relay.stop(Stop.STOPPED)
+                job_monitor.stop(Stop.STOPPED)
 
         # Ours only: what others wrote may crash, and is to crash apart.
         ours = [member for member in self.running if member.method.function.__module__.startswith("hetsched.")]
         searches = [member for member in ours if member.method.kind is Kind.SEARCH and member.method.auto is not None]
         first = max(searches, key=lambda member: member.weight, default=None)
         while first is not None and not self.over and not all(worker.ready for worker in pool.workers):
-            done, _ = run_here(self.monitor, self._task(first, SHORTEST), look)
+            done, _ = run_here(self.monitor, self._job(first, SHORTEST), look)
             if done.stopped is Stop.FINISHED:  # it has nothing to do here
                 return
 
@@ -335,7 +335,7 @@ class Race:
         self._fill(pool)
 
     def _fill(self, pool: Pool) -> None:
-        """Give tasks to idle workers."""
+        """Give jobs to idle workers."""
         for worker in pool.workers:
             if not worker.idle or self.over or self.left <= 2 * MARGIN:
                 continue
@@ -345,7 +345,7 @@ class Race:
             if member is None:
                 continue
             amount = min(self._slice(member, apart=True), self.left - MARGIN)
-            pool.give(worker, self._task(member, amount), Ledger(self.monitor, member.name))
+            pool.give(worker, self._job(member, amount), JobReceiver(self.monitor, member.name))
             member.turns += 1
             member.charged += amount
             self.at_work[worker] = member
@@ -358,18 +358,18 @@ class Race:
 
     def _hear(self, pool: Pool, seconds: float) -> None:
         """Take what workers tell, waiting so long for the first word."""
-        for worker, message, ledger in pool.receive(seconds):
-            if ledger is not None:
-                ledger.take(message)
-            if isinstance(message, Done) and ledger is not None:
-                self._ended(self.at_work.pop(worker), message, ledger.improved)
-            elif isinstance(message, Died):
+        for worker, message, receiver in pool.receive(seconds):
+            if receiver is not None:
+                receiver.take(message)
+            if isinstance(message, Done) and receiver is not None:
+                self._ended(self.at_work.pop(worker), message, receiver.improved)
+            elif isinstance(message, ProcessDied):
                 self._lost(pool, self.at_work.pop(worker, None), message)
 
-    def _lost(self, pool: Pool, member: Member | None, how: Died) -> None:
+    def _lost(self, pool: Pool, member: Member | None, how: ProcessDied) -> None:
         """Go on after the end of a process, with a new one if there is time and the loss does not repeat itself."""
         if member is None:
-            self.monitor.note(f"a worker process {how} before it had a task")
+            self.monitor.note(f"a worker process {how} before it had a job")
         else:
             member.deaths += 1
             member.retired = member.method.kind is Kind.EXACT or member.deaths > 1  # a model too large for the memory stays so
@@ -387,5 +387,5 @@ class Race:
         while self.at_work and time.monotonic() < limit:
             self._wait(pool)
         for worker in self.at_work:
-            if worker.ledger is not None:
-                worker.ledger.abandon()
+            if worker.receiver is not None:
+                worker.receiver.abandon()

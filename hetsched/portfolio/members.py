@@ -22,7 +22,7 @@ class Member:
     charged: float = 0.0
     """Seconds, or evaluations, given so far."""
     turns: int = 0
-    dull: int = 0
+    stalled_turns: int = 0
     """Turns in a row that it ended by itself without a better schedule."""
     deaths: int = 0
     retired: bool = False

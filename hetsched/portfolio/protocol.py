@@ -1,4 +1,4 @@
-"""The messages between `auto` and its worker processes: what a task is, and what is told of it."""
+"""The messages between `auto` and its worker processes: what a job is, and what is told of it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from hetsched.processes import Died, Ready
+from hetsched.processes import ProcessDied, Ready
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
 from hetsched.search.solution import NO_BOUND, Bound
@@ -14,7 +14,7 @@ from hetsched.stopping import Stop
 
 
 @dataclass(frozen=True)
-class Task:
+class Job:
     """One run of a method: what it is given and may spend."""
 
     method: str
@@ -48,7 +48,7 @@ class Proved:
 
 @dataclass(frozen=True)
 class Done:
-    """A task has ended."""
+    """A job has ended."""
 
     efforts: tuple[tuple[str, float, int, float], ...] = ()
     """(method, best value, evaluations, seconds) of the method and of those it called."""
@@ -60,4 +60,4 @@ class Done:
     """Of the failure: "refused", "unknown", "inconsistent" or "failed"."""
 
 
-Message: TypeAlias = Ready | Found | Proved | Done | Died
+Message: TypeAlias = Ready | Found | Proved | Done | ProcessDied

@@ -14,9 +14,9 @@ from typing import NoReturn
 
 from hetsched.errors import InconsistentBound, UnsupportedFeature
 from hetsched.modeling.backends import in_process
-from hetsched.portfolio.protocol import Done, Found, Message, Proved, Task
+from hetsched.portfolio.protocol import Done, Found, Job, Message, Proved
 from hetsched.problem.problem import Problem
-from hetsched.processes import Channel, Died, Process, Ready, StopRequest
+from hetsched.processes import Channel, Process, ProcessDied, Ready, StopRequest
 from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.simulate import simulate
 from hetsched.search import Budget, Event, Monitor, discover, registered
@@ -33,8 +33,8 @@ class _Hello:
     """The module that registers each method."""
 
 
-class Relay(Monitor):
-    """The monitor of a task: what is better than its start goes on to `tell` at once.
+class JobMonitor(Monitor):
+    """The monitor of a job: what is better than its start goes on to `tell` at once.
 
     `look` is called whenever the method asks whether to stop.
     """
@@ -42,7 +42,7 @@ class Relay(Monitor):
     def __init__(
         self,
         problem: Problem,
-        task: Task,
+        job: Job,
         tell: Callable[[Message], object],
         *,
         look: Callable[[], object] | None = None,
@@ -50,19 +50,19 @@ class Relay(Monitor):
     ) -> None:
         super().__init__(
             problem,
-            Budget(task.time_limit, task.evaluations),
-            seed=task.seed,
+            Budget(job.time_limit, job.evaluations),
+            seed=job.seed,
             on_progress=self._pass_on,
             parent=parent,
-            objective=task.objective,
+            objective=job.objective,
         )
         self._look = look
         self._tell_on = tell
-        if task.start is not None:
-            self.best = task.start if isinstance(task.start, Schedule) else simulate(problem, task.start)
+        if job.start is not None:
+            self.best = job.start if isinstance(job.start, Schedule) else simulate(problem, job.start)
             self.incumbent = self.value_of(problem, self.best)
             self._found_by = "start"
-        self.bound = task.bound
+        self.bound = job.bound
         self._told: tuple[Schedule | None, Bound] = (self.best, self.bound)
 
     @property
@@ -80,12 +80,12 @@ class Relay(Monitor):
         if self.bound is not bound:
             self._tell_on(Proved(self.bound, event.nodes))
 
-    def perform(self, task: Task) -> Done:
-        """Run the task to its end and say how it went."""
+    def perform(self, job: Job) -> Done:
+        """Run the job to its end and say how it went."""
         failure = kind = ""
         try:
             if not self.should_stop:
-                self.run(task.method, task.options)
+                self.run(job.method, job.options)
         except UnsupportedFeature as error:
             failure, kind = str(error), "refused"
         except InconsistentBound as error:
@@ -98,8 +98,8 @@ class Relay(Monitor):
         return Done(efforts, tuple(self._messages), self.stopped or Stop.FINISHED, failure, kind)
 
 
-class Ledger:
-    """Takes what one task tells into a monitor, under the names of those who found it."""
+class JobReceiver:
+    """Receives the messages of one job into a monitor, under the names of the methods that found each result."""
 
     def __init__(self, monitor: Monitor, name: str) -> None:
         self.monitor, self.name = monitor, name
@@ -109,7 +109,7 @@ class Ledger:
 
     @property
     def improved(self) -> bool:
-        """Whether the task has found a schedule better than the best before."""
+        """Whether the job has found a schedule better than the best before."""
         return self._offered.total() > 0
 
     def take(self, message: Message) -> None:
@@ -128,7 +128,7 @@ class Ledger:
                 monitor.raise_bound(message.bound)
             elif isinstance(message, Done):
                 self._close(message)
-            elif isinstance(message, Died):
+            elif isinstance(message, ProcessDied):
                 monitor.source = ""
                 monitor.note(f"{self.name}'s process {message}; what it had found is kept")
                 self.abandon()
@@ -148,49 +148,49 @@ class Ledger:
             monitor.note(f"{self.name}{' failed' if done.kind == 'failed' else ''}: {done.failure}")
 
     def abandon(self) -> None:
-        """Count the seconds of a task that will not tell of its end."""
+        """Count the seconds of a job that will not tell of its end."""
         self.monitor.credit(self.name, seconds=time.monotonic() - self.began)
 
 
-def run_here(monitor: Monitor, task: Task, look: Callable[[Relay], object] | None = None) -> tuple[Done, bool]:
-    """Run a task in this process, for a monitor whose own source is the caller's name.
+def run_here(monitor: Monitor, job: Job, look: Callable[[JobMonitor], object] | None = None) -> tuple[Done, bool]:
+    """Run a job in this process, for a monitor whose own source is the caller's name.
 
-    `look` is called with the task's monitor whenever the method asks whether to stop, at most each
+    `look` is called with the job's monitor whenever the method asks whether to stop, at most each
     hundredth of a second, and may stop it. Returns how it went and whether it found a better schedule.
     """
-    ledger = Ledger(monitor, task.method)
+    receiver = JobReceiver(monitor, job.method)
     looked = 0.0
 
     def often() -> None:
         nonlocal looked
         if look is not None and time.monotonic() - looked >= _WAKE:
             looked = time.monotonic()
-            look(relay)
+            look(job_monitor)
 
-    relay = Relay(monitor.problem, task, ledger.take, look=often, parent=monitor)
+    job_monitor = JobMonitor(monitor.problem, job, receiver.take, look=often, parent=monitor)
     began = time.monotonic()
-    done = relay.perform(task)
+    done = job_monitor.perform(job)
     monitor.credit(monitor.source, seconds=began - time.monotonic())  # the caller's share is without that of what it called
-    ledger.take(done)
-    return done, ledger.improved
+    receiver.take(done)
+    return done, receiver.improved
 
 
 class Worker(Process):
-    """A process that runs tasks one after another, as seen from here."""
+    """A process that runs jobs one after another, as seen from here."""
 
     def __init__(self, inbox: queue.SimpleQueue[tuple[Worker, Message]], hello: bytes) -> None:
         self.ready = False
-        self.ledger: Ledger | None = None
-        """Of the task it works on."""
+        self.receiver: JobReceiver | None = None
+        """Of the job it works on."""
         self.until = 0.0
-        """When the task should end, in monotonic time."""
+        """When the job should end, in monotonic time."""
         super().__init__("hetsched.portfolio.workers:serve", lambda message: inbox.put((self, message)))
         self.send(hello)
 
     @property
     def idle(self) -> bool:
-        """Whether it waits for a task."""
-        return self.ready and self.ledger is None
+        """Whether it waits for a job."""
+        return self.ready and self.receiver is None
 
 
 class Pool:
@@ -225,14 +225,14 @@ class Pool:
         """Start one more worker; raises `OSError` where no process can be started."""
         self.workers.append(Worker(self._inbox, self._hello))
 
-    def give(self, worker: Worker, task: Task, ledger: Ledger) -> None:
-        """Give an idle worker a task; raises an error if the task cannot be pickled."""
-        worker.send(pickle.dumps(task, pickle.HIGHEST_PROTOCOL))
-        worker.ledger = ledger
-        worker.until = time.monotonic() + (float("inf") if task.time_limit is None else task.time_limit)
+    def give(self, worker: Worker, job: Job, receiver: JobReceiver) -> None:
+        """Give an idle worker a job; raises an error if the job cannot be pickled."""
+        worker.send(pickle.dumps(job, pickle.HIGHEST_PROTOCOL))
+        worker.receiver = receiver
+        worker.until = time.monotonic() + (float("inf") if job.time_limit is None else job.time_limit)
 
-    def receive(self, seconds: float = 0.0) -> Iterator[tuple[Worker, Message, Ledger | None]]:
-        """Yield what has been told, with the ledger of the worker's task, waiting so long for the first word.
+    def receive(self, seconds: float = 0.0) -> Iterator[tuple[Worker, Message, JobReceiver | None]]:
+        """Yield what has been told, with the receiver of the worker's job, waiting so long for the first word.
 
         Of each worker's decisions that wait to be heard only the last is: it is the best.
         """
@@ -245,21 +245,21 @@ class Pool:
         for place, (worker, message) in enumerate(told):
             if worker not in self.workers or (isinstance(message, Found) and last[worker] != place):
                 continue
-            ledger = worker.ledger
+            receiver = worker.receiver
             if isinstance(message, Ready):
                 worker.ready = True
             elif isinstance(message, Done):
-                worker.ledger = None
-            elif isinstance(message, Died):
-                worker.ledger = None
+                worker.receiver = None
+            elif isinstance(message, ProcessDied):
+                worker.receiver = None
                 self.workers.remove(worker)
                 worker.kill()
-            yield worker, message, ledger
+            yield worker, message, receiver
 
     def stop(self) -> None:
-        """Ask all tasks to end soon."""
+        """Ask all jobs to end soon."""
         for worker in self.workers:
-            if worker.ledger is not None:
+            if worker.receiver is not None:
                 worker.send(pickle.dumps(StopRequest()))
 
     def close(self) -> None:
@@ -275,7 +275,7 @@ class Pool:
 
 
 def serve(log: int) -> NoReturn:
-    """Be a worker: read a problem and tasks from standard input and tell what is found on standard output."""
+    """Be a worker: read a problem and jobs from standard input and tell what is found on standard output."""
     in_process.set(True)  # this process may be lost
     _Side(Channel(log)).work()
 
@@ -287,28 +287,28 @@ class _Side:
         self.channel = channel
 
     def work(self) -> NoReturn:
-        """Run task after task."""
+        """Run job after job."""
         hello = self.channel.asked.get()
         assert isinstance(hello, _Hello)
-        discover(plug_ins=False)  # those that others wrote are loaded with their first task: they may crash
+        discover(plug_ins=False)  # those that others wrote are loaded with their first job: they may crash
         self.channel.tell(Ready())
         while True:
-            task = self.channel.asked.get()
-            assert isinstance(task, Task)
-            self.channel.tell(self._perform(hello, task))
+            job = self.channel.asked.get()
+            assert isinstance(job, Job)
+            self.channel.tell(self._perform(hello, job))
 
-    def _perform(self, hello: _Hello, task: Task) -> Done:
-        module = hello.modules.get(task.method, "__main__")
-        if task.method not in registered() and module != "__main__":
+    def _perform(self, hello: _Hello, job: Job) -> Done:
+        module = hello.modules.get(job.method, "__main__")
+        if job.method not in registered() and module != "__main__":
             try:
                 importlib.import_module(module)
             except BaseException as error:  # SystemExit too
                 return Done(failure=f"{module} cannot be imported: {type(error).__name__}: {error}", kind="unknown")
-        if task.method not in registered():
-            return Done(failure=f"{module} registers no method {task.method!r} when it is imported", kind="unknown")
-        relay = Relay(hello.problem, task, self.channel.tell, look=lambda: self._look(relay))
-        return relay.perform(task)
+        if job.method not in registered():
+            return Done(failure=f"{module} registers no method {job.method!r} when it is imported", kind="unknown")
+        job_monitor = JobMonitor(hello.problem, job, self.channel.tell, look=lambda: self._look(job_monitor))
+        return job_monitor.perform(job)
 
-    def _look(self, relay: Monitor) -> None:
+    def _look(self, job_monitor: Monitor) -> None:
         if self.channel.asked_to_stop.is_set():
-            relay.stop(Stop.STOPPED)
+            job_monitor.stop(Stop.STOPPED)

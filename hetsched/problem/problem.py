@@ -307,7 +307,7 @@ class Problem(Frozen):
     def transfer_time(self, size: float, source: str, target: str) -> float:
         """Return the seconds that `size` bytes take between two devices, inf without a path.
 
-        ``alpha + size / beta`` over the route, 0 within a device. Given `transfers` do not matter
+        ``alpha + size / beta`` over the route, 0 within a device. Explicit `transfers` do not matter
         here: they belong to edges, see `transfer_times`.
         """
         h, k = self._device(source), self._device(target)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hetsched.lazy import attach
 from hetsched.runtime.assistants import Assistants
 from hetsched.runtime.estimation import TwoStep, two_step
-from hetsched.runtime.iterations import Policy, Report, Run, Static, iterate
+from hetsched.runtime.iterations import Observation, Policy, Run, Static, iterate
 from hetsched.runtime.resolving import Resolve
 from hetsched.runtime.scenario import Interference, Scenario, SlowDown
 from hetsched.runtime.tags import Tag, tags
@@ -26,9 +26,9 @@ __all__ = [
     "Interference",
     "MeasuredStages",
     "ModuleProfiler",
+    "Observation",
     "Policy",
     "Program",
-    "Report",
     "Resolve",
     "Run",
     "Scenario",

@@ -11,7 +11,7 @@ from hetsched.arguments import checked
 from hetsched.arrays import BoolArray, FloatArray, IntArray, row_starts
 from hetsched.errors import InvalidProblem
 from hetsched.problem.problem import Problem
-from hetsched.runtime.iterations import Report, devices_of, expected_makespan, migration
+from hetsched.runtime.iterations import Observation, devices_of, expected_makespan, migration
 from hetsched.runtime.speeds import Speeds
 from hetsched.runtime.tags import Tag
 from hetsched.runtime.tags import tags as tags_of
@@ -107,16 +107,16 @@ class Assistants:
         self._free_from = np.zeros(problem.n_units, np.int64)
 
     @checked
-    def observe(self, report: Report) -> Decision | None:
+    def observe(self, observation: Observation) -> Decision | None:
         """Return the decision after the moves the assistants agree on, None without any."""
-        self._speeds.observe(report)
+        self._speeds.observe(observation)
         seconds = self._speeds.seconds
-        current, before = report.decision, expected_makespan(self._problem, report.decision, seconds)
+        current, before = observation.decision, expected_makespan(self._problem, observation.decision, seconds)
         if current is not self._home and self._worthwhile(current, self._home, before, seconds) is not None:
             return self._home
-        use = self.utilisation(report)
+        use = self.utilisation(observation)
         for resource, taker in self._takers(use):
-            units = self._offered(current, use[:, resource] > self.theta, resource, report.iteration)
+            units = self._offered(current, use[:, resource] > self.theta, resource, observation.iteration)
             units = units[self._fits(current, units, taker)]
             if not len(units):
                 continue
@@ -127,17 +127,17 @@ class Assistants:
             after = self._worthwhile(current, wanted, before, seconds)
             if after is not None:
                 current, before = wanted, after
-                self._free_from[unit] = report.iteration + 1 + self.cooldown * 2 ** self._moves[unit]
+                self._free_from[unit] = observation.iteration + 1 + self.cooldown * 2 ** self._moves[unit]
                 self._moves[unit] += 1
-        return current if current is not report.decision else None
+        return current if current is not observation.decision else None
 
     @checked
-    def utilisation(self, report: Report) -> FloatArray:
+    def utilisation(self, observation: Observation) -> FloatArray:
         """Return how active each device was on each resource, relative to the most active one, [K, 3]."""
         size = self._problem.n_devices
         active = np.zeros((size, len(Tag)))
-        np.add.at(active, (report.device, self._tags), report.task_seconds)
-        active[:, Tag.NETWORK] = report.transfer_seconds
+        np.add.at(active, (observation.device, self._tags), observation.task_seconds)
+        active[:, Tag.NETWORK] = observation.transfer_seconds
         most = active.max(axis=0)
         return active / np.where(most > 0, most, 1.0)
 

@@ -16,10 +16,10 @@ from hetsched.problem.problem import Problem
 from hetsched.runtime.scenario import Scenario
 from hetsched.schedule import memory
 from hetsched.schedule.decision import Decision
-from hetsched.schedule.simulate import Timing
+from hetsched.schedule.simulate import TimedDecision
 
 
-class Report(NamedTuple):
+class Observation(NamedTuple):
     """What an executor measures in one iteration: all that a policy gets to see."""
 
     iteration: int
@@ -45,7 +45,7 @@ class Policy(Protocol):
         """Start afresh: `problem` says what is expected, `decision` what runs first."""
         ...
 
-    def observe(self, report: Report) -> Decision | None:
+    def observe(self, observation: Observation) -> Decision | None:
         """Return the decision of the next iteration, None to go on as it is."""
         ...
 
@@ -58,7 +58,7 @@ class Static:
         """Do nothing."""
 
     @checked
-    def observe(self, report: Report) -> Decision | None:
+    def observe(self, observation: Observation) -> Decision | None:
         """Return None."""
         return None
 
@@ -138,7 +138,7 @@ def iterate(
         Runs first, and under `Static` always.
     iterations : int
     policy : Policy, optional
-        Default `Static`. It sees reports, never the scenario.
+        Default `Static`. It sees observations, never the scenario.
     scenario : Scenario, optional
         Default: everything takes what the problem says.
 
@@ -162,11 +162,11 @@ def iterate(
     busy, traffic, moved = np.zeros(size), np.zeros(size), np.zeros(iterations, np.int64)
     decisions = {0: decision}
     for t in range(iterations):
-        report = _pass(timing, factors[t], scenario.noise_of(t, problem.n_tasks), t)
-        makespan[t], traffic[t] = report.seconds, report.transfer_seconds
-        busy[t] = np.bincount(report.device, report.task_seconds, problem.n_devices)
+        observation = _pass(timing, factors[t], scenario.noise_of(t, problem.n_tasks), t)
+        makespan[t], traffic[t] = observation.seconds, observation.transfer_seconds
+        busy[t] = np.bincount(observation.device, observation.task_seconds, problem.n_devices)
         before = time.perf_counter()
-        wanted = policy.observe(report)
+        wanted = policy.observe(observation)
         thinking[t] = time.perf_counter() - before
         if wanted is not None and t + 1 < iterations and wanted != decision:
             moved[t + 1] = np.count_nonzero(devices_of(decision) != devices_of(wanted))
@@ -196,7 +196,7 @@ def devices_of(decision: Decision) -> IntArray:
 
 def expected_makespan(problem: Problem, decision: Decision, seconds: FloatArray) -> float:
     """Return how long an iteration takes if tasks take `seconds` [n, K]."""
-    timing = Timing(problem, decision)
+    timing = TimedDecision(problem, decision)
     duration = seconds[decision.task, decision.device]
     return float((timing.starts(duration)[0] + duration).max(initial=0.0))
 
@@ -237,9 +237,9 @@ def _check(problem: Problem, iterations: int) -> None:
         raise InvalidProblem(f"iterations is {iterations!r}; it must be 1 or more")
 
 
-def _timing(problem: Problem, decision: Decision) -> Timing:
+def _timing(problem: Problem, decision: Decision) -> TimedDecision:
     """Return a decision ready to be timed; refuse it if it does not fit memory."""
-    timing = Timing(problem, decision)
+    timing = TimedDecision(problem, decision)
     needed = memory.static(problem, decision)
     over = memory.over_capacity(problem, needed)
     if over.any():
@@ -251,14 +251,14 @@ def _timing(problem: Problem, decision: Decision) -> Timing:
     return timing
 
 
-def _pass(timing: Timing, factor: FloatArray, noise: FloatArray, iteration: int) -> Report:
+def _pass(timing: TimedDecision, factor: FloatArray, noise: FloatArray, iteration: int) -> Observation:
     """Return what one iteration measures; `factor` [K] and `noise` [n] change the problem's durations."""
-    decision, links, size = timing.decision, timing.links, len(factor)
+    decision, arcs, size = timing.decision, timing.arcs, len(factor)
     duration = timing.duration * factor[decision.device] * noise[decision.task]
     start, _ = timing.starts(duration)
     task_seconds = np.empty(len(duration))
     task_seconds[decision.task] = duration
-    moving = links.seconds * links.moving
-    sent = np.bincount(decision.device[links.source], moving, size)
-    received = np.bincount(decision.device[links.target], moving, size)
-    return Report(iteration, decision, task_seconds, np.maximum(sent, received), float((start + duration).max(initial=0.0)))
+    moving = arcs.seconds * arcs.moving
+    sent = np.bincount(decision.device[arcs.source], moving, size)
+    received = np.bincount(decision.device[arcs.target], moving, size)
+    return Observation(iteration, decision, task_seconds, np.maximum(sent, received), float((start + duration).max(initial=0.0)))

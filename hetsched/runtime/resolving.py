@@ -1,4 +1,4 @@
-"""Solving again when devices have changed their speed: the rival of assistants."""
+"""Solving again when devices have changed their speed: the baseline of assistants."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from hetsched.arguments import checked
 from hetsched.errors import InvalidProblem
 from hetsched.problem.problem import Problem
-from hetsched.runtime.iterations import Report, expected_makespan, migration
+from hetsched.runtime.iterations import Observation, expected_makespan, migration
 from hetsched.runtime.speeds import Speeds
 from hetsched.schedule.decision import Decision
 from hetsched.solving import solve
@@ -63,11 +63,11 @@ class Resolve:
         self._speeds = Speeds(problem, window=self.window, drift=self.drift)
 
     @checked
-    def observe(self, report: Report) -> Decision | None:
+    def observe(self, observation: Observation) -> Decision | None:
         """Return a better decision for the speeds observed if they have changed, else None."""
-        if not self._speeds.observe(report):
+        if not self._speeds.observe(observation):
             return None
-        problem, current = self._problem, report.decision
+        problem, current = self._problem, observation.decision
         changed = problem.replace(durations=problem.durations * self._speeds.factor[:, None])
         solution = solve(
             changed,

@@ -7,7 +7,7 @@ import numpy as np
 from hetsched.arrays import FloatArray
 from hetsched.errors import InvalidProblem
 from hetsched.problem.problem import Problem
-from hetsched.runtime.iterations import Report
+from hetsched.runtime.iterations import Observation
 
 
 class Speeds:
@@ -46,11 +46,11 @@ class Speeds:
         """How long each task is estimated to take on each device, [n, K]; inf where it cannot run."""
         return self.expected * self.factor
 
-    def observe(self, report: Report) -> bool:
+    def observe(self, observation: Observation) -> bool:
         """Learn from an iteration; return whether the estimate has changed."""
-        device = report.device
+        device = observation.device
         expected = np.bincount(device, self.expected[np.arange(len(device)), device], len(self.factor))
-        measured = np.bincount(device, report.task_seconds, len(self.factor))
+        measured = np.bincount(device, observation.task_seconds, len(self.factor))
         changed = False
         for k in np.flatnonzero((expected > 0) & (measured > 0)):
             latest = [*self._ratios[k], float(measured[k] / expected[k])][-self.window :]

@@ -1,4 +1,4 @@
-"""Links: what a decision makes of the edges."""
+"""Arcs: what a decision makes of the edges."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
 
 
-class Links(NamedTuple):
+class Arcs(NamedTuple):
     """(edge, source batch, target batch) triples with inputs in common, sorted.
 
-    A link is a transfer if its batches sit on different devices, else a mere precedence.
+    An arc is a transfer if its batches sit on different devices, else a mere precedence.
     """
 
     edge: IntArray
@@ -27,13 +27,13 @@ class Links(NamedTuple):
     seconds: FloatArray
     """Transfer time; 0 on one device, inf without a path."""
     moving: BoolArray
-    """Whether the link is a transfer."""
+    """Whether the arc is a transfer."""
     of_input: IntArray
-    """[E, L]: the link that carries each input along each edge."""
+    """[E, L]: the arc that carries each input along each edge."""
 
 
-def of_schedule(problem: Problem, schedule: Schedule) -> tuple[Decision, Links]:
-    """Return the decision of a schedule, its batches numbered as there, and its links.
+def of_schedule(problem: Problem, schedule: Schedule) -> tuple[Decision, Arcs]:
+    """Return the decision of a schedule, its batches numbered as there, and its arcs.
 
     Raises `InvalidSchedule` where an input of a task is in no batch, or in two.
     """
@@ -41,11 +41,11 @@ def of_schedule(problem: Problem, schedule: Schedule) -> tuple[Decision, Links]:
     if len(schedule.items) != schedule.batch_of.size or (schedule.batch_of < 0).any():
         raise InvalidSchedule("some input of a task is in no batch, or in two; hetsched.verify(problem, schedule) says which")
     decision = Decision(batches.task, batches.device, schedule.item_ptr, schedule.items)
-    return decision, links_of(problem, decision, schedule.batch_of)
+    return decision, arcs_of(problem, decision, schedule.batch_of)
 
 
-def links_of(problem: Problem, decision: Decision, batch_of: IntArray) -> Links:
-    """Return the links of a decision whose (task, input) is in batch ``batch_of[task, input]``."""
+def arcs_of(problem: Problem, decision: Decision, batch_of: IntArray) -> Arcs:
+    """Return the arcs of a decision whose (task, input) is in batch ``batch_of[task, input]``."""
     graph, m = problem.graph, max(decision.n_batches, 1)
     edge = np.arange(graph.n_edges)
     source, target = batch_of[graph.source], batch_of[graph.target]  # [E, L]
@@ -55,4 +55,4 @@ def links_of(problem: Problem, decision: Decision, batch_of: IntArray) -> Links:
         keys, of_input, count = np.unique((edge[:, None] * m + source) * m + target, return_inverse=True, return_counts=True)
         edge, source, target, of_input = keys // m // m, keys // m % m, keys % m, of_input.reshape(source.shape)
     h, k = decision.device[source], decision.device[target]
-    return Links(edge, source, target, count, problem.transfer_times(edge, h, k, count), h != k, of_input)
+    return Arcs(edge, source, target, count, problem.transfer_times(edge, h, k, count), h != k, of_input)

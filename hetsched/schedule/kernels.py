@@ -1,6 +1,6 @@
 """Numba kernels that turn orders into times; `simulate` is their front door.
 
-Batches and *links* are nodes of one graph. A link is an (edge, source batch, target batch) with at
+Batches and *arcs* are nodes of one graph. An arc is an (edge, source batch, target batch) with at
 least one input in common: a transfer if the batches sit on different devices, else a mere
 precedence of length zero. Batches and transfers of length zero take no part in resource orders.
 """
@@ -28,7 +28,7 @@ def transfer_time(arrays: ProblemArrays, edge: int, h: int, k: int, count: int) 
 
 @builder
 def by_source(source: IntArray, n_batches: int) -> tuple[IntArray, IntArray]:
-    """Return (row starts, links) grouped by source batch, the order of links kept."""
+    """Return (row starts, arcs) grouped by source batch, the order of arcs kept."""
     pointers = np.zeros(n_batches + 1, np.int64)
     for a in source:
         pointers[a + 1] += 1
@@ -44,28 +44,28 @@ def by_source(source: IntArray, n_batches: int) -> tuple[IntArray, IntArray]:
 
 @builder
 def earliest(
-    duration: FloatArray, next_batch: IntArray, source: IntArray, target: IntArray, link_duration: FloatArray, next_link: IntArray
+    duration: FloatArray, next_batch: IntArray, source: IntArray, target: IntArray, arc_duration: FloatArray, next_arc: IntArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the earliest starts of batches [m] and links [x] under fixed orders; NaN in a deadlock.
+    """Return the earliest starts of batches [m] and arcs [x] under fixed orders; NaN in a deadlock.
 
-    `next_batch` [m] is the batch that follows on the device, `next_link` [x, 2] the transfers that
-    follow on the two resources of a link, -1 for none.
+    `next_batch` [m] is the batch that follows on the device, `next_arc` [x, 2] the transfers that
+    follow on the two resources of an arc, -1 for none.
     """
-    m, n_links = len(duration), len(source)
+    m, n_arcs = len(duration), len(source)
     out_ptr, out = by_source(source, m)
-    waiting = np.zeros(m + n_links, np.int64)
+    waiting = np.zeros(m + n_arcs, np.int64)
     for b in range(m):
         if next_batch[b] >= 0:
             waiting[next_batch[b]] += 1
-    for x in range(n_links):
+    for x in range(n_arcs):
         waiting[target[x]] += 1
         waiting[m + x] += 1
         for side in range(2):
-            if next_link[x, side] >= 0:
-                waiting[m + next_link[x, side]] += 1
-    time = np.zeros(m + n_links)
-    done = np.zeros(m + n_links, np.bool_)
-    stack = np.empty(m + n_links, np.int64)
+            if next_arc[x, side] >= 0:
+                waiting[m + next_arc[x, side]] += 1
+    time = np.zeros(m + n_arcs)
+    done = np.zeros(m + n_arcs, np.bool_)
+    stack = np.empty(m + n_arcs, np.int64)
     top = 0
     for b in range(m):
         if waiting[b] == 0:
@@ -83,8 +83,8 @@ def earliest(
                 finish = time[node] + duration[node]
                 after = next_batch[node] if position == 0 else m + out[first + position - 1]
             else:
-                finish = time[node] + link_duration[node - m]
-                after = target[node - m] if position == 0 else next_link[node - m, position - 1]
+                finish = time[node] + arc_duration[node - m]
+                after = target[node - m] if position == 0 else next_arc[node - m, position - 1]
                 if position > 0 and after >= 0:
                     after += m
             if after < 0:
@@ -100,24 +100,24 @@ def earliest(
 
 @builder
 def first_come_first_served(
-    duration: FloatArray, device: IntArray, source: IntArray, target: IntArray, link_duration: FloatArray, one_port: bool, n_devices: int
+    duration: FloatArray, device: IntArray, source: IntArray, target: IntArray, arc_duration: FloatArray, one_port: bool, n_devices: int
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the starts of batches [m] and links [x] when transfers contend; NaN in a deadlock.
+    """Return the starts of batches [m] and arcs [x] when transfers contend; NaN in a deadlock.
 
     Batches are listed in running order, grouped by `device`. A transfer holds the channel of its
     ordered device pair, or with `one_port` the sender's out-port and the receiver's in-port.
     Whenever resources free up, the waiting transfers whose every resource is free start in order of
     (ready time, source batch, edge, target batch).
     """
-    m, n_links = len(duration), len(source)
+    m, n_arcs = len(duration), len(source)
     out_ptr, out = by_source(source, m)
-    priority = np.empty(n_links, np.int64)
-    for position in range(n_links):
-        priority[out[position]] = position  # by (source batch, edge, target batch), as links are sorted by edge first
+    priority = np.empty(n_arcs, np.int64)
+    for position in range(n_arcs):
+        priority[out[position]] = position  # by (source batch, edge, target batch), as arcs are sorted by edge first
     waiting = np.zeros(m, np.int64)
-    for x in range(n_links):
+    for x in range(n_arcs):
         waiting[target[x]] += 1
-    start, link_start = np.full(m, np.nan), np.full(n_links, np.nan)
+    start, arc_start = np.full(m, np.nan), np.full(n_arcs, np.nan)
 
     # Per device the batches of positive length, in order.
     queue = np.empty(m, np.int64)
@@ -136,8 +136,8 @@ def first_come_first_served(
     # Per ordered pair of devices a heap of waiting transfers, keyed by (ready time, priority).
     n_pairs = n_devices * n_devices
     pair_base = np.zeros(n_pairs + 1, np.int64)
-    for x in range(n_links):
-        if link_duration[x] > 0:
+    for x in range(n_arcs):
+        if arc_duration[x] > 0:
             pair_base[device[source[x]] * n_devices + device[target[x]] + 1] += 1
     for p in range(n_pairs):
         pair_base[p + 1] += pair_base[p]
@@ -145,9 +145,9 @@ def first_come_first_served(
     ready_keys, ready_items = np.empty(pair_base[n_pairs]), np.empty(pair_base[n_pairs], np.int64)
     in_use = np.zeros(2 * n_devices if one_port else n_pairs, np.bool_)
 
-    event_keys, event_items = np.empty(m + n_links), np.empty(m + n_links, np.int64)
+    event_keys, event_items = np.empty(m + n_arcs), np.empty(m + n_arcs, np.int64)
     events = 0
-    finished = np.empty(m + n_links, np.int64)
+    finished = np.empty(m + n_arcs, np.int64)
     count = 0
     now = 0.0
     for b in range(m):
@@ -173,11 +173,11 @@ def first_come_first_served(
                 for position in range(first, last):
                     x = out[position] if node < m else node - m
                     if node < m:
-                        if link_duration[x] > 0:
+                        if arc_duration[x] > 0:
                             pair = device[source[x]] * n_devices + device[target[x]]
                             pair_size[pair] = heap_kernels.push(ready_keys, ready_items, pair_base[pair], pair_size[pair], now, priority[x])
                             continue
-                        link_start[x] = now
+                        arc_start[x] = now
                     else:
                         h, k = device[source[x]], device[target[x]]
                         if one_port:
@@ -226,9 +226,9 @@ def first_come_first_served(
                 in_use[n_devices + best % n_devices] = True
             else:
                 in_use[best] = True
-            link_start[x] = now
-            events = heap_kernels.push(event_keys, event_items, 0, events, now + link_duration[x], m + x)
+            arc_start[x] = now
+            events = heap_kernels.push(event_keys, event_items, 0, events, now + arc_duration[x], m + x)
         if events == 0:
             break
         now = event_keys[0]
-    return start, link_start
+    return start, arc_start

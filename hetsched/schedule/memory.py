@@ -7,7 +7,7 @@ import numpy as np
 from hetsched.arrays import Columns, FloatArray, IntArray
 from hetsched.errors import InvalidSchedule
 from hetsched.problem.problem import Problem
-from hetsched.schedule.arcs import Links, of_schedule
+from hetsched.schedule.arcs import Arcs, of_schedule
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
 
@@ -26,9 +26,9 @@ def static(problem: Problem, decision: Decision) -> FloatArray:
     return weights(problem, decision) + np.bincount(decision.device, activations, problem.n_devices)
 
 
-def peak(problem: Problem, decision: Decision, batches: Columns, links: Links, link_start: FloatArray) -> FloatArray:
+def peak(problem: Problem, decision: Decision, batches: Columns, arcs: Arcs, arc_start: FloatArray) -> FloatArray:
     """Return the largest number of bytes each device holds at any time, [K]."""
-    device, _, change = _changes(problem, decision, batches, links, link_start)
+    device, _, change = _changes(problem, decision, batches, arcs, arc_start)
     result = weights(problem, decision)
     for k in range(problem.n_devices):
         result[k] += np.cumsum(change[device == k]).max(initial=0.0)
@@ -51,15 +51,15 @@ def profile(problem: Problem, schedule: Schedule) -> Columns:
         device holds so many `bytes`. Every device has a step at time 0.
     """
     batches = schedule.batches
-    decision, links = of_schedule(problem, schedule)
-    link_start, moving = batches.finish[links.source], np.flatnonzero(links.moving)
+    decision, arcs = of_schedule(problem, schedule)
+    arc_start, moving = batches.finish[arcs.source], np.flatnonzero(arcs.moving)
     moves = schedule.transfers
-    by_key = np.lexsort((moves.target, moves.source, moves.edge))  # the order of the links
-    wanted = [getattr(links, name)[moving] for name in ("edge", "source", "target")]
+    by_key = np.lexsort((moves.target, moves.source, moves.edge))  # the order of the arcs
+    wanted = [getattr(arcs, name)[moving] for name in ("edge", "source", "target")]
     if len(by_key) != len(moving) or (np.array([moves[name][by_key] for name in ("edge", "source", "target")]) != wanted).any():
         raise InvalidSchedule("the transfers are not those its batches need; hetsched.verify(problem, schedule) says which")
-    link_start[moving] = moves.start[by_key]
-    device, time, change = _changes(problem, decision, batches, links, link_start)
+    arc_start[moving] = moves.start[by_key]
+    device, time, change = _changes(problem, decision, batches, arcs, arc_start)
     every = np.arange(problem.n_devices)
     device, time = np.concatenate([every, device]), np.concatenate([np.zeros(len(every)), time])
     change = np.concatenate([weights(problem, decision), change])
@@ -72,7 +72,7 @@ def profile(problem: Problem, schedule: Schedule) -> Columns:
 
 
 def _changes(
-    problem: Problem, decision: Decision, batches: Columns, links: Links, link_start: FloatArray
+    problem: Problem, decision: Decision, batches: Columns, arcs: Arcs, arc_start: FloatArray
 ) -> tuple[IntArray, FloatArray, FloatArray]:
     """Return (device, time, bytes acquired or released), by device and time, weights left out.
 
@@ -87,18 +87,18 @@ def _changes(
     release = np.where((np.diff(graph.succ_ptr) == 0)[task], makespan, batches.finish[batch])
     row = np.empty((problem.n_tasks, problem.inputs), np.int64)
     row[task, decision.items] = np.arange(len(batch))
-    moving = links.moving
-    needed_until = np.where(moving, link_start + links.seconds, batches.finish[links.target])
-    np.maximum.at(release, row[graph.source], needed_until[links.of_input])
+    moving = arcs.moving
+    needed_until = np.where(moving, arc_start + arcs.seconds, batches.finish[arcs.target])
+    np.maximum.at(release, row[graph.source], needed_until[arcs.of_input])
 
     sources = (np.diff(graph.pred_ptr) == 0)[task]
     intervals = [
         (decision.device[batch], batches.start[batch], release, graph.output_bytes[task]),
         (
-            decision.device[links.target[moving]],
-            link_start[moving],
-            batches.finish[links.target[moving]],
-            graph.edge_bytes[links.edge[moving]] * links.inputs[moving],
+            decision.device[arcs.target[moving]],
+            arc_start[moving],
+            batches.finish[arcs.target[moving]],
+            graph.edge_bytes[arcs.edge[moving]] * arcs.inputs[moving],
         ),
         (decision.device[batch[sources]], np.zeros(sources.sum()), batches.finish[batch[sources]], graph.input_bytes[task[sources]]),
     ]

@@ -12,7 +12,7 @@ from hetsched.errors import InvalidSchedule
 from hetsched.problem.graph import named
 from hetsched.problem.problem import Problem
 from hetsched.schedule import memory
-from hetsched.schedule.arcs import Links, links_of
+from hetsched.schedule.arcs import Arcs, arcs_of
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
 
@@ -44,16 +44,16 @@ def simulate(problem: Problem, decision: Decision) -> Schedule:
         not to be had, splits a co-location label, sends data where there is no path, orders
         transfers that do not exist, or deadlocks (the cycle is printed).
     """
-    timing = Timing(problem, decision)
-    links = timing.links
-    start, link_start = timing.starts(timing.duration)
-    moving = links.moving
+    timing = TimedDecision(problem, decision)
+    arcs = timing.arcs
+    start, arc_start = timing.starts(timing.duration)
+    moving = arcs.moving
     transfers = Columns(
-        edge=links.edge[moving],
-        source=links.source[moving],
-        target=links.target[moving],
-        start=link_start[moving],
-        finish=link_start[moving] + links.seconds[moving],
+        edge=arcs.edge[moving],
+        source=arcs.source[moving],
+        target=arcs.target[moving],
+        start=arc_start[moving],
+        finish=arc_start[moving] + arcs.seconds[moving],
     )
     batches = Columns(
         task=decision.task, device=decision.device, start=start, finish=start + timing.duration, size=np.diff(decision.item_ptr)
@@ -68,18 +68,18 @@ def simulate(problem: Problem, decision: Decision) -> Schedule:
         transfers,
         transfer_order=decision.transfer_order,
         static_memory=memory.static(problem, decision),
-        peak_memory=memory.peak(problem, decision, batches, links, link_start),
+        peak_memory=memory.peak(problem, decision, batches, arcs, arc_start),
     )
 
 
-class Timing:
+class TimedDecision:
     """A decision made ready to be timed, maybe many times with other durations.
 
     Attributes
     ----------
     duration : float64 array [m]
         The problem's seconds of each batch.
-    links : Links
+    arcs : Arcs
     """
 
     def __init__(self, problem: Problem, decision: Decision) -> None:
@@ -87,31 +87,31 @@ class Timing:
         self.duration = _durations(problem, decision)
         batch_of = _batch_of(problem, decision)
         _check_colocation(problem, decision, batch_of)
-        self.links = links_of(problem, decision, batch_of)
-        _check_paths(problem, decision, self.links)
+        self.arcs = arcs_of(problem, decision, batch_of)
+        _check_paths(problem, decision, self.arcs)
         self._following = _next_batches(decision, self.duration)
-        self._next_link = np.full((len(self.links.edge), 2), -1)
+        self._next_arc = np.full((len(self.arcs.edge), 2), -1)
         if problem.links.contended and decision.transfer_order is not None:
-            self._next_link = _next_links(problem, decision, self.links)
+            self._next_arc = _next_arcs(problem, decision, self.arcs)
 
     def starts(self, duration: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the starts of batches [m] and links [x] if the batches take `duration` [m] seconds.
+        """Return the starts of batches [m] and arcs [x] if the batches take `duration` [m] seconds.
 
         Batches of no length by the problem must have none here. Raises `InvalidSchedule` in a deadlock.
         """
         from hetsched.schedule import kernels
 
-        problem, decision, links = self.problem, self.decision, self.links
+        problem, decision, arcs = self.problem, self.decision, self.arcs
         if problem.links.contended and decision.transfer_order is None:
-            start, link_start = kernels.first_come_first_served(
-                duration, decision.device, links.source, links.target, links.seconds, problem.communication == "port", problem.n_devices
+            start, arc_start = kernels.first_come_first_served(
+                duration, decision.device, arcs.source, arcs.target, arcs.seconds, problem.communication == "port", problem.n_devices
             )
         else:
-            start, link_start = kernels.earliest(duration, self._following, links.source, links.target, links.seconds, self._next_link)
-        stuck = np.isnan(np.concatenate([start, link_start]))
+            start, arc_start = kernels.earliest(duration, self._following, arcs.source, arcs.target, arcs.seconds, self._next_arc)
+        stuck = np.isnan(np.concatenate([start, arc_start]))
         if stuck.any():
-            _refuse_deadlock(problem, decision, links, self._following, self._next_link, stuck)
-        return start, link_start
+            _refuse_deadlock(problem, decision, arcs, self._following, self._next_arc, stuck)
+        return start, arc_start
 
 
 def _edge_name(problem: Problem, edge: int) -> str:
@@ -173,13 +173,13 @@ def _batch_of(problem: Problem, decision: Decision) -> IntArray:
     return table.reshape(problem.n_tasks, problem.inputs)
 
 
-def _check_paths(problem: Problem, decision: Decision, links: Links) -> None:
-    lost = np.flatnonzero(np.isinf(links.seconds))
+def _check_paths(problem: Problem, decision: Decision, arcs: Arcs) -> None:
+    lost = np.flatnonzero(np.isinf(arcs.seconds))
     if len(lost):
         x = int(lost[0])
         raise InvalidSchedule(
-            f"edge {_edge_name(problem, links.edge[x])} is split over {_device_name(problem, decision, links.source[x])} and "
-            f"{_device_name(problem, decision, links.target[x])}, between which there is no path; keep both tasks on one device"
+            f"edge {_edge_name(problem, arcs.edge[x])} is split over {_device_name(problem, decision, arcs.source[x])} and "
+            f"{_device_name(problem, decision, arcs.target[x])}, between which there is no path; keep both tasks on one device"
         )
 
 
@@ -209,30 +209,30 @@ def _next_batches(decision: Decision, duration: FloatArray) -> IntArray:
     return following
 
 
-def _next_links(problem: Problem, decision: Decision, links: Links) -> IntArray:
+def _next_arcs(problem: Problem, decision: Decision, arcs: Arcs) -> IntArray:
     """Return the transfers that follow each on its two resources under the explicit order, [x, 2]."""
     order = decision.transfer_order
     assert order is not None
     m = decision.n_batches
-    keys = (links.edge * m + links.source) * m + links.target
+    keys = (arcs.edge * m + arcs.source) * m + arcs.target
     wanted = (order[:, 0] * m + order[:, 1]) * m + order[:, 2]
     place = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
-    found = (keys[place] == wanted) & links.moving[place] if len(keys) else np.zeros(len(wanted), bool)
+    found = (keys[place] == wanted) & arcs.moving[place] if len(keys) else np.zeros(len(wanted), bool)
     again = np.ones(len(wanted), bool)
     again[np.unique(wanted, return_index=True)[1]] = False
     for wrong, why in ((~found, "which is no transfer of this decision"), (again, "twice")):
         if wrong.any():
             row = order[int(wrong.argmax())].tolist()
             raise InvalidSchedule(f"the transfer order names (edge {row[0]}, source batch {row[1]}, target batch {row[2]}) {why}")
-    real = place[links.seconds[place] > 0]
-    missing = np.setdiff1d(np.flatnonzero(links.seconds > 0), real)
+    real = place[arcs.seconds[place] > 0]
+    missing = np.setdiff1d(np.flatnonzero(arcs.seconds > 0), real)
     if len(missing):
-        a, b = int(links.source[missing[0]]), int(links.target[missing[0]])
+        a, b = int(arcs.source[missing[0]]), int(arcs.target[missing[0]])
         raise InvalidSchedule(
             f"the transfer order leaves out batch {a} -> batch {b} from {_device_name(problem, decision, a)} "
             f"to {_device_name(problem, decision, b)}; name every transfer once, or give no order"
         )
-    h, k = decision.device[links.source[real]], decision.device[links.target[real]]
+    h, k = decision.device[arcs.source[real]], decision.device[arcs.target[real]]
     size = problem.n_devices
     resources = (h, k) if problem.communication == "port" else (h * size + k, h * size + k)
     following = np.full((len(keys), 2), -1)
@@ -244,9 +244,9 @@ def _next_links(problem: Problem, decision: Decision, links: Links) -> IntArray:
 
 
 def _refuse_deadlock(
-    problem: Problem, decision: Decision, links: Links, following: IntArray, next_link: IntArray, stuck: BoolArray
+    problem: Problem, decision: Decision, arcs: Arcs, following: IntArray, next_arc: IntArray, stuck: BoolArray
 ) -> NoReturn:
-    """Raise the error that prints one cycle of orders against precedence among the stuck batches and links."""
+    """Raise the error that prints one cycle of orders against precedence among the stuck batches and arcs."""
     m = decision.n_batches
     before: dict[int, list[int]] = {int(node): [] for node in np.flatnonzero(stuck)}
 
@@ -255,12 +255,12 @@ def _refuse_deadlock(
             if a in before and b in before:
                 before[b].append(a)
 
-    link = m + np.arange(len(links.edge))
+    arc = m + np.arange(len(arcs.edge))
     add(np.flatnonzero(following >= 0), following[following >= 0])
-    add(links.source, link)
-    add(link, links.target)
-    for column in next_link.T:
-        add(link[column >= 0], m + column[column >= 0])
+    add(arcs.source, arc)
+    add(arc, arcs.target)
+    for column in next_arc.T:
+        add(arc[column >= 0], m + column[column >= 0])
     position: dict[int, int] = {}
     path: list[int] = []
     node = next(iter(before))
@@ -272,8 +272,8 @@ def _refuse_deadlock(
 
     def text(node: int) -> str:
         if node >= m:
-            return f"transfer {_edge_name(problem, links.edge[node - m])}"
+            return f"transfer {_edge_name(problem, arcs.edge[node - m])}"
         return f"{problem.graph.names[decision.task[node]]!r} on {_device_name(problem, decision, node)}"
 
-    shown = [text(node) for node in cycle if node < m or links.moving[node - m]]
+    shown = [text(node) for node in cycle if node < m or arcs.moving[node - m]]
     raise InvalidSchedule(f"the decision deadlocks: {' before '.join(shown)}; reorder one of them")

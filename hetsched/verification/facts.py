@@ -16,7 +16,7 @@ TOLERANCE = 1e-9
 """Relative to the last finish for times, to the capacity for memory."""
 
 
-class Links(NamedTuple):
+class Arcs(NamedTuple):
     """What must be bridged: an edge, a source and a target batch that share inputs."""
 
     edge: IntArray
@@ -52,7 +52,7 @@ class Facts:
         self.move_edge, self.move_source, self.move_target = (_integers(transfers[name]) for name in ("edge", "source", "target"))
         self.move_start, self.move_finish = _times(transfers)
         edge, self.source_row, target_row = self._shared_inputs(cell)
-        keys, first, self.link_of, count = np.unique(
+        keys, first, self.arc_of, count = np.unique(
             self.row_batch[self.source_row] * len(self.task) + self.row_batch[target_row],
             return_index=True,
             return_inverse=True,
@@ -61,11 +61,11 @@ class Facts:
         source, target = self.row_batch[self.source_row[first]], self.row_batch[target_row[first]]
         h, k = self.device[source], self.device[target]
         seconds = problem.transfer_times(edge[first], h, k, count)
-        self.link_of_move = self._serving(keys, edge[first], h != k)
+        self.arc_of_move = self._serving(keys, edge[first], h != k)
         transfer = np.full(len(keys), -1)
-        lawful = np.flatnonzero(self.link_of_move >= 0)
-        transfer[self.link_of_move[lawful]] = lawful
-        self.links = Links(edge[first], source, target, count, seconds, h != k, transfer)
+        lawful = np.flatnonzero(self.arc_of_move >= 0)
+        transfer[self.arc_of_move[lawful]] = lawful
+        self.arcs = Arcs(edge[first], source, target, count, seconds, h != k, transfer)
         size = np.searchsorted(problem.batch_sizes, self.count)
         fits = (size < len(problem.batch_sizes)) & (problem.batch_sizes[np.minimum(size, len(problem.batch_sizes) - 1)] == self.count)
         self.duration = np.where(fits, problem.durations[self.task, self.device, np.where(fits, size, 0)], np.nan)
@@ -84,14 +84,14 @@ class Facts:
         return edge[pair], row[first[ahead[pair]] + a], row[first[behind[pair]] + b]
 
     def _serving(self, keys: IntArray, edge: IntArray, remote: BoolArray) -> IntArray:
-        """Return the link each transfer serves; -1 if there is none, or an earlier row serves it."""
+        """Return the arc each transfer serves; -1 if there is none, or an earlier row serves it."""
         result = np.full(len(self.move_edge), -1)
         if len(keys):
             wanted = self.move_source * len(self.task) + self.move_target
             place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
             found = np.flatnonzero((keys[place] == wanted) & (edge[place] == self.move_edge) & remote[place])
-            link, first = np.unique(place[found], return_index=True)
-            result[found[first]] = link
+            arc, first = np.unique(place[found], return_index=True)
+            result[found[first]] = arc
         return result
 
     def move(self, row: int) -> tuple[int, int, int]:

@@ -294,14 +294,14 @@ def _device_overlap(facts: Facts) -> Iterator[Violation]:
 
 
 def _precedence(facts: Facts) -> Iterator[Violation]:
-    links = facts.links
-    ready = np.where(links.remote, np.nan, facts.finish[links.source])
-    served = links.transfer >= 0
-    ready[served] = facts.move_finish[links.transfer[served]]
-    early = ready - facts.start[links.target]
+    arcs = facts.arcs
+    ready = np.where(arcs.remote, np.nan, facts.finish[arcs.source])
+    served = arcs.transfer >= 0
+    ready[served] = facts.move_finish[arcs.transfer[served]]
+    early = ready - facts.start[arcs.target]
     for x in _rows(early > facts.tolerance):
-        a, b = int(links.source[x]), int(links.target[x])
-        what = f"{facts.transfer(links.edge[x], a, b)} ends" if links.remote[x] else f"its producer {facts.batch(a)} finishes"
+        a, b = int(arcs.source[x]), int(arcs.target[x])
+        what = f"{facts.transfer(arcs.edge[x], a, b)} ends" if arcs.remote[x] else f"its producer {facts.batch(a)} finishes"
         message = f"task {facts.batch(b)} starts at {facts.start[b]:.9g} s, {early[x]:.9g} s before {what} at {ready[x]:.9g} s"
         yield _of_batches(facts, "precedence", message, early[x], a, b, times=(facts.start[b], ready[x]))
 
@@ -310,22 +310,22 @@ def _precedence(facts: Facts) -> Iterator[Violation]:
 
 
 def _no_path(facts: Facts) -> Iterator[Violation]:
-    for x in _rows(np.isinf(facts.links.seconds)):
-        e, a, b = int(facts.links.edge[x]), int(facts.links.source[x]), int(facts.links.target[x])
+    for x in _rows(np.isinf(facts.arcs.seconds)):
+        e, a, b = int(facts.arcs.edge[x]), int(facts.arcs.source[x]), int(facts.arcs.target[x])
         where = f"{facts.device_name(a)!r} and {facts.device_name(b)!r}"
         message = f"edge {facts.edge_text(e)} is split over {where}, between which there is no path"
-        yield _of_batches(facts, "no-path", message, facts.links.shared[x], a, b)
+        yield _of_batches(facts, "no-path", message, facts.arcs.shared[x], a, b)
 
 
 def _transfer_missing(facts: Facts) -> Iterator[Violation]:
-    links = facts.links
-    for x in _rows(links.remote & (links.transfer < 0) & np.isfinite(links.seconds)):
-        e, a, b = int(links.edge[x]), int(links.source[x]), int(links.target[x])
-        yield _of_batches(facts, "transfer-missing", f"{facts.transfer(e, a, b)} is missing; it takes {links.seconds[x]:.9g} s", 1, a, b)
+    arcs = facts.arcs
+    for x in _rows(arcs.remote & (arcs.transfer < 0) & np.isfinite(arcs.seconds)):
+        e, a, b = int(arcs.edge[x]), int(arcs.source[x]), int(arcs.target[x])
+        yield _of_batches(facts, "transfer-missing", f"{facts.transfer(e, a, b)} is missing; it takes {arcs.seconds[x]:.9g} s", 1, a, b)
 
 
 def _transfer_extra(facts: Facts) -> Iterator[Violation]:
-    for x in _rows(facts.link_of_move < 0):
+    for x in _rows(facts.arc_of_move < 0):
         e, a, b = facts.move(x)
         if tuple(facts.problem.graph.edges[e]) != (facts.task[a], facts.task[b]):
             why = f"joins batches of {facts.task_name(a)!r} and {facts.task_name(b)!r}"
@@ -339,20 +339,20 @@ def _transfer_extra(facts: Facts) -> Iterator[Violation]:
 
 
 def _transfer_time(facts: Facts) -> Iterator[Violation]:
-    links = facts.links
-    taken = np.full(len(links.edge), np.nan)
-    served = (links.transfer >= 0) & np.isfinite(links.seconds)
-    taken[served] = (facts.move_finish - facts.move_start)[links.transfer[served]]
-    for x in _rows(np.abs(taken - links.seconds) > facts.tolerance):
-        edge, a, b = facts.move(links.transfer[x])
-        carried = "" if facts.problem.inputs == 1 else f" for {plural(int(links.shared[x]), 'input')}"
-        message = f"{facts.transfer(edge, a, b)} takes {taken[x]:.9g} s, its transfer time{carried} is {links.seconds[x]:.9g} s"
-        times = (facts.move_start[links.transfer[x]], facts.move_finish[links.transfer[x]])
-        yield _of_batches(facts, "transfer-time", message, abs(taken[x] - links.seconds[x]), a, b, times=times)
+    arcs = facts.arcs
+    taken = np.full(len(arcs.edge), np.nan)
+    served = (arcs.transfer >= 0) & np.isfinite(arcs.seconds)
+    taken[served] = (facts.move_finish - facts.move_start)[arcs.transfer[served]]
+    for x in _rows(np.abs(taken - arcs.seconds) > facts.tolerance):
+        edge, a, b = facts.move(arcs.transfer[x])
+        carried = "" if facts.problem.inputs == 1 else f" for {plural(int(arcs.shared[x]), 'input')}"
+        message = f"{facts.transfer(edge, a, b)} takes {taken[x]:.9g} s, its transfer time{carried} is {arcs.seconds[x]:.9g} s"
+        times = (facts.move_start[arcs.transfer[x]], facts.move_finish[arcs.transfer[x]])
+        yield _of_batches(facts, "transfer-time", message, abs(taken[x] - arcs.seconds[x]), a, b, times=times)
 
 
 def _transfer_early(facts: Facts) -> Iterator[Violation]:
-    early = np.where(facts.link_of_move >= 0, facts.finish[facts.move_source] - facts.move_start, np.nan)
+    early = np.where(facts.arc_of_move >= 0, facts.finish[facts.move_source] - facts.move_start, np.nan)
     for x in _rows(early > facts.tolerance):
         e, a, b = facts.move(x)
         message = (
@@ -364,7 +364,7 @@ def _transfer_early(facts: Facts) -> Iterator[Violation]:
 
 def _contention(facts: Facts) -> Iterator[Violation]:
     model, devices = facts.problem.communication, facts.problem.cluster.names
-    lawful = np.flatnonzero(facts.link_of_move >= 0)
+    lawful = np.flatnonzero(facts.arc_of_move >= 0)
     h, k = facts.device[facts.move_source[lawful]], facts.device[facts.move_target[lawful]]
     resources = {"channel": [("", h * len(devices) + k)], "port": [("send", h), ("receive", k)]}.get(model, [])
     start, finish = facts.move_start[lawful], facts.move_finish[lawful]
@@ -394,21 +394,21 @@ def _static_bytes(facts: Facts) -> FloatArray:
 
 def _peak_bytes(facts: Facts) -> FloatArray:
     """Return the most bytes each device holds at any time, [K]."""
-    graph, links, n_devices = facts.problem.graph, facts.links, facts.problem.n_devices
+    graph, arcs, n_devices = facts.problem.graph, facts.arcs, facts.problem.n_devices
     task, device = facts.task[facts.row_batch], facts.device[facts.row_batch]
     start, finish = facts.start[facts.row_batch], facts.finish[facts.row_batch]
     childless, parentless = (np.bincount(column, minlength=graph.n_tasks) == 0 for column in (graph.edges[:, 0], graph.edges[:, 1]))
-    needed_until = np.where(links.remote, -np.inf, facts.finish[links.target])
-    served = links.transfer >= 0
-    needed_until[served] = facts.move_finish[links.transfer[served]]
+    needed_until = np.where(arcs.remote, -np.inf, facts.finish[arcs.target])
+    served = arcs.transfer >= 0
+    needed_until[served] = facts.move_finish[arcs.transfer[served]]
     release = np.where(childless[task], facts.makespan, finish)
-    np.fmax.at(release, facts.source_row, needed_until[facts.link_of])
-    arriving, first = links.target[served], parentless[task]
+    np.fmax.at(release, facts.source_row, needed_until[facts.arc_of])
+    arriving, first = arcs.target[served], parentless[task]
     holders = np.concatenate([device, facts.device[arriving], device[first]])
-    since = np.concatenate([start, facts.move_start[links.transfer[served]], np.zeros(int(first.sum()))])
+    since = np.concatenate([start, facts.move_start[arcs.transfer[served]], np.zeros(int(first.sum()))])
     until = np.concatenate([release, facts.finish[arriving], finish[first]])
     size = np.concatenate(
-        [graph.output_bytes[task], graph.edge_bytes[links.edge[served]] * links.shared[served], graph.input_bytes[task[first]]]
+        [graph.output_bytes[task], graph.edge_bytes[arcs.edge[served]] * arcs.shared[served], graph.input_bytes[task[first]]]
     )
     most = np.zeros(n_devices)
     for k in range(n_devices):

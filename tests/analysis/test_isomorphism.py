@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
-from hetsched.analysis.isomorphism import identical
+from hetsched.analysis.isomorphism import identical_parts
 from hetsched.analysis.modules import modules
 from hetsched.arrays import IntArray
 from hetsched.testing import numbers, problems
@@ -79,7 +79,7 @@ def test_relabelled_copies_are_found_and_the_mapping_is_exact(problem: hs.Proble
     edge_order = np.array(data.draw(st.permutations(range(count * problem.graph.n_edges))), np.int64)
     whole, parts = copies_of(problem, count, order, edge_order)
     parts = [np.array(data.draw(st.permutations(part.tolist()))) for part in parts]
-    found = identical(whole, parts)
+    found = identical_parts(whole, parts)
     assert [copy.of for copy in found] == [0] * count
     for copy, part in zip(found, parts, strict=True):
         assert sorted(copy.tasks.tolist()) == sorted(part.tolist())
@@ -99,7 +99,7 @@ def test_two_parts_are_identical_if_and_only_if_some_mapping_makes_them_so(probl
     parts = [data.draw(tasks), data.draw(tasks)]
     marks = [data.draw(st.lists(st.integers(0, 1), min_size=size, max_size=size)) for _ in parts]
     bare = [data.draw(st.lists(st.booleans(), min_size=size, max_size=size)) for _ in parts]
-    found = identical(problem, list(map(np.array, parts)), marks=list(map(np.array, marks)), bare=list(map(np.array, bare)))
+    found = identical_parts(problem, list(map(np.array, parts)), marks=list(map(np.array, marks)), bare=list(map(np.array, bare)))
     data_of = [list(zip(*each, strict=True)) for each in zip(marks, bare, strict=True)]
 
     def maps(places: tuple[int, ...]) -> bool:
@@ -140,9 +140,9 @@ def test_one_number_changed_and_it_is_no_copy(seed: int, change: str) -> None:
     graph = hs.TaskGraph(map(str, range(2 * n)), edges, edge_bytes=edge_bytes, **columns)
     problem = hs.Problem(graph, cluster, durations=durations)
     parts = [np.arange(n), rng.permutation(np.arange(n, 2 * n))]
-    assert [copy.of for copy in identical(problem, parts)] == [0, 1]
+    assert [copy.of for copy in identical_parts(problem, parts)] == [0, 1]
     unlimited = hs.Problem(graph, hs.Cluster(["x", "y"], bandwidth=1e9), durations=durations)
-    assert (identical(unlimited, parts)[1].of == 0) == (change == "weight")  # memory counts only where it may run out
+    assert (identical_parts(unlimited, parts)[1].of == 0) == (change == "weight")  # memory counts only where it may run out
 
 
 def plain(edges: list[tuple[int, int]], n: int) -> hs.Problem:
@@ -163,17 +163,17 @@ def test_what_colours_cannot_tell_apart_is_told_apart() -> None:
     """All tasks of rings look alike, however long the rings are; the search has to step back."""
     same = plain(rings([4, 8], 0) + rings([8, 4], 12), 24)
     parts = [np.arange(12), np.arange(12, 24)]
-    found = identical(same, parts)
+    found = identical_parts(same, parts)
     assert found[1].of == 0
     assert correspond(same, parts[0].tolist(), found[1].tasks.tolist(), [False] * 12)
     other = plain(rings([4, 8], 0) + rings([6, 6], 12), 24)
-    assert identical(other, parts)[1].of == 1
+    assert identical_parts(other, parts)[1].of == 1
 
 
 def test_equal_tasks_side_by_side_are_no_trouble() -> None:
     durations = np.concatenate([np.arange(200) % 2, np.arange(200) // 100])[:, None]
     problem = hs.Problem(hs.TaskGraph(map(str, range(400))), hs.Cluster(["x"]), durations=durations)
-    assert identical(problem, [np.arange(200), np.arange(200, 400)])[1].of == 0
+    assert identical_parts(problem, [np.arange(200), np.arange(200, 400)])[1].of == 0
 
 
 def blocks(copies: int, heads: int, length: int, seed: int) -> tuple[hs.Problem, list[IntArray]]:
@@ -195,7 +195,7 @@ def blocks(copies: int, heads: int, length: int, seed: int) -> tuple[hs.Problem,
 
 def test_blocks_of_a_transformer_are_all_the_first() -> None:
     problem, parts = blocks(20, 12, 5, seed=0)
-    found = identical(problem, parts)
+    found = identical_parts(problem, parts)
     assert {copy.of for copy in found} == {0}
     for copy in found[1:3]:
         assert correspond(problem, parts[0].tolist(), copy.tasks.tolist(), [False] * len(parts[0]))
@@ -212,8 +212,8 @@ def test_modules_with_the_cuts_before_them_are_copies_though_the_first_follows_s
     problem = problem.replace(durations=durations)
     whole = [np.concatenate([[cut], part]) for cut, part in zip(cuts, parts[1:], strict=False)]
     marks = [np.array([1, *[0] * 8, 2])] * 3
-    assert [copy.of for copy in identical(problem, whole, marks=marks)] == [0, 1, 1]
-    found = identical(problem, whole, marks=marks, bare=[np.arange(10) == 0] * 3)
+    assert [copy.of for copy in identical_parts(problem, whole, marks=marks)] == [0, 1, 1]
+    found = identical_parts(problem, whole, marks=marks, bare=[np.arange(10) == 0] * 3)
     assert [copy.of for copy in found] == [0, 0, 0]
     assert all((copy.tasks[0], copy.tasks[-1]) == (part[0], part[-1]) for copy, part in zip(found, whole, strict=True))
 
@@ -224,20 +224,20 @@ def test_a_bare_task_still_has_to_run_in_the_same_places() -> None:
     parts, bare = [np.array([0, 1]), np.array([2, 3])], [np.array([True, False])] * 2
     for first, expected in (([3.0, 4.0], 0), ([3.0, np.nan], 1)):
         problem = hs.Problem(graph, cluster, durations=[[1, 2], [1, 1], first, [1, 1]])
-        assert identical(problem, parts, bare=bare)[1].of == expected
+        assert identical_parts(problem, parts, bare=bare)[1].of == expected
 
 
 def test_no_parts_and_empty_parts() -> None:
     problem = plain([(0, 1)], 2)
-    assert identical(problem, []) == []
-    found = identical(problem, [np.array([0]), np.array([], np.int64), np.array([], np.int64), np.array([1])])
+    assert identical_parts(problem, []) == []
+    found = identical_parts(problem, [np.array([0]), np.array([], np.int64), np.array([], np.int64), np.array([1])])
     assert [copy.of for copy in found] == [0, 1, 1, 0]
 
 
 def test_bad_parts_are_told() -> None:
     problem = plain([(0, 1)], 2)
     with pytest.raises(hs.UnsupportedFeature, match="part 1 names a task twice; its tasks must be distinct"):
-        identical(problem, [np.array([0]), np.array([1, 1])])
+        identical_parts(problem, [np.array([0]), np.array([1, 1])])
     for name, one in (("marks", np.array([1])), ("bare", np.array([True]))):
         with pytest.raises(hs.UnsupportedFeature, match=f"{name} must have one entry for each task of each of the 1 parts"):
-            identical(problem, [np.array([0, 1])], **{name: [one]})
+            identical_parts(problem, [np.array([0, 1])], **{name: [one]})

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched.analysis.ideals import chain, ideals
-from hetsched.analysis.load_data import linear_order, streams, unit_order, without_pendants
+from hetsched.analysis.load_data import linear_order, load_data, unit_order, without_pendants
 from hetsched.testing.profiles import examples
 
 
@@ -89,4 +89,4 @@ def test_what_cannot_run_as_one_batch_is_refused() -> None:
     graph = hs.TaskGraph(["a"])
     problem = hs.Problem(graph, hs.Cluster(["x"]), durations=[[[1.0]]], batch_sizes=[1], inputs=2, batching="free")
     with pytest.raises(hs.UnsupportedFeature, match="one batch of all 2 inputs, but task 'a'"):
-        streams(problem, "period")
+        load_data(problem, "period")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 import hetsched as hs
-from hetsched.bounds.task_subsets import Effort, Passage, Window
+from hetsched.bounds.task_subsets import RefutationBudget, SingleInputProblem, TaskSubset
 from hetsched.errors import UnsupportedFeature
 from hetsched.problem.links import UNCONTENDED
 from hetsched.testing import brute_force, conformance, problems
@@ -27,8 +27,8 @@ class TestBranch(conformance.MethodSuite):
         return problems(**{"inputs": 1, **features})  # type: ignore[arg-type]
 
 
-def everything(problem: hs.Problem) -> Window:
-    return Window(Passage(problem), np.arange(problem.n_tasks), np.arange(problem.graph.n_edges))
+def everything(problem: hs.Problem) -> TaskSubset:
+    return TaskSubset(SingleInputProblem(problem), np.arange(problem.n_tasks), np.arange(problem.graph.n_edges))
 
 
 @examples(80)
@@ -52,11 +52,11 @@ def test_optima_are_found_and_proven(problem: hs.Problem) -> None:
 def test_a_window_never_asks_for_more_than_the_problem(data: st.DataObject, problem: hs.Problem) -> None:
     """Some tasks and what they depend on, some with a device chosen, are done no later than in the best schedule that chooses it too."""
     chosen = data.draw(st.sets(st.sampled_from(range(problem.n_tasks)), min_size=1))
-    window = everything(problem).ancestry(sorted(chosen))
-    assert window.least([window.node()], Effort(1000)) <= brute_force(problem).makespan * (1 + 1e-9)  # type: ignore[union-attr]
-    task = data.draw(st.sampled_from(window.tasks.tolist()))
-    pinned = {k: window.least([window.node(pins=[(task, k)])], Effort(1000)) for k in range(problem.n_devices)}
-    assert min(pinned.values()) == pytest.approx(window.least([window.node()], Effort(1000)), rel=1e-6)
+    subset = everything(problem).ancestry(sorted(chosen))
+    assert subset.least([subset.node()], RefutationBudget(1000)) <= brute_force(problem).makespan * (1 + 1e-9)  # type: ignore[union-attr]
+    task = data.draw(st.sampled_from(subset.tasks.tolist()))
+    pinned = {k: subset.least([subset.node(pins=[(task, k)])], RefutationBudget(1000)) for k in range(problem.n_devices)}
+    assert min(pinned.values()) == pytest.approx(subset.least([subset.node()], RefutationBudget(1000)), rel=1e-6)
 
 
 @pytest.mark.parametrize(("problem", "optimum"), [(golden.topcuoglu(), 73.0), (golden.arabnejad(), 113.0)], ids=["topcuoglu", "arabnejad"])
@@ -71,30 +71,30 @@ def test_releases_and_deliveries_count() -> None:
     """b starts at 5 at the earliest and 2 s must follow; a may go before it, but not both on y, where b is not to be."""
     graph = hs.TaskGraph(["a", "b"])
     problem = hs.Problem(graph, hs.Cluster(["x", "y"], bandwidth=1), durations=[[4, 9], [3, 1]])
-    window = everything(problem)
+    subset = everything(problem)
     release, delivery = np.array([[0.0, 0], [5, math.inf]]), np.array([[0.0, 0], [2, 2]])
-    assert window.least([window.node(release, delivery)], Effort(100)) == pytest.approx(10, rel=1e-6)
+    assert subset.least([subset.node(release, delivery)], RefutationBudget(100)) == pytest.approx(10, rel=1e-6)
     late = np.array([[0.0, 0], [5, 8]])
-    nodes = [window.node(release, delivery, [(0, 1)]), window.node(late, pins=[(1, 1)])]
-    assert window.least(nodes, Effort(100)) == pytest.approx(9, rel=1e-6)
+    nodes = [subset.node(release, delivery, [(0, 1)]), subset.node(late, pins=[(1, 1)])]
+    assert subset.least(nodes, RefutationBudget(100)) == pytest.approx(9, rel=1e-6)
 
 
 def test_alternatives_count_with_the_least() -> None:
     """Whatever the order they come in; one that cannot be is none."""
     problem = golden.topcuoglu()
-    window = everything(problem)
-    nodes = [window.node(pins=[(0, k)]) for k in range(3)]
-    values = [window.least([node], Effort(5000)) for node in nodes]
-    impossible = window.node(np.full((10, 3), math.inf))
-    assert window.least([impossible], Effort(10)) == math.inf
+    subset = everything(problem)
+    nodes = [subset.node(pins=[(0, k)]) for k in range(3)]
+    values = [subset.least([node], RefutationBudget(5000)) for node in nodes]
+    impossible = subset.node(np.full((10, 3), math.inf))
+    assert subset.least([impossible], RefutationBudget(10)) == math.inf
     for order in (nodes, nodes[::-1], [impossible, *nodes]):
-        assert window.least(order, Effort(5000)) == pytest.approx(min(values), rel=1e-6)
+        assert subset.least(order, RefutationBudget(5000)) == pytest.approx(min(values), rel=1e-6)
 
 
 def test_without_nodes_it_is_still_a_bound() -> None:
     """One node a refutation, then more and more: the value rises to the optimum."""
-    window = everything(golden.arabnejad())
-    values = [window.least([window.node()], Effort(nodes)) for nodes in (1, 10, 10_000)]
+    subset = everything(golden.arabnejad())
+    values = [subset.least([subset.node()], RefutationBudget(nodes)) for nodes in (1, 10, 10_000)]
     assert values[0] <= values[1] * (1 + 3e-3) <= values[2] * (1 + 6e-3)
     assert values[2] == pytest.approx(113, rel=1e-6)
     assert values[2] <= 113
@@ -102,9 +102,9 @@ def test_without_nodes_it_is_still_a_bound() -> None:
 
 def test_a_schedule_that_is_known_is_not_exceeded() -> None:
     """It is all that is asked for."""
-    window = everything(golden.topcuoglu())
-    assert window.least([window.node()], Effort(10_000), best=73) == pytest.approx(73, rel=1e-6)
-    assert window.least([window.node()], Effort(10_000), best=60) == 60
+    subset = everything(golden.topcuoglu())
+    assert subset.least([subset.node()], RefutationBudget(10_000), best=73) == pytest.approx(73, rel=1e-6)
+    assert subset.least([subset.node()], RefutationBudget(10_000), best=60) == 60
 
 
 def test_tasks_that_take_no_time_need_no_order() -> None:

@@ -16,8 +16,8 @@ from hetsched.arrays import IntArray
 from hetsched.bounds import batches
 from hetsched.bounds.destructive import destructive
 from hetsched.bounds.modular import modular, reverse
-from hetsched.bounds.release_times import Heads
-from hetsched.bounds.task_subsets import Effort
+from hetsched.bounds.release_times import ReleaseTimes
+from hetsched.bounds.task_subsets import RefutationBudget
 from hetsched.errors import InvalidProblem, UnsupportedFeature
 from hetsched.stopping import NEVER, Deadline
 from hetsched.testing import brute_force, decisions, problems
@@ -137,12 +137,12 @@ def test_one_of_the_ends_is_last() -> None:
     apart = swapped.replace(cluster=hs.Cluster(["x", "y", "z"], bandwidth=np.inf), durations=[[3, NONE, NONE]] * 2 + [[NONE, 5, 5]] * 2)
     assert brute_force(apart).makespan == 11  # type: ignore[union-attr]
     assert levels.critical_path(apart).length == 8
-    heads = Heads(apart, levels.least_durations(apart), chain([0, 1], [2, 3]))
-    heads.raise_(1, Effort(100))
+    heads = ReleaseTimes(apart, levels.least_durations(apart), chain([0, 1], [2, 3]))
+    heads.raise_(1, RefutationBudget(100))
     assert heads.release[:2, 0].tolist() == [0, 0]
     assert heads.last[0, (0, 1)][0][0] == pytest.approx(3)
     assert heads.last[0, (0, 1)][1][0] == pytest.approx(3)
-    assert heads.join(1, 1, np.zeros((4, 3)), Effort(100)) == pytest.approx(11)
+    assert heads.join(1, 1, np.zeros((4, 3)), RefutationBudget(100)) == pytest.approx(11)
 
 
 def test_transfers_at_a_boundary_count_where_they_cannot_be_avoided() -> None:
@@ -157,7 +157,7 @@ def test_an_edge_may_pass_over_modules() -> None:
     graph = hs.TaskGraph(["a", "b", "c", "d"], [("a", "b", 0), ("a", "d", 0), ("b", "c", 0), ("c", "d", 0)])
     problem = hs.Problem(graph, FREE, durations=[[5, 5], [1, 1], [1, 1], [2, 2]])
     modules = chain([0], [1], [2], [3])
-    assert Heads(problem, levels.least_durations(problem), modules).channels == 2
+    assert ReleaseTimes(problem, levels.least_durations(problem), modules).channels == 2
     assert modular(problem, modules=modules).value == pytest.approx(9)
 
 
@@ -200,10 +200,10 @@ def test_several_ends_are_counted_at_the_price_of_the_cheapest() -> None:
 @examples(25)
 @given(data=st.data(), problem=problems(n_tasks=st.integers(3, 8), tight=False))
 def test_later_passes_never_lower_a_head(data: st.DataObject, problem: hs.Problem) -> None:
-    heads = Heads(problem, levels.least_durations(problem), data.draw(partitions(problem.graph)))
+    heads = ReleaseTimes(problem, levels.least_durations(problem), data.draw(partitions(problem.graph)))
     before = heads.release.copy()
     for width, nodes in ((1, 1), (1, 100), (2, 1), (2, 100)):
-        heads.raise_(width, Effort(nodes))
+        heads.raise_(width, RefutationBudget(nodes))
         assert (heads.release >= before).all()
         before = heads.release.copy()
 

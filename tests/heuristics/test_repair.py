@@ -1,4 +1,4 @@
-"""Mended decisions keep co-location and memory, and change nothing without need."""
+"""Repaired decisions keep co-location and memory, and change nothing without need."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
-from hetsched.heuristics.repair import mend, packed
+from hetsched.heuristics.repair import packed, repair
 from hetsched.problem.links import UNCONTENDED
 from hetsched.schedule.memory import over_capacity, static
 from hetsched.testing import decisions, problems
@@ -24,7 +24,7 @@ def loosened(problem):
 @given(problems(memory="static", communication=st.sampled_from(UNCONTENDED)), st.data())
 def test_what_is_mended_is_valid(problem, data):
     decision = data.draw(decisions(loosened(problem)))
-    found = mend(problem, decision)
+    found = repair(problem, decision)
     if found is None:
         return
     schedule = hs.simulate(problem, found)
@@ -35,14 +35,14 @@ def test_what_is_mended_is_valid(problem, data):
 def test_what_is_whole_stays_as_it_is(problem, data):
     decision = data.draw(decisions(problem))
     if not over_capacity(problem, static(problem, decision)).any():
-        assert mend(problem, decision) is decision
+        assert repair(problem, decision) is decision
 
 
 def test_the_unit_goes_that_loses_least():
     graph = hs.TaskGraph(["a", "b", "c"], weight_bytes=[4.0, 4.0, 4.0])
     cluster = hs.Cluster([hs.Device("fast", memory_bytes=9.0), hs.Device("slow", memory_bytes=9.0)], bandwidth=1.0)
     problem = hs.Problem(graph, cluster, durations=np.array([[1.0, 9.0], [1.0, 2.0], [1.0, 5.0]]))
-    found = mend(problem, hs.Decision([0, 1, 2], [0, 0, 0]))
+    found = repair(problem, hs.Decision([0, 1, 2], [0, 0, 0]))
     assert found is not None
     assert dict(zip(found.task.tolist(), found.device.tolist(), strict=True)) == {0: 0, 1: 1, 2: 0}
 
@@ -51,7 +51,7 @@ def test_no_room_anywhere_is_said():
     graph = hs.TaskGraph(["a", "b"], weight_bytes=[4.0, 4.0])
     cluster = hs.Cluster([hs.Device("one", memory_bytes=5.0), hs.Device("two", memory_bytes=3.0)], bandwidth=1.0)
     problem = hs.Problem(graph, cluster, durations=np.ones((2, 2)))
-    assert mend(problem, hs.Decision([0, 1], [0, 0])) is None
+    assert repair(problem, hs.Decision([0, 1], [0, 0])) is None
 
 
 @given(problems(memory="static"))

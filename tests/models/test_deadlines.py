@@ -11,7 +11,7 @@ import pytest
 import hetsched as hs
 from hetsched.analysis.modules import modules
 from hetsched.errors import OutOfTime
-from hetsched.heuristics.local_search.search import Search
+from hetsched.heuristics.local_search.search import StateSearch
 from hetsched.heuristics.local_search.tabu import SLICE, Walk
 from hetsched.modeling.lowering import linear
 from hetsched.modeling.model import Model
@@ -131,7 +131,7 @@ def test_many_random_changes_end_with_the_time() -> None:
     clock = SteppingClock()
     monitor = Monitor(problem, Budget(10.0), clock=clock)
     hs.methods()  # they register the list schedulers that a search begins from
-    search = Search(monitor)
+    search = StateSearch(monitor)
     assert search.start()
     walk = Walk(search)
     assert walk.shake(2000) == 2000

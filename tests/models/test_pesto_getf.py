@@ -1,4 +1,4 @@
-"""The relaxations and rivals: the load-only assignment, missing memory, GETF's groups, Pesto's pair of devices."""
+"""The relaxations and baselines: the load-only assignment, missing memory, GETF's groups, Pesto's pair of devices."""
 
 from __future__ import annotations
 

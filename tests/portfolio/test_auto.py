@@ -165,7 +165,7 @@ def test_members_of_this_process_alone_run_here(mine, pools):
             monitor.offer(hs.Decision.whole(problem, device, problem.graph.topological_order))
 
     def both(event):
-        return event.source == "annealing" and pools[0].workers[0].ledger is not None
+        return event.source == "annealing" and pools[0].workers[0].receiver is not None
 
     options = {"members": ["olb", "homely", "annealing"], "workers": 1}
     solution = hs.solve(tangle(), time_limit=PLENTY, options=options, on_progress=both)
@@ -244,4 +244,4 @@ def test_time_that_passes_between_two_looks_is_never_given_away(apart):
     assert not race.over
     clock.now += 6.0  # another process had the core
     for member in race.running:
-        assert race._task(member, race._slice(member, apart=apart)).time_limit == 0.0, member.name
+        assert race._job(member, race._slice(member, apart=apart)).time_limit == 0.0, member.name

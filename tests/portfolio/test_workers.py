@@ -15,9 +15,9 @@ import pytest
 
 import hetsched as hs
 from hetsched.portfolio import workers
-from hetsched.portfolio.protocol import Done, Found, Message, Task
-from hetsched.portfolio.workers import Ledger, Pool
-from hetsched.processes import Died
+from hetsched.portfolio.protocol import Done, Found, Job, Message
+from hetsched.portfolio.workers import JobReceiver, Pool
+from hetsched.processes import ProcessDied
 from hetsched.search import Budget, Monitor
 from hetsched.testing.backends import PLENTY
 from tests.golden import topcuoglu
@@ -50,14 +50,14 @@ def pool() -> Iterator[Pool]:
     assert made.workers == []
 
 
-def told(pool: Pool, task: Task, monitor: Monitor) -> list[Message]:
-    """Run a task to its end, into a monitor, and return all that was told."""
+def told(pool: Pool, job: Job, monitor: Monitor) -> list[Message]:
+    """Run a job to its end, into a monitor, and return all that was told."""
     until(lambda: bool(list(pool.receive(0.02))) or pool.workers[0].idle)
-    ledger = Ledger(monitor, task.method)
-    pool.give(pool.workers[0], task, ledger)
+    receiver = JobReceiver(monitor, job.method)
+    pool.give(pool.workers[0], job, receiver)
     heard: list[Message] = []
     deadline = time.monotonic() + PLENTY
-    while not heard or not isinstance(heard[-1], Done | Died):
+    while not heard or not isinstance(heard[-1], Done | ProcessDied):
         assert time.monotonic() < deadline
         for _, message, owner in pool.receive(0.05):
             if owner is not None:
@@ -68,7 +68,7 @@ def told(pool: Pool, task: Task, monitor: Monitor) -> list[Message]:
 
 def test_a_worker_tells_what_it_finds_and_at_whose_cost(pool: Pool) -> None:
     monitor = Monitor(topcuoglu())
-    heard = told(pool, Task("heft"), monitor)
+    heard = told(pool, Job("heft"), monitor)
     assert [type(message) for message in heard] == [Found, Done]
     solution = monitor.solution("auto")
     assert (solution.makespan, solution.method) == (80, "heft")
@@ -80,27 +80,27 @@ def test_a_worker_tells_what_it_finds_and_at_whose_cost(pool: Pool) -> None:
 
 def test_only_what_is_better_than_the_start_is_told(pool: Pool) -> None:
     best = hs.solve(topcuoglu(), "min-min").schedule
-    heard = told(pool, Task("heft", start=best), Monitor(topcuoglu()))
+    heard = told(pool, Job("heft", start=best), Monitor(topcuoglu()))
     assert [type(message) for message in heard] == [Done]
 
 
 def test_limits_and_seeds_reach_the_worker(pool: Pool) -> None:
-    first, second, third = (told(pool, Task("wanders", seed=seed, evaluations=30), Monitor(topcuoglu())) for seed in (1, 1, 2))
+    first, second, third = (told(pool, Job("wanders", seed=seed, evaluations=30), Monitor(topcuoglu())) for seed in (1, 1, 2))
     assert first[-2] == second[-2] != third[-2]  # the last decisions found
     assert first[-1].stopped == "evaluations"
     assert first[-1].efforts[0][2] == 30
-    assert told(pool, Task("wanders", time_limit=0.2), Monitor(topcuoglu()))[-1].stopped == "time limit"
+    assert told(pool, Job("wanders", time_limit=0.2), Monitor(topcuoglu()))[-1].stopped == "time limit"
 
 
 def test_prints_do_not_get_between_the_messages(pool: Pool, capfd: pytest.CaptureFixture[str]) -> None:
-    assert [type(message) for message in told(pool, Task("prints"), Monitor(topcuoglu()))] == [Found, Done]
+    assert [type(message) for message in told(pool, Job("prints"), Monitor(topcuoglu()))] == [Found, Done]
 
 
 def test_failures_cost_only_the_task(pool: Pool) -> None:
     monitor = Monitor(topcuoglu())
-    assert told(pool, Task("raises"), monitor)[-1].kind == "failed"
-    assert told(pool, Task("exits"), monitor)[-1].kind == "failed"
-    assert told(pool, Task("pesto"), monitor)[-1].kind == "refused"
+    assert told(pool, Job("raises"), monitor)[-1].kind == "failed"
+    assert told(pool, Job("exits"), monitor)[-1].kind == "failed"
+    assert told(pool, Job("pesto"), monitor)[-1].kind == "refused"
     assert monitor.incumbent < float("inf")
     failed, exited, refused = monitor.solution("x").messages
     assert failed == "raises failed: RuntimeError: out of luck"
@@ -109,13 +109,13 @@ def test_failures_cost_only_the_task(pool: Pool) -> None:
 
 
 def test_a_method_that_no_module_brings_is_unknown_there(pool: Pool) -> None:
-    assert told(pool, Task("nowhere"), Monitor(topcuoglu()))[-1].kind == "unknown"
+    assert told(pool, Job("nowhere"), Monitor(topcuoglu()))[-1].kind == "unknown"
 
 
 def test_a_task_is_stopped_when_asked(pool: Pool) -> None:
-    ledger = Ledger(Monitor(topcuoglu()), "wanders")
+    receiver = JobReceiver(Monitor(topcuoglu()), "wanders")
     until(lambda: bool(list(pool.receive(0.02))) or pool.workers[0].idle)
-    pool.give(pool.workers[0], Task("wanders"), ledger)
+    pool.give(pool.workers[0], Job("wanders"), receiver)
     until(lambda: any(isinstance(message, Found) for _, message, _ in pool.receive(0.02)))
     pool.stop()
     until(lambda: any(isinstance(message, Done) and message.stopped == "stopped" for _, message, _ in pool.receive(0.02)))
@@ -126,7 +126,7 @@ def test_a_task_is_stopped_when_asked(pool: Pool) -> None:
     [(3, "ended by itself with exit code 3"), (-9, "was killed by signal 9 (SIGKILL)"), (-11, "was killed by signal 11 (SIGSEGV)")],
 )
 def test_deaths_are_told_in_words(code: int, said: str) -> None:
-    assert str(Died(code)) == said
+    assert str(ProcessDied(code)) == said
 
 
 def test_a_killed_worker_loses_nothing_and_is_reported(pools: list[Pool]) -> None:
@@ -134,7 +134,7 @@ def test_a_killed_worker_loses_nothing_and_is_reported(pools: list[Pool]) -> Non
 
     def kill(event: hs.search.Event) -> bool:
         """Kill the worker at its first find; end when another in its place has found something."""
-        busy = [worker.process.pid for pool in pools for worker in pool.workers if worker.ledger is not None]
+        busy = [worker.process.pid for pool in pools for worker in pool.workers if worker.receiver is not None]
         if event.source == "wanders" and busy and not killed:
             os.kill(busy[0], signal.SIGKILL)
             killed[busy[0]] = event.incumbent
@@ -195,9 +195,9 @@ class Seen(hetsched.portfolio.auto.Pool):
         pids.append(self.workers[-1].process.pid)
         print("pid", pids[-1], flush=True)
 
-    def give(self, worker, task, ledger):
-        super().give(worker, task, ledger)
-        print("given", task.method, flush=True)
+    def give(self, worker, job, receiver):
+        super().give(worker, job, receiver)
+        print("given", job.method, flush=True)
 
 hetsched.portfolio.auto.Pool = Seen
 
@@ -283,7 +283,7 @@ def test_a_callback_stops_the_workers(pools: list[Pool]) -> None:
         tangle(),
         time_limit=PLENTY,
         options={"members": ["olb", "wanders"], "workers": 1},
-        on_progress=lambda event: event.source == "wanders" and bool(pools) and pools[0].workers[0].ledger is not None,
+        on_progress=lambda event: event.source == "wanders" and bool(pools) and pools[0].workers[0].receiver is not None,
     )
     assert solution.stopped == "callback"
     assert pools[0].workers == []
@@ -293,7 +293,7 @@ def test_what_a_start_proves_is_not_lost_to_a_relay() -> None:
     problem = topcuoglu()
     monitor = Monitor(problem, Budget(evaluations=5))
     monitor.source = "auto"
-    done, improved = workers.run_here(monitor, Task("heft", bound=hs.Bound(70.0, "known")))
+    done, improved = workers.run_here(monitor, Job("heft", bound=hs.Bound(70.0, "known")))
     assert (done.stopped, improved, monitor.incumbent, monitor.evaluations) == ("finished", True, 80, 1)
-    assert not workers.run_here(monitor, Task("heft", start=monitor.best))[1]
+    assert not workers.run_here(monitor, Job("heft", start=monitor.best))[1]
     assert monitor.evaluations == 2

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
-from hetsched.runtime import Assistants, Interference, Policy, Report, Resolve, Scenario, SlowDown, Static, Tag, iterate, tags
+from hetsched.runtime import Assistants, Interference, Observation, Policy, Resolve, Scenario, SlowDown, Static, Tag, iterate, tags
 from hetsched.runtime.iterations import devices_of
 from hetsched.runtime.speeds import Speeds
 from hetsched.testing.profiles import examples
@@ -125,7 +125,7 @@ def test_an_executor_drives_the_policy_as_the_simulation_does() -> None:
     found, current = [], decision
     for t in range(8):
         seconds = np.where(devices_of(current) == 0, 3.0, 1.0)
-        wanted = policy.observe(Report(t, current, seconds, np.zeros(2), 0.0))
+        wanted = policy.observe(Observation(t, current, seconds, np.zeros(2), 0.0))
         if wanted is not None:
             current = wanted
             found.append((t, np.bincount(devices_of(current)).tolist()))
@@ -184,8 +184,8 @@ def test_each_resource_has_its_own_out_box() -> None:
     kinds = [Tag.COMPUTE, Tag.COMPUTE, Tag.MEMORY, Tag.COMPUTE, Tag.MEMORY, Tag.MEMORY, Tag.MEMORY, Tag.MEMORY]
     policy = Assistants(tags=kinds)  # a: 1 compute, 3 memory; b: 2 compute, 2 memory
     policy.begin(problem, decision)
-    report = Report(0, decision, np.ones(8), np.array([1.0, 4.0]), 4.0)
-    assert policy.utilisation(report).tolist() == [[1 / 2, 1, 1 / 4], [1, 2 / 3, 1]]
+    observation = Observation(0, decision, np.ones(8), np.array([1.0, 4.0]), 4.0)
+    assert policy.utilisation(observation).tolist() == [[1 / 2, 1, 1 / 4], [1, 2 / 3, 1]]
     run = iterate(problem, decision, 30, policy=Assistants(tags=kinds), scenario=Scenario([SlowDown("a", 3.0)]))
     last = devices_of(run.decisions[max(run.decisions)])
     moved = np.flatnonzero(last != devices_of(decision))
@@ -228,7 +228,7 @@ def test_a_speed_is_the_median_and_stays_until_it_drifts() -> None:
     speeds = Speeds(problem, window=3, drift=0.1)
 
     def observe(first: float, on: hs.Decision = decision) -> bool:
-        return speeds.observe(Report(0, on, np.where(devices_of(on) == 0, first, 1.0), np.zeros(2), 0.0))
+        return speeds.observe(Observation(0, on, np.where(devices_of(on) == 0, first, 1.0), np.zeros(2), 0.0))
 
     assert [observe(seconds) for seconds in (1.0, 2.0, 1.0, 2.0)] == [False, False, False, True]
     assert speeds.factor.tolist() == [2, 1]

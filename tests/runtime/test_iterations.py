@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched.problem.links import UNCONTENDED
-from hetsched.runtime import Interference, Report, Scenario, SlowDown, Static, iterate
+from hetsched.runtime import Interference, Observation, Scenario, SlowDown, Static, iterate
 from hetsched.runtime.iterations import devices_of
 from hetsched.schedule import memory
 from hetsched.testing import decisions, problems
@@ -86,17 +86,17 @@ def chain() -> tuple[hs.Problem, hs.Decision]:
 
 
 class Once:
-    """A policy that asks for one decision after the first iteration, and keeps the reports."""
+    """A policy that asks for one decision after the first iteration, and keeps the observations."""
 
     def __init__(self, wanted: hs.Decision) -> None:
-        self.wanted, self.reports = wanted, list[Report]()
+        self.wanted, self.observations = wanted, list[Observation]()
 
     def begin(self, problem: hs.Problem, decision: hs.Decision) -> None:
-        self.reports = []
+        self.observations = []
 
-    def observe(self, report: Report) -> hs.Decision | None:
-        self.reports.append(report)
-        return self.wanted if report.iteration == 0 else None
+    def observe(self, observation: Observation) -> hs.Decision | None:
+        self.observations.append(observation)
+        return self.wanted if observation.iteration == 0 else None
 
 
 def test_a_migration_takes_the_time_its_weights_travel() -> None:
@@ -126,9 +126,9 @@ def test_a_policy_sees_what_was_measured() -> None:
     problem, decision = chain()
     policy = Once(decision)
     iterate(problem, decision, 2, policy=policy, scenario=Scenario([SlowDown("d0", 2.0, 1)]))
-    first, second = policy.reports
+    first, second = policy.observations
     assert (first.iteration, first.decision, first.seconds, second.seconds) == (0, decision, 7, 10)
-    assert [report.task_seconds.tolist() for report in policy.reports] == [[3, 2], [6, 2]]
+    assert [observation.task_seconds.tolist() for observation in policy.observations] == [[3, 2], [6, 2]]
     assert first.device.tolist() == devices_of(decision).tolist() == [0, 1]
     assert first.transfer_seconds.tolist() == [2, 2]
 

@@ -88,7 +88,7 @@ def modules(
 def _rows(problem: Problem, found: Modules) -> Iterator[_Row]:
     import numpy as np
 
-    from hetsched.analysis.isomorphism import identical
+    from hetsched.analysis.isomorphism import identical_parts
     from hetsched.analysis.levels import least_work
 
     graph, of_task = problem.graph, found.of_task
@@ -106,7 +106,7 @@ def _rows(problem: Problem, found: Modules) -> Iterator[_Row]:
     parts = [np.concatenate([*each]) for each in zip(before, tasks, strict=True)]
     bare = [np.arange(len(part)) < len(first) for part, first in zip(parts, before, strict=True)]
     marks = [np.isin(part, own).astype(np.int64) for part, own in zip(parts, ends, strict=True)]
-    copies = identical(problem, parts, marks=marks, bare=bare)
+    copies = identical_parts(problem, parts, marks=marks, bare=bare)
     for x, own in enumerate(tasks):
         yield _Row(x + 1, own, float(share[x]), ends[x], copies[x].of + 1)
 

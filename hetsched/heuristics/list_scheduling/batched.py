@@ -136,7 +136,7 @@ def place_in_batches(
 def _offer_in_batches(
     monitor: Monitor, priority: FloatArray, sizes: int | Sequence[int] | None, *, by_finish: bool, insertion: bool
 ) -> None:
-    """Offer what `place_in_batches` makes, from bold to safe claims; note why where it makes none that fits."""
+    """Offer what `place_in_batches` makes, from optimistic to conservative claims; note why where it makes none that fits."""
     problem = with_sizes(monitor.problem, sizes)
     for claim in memory_claims(problem):
         task, device, low, high, start, stuck = place_in_batches(problem, claim, priority, by_finish=by_finish, insertion=insertion)

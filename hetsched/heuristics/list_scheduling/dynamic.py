@@ -18,7 +18,7 @@ def _by_choice(problem: Problem, monitor: Monitor, rule: int, level: FloatArray 
 
     n, size = problem.whole_durations.shape
 
-    def place(need: FloatArray) -> kernels.Placement:
+    def place(need: FloatArray) -> kernels.Placed:
         preference = np.full(n, -1), np.full(n, -1), np.empty(n), np.zeros(n)
 
         def work(state: kernels.Choosing, most: int) -> int:

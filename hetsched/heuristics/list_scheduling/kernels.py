@@ -19,7 +19,7 @@ from hetsched.compiled import builder, inner
 from hetsched.problem.problem import ProblemArrays
 from hetsched.stopping import Deadline
 
-Placement = tuple[IntArray, IntArray, int]
+Placed = tuple[IntArray, IntArray, int]
 """Device per task [n], a sequence of all tasks [n], and the task that found no place, or -1."""
 
 # What a static list scheduler minimises over the devices.
@@ -139,7 +139,7 @@ def in_order(
     capacity: FloatArray,
     criterion: int,
     insertion: bool,
-) -> Placement:
+) -> Placed:
     """Place the ready task of highest priority on its best device, again and again.
 
     Parameters
@@ -302,7 +302,7 @@ class Choosing(NamedTuple):
         )
 
 
-def in_slices(work: Callable[[Choosing, int], int], state: Choosing, deadline: Deadline, what: str) -> Placement:
+def in_slices(work: Callable[[Choosing, int], int], state: Choosing, deadline: Deadline, what: str) -> Placed:
     """Return what ``work(state, most)`` comes to, a slice of `most` looks at ready tasks after another.
 
     `work` returns -1 if all tasks are placed, the task that found no place, or `MORE`. Raises `OutOfTime` past the deadline, but
@@ -443,9 +443,9 @@ def by_choice(
 @builder
 def heft(
     arrays: ProblemArrays, order: IntArray, durations: FloatArray, unit: IntArray, need: FloatArray, capacity: FloatArray, mean: int
-) -> Placement:
+) -> Placed:
     """Ranks, order and placement of HEFT in one call, which is what its speed is measured on."""
     rank = ranking_kernels.upward(arrays, order, ranking_kernels.mean_durations(durations), ranking_kernels.mean_transfers(arrays, mean))
     nobody = np.empty(0, np.int64)
-    placed: Placement = in_order(arrays, durations, rank, np.empty((0, 0)), nobody, unit, need, capacity, FINISH, True)
+    placed: Placed = in_order(arrays, durations, rank, np.empty((0, 0)), nobody, unit, need, capacity, FINISH, True)
     return placed

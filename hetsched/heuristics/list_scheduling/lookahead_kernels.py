@@ -7,7 +7,7 @@ import numpy as np
 from hetsched import heap_kernels
 from hetsched.arrays import FloatArray, IntArray
 from hetsched.compiled import builder, inner
-from hetsched.heuristics.list_scheduling.kernels import MEMORY_SLACK, Placement, arrivals, fill_gap, first_gap, least_durations
+from hetsched.heuristics.list_scheduling.kernels import MEMORY_SLACK, Placed, arrivals, fill_gap, first_gap, least_durations
 from hetsched.problem.problem import ProblemArrays
 from hetsched.schedule.kernels import transfer_time
 
@@ -50,7 +50,7 @@ def lookahead(
     unit: IntArray,
     need: FloatArray,
     capacity: FloatArray,
-) -> Placement:
+) -> Placed:
     """Place the ready task of highest priority where its children can finish first, again and again.
 
     Parameters

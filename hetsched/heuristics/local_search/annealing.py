@@ -28,9 +28,9 @@ def annealing(problem: Problem, monitor: Monitor, *, hot: float = 0.01, cold: fl
     rises while the search stays there. Without any limit it ends after 10 s.
     """
     from hetsched.heuristics.local_search.annealing_kernels import anneal
-    from hetsched.heuristics.local_search.search import Search
+    from hetsched.heuristics.local_search.search import StateSearch
 
-    search = Search(monitor)
+    search = StateSearch(monitor)
     if not search.start() or problem.n_tasks == 0:
         return
     ends = np.cumsum(CYCLES) / sum(CYCLES)

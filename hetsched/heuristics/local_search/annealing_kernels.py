@@ -7,7 +7,7 @@ import numpy as np
 from hetsched.compiled import kernel
 from hetsched.heuristics.local_search import edit_kernels, move_kernels, state_kernels
 from hetsched.heuristics.local_search.edit_kernels import Log
-from hetsched.heuristics.local_search.state_kernels import State, Tables
+from hetsched.heuristics.local_search.state_kernels import SearchData, SearchState
 
 CRITICAL = 0.5
 """Share of the changes that begin at a node of a critical chain."""
@@ -19,9 +19,9 @@ PRESS = 1.003
 
 @kernel
 def anneal(
-    t: Tables,
-    s: State,
-    best: State,
+    t: SearchData,
+    s: SearchState,
+    best: SearchState,
     log: Log,
     rng: np.random.Generator,
     steps: int,

@@ -1,6 +1,6 @@
 """What it costs to put one node elsewhere, from heads and tails, in numba.
 
-The *network* of a state has the nodes by their position in its sequence, an arc with a lag for every
+The *disjunctive graph* of a state has the nodes by their position in its sequence, an arc with a lag for every
 pair of batches that exchange inputs, and each node's neighbours on its device. With a node taken out
 of it, the longest path that ends in each other node (its finish) and that begins behind it (its tail)
 tell for every place on every device the longest path through the node there:
@@ -21,14 +21,14 @@ import numpy as np
 
 from hetsched.arrays import BoolArray, FloatArray, IntArray
 from hetsched.compiled import inner, kernel
-from hetsched.heuristics.local_search.state_kernels import DELAY, State, Tables, overlap
+from hetsched.heuristics.local_search.state_kernels import DELAY, SearchData, SearchState, overlap
 
 TIE = 1e-3
 """Weight of the path through the node itself, by which places of the same makespan are told apart."""
 NOTHING = -1
 
 
-class Network(NamedTuple):
+class DisjunctiveGraph(NamedTuple):
     """A state's nodes by position; M = tasks times slots, `length` of them in use."""
 
     device: IntArray
@@ -95,8 +95,8 @@ class Candidates(NamedTuple):
     """[B, 3]: node, device, position of the node before which it goes or -1 for the device's end."""
 
 
-def new_network(t: Tables) -> Network:
-    """Return room for the network of any state."""
+def new_graph(t: SearchData) -> DisjunctiveGraph:
+    """Return room for the graph of any state."""
     nodes, size = len(t.task), len(t.capacity)
     arcs = len(t.arrays.pred) * (2 * t.slots - 1)  # intervals of two tasks meet so often at most
     integers = [np.zeros(nodes, np.int64) for _ in range(4)]
@@ -105,7 +105,7 @@ def new_network(t: Tables) -> Network:
     device, before, after, saved = integers
     duration, wait, finish, tail, early, late = floats
     above, below, marked = flags
-    return Network(
+    return DisjunctiveGraph(
         device=device,
         duration=duration,
         wait=wait,
@@ -144,8 +144,8 @@ def new_candidates(room: int) -> Candidates:
 
 
 @kernel
-def build(t: Tables, s: State, net: Network) -> None:
-    """Make the network of a state as last committed."""
+def build(t: SearchData, s: SearchState, net: DisjunctiveGraph) -> None:
+    """Make the graph of a state as last committed."""
     _build_nodes(t, s, net)
     _build_arcs(t, s, net)
     duration, wait, before, finish = net.duration, net.wait, net.before, net.finish
@@ -163,7 +163,7 @@ def build(t: Tables, s: State, net: Network) -> None:
 
 
 @inner
-def _build_nodes(t: Tables, s: State, net: Network) -> None:
+def _build_nodes(t: SearchData, s: SearchState, net: DisjunctiveGraph) -> None:
     task, cell, durations, size_of = t.task, t.cell, t.durations, t.size_of
     sequence, on, low, high, finished = s.sequence, s.device, s.low, s.high, s.finish
     device, duration, before, after, head, finish, last = net.device, net.duration, net.before, net.after, net.head, net.finish, net.last
@@ -186,7 +186,7 @@ def _build_nodes(t: Tables, s: State, net: Network) -> None:
 
 
 @inner
-def _build_arcs(t: Tables, s: State, net: Network) -> None:
+def _build_arcs(t: SearchData, s: SearchState, net: DisjunctiveGraph) -> None:
     slots, length, per_input = t.slots, s.length[0], t.arrays.per_input
     task, cell, unit, pred_ptr, preds, edges = t.task, t.cell, t.unit, t.arrays.pred_ptr, t.arrays.pred, t.arrays.pred_edge
     sequence, position, counts, on, low, high = s.sequence, s.position, s.count, s.device, s.low, s.high
@@ -220,7 +220,7 @@ def _build_arcs(t: Tables, s: State, net: Network) -> None:
 
 
 @inner
-def _transpose(net: Network, length: int) -> None:
+def _transpose(net: DisjunctiveGraph, length: int) -> None:
     """Write the arcs by their producers."""
     ptr, succ = net.succ_ptr, net.succ
     ptr[: length + 1] = 0
@@ -241,7 +241,7 @@ def _transpose(net: Network, length: int) -> None:
 
 
 @inner
-def _tails(net: Network, start: int, out: int, tail: FloatArray) -> None:
+def _tails(net: DisjunctiveGraph, start: int, out: int, tail: FloatArray) -> None:
     """Write tails from position `start` down, without node `out`; those behind are there already."""
     succ_ptr, succ, lag, after, duration, wait, above = net.succ_ptr, net.succ, net.succ_lag, net.after, net.duration, net.wait, net.above
     behind = after[out] if out >= 0 else NOTHING
@@ -264,8 +264,8 @@ def _tails(net: Network, start: int, out: int, tail: FloatArray) -> None:
 
 
 @inner
-def take_out(t: Tables, net: Network, length: int, out: int, limit: float) -> float:
-    """Take the node at a position out: write what the network is without it.
+def take_out(t: SearchData, net: DisjunctiveGraph, length: int, out: int, limit: float) -> float:
+    """Take the node at a position out: write what the graph is without it.
 
     Returns the longest path that is left; if that is above `limit`, inf, and nothing is written.
     """
@@ -303,7 +303,7 @@ def take_out(t: Tables, net: Network, length: int, out: int, limit: float) -> fl
 
 
 @inner
-def _arrivals(t: Tables, net: Network, out: int) -> None:
+def _arrivals(t: SearchData, net: DisjunctiveGraph, out: int) -> None:
     """Write `ready` and `behind` of the node taken out."""
     ready, behind, device, size = net.ready, net.behind, net.device, len(net.ready)
     given, transfers, latency, bandwidth, edge_bytes = (
@@ -333,7 +333,7 @@ def _arrivals(t: Tables, net: Network, out: int) -> None:
 
 
 @kernel
-def critical_chain(net: Network, length: int, chain: IntArray, rng: np.random.Generator) -> int:
+def critical_chain(net: DisjunctiveGraph, length: int, chain: IntArray, rng: np.random.Generator) -> int:
     """Write into `chain` positions that each wait for the next, from a last one to finish back to time 0; return their number.
 
     Where a node waits for several, one of them is drawn; where it waits for transfers that contend, its
@@ -392,7 +392,7 @@ def worst(found: Candidates) -> float:
 
 @inner
 def find_places(
-    net: Network, v: int, out: int, k: int, duration: float, left: float, least: float, found: Candidates, rng: np.random.Generator
+    net: DisjunctiveGraph, v: int, out: int, k: int, duration: float, left: float, least: float, found: Candidates, rng: np.random.Generator
 ) -> None:
     """Put the places on device k for the node taken out, v at position `out`, among the best found.
 
@@ -421,11 +421,11 @@ def find_places(
 
 
 @inner
-def reorder(t: Tables, s: State, net: Network, v: int, k: int, y: int) -> tuple[int, int]:
+def reorder(t: SearchData, s: SearchState, net: DisjunctiveGraph, v: int, k: int, y: int) -> tuple[int, int]:
     """Move node v in the sequence to right before position y of device k, or behind the device's last if y is -1.
 
     What leads to v comes before it, what depends on it or has to wait for what is at y behind it, each in the
-    order it was in. The network is that of the state before.
+    order it was in. The graph is that of the state before.
 
     Returns
     -------
@@ -458,7 +458,7 @@ def reorder(t: Tables, s: State, net: Network, v: int, k: int, y: int) -> tuple[
 
 
 @inner
-def _mark(net: Network, at: int, edge: int, first: int, last: int) -> bool:
+def _mark(net: DisjunctiveGraph, at: int, edge: int, first: int, last: int) -> bool:
     """Mark the positions that have to come behind the node; False if one of them leads to it."""
     net.reached[:] = False
     net.marked[at] = False
@@ -480,13 +480,13 @@ def _mark(net: Network, at: int, edge: int, first: int, last: int) -> bool:
 
 
 @inner
-def restore(s: State, net: Network, first: int, last: int) -> None:
+def restore(s: SearchState, net: DisjunctiveGraph, first: int, last: int) -> None:
     """Put the sequence back as it was before `reorder`."""
     for q in range(first, last + 1):
         _put(s, net.saved[q], q)
 
 
 @inner
-def _put(s: State, v: int, place: int) -> None:
+def _put(s: SearchState, v: int, place: int) -> None:
     s.sequence[place] = v
     s.position[v] = place

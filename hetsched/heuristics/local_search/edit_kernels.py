@@ -12,7 +12,7 @@ import numpy as np
 
 from hetsched.arrays import FloatArray, IntArray
 from hetsched.compiled import inner
-from hetsched.heuristics.local_search.state_kernels import State, Tables
+from hetsched.heuristics.local_search.state_kernels import SearchData, SearchState
 
 _DEVICE, _SHIFT, _INSERT, _REMOVE, _LOW, _HIGH, _COUNT = range(7)
 
@@ -28,14 +28,14 @@ class Log(NamedTuple):
     """[K]: bytes claimed at the beginning."""
 
 
-def new_log(t: Tables) -> Log:
+def new_log(t: SearchData) -> Log:
     """Return a log with room for every change of a few units."""
     longest = int(np.diff(t.member_ptr).max(initial=1))
     return Log(np.empty((256 + 8 * t.slots * (4 + longest), 3), np.int64), np.zeros(3, np.int64), np.zeros(len(t.capacity)))
 
 
 @inner
-def begin(s: State, log: Log) -> None:
+def begin(s: SearchState, log: Log) -> None:
     """Begin a change."""
     log.size[0], log.size[1], log.size[2] = 0, s.length[0], -1
     for k in range(len(s.used)):
@@ -58,7 +58,7 @@ def touch(log: Log, position: int) -> None:
 
 
 @inner
-def touch_unit(t: Tables, s: State, log: Log, u: int) -> None:
+def touch_unit(t: SearchData, s: SearchState, log: Log, u: int) -> None:
     """Say that all nodes of a unit change."""
     for x in range(t.member_ptr[u], t.member_ptr[u + 1]):
         for slot in range(s.count[u]):
@@ -66,19 +66,19 @@ def touch_unit(t: Tables, s: State, log: Log, u: int) -> None:
 
 
 @inner
-def release(t: Tables, s: State, u: int) -> None:
+def release(t: SearchData, s: SearchState, u: int) -> None:
     """Take the bytes of a unit's slots from `s.used`."""
     _claim(t, s, u, -1.0)
 
 
 @inner
-def claim(t: Tables, s: State, u: int) -> None:
+def claim(t: SearchData, s: SearchState, u: int) -> None:
     """Add the bytes of a unit's slots to `s.used`."""
     _claim(t, s, u, 1.0)
 
 
 @inner
-def _claim(t: Tables, s: State, u: int, sign: float) -> None:
+def _claim(t: SearchData, s: SearchState, u: int, sign: float) -> None:
     for c in range(u * t.slots, u * t.slots + s.count[u]):
         k = s.device[c]
         again = False
@@ -88,7 +88,7 @@ def _claim(t: Tables, s: State, u: int, sign: float) -> None:
 
 
 @inner
-def fits(t: Tables, s: State, log: Log) -> bool:
+def fits(t: SearchData, s: SearchState, log: Log) -> bool:
     """Tell whether no device claims more than there is, unless it claimed at least as much before."""
     for k in range(len(s.used)):
         if s.used[k] > t.capacity[k] and s.used[k] > log.used[k]:
@@ -97,7 +97,7 @@ def fits(t: Tables, s: State, log: Log) -> bool:
 
 
 @inner
-def excess(t: Tables, s: State) -> float:
+def excess(t: SearchData, s: SearchState) -> float:
     """Return the bytes claimed beyond what there is, over all devices."""
     total = 0.0
     for k in range(len(s.used)):
@@ -106,7 +106,7 @@ def excess(t: Tables, s: State) -> float:
 
 
 @inner
-def set_device(t: Tables, s: State, log: Log, c: int, k: int) -> None:
+def set_device(t: SearchData, s: SearchState, log: Log, c: int, k: int) -> None:
     """Put a cell on a device."""
     _write(log, _DEVICE, c, s.device[c])
     s.device[c] = k
@@ -116,7 +116,7 @@ def set_device(t: Tables, s: State, log: Log, c: int, k: int) -> None:
 
 
 @inner
-def set_inputs(s: State, log: Log, c: int, low: int, high: int) -> None:
+def set_inputs(s: SearchState, log: Log, c: int, low: int, high: int) -> None:
     """Give a cell an interval of inputs; its unit is to be touched too."""
     _write(log, _LOW, c, s.low[c])
     _write(log, _HIGH, c, s.high[c])
@@ -124,14 +124,14 @@ def set_inputs(s: State, log: Log, c: int, low: int, high: int) -> None:
 
 
 @inner
-def set_count(s: State, log: Log, u: int, count: int) -> None:
+def set_count(s: SearchState, log: Log, u: int, count: int) -> None:
     """Set the number of a unit's slots."""
     _write(log, _COUNT, u, s.count[u])
     s.count[u] = count
 
 
 @inner
-def move(s: State, log: Log, source: int, target: int) -> None:
+def move(s: SearchState, log: Log, source: int, target: int) -> None:
     """Move the node at a position to another."""
     _write(log, _SHIFT, source, target)
     touch(log, source)
@@ -140,7 +140,7 @@ def move(s: State, log: Log, source: int, target: int) -> None:
 
 
 @inner
-def insert(s: State, log: Log, v: int, position: int) -> None:
+def insert(s: SearchState, log: Log, v: int, position: int) -> None:
     """Put a node into the sequence before the one at a position."""
     _write(log, _INSERT, v, position)
     touch(log, position)
@@ -149,7 +149,7 @@ def insert(s: State, log: Log, v: int, position: int) -> None:
 
 
 @inner
-def remove(s: State, log: Log, position: int) -> None:
+def remove(s: SearchState, log: Log, position: int) -> None:
     """Take a node out of the sequence."""
     _write(log, _REMOVE, s.sequence[position], position)
     touch(log, position)
@@ -158,7 +158,7 @@ def remove(s: State, log: Log, position: int) -> None:
 
 
 @inner
-def undo(s: State, log: Log) -> None:
+def undo(s: SearchState, log: Log) -> None:
     """Take back everything since `begin`."""
     for x in range(log.size[0] - 1, -1, -1):
         kind, a, b = log.entries[x, 0], log.entries[x, 1], log.entries[x, 2]
@@ -181,7 +181,7 @@ def undo(s: State, log: Log) -> None:
 
 
 @inner
-def _shift(s: State, source: int, target: int) -> None:
+def _shift(s: SearchState, source: int, target: int) -> None:
     v = s.sequence[source]
     step = 1 if target > source else -1
     for position in range(source, target, step):
@@ -193,7 +193,7 @@ def _shift(s: State, source: int, target: int) -> None:
 
 
 @inner
-def _insert(s: State, v: int, position: int) -> None:
+def _insert(s: SearchState, v: int, position: int) -> None:
     s.sequence[s.length[0]] = v
     s.position[v] = s.length[0]
     s.length[0] += 1
@@ -201,7 +201,7 @@ def _insert(s: State, v: int, position: int) -> None:
 
 
 @inner
-def _remove(s: State, position: int) -> None:
+def _remove(s: SearchState, position: int) -> None:
     _shift(s, position, s.length[0] - 1)
     s.length[0] -= 1
     s.position[s.sequence[s.length[0]]] = -1

@@ -14,8 +14,8 @@ from hetsched.problem.problem import Problem
 from hetsched.search import Auto, Monitor, method
 
 if TYPE_CHECKING:
-    from hetsched.heuristics.local_search.search import Search
-    from hetsched.heuristics.local_search.state_kernels import State
+    from hetsched.heuristics.local_search.search import StateSearch
+    from hetsched.heuristics.local_search.state_kernels import SearchState
 
 STOPS = 16
 """States looked at on the way from one parent to the other."""
@@ -36,7 +36,7 @@ class Member:
     """One of the population."""
 
     makespan: float
-    state: State
+    state: SearchState
     places: IntArray
     """[M, 2]: device of each node and the node before it there, -1 for none."""
 
@@ -46,24 +46,24 @@ class Population:
 
     Parameters
     ----------
-    search : Search
+    search : StateSearch
         With a start, which is the first state to be improved.
     size, effort : int
         See `evolution`.
     """
 
-    def __init__(self, search: Search, *, size: int, effort: int) -> None:
+    def __init__(self, search: StateSearch, *, size: int, effort: int) -> None:
         self.search, self.size, self.effort = search, size, effort
         self.walk = Walk(search)
         self.start, self.child = search.states.empty(), search.states.empty()
         self._copy(search.current, self.start)
         self.members: list[Member] = []
         self.most_changes = search.states.problem.n_units
-        self.dull, self.budget = 0, 0
+        self.stalled, self.budget = 0, 0
         self.made = self.spent = 0
         """Evaluations in all, and those spent on the state that is being improved."""
 
-    def _copy(self, source: State, target: State) -> None:
+    def _copy(self, source: SearchState, target: SearchState) -> None:
         from hetsched.heuristics.local_search import state_kernels
 
         state_kernels.copy(source, target)
@@ -96,7 +96,7 @@ class Population:
         state = self.walk.states.empty()
         self._copy(self.walk.state, state)
         new = Member(self.walk.lowest, state, places(self.walk.states.tables.cell, state))
-        self.dull += 1
+        self.stalled += 1
         near = [member for member in self.members if distance(member, new) < NEAR]
         rivals = near or (self.members if len(self.members) >= self.size else [])
         if rivals:
@@ -105,17 +105,17 @@ class Population:
                 return
             self.members.remove(worst)
         self.members.append(new)
-        self.dull = 0
+        self.stalled = 0
 
     def _next(self) -> int:
         """Make the state that is to be improved next; return how many evaluations that took."""
         from hetsched.heuristics.local_search import relinking_kernels
 
         search, rng = self.search, self.search.monitor.rng
-        if self.dull > PATIENCE * self.size:
+        if self.stalled > PATIENCE * self.size:
             self.members = [min(self.members, key=lambda member: member.makespan)]
-            self.dull = 0
-        if len(self.members) < max(2, self.size) and self.dull <= self.size:
+            self.stalled = 0
+        if len(self.members) < max(2, self.size) and self.stalled <= self.size:
             self._go_to(self.start)
             return self.walk.shake(self.most_changes)
         one, other = rng.integers(len(self.members), size=2)
@@ -127,12 +127,12 @@ class Population:
             self._go_to(self.members[one].state)
         return STOPS + self.walk.shake(min(FRESH, self.most_changes))
 
-    def _go_to(self, state: State) -> None:
+    def _go_to(self, state: SearchState) -> None:
         self._copy(state, self.search.current)
         self.search.makespan = self.search.states.settle(self.search.current)
 
 
-def places(cell: IntArray, state: State) -> IntArray:
+def places(cell: IntArray, state: SearchState) -> IntArray:
     """Return each node's device and the node before it there, [M, 2]; -1 for none."""
     nodes = state.sequence[: state.length[0]]
     device = state.device[cell[nodes]]
@@ -164,9 +164,9 @@ def evolution(problem: Problem, monitor: Monitor, *, size: int = 8, effort: int 
     16 states on the way is improved and takes the place of one that is close to it or else the worst, if it
     is better. When that has long not happened, all but the best are made anew. Without any limit it ends after 10 s.
     """
-    from hetsched.heuristics.local_search.search import Search
+    from hetsched.heuristics.local_search.search import StateSearch
 
-    search = Search(monitor)
+    search = StateSearch(monitor)
     if not search.start() or problem.n_tasks == 0:
         return
     population = Population(search, size=size, effort=effort)

@@ -7,7 +7,7 @@ import numpy as np
 from hetsched.compiled import inner
 from hetsched.heuristics.local_search import edit_kernels
 from hetsched.heuristics.local_search.edit_kernels import Log
-from hetsched.heuristics.local_search.state_kernels import DELAY, State, Tables, batch_duration, overlap, transfer, window
+from hetsched.heuristics.local_search.state_kernels import DELAY, SearchData, SearchState, batch_duration, overlap, transfer, window
 
 LARGEST_GROUP = 16
 """Most units that change their device together."""
@@ -22,7 +22,7 @@ def below(rng: np.random.Generator, n: int) -> int:
 
 
 @inner
-def runs(t: Tables, u: int, k: int, count: int) -> bool:
+def runs(t: SearchData, u: int, k: int, count: int) -> bool:
     """Tell whether all members of a unit can run a batch of so many inputs on a device."""
     for x in range(t.member_ptr[u], t.member_ptr[u + 1]):
         if batch_duration(t, t.members[x], k, count) == np.inf:
@@ -31,7 +31,7 @@ def runs(t: Tables, u: int, k: int, count: int) -> bool:
 
 
 @inner
-def other_device(t: Tables, u: int, k: int, rng: np.random.Generator) -> int:
+def other_device(t: SearchData, u: int, k: int, rng: np.random.Generator) -> int:
     """Return a random device that a unit may run on other than k, or -1."""
     first, count = t.choice_ptr[u], t.choice_ptr[u + 1] - t.choice_ptr[u]
     if count < 2:
@@ -41,7 +41,7 @@ def other_device(t: Tables, u: int, k: int, rng: np.random.Generator) -> int:
 
 
 @inner
-def change_device(t: Tables, s: State, log: Log, c: int, k: int) -> bool:
+def change_device(t: SearchData, s: SearchState, log: Log, c: int, k: int) -> bool:
     """Put a cell on device k; if a device may run only one batch of a task, the cell there comes here."""
     u, old = c // t.slots, s.device[c]
     if k == old or not runs(t, u, k, s.high[c] - s.low[c]):
@@ -62,7 +62,7 @@ def change_device(t: Tables, s: State, log: Log, c: int, k: int) -> bool:
 
 
 @inner
-def make_room(t: Tables, s: State, log: Log, c: int, old: int, rng: np.random.Generator) -> None:
+def make_room(t: SearchData, s: SearchState, log: Log, c: int, old: int, rng: np.random.Generator) -> None:
     """Put a random cell of a full device, to which cell c has come from device `old`, there in its stead if that fits both."""
     k = s.device[c]
     need, room = s.used[k] - t.capacity[k], t.capacity[old] - s.used[old]
@@ -75,7 +75,7 @@ def make_room(t: Tables, s: State, log: Log, c: int, old: int, rng: np.random.Ge
 
 
 @inner
-def reposition(t: Tables, s: State, log: Log, v: int, rng: np.random.Generator) -> bool:
+def reposition(t: SearchData, s: SearchState, log: Log, v: int, rng: np.random.Generator) -> bool:
     """Move a node to a random place between its producers and consumers, past another of its device."""
     first, last = window(t, s, v)
     if last <= first:
@@ -97,7 +97,7 @@ def reposition(t: Tables, s: State, log: Log, v: int, rng: np.random.Generator) 
 
 
 @inner
-def change_group(t: Tables, s: State, log: Log, c: int, k: int, size: int, rng: np.random.Generator) -> bool:
+def change_group(t: SearchData, s: SearchState, log: Log, c: int, k: int, size: int, rng: np.random.Generator) -> bool:
     """Put a cell and up to `size` - 1 connected cells of its device on device k."""
     old = s.device[c]
     if not change_device(t, s, log, c, k):
@@ -122,7 +122,7 @@ def change_group(t: Tables, s: State, log: Log, c: int, k: int, size: int, rng: 
 
 
 @inner
-def change_inputs(t: Tables, s: State, log: Log, u: int, rng: np.random.Generator) -> bool:
+def change_inputs(t: SearchData, s: SearchState, log: Log, u: int, rng: np.random.Generator) -> bool:
     """Move inputs between two neighbouring slots of a unit, join them, or cut one in two."""
     count, base = s.count[u], u * t.slots
     a = base + below(rng, count)
@@ -155,7 +155,7 @@ def change_inputs(t: Tables, s: State, log: Log, u: int, rng: np.random.Generato
 
 
 @inner
-def _cut(t: Tables, s: State, log: Log, u: int, a: int, rng: np.random.Generator) -> bool:
+def _cut(t: SearchData, s: SearchState, log: Log, u: int, a: int, rng: np.random.Generator) -> bool:
     """Give some inputs of a cell to a new slot, which comes right behind it, on a random device."""
     count, base = s.count[u], u * t.slots
     k = t.choices[t.choice_ptr[u] + below(rng, t.choice_ptr[u + 1] - t.choice_ptr[u])]
@@ -186,7 +186,7 @@ def _cut(t: Tables, s: State, log: Log, u: int, a: int, rng: np.random.Generator
 
 
 @inner
-def _drop(t: Tables, s: State, log: Log, u: int, a: int) -> None:
+def _drop(t: SearchData, s: SearchState, log: Log, u: int, a: int) -> None:
     """Take an empty cell's nodes out of the sequence; the last slot takes its number."""
     base, last = u * t.slots, s.count[u] - 1
     for x in range(t.member_ptr[u], t.member_ptr[u + 1]):
@@ -203,7 +203,7 @@ def _drop(t: Tables, s: State, log: Log, u: int, a: int) -> None:
 
 
 @inner
-def any_change(t: Tables, s: State, log: Log, v: int, rng: np.random.Generator) -> bool:
+def any_change(t: SearchData, s: SearchState, log: Log, v: int, rng: np.random.Generator) -> bool:
     """Make a random change of a node, which may claim more memory than there is; False, with nothing changed, if it came to none."""
     edit_kernels.begin(s, log)
     c, u = t.cell[v], t.unit[t.task[v]]
@@ -234,7 +234,7 @@ def any_change(t: Tables, s: State, log: Log, v: int, rng: np.random.Generator) 
 
 
 @inner
-def random_change(t: Tables, s: State, log: Log, v: int, rng: np.random.Generator) -> bool:
+def random_change(t: SearchData, s: SearchState, log: Log, v: int, rng: np.random.Generator) -> bool:
     """Make a random change of a node that keeps within the memory; False, with nothing changed, if it came to none."""
     if not any_change(t, s, log, v, rng):
         return False
@@ -245,7 +245,7 @@ def random_change(t: Tables, s: State, log: Log, v: int, rng: np.random.Generato
 
 
 @inner
-def critical_chain(t: Tables, s: State, chain: np.ndarray) -> int:
+def critical_chain(t: SearchData, s: SearchState, chain: np.ndarray) -> int:
     """Write into `chain` nodes that each wait for the next, from the last to finish back to time 0.
 
     Returns their number. Where transfers contend, a node that waits for one is followed by its

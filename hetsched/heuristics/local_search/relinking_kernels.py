@@ -7,11 +7,11 @@ import numpy as np
 from hetsched.compiled import kernel
 from hetsched.heuristics.local_search import edit_kernels, move_kernels, state_kernels
 from hetsched.heuristics.local_search.edit_kernels import Log
-from hetsched.heuristics.local_search.state_kernels import State, Tables
+from hetsched.heuristics.local_search.state_kernels import SearchData, SearchState
 
 
 @kernel
-def relink(t: Tables, s: State, goal: State, child: State, log: Log, stops: int) -> tuple[float, float]:
+def relink(t: SearchData, s: SearchState, goal: SearchState, child: SearchState, log: Log, stops: int) -> tuple[float, float]:
     """Turn `s` into `goal` node by node in goal's order, and look at it `stops` times on the way.
 
     Each node goes to its device and place there, so that on the way what comes first is as in `goal` and

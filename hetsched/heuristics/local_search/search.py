@@ -22,13 +22,13 @@ _STEP = 0.02
 """What is claimed more, at the least, after an offer that did not fit the ``peak`` memory."""
 
 
-class Search:
+class StateSearch:
     """A running search: where it is, the best it came to, and its talk with the monitor.
 
     Attributes
     ----------
     states : States
-    current, best : State
+    current, best : SearchState
     makespan, least : float
         Makespans of the two in seconds.
     log : edit_kernels.Log

@@ -25,7 +25,7 @@ from hetsched.problem.problem import ProblemArrays
 DELAY, CHANNEL, PORT = 0, 1, 2
 
 
-class Tables(NamedTuple):
+class SearchData(NamedTuple):
     """What does not change in a search."""
 
     arrays: ProblemArrays
@@ -69,7 +69,7 @@ class Tables(NamedTuple):
     """[K] bytes, with what rounding may take."""
 
 
-class State(NamedTuple):
+class SearchState(NamedTuple):
     """What a search changes; arrays of one sequence of M = n * S nodes at most."""
 
     sequence: IntArray
@@ -126,14 +126,14 @@ def overlap(low: IntArray, high: IntArray, a: int, b: int) -> int:
 
 
 @inner
-def batch_duration(t: Tables, i: int, k: int, count: int) -> float:
+def batch_duration(t: SearchData, i: int, k: int, count: int) -> float:
     """Return the seconds of a batch of task i on device k; inf if it cannot run."""
     place = t.size_of[count]
     return t.durations[i, k, place] if place >= 0 else np.inf
 
 
 @inner
-def transfer(t: Tables, e: int, h: int, k: int, count: int) -> float:
+def transfer(t: SearchData, e: int, h: int, k: int, count: int) -> float:
     """Return the seconds of a transfer, as the simulator computes them."""
     factor = 1.0 if t.arrays.per_input else float(count)
     if t.arrays.given:
@@ -267,7 +267,7 @@ def same(clock: FloatArray, other: FloatArray) -> bool:
 
 
 @inner
-def _walk(t: Tables, s: State, first: int, touched: int, limit: float) -> tuple[float, int, int]:
+def _walk(t: SearchData, s: SearchState, first: int, touched: int, limit: float) -> tuple[float, int, int]:
     """Evaluate as `update` does."""
     pred_ptr, pred, pred_edge = t.arrays.pred_ptr, t.arrays.pred, t.arrays.pred_edge
     edge_bytes, latency, bandwidth = t.arrays.edge_bytes, t.arrays.latency, t.arrays.bandwidth
@@ -368,7 +368,7 @@ def _walk(t: Tables, s: State, first: int, touched: int, limit: float) -> tuple[
 
 
 @kernel
-def update(t: Tables, s: State, first: int, touched: int, limit: float) -> tuple[float, int, int]:
+def update(t: SearchData, s: SearchState, first: int, touched: int, limit: float) -> tuple[float, int, int]:
     """Try the sequence as it stands, in which nothing has changed before position `first` and after `touched`.
 
     It ends as soon as everything is again as it was before the change. Unless `touched` is behind the last position,
@@ -390,13 +390,13 @@ def update(t: Tables, s: State, first: int, touched: int, limit: float) -> tuple
 
 
 @kernel
-def evaluate(t: Tables, s: State, first: int, limit: float) -> tuple[float, int, int]:
+def evaluate(t: SearchData, s: SearchState, first: int, limit: float) -> tuple[float, int, int]:
     """Try the sequence as it stands from position `first` to the end, see `update`."""
     return update(t, s, first, s.length[0], limit)
 
 
 @kernel
-def commit(t: Tables, s: State, first: int) -> None:
+def commit(t: SearchData, s: SearchState, first: int) -> None:
     """Keep what was tried from position `first` on."""
     sequence, finish, trial, clock, trial_clock, end = s.sequence, s.finish, s.trial, s.clock, s.trial_clock, s.length[1]
     row = first // t.stride
@@ -410,7 +410,7 @@ def commit(t: Tables, s: State, first: int) -> None:
 
 
 @inner
-def tails(t: Tables, s: State, first: int, last: int) -> None:
+def tails(t: SearchData, s: SearchState, first: int, last: int) -> None:
     """Write the tails of the sequence as it stands, in which nothing has changed before position `first` and after `last`.
 
     What comes next on a node's device waits for it; waits for transfers that contend are left out. Nothing is written
@@ -522,7 +522,7 @@ def _tails_of_one_batch_each(
 
 
 @kernel
-def rollback(t: Tables, s: State, first: int, end: int) -> None:
+def rollback(t: SearchData, s: SearchState, first: int, end: int) -> None:
     """Forget what `evaluate` found; to be called before the change of the sequence is undone."""
     sequence, finish, trial = s.sequence, s.finish, s.trial
     for position in range(first // t.stride * t.stride, end):
@@ -531,7 +531,7 @@ def rollback(t: Tables, s: State, first: int, end: int) -> None:
 
 
 @kernel
-def copy(source: State, target: State) -> None:
+def copy(source: SearchState, target: SearchState) -> None:
     """Copy what is decided, not the times."""
     target.length[0] = source.length[0]
     for x in range(len(source.sequence)):  # an assignment of slices would make arrays
@@ -545,7 +545,7 @@ def copy(source: State, target: State) -> None:
 
 
 @inner
-def window(t: Tables, s: State, v: int) -> tuple[int, int]:
+def window(t: SearchData, s: SearchState, v: int) -> tuple[int, int]:
     """Return the first and last position that node v can move to without crossing a producer or consumer."""
     unit, slots, at, counts, low, high = t.unit, t.slots, s.position, s.count, s.low, s.high
     i, c = t.task[v], t.cell[v]

@@ -9,7 +9,7 @@ import numpy as np
 from hetsched.analysis.levels import tails
 from hetsched.arrays import FloatArray, row_starts
 from hetsched.heuristics.local_search import state_kernels
-from hetsched.heuristics.local_search.state_kernels import State, Tables
+from hetsched.heuristics.local_search.state_kernels import SearchData, SearchState
 from hetsched.heuristics.memory_accounts import memory_claims
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
@@ -32,7 +32,7 @@ class States:
 
     Attributes
     ----------
-    tables : Tables
+    tables : SearchData
     """
 
     def __init__(self, problem: Problem, *, held: float = 0.0) -> None:
@@ -45,7 +45,7 @@ class States:
         t = self.tables
         return float(np.mean(t.weight + t.activation * self.problem.inputs)) or 1.0 if self.problem.n_units else 1.0
 
-    def empty(self) -> State:
+    def empty(self) -> SearchState:
         """Return a state without nodes."""
         t, problem = self.tables, self.problem
         nodes, cells, K = len(t.task), problem.n_units * t.slots, problem.n_devices
@@ -55,7 +55,7 @@ class States:
         integers = [np.zeros(size, np.int64) for size in (nodes, nodes, 2, problem.n_units, cells, cells, cells)]
         sequence, position, length, count, device, low, high = integers
         position[:] = -1
-        return State(
+        return SearchState(
             sequence=sequence,
             position=position,
             length=length,
@@ -81,7 +81,7 @@ class States:
             moved=np.empty((0, 3), np.int64),
         )
 
-    def load(self, state: State, schedule: Schedule) -> float:
+    def load(self, state: SearchState, schedule: Schedule) -> float:
         """Make a state that of a schedule, and return its makespan.
 
         inf if the schedule is none that a state can hold: a batch that is no interval of inputs, more
@@ -105,13 +105,13 @@ class States:
         state.used[:] = self.claims(state)
         return self.settle(state)
 
-    def settle(self, state: State) -> float:
+    def settle(self, state: SearchState) -> float:
         """Evaluate and commit the whole of a state; return its makespan."""
         makespan, _, _ = state_kernels.evaluate(self.tables, state, 0, np.inf)
         state_kernels.commit(self.tables, state, 0)
         return float(makespan)
 
-    def claims(self, state: State) -> FloatArray:
+    def claims(self, state: SearchState) -> FloatArray:
         """Return the bytes claimed on each device, [K]."""
         t, K = self.tables, self.problem.n_devices
         cell = np.flatnonzero(np.arange(len(state.device)) % t.slots < np.repeat(state.count, t.slots))
@@ -120,7 +120,7 @@ class States:
         runs = np.unique(unit * K + device)
         return np.asarray(np.bincount(device, activations, K) + np.bincount(runs % K, t.weight[runs // K], K))
 
-    def decision(self, state: State) -> Decision:
+    def decision(self, state: SearchState) -> Decision:
         """Return the decision that a state stands for, under contention with its order of transfers."""
         t = self.tables
         nodes = state.sequence[: state.length[0]]
@@ -136,7 +136,7 @@ class States:
             order[:, 1:] = state.position[order[:, 1:]]
         return Decision(t.task[nodes], state.device[cell], pointers, items, transfer_order=order)
 
-    def _load_slots(self, state: State, schedule: Schedule) -> bool:
+    def _load_slots(self, state: SearchState, schedule: Schedule) -> bool:
         """Write a schedule's slots into a state; tell whether it has such."""
         t, problem, batches = self.tables, self.problem, schedule.batches
         low, high = schedule.items[schedule.item_ptr[:-1]], schedule.items[schedule.item_ptr[1:] - 1] + 1
@@ -162,7 +162,7 @@ class States:
         return True
 
 
-def _tables(problem: Problem, held: float) -> Tables:
+def _tables(problem: Problem, held: float) -> SearchData:
     graph, inputs = problem.graph, problem.inputs
     slots = _slots(problem)
     durations = problem.whole_durations[:, :, None] if slots == 1 else problem.arrays.durations
@@ -175,8 +175,8 @@ def _tables(problem: Problem, held: float) -> Tables:
     contention = {"channel": state_kernels.CHANNEL, "port": state_kernels.PORT}.get(problem.communication, state_kernels.DELAY)
     usable = np.ones((problem.n_units, problem.n_devices), bool)
     np.logical_and.at(usable, problem.unit, np.isfinite(durations).any(axis=2))
-    bold, *_, safe = [*memory_claims(problem)] * 2
-    claims = bold + held * (safe - bold)
+    optimistic, *_, conservative = [*memory_claims(problem)] * 2
+    claims = optimistic + held * (conservative - optimistic)
     resources = problem.n_devices * (1 + (0, problem.n_devices, 2)[contention]) + 1
     nodes = np.arange(problem.n_tasks * slots)
     factor = 1 if problem.links.per_input else inputs
@@ -199,7 +199,7 @@ def _tables(problem: Problem, held: float) -> Tables:
         "capacity": problem.cluster.memory_bytes * _SLACK,
     }
     # Of one layout and writable, whatever they come from: kernels are compiled anew for every other kind of array.
-    return Tables(
+    return SearchData(
         arrays=problem.arrays,
         contention=contention,
         slots=slots,

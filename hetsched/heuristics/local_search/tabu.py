@@ -10,8 +10,8 @@ from hetsched.problem.problem import Problem
 from hetsched.search import Auto, Monitor, method
 
 if TYPE_CHECKING:
-    from hetsched.heuristics.local_search.search import Search
-    from hetsched.heuristics.local_search.state_kernels import State
+    from hetsched.heuristics.local_search.search import StateSearch
+    from hetsched.heuristics.local_search.state_kernels import SearchState
 
 TRIALS = 6
 """Places tried out in each iteration where transfers contend, so that values are only guides."""
@@ -32,7 +32,7 @@ class Walk:
 
     Parameters
     ----------
-    search : Search
+    search : StateSearch
         With a start; its `makespan`, `least` and `best` are kept up to date.
     width, groups, tenure : int
         See `tabu`.
@@ -41,18 +41,18 @@ class Walk:
     ----------
     lowest : float
         Makespan of the best state since `begin`.
-    state : State
+    state : SearchState
         That state.
     """
 
-    def __init__(self, search: Search, *, width: int = 8, groups: int = 2, tenure: int = 8) -> None:
+    def __init__(self, search: StateSearch, *, width: int = 8, groups: int = 2, tenure: int = 8) -> None:
         from hetsched.heuristics.local_search import disjunctive_kernels
         from hetsched.heuristics.local_search.state_kernels import DELAY
 
         t = search.states.tables
         self.search, self.states = search, search.states
         self.settings = (width, groups, tenure)
-        self.network = disjunctive_kernels.new_network(t)
+        self.graph = disjunctive_kernels.new_graph(t)
         self.found = disjunctive_kernels.new_candidates(1 if t.contention == DELAY else TRIALS)
         self.expiry = np.zeros((len(t.task), len(t.capacity)), np.int64)
         self.counts = np.zeros(2, np.int64)
@@ -87,7 +87,7 @@ class Walk:
             self.states.tables,
             search.current,
             self.state,
-            self.network,
+            self.graph,
             self.found,
             search.log,
             self.expiry,
@@ -135,13 +135,13 @@ def tabu(problem: Problem, monitor: Monitor, *, width: int = 8, groups: int = 2,
     A task taken out counts as one evaluation. Without any limit it ends after 10 s.
     """
     from hetsched.heuristics.local_search import state_kernels
-    from hetsched.heuristics.local_search.search import Search
+    from hetsched.heuristics.local_search.search import StateSearch
 
-    search = Search(monitor)
+    search = StateSearch(monitor)
     if not search.start() or problem.n_tasks == 0:
         return
     walk = Walk(search, width=width, groups=groups, tenure=tenure)
-    elites: list[tuple[float, State]] = []
+    elites: list[tuple[float, SearchState]] = []
     left = 0  # what is too little for an iteration is kept for the next time
     for count in search.bursts(weight=WEIGHT):
         if walk.outdated:
@@ -157,7 +157,7 @@ def tabu(problem: Problem, monitor: Monitor, *, width: int = 8, groups: int = 2,
             walk.begin()
 
 
-def _keep(elites: list[tuple[float, State]], walk: Walk) -> None:
+def _keep(elites: list[tuple[float, SearchState]], walk: Walk) -> None:
     """Put the best state of a walk among the elites, of which no two have the same makespan."""
     if any(makespan == walk.lowest for makespan, _ in elites):
         return

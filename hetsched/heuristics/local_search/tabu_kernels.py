@@ -7,16 +7,16 @@ import numpy as np
 from hetsched.arrays import IntArray
 from hetsched.compiled import inner, kernel
 from hetsched.heuristics.local_search import disjunctive_kernels, edit_kernels, move_kernels, state_kernels
-from hetsched.heuristics.local_search.disjunctive_kernels import Candidates, Network
+from hetsched.heuristics.local_search.disjunctive_kernels import Candidates, DisjunctiveGraph
 from hetsched.heuristics.local_search.edit_kernels import Log
-from hetsched.heuristics.local_search.state_kernels import DELAY, State, Tables, batch_duration
+from hetsched.heuristics.local_search.state_kernels import DELAY, SearchData, SearchState, batch_duration
 
 
 @kernel
 def find_moves(
-    t: Tables,
-    s: State,
-    net: Network,
+    t: SearchData,
+    s: SearchState,
+    net: DisjunctiveGraph,
     expiry: IntArray,
     iteration: int,
     width: int,
@@ -54,7 +54,7 @@ def find_moves(
 
 
 @inner
-def may_run(t: Tables, s: State, c: int, k: int) -> bool:
+def may_run(t: SearchData, s: SearchState, c: int, k: int) -> bool:
     """Tell whether a cell can change to device k by itself."""
     u = c // t.slots
     need = t.activation[u] * (s.high[c] - s.low[c])
@@ -70,8 +70,8 @@ def may_run(t: Tables, s: State, c: int, k: int) -> bool:
 
 
 @inner
-def make(t: Tables, s: State, net: Network, log: Log, v: int, k: int, behind: int) -> tuple[int, int, int]:
-    """Put node v, and its cell, on device k before the one at position `behind`; the network must be that of the state.
+def make(t: SearchData, s: SearchState, net: DisjunctiveGraph, log: Log, v: int, k: int, behind: int) -> tuple[int, int, int]:
+    """Put node v, and its cell, on device k before the one at position `behind`; the graph must be that of the state.
 
     Returns the first position that changed, and the part of the sequence to `restore`; all -1 if it cannot be.
     """
@@ -87,7 +87,7 @@ def make(t: Tables, s: State, net: Network, log: Log, v: int, k: int, behind: in
 
 
 @kernel
-def try_place(t: Tables, s: State, net: Network, log: Log, v: int, k: int, behind: int, limit: float) -> float:
+def try_place(t: SearchData, s: SearchState, net: DisjunctiveGraph, log: Log, v: int, k: int, behind: int, limit: float) -> float:
     """Return the makespan with a node elsewhere if it is at most `limit`, else inf; nothing is changed."""
     first, low, high = make(t, s, net, log, v, k, behind)
     if first < 0:
@@ -100,7 +100,7 @@ def try_place(t: Tables, s: State, net: Network, log: Log, v: int, k: int, behin
 
 
 @inner
-def try_group(t: Tables, s: State, log: Log, v: int, limit: float, rng: np.random.Generator) -> float:
+def try_group(t: SearchData, s: SearchState, log: Log, v: int, limit: float, rng: np.random.Generator) -> float:
     """Put a random group of cells around a node on another device if that makes the makespan less than `limit`.
 
     Returns the makespan, inf if nothing has changed.
@@ -126,10 +126,10 @@ def try_group(t: Tables, s: State, log: Log, v: int, limit: float, rng: np.rando
 
 @kernel
 def search(
-    t: Tables,
-    s: State,
-    best: State,
-    net: Network,
+    t: SearchData,
+    s: SearchState,
+    best: SearchState,
+    net: DisjunctiveGraph,
     found: Candidates,
     log: Log,
     expiry: IntArray,
@@ -212,7 +212,7 @@ def search(
 
 
 @inner
-def settle(t: Tables, s: State, first: int) -> float:
+def settle(t: SearchData, s: SearchState, first: int) -> float:
     """Evaluate and commit what changed from a position on."""
     makespan, _, _ = state_kernels.evaluate(t, s, first, np.inf)
     state_kernels.commit(t, s, first)
@@ -220,7 +220,7 @@ def settle(t: Tables, s: State, first: int) -> float:
 
 
 @kernel
-def shake(t: Tables, s: State, log: Log, rng: np.random.Generator, changes: int, current: float) -> float:
+def shake(t: SearchData, s: SearchState, log: Log, rng: np.random.Generator, changes: int, current: float) -> float:
     """Make so many random changes, whatever they cost but for what cannot run at all; return the makespan."""
     for _ in range(changes):
         v = s.sequence[move_kernels.below(rng, s.length[0])]

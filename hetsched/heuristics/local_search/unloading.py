@@ -63,7 +63,7 @@ def _without_limits(problem: Problem) -> Problem:
     return problem.replace(cluster=problem.cluster.replace(devices=devices))
 
 
-def _load_first(states: States, state: state_kernels.State, schedules: list[Schedule | None]) -> float:
+def _load_first(states: States, state: state_kernels.SearchState, schedules: list[Schedule | None]) -> float:
     """Make a state that of the shortest schedule which it can hold; return its makespan, inf if there is none."""
     for schedule in sorted((each for each in schedules if each is not None), key=lambda each: each.makespan):
         makespan = states.load(state, schedule)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hetsched.analysis.ideals import Ideals, chain, ideals
-from hetsched.analysis.load_data import CHANNELS, HOST, Streams, device_prices, linear_order, streams, sums, unit_order, without_pendants
+from hetsched.analysis.load_data import CHANNELS, HOST, LoadData, device_prices, linear_order, load_data, sums, unit_order, without_pendants
 from hetsched.arrays import FloatArray, IntArray, row_starts
 from hetsched.errors import InvalidSchedule, UnsupportedFeature
 from hetsched.heuristics.memory_accounts import memory_needs
@@ -59,10 +59,10 @@ def contiguous(problem: Problem, monitor: Monitor, *, limit: int = 50_000) -> No
     fits = False
     for group, linear, found in _lattices(problem, monitor, pairs, order, work, limit):
         unit = group[problem.unit]
-        said = streams(problem, rule, unit)
+        data = load_data(problem, rule, unit)
         for need in memory_needs(problem):
             monitor.deadline.check("the tables of a dynamic program")
-            program = _Program(problem, said, np.bincount(group, need, said.n_units), linear)
+            program = _Program(problem, data, np.bincount(group, need, data.n_units), linear)
             if _offer_all(monitor, program, unit, found):
                 fits = True
                 break
@@ -134,31 +134,31 @@ class _Classes(NamedTuple):
 class _Program:
     """The dynamic program on one set of units, by place in a linear order."""
 
-    def __init__(self, problem: Problem, said: Streams, need: Any, linear: IntArray) -> None:
-        self.problem, self.said, self.linear = problem, said, linear
+    def __init__(self, problem: Problem, data: LoadData, need: Any, linear: IntArray) -> None:
+        self.problem, self.data, self.linear = problem, data, linear
         self.place = np.empty(len(linear), np.int64)
         self.place[linear] = np.arange(len(linear))
-        self.cost, self.need = said.cost[linear], need[linear]
-        self.missing = said.missing
+        self.cost, self.need = data.cost[linear], need[linear]
+        self.missing = data.missing
         self.capacity = problem.cluster.memory_bytes * (1 + 1e-12)
-        self.source = self.place[said.source]
-        self.out_ptr, self.out = _permuted(said.out_ptr, said.out, linear)
-        self.read_ptr, self.read = _permuted(said.read_ptr, said.read, linear)
-        self.reader = self.place[said.reader]
+        self.source = self.place[data.source]
+        self.out_ptr, self.out = _permuted(data.out_ptr, data.out, linear)
+        self.read_ptr, self.read = _permuted(data.read_ptr, data.read, linear)
+        self.reader = self.place[data.reader]
 
     def reckonings(self) -> Iterator[tuple[FloatArray, FloatArray]]:
         """Yield seconds into and out of each device, [H, K] each: one that never says too much, then one that never says too little."""
-        said, time_ = self.said, np.where(np.isfinite(self.said.time), self.said.time, self.missing)
-        size = said.cost.shape[1]
-        if said.rule == HOST:
+        data, time_ = self.data, np.where(np.isfinite(self.data.time), self.data.time, self.missing)
+        size = data.cost.shape[1]
+        if data.rule == HOST:
             yield time_[:, 0], time_[:, 1]
             return
         apart = ~np.eye(size, dtype=bool)
         if size == 1:
             yield np.zeros((len(time_), 1)), np.zeros((len(time_), 1))
             return
-        least = np.where(apart, said.time, np.inf)
-        spread = size - 1 if said.rule == CHANNELS else 1
+        least = np.where(apart, data.time, np.inf)
+        spread = size - 1 if data.rule == CHANNELS else 1
         low = [np.where(np.isfinite(each), each, 0.0) / spread for each in (least.min(axis=1), least.min(axis=2))]
         high = [np.where(apart, time_, 0.0).max(axis=axis) for axis in (1, 2)]
         yield low[0], low[1]
@@ -204,9 +204,9 @@ class _Program:
                 self.cost[:, kinds.first],
                 self.need,
                 self.capacity[kinds.first],
-                self.said.rule != HOST,
+                self.data.rule != HOST,
                 self.source,
-                self.said.reader_ptr,
+                self.data.reader_ptr,
                 self.reader,
                 self.out_ptr,
                 self.out,
@@ -232,7 +232,7 @@ class _Program:
 
     @property
     def _objective(self) -> str:
-        return "max-load" if self.said.rule == HOST else "period"
+        return "max-load" if self.data.rule == HOST else "period"
 
     def _classes(self, enter: FloatArray, leave: FloatArray) -> _Classes:
         """Sort devices into classes by what the program knows of them."""

@@ -60,7 +60,7 @@ def extend(  # type: ignore[no-untyped-def]
     cost, need, capacity
         [U, C] seconds, [U] bytes, [C] bytes of one device.
     source, reader_ptr, reader, out_ptr, out, read_ptr, read, enter, leave
-        The tensors, see `Streams`; [H, C] seconds in and out.
+        The tensors, see `LoadData`; [H, C] seconds in and out.
     number, stride
         [C] devices of each class; state ``sum(used[c] * stride[c])`` counts those in use.
     price, worth, priced_to

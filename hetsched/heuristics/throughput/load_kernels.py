@@ -67,9 +67,9 @@ def _hold(held, capacity, k, amount, total):  # type: ignore[no-untyped-def]
 
 
 @builder
-def move(u, k, streams, need, capacity, device, load, held, readers, remote, target, total):  # type: ignore[no-untyped-def]
+def move(u, k, data, need, capacity, device, load, held, readers, remote, target, total):  # type: ignore[no-untyped-def]
     """Move unit u to device k."""
-    rule, cost, source, _, reader, out_ptr, out, read_ptr, read, time = streams
+    rule, cost, source, _, reader, out_ptr, out, read_ptr, read, time = data
     n_devices = cost.shape[1]
     h = device[u]
     if h == k:
@@ -128,9 +128,9 @@ def move(u, k, streams, need, capacity, device, load, held, readers, remote, tar
 
 
 @builder
-def reckon(streams, need, capacity, device, load, held, readers, remote, target, total):  # type: ignore[no-untyped-def]
+def reckon(data, need, capacity, device, load, held, readers, remote, target, total):  # type: ignore[no-untyped-def]
     """Work out all loads of an assignment anew, so that rounding does not pile up."""
-    rule, cost, source, reader_ptr, reader, _, _, _, _, time = streams
+    rule, cost, source, reader_ptr, reader, _, _, _, _, time = data
     n_devices = cost.shape[1]
     load[:] = 0.0
     held[:] = 0.0
@@ -175,9 +175,9 @@ def fits(held, capacity):  # type: ignore[no-untyped-def]
 
 
 @builder
-def _grow(u, size, way, streams, device, random, group, chosen):  # type: ignore[no-untyped-def]
+def _grow(u, size, way, data, device, random, group, chosen):  # type: ignore[no-untyped-def]
     """Write into `group` up to `size` connected units of u's device; `way` 0 any neighbour, 1 what reads, 2 what is read."""
-    _, _, source, reader_ptr, reader, out_ptr, out, read_ptr, read, _ = streams
+    _, _, source, reader_ptr, reader, out_ptr, out, read_ptr, read, _ = data
     count, done = 1, 0
     group[0] = u
     chosen[u] = True
@@ -205,9 +205,9 @@ def _grow(u, size, way, streams, device, random, group, chosen):  # type: ignore
 
 
 @builder
-def _neighbour(u, streams, device, random):  # type: ignore[no-untyped-def]
+def _neighbour(u, data, device, random):  # type: ignore[no-untyped-def]
     """Return the device of a random neighbour of u, its own without one."""
-    _, _, source, reader_ptr, reader, out_ptr, out, read_ptr, read, _ = streams
+    _, _, source, reader_ptr, reader, out_ptr, out, read_ptr, read, _ = data
     n_out, n_read = out_ptr[u + 1] - out_ptr[u], read_ptr[u + 1] - read_ptr[u]
     if n_out + n_read == 0:
         return device[u]
@@ -220,16 +220,16 @@ def _neighbour(u, streams, device, random):  # type: ignore[no-untyped-def]
 
 @builder
 def anneal(  # type: ignore[no-untyped-def]
-    moves, streams, need, capacity, device, load, held, readers, remote, allowed, random, temperature, cooling, target, incumbent, best
+    moves, data, need, capacity, device, load, held, readers, remote, allowed, random, temperature, cooling, target, incumbent, best
 ):
     """Try `moves` moves from `device`; return the value of the best assignment that is below `incumbent`, which goes to `best`.
 
     Accepts by the excess over `target` seconds at ``temperature[0]``, which falls by the factor `cooling` with each move.
     """
-    cost = streams[1]
+    cost = data[1]
     n_units, n_devices = cost.shape
     total = np.zeros(1)
-    reckon(streams, need, capacity, device, load, held, readers, remote, target, total)
+    reckon(data, need, capacity, device, load, held, readers, remote, target, total)
     group = np.empty(_MOST, np.int64)
     chosen = np.zeros(n_units, np.bool_)
     value = incumbent
@@ -242,13 +242,13 @@ def anneal(  # type: ignore[no-untyped-def]
                 if load[r] > load[worst]:
                     worst = r
             if worst >= n_devices:
-                worst = (worst - n_devices) // n_devices if streams[0] == CHANNELS else (worst - n_devices) % n_devices
+                worst = (worst - n_devices) // n_devices if data[0] == CHANNELS else (worst - n_devices) % n_devices
             for _ in range(8):
                 if device[u] == worst:
                     break
                 u = _below(random, n_units)
         h = device[u]
-        k = _neighbour(u, streams, device, random) if _below(random, 2) == 0 else _below(random, n_devices)
+        k = _neighbour(u, data, device, random) if _below(random, 2) == 0 else _below(random, n_devices)
         if k == h:
             k = (h + 1 + _below(random, n_devices - 1)) % n_devices
         if not allowed[u, k]:
@@ -268,15 +268,15 @@ def anneal(  # type: ignore[no-untyped-def]
             size = 2 + _below(random, min(_MOST - 1, max(2, 2 * n_units // n_devices)))
             if _below(random, 2) == 0:
                 size = min(size, 2 + _below(random, 4))
-            count = _grow(u, size, _below(random, 3), streams, device, random, group, chosen)
+            count = _grow(u, size, _below(random, 3), data, device, random, group, chosen)
             for a in range(count):
                 if not allowed[group[a], k]:
                     count = 0
                     break
         for a in range(count):
-            move(group[a], k, streams, need, capacity, device, load, held, readers, remote, target, total)
+            move(group[a], k, data, need, capacity, device, load, held, readers, remote, target, total)
         if back >= 0:
-            move(back, h, streams, need, capacity, device, load, held, readers, remote, target, total)
+            move(back, h, data, need, capacity, device, load, held, readers, remote, target, total)
         if total[0] <= before or _unit_interval(random) < np.exp((before - total[0]) / temperature[0]):
             worst_load = load.max()
             if worst_load < value and fits(held, capacity):
@@ -284,7 +284,7 @@ def anneal(  # type: ignore[no-untyped-def]
                 best[:] = device
         else:
             if back >= 0:
-                move(back, k, streams, need, capacity, device, load, held, readers, remote, target, total)
+                move(back, k, data, need, capacity, device, load, held, readers, remote, target, total)
             for a in range(count):
-                move(group[a], h, streams, need, capacity, device, load, held, readers, remote, target, total)
+                move(group[a], h, data, need, capacity, device, load, held, readers, remote, target, total)
     return value

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from hetsched.analysis.load import priced
-from hetsched.analysis.load_data import HOST, PORTS, Streams, device_prices, streams, unit_order
+from hetsched.analysis.load_data import HOST, PORTS, LoadData, device_prices, load_data, unit_order
 from hetsched.arrays import FloatArray, IntArray
 from hetsched.errors import InvalidSchedule
 from hetsched.heuristics.memory_accounts import memory_needs
@@ -39,9 +39,9 @@ def load_search(problem: Problem, monitor: Monitor, *, moves: int = 8_000_000) -
     while it searches and never in what it offers. Under another objective than max-load the period
     is minimised.
     """
-    said = streams(problem, "max-load" if monitor.objective == "max-load" else "period")
+    data = load_data(problem, "max-load" if monitor.objective == "max-load" else "period")
     for need in memory_needs(problem):
-        if _Search(problem, monitor, said, need).run(moves):
+        if _Search(problem, monitor, data, need).run(moves):
             return
         if monitor.should_stop:
             break
@@ -51,23 +51,23 @@ def load_search(problem: Problem, monitor: Monitor, *, moves: int = 8_000_000) -
 class _Search:
     """One search, with memory claimed in one way."""
 
-    def __init__(self, problem: Problem, monitor: Monitor, said: Streams, need: FloatArray) -> None:
+    def __init__(self, problem: Problem, monitor: Monitor, data: LoadData, need: FloatArray) -> None:
         self.problem, self.monitor = problem, monitor
-        size, count = problem.n_devices, said.n_units
-        self.allowed = np.isfinite(said.cost)
+        size, count = problem.n_devices, data.n_units
+        self.allowed = np.isfinite(data.cost)
         self.capacity, self.need = problem.cluster.memory_bytes, need
-        self.missing = said.missing
-        self.said = said._replace(
-            cost=np.where(self.allowed, said.cost, self.missing), time=np.where(np.isfinite(said.time), said.time, self.missing)
+        self.missing = data.missing
+        self.data = data._replace(
+            cost=np.where(self.allowed, data.cost, self.missing), time=np.where(np.isfinite(data.time), data.time, self.missing)
         )
-        resources = {HOST: size, PORTS: 3 * size}.get(said.rule, size + size * size)
+        resources = {HOST: size, PORTS: 3 * size}.get(data.rule, size + size * size)
         self.state = (
             np.zeros(resources),
             np.zeros(size),
-            np.zeros((len(said.source), size) if said.rule == HOST else (0, size), np.int64),
-            np.zeros(len(said.source), np.int64),
+            np.zeros((len(data.source), size) if data.rule == HOST else (0, size), np.int64),
+            np.zeros(len(data.source), np.int64),
         )
-        self.least = priced(said.cost, device_prices(said.cost))
+        self.least = priced(data.cost, device_prices(data.cost))
         self.value, self.best = math.inf, np.zeros(count, np.int64)
         self.offered = math.inf
         self.random = np.array([monitor.rng.integers(1, 2**63)], np.uint64)
@@ -116,9 +116,9 @@ class _Search:
     def intervals(self) -> IntArray:
         """Return an assignment of intervals of a linear order to devices in random order, in proportion to their speed."""
         rng, size = self.monitor.rng, self.problem.n_devices
-        speed = 1.0 / np.maximum(np.where(self.allowed, self.said.cost, 0.0).sum(axis=0), 1e-300) * self.allowed.sum(axis=0)
+        speed = 1.0 / np.maximum(np.where(self.allowed, self.data.cost, 0.0).sum(axis=0), 1e-300) * self.allowed.sum(axis=0)
         devices = rng.permutation(size)
-        work = np.cumsum(np.where(self.allowed, self.said.cost, np.inf).min(axis=1)[self.linear])
+        work = np.cumsum(np.where(self.allowed, self.data.cost, np.inf).min(axis=1)[self.linear])
         ends = np.cumsum(speed[devices] / speed.sum()) * work[-1]
         chosen = devices[np.minimum(np.searchsorted(ends, work), size - 1)]
         where = np.empty(len(work), np.int64)
@@ -136,7 +136,7 @@ class _Search:
         from hetsched.heuristics.throughput.load_kernels import fits, reckon
 
         load, held, readers, remote = self.state
-        reckon(self.said, self.need, self.capacity, where, load, held, readers, remote, 1.0, np.zeros(1))
+        reckon(self.data, self.need, self.capacity, where, load, held, readers, remote, 1.0, np.zeros(1))
         if load.max() < min(self.value, self.missing) and fits(held, self.capacity):
             self.value, self.best = float(load.max()), where.copy()
 
@@ -155,7 +155,7 @@ class _Search:
             chunk = min(length, _CHUNK, self.left)
             value = anneal(
                 chunk,
-                self.said,
+                self.data,
                 self.need,
                 self.capacity,
                 device,

@@ -21,7 +21,7 @@ from hetsched.modeling.backends import BackendInfo, Request, Run, backend, in_pr
 from hetsched.modeling.backends.protocol import WAKE
 from hetsched.modeling.outcome import Incumbent, NewBound, Outcome
 from hetsched.modeling.program import Program
-from hetsched.processes import Channel, Died, Process, Ready, StopRequest
+from hetsched.processes import Channel, Process, ProcessDied, Ready, StopRequest
 from hetsched.stopping import NEVER, Deadline, Stop
 
 GRACE = 0.3  # seconds that a solver has to answer after it was asked to stop at the end of its time
@@ -46,7 +46,7 @@ class _Failed:
     error: Exception
 
 
-_Message: TypeAlias = Ready | Incumbent | NewBound | Outcome | _Failed | Died
+_Message: TypeAlias = Ready | Incumbent | NewBound | Outcome | _Failed | ProcessDied
 
 
 class _Child:
@@ -116,7 +116,7 @@ class _Solve:
         """Whether the solver has been given the program."""
         self.asked_to_stop = 0.0
         """When, in monotonic time."""
-        self.end: Outcome | _Failed | Died | None = None
+        self.end: Outcome | _Failed | ProcessDied | None = None
         self.best = Incumbent(0.0, float("inf"), None)  # type: ignore[arg-type]  # none yet
         self.bound = float("-inf")
 
@@ -144,7 +144,7 @@ class _Solve:
         except BaseException:
             self.child.process.kill()  # it is in the midst of something
             raise
-        if not isinstance(self.end, Died):
+        if not isinstance(self.end, ProcessDied):
             _give_back(self.child)
         if isinstance(self.end, _Failed):
             raise self.end.error

@@ -95,7 +95,7 @@ def test_a_try_is_refused_exactly_where_its_makespan_is_above_the_limit(communic
         )
     states, state, makespan = loaded(problem, hs.solve(problem, "heft").schedule.decision)
     t, other = states.tables, states.empty()
-    net, length = disjunctive_kernels.new_network(t), int(state.length[0])
+    net, length = disjunctive_kernels.new_graph(t), int(state.length[0])
     # What annealing keeps of tails from change to change is what a network has that is made at once.
     for seed in range(100):
         heat = 0.1 * makespan

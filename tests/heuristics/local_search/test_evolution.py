@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import hetsched as hs
 from hetsched.heuristics.local_search import edit_kernels, relinking_kernels, state_kernels, tabu_kernels
 from hetsched.heuristics.local_search.evolution import NEAR, Population, distance, places
-from hetsched.heuristics.local_search.search import Search
+from hetsched.heuristics.local_search.search import StateSearch
 from hetsched.heuristics.local_search.states import States
 from hetsched.search import Budget, Monitor
 from hetsched.solving import methods
@@ -102,7 +102,7 @@ def test_a_population_holds_different_states_and_no_more_than_its_size():
     problem = arabnejad()
     methods()
     monitor = Monitor(problem, Budget(evaluations=10**9), seed=1)
-    search = Search(monitor)
+    search = StateSearch(monitor)
     assert search.start()
     population = Population(search, size=4, effort=100)
     for _ in range(200):

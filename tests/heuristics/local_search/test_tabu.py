@@ -54,7 +54,7 @@ def plain(**features):
 def places(states: States, state, room: int = 1000):
     """Return the network of a state and all places of all nodes of one critical chain, each with its value."""
     t = states.tables
-    net, found = disjunctive_kernels.new_network(t), disjunctive_kernels.new_candidates(room)
+    net, found = disjunctive_kernels.new_graph(t), disjunctive_kernels.new_candidates(room)
     nodes = len(t.task)
     disjunctive_kernels.build(t, state, net)
     taken = tabu_kernels.find_moves(
