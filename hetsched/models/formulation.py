@@ -350,9 +350,8 @@ class Formulation(ABC):
         if np.isfinite(values).all() and self.model.violations(values, tolerance=1e-5):
             return hint
         if self.is_ours and np.isfinite(values).all() and monitor.value_of(self.problem, schedule) < monitor.incumbent:
-            before, monitor.source = monitor.source, begin.method if isinstance(begin, Solution) else "start"
-            monitor.offer(schedule.decision)
-            monitor.source = before
+            with monitor.as_source(begin.method if isinstance(begin, Solution) else "start"):
+                monitor.offer(schedule.decision)
             return values
         return values if hint is None else hint
 

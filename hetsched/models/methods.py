@@ -71,9 +71,8 @@ def _solve(
     found = quick(problem, monitor.deadline)
     best = math.inf if monitor.best is None else monitor.best.makespan
     if found.schedule is not None and found.makespan < best and found.makespan <= upper:
-        before, monitor.source = monitor.source, found.method
-        monitor.offer(found.schedule.decision)
-        monitor.source = before
+        with monitor.as_source(found.method):
+            monitor.offer(found.schedule.decision)
     least = min(best, found.makespan, upper)
     formulation = kind(problem, faithful=faithful, upper=least, symmetry=symmetry, deadline=monitor.deadline)
     formulation.run(monitor, solver, settings, start=monitor.best)

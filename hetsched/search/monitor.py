@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -207,6 +208,15 @@ class Monitor:
     def _effort(self) -> _Effort:
         return self._efforts.setdefault(self.source, _Effort())
 
+    @contextlib.contextmanager
+    def as_source(self, name: str) -> Iterator[None]:
+        """Credit what is offered and noted meanwhile to a name."""
+        before, self.source = self.source, name
+        try:
+            yield
+        finally:
+            self.source = before
+
     @checked
     def offer(self, decision: Decision) -> float:
         """Simulate a decision and keep its schedule if it is valid and the best so far.
@@ -346,9 +356,8 @@ class Monitor:
                 )
             start = start.decision
         if start is not None:
-            before, self.source = self.source, "start"
-            self.offer(start)
-            self.source = before
+            with self.as_source("start"):
+                self.offer(start)
 
     @checked
     def solution(self, asked: str) -> Solution:
