@@ -17,22 +17,14 @@ import secrets
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, Self, TypeVar, cast
+from typing import Annotated, Any, Generic, Literal, Self, TypeVar, cast
 
 import msgspec
 import numpy as np
 
 from hetsched.arguments import checked, shown
-from hetsched.arrays import FloatArray
+from hetsched.arrays import FloatArray, Frozen
 from hetsched.errors import InvalidArgument, InvalidProblem, UnsupportedFeature
-
-if TYPE_CHECKING:
-    from hetsched.problem.cluster import Cluster
-    from hetsched.problem.graph import TaskGraph
-    from hetsched.problem.problem import Problem
-    from hetsched.schedule.schedule import Schedule
-    from hetsched.schedule.stages import StageSchedule
-    from hetsched.search.solution import Solution
 
 __all__ = ["KINDS", "encode", "read", "schema", "write", "write_bytes"]
 
@@ -240,8 +232,8 @@ def _replace(target: Path, data: bytes, known: os.stat_result | None) -> None:
 
 
 @checked
-def read(path: str | os.PathLike[str]) -> TaskGraph | Cluster | Problem | Schedule | Solution | StageSchedule:
-    """Return what the JSON document at `path` describes: its `format` says which kind it is.
+def read(path: str | os.PathLike[str]) -> Frozen:
+    """Return what the JSON document at `path` describes, a graph, cluster, problem, schedule, solution or stages, as its `format` says.
 
     Raises
     ------

@@ -8,7 +8,7 @@ from hetsched.lazy import attach
 
 if TYPE_CHECKING:
     from hetsched.search.budget import Budget, cores
-    from hetsched.search.monitor import Event, Monitor
+    from hetsched.search.monitor import Event, MethodFunction, Monitor
     from hetsched.search.registry import (
         ALL,
         BUILT_IN,
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
         Auto,
         Kind,
         Method,
-        MethodFunction,
         Role,
         Supports,
         When,
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "budget": ["Budget", "cores"],
-    "monitor": ["Event", "Monitor"],
+    "monitor": ["Event", "MethodFunction", "Monitor"],
     "registry": [
         "ALL",
         "BUILT_IN",
@@ -47,7 +46,6 @@ _HOMES = {
         "Auto",
         "Kind",
         "Method",
-        "MethodFunction",
         "Role",
         "Supports",
         "When",

@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -406,3 +406,9 @@ class Monitor:
         while not self.should_stop:
             yield step
             step += 1
+
+
+class MethodFunction(Protocol):
+    """A scheduling method: offers decisions to the monitor until it is done or told to stop."""
+
+    def __call__(self, problem: Problem, monitor: Monitor, /, **options: Any) -> None: ...

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -20,9 +20,6 @@ from hetsched.errors import UnsupportedFeature, warn
 from hetsched.problem.graph import unique_names
 from hetsched.problem.problem import Problem
 from hetsched.schedule.objectives import OBJECTIVES
-
-if TYPE_CHECKING:
-    from hetsched.search.monitor import Monitor
 
 LARGE = 1000
 """Tasks beyond which a graph counts as large."""
@@ -53,12 +50,6 @@ BUILT_IN = (
     "portfolio.auto",
 )
 """Modules below `hetsched` that register methods when they are imported."""
-
-
-class MethodFunction(Protocol):
-    """A scheduling method: offers decisions to the monitor until it is done or told to stop."""
-
-    def __call__(self, problem: Problem, monitor: Monitor, /, **options: Any) -> None: ...
 
 
 class Kind(StrEnum):
