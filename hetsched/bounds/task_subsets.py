@@ -92,8 +92,8 @@ class RefutationBudget:
 class TaskSubset:
     """Some tasks of a problem, in topological order, with edges between them.
 
-    Whatever else a schedule does, it does these tasks too: a time in which they cannot be done is too
-    short for the whole.
+    Every schedule of the problem contains a schedule of these tasks, so a time in which they cannot be done is
+    too short for the whole. The proof in `hetsched.bounds.modular` calls such a subset a window.
 
     Parameters
     ----------
