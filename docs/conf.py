@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from importlib.metadata import version as installed
 from pathlib import Path
 
 from sphinx.application import Sphinx
@@ -22,8 +21,8 @@ import run_pages  # noqa: E402
 import hetsched  # noqa: E402
 
 project = "hetsched"
-author = "the hetsched authors"
-version = release = installed("hetsched")
+author = "the hetsched developers"
+version = release = hetsched.__version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon", "sphinx_copybutton"]
 exclude_patterns = ["_build", "_made"]

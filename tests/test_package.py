@@ -60,3 +60,16 @@ hs.simulate(problem, hs.Decision.whole(problem, [0], [0])).write(sys.argv[1])
     schedule = hetsched.read(path)
     assert isinstance(schedule, hetsched.Schedule)
     assert schedule.makespan == 1.0
+
+
+def test_the_citation_has_the_version_and_the_licence_of_the_package() -> None:
+    lines = (ROOT / "CITATION.cff").read_text(encoding="utf-8").splitlines()
+    assert f"version: {hetsched.__version__}" in lines
+    assert f"license: {PROJECT['license']}" in lines
+    assert (ROOT / "LICENSE").read_text(encoding="utf-8").startswith(f"{PROJECT['license']} License")
+
+
+def test_the_source_distribution_carries_what_it_lists() -> None:
+    tool = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
+    for path in tool["hatch"]["build"]["targets"]["sdist"]["include"]:
+        assert (ROOT / path.lstrip("/")).exists(), path
