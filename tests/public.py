@@ -14,6 +14,8 @@ import hetsched as hs
 
 REFERENCE = Path(__file__).resolve().parents[1] / "docs" / "reference"
 _DIRECTIVE = re.compile(r"^\.\. auto(module|class|function):: ([\w.]+)", re.MULTILINE)
+HOOKS = ("add_to", "canonical", "fill")
+"""Methods of components that a formulation calls, not its user."""
 _OPTION = re.compile(r"^ +:([\w-]+): ?(.*)$")
 
 
@@ -43,7 +45,8 @@ def doors() -> list[Door]:
     for name, value, left_out in [*documented, *(each for each in _listed() if each[0] not in names)]:
         for door in _of(name, value, left_out):
             key = (door.owner, door.function)
-            if key not in seen:
+            hook = door.owner is not None and issubclass(door.owner, hs.models.Component) and door.function.__name__ in HOOKS
+            if key not in seen and not hook:
                 seen.add(key)
                 found[door.name] = door
     return sorted(found.values())

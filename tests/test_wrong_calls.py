@@ -25,6 +25,13 @@ import pytest
 
 import hetsched as hs
 from hetsched import arguments
+from hetsched.analysis.levels import Levels
+from hetsched.bounds import best
+from hetsched.modeling import backends
+from hetsched.modeling.settings import SolveSettings
+from hetsched.models.variables import AssignmentVariables, Objective
+from hetsched.search import Auto, Supports
+from hetsched.stopping import Stop
 from tests.public import Door, doors
 
 ROOT = Path(hs.__file__).parent
@@ -76,7 +83,7 @@ class Profiler:
         return 1.0 + size
 
 
-class Nothing:
+class Nothing(hs.models.Component):
     """A component that adds nothing."""
 
     def add_to(self, formulation: object) -> None:
@@ -249,7 +256,6 @@ BY_NAME: dict[str, Callable[[], Any]] = {
     "message": lambda: "told",
     "options": dict,
     "asked": lambda: "heft",
-    "reason": lambda: "enough",
     "start": schedule,
     "bound": lower_bound,
     "proof": lower_bound,
@@ -338,8 +344,29 @@ BY_NAME: dict[str, Callable[[], Any]] = {
     "mine": lambda: "x",
     "transition": lambda: 0,
     "cutoff": lambda: 1.0,
+    "title": lambda: "X",
+    "requires": lambda: "numpy",
+    "extra": lambda: "",
+    "turn": lambda: 50,
+    "capabilities": lambda: backends.info("scip").capabilities,
+    "bound_tolerance": lambda: 0.0,
+    "proves_up_to": lambda: 10,
+    "settings": SolveSettings,
+    "request": backends.Request,
+    "formulation": lambda: relaxed(),
+    "reason": lambda: Stop.STOPPED,
+    "record": lambda: object(),
 }
 FORMULATIONS = ("Assignment", "BatchedMakespan", "CongestionAware", "Formulation", "Pesto", "SteadyState")
+
+
+class LoadObjective(Objective):
+    """An objective of which a formulation has none yet."""
+
+
+def load_objective() -> Objective:
+    made = model()
+    return LoadObjective(made.time("C"), "makespan", 1.0, lambda problem, schedule: 1.0)
 
 
 def encoded(name: str) -> Any:
@@ -356,7 +383,28 @@ def related() -> hs.Problem:
 
 
 CAPABILITIES = ("continuous", "unbounded", "threads", "intervals", "incremental", "deterministic")
+EXPRESSIONS = {
+    "AssignmentVariables": ("x", "on", "busy", "duration", "batches"),
+    "TimeVariables": ("start", "finish"),
+    "FlowVariables": ("pair", "leave", "arrive", "moving"),
+    "Objective": ("expression",),
+}
 BY_DOOR: dict[str, Callable[[], Any]] = {
+    **{f"models.variables.{record}.{name}": lambda: columns(model()) for record, names in EXPRESSIONS.items() for name in names},
+    "models.variables.AssignmentVariables.seconds": lambda: np.zeros((3, 2)),
+    "models.variables.FlowVariables.seconds": lambda: np.zeros((2, 2, 2)),
+    "models.variables.Objective.name": lambda: "makespan",
+    "models.variables.Objective.ticks_per_second": lambda: 1.0,
+    "models.variables.Objective.value": lambda: len,
+    "models.variables.Objective.bound.value": lambda: 1.0,
+    "models.variables.Objective.bound.tolerance": lambda: 0.0,
+    "models.variables.Values.array": lambda: np.zeros(3),
+    **{f"models.{name}.variables.kind": lambda: AssignmentVariables for name in FORMULATIONS},
+    **{f"models.{name}.minimise.objective": lambda: load_objective() for name in FORMULATIONS},
+    "bounds.best.Entry.bound": lambda: best.BOUNDS[0].bound,
+    "bounds.best.Entry.cost": lambda: best.Cost.CHEAP,
+    "modeling.backends.BackendInfo.module": lambda: "x",
+    "modeling.backends.info.name": lambda: "scip",
     "models.Pesto.problem": lambda: problem().replace(communication="channel"),
     "models.Pesto.check.problem": lambda: problem().replace(communication="channel"),
     "Decision.device": lambda: [0, 1, 0],
@@ -566,7 +614,6 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     "search.Method.source": lambda: "",
     "Cluster.devices": lambda: ["x"],
     "models.Formulation.encode.decision": solution,
-    "bounds.relaxation.linear_relaxation.said": relaxed,
 }
 KEYWORDS: dict[str, dict[str, Callable[[], Any]]] = {
     "Problem": {"durations": BY_DOOR["Problem.durations"]},
@@ -601,6 +648,11 @@ SELVES: dict[str, Callable[[], Any]] = {
     "Solution": solution,
     "StageSchedule": stage_schedule,
     "Monitor": lambda: hs.Monitor(problem()),
+    "Levels": lambda: Levels(problem()),
+    "Supports": Supports,
+    "Entry": lambda: best.BOUNDS[0],
+    "Objective": lambda: formulation().objective,
+    "Auto": Auto,
     "Modules": lambda: hs.analysis.modules.modules(graph()),
     "ReleaseTimes": release_times,
     "SingleInputProblem": single_input,

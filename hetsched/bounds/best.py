@@ -47,6 +47,7 @@ class Cost(IntEnum):
     """A solver; only under a time limit."""
 
 
+@checked
 @dataclass(frozen=True)
 class Entry:
     """A bound in the list of all."""

@@ -84,6 +84,7 @@ def relax_to_modelable(problem: Problem) -> Problem:
     return problem
 
 
+@checked
 def relax(formulation: Formulation, deadline: Deadline = NEVER) -> Bound:
     """Return the bound of the linear relaxation of a formulation of the problem, or of one that is no harder; 0 past the deadline."""
     from scipy.optimize import linprog

@@ -355,6 +355,7 @@ class Model:
         start = None if hint is None else check_array(hint, "hint", (self._n_columns,), error=InvalidModel)
         return self.run(solver, Request(settings, start, on_incumbent, on_bound, stop))
 
+    @checked(UnsupportedFeature, solver=SOLVER)
     def run(self, solver: str | Backend, request: Request) -> Outcome:
         """Solve the model as a request says; see `solve`."""
         from hetsched.modeling import backends

@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from hetsched.arguments import checked
 from hetsched.errors import UnsupportedFeature
 from hetsched.stopping import NEVER, Deadline
 
 
+@checked(UnsupportedFeature)
 @dataclass(frozen=True)
 class SolveSettings:
     """What a solver is asked to keep to; raises `UnsupportedFeature` for a gap that is none."""

@@ -12,7 +12,7 @@ import numpy as np
 from hetsched.analysis import model_size
 from hetsched.analysis.closure import ancestors, unordered
 from hetsched.analysis.levels import Levels, Windows
-from hetsched.arguments import checked
+from hetsched.arguments import checked, shown
 from hetsched.arrays import BoolArray, FloatArray, IntArray
 from hetsched.errors import InvalidModel, InvalidSchedule, OutOfTime, SolverFailed, UnsupportedFeature
 from hetsched.modeling.backends import info
@@ -173,6 +173,8 @@ class Formulation(ABC):
 
     def variables(self, kind: type[V]) -> V:
         """Return the record of a class; raises `InvalidModel` if no component provides it."""
+        if not isinstance(kind, type):
+            raise InvalidModel(f"kind is {shown(kind)}; it must be the class of a record, such as TimeVariables")
         found = self._records.get(kind)
         if not isinstance(found, kind):
             makers = getattr(kind, "made_by", "the component that provides them")
@@ -199,6 +201,7 @@ class Formulation(ABC):
         """What the formulation minimises by itself."""
         return self.variables(Objective)
 
+    @checked
     def minimise(self, objective: Objective) -> None:
         """Provide the objective and set it as that of the model."""
         self.provide(objective)

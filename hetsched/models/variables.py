@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from hetsched.arguments import checked
 from hetsched.arrays import FloatArray
 from hetsched.errors import InvalidModel
 from hetsched.modeling.expression import Expression
@@ -16,6 +17,7 @@ from hetsched.problem.problem import Problem
 from hetsched.schedule.schedule import Schedule
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class AssignmentVariables:
     """Which device runs which inputs of a task; n tasks, K devices, L inputs, B batch sizes."""
@@ -39,6 +41,7 @@ class AssignmentVariables:
         return self.on[key]
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class TimeVariables:
     """When batches run, in model time."""
@@ -55,6 +58,7 @@ class TimeVariables:
         return self.start.ndim == 1
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class FlowVariables:
     """Transfers, one an edge, in model time."""
@@ -73,6 +77,7 @@ class FlowVariables:
     """[E, K, K] model time, 0 where there is no path."""
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Objective:
     """What is minimised, and how its value in the model is read."""
@@ -86,6 +91,7 @@ class Objective:
     value: Callable[[Problem, Schedule], float]
     """Seconds of a schedule, as the expression counts them."""
 
+    @checked
     def bound(self, value: float, tolerance: float) -> float:
         """Return a solver's bound in seconds, the solver's relative tolerance taken off."""
         return value / self.ticks_per_second * (1 - tolerance)

@@ -120,6 +120,7 @@ class Supports:
     besides: str = ""
     """What the method refuses by itself, in a few words."""
 
+    @checked
     def refusal(self, problem: Problem) -> str:
         """Return why the method does not take a problem, with the remedy, or an empty text."""
         inputs = problem.inputs

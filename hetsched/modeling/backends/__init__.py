@@ -72,6 +72,7 @@ def known() -> tuple[BackendInfo, ...]:
     return tuple(_known().values())
 
 
+@checked(UnsupportedFeature)
 def info(name: str, *, threads: int | None = None) -> BackendInfo:
     """Return what is known of a solver, without loading it; raises what `backend` does."""
     if name not in _known():

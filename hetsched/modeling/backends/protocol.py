@@ -65,6 +65,7 @@ class BackendInfo:
     """Columns up to which `auto` gives it a core; None for never."""
 
 
+@checked
 @dataclass(frozen=True)
 class Request:
     """One solve of a program: settings, a start, and who listens; see ``Model.solve``."""
