@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, note
+from hypothesis import HealthCheck, assume, given, note
 from hypothesis import strategies as st
-from hypothesis.strategies import DataObject
+from hypothesis.strategies import DataObject, SearchStrategy
 
 from hetsched.analysis.levels import Levels
 from hetsched.arrays import IntArray
@@ -61,16 +61,25 @@ class BoundSuite:
     ignores_numbering: ClassVar[bool] = True
     looks_to_stop: ClassVar[int] = 50
 
+    def problems(self, **features: Any) -> SearchStrategy[Problem]:
+        """Return the problems to test with; override it to narrow them down or to add some."""
+        return strategies.problems(**features)
+
+    def large_problems(self) -> SearchStrategy[Problem]:
+        """Return problems on which it takes its time."""
+        return self.problems(n_tasks=st.integers(20, 40), n_devices=3)
+
     def value(self, problem: Problem) -> float:
         """Return the bound of a problem in seconds; a failing test prints the problem as a document."""
         assume(type(self).fits(problem))
         note(encode(problem).decode())
         return type(self).function(problem, deadline=Deadline.after(self.time_limit)).value
 
-    @examples(100)
-    @given(problem=strategies.problems())
-    def test_it_is_never_above_the_optimum(self, problem: Problem) -> None:
+    @examples(100, HealthCheck.filter_too_much)
+    @given(data=st.data())
+    def test_it_is_never_above_the_optimum(self, data: DataObject) -> None:
         """Under every rule; inf means that the enumeration finds nothing either."""
+        problem = data.draw(self.problems())
         try:
             optimum = brute_force(problem, limit=50_000)
         except UnsupportedFeature:
@@ -78,34 +87,38 @@ class BoundSuite:
         makespan = math.inf if optimum is None else optimum.makespan
         assert self.value(problem) <= makespan * (1 + TOLERANCE)
 
-    @examples(40)
-    @given(data=st.data(), problem=strategies.problems(n_tasks=st.integers(5, 12), inputs=st.integers(1, 4), tight=False))
-    def test_it_is_never_above_a_schedule(self, data: DataObject, problem: Problem) -> None:
+    @examples(40, HealthCheck.filter_too_much)
+    @given(data=st.data())
+    def test_it_is_never_above_a_schedule(self, data: DataObject) -> None:
         """Larger problems than the enumeration can take."""
+        problem = data.draw(self.problems(n_tasks=st.integers(5, 12), inputs=st.integers(1, 4), tight=False))
         makespan = simulate(problem, data.draw(strategies.decisions(problem))).makespan
         assert self.value(problem) <= makespan * (1 + TOLERANCE)
 
-    @examples(30)
-    @given(problem=strategies.problems(n_tasks=st.integers(1, 6), transfers=False), factor=st.sampled_from([2.0**-20, 0.5, 4.0, 2.0**17]))
-    def test_it_scales_with_the_unit_of_time(self, problem: Problem, factor: float) -> None:
+    @examples(30, HealthCheck.filter_too_much)
+    @given(data=st.data(), factor=st.sampled_from([2.0**-20, 0.5, 4.0, 2.0**17]))
+    def test_it_scales_with_the_unit_of_time(self, data: DataObject, factor: float) -> None:
         if not self.scales:
             pytest.skip("does not claim to scale")
+        problem = data.draw(self.problems(n_tasks=st.integers(1, 6), transfers=False))
         cluster = problem.cluster.replace(bandwidth=problem.cluster.bandwidth / factor, latency=problem.cluster.latency * factor)
         scaled = problem.replace(durations=problem.durations * factor, batch_sizes=problem.batch_sizes, cluster=cluster)
         assert self.value(scaled) == pytest.approx(self.value(problem) * factor, rel=1e-12)
 
-    @examples(30)
-    @given(data=st.data(), problem=strategies.problems(n_tasks=st.integers(1, 6), missing_links=False, transfers=False))
-    def test_it_does_not_depend_on_numbering(self, data: DataObject, problem: Problem) -> None:
+    @examples(30, HealthCheck.filter_too_much)
+    @given(data=st.data())
+    def test_it_does_not_depend_on_numbering(self, data: DataObject) -> None:
         if not self.ignores_numbering:
             pytest.skip("does not claim to ignore numbering")
+        problem = data.draw(self.problems(n_tasks=st.integers(1, 6), missing_links=False, transfers=False))
         tasks = np.array(data.draw(st.permutations(range(problem.n_tasks))))
         devices = np.array(data.draw(st.permutations(range(problem.n_devices))))
         assert self.value(renumbered(problem, tasks, devices)) == pytest.approx(self.value(problem), rel=1e-5)
 
-    @examples(30)
-    @given(problem=strategies.problems(n_tasks=st.integers(1, 6)))
-    def test_levels_made_before_change_nothing(self, problem: Problem) -> None:
+    @examples(30, HealthCheck.filter_too_much)
+    @given(data=st.data())
+    def test_levels_made_before_change_nothing(self, data: DataObject) -> None:
+        problem = data.draw(self.problems(n_tasks=st.integers(1, 6)))
         assume(type(self).fits(problem))
         until = Deadline.after(self.time_limit)
         levels = Levels(problem)
@@ -114,10 +127,11 @@ class BoundSuite:
         after = [levels.least, levels.starts, levels.tails, levels.work, levels.batch_durations]
         assert all(np.array_equal(one, other) for one, other in zip(before, after, strict=True)), "it changes the levels"
 
-    @examples(20)
-    @given(problem=strategies.problems(n_tasks=st.integers(20, 40), n_devices=3))
-    def test_it_ends_soon_after_its_deadline(self, problem: Problem) -> None:
+    @examples(20, HealthCheck.filter_too_much)
+    @given(data=st.data())
+    def test_it_ends_soon_after_its_deadline(self, data: DataObject) -> None:
         """On a clock that advances at each look."""
+        problem = data.draw(self.large_problems())
         assume(type(self).fits(problem))
         clock = SteppingClock(1.0)
         deadline = Deadline.after(3.0, clock)
