@@ -104,7 +104,7 @@ def test_several_methods_share_the_options(run: Any, problem: hs.Problem, ran: A
         ("--method milp --option threads=2", "scip searches in one thread, not 2; leave threads out, or use highs or cpsat"),
         ("--method moirai --threads 2", "scip searches in one thread, not 2; leave threads out, or use highs or cpsat"),
         ("--method cpsat,milp --threads 2", "scip searches in one thread, not 2; leave threads out, or use highs or cpsat"),
-        ("--solver cpsat --threads 0", "threads is 0; it must be 1 or more"),
+        ("--solver cpsat --threads 0", "threads is 0; it must be a whole number, at least 1, or None"),
         ("--method ,", "no method named; give one or more, or leave it out for 'auto'"),
     ],
 )
