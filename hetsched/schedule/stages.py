@@ -16,7 +16,7 @@ from hetsched import documents
 from hetsched.arguments import check_array, check_count, checked, shown
 from hetsched.arrays import Columns, FloatArray, Frozen, IntArray, readonly, row_starts, texts
 from hetsched.errors import InvalidSchedule
-from hetsched.problem.graph import plural, unique_names
+from hetsched.problem.graph import is_text, plural, unique_names
 
 STRATEGIES = ("concurrent", "merge")
 """How the tasks of one stage run: their groups side by side, or all as one operator."""
@@ -109,7 +109,7 @@ class StageSchedule(Frozen):
         Raises
         ------
         InvalidSchedule
-            A name is unknown, or the numbers of stages differ.
+            A name is unknown, a strategy or message is not Unicode text, or the numbers of stages differ.
         """
         tasks = unique_names(tasks, "task")
         index = {name: i for i, name in enumerate(tasks)}
@@ -125,6 +125,9 @@ class StageSchedule(Frozen):
             raise InvalidSchedule(
                 f"{plural(len(stages), 'stage')}, {len(strategies)} strategies and {seconds.size} latencies; give as many of each"
             )
+        for text in (*strategies, *(messages := tuple(messages))):
+            if not is_text(text):
+                raise InvalidSchedule(f"{shown(text)} is not Unicode text, as strategies and messages must be")
         flat = [group for stage in stages for group in stage]
         schedule = cls.__new__(cls)
         schedule._set(
@@ -137,7 +140,7 @@ class StageSchedule(Frozen):
             asked=asked,
             possible=possible,
             bound=bound,
-            messages=tuple(messages),
+            messages=messages,
         )
         return schedule
 

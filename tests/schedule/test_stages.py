@@ -130,3 +130,10 @@ def test_many_stages_come_back():
     many = 50_000  # a cost of each stage that grows with their number would take minutes
     found = schedule([GROUPS[1]] * many, ["concurrent"] * many, [1.0] * many)
     assert decode(encode(found), KINDS) == found
+
+
+@pytest.mark.parametrize("wrong", [{"strategies": ["concurrent", "\ud800"]}, {"messages": ["\ud800"]}])
+def test_stages_hold_only_text_that_a_document_can_hold(wrong):
+    fields = {"strategies": ["concurrent", "concurrent"], **wrong}
+    with pytest.raises(hs.InvalidSchedule, match="is not Unicode text, as strategies and messages must be"):
+        hs.StageSchedule.from_groups(["a", "b"], [[["a"]], [["b"]]], latencies=[1.0, 1.0], **fields)
