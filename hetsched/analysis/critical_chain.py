@@ -59,7 +59,7 @@ class _Walk:
 
     def __init__(self, problem: Problem, schedule: Schedule) -> None:
         batches, moves = schedule.batches, schedule.transfers
-        n, size = len(batches), problem.n_devices
+        n = len(batches)
         self.start = np.concatenate([batches.start, moves.start])
         self.finish = np.concatenate([batches.finish, moves.finish])
         self.last = int(batches.finish.argmax()) if n else -1
@@ -75,11 +75,10 @@ class _Walk:
         self.resources: list[tuple[IntArray, dict[int, tuple[IntArray, FloatArray]], str]] = []
         everyone = np.concatenate([batches.device, np.full(len(moves), -1)])
         self._occupy(everyone, DEVICE)
-        if problem.communication == "channel":
-            self._occupy(np.concatenate([np.full(n, -1), sender * size + receiver]), LINK)
-        elif problem.communication == "port":
-            for port in (sender, receiver):
-                self._occupy(np.concatenate([np.full(n, -1), port]), LINK)
+        if problem.links.contended:
+            held = problem.links.resource[sender, receiver]
+            for side in range(2 if (held[:, 0] != held[:, 1]).any() else 1):
+                self._occupy(np.concatenate([np.full(n, -1), held[:, side]]), LINK)
 
     def _occupy(self, resource_of: IntArray, reason: str) -> None:
         held = np.flatnonzero((resource_of >= 0) & (self.finish > self.start))

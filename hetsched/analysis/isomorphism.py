@@ -122,7 +122,7 @@ def _shapes(
     every = np.unique(edges)
     data = graph.edge_bytes[every, None]
     if problem.transfers is not None:
-        data = problem.arrays.transfers[every].reshape(len(every), problem.n_devices**2)
+        data = problem.links.transfers[every].reshape(len(every), problem.n_devices**2)
     loads = _classes(data)[np.searchsorted(every, edges)]
     cut = np.cumsum(count)[:-1]
     rows = zip(np.split(kinds, ptr[1:-1]), np.split(ends, cut), np.split(loads, cut), parts, strict=True)

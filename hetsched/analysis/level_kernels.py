@@ -6,8 +6,8 @@ import numpy as np
 
 from hetsched.arrays import FloatArray, IntArray
 from hetsched.compiled import builder
+from hetsched.problem.link_kernels import link_seconds
 from hetsched.problem.problem import ProblemArrays
-from hetsched.schedule.kernels import transfer_time
 
 
 @builder
@@ -33,7 +33,7 @@ def earliest_starts(
                 if not bound:
                     for h in range(size):
                         if h != k and start[p, h] + least[p, h] < arrival:
-                            arrival = min(arrival, start[p, h] + least[p, h] + transfer_time(arrays, e, h, k, 1))
+                            arrival = min(arrival, start[p, h] + least[p, h] + link_seconds(arrays.links, e, h, k, 1.0))
                 start[i, k] = max(start[i, k], arrival)
 
 
@@ -57,7 +57,7 @@ def tails(arrays: ProblemArrays, order: IntArray, unit: IntArray, least: FloatAr
                 if not bound:
                     for h in range(size):
                         if h != k and least[c, h] + tail[c, h] < remaining:
-                            remaining = min(remaining, transfer_time(arrays, e, k, h, 1) + least[c, h] + tail[c, h])
+                            remaining = min(remaining, link_seconds(arrays.links, e, k, h, 1.0) + least[c, h] + tail[c, h])
                 tail[i, k] = max(tail[i, k], remaining)
 
 

@@ -16,22 +16,27 @@ from hetsched.errors import UnsupportedFeature
 from hetsched.problem.problem import Problem
 from hetsched.schedule.objectives import host_times
 
-CHANNELS, PORTS, HOST = range(3)
-"""Rules: what a tensor that changes devices loads. The channel between the two; the sender's and the
-receiver's port; the two devices themselves, once each, by way of the host's memory."""
 _SMALL = 1_000  # pairs of units and devices for which a linear program takes some milliseconds
 _ROUNDS = 100
 _LARGEST = 100_000_000  # numbers in a table of times
 
 
 class LoadData(NamedTuple):
-    """The problem as kernels see it: U units, K devices, H tensors that several units share."""
+    """The problem as kernels see it: U units, K devices, H tensors that several units share.
 
-    rule: int
+    A tensor that changes devices loads the resources of its link, or with `host` the two devices themselves, once each.
+    """
+
+    host: bool
+    """Whether tensors pass through the host's memory, for the objective ``"max-load"``."""
+    resource: IntArray
+    """[K, K, 2]: the resources that a tensor loads between two devices, see `hetsched.problem.links.LinkTable`."""
+    user: IntArray
+    """[R]: a device whose transfers load each resource; none if `host`."""
     cost: FloatArray
     """[U, K] seconds of a unit on a device; inf where it cannot run."""
     source: IntArray
-    """[H] the unit a tensor comes from; of the channel and port rules each edge between units is a tensor."""
+    """[H] the unit a tensor comes from; without `host` each edge between units is a tensor."""
     reader_ptr: IntArray
     reader: IntArray
     """The units that read tensor t, other than its source: ``reader[reader_ptr[t]:reader_ptr[t + 1]]``."""
@@ -42,7 +47,7 @@ class LoadData(NamedTuple):
     read: IntArray
     """The tensors that unit u reads."""
     time: FloatArray
-    """[H, K, K]: seconds from one device to another; under the host rule [H, 2, K]: into and out of a device. inf without a path."""
+    """[H, K, K]: seconds from one device to another; with `host` [H, 2, K]: into and out of a device. inf without a path."""
 
     @property
     def n_units(self) -> int:
@@ -76,15 +81,15 @@ def load_data(problem: Problem, objective: str, unit: IntArray | None = None) ->
         )
     if objective == "max-load":
         source, pairs, time = _tensors(problem, unit)
-        rule = HOST
+        user = np.zeros(0, np.int64)
     else:
         source, pairs, time = _edges(problem, unit)
-        rule = PORTS if problem.communication == "port" else CHANNELS
+        user = problem.links.users
     reader_ptr, reader = _rows(pairs[:, 0], pairs[:, 1], len(source))
     out_ptr, out = _rows(source, np.arange(len(source)), count)
     read_ptr, read = _rows(pairs[:, 1], pairs[:, 0], count)
-    arrays = (cost, source, reader_ptr, reader, out_ptr, out, read_ptr, read, time)
-    return LoadData(rule, *(readonly(each) for each in arrays))  # alike in all that a kernel is compiled for
+    arrays = (problem.links.resource, user, cost, source, reader_ptr, reader, out_ptr, out, read_ptr, read, time)
+    return LoadData(objective == "max-load", *(readonly(each) for each in arrays))  # alike in all that a kernel is compiled for
 
 
 def sums(amounts: FloatArray, unit: IntArray, count: int) -> FloatArray:

@@ -6,8 +6,8 @@ import numpy as np
 
 from hetsched.arrays import FloatArray, IntArray
 from hetsched.compiled import builder
+from hetsched.problem.link_kernels import link_seconds, multiplier
 from hetsched.problem.problem import ProblemArrays
-from hetsched.schedule.kernels import transfer_time
 
 # What "mean communication" means; see `mean_transfers`.
 PAPER, TIMES, SAGA = 0, 1, 2
@@ -24,25 +24,24 @@ def mean_transfers(arrays: ProblemArrays, mean: int) -> FloatArray:
     itself, at no cost (anrg-saga). Pairs without a path are left out. Explicit transfer times have no
     bandwidth, so there ``PAPER`` is ``TIMES``.
     """
-    size = len(arrays.latency)
+    links, size = arrays.links, len(arrays.links.latency)
     mean_time = np.zeros(len(arrays.source))
-    count = arrays.inputs
-    factor = 1.0 if arrays.per_input else float(count)
+    factor = multiplier(links, arrays.inputs)
     pairs, latency, bandwidth, slowness = 0, 0.0, 0.0, 0.0
     for h in range(size):
         for k in range(size):
-            if h != k and arrays.latency[h, k] < np.inf:
+            if h != k and links.latency[h, k] < np.inf:
                 pairs += 1
-                latency += arrays.latency[h, k]
-                bandwidth += arrays.bandwidth[h, k]
-                slowness += 1.0 / arrays.bandwidth[h, k]
-    if arrays.given:
+                latency += links.latency[h, k]
+                bandwidth += links.bandwidth[h, k]
+                slowness += 1.0 / links.bandwidth[h, k]
+    if links.given:
         for e in range(len(mean_time)):
             total, pairs = 0.0, 0
             for h in range(size):
                 for k in range(size):
-                    if h != k and arrays.transfers[e, h, k] < np.inf:
-                        total += arrays.transfers[e, h, k] * factor
+                    if h != k and links.transfers[e, h, k] < np.inf:
+                        total += links.transfers[e, h, k] * factor
                         pairs += 1
             if mean == SAGA:
                 mean_time[e] = total / (pairs + 2 * size)
@@ -57,7 +56,7 @@ def mean_transfers(arrays: ProblemArrays, mean: int) -> FloatArray:
         divisor = pairs + 2 * size if mean == SAGA else pairs
         latency, slowness = latency / divisor, slowness / divisor
     for e in range(len(mean_time)):
-        mean_time[e] = latency + arrays.edge_bytes[e] * factor * slowness
+        mean_time[e] = latency + links.edge_bytes[e] * factor * slowness
     return mean_time
 
 
@@ -148,6 +147,7 @@ def optimistic_costs(arrays: ProblemArrays, order: IntArray, durations: FloatArr
 def imaginary_levels(arrays: ProblemArrays, order: IntArray, durations: FloatArray) -> FloatArray:
     """Return the basic imaginary level of each task on each device, [n, K] (Oh and Ha 1996)."""
     n, size = durations.shape
+    factor = multiplier(arrays.links, arrays.inputs)
     level = np.empty((n, size))
     for position in range(n - 1, -1, -1):
         i = order[position]
@@ -157,7 +157,7 @@ def imaginary_levels(arrays: ProblemArrays, order: IntArray, durations: FloatArr
                 j = arrays.succ[x]
                 least = np.inf
                 for k in range(size):
-                    least = min(least, level[j, k] + transfer_time(arrays, arrays.succ_edge[x], h, k, arrays.inputs))
+                    least = min(least, level[j, k] + link_seconds(arrays.links, arrays.succ_edge[x], h, k, factor))
                 longest = max(longest, least)
             level[i, h] = durations[i, h] + longest
     return level

@@ -59,6 +59,8 @@ def _interchangeable(problem: Problem, first: IntArray, second: IntArray) -> boo
     cluster, touched = problem.cluster, np.concatenate([first, second])
     if any(_signature(problem, int(k)) != _signature(problem, int(image[k])) for k in touched):
         return False
+    if not _renumbered(problem.links.resource, image, problem.links.n_resources):
+        return False
     if problem.transfers is not None:
         apart = problem.transfers * (1.0 - np.eye(problem.n_devices))  # the time within a device does not matter
         return np.array_equal(apart[:, image][:, :, image], apart, equal_nan=True)
@@ -67,3 +69,11 @@ def _interchangeable(problem: Problem, first: IntArray, second: IntArray) -> boo
         np.array_equal(link[np.ix_(image, image)][off], link[off], equal_nan=True)
         for link in (cluster.route_bandwidth, cluster.route_latency)
     )
+
+
+def _renumbered(resource: IntArray, image: IntArray, n_resources: int) -> bool:
+    """Return whether exchanging devices leaves the table of resources [K, K, 2] as it is, up to the numbers of the resources."""
+    exchanged = resource[image][:, image]
+    there, back = np.full(n_resources + 1, -1), np.full(n_resources + 1, -1)  # last: of transfers that hold none
+    there[exchanged], back[resource] = resource, exchanged
+    return bool((there[-1] < 0) and (there[exchanged] == resource).all() and (back[resource] == exchanged).all())

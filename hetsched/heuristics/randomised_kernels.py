@@ -9,8 +9,9 @@ from hetsched.compiled import builder
 from hetsched.heuristics.list_scheduling.kernels import FINISH, in_order
 from hetsched.heuristics.local_search import state_kernels
 from hetsched.heuristics.local_search.state_kernels import SearchData, SearchState
+from hetsched.problem.link_kernels import link_seconds, multiplier
+from hetsched.problem.links import LinkTable
 from hetsched.problem.problem import ProblemArrays
-from hetsched.schedule.kernels import transfer_time
 
 
 @builder
@@ -29,6 +30,7 @@ def by_start(arrays: ProblemArrays, durations: FloatArray, device: IntArray, seq
                 following[last[k]] = i
                 waiting[i] += 1
             last[k] = i
+    factor = multiplier(arrays.links, arrays.inputs)
     start = np.zeros(n)
     order, known = np.empty(n, np.int64), 0
     for i in range(n):
@@ -45,7 +47,7 @@ def by_start(arrays: ProblemArrays, durations: FloatArray, device: IntArray, seq
             j = following[i] if after_device else arrays.succ[x]
             if j < 0:
                 continue
-            there = finish if after_device else finish + transfer_time(arrays, arrays.succ_edge[x], h, device[j], arrays.inputs)
+            there = finish if after_device else finish + link_seconds(arrays.links, arrays.succ_edge[x], h, device[j], factor)
             start[j] = max(start[j], there)
             waiting[j] -= 1
             if waiting[j] == 0:
@@ -69,10 +71,20 @@ def place_whole(t: SearchData, s: SearchState, device: IntArray, order: IntArray
 @builder
 def longer_transfers(arrays: ProblemArrays, factor: float) -> ProblemArrays:
     """Return the columns with all transfers taking `factor` times as long."""
+    links = arrays.links
     return ProblemArrays(
         arrays.inputs,
-        arrays.per_input,
-        arrays.given,
+        LinkTable(
+            links.per_input,
+            links.given,
+            links.contended,
+            links.edge_bytes * factor,
+            links.latency * factor,
+            links.bandwidth,
+            links.transfers * factor,
+            links.resource,
+            links.n_resources,
+        ),
         arrays.source,
         arrays.target,
         arrays.pred_ptr,
@@ -81,10 +93,6 @@ def longer_transfers(arrays: ProblemArrays, factor: float) -> ProblemArrays:
         arrays.succ_ptr,
         arrays.succ,
         arrays.succ_edge,
-        arrays.edge_bytes * factor,
-        arrays.latency * factor,
-        arrays.bandwidth,
-        arrays.transfers * factor,
         arrays.sizes,
         arrays.durations,
     )
@@ -114,8 +122,8 @@ def restart(
     nobody = np.empty(0, np.int64)
     for run in range(runs):
         of_rank, of_finish = rank_noise * rng.random(), finish_noise * rng.random()
-        # Contention is planned for by believing that transfers take longer.
-        longer = (1.0 + transfer_noise) ** rng.random() if t.contention != state_kernels.DELAY else 1.0
+        # In place of contention, transfers are planned to take longer.
+        longer = (1.0 + transfer_noise) ** rng.random() if t.arrays.links.contended else 1.0
         planned = longer_transfers(t.arrays, longer)
         for i in range(n):
             priority[i] = rank[i] * (1.0 + of_rank * (2.0 * rng.random() - 1.0))

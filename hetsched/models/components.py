@@ -11,6 +11,7 @@ from hetsched.errors import UnsupportedFeature
 from hetsched.modeling.expression import Expression, stack
 from hetsched.models.formulation import Component, Formulation
 from hetsched.models.variables import AssignmentVariables, Objective, TimeVariables, Values
+from hetsched.problem.links import LinkTable
 from hetsched.problem.problem import Problem
 from hetsched.schedule.objectives import find_objective
 from hetsched.schedule.schedule import Schedule
@@ -314,6 +315,22 @@ def fill_flows(f: Formulation, pair: Expression, edges: IntArray, values: Values
     on = values[f.assign.on]
     i, j = f.problem.graph.source[edges], f.problem.graph.target[edges]
     values[pair] = on[i][:, :, None] * on[j][:, None, :]
+
+
+def shared_resources(links: LinkTable) -> tuple[BoolArray, ...] | None:
+    """Return the pairs of devices that hold each resource: those held first [R, K, K], then those held second; None if no pairs share one.
+
+    It is one group where some resource is held first by one pair and second by another.
+    """
+    one, other = np.moveaxis(links.resource, 2, 0)
+    held = np.unique(one[one >= 0], return_counts=True)
+    if (one == other).all() and (held[1] == 1).all():
+        return None
+    groups = [held[0], np.unique(other[other >= 0])]
+    if np.isin(groups[0], groups[1]).any():
+        groups = [np.unique(np.concatenate(groups))]
+    holds = [(one == group[:, None, None]) | (other == group[:, None, None]) for group in groups]
+    return tuple(each for each in holds if len(each))
 
 
 def fill_objective(f: Formulation, schedule: Schedule, values: Values) -> None:

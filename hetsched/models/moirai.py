@@ -8,8 +8,18 @@ import numpy as np
 
 from hetsched.analysis.closure import ancestors, unordered
 from hetsched.arrays import BoolArray, FloatArray, IntArray
-from hetsched.modeling.expression import Expression
-from hetsched.models.components import Makespan, NonOverlap, Placement, SharedTiming, StaticMemory, add_flows, fill_flows, transfer_ticks
+from hetsched.modeling.expression import Expression, stack
+from hetsched.models.components import (
+    Makespan,
+    NonOverlap,
+    Placement,
+    SharedTiming,
+    StaticMemory,
+    add_flows,
+    fill_flows,
+    shared_resources,
+    transfer_ticks,
+)
 from hetsched.models.formulation import PAIR, Component, Formulation
 from hetsched.models.redundant import LoadCuts, symmetry_order
 from hetsched.models.variables import FlowVariables, Values
@@ -84,32 +94,34 @@ class LiteralFlows(Flows):
 
 
 class Contention(Component):
-    """No two flows at a time on a channel, Moirai (7), (8), or in the sending or receiving port of a device."""
+    """No two flows at a time in a resource of links: a channel, Moirai (7), (8), or the sending or receiving port of a device or node."""
 
-    ports: tuple[tuple[Expression, int, BoolArray], ...] = ()
-    """For sending and for receiving: [E, K] binaries, the axis of `pair` that they sum over, and which pairs take time."""
+    ports: tuple[tuple[Expression, BoolArray], ...] = ()
+    """For sending and for receiving, where pairs share a resource: [E, R] binaries, and which flows hold a resource, [R, E, K, K]."""
 
     def add_to(self, f: Formulation) -> None:
         problem, k, flows = f.problem, f.problem.n_devices, f.flows
         if not problem.graph.n_edges or k < 2:
             return
         pairs = self._pairs(f)
-        if problem.communication == "channel":
+        groups = shared_resources(problem.links)
+        if groups is None:
             u, v = np.nonzero(~np.eye(k, dtype=bool))
             intervals = f.model.interval(flows.leave, flows.seconds[:, u, v], end=flows.arrive, presence=flows.pair[:, u, v])
             f.model.no_overlap(intervals, pairs, tag="(7)-(8)")
             return
         real = (flows.seconds > 0) & ~np.eye(k, dtype=bool)  # what takes no time needs no port
-        for name, axis in (("send", 2), ("receive", 1)):
-            used = f.model.binary(name, (problem.graph.n_edges, k))
-            f.model.add(used == (flows.pair * real).sum(axis=axis), tag=name)
-            taking = np.flatnonzero(real.any(axis=(1, 2)))
+        for name, group in zip(("send", "receive"), groups, strict=False):
+            holds = real & group[:, None]
+            used = f.model.binary(name, (problem.graph.n_edges, len(group)))
+            f.model.add(used == stack([(flows.pair * held).sum(axis=(1, 2)) for held in holds]), tag=name)
+            taking = np.flatnonzero(holds.any(axis=(0, 2, 3)))
             intervals = f.model.interval(flows.leave[taking], flows.moving[taking], end=flows.arrive[taking], presence=used[taking])
             place = np.full(problem.graph.n_edges, -1)
             place[taking] = np.arange(len(taking))
             kept = pairs[(place[pairs] >= 0).all(axis=1)]
             f.model.no_overlap(intervals, place[kept], tag=f"one {name}s")
-            self.ports = (*self.ports, (used, axis, real))
+            self.ports = (*self.ports, (used, holds))
 
     def _pairs(self, f: Formulation) -> IntArray:
         """Return the pairs of edges that precedence does not order, [P, 2]."""
@@ -125,15 +137,16 @@ class Contention(Component):
         return unordered(graph.n_edges, ordered, f.deadline)
 
     def fill(self, f: Formulation, schedule: Schedule, values: Values) -> None:
-        for used, axis, real in self.ports:
-            values[used] = (values[f.flows.pair] * real).sum(axis=axis)
+        for used, holds in self.ports:
+            values[used] = (values[f.flows.pair] * holds).sum(axis=(2, 3)).T
 
 
 class CongestionAware(Formulation):
     """Moirai, equations (4) to (8), for one input: transfers are planned together with the tasks.
 
     Every edge is a flow node of the augmented graph; with ``communication="channel"`` flows on one
-    directed channel exclude one another, with ``"port"`` those that leave or reach one device.
+    directed channel exclude one another, with ``"port"`` those that leave or reach one device, with
+    ``"node"`` those that leave or reach one node.
     """
 
     name = "moirai"

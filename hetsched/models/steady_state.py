@@ -14,9 +14,18 @@ from hetsched.analysis.symmetry import exchanges
 from hetsched.arguments import checked
 from hetsched.arrays import FloatArray, IntArray
 from hetsched.errors import UnsupportedFeature
-from hetsched.modeling.expression import Expression
+from hetsched.modeling.expression import Expression, stack
 from hetsched.models.assignment import Assignment
-from hetsched.models.components import Paths, Placement, StaticMemory, add_flows, fill_flows, fill_objective, transfer_ticks
+from hetsched.models.components import (
+    Paths,
+    Placement,
+    StaticMemory,
+    add_flows,
+    fill_flows,
+    fill_objective,
+    shared_resources,
+    transfer_ticks,
+)
 from hetsched.models.formulation import Component, Formulation
 from hetsched.models.redundant import symmetry_order
 from hetsched.models.variables import Objective, Values
@@ -66,7 +75,7 @@ class Load(Component):
 
 
 class LinkLoad(Component):
-    """The objective is at least the time that each channel, or port, is busy."""
+    """The objective is at least the time that each resource of links is busy."""
 
     flows: tuple[Expression, IntArray] | None = None
     """Columns of `add_flows`, and their edges."""
@@ -82,11 +91,11 @@ class LinkLoad(Component):
         pair = add_flows(f, "pair", edges, times[edges])
         self.flows = pair, edges
         busy = (pair * _coefficients(f, finite[edges])).sum(axis=0)
-        if problem.communication == "port":
-            f.model.add(load >= busy.sum(axis=0), tag="receiving")
-            f.model.add(load >= busy.sum(axis=1), tag="sending")
-        else:
+        groups = shared_resources(problem.links)
+        if groups is None:
             f.model.add(load >= busy, tag="channel")
+        for name, group in [*zip(("sending", "receiving"), groups or (), strict=False)][::-1]:
+            f.model.add(load >= stack([(busy * held).sum() for held in group]), tag=name)
 
     def fill(self, f: Formulation, schedule: Schedule, values: Values) -> None:
         if self.flows is not None:

@@ -39,6 +39,15 @@ class LinkTable(NamedTuple):
     """[K, K, 2]: the two resources that a transfer from h to k holds; a single one stands twice; -1, -1 where it holds none."""
     n_resources: int
 
+    @property
+    def users(self) -> IntArray:
+        """A device whose transfers hold each resource, [n_resources]: a sender where it stands first in `resource`, else a receiver."""
+        users = np.zeros(self.n_resources, np.int64)
+        for side in (1, 0):
+            held = self.resource[:, :, side] >= 0
+            users[self.resource[held, side]] = np.nonzero(held)[side]
+        return users
+
 
 class Resources(NamedTuple):
     """What transfers hold."""

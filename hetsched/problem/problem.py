@@ -37,10 +37,7 @@ class ProblemArrays(NamedTuple):
     """What kernels read: the columns of one problem, in a form numba accepts."""
 
     inputs: int
-    per_input: bool
-    """Whether a transfer's time does not grow with the number of inputs it carries."""
-    given: bool
-    """Whether `transfers` replaces bytes over bandwidth."""
+    links: LinkTable
     source: IntArray
     target: IntArray
     pred_ptr: IntArray
@@ -49,13 +46,6 @@ class ProblemArrays(NamedTuple):
     succ_ptr: IntArray
     succ: IntArray
     succ_edge: IntArray
-    edge_bytes: FloatArray
-    latency: FloatArray
-    """[K, K]; inf without a path."""
-    bandwidth: FloatArray
-    """[K, K]; inf on the diagonal and where there is no path (the latency says so)."""
-    transfers: FloatArray
-    """[E, K, K], inf = impossible; or [0, 0, 0]."""
     sizes: IntArray
     durations: FloatArray
     """[n, K, B]; inf where the batch cannot run, pins and co-location included."""
@@ -280,11 +270,9 @@ class Problem(Frozen):
         """The columns kernels read."""
         graph = self.graph
         usable = self.eligible[:, :, None] & np.isfinite(self.durations) & (self.batch_sizes <= self.inputs)
-        links = self.links
         return ProblemArrays(
             inputs=self.inputs,
-            per_input=links.per_input,
-            given=links.given,
+            links=self.links,
             source=graph.source,
             target=graph.target,
             pred_ptr=graph.pred_ptr,
@@ -293,10 +281,6 @@ class Problem(Frozen):
             succ_ptr=graph.succ_ptr,
             succ=graph.succ,
             succ_edge=graph.succ_edge,
-            edge_bytes=links.edge_bytes,
-            latency=links.latency,
-            bandwidth=links.bandwidth,
-            transfers=links.transfers,
             sizes=self.batch_sizes,
             durations=readonly(np.where(usable, self.durations, np.inf)),
         )

@@ -6,8 +6,8 @@ import numpy as np
 
 from hetsched.arrays import FloatArray, IntArray
 from hetsched.compiled import builder
+from hetsched.problem.link_kernels import link_seconds
 from hetsched.problem.problem import ProblemArrays
-from hetsched.schedule.kernels import transfer_time
 
 
 @builder
@@ -52,7 +52,7 @@ def _makespan(
         start = clock[k] if seconds[i, k] > 0 else 0.0  # what takes no time waits for no device
         for p in range(arrays.pred_ptr[i], arrays.pred_ptr[i + 1]):
             j = arrays.pred[p]
-            start = max(start, finish[j] + transfer_time(arrays, arrays.pred_edge[p], device[j], k, 1))
+            start = max(start, finish[j] + link_seconds(arrays.links, arrays.pred_edge[p], device[j], k, 1.0))
         finish[i] = start + seconds[i, k]
         if seconds[i, k] > 0:
             clock[k] = finish[i]

@@ -12,18 +12,7 @@ import numpy as np
 from hetsched import heap_kernels
 from hetsched.arrays import FloatArray, IntArray
 from hetsched.compiled import builder
-from hetsched.problem.problem import ProblemArrays
-
-
-@builder
-def transfer_time(arrays: ProblemArrays, edge: int, h: int, k: int, count: int) -> float:
-    """Return the seconds that `count` inputs of an edge take from device h to k; inf = impossible."""
-    if h == k:
-        return 0.0
-    factor = 1.0 if arrays.per_input else float(count)
-    if arrays.given:
-        return float(arrays.transfers[edge, h, k] * factor)
-    return float(arrays.latency[h, k] + arrays.edge_bytes[edge] * factor / arrays.bandwidth[h, k])
+from hetsched.problem.links import LinkTable
 
 
 @builder
@@ -100,16 +89,15 @@ def earliest(
 
 @builder
 def first_come_first_served(
-    duration: FloatArray, device: IntArray, source: IntArray, target: IntArray, arc_duration: FloatArray, one_port: bool, n_devices: int
+    duration: FloatArray, device: IntArray, source: IntArray, target: IntArray, arc_duration: FloatArray, links: LinkTable
 ) -> tuple[FloatArray, FloatArray]:
     """Return the starts of batches [m] and arcs [x] when transfers contend; NaN in a deadlock.
 
-    Batches are listed in running order, grouped by `device`. A transfer holds the channel of its
-    ordered device pair, or with `one_port` the sender's out-port and the receiver's in-port.
-    Whenever resources free up, the waiting transfers whose every resource is free start in order of
-    (ready time, source batch, edge, target batch).
+    Batches are listed in running order, grouped by `device`. A transfer holds the resources of its
+    link. Whenever resources free up, the waiting transfers whose every resource is free start in
+    order of (ready time, source batch, edge, target batch).
     """
-    m, n_arcs = len(duration), len(source)
+    m, n_arcs, n_devices = len(duration), len(source), len(links.resource)
     out_ptr, out = by_source(source, m)
     priority = np.empty(n_arcs, np.int64)
     for position in range(n_arcs):
@@ -143,7 +131,7 @@ def first_come_first_served(
         pair_base[p + 1] += pair_base[p]
     pair_size = np.zeros(n_pairs, np.int64)
     ready_keys, ready_items = np.empty(pair_base[n_pairs]), np.empty(pair_base[n_pairs], np.int64)
-    in_use = np.zeros(2 * n_devices if one_port else n_pairs, np.bool_)
+    in_use = np.zeros(links.n_resources, np.bool_)
 
     event_keys, event_items = np.empty(m + n_arcs), np.empty(m + n_arcs, np.int64)
     events = 0
@@ -180,11 +168,9 @@ def first_come_first_served(
                         arc_start[x] = now
                     else:
                         h, k = device[source[x]], device[target[x]]
-                        if one_port:
-                            in_use[h] = False
-                            in_use[n_devices + k] = False
-                        else:
-                            in_use[h * n_devices + k] = False
+                        one, other = links.resource[h, k, 0], links.resource[h, k, 1]
+                        if one >= 0:
+                            in_use[one], in_use[other] = False, False
                     b = target[x]
                     waiting[b] -= 1
                     if waiting[b] == 0 and duration[b] == 0:
@@ -200,17 +186,14 @@ def first_come_first_served(
                     events = heap_kernels.push(event_keys, event_items, 0, events, now + duration[b], b)
             if events == 0 or event_keys[0] > now:
                 break
-        # Start waiting transfers, the earliest ready first; a blocked one holds nobody up.
+        # Start waiting transfers, the earliest ready first; a blocked one delays no other.
         while True:
             best = -1
             for pair in range(n_pairs):
                 if pair_size[pair] == 0:
                     continue
-                h, k = pair // n_devices, pair % n_devices
-                if one_port:
-                    if in_use[h] or in_use[n_devices + k]:
-                        continue
-                elif in_use[pair]:
+                one, other = links.resource[pair // n_devices, pair % n_devices, 0], links.resource[pair // n_devices, pair % n_devices, 1]
+                if one >= 0 and (in_use[one] or in_use[other]):
                     continue
                 if best >= 0:
                     key, other = ready_keys[pair_base[pair]], ready_keys[pair_base[best]]
@@ -221,11 +204,9 @@ def first_come_first_served(
                 break
             x = out[ready_items[pair_base[best]]]
             pair_size[best] = heap_kernels.pop(ready_keys, ready_items, pair_base[best], pair_size[best])
-            if one_port:
-                in_use[best // n_devices] = True
-                in_use[n_devices + best % n_devices] = True
-            else:
-                in_use[best] = True
+            one, other = links.resource[best // n_devices, best % n_devices, 0], links.resource[best // n_devices, best % n_devices, 1]
+            if one >= 0:
+                in_use[one], in_use[other] = True, True
             arc_start[x] = now
             events = heap_kernels.push(event_keys, event_items, 0, events, now + arc_duration[x], m + x)
         if events == 0:

@@ -30,11 +30,11 @@ def makespan(problem: Problem, schedule: Schedule) -> float:
 
 @checked
 def period(problem: Problem, schedule: Schedule) -> float:
-    """Return the largest busy time per input of any device or channel, in seconds.
+    """Return the largest busy time per input of any device or resource of links, in seconds.
 
-    A device is busy while it runs batches. A channel is an ordered pair of devices and busy while it
-    moves tensors; under ``communication="port"`` the ports of devices count in its place. Device and
-    channels work at the same time.
+    A device is busy while it runs batches, a resource while a transfer holds it: the channel of its
+    ordered pair of devices, the two ports under ``communication="port"``, those of the nodes under
+    ``"node"``. Devices and resources work at the same time.
     """
     devices, links = _resources(problem, schedule)
     return float(max(devices.max(initial=0.0), links.max(initial=0.0)))
@@ -42,7 +42,7 @@ def period(problem: Problem, schedule: Schedule) -> float:
 
 @checked
 def loads(problem: Problem, schedule: Schedule) -> Columns:
-    """Return the busy time per input of every device and of every channel, or port, that is used.
+    """Return the busy time per input of every device, and of every channel or port that is used.
 
     Returns
     -------
@@ -52,7 +52,7 @@ def loads(problem: Problem, schedule: Schedule) -> Columns:
     devices, links = _resources(problem, schedule)
     rows = [(seconds, name) for seconds, name in zip(devices.tolist(), problem.cluster.names, strict=True)]
     name_of = MODELS[problem.communication].resources(problem.cluster).name
-    rows += [(float(links.flat[number]), name_of(number)) for number in np.flatnonzero(links).tolist()]
+    rows += [(float(links[number]), name_of(number)) for number in np.flatnonzero(links).tolist()]
     rows.sort(key=lambda row: -row[0])
     return Columns(resource=texts(name for _, name in rows), seconds=[seconds for seconds, _ in rows])
 
@@ -121,11 +121,13 @@ def host_times(problem: Problem) -> tuple[FloatArray, FloatArray]:
 
 
 def _resources(problem: Problem, schedule: Schedule) -> tuple[FloatArray, FloatArray]:
-    """Return the busy seconds per input of devices [K], and of channels [K, K] or of sending and receiving ports [2, K]."""
-    size, transfers = problem.n_devices, schedule.transfers
+    """Return the busy seconds per input of devices, [K], and of the resources of links, [n_resources]."""
+    size, transfers, table = problem.n_devices, schedule.transfers, problem.links
     where: IntArray = schedule.batches.device
     pair = where[transfers.source] * size + where[transfers.target]
-    links = np.bincount(pair, transfers.finish - transfers.start, minlength=size * size).reshape(size, size)
-    if problem.communication == "port":
-        links = np.stack([links.sum(axis=1), links.sum(axis=0)])
-    return schedule.busy_time / problem.inputs, links / problem.inputs
+    of_pair = np.bincount(pair, transfers.finish - transfers.start, minlength=size * size)
+    one, other = table.resource.reshape(-1, 2).T
+    links = np.zeros(table.n_resources + 1)  # the last one: transfers that hold none
+    np.add.at(links, one, of_pair)
+    np.add.at(links, other[one != other], of_pair[one != other])
+    return schedule.busy_time / problem.inputs, links[:-1] / problem.inputs

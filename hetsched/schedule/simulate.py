@@ -104,7 +104,7 @@ class TimedDecision:
         problem, decision, arcs = self.problem, self.decision, self.arcs
         if problem.links.contended and decision.transfer_order is None:
             start, arc_start = kernels.first_come_first_served(
-                duration, decision.device, arcs.source, arcs.target, arcs.seconds, problem.communication == "port", problem.n_devices
+                duration, decision.device, arcs.source, arcs.target, arcs.seconds, problem.links
             )
         else:
             start, arc_start = kernels.earliest(duration, self._following, arcs.source, arcs.target, arcs.seconds, self._next_arc)
@@ -233,12 +233,10 @@ def _next_arcs(problem: Problem, decision: Decision, arcs: Arcs) -> IntArray:
             f"to {_device_name(problem, decision, b)}; name every transfer once, or give no order"
         )
     h, k = decision.device[arcs.source[real]], decision.device[arcs.target[real]]
-    size = problem.n_devices
-    resources = (h, k) if problem.communication == "port" else (h * size + k, h * size + k)
     following = np.full((len(keys), 2), -1)
-    for side, resource in enumerate(resources):
+    for side, resource in enumerate(problem.links.resource[h, k].T):
         grouped = np.argsort(resource, kind="stable")
-        same = resource[grouped[:-1]] == resource[grouped[1:]]
+        same = (resource[grouped[:-1]] == resource[grouped[1:]]) & (resource[grouped[1:]] >= 0)
         following[real[grouped[:-1][same]], side] = real[grouped[1:][same]]
     return following
 

@@ -17,8 +17,8 @@ from hetsched import heap_kernels
 from hetsched.arrays import BoolArray, FloatArray, IntArray
 from hetsched.compiled import builder, inner
 from hetsched.heuristics.list_scheduling.kernels import MEMORY_SLACK, fill_gap, first_gap
+from hetsched.problem.link_kernels import link_seconds, multiplier
 from hetsched.problem.problem import ProblemArrays
-from hetsched.schedule.kernels import transfer_time
 
 Batches = tuple[IntArray, IntArray, IntArray, IntArray, FloatArray, int]
 """Task, device, first input, input after the last and planned start of each batch, [m] each, in
@@ -119,8 +119,9 @@ def _data_ready(
                 b = begin
                 while b < end and low[b] < until:
                     count = min(high[b], until) - max(low[b], cuts[a])
+                    factor = multiplier(arrays.links, count)
                     for k in range(size):
-                        ready[a, s, k] = max(ready[a, s, k], finish[b] + transfer_time(arrays, e, device[b], k, count))
+                        ready[a, s, k] = max(ready[a, s, k], finish[b] + link_seconds(arrays.links, e, device[b], k, factor))
                     b += 1
 
 

@@ -16,6 +16,7 @@ from hetsched import heap_kernels
 from hetsched.analysis import ranking_kernels
 from hetsched.arrays import FloatArray, IntArray
 from hetsched.compiled import builder, inner
+from hetsched.problem.link_kernels import bytes_seconds, multiplier
 from hetsched.problem.problem import ProblemArrays
 from hetsched.stopping import Deadline
 
@@ -33,35 +34,22 @@ MORE, SLICE = -2, 4_000_000
 
 
 @inner
-def arrivals(
-    pred_ptr: IntArray,
-    pred: IntArray,
-    pred_edge: IntArray,
-    edge_bytes: FloatArray,
-    latency: FloatArray,
-    bandwidth: FloatArray,
-    given: bool,
-    transfers: FloatArray,
-    factor: float,
-    i: int,
-    device: IntArray,
-    finish: FloatArray,
-    ready: FloatArray,
-) -> None:
+def arrivals(arrays: ProblemArrays, i: int, device: IntArray, finish: FloatArray, ready: FloatArray) -> None:
     """Fill `ready` [K] with the times at which all data of task i can be on each device."""
-    size = len(ready)
+    links, pred, pred_edge = arrays.links, arrays.pred, arrays.pred_edge
+    size, factor = len(ready), multiplier(arrays.links, arrays.inputs)
     for k in range(size):
         ready[k] = 0.0
-    for x in range(pred_ptr[i], pred_ptr[i + 1]):
+    for x in range(arrays.pred_ptr[i], arrays.pred_ptr[i + 1]):
         e = pred_edge[x]
         h, done = device[pred[x]], finish[pred[x]]
-        if given:
+        if links.given:
             for k in range(size):
-                ready[k] = max(ready[k], done + transfers[e, h, k] * factor)
+                ready[k] = max(ready[k], done + links.transfers[e, h, k] * factor)
         else:
-            amount = edge_bytes[e] * factor
-            for k in range(size):  # term by term as the simulator has it, so that ties stay ties
-                ready[k] = max(ready[k], done + (latency[h, k] + amount / bandwidth[h, k]))
+            amount = links.edge_bytes[e] * factor
+            for k in range(size):
+                ready[k] = max(ready[k], done + bytes_seconds(links, amount, h, k))
 
 
 @inner
@@ -157,10 +145,7 @@ def in_order(
     n, size = durations.shape
     device, finish = np.full(n, -1), np.zeros(n)
     unit_device, used = np.full(len(need), -1), np.zeros(size)
-    pred_ptr, pred, pred_edge, succ_ptr, succ = arrays.pred_ptr, arrays.pred, arrays.pred_edge, arrays.succ_ptr, arrays.succ
-    edge_bytes, latency, bandwidth = arrays.edge_bytes, arrays.latency, arrays.bandwidth
-    given, transfers = arrays.given, arrays.transfers
-    factor = 1.0 if arrays.per_input else float(arrays.inputs)
+    pred_ptr, succ_ptr, succ = arrays.pred_ptr, arrays.succ_ptr, arrays.succ
     # Per device its idle gaps, and its tasks as a linked list; without insertion only the last gap.
     least = least_durations(durations) if insertion else np.full(size, np.inf)
     gap_start, gap_end, gap_after = np.empty((size, n + 1)), np.empty((size, n + 1)), np.empty((size, n + 1), np.int64)
@@ -180,7 +165,7 @@ def in_order(
     while queued > 0:
         i = items[0]
         queued = heap_kernels.pop(keys, items, 0, queued)
-        arrivals(pred_ptr, pred, pred_edge, edge_bytes, latency, bandwidth, given, transfers, factor, i, device, finish, ready)
+        arrivals(arrays, i, device, finish, ready)
         u = unit[i]
         chosen, chosen_start, chosen_gap, best = -1, 0.0, 0, np.inf
         for attempt in range(2):
@@ -344,10 +329,7 @@ def by_choice(
         Looks at ready tasks, after which the slice ends.
     """
     n, size = durations.shape
-    pred_ptr, pred, pred_edge, succ_ptr, succ = arrays.pred_ptr, arrays.pred, arrays.pred_edge, arrays.succ_ptr, arrays.succ
-    edge_bytes, latency, bandwidth = arrays.edge_bytes, arrays.latency, arrays.bandwidth
-    given, transfers = arrays.given, arrays.transfers
-    factor = 1.0 if arrays.per_input else float(arrays.inputs)
+    pred_ptr, succ_ptr, succ = arrays.pred_ptr, arrays.succ_ptr, arrays.succ
     at, device, finish, sequence, waiting, ready, ready_tasks, unit_device, used, available = state
     # A placement only worsens its own device, so the preference of a task stands until its best or second-best device,
     # or its co-location unit, gets another task.
@@ -358,7 +340,7 @@ def by_choice(
         for i in range(n):
             waiting[i] = pred_ptr[i + 1] - pred_ptr[i]
             if waiting[i] == 0:
-                arrivals(pred_ptr, pred, pred_edge, edge_bytes, latency, bandwidth, given, transfers, factor, i, device, finish, ready[i])
+                arrivals(arrays, i, device, finish, ready[i])
                 ready_tasks[n_ready] = i
                 n_ready += 1
     looks = 0
@@ -434,7 +416,7 @@ def by_choice(
             j = succ[x]
             waiting[j] -= 1
             if waiting[j] == 0:
-                arrivals(pred_ptr, pred, pred_edge, edge_bytes, latency, bandwidth, given, transfers, factor, j, device, finish, ready[j])
+                arrivals(arrays, j, device, finish, ready[j])
                 ready_tasks[n_ready] = j
                 n_ready += 1
     return -1

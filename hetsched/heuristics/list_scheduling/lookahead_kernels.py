@@ -8,8 +8,8 @@ from hetsched import heap_kernels
 from hetsched.arrays import FloatArray, IntArray
 from hetsched.compiled import builder, inner
 from hetsched.heuristics.list_scheduling.kernels import MEMORY_SLACK, Placed, arrivals, fill_gap, first_gap, least_durations
+from hetsched.problem.link_kernels import link_seconds, multiplier
 from hetsched.problem.problem import ProblemArrays
-from hetsched.schedule.kernels import transfer_time
 
 
 @inner
@@ -66,7 +66,7 @@ def lookahead(
     """
     n, size = durations.shape
     pred_ptr, pred, pred_edge, succ_ptr = arrays.pred_ptr, arrays.pred, arrays.pred_edge, arrays.succ_ptr
-    factor = 1.0 if arrays.per_input else float(arrays.inputs)
+    links, factor = arrays.links, multiplier(arrays.links, arrays.inputs)
     device, finish = np.full(n, -1), np.zeros(n)
     unit_device, used = np.full(len(need), -1), np.zeros(size)
     least = least_durations(durations)
@@ -89,21 +89,7 @@ def lookahead(
     while queued > 0:
         i = items[0]
         queued = heap_kernels.pop(keys, items, 0, queued)
-        arrivals(
-            pred_ptr,
-            pred,
-            pred_edge,
-            arrays.edge_bytes,
-            arrays.latency,
-            arrays.bandwidth,
-            arrays.given,
-            arrays.transfers,
-            factor,
-            i,
-            device,
-            finish,
-            ready,
-        )
+        arrivals(arrays, i, device, finish, ready)
         first, last = succ_ptr[i], min(succ_ptr[i + 1], succ_ptr[i] + most)
         data[: last - first] = 0.0
         for x in range(first, last):
@@ -115,7 +101,7 @@ def lookahead(
                     among_ptr[x - first + 1] += 1
                 if device[p] >= 0:
                     for m in range(size):
-                        through = finish[p] + transfer_time(arrays, pred_edge[y], device[p], m, arrays.inputs)
+                        through = finish[p] + link_seconds(links, pred_edge[y], device[p], m, factor)
                         data[x - first, m] = max(data[x - first, m], through)
             tried_for[child[x]] = i
         u = unit[i]
@@ -141,11 +127,11 @@ def lookahead(
                     claimed = used[m] + (need[u] if m == k and unit_device[u] < 0 else 0.0)
                     if bound_to < 0 and claimed + need[v] > capacity[m] * MEMORY_SLACK:
                         continue
-                    there = max(data[x - first, m], own + transfer_time(arrays, child_edge[x], k, m, arrays.inputs))
+                    there = max(data[x - first, m], own + link_seconds(links, child_edge[x], k, m, factor))
                     for z in range(among_ptr[x - first], among_ptr[x - first + 1]):
                         p = pred[among[z]]
                         if tried_on[p] >= 0:
-                            there = max(there, tried_until[p] + transfer_time(arrays, pred_edge[among[z]], tried_on[p], m, arrays.inputs))
+                            there = max(there, tried_until[p] + link_seconds(links, pred_edge[among[z]], tried_on[p], m, factor))
                     if there + durations[j, m] >= earliest:
                         continue
                     at = _start_beside(gap_start, gap_end, m, gaps[m], there, durations[j, m], taken_on, taken_from, taken_to, taken)

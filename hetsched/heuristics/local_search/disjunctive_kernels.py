@@ -21,7 +21,8 @@ import numpy as np
 
 from hetsched.arrays import BoolArray, FloatArray, IntArray
 from hetsched.compiled import inner, kernel
-from hetsched.heuristics.local_search.state_kernels import DELAY, SearchData, SearchState, overlap
+from hetsched.heuristics.local_search.state_kernels import SearchData, SearchState, overlap
+from hetsched.problem.link_kernels import link_seconds, multiplier
 
 TIE = 1e-3
 """Weight of the path through the node itself, by which places of the same makespan are told apart."""
@@ -152,7 +153,7 @@ def build(t: SearchData, s: SearchState, net: DisjunctiveGraph) -> None:
     net.peak[0] = 0.0
     for q in range(s.length[0]):
         net.peak[q + 1] = max(net.peak[q], finish[q])
-        if t.contention != DELAY:
+        if t.arrays.links.contended:
             ready = 0.0
             for x in range(net.pred_ptr[q], net.pred_ptr[q + 1]):
                 ready = max(ready, finish[net.pred[x]] + net.lag[x])
@@ -187,16 +188,9 @@ def _build_nodes(t: SearchData, s: SearchState, net: DisjunctiveGraph) -> None:
 
 @inner
 def _build_arcs(t: SearchData, s: SearchState, net: DisjunctiveGraph) -> None:
-    slots, length, per_input = t.slots, s.length[0], t.arrays.per_input
+    slots, length, links = t.slots, s.length[0], t.arrays.links
     task, cell, unit, pred_ptr, preds, edges = t.task, t.cell, t.unit, t.arrays.pred_ptr, t.arrays.pred, t.arrays.pred_edge
     sequence, position, counts, on, low, high = s.sequence, s.position, s.count, s.device, s.low, s.high
-    given, transfers, latency, bandwidth, edge_bytes = (
-        t.arrays.given,
-        t.arrays.transfers,
-        t.arrays.latency,
-        t.arrays.bandwidth,
-        t.arrays.edge_bytes,
-    )
     first, pred, lag, edge, factor = net.pred_ptr, net.pred, net.lag, net.pred_edge, net.pred_factor
     found = 0
     for q in range(length):
@@ -210,10 +204,8 @@ def _build_arcs(t: SearchData, s: SearchState, net: DisjunctiveGraph) -> None:
                 b = unit[p] * slots + slot
                 count = overlap(low, high, b, c)
                 if count > 0:
-                    e, h, times = edges[x], on[b], 1.0 if per_input else float(count)
-                    pred[found], edge[found], factor[found], lag[found] = position[p * slots + slot], e, times, 0.0
-                    if h != k:
-                        lag[found] = transfers[e, h, k] * times if given else latency[h, k] + edge_bytes[e] * times / bandwidth[h, k]
+                    pred[found], edge[found], factor[found] = position[p * slots + slot], edges[x], multiplier(links, count)
+                    lag[found] = link_seconds(links, edges[x], on[b], k, factor[found])
                     found += 1
     first[length] = found
     _transpose(net, length)
@@ -305,31 +297,18 @@ def take_out(t: SearchData, net: DisjunctiveGraph, length: int, out: int, limit:
 @inner
 def _arrivals(t: SearchData, net: DisjunctiveGraph, out: int) -> None:
     """Write `ready` and `behind` of the node taken out."""
-    ready, behind, device, size = net.ready, net.behind, net.device, len(net.ready)
-    given, transfers, latency, bandwidth, edge_bytes = (
-        t.arrays.given,
-        t.arrays.transfers,
-        t.arrays.latency,
-        t.arrays.bandwidth,
-        t.arrays.edge_bytes,
-    )
+    ready, behind, device, size, links = net.ready, net.behind, net.device, len(net.ready), t.arrays.links
     ready[:], behind[:] = 0.0, 0.0
     for x in range(net.pred_ptr[out], net.pred_ptr[out + 1]):
         p, e, factor = net.pred[x], net.pred_edge[x], net.pred_factor[x]
         done, h = net.early[p], device[p]
         for k in range(size):
-            took = 0.0
-            if h != k:
-                took = transfers[e, h, k] * factor if given else latency[h, k] + edge_bytes[e] * factor / bandwidth[h, k]
-            ready[k] = max(ready[k], done + took)
+            ready[k] = max(ready[k], done + link_seconds(links, e, h, k, factor))
     for x in range(net.succ_ptr[out], net.succ_ptr[out + 1]):
         p, e, factor = net.succ[x], net.succ_edge[x], net.succ_factor[x]
         left, h = net.wait[p] + net.duration[p] + net.late[p], device[p]
         for k in range(size):
-            took = 0.0
-            if h != k:
-                took = transfers[e, k, h] * factor if given else latency[k, h] + edge_bytes[e] * factor / bandwidth[k, h]
-            behind[k] = max(behind[k], left + took)
+            behind[k] = max(behind[k], left + link_seconds(links, e, k, h, factor))
 
 
 @kernel

@@ -7,7 +7,8 @@ import numpy as np
 from hetsched.compiled import inner
 from hetsched.heuristics.local_search import edit_kernels
 from hetsched.heuristics.local_search.edit_kernels import Log
-from hetsched.heuristics.local_search.state_kernels import DELAY, SearchData, SearchState, batch_duration, overlap, transfer, window
+from hetsched.heuristics.local_search.state_kernels import SearchData, SearchState, batch_duration, overlap, window
+from hetsched.problem.link_kernels import link_seconds, multiplier
 
 LARGEST_GROUP = 16
 """Most units that change their device together."""
@@ -85,7 +86,7 @@ def reposition(t: SearchData, s: SearchState, log: Log, v: int, rng: np.random.G
     target += 1 if target >= source else 0
     k = s.device[t.cell[v]]
     low, high = min(source, target), max(source, target)
-    if t.contention == DELAY and log.size[0] == 0:
+    if not t.arrays.links.contended and log.size[0] == 0:
         crossed = False
         for position in range(low, high + 1):
             w = s.sequence[position]
@@ -253,7 +254,7 @@ def critical_chain(t: SearchData, s: SearchState, chain: np.ndarray) -> int:
     """
     sequence, finish, device, low, high = s.sequence, s.finish, s.device, s.low, s.high
     task, cell, unit, slots, at, counts = t.task, t.cell, t.unit, t.slots, s.position, s.count
-    pred_ptr, pred, pred_edge = t.arrays.pred_ptr, t.arrays.pred, t.arrays.pred_edge
+    pred_ptr, pred, pred_edge, links = t.arrays.pred_ptr, t.arrays.pred, t.arrays.pred_edge, t.arrays.links
     v = sequence[0]
     for position in range(s.length[0]):
         if finish[sequence[position]] >= finish[v]:
@@ -275,7 +276,8 @@ def critical_chain(t: SearchData, s: SearchState, chain: np.ndarray) -> int:
                 b = unit[p] * slots + slot
                 count = overlap(low, high, b, c)
                 if count > 0:
-                    arrival = finish[p * slots + slot] + transfer(t, pred_edge[x], device[b], k, count)
+                    took = link_seconds(links, pred_edge[x], device[b], k, multiplier(links, count))
+                    arrival = finish[p * slots + slot] + took
                     if arrival > latest:
                         waited, latest = p * slots + slot, arrival
         if latest < start - least and duration > 0.0:

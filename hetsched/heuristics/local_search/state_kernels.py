@@ -20,17 +20,15 @@ import numpy as np
 
 from hetsched.arrays import BoolArray, FloatArray, IntArray
 from hetsched.compiled import inner, kernel
+from hetsched.problem.link_kernels import bytes_seconds, link_seconds, multiplier
+from hetsched.problem.links import LinkTable
 from hetsched.problem.problem import ProblemArrays
-
-DELAY, CHANNEL, PORT = 0, 1, 2
 
 
 class SearchData(NamedTuple):
     """What does not change in a search."""
 
     arrays: ProblemArrays
-    contention: int
-    """``DELAY`` (none), ``CHANNEL`` or ``PORT``."""
     slots: int
     """Most batches a task may have, S; with one, that batch holds all inputs."""
     task: IntArray
@@ -97,8 +95,8 @@ class SearchState(NamedTuple):
     makespan: FloatArray
     """[2] seconds, of the sequence as last committed, and as last tried."""
     clock: FloatArray
-    """[rows, resources]: when each is free before every stride-th position; devices, channels or
-    ports, and last the makespan so far."""
+    """[rows, resources]: when each is free before every stride-th position; devices, resources of
+    links where these are contended, and last the makespan so far."""
     trial_clock: FloatArray
     ready: FloatArray
     seconds: FloatArray
@@ -133,18 +131,8 @@ def batch_duration(t: SearchData, i: int, k: int, count: int) -> float:
 
 
 @inner
-def transfer(t: SearchData, e: int, h: int, k: int, count: int) -> float:
-    """Return the seconds of a transfer, as the simulator computes them."""
-    factor = 1.0 if t.arrays.per_input else float(count)
-    if t.arrays.given:
-        return float(t.arrays.transfers[e, h, k] * factor)
-    return float(t.arrays.latency[h, k] + t.arrays.edge_bytes[e] * factor / t.arrays.bandwidth[h, k])
-
-
-@inner
 def _append_transfers(
-    contention: int,
-    size: int,
+    links: LinkTable,
     clock: FloatArray,
     ready: FloatArray,
     seconds: FloatArray,
@@ -160,7 +148,7 @@ def _append_transfers(
     `producer` [.., 3] holds the edge, node and device of the `found` producers. With room in `moved`
     the transfers are written there from row `n_moved` on.
     """
-    last = 0.0
+    last, size = 0.0, len(links.resource)
     for x in range(found):
         first = x  # few, so by selection
         for y in range(x + 1, found):
@@ -171,10 +159,8 @@ def _append_transfers(
         for z in range(3):
             producer[x, z], producer[first, z] = producer[first, z], producer[x, z]
         end, h = ready[x] + seconds[x], producer[x, 2]
-        if seconds[x] > 0.0:
-            one, other = size + h * size + k, size + h * size + k
-            if contention == PORT:
-                one, other = size + h, 2 * size + k
+        one, other = size + links.resource[h, k, 0], size + links.resource[h, k, 1]
+        if seconds[x] > 0.0 and one >= size:
             end = max(ready[x], clock[one], clock[other]) + seconds[x]
             clock[one], clock[other] = end, end
         if len(moved) > 0:
@@ -270,22 +256,21 @@ def same(clock: FloatArray, other: FloatArray) -> bool:
 def _walk(t: SearchData, s: SearchState, first: int, touched: int, limit: float) -> tuple[float, int, int]:
     """Evaluate as `update` does."""
     pred_ptr, pred, pred_edge = t.arrays.pred_ptr, t.arrays.pred, t.arrays.pred_edge
-    edge_bytes, latency, bandwidth = t.arrays.edge_bytes, t.arrays.latency, t.arrays.bandwidth
-    given, transfers, per_input = t.arrays.given, t.arrays.transfers, t.arrays.per_input
+    links, contended = t.arrays.links, t.arrays.links.contended
     task, cell, unit, durations, size_of, tail = t.task, t.cell, t.unit, t.durations, t.size_of, t.tail
-    contention, slots, stride, size = t.contention, t.slots, t.stride, t.tail.shape[1]
+    slots, stride = t.slots, t.stride
     sequence, at, counts, device, low, high, trial = s.sequence, s.position, s.count, s.device, s.low, s.high, s.trial
     clock, trial_clock, length = s.now, s.trial_clock, s.length[0]
     row, last = first // stride, len(clock) - 1
     for r in range(last + 1):
         clock[r] = s.clock[row, r]
-    if slots == 1 and contention == DELAY and not given:
+    if slots == 1 and not contended and not links.given:
         return _one_batch_each(
             pred_ptr,
             pred,
             t.pred_bytes,
-            latency,
-            bandwidth,
+            links.latency,
+            links.bandwidth,
             unit,
             t.whole,
             tail,
@@ -337,17 +322,15 @@ def _walk(t: SearchData, s: SearchState, first: int, touched: int, limit: float)
                 if h == k:
                     start = max(start, done)
                     continue
-                factor = 1.0 if per_input else float(count)
-                # As the simulator computes it.
-                took = transfers[e, h, k] * factor if given else latency[h, k] + edge_bytes[e] * factor / bandwidth[h, k]
-                if contention == DELAY:
+                took = link_seconds(links, e, h, k, multiplier(links, count))
+                if not contended:
                     start = max(start, done + took)
                 else:
                     s.ready[found], s.seconds[found] = done, took
                     s.producer[found, 0], s.producer[found, 1], s.producer[found, 2] = e, a, h
                     found += 1
         if found > 0:
-            end = _append_transfers(contention, size, clock, s.ready, s.seconds, s.producer, found, v, k, s.moved, n_moved)
+            end = _append_transfers(links, clock, s.ready, s.seconds, s.producer, found, v, k, s.moved, n_moved)
             start = max(start, end)
             n_moved += found
         place = size_of[high[c] - low[c]]
@@ -422,10 +405,7 @@ def tails(t: SearchData, s: SearchState, first: int, last: int) -> None:
             t.arrays.succ,
             t.arrays.succ_edge,
             t.succ_bytes,
-            t.arrays.latency,
-            t.arrays.bandwidth,
-            t.arrays.given,
-            t.arrays.transfers,
+            t.arrays.links,
             t.unit,
             t.whole,
             s.sequence,
@@ -448,10 +428,7 @@ def _tails_of_one_batch_each(
     succ: IntArray,
     succ_edge: IntArray,
     succ_bytes: FloatArray,
-    latency: FloatArray,
-    bandwidth: FloatArray,
-    given: bool,
-    transfers: FloatArray,
+    links: LinkTable,
     unit: IntArray,
     durations: FloatArray,
     sequence: IntArray,
@@ -496,7 +473,7 @@ def _tails_of_one_batch_each(
         while x < after:
             j = np.uint64(succ[x])
             h = np.uint64(device[np.uint64(unit[j])])
-            took = transfers[np.uint64(succ_edge[x]), k, h] if given else latency[k, h] + succ_bytes[x] / bandwidth[k, h]
+            took = links.transfers[np.uint64(succ_edge[x]), k, h] if links.given else bytes_seconds(links, succ_bytes[x], k, h)  # type: ignore[arg-type]
             longest = max(longest, took + tail[j])
             x += one
         if marked[i]:

@@ -49,7 +49,7 @@ class States:
         """Return a state without nodes."""
         t, problem = self.tables, self.problem
         nodes, cells, K = len(t.task), problem.n_units * t.slots, problem.n_devices
-        resources = K + (0, K * K, 2 * K)[t.contention] + 1
+        resources = _clocks(problem)
         rows = max(1, -(-nodes // t.stride))
         widest = int(np.diff(problem.graph.pred_ptr).max(initial=0)) * t.slots
         integers = [np.zeros(size, np.int64) for size in (nodes, nodes, 2, problem.n_units, cells, cells, cells)]
@@ -129,7 +129,7 @@ class States:
         pointers = row_starts(size)
         items = np.arange(pointers[-1]) - np.repeat(pointers[:-1] - state.low[cell], size)
         order = None
-        if t.contention != state_kernels.DELAY:
+        if self.problem.links.contended:
             room = np.empty((2 * t.slots * self.problem.graph.n_edges, 3), np.int64)
             _, _, count = state_kernels.evaluate(t, state._replace(moved=room), 0, np.inf)
             order = room[:count].copy()
@@ -172,12 +172,10 @@ def _tables(problem: Problem, held: float) -> SearchData:
     else:
         fitting = np.flatnonzero(problem.batch_sizes <= inputs)
         size_of[problem.batch_sizes[fitting]] = fitting
-    contention = {"channel": state_kernels.CHANNEL, "port": state_kernels.PORT}.get(problem.communication, state_kernels.DELAY)
     usable = np.ones((problem.n_units, problem.n_devices), bool)
     np.logical_and.at(usable, problem.unit, np.isfinite(durations).any(axis=2))
     optimistic, *_, conservative = [*memory_claims(problem)] * 2
     claims = optimistic + held * (conservative - optimistic)
-    resources = problem.n_devices * (1 + (0, problem.n_devices, 2)[contention]) + 1
     nodes = np.arange(problem.n_tasks * slots)
     factor = 1 if problem.links.per_input else inputs
     columns = {
@@ -201,12 +199,16 @@ def _tables(problem: Problem, held: float) -> SearchData:
     # Of one layout and writable, whatever they come from: kernels are compiled anew for every other kind of array.
     return SearchData(
         arrays=problem.arrays,
-        contention=contention,
         slots=slots,
         once=problem.batching == "once",
-        stride=max(1, int(np.ceil(len(nodes) * resources * 8 / _CLOCK_BYTES))),
+        stride=max(1, int(np.ceil(len(nodes) * _clocks(problem) * 8 / _CLOCK_BYTES))),
         **{name: np.array(column, order="C") for name, column in columns.items()},
     )
+
+
+def _clocks(problem: Problem) -> int:
+    """Return the numbers in a row of a state's clock: one for each device, for each resource that is contended, and the makespan."""
+    return problem.n_devices + (problem.links.n_resources if problem.links.contended else 0) + 1
 
 
 def _slots(problem: Problem) -> int:

@@ -47,13 +47,12 @@ class Walk:
 
     def __init__(self, search: StateSearch, *, width: int = 8, groups: int = 2, tenure: int = 8) -> None:
         from hetsched.heuristics.local_search import disjunctive_kernels
-        from hetsched.heuristics.local_search.state_kernels import DELAY
 
         t = search.states.tables
         self.search, self.states = search, search.states
         self.settings = (width, groups, tenure)
         self.graph = disjunctive_kernels.new_graph(t)
-        self.found = disjunctive_kernels.new_candidates(1 if t.contention == DELAY else TRIALS)
+        self.found = disjunctive_kernels.new_candidates(1 if not t.arrays.links.contended else TRIALS)
         self.expiry = np.zeros((len(t.task), len(t.capacity)), np.int64)
         self.counts = np.zeros(2, np.int64)
         self.state = self.states.empty()

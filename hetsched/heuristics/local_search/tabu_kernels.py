@@ -9,7 +9,7 @@ from hetsched.compiled import inner, kernel
 from hetsched.heuristics.local_search import disjunctive_kernels, edit_kernels, move_kernels, state_kernels
 from hetsched.heuristics.local_search.disjunctive_kernels import Candidates, DisjunctiveGraph
 from hetsched.heuristics.local_search.edit_kernels import Log
-from hetsched.heuristics.local_search.state_kernels import DELAY, SearchData, SearchState, batch_duration
+from hetsched.heuristics.local_search.state_kernels import SearchData, SearchState, batch_duration
 
 
 @kernel
@@ -168,7 +168,7 @@ def search(
         Evaluations.
     """
     chain = s.chain
-    exact = t.contention == DELAY
+    exact = not t.arrays.links.contended
     spent = 0
     reserve = 2 + groups + (0 if exact else len(found.value))
     while spent + reserve <= budget and counts[1] < patience:

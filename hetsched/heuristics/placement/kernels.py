@@ -186,8 +186,7 @@ def small_communication(arrays, durations, favourite, unit, need, capacity, stat
         Looks at ready tasks, after which the slice ends.
     """
     n, size = durations.shape
-    pred_ptr, pred, pred_edge, succ_ptr, succ = arrays.pred_ptr, arrays.pred, arrays.pred_edge, arrays.succ_ptr, arrays.succ
-    factor = 1.0 if arrays.per_input else float(arrays.inputs)
+    pred_ptr, succ_ptr, succ = arrays.pred_ptr, arrays.succ_ptr, arrays.succ
     at, device, finish, sequence, waiting, ready, ready_tasks, unit_device, used, available = state
     n_ready = at[1]
     if at[0] < 0:
@@ -242,21 +241,7 @@ def small_communication(arrays, durations, favourite, unit, need, capacity, stat
             j = succ[x]
             waiting[j] -= 1
             if waiting[j] == 0:
-                arrivals(
-                    pred_ptr,
-                    pred,
-                    pred_edge,
-                    arrays.edge_bytes,
-                    arrays.latency,
-                    arrays.bandwidth,
-                    arrays.given,
-                    arrays.transfers,
-                    factor,
-                    j,
-                    device,
-                    finish,
-                    ready[j],
-                )
+                arrivals(arrays, j, device, finish, ready[j])
                 ready_tasks[n_ready] = j
                 n_ready += 1
     return -1

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hetsched.analysis.ideals import Ideals, chain, ideals
-from hetsched.analysis.load_data import CHANNELS, HOST, LoadData, device_prices, linear_order, load_data, sums, unit_order, without_pendants
+from hetsched.analysis.load_data import LoadData, device_prices, linear_order, load_data, sums, unit_order, without_pendants
 from hetsched.arrays import FloatArray, IntArray, row_starts
 from hetsched.errors import InvalidSchedule, UnsupportedFeature
 from hetsched.heuristics.memory_accounts import memory_needs
@@ -120,6 +120,13 @@ def _offer_all(monitor: Monitor, program: _Program, unit: IntArray, found: Ideal
     return fits or monitor.should_stop
 
 
+def _spread(resource: IntArray, axis: int) -> IntArray:
+    """Return over how few resources the transfers into each device (axis 0), or out of it (axis 1), spread, [K], at least 1."""
+    table = np.moveaxis(resource, axis, 1)
+    counts = [[len(np.unique(row[row >= 0])) for row in table[:, :, side]] for side in range(2)]
+    return np.array([max(1, min(pair)) for pair in zip(*counts, strict=True)])
+
+
 class _Classes(NamedTuple):
     """Devices alike in all that counts."""
 
@@ -150,16 +157,16 @@ class _Program:
         """Yield seconds into and out of each device, [H, K] each: one that never says too much, then one that never says too little."""
         data, time_ = self.data, np.where(np.isfinite(self.data.time), self.data.time, self.missing)
         size = data.cost.shape[1]
-        if data.rule == HOST:
+        if data.host:
             yield time_[:, 0], time_[:, 1]
             return
         apart = ~np.eye(size, dtype=bool)
         if size == 1:
             yield np.zeros((len(time_), 1)), np.zeros((len(time_), 1))
             return
-        least = np.where(apart, data.time, np.inf)
-        spread = size - 1 if data.rule == CHANNELS else 1
-        low = [np.where(np.isfinite(each), each, 0.0) / spread for each in (least.min(axis=1), least.min(axis=2))]
+        least = np.where(apart, np.where(data.resource[:, :, 0] >= 0, data.time, 0.0), np.inf)
+        low = [np.where(np.isfinite(each), each, 0.0) for each in (least.min(axis=1), least.min(axis=2))]
+        low = [each / _spread(data.resource, axis) for axis, each in enumerate(low)]
         high = [np.where(apart, time_, 0.0).max(axis=axis) for axis in (1, 2)]
         yield low[0], low[1]
         if any((a != b).any() for a, b in zip(low, high, strict=True)):
@@ -204,7 +211,7 @@ class _Program:
                 self.cost[:, kinds.first],
                 self.need,
                 self.capacity[kinds.first],
-                self.data.rule != HOST,
+                not self.data.host,
                 self.source,
                 self.data.reader_ptr,
                 self.reader,
@@ -232,7 +239,7 @@ class _Program:
 
     @property
     def _objective(self) -> str:
-        return "max-load" if self.data.rule == HOST else "period"
+        return "max-load" if self.data.host else "period"
 
     def _classes(self, enter: FloatArray, leave: FloatArray) -> _Classes:
         """Sort devices into classes by what the program knows of them."""

@@ -12,7 +12,6 @@ import numpy as np
 
 from hetsched.compiled import builder
 
-CHANNELS, PORTS, HOST = 0, 1, 2
 _MEMORY_WEIGHT = 1.0
 _MOST = 64  # units in a group
 
@@ -69,7 +68,7 @@ def _hold(held, capacity, k, amount, total):  # type: ignore[no-untyped-def]
 @builder
 def move(u, k, data, need, capacity, device, load, held, readers, remote, target, total):  # type: ignore[no-untyped-def]
     """Move unit u to device k."""
-    rule, cost, source, _, reader, out_ptr, out, read_ptr, read, time = data
+    host, resource, _, cost, source, _, reader, out_ptr, out, read_ptr, read, time = data
     n_devices = cost.shape[1]
     h = device[u]
     if h == k:
@@ -78,7 +77,7 @@ def move(u, k, data, need, capacity, device, load, held, readers, remote, target
     _add(load, k, cost[u, k], target, total)
     _hold(held, capacity, h, -need[u], total)
     _hold(held, capacity, k, need[u], total)
-    if rule == HOST:
+    if host:
         for a in range(out_ptr[u], out_ptr[u + 1]):
             t = out[a]
             if remote[t] > 0:
@@ -119,18 +118,18 @@ def move(u, k, data, need, capacity, device, load, held, readers, remote, target
                         continue
                     i, j = (x, d) if side == 0 else (d, x)
                     seconds = time[t, i, j] if end == 1 else -time[t, i, j]
-                    if rule == PORTS:
-                        _add(load, n_devices + i, seconds, target, total)
-                        _add(load, 2 * n_devices + j, seconds, target, total)
-                    else:
-                        _add(load, n_devices + i * n_devices + j, seconds, target, total)
+                    one, other = resource[i, j, 0], resource[i, j, 1]
+                    if one >= 0:
+                        _add(load, n_devices + one, seconds, target, total)
+                    if other != one:
+                        _add(load, n_devices + other, seconds, target, total)
     device[u] = k
 
 
 @builder
 def reckon(data, need, capacity, device, load, held, readers, remote, target, total):  # type: ignore[no-untyped-def]
     """Work out all loads of an assignment anew, so that rounding does not pile up."""
-    rule, cost, source, reader_ptr, reader, _, _, _, _, time = data
+    host, resource, _, cost, source, reader_ptr, reader, _, _, _, _, time = data
     n_devices = cost.shape[1]
     load[:] = 0.0
     held[:] = 0.0
@@ -143,18 +142,18 @@ def reckon(data, need, capacity, device, load, held, readers, remote, target, to
         s = device[source[t]]
         for a in range(reader_ptr[t], reader_ptr[t + 1]):
             d = device[reader[a]]
-            if rule == HOST:
+            if host:
                 readers[t, d] += 1
                 if readers[t, d] == 1 and d != s:
                     remote[t] += 1
                     load[d] += time[t, 0, d]
             elif d != s:
-                if rule == PORTS:
-                    load[n_devices + s] += time[t, s, d]
-                    load[2 * n_devices + d] += time[t, s, d]
-                else:
-                    load[n_devices + s * n_devices + d] += time[t, s, d]
-        if rule == HOST and remote[t] > 0:
+                one, other = resource[s, d, 0], resource[s, d, 1]
+                if one >= 0:
+                    load[n_devices + one] += time[t, s, d]
+                if other != one:
+                    load[n_devices + other] += time[t, s, d]
+        if host and remote[t] > 0:
             load[s] += time[t, 1, s]
     total[0] = 0.0
     for r in range(len(load)):
@@ -177,7 +176,7 @@ def fits(held, capacity):  # type: ignore[no-untyped-def]
 @builder
 def _grow(u, size, way, data, device, random, group, chosen):  # type: ignore[no-untyped-def]
     """Write into `group` up to `size` connected units of u's device; `way` 0 any neighbour, 1 what reads, 2 what is read."""
-    _, _, source, reader_ptr, reader, out_ptr, out, read_ptr, read, _ = data
+    _, _, _, _, source, reader_ptr, reader, out_ptr, out, read_ptr, read, _ = data
     count, done = 1, 0
     group[0] = u
     chosen[u] = True
@@ -207,7 +206,7 @@ def _grow(u, size, way, data, device, random, group, chosen):  # type: ignore[no
 @builder
 def _neighbour(u, data, device, random):  # type: ignore[no-untyped-def]
     """Return the device of a random neighbour of u, its own without one."""
-    _, _, source, reader_ptr, reader, out_ptr, out, read_ptr, read, _ = data
+    _, _, _, _, source, reader_ptr, reader, out_ptr, out, read_ptr, read, _ = data
     n_out, n_read = out_ptr[u + 1] - out_ptr[u], read_ptr[u + 1] - read_ptr[u]
     if n_out + n_read == 0:
         return device[u]
@@ -226,7 +225,7 @@ def anneal(  # type: ignore[no-untyped-def]
 
     Accepts by the excess over `target` seconds at ``temperature[0]``, which falls by the factor `cooling` with each move.
     """
-    cost = data[1]
+    _, _, user, cost, _, _, _, _, _, _, _, _ = data
     n_units, n_devices = cost.shape
     total = np.zeros(1)
     reckon(data, need, capacity, device, load, held, readers, remote, target, total)
@@ -242,7 +241,7 @@ def anneal(  # type: ignore[no-untyped-def]
                 if load[r] > load[worst]:
                     worst = r
             if worst >= n_devices:
-                worst = (worst - n_devices) // n_devices if data[0] == CHANNELS else (worst - n_devices) % n_devices
+                worst = user[worst - n_devices]
             for _ in range(8):
                 if device[u] == worst:
                     break

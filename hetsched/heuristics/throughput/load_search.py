@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from hetsched.analysis.load import priced
-from hetsched.analysis.load_data import HOST, PORTS, LoadData, device_prices, load_data, unit_order
+from hetsched.analysis.load_data import LoadData, device_prices, load_data, unit_order
 from hetsched.arrays import FloatArray, IntArray
 from hetsched.errors import InvalidSchedule
 from hetsched.heuristics.memory_accounts import memory_needs
@@ -60,11 +60,10 @@ class _Search:
         self.data = data._replace(
             cost=np.where(self.allowed, data.cost, self.missing), time=np.where(np.isfinite(data.time), data.time, self.missing)
         )
-        resources = {HOST: size, PORTS: 3 * size}.get(data.rule, size + size * size)
         self.state = (
-            np.zeros(resources),
+            np.zeros(size + len(data.user)),
             np.zeros(size),
-            np.zeros((len(data.source), size) if data.rule == HOST else (0, size), np.int64),
+            np.zeros((len(data.source), size) if data.host else (0, size), np.int64),
             np.zeros(len(data.source), np.int64),
         )
         self.least = priced(data.cost, device_prices(data.cost))
