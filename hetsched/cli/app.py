@@ -1,7 +1,7 @@
-"""The application: its commands, and what becomes of their errors.
+"""The application: commands, errors and exit codes.
 
-Exit codes: 0 success; 1 the answer is "no" (invalid schedule, proven infeasible, nothing found);
-2 bad usage, bad input or a failure, told in one line on stderr; 130 interrupted by Ctrl-C, 143 by SIGTERM.
+Exit codes: 0 success; 1 the answer is "no" (invalid schedule, proven infeasible, no schedule found);
+2 bad usage, bad input or a failure, reported in one line on stderr; 130 interrupted by Ctrl-C, 143 by SIGTERM.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ ORDER = (
     "methods",
     "prepare",
     "schema",
-)  # as one meets them
+)  # the order of a first session
 
 
 class Application(Group):
-    """The command group whose `main` turns every outcome into an exit code and at most one line."""
+    """A command group whose `main` turns every outcome into an exit code and at most one line of error."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of the commands in the order in which help lists them."""
@@ -75,9 +75,9 @@ class Application(Group):
         windows_expand_args: bool = True,
         **extra: Any,
     ) -> Any:
-        """Run one command line and leave with its exit code."""
+        """Run one command line and exit with its code."""
         words = list(sys.argv[1:] if args is None else args)
-        debug = "--debug" in words  # good anywhere on the line
+        debug = "--debug" in words  # accepted anywhere on the line
         if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, terminate)
         for stream in (sys.stdout, sys.stderr):
@@ -99,8 +99,8 @@ class Application(Group):
         except Exception as error:
             if debug:
                 raise
-            for each in error.exceptions if isinstance(error, ExceptionGroup) else (error,):
-                warn(explain(each))
+            for failure in error.exceptions if isinstance(error, ExceptionGroup) else (error,):
+                warn(explain(failure))
             return BAD
         for word, by in (("interrupted", "Ctrl-C"), ("terminated", "SIGTERM")):
             if code == INTERRUPTED[word]:
@@ -109,7 +109,7 @@ class Application(Group):
 
     @staticmethod
     def _flush(code: int) -> int:
-        """Write out what is buffered; at exit it would be too late to say that the disk is full."""
+        """Flush stdout while an error such as a full disk can still be reported."""
         try:
             if sys.stdout is not None:
                 sys.stdout.flush()
@@ -123,7 +123,7 @@ class Application(Group):
 
 
 def explain(error: Exception) -> str:
-    """Return what a user should read about an error."""
+    """Return the message of an error for the user."""
     if isinstance(error, typer.TyperException):
         context = getattr(error, "ctx", None)
         hint = f" (see: {context.command_path} --help)" if context is not None else ""
@@ -143,8 +143,8 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(requested: bool) -> None:
+    if requested:
         say(f"hetsched {__version__}")
         raise typer.Exit
 
@@ -153,7 +153,7 @@ def _version(wanted: bool) -> None:
 def hetsched(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks and log messages; good anywhere on the line.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks and log messages; accepted anywhere on the line.")] = False,
 ) -> None:
     """Map and schedule task graphs on heterogeneous devices, with bounds and proofs.
 

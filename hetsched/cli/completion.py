@@ -1,4 +1,4 @@
-"""What the shell offers on Tab where a value is one of a few; where nothing is offered it completes file names."""
+"""Completion by the Tab key, for values from a known set; for others the shell completes file names."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import get_args
 
 
 def methods(incomplete: str) -> list[tuple[str, str]]:
-    """Return the methods and their summaries; after a comma, those not named yet."""
+    """Return the methods and their summaries, without those named before the last comma."""
     from hetsched.solving import methods
 
     before, comma, last = incomplete.rpartition(",")
     taken = [name.strip() for name in before.split(",")]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of other packages' methods; a warning would land in the command line
-        known = methods()
-    return [(f"{before}{comma}{name}", method.summary) for name, method in known.items() if name.startswith(last) and name not in taken]
+        warnings.simplefilter("ignore")  # of plug-ins: a warning would appear in the command line
+        available = methods()
+    return [(f"{before}{comma}{name}", method.summary) for name, method in available.items() if name.startswith(last) and name not in taken]
 
 
 def solvers(incomplete: str) -> list[str]:
-    """Return the solvers that problems are handed to."""
+    """Return the solvers of exact methods."""
     from hetsched.modeling.backends import known
 
-    return _beginning(incomplete, [each.name for each in known()])
+    return _beginning(incomplete, [backend.name for backend in known()])
 
 
 def method_kinds(incomplete: str) -> list[str]:
@@ -34,7 +34,7 @@ def method_kinds(incomplete: str) -> list[str]:
 
 
 def objectives(incomplete: str) -> list[str]:
-    """Return what can be minimised."""
+    """Return the objectives."""
     from hetsched.schedule.objectives import OBJECTIVES
 
     return _beginning(incomplete, OBJECTIVES)
@@ -90,7 +90,7 @@ def kinds(incomplete: str) -> list[str]:
 
 
 def colours(incomplete: str) -> list[str]:
-    """Return what tasks can be coloured by."""
+    """Return the ways to colour tasks."""
     from hetsched.report.groups import WAYS
 
     return _beginning(incomplete, WAYS)

@@ -1,4 +1,4 @@
-"""Where work is done: ``--workers`` processes of this machine, or the workers behind a ``--scheduler``."""
+"""Executors of the options: ``--workers`` processes on this machine, or the workers of a ``--scheduler``."""
 
 from __future__ import annotations
 
@@ -11,23 +11,25 @@ import typer
 from hetsched.errors import MissingDependency
 
 SECONDS = 10
-"""For how long a scheduler may be silent before it is given up."""
+"""Timeout of the connection to a scheduler."""
 
 
 def distributing() -> list[str]:
-    """Return the methods that have parts of their work done by an executor."""
+    """Return the methods that distribute their work over an executor."""
     from hetsched.search import registered
 
-    return [each.name for each in registered().values() if each.distributes]
+    return [method.name for method in registered().values() if method.distributes]
 
 
 @contextlib.contextmanager
 def executor(names: list[str], workers: int | None, scheduler: str | None) -> Iterator[Any]:
-    """Yield the executor that the options ask for, or None; it is closed afterwards."""
-    known = distributing()
-    if not set(known) & set(names):
+    """Yield the executor that the options select, or None, and close it afterwards."""
+    capable = distributing()
+    if not set(capable) & set(names):
         if scheduler is not None:
-            raise typer.BadParameter(f"{', '.join(names)} works here alone; name --method {' or '.join(known)}", param_hint="--scheduler")
+            raise typer.BadParameter(
+                f"{', '.join(names)} uses no scheduler; choose --method {' or '.join(capable)}", param_hint="--scheduler"
+            )
         yield None
     elif scheduler is not None:
         with _client(scheduler) as client:
@@ -36,7 +38,7 @@ def executor(names: list[str], workers: int | None, scheduler: str | None) -> It
         import multiprocessing
         from concurrent.futures import ProcessPoolExecutor
 
-        with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:  # forking is not safe beside threads
+        with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:  # no fork beside threads
             yield pool
     else:
         yield None

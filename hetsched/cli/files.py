@@ -1,4 +1,4 @@
-"""The files commands read and write: the kind they need, and a refusal before the work, not after it."""
+"""The files that commands read and write, checked before any work begins."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 def _read(path: Path, *kinds: type) -> Any:
-    """Return the value in a document if it is of one of the kinds."""
+    """Return the value of a document, which must be of one of the `kinds`."""
     from hetsched.documents import read
 
     with Working(f"reading {path}"):
         value = read(path)
     if not isinstance(value, kinds):
-        wanted = " or ".join(f"a {_words(kind)}" for kind in kinds)
-        raise InvalidProblem(f"{path} holds a {_words(type(value))}, but {wanted} is needed here")
+        expected = " or ".join(f"a {_words(kind)}" for kind in kinds)
+        raise InvalidProblem(f"{path} holds a {_words(type(value))}, but {expected} is needed here")
     return value
 
 
@@ -46,7 +46,7 @@ def read_problem(path: Path) -> Problem:
 
 
 def read_graph(path: Path) -> TaskGraph:
-    """Return the graph in the document at `path`, which may be that of a problem."""
+    """Return the graph in the document at `path`, or the graph of the problem there."""
     from hetsched.problem.graph import TaskGraph
     from hetsched.problem.problem import Problem
 
@@ -77,9 +77,9 @@ def find_cluster(name: str) -> Cluster:
 
 
 def check_writable(*paths: Path | None, sources: Sequence[Path | None] = ()) -> None:
-    """Raise an error for a file that cannot be written, before hours are spent on what goes in.
+    """Raise an error for a file that cannot be written, before the work that would fill it.
 
-    Nor may a file be written that is read as one of the `sources`, or written twice.
+    A path must not be one of the `sources`, which are read, nor be given twice.
     """
     read = {path.resolve() for path in sources if path is not None}
     written: set[Path] = set()
@@ -87,7 +87,7 @@ def check_writable(*paths: Path | None, sources: Sequence[Path | None] = ()) -> 
         if path is None:
             continue
         if str(path) == "-":
-            raise InvalidProblem("'-' cannot be written to: standard output carries what the command has to say; name a file")
+            raise InvalidProblem("'-' cannot be written to: standard output carries the command's report; name a file")
         if path.is_file() or not path.exists():
             if path.resolve() in read:
                 raise InvalidProblem(f"{path} would be overwritten by the answer; give the output another name")
@@ -99,13 +99,13 @@ def check_writable(*paths: Path | None, sources: Sequence[Path | None] = ()) -> 
         folder = path.resolve().parent if path.is_symlink() else path.parent
         if not folder.is_dir():
             raise FileNotFoundError(errno.ENOENT, "no such folder to write into", str(folder))
-        needed = [path] * path.exists() + [folder] * (path.is_file() or not path.exists())  # a file is replaced by one made beside it
+        needed = [path] * path.exists() + [folder] * (path.is_file() or not path.exists())  # a file is replaced by a temporary one
         if not all(os.access(each, os.W_OK) for each in needed):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
 
 class Outputs:
-    """Writes one file after another; none is lost because another fails.
+    """Writes several files; a failure of one does not prevent the others.
 
     Attributes
     ----------
@@ -119,7 +119,7 @@ class Outputs:
         self._failures: list[Exception] = []
 
     def write(self, path: Path | None, write: Callable[[Path], object] | None) -> None:
-        """Call `write` with the path; a path may be unwanted (None), or have nothing to go into it (`write` is None)."""
+        """Call `write` with the path; nothing is done if `path` is None, and a note is kept if `write` is None."""
         if path is None:
             return
         if write is None:
@@ -137,9 +137,9 @@ class Outputs:
             self._failures.append(unexpected)
 
     def finish(self) -> None:
-        """Say what was left out, and raise an `ExceptionGroup` of the failures if there are any.
+        """Print a note for each file left out, and raise an `ExceptionGroup` of the failures if there are any.
 
-        Call it last, when all else has been said.
+        Call it last, after all other output.
         """
         for path in self._left_out:
             warn(f"{path} is not written: there is no valid schedule", "note")
@@ -148,11 +148,11 @@ class Outputs:
 
 
 MOST_NAMED = 8
-"""Devices of a cluster that are named in one line."""
+"""The most devices of a cluster that are listed by name."""
 
 
 def write_graph(graph: TaskGraph, cluster: str | None, output: Path, dtype: str, **rules: Any) -> None:
-    """Write the graph, or the problem it makes with a cluster."""
+    """Write the graph, or with a cluster the problem of both."""
     from hetsched.documents import write
     from hetsched.problem.graph import plural
 
@@ -168,5 +168,5 @@ def write_graph(graph: TaskGraph, cluster: str | None, output: Path, dtype: str,
 
 
 def listed(devices: Sequence[str]) -> str:
-    """Return the names of devices, or how many there are."""
+    """Return the names of devices, or their number if there are many."""
     return ", ".join(devices) if len(devices) <= MOST_NAMED else f"{len(devices)} devices"

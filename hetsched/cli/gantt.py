@@ -1,4 +1,4 @@
-"""A Gantt chart in characters: devices as rows, time to the right, transfers hinted below the device they reach."""
+"""A Gantt chart in characters: a row for each device, time to the right, transfers below the device that receives them."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from hetsched.schedule.schedule import Schedule
 
 COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "red")
-OTHER = "default"  # the terminal's own text colour can be seen on dark and on light ground
-_INK = {"blue": "white on blue", OTHER: "reverse"}  # how a name is written on a colour, if not in black
-NAMED = 4  # a batch this many cells long is drawn on its own, with its name
+OTHER = "default"  # the terminal's own text colour, which is visible on dark and on light backgrounds
+_INK = {"blue": "white on blue", OTHER: "reverse"}  # style of a name on a colour, where it is not black
+NAMED = 4  # cells; a batch at least this long is drawn by itself, with its name
 SHORT = 8  # cells; a name cut to fewer keeps its start only
 MOST_DEVICES = 24
-_RIGHT = 7  # cells of the column at the right: how busy a device is, how many transfers reach it
-_OPERATOR = 20  # cells of an operator's name in the legend, at most
+_RIGHT = 7  # cells of the right column: utilisation of a device, number of transfers to it
+_OPERATOR = 20  # the most cells of an operator's name in the legend
 
 
 @dataclass(frozen=True)
 class Marks:
-    """The characters of a chart: shares of a cell from little to all, a transfer and its arrival."""
+    """The characters of a chart: shades of a cell from light to full, a transfer and its arrival."""
 
     shades: str
     moving: str
@@ -46,13 +46,13 @@ ASCII = Marks(".:*#", "-", "v", "+", "-", "~")
 
 
 def gantt(schedule: Schedule, console: Console, ops: Sequence[str] | None = None) -> Iterator[Text]:
-    """Yield the lines of the chart, fitted to a console's width, colours and encoding; the last explain the marks.
+    """Yield the lines of the chart and its legend, fitted to the console's width, colours and encoding.
 
     Parameters
     ----------
     schedule : Schedule
     console : rich.console.Console
-        Where it will be printed, 40 columns or wider; without colour the shapes alone carry the meaning.
+        The console that will print it, at least 40 columns wide; it may lack colours.
     ops : sequence of str, optional
         Operator type per task, which colours the batches.
     """
@@ -72,7 +72,7 @@ def gantt(schedule: Schedule, console: Console, ops: Sequence[str] | None = None
 
 
 def _fitted(text: str, width: int, cut: str, fill: str = " ") -> str:
-    """Return the text in exactly `width` cells, filled at its end or cut in its middle: both ends tell names apart."""
+    """Return the text in exactly `width` cells: filled at its end, or cut in its middle, for names differ at either end."""
     from rich.cells import cell_len, set_cell_size
 
     if cell_len(text) > width and width < SHORT:
@@ -103,11 +103,11 @@ class _Chart:
         self.named = False  # whether a batch has been drawn with its name
 
     def _printable(self, name: str) -> str:
-        """Return a name on one line, with what the encoding lacks escaped now, so that its width is known."""
+        """Return a name on one line, with characters outside the encoding escaped, so that its width is final."""
         return one_line(name).encode(self.encoding, "backslashreplace").decode(self.encoding)
 
     def _palette(self) -> dict[str, str]:
-        """Return a colour for each of the operator types that take the most time."""
+        """Return the colours of the operator types that take the most time."""
         batches, time = self.schedule.batches, dict.fromkeys(self.ops, 0.0)
         for task, length in zip(batches.task.tolist(), (batches.finish - batches.start).tolist(), strict=True):
             time[self.ops[task]] += length
@@ -123,7 +123,7 @@ class _Chart:
         return text.append(f" {right:>{_RIGHT}}")
 
     def _share(self, start: FloatArray, finish: FloatArray) -> FloatArray:
-        """Return which share of each cell the intervals cover, counted once each where they overlap."""
+        """Return the share of each cell that the union of the intervals covers."""
         if not len(start) or self.end <= 0:
             return np.zeros(self.width)
         order = np.argsort(start, kind="stable")
@@ -136,7 +136,7 @@ class _Chart:
         return shares
 
     def batches(self, k: int) -> Text:
-        """Return the row of a device: shades of how busy it is, long batches by name."""
+        """Return the row of a device: shades for its utilisation, long batches by name."""
         rows = self.schedule.batches
         here = rows.device == k
         task, start, finish = rows.task[here], rows.start[here], rows.finish[here]
@@ -165,7 +165,7 @@ class _Chart:
         return f"[{_fitted(self._printable(name), width - 2, self.marks.cut, ' ' if self.colour else '=')}]"
 
     def arrivals(self, k: int) -> Text | None:
-        """Return the row of what reaches a device: a trail while it moves, a mark where it arrives."""
+        """Return the row of the transfers to a device: a trail for their duration, a mark at their end."""
         moves = self.schedule.transfers
         here = self.schedule.batches.device[moves.target] == k
         if not here.any() or self.end <= 0:
@@ -178,7 +178,7 @@ class _Chart:
         return self._row("", [("".join(marks.tolist()), "dim")], f"{count if count < 10_000 else f'{count // 1000}k'} in")
 
     def axis(self) -> Iterator[Text]:
-        """Yield the time axis: ticks at the quarters, or the halves if it is short, times below them."""
+        """Yield the time axis: ticks at the quarters, or at the halves if it is short, with the times below."""
         parts = 0 if self.end <= 0 else 2 if self.width < 48 else 4
         shares = [part / max(1, parts) for part in range(parts + 1)]
         ticks = [round(share * (self.width - 1)) for share in shares]
@@ -191,7 +191,7 @@ class _Chart:
         yield self._row("", [("".join(line), "")], "busy")
 
     def legend(self) -> Iterator[Text]:
-        """Yield what the colours mean and the marks drawn until now, in lines that fit."""
+        """Yield the lines that explain the colours and the marks drawn so far."""
         if self.colour and self.palette:
             names = {op: _fitted(name := self._printable(op), min(_OPERATOR, len(name)), self.marks.cut).rstrip() for op in self.palette}
             rest = [("other", OTHER)] if set(self.ops) - set(self.palette) else []
@@ -205,7 +205,7 @@ class _Chart:
             yield from self._flowing((mark, meaning, "") for mark, meaning in used)
 
     def _flowing(self, entries: Iterable[tuple[str, str, str]]) -> Iterator[Text]:
-        """Yield lines of entries (mark, meaning, style), as many to a line as fit."""
+        """Yield lines of entries (mark, meaning, style), as many on a line as fit."""
         from rich.text import Text
 
         line = Text(no_wrap=True)

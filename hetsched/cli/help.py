@@ -1,4 +1,4 @@
-"""How commands present themselves: help that fits any width, flags without a type, an order of their own."""
+"""Help of commands: paragraphs that wrap at any width, and flags without a type."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ EXAMPLE = "Example: "
 
 
 class Command(TyperCommand):
-    """A command whose help flows."""
+    """A command whose help wraps at the terminal's width."""
 
     def __init__(self, name: str | None, *, help: str | None = None, **settings: Any) -> None:  # noqa: A002
         super().__init__(name, help=_flowing(help), **settings)
@@ -22,7 +22,7 @@ class Command(TyperCommand):
 
 
 class Group(TyperGroup):
-    """A group of commands whose help flows."""
+    """A group of commands whose help wraps at the terminal's width."""
 
     def __init__(self, *, help: str | None = None, **settings: Any) -> None:  # noqa: A002
         super().__init__(help=_flowing(help), **settings)
@@ -33,13 +33,13 @@ class Group(TyperGroup):
 
 
 def _flowing(text: str | None) -> str:
-    """Return the help with each paragraph on one line, to be broken where the terminal ends; examples stay as they are."""
+    """Return the help with each paragraph on one line, for the terminal to wrap; examples keep their lines."""
     paragraphs = inspect.cleandoc(text or "").split("\n\n")
-    return "\n\n".join(each if each.startswith(EXAMPLE) else each.replace("\n", " ") for each in paragraphs)
+    return "\n\n".join(paragraph if paragraph.startswith(EXAMPLE) else paragraph.replace("\n", " ") for paragraph in paragraphs)
 
 
 def _without_types_of_flags(parameters: list[Any]) -> list[Any]:
-    """Blank what help says of the type of a flag: ``--json <bool>`` reads as if it wanted a value."""
+    """Remove the type of flags from the help: ``--json <bool>`` looks like an option that takes a value."""
     for parameter in parameters:
         if getattr(parameter, "is_flag", False):
             parameter.metavar = ""

@@ -20,7 +20,7 @@ _EXACT = "Exact methods"
 Solver = Annotated[
     str | None,
     typer.Option(
-        help="Run the exact method of this solver; methods named that can use any, such as moirai, use this one.",
+        help="Run the exact method of this solver, or choose the solver of the methods named, such as moirai.",
         metavar="scip|highs|cpsat",
         autocompletion=completion.solvers,
         rich_help_panel=_EXACT,
@@ -36,18 +36,18 @@ Gap = Annotated[
     ),
 ]
 Threads = Annotated[
-    int | None, typer.Option(help="Cores to use: processes of auto, threads of a solver; all there are if left out.", metavar="NUMBER")
+    int | None, typer.Option(help="Cores to use: processes of auto, threads of a solver; default all cores.", metavar="NUMBER")
 ]
 InProcess = Annotated[
     bool,
     typer.Option(
         "--in-process",
-        help="Run solvers in this process: ready a second sooner, but one that aborts takes along what was found.",
+        help="Run solvers in this process: this saves a second, but a solver that aborts ends the command without an answer.",
         rich_help_panel=_EXACT,
     ),
 ]
 
-_ELSEWHERE = "Work done elsewhere"
+_ELSEWHERE = "Distributed work"
 Workers = Annotated[
     int | None,
     typer.Option(
@@ -57,8 +57,8 @@ Workers = Annotated[
 Scheduler = Annotated[
     str | None,
     typer.Option(
-        help="Have the modules of split solved by this scheduler of dask.distributed, such as tcp://host:8786; "
-        "--workers then says how many at once.",
+        help="Solve the modules of split by this scheduler of dask.distributed, such as tcp://host:8786; "
+        "--workers is then the number at a time.",
         metavar="ADDRESS",
         rich_help_panel=_ELSEWHERE,
     ),
@@ -77,8 +77,8 @@ Gantt = Annotated[
 ColourBy = Annotated[
     str,
     typer.Option(
-        help="Colour tasks by op, their operator; module, the leading part of their names; or cut, the modules the graph falls "
-        "into (see: hetsched modules).",
+        help="Colour tasks by op, their operator; module, the leading part of their names; or cut, the modules of the graph "
+        "(see: hetsched modules).",
         metavar="op|module|cut",
         autocompletion=completion.colours,
         rich_help_panel=_PICTURES,
@@ -103,7 +103,7 @@ Dtype = Annotated[
         rich_help_panel=_RULES,
     ),
 ]
-Inputs = Annotated[int, typer.Option(help="How many inputs flow through the graph.", metavar="NUMBER", rich_help_panel=_RULES)]
+Inputs = Annotated[int, typer.Option(help="Number of inputs that flow through the graph.", metavar="NUMBER", rich_help_panel=_RULES)]
 Batching = Annotated[
     str,
     typer.Option(
@@ -116,8 +116,8 @@ Batching = Annotated[
 Communication = Annotated[
     str,
     typer.Option(
-        help="delay: transfers never wait; per-input: nor do they grow with the batch; channel: one at a time "
-        "on each link; port: one in and one out at a time on each device.",
+        help="delay: transfers never wait; per-input: as delay, and their time does not grow with the batch; channel: one "
+        "at a time on each link; port: one in and one out at a time on each device.",
         metavar="MODEL",
         autocompletion=completion.communication,
         rich_help_panel=_RULES,
@@ -126,7 +126,7 @@ Communication = Annotated[
 Memory = Annotated[
     str,
     typer.Option(
-        help="static: a device holds everything it ever touches; peak: what it needs at each moment.",
+        help="static: the memory of all its tasks must fit a device; peak: the memory in use at each moment must fit.",
         metavar="MODEL",
         autocompletion=completion.memory,
         rich_help_panel=_RULES,
@@ -138,7 +138,7 @@ Objective = Annotated[
     str,
     typer.Option(
         help="What to minimise: makespan; period, the largest load per input of a device or channel when inputs stream "
-        "through; max-load, the same of a device that computes and moves tensors in turn.",
+        "through; max-load, the same for devices that either compute or move tensors.",
         metavar="NAME",
         autocompletion=completion.objectives,
     ),

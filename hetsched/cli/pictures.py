@@ -1,4 +1,4 @@
-"""Pictures of an answer: the report, the trace and the Gantt chart that `solve`, `demo`, `show` and `stages` write."""
+"""Pictures of a solution: the report, the trace and the Gantt chart that `solve`, `demo`, `show` and `stages` write."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Pictures(NamedTuple):
-    """Where the pictures go; None for those not wanted."""
+    """Paths of the pictures; None for those that are not requested."""
 
     report: Path | None
     trace: Path | None
@@ -27,11 +27,11 @@ class Pictures(NamedTuple):
 
     @property
     def paths(self) -> tuple[Path | None, ...]:
-        """Where they go."""
+        """The paths."""
         return self.report, self.trace, self.gantt
 
     def check(self) -> None:
-        """Raise an error for a format that cannot be drawn or a library that is missing, before the work."""
+        """Raise an error for an unknown format or a missing library, before any work."""
         from hetsched.report import GANTT_FORMATS, require
         from hetsched.report.groups import WAYS
 
@@ -44,20 +44,20 @@ class Pictures(NamedTuple):
             ("gantt", self.gantt, GANTT_FORMATS),
         ):
             if path is not None and path.suffix.lower() not in formats:
-                wanted_end = " or ".join(filter(None, [", ".join(formats[:-1]), formats[-1]]))
-                raise typer.BadParameter(f"{str(path)!r} does not end in {wanted_end}", param_hint=f"--{name}")
-        wanted = {"html": self.report, "trace": self.trace, "gantt": self.gantt}
-        require(*(part for part, path in wanted.items() if path is not None))
+                suffix = " or ".join(filter(None, [", ".join(formats[:-1]), formats[-1]]))
+                raise typer.BadParameter(f"{str(path)!r} does not end in {suffix}", param_hint=f"--{name}")
+        requested = {"html": self.report, "trace": self.trace, "gantt": self.gantt}
+        require(*(part for part, path in requested.items() if path is not None))
 
-    def write(self, problem: Problem, found: Solution, outputs: Outputs, *, valid: bool = True) -> None:
-        """Write them; without a valid schedule there is only the report, which says what is known."""
+    def write(self, problem: Problem, solution: Solution, outputs: Outputs, *, valid: bool = True) -> None:
+        """Write them; without a valid schedule only the report, which then holds the bound."""
         from hetsched import report
 
-        self.write_schedule(problem, found.schedule if valid else None, outputs)
-        outputs.write(self.report, lambda path: report.write_html(problem, found, path, colour_by=self.colour_by))
+        self.write_schedule(problem, solution.schedule if valid else None, outputs)
+        outputs.write(self.report, lambda path: report.write_html(problem, solution, path, colour_by=self.colour_by))
 
     def write_schedule(self, problem: Problem, schedule: Schedule | None, outputs: Outputs) -> None:
-        """Write those of a schedule alone, the trace and the Gantt chart."""
+        """Write the trace and the Gantt chart, which need only a schedule."""
         from hetsched import report
 
         outputs.write(self.trace, None if schedule is None else lambda path: report.write_trace(problem, schedule, path))
@@ -67,7 +67,7 @@ class Pictures(NamedTuple):
 
 
 def draw(problem: Problem, schedule: Schedule, title: str) -> None:
-    """Print a schedule as a Gantt chart, under a title and above what its marks mean."""
+    """Print a schedule as a Gantt chart with a title and a legend."""
     from hetsched.cli.gantt import gantt
 
     screen = console()

@@ -1,4 +1,4 @@
-"""The options of exact methods: ``--solver`` chooses one, ``--gap`` is an option of it, ``--threads`` is for whatever runs."""
+"""The options of exact methods: ``--solver`` chooses one, ``--gap`` is its option; ``--threads`` applies to all methods."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
 
 def fraction(text: str) -> float:
-    """Return a relative gap written as a fraction or as per cent."""
+    """Return the relative gap of a fraction (0.01) or a percentage (1%)."""
     number = text.strip()
     try:
         value = float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)
     except ValueError:
         raise typer.BadParameter(f"{text!r} is neither a fraction like 0.01 nor per cent like 1%") from None
     if not 0 <= value < 1:
-        raise typer.BadParameter(f"{text!r} is not at least 0 and below 1; say one per cent as 0.01 or 1%")
+        raise typer.BadParameter(f"{text!r} is not at least 0 and below 1; write one per cent as 0.01 or 1%")
     return value
 
 
@@ -32,10 +32,10 @@ def choose(
     threads: int | None,
     workers: int | None = None,
 ) -> list[str]:
-    """Return the methods to run, and add what was given to their options.
+    """Return the methods to run, and set their `options` from the other arguments.
 
-    `names` are the methods named, None if none were; a solver without one stands for an exact method of the
-    objective. What a method or its solver cannot do is refused here, before any work; `threads` itself goes to `solve`.
+    `names` are the methods named on the command line, or None; a solver without a name selects an exact method
+    for the objective. Options that a method or its solver lacks are refused; `threads` itself is passed to `solve`.
     """
     if solver is None:
         names = ["auto"] if names is None else names
@@ -47,7 +47,7 @@ def choose(
     if gap is not None:
         _give(names, options, "gap", gap, f"choose an exact method by --solver {_listed()} instead")
     if workers is not None:
-        _give(names, options, "workers", workers, "choose --method auto or split, or say --threads of a solver")
+        _give(names, options, "workers", workers, "choose --method auto or split, or use --threads for a solver")
     for key in ("threads", "workers"):
         if threads is not None and key in options:
             _twice(key, options[key], "--threads")
@@ -65,12 +65,12 @@ def _method_of(solver: str, objective: str) -> Method:
 def _listed() -> str:
     from hetsched.modeling.backends import known
 
-    *others, last = [each.name for each in known()]
+    *others, last = [backend.name for backend in known()]
     return f"{', '.join(others)} or {last}"
 
 
 def _give(names: list[str], options: dict[str, Any], key: str, value: Any, remedy: str) -> None:
-    """Set an option that every method named takes, unless it is set already."""
+    """Set an option, which all named methods must have and ``--option`` must not have set."""
     from hetsched import UnsupportedFeature
     from hetsched.search import find_method
 
@@ -89,12 +89,12 @@ def _twice(key: str, value: Any, flag: str) -> NoReturn:
 
 
 def _check_solvers(names: list[str], options: dict[str, Any]) -> None:
-    """Raise an error for a solver that is not installed, or cannot use that many threads."""
+    """Raise an error for a solver that is missing or cannot use the threads requested."""
     from hetsched.modeling.backends import info, known
     from hetsched.search import find_method
 
     for name in names:
         method = find_method(name)
         solver = {**method.options, **options}.get("solver") if method.solver is None else method.solver
-        if solver in [each.name for each in known()]:
+        if solver in [backend.name for backend in known()]:
             info(solver, threads=options.get("threads"))

@@ -1,4 +1,4 @@
-"""How the terminal speaks: one line for an error, JSON for machines, a spinner for what takes long."""
+"""Output to the terminal: one line for an error, JSON for programs, a spinner for long work."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 ONE_SECOND = 1.0
 LABEL = 9  # columns of the labels of facts
-NO_TERMINAL = 80  # columns of what goes into a file or a pipe, wherever it is run from
+NO_TERMINAL = 80  # columns of output to a file or a pipe
 INTERRUPTED = {"interrupted": 130, "terminated": 143}
-"""Exit codes of what a signal ended: by Ctrl-C, by SIGTERM."""
+"""Exit codes after a signal: Ctrl-C, SIGTERM."""
 SPINNER = "-\\|/"
-SPINS = 8.0  # steps of it per second
+SPINS = 8.0  # steps of the spinner per second
 
 
 def warn(text: object, label: str = "error") -> None:
@@ -37,7 +37,7 @@ def warn(text: object, label: str = "error") -> None:
 
 
 def close_quietly(stream: TextIO) -> None:
-    """Send the rest of a stream nowhere: its reader has gone, or its disk is full."""
+    """Discard further output to a stream whose reader has gone or whose disk is full."""
     try:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, stream.fileno())
@@ -52,9 +52,9 @@ def _console_type() -> type[Console]:
     from rich.segment import Segment
 
     class Quiet(Console):
-        """A console that lets the command finish when nobody reads on, so that its exit code holds.
+        """A console that ignores a closed pipe, so that the command finishes with its own exit code.
 
-        What it writes moves no cursor and changes no colour by itself: control characters in names are written as escapes.
+        Control characters in names are escaped: they move no cursor and change no colour.
         """
 
         def on_broken_pipe(self) -> None:
@@ -71,7 +71,7 @@ def _console_type() -> type[Console]:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Return a console on today's stdout or stderr; without a terminal it has 80 columns, or ``$COLUMNS``."""
+    """Return a console on the current stdout or stderr; without a terminal it has ``$COLUMNS`` or 80 columns."""
     made = _console_type()(stderr=stderr, highlight=False, markup=False, emoji=False)
     if not made.is_terminal and not os.environ.get("COLUMNS", "").isdigit():
         made.width = NO_TERMINAL
@@ -86,7 +86,7 @@ def say(*lines: str) -> None:
 
 
 def say_rows(rows: Iterable[tuple[str, str]]) -> None:
-    """Write labelled facts to stdout: a line each, which a terminal breaks beside the labels."""
+    """Write labelled facts to stdout, one a line; a terminal wraps them beside the labels."""
     from rich.table import Table
 
     screen = console()
@@ -115,9 +115,9 @@ def _finite(value: Any) -> Any:
 
 
 class Working:
-    """A line on stderr from the second second of some work on, on a terminal only: what it is, and a clock that ticks.
+    """A progress line on stderr, with the elapsed time, for work of more than a second; shown on terminals only.
 
-    Use as a context manager; `update` exchanges the text.
+    Use as a context manager; `update` replaces the text.
     """
 
     def __init__(self, text: str) -> None:
@@ -144,7 +144,7 @@ class Working:
                 self._live.start(refresh=True)
 
     def _line(self, width: int) -> Text:
-        """Return the line as it is drawn now, never wider than the terminal."""
+        """Return the current line, cut to `width`."""
         from rich.text import Text
 
         seconds = time.monotonic() - self._began
@@ -156,7 +156,7 @@ class Working:
         return Text.assemble((f"{SPINNER[int(SPINS * seconds) % len(SPINNER)]} ", "progress.spinner"), text, (clock, "progress.elapsed"))
 
     def update(self, *texts: str) -> None:
-        """Exchange the text; of several, in order of preference, the first that fits the terminal is drawn."""
+        """Replace the text; of several, the first that fits the terminal is drawn."""
         self._texts = [one_line(text) for text in texts]
 
     def __exit__(self, *failure: object) -> None:

@@ -1,4 +1,4 @@
-"""What `hetsched` alone says: what this is, and what to do next."""
+"""The page of `hetsched` without a command: a summary and the next steps."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ STEPS = (
 
 
 def welcome() -> None:
-    """Print it; if a problem lies in the current folder, solving it is the next step."""
+    """Print the page; a problem in the current folder makes `solve` the next step."""
     from rich.text import Text
 
     screen = console()
     screen.print(Text.assemble(("hetsched", "bold"), f" {__version__}: maps and schedules task graphs on heterogeneous devices,"))
-    screen.print("tells how far from optimal the answer can be, and proves every answer.\n")
+    screen.print("with a bound on the distance from the optimum, and an independent check of every schedule.\n")
     width = max(len(what) for what, _ in STEPS)
     for what, command in STEPS:
         screen.print(Text.assemble(f"  {what:<{width}}  ", (command, "bold")), soft_wrap=True)
     here = [name for name in ("problem.json", "schedule.json") if Path(name).is_file()]
     if here[:1] == ["problem.json"]:
         next_step = "hetsched solve problem.json --show" if len(here) == 1 else "hetsched show problem.json schedule.json"
-        said = " and ".join(here) + (" is" if len(here) == 1 else " are")
-        screen.print(Text.assemble(f"\n{said} here already; next: ", (next_step, "bold")))
+        documents = " and ".join(here) + (" is" if len(here) == 1 else " are")
+        screen.print(Text.assemble(f"\n{documents} here already; next: ", (next_step, "bold")))

@@ -43,7 +43,7 @@ def test_a_scheduler_solves_the_modules(run: Run, stack: str) -> None:
     ("words", "message"),
     [
         (("--method", "heft", "--workers", 2), "method 'heft' takes no option 'workers'"),
-        (("--method", "heft", "--scheduler", "tcp://127.0.0.1:1"), "heft works here alone; name --method split"),
+        (("--method", "heft", "--scheduler", "tcp://127.0.0.1:1"), "heft uses no scheduler; choose --method split"),
         (("--workers", 0), "greater than or equal to 1"),
         (("--method", "split", "--workers", 2, "--option", "workers=3"), "--option workers=3 is given too"),
     ],

@@ -148,9 +148,9 @@ OVERWRITTEN = "problem.json would be overwritten by the answer; give the output 
         (["--report", "problem.json"], OVERWRITTEN),
         (["-o", "answer.json", "--solution", "answer.json"], "answer.json is named for two outputs; give each a name of its own"),
         (["--solution", "answer.json", "--trace", "./answer.json"], "answer.json is named for two outputs; give each a name of its own"),
-        (["-o", "-"], "'-' cannot be written to: standard output carries what the command has to say; name a file"),
-        (["--report", "-"], "'-' cannot be written to: standard output carries what the command has to say; name a file"),
-        (["--show", "--json"], "a drawing is no JSON; leave one of --show and --json out"),
+        (["-o", "-"], "'-' cannot be written to: standard output carries the command's report; name a file"),
+        (["--report", "-"], "'-' cannot be written to: standard output carries the command's report; name a file"),
+        (["--show", "--json"], "a drawing is not JSON; leave out one of --show and --json"),
     ],
 )
 def test_outputs_that_clash_are_refused_before_the_work(run: Any, problem: hs.Problem, arguments: list[str], said: str) -> None:

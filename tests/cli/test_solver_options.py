@@ -43,7 +43,7 @@ def test_every_solver_has_its_method() -> None:
         assert exact(each.name).name == each.method
         assert exact(each.name, "period").name == "load-milp"
     assert exact("branch").name == "branch"
-    with pytest.raises(hs.UnsupportedFeature, match="no exact method for the makespan stands for solver 'gurobi'; choose from assignment"):
+    with pytest.raises(hs.UnsupportedFeature, match="no exact method for the makespan uses solver 'gurobi'; choose from assignment"):
         exact("gurobi")
 
 
@@ -98,7 +98,7 @@ def test_several_methods_share_the_options(run: Any, problem: hs.Problem, ran: A
         ("--gap 0.1", "method 'auto' takes no option 'gap'; its options: members=None, exclude=(), workers=None, seconds=10.0, "),
         ("--threads 2 --option workers=3", "--option workers=3 is given too; leave one of them out"),
         ("--threads 0", "threads is 0; it must be a whole number, at least 1"),
-        ("--solver scip --gap 5", "'5' is not at least 0 and below 1; say one per cent as 0.01 or 1%"),
+        ("--solver scip --gap 5", "'5' is not at least 0 and below 1; write one per cent as 0.01 or 1%"),
         ("--solver scip --gap some", "'some' is neither a fraction like 0.01 nor per cent like 1%"),
         ("--solver scip --threads 2", "scip searches in one thread, not 2; leave threads out, or use highs or cpsat"),
         ("--method milp --option threads=2", "scip searches in one thread, not 2; leave threads out, or use highs or cpsat"),

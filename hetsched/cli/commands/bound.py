@@ -17,34 +17,34 @@ from hetsched.stopping import Deadline, reason
 def bound(
     problem: ProblemFile,
     objective: Objective = "makespan",
-    time_limit: Annotated[float | None, typer.Option(help="Stop looking for better ones after it.", metavar="SECONDS")] = None,
+    time_limit: Annotated[float | None, typer.Option(help="Stop after this many seconds.", metavar="SECONDS")] = None,
     json: JSON = False,
 ) -> None:
     """Print lower bounds on the makespan (or another objective), the best first.
 
-    No schedule can be shorter; each bound says what it rests on. Ctrl-C or SIGTERM ends with the bounds
-    found. Exit code 1 if it proves that there is no schedule.
+    No schedule has a smaller value; each bound is printed with its evidence. Ctrl-C or SIGTERM ends the command
+    with the bounds found so far. Exit code 1 if a bound proves that there is no schedule.
 
     Example: [bold]hetsched bound problem.json --time-limit 5[/bold]
     """
     from hetsched.bounds import best
     from hetsched.search import Budget
 
-    asked = read_problem(problem)
+    instance = read_problem(problem)
     best_of, code = {}, 0
     with Working("bounding"):
         try:
-            for each in best.every(asked, objective=objective, deadline=Deadline.after(Budget(time_limit).time_limit)):
-                best_of[each.name] = each
+            for lower in best.every(instance, objective=objective, deadline=Deadline.after(Budget(time_limit).time_limit)):
+                best_of[lower.name] = lower
         except KeyboardInterrupt as interruption:
             code = INTERRUPTED[reason(interruption)]
     if not best_of:
         raise typer.Exit(code)
-    found = list(best_of.values())
-    found.sort(key=lambda bound: -bound.value)
-    strongest = found[0]
+    bounds = list(best_of.values())
+    bounds.sort(key=lambda bound: -bound.value)
+    strongest = bounds[0]
     if json:
-        say_json({**vars(strongest), "all": [vars(each) for each in found]})
+        say_json({**vars(strongest), "all": [vars(lower) for lower in bounds]})
     else:
-        say_rows((seconds(each.value), f"by {each.name}: {each.evidence}") for each in found)
+        say_rows((seconds(lower.value), f"by {lower.name}: {lower.evidence}") for lower in bounds)
     raise typer.Exit(code or int(math.isinf(strongest.value)))

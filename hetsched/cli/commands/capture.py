@@ -1,4 +1,4 @@
-"""`capture`: a problem of a PyTorch model."""
+"""`capture`: a problem from a PyTorch model."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ def capture(
     cluster: Annotated[
         str | None,
         typer.Option(
-            help="As in 'generate', for a problem; without it the graph alone is written.",
+            help="As in 'generate', to write a problem; default: write the graph alone.",
             metavar="NAME|FILE",
             autocompletion=completion.clusters,
         ),
     ] = None,
     fixed_batch: Annotated[
-        bool, typer.Option("--fixed-batch", help="The first dimension of the inputs is no batch (dynamic_batch=False).")
+        bool, typer.Option("--fixed-batch", help="The first dimension of the inputs is not a batch (dynamic_batch=False).")
     ] = False,
-    fuse: Annotated[bool, typer.Option("--fuse", help="Let activations and the like be part of the operator before them.")] = False,
+    fuse: Annotated[bool, typer.Option("--fuse", help="Fuse activations and the like with the operator before them.")] = False,
     training: Annotated[
         Optimiser | None,
-        typer.Option(help="Take a step of training with this optimiser, the whole example as one input; the loss is the output's mean."),
+        typer.Option(help="Capture a training step with this optimiser; the example is one input, the loss the mean of the output."),
     ] = None,
     dtype: Dtype = "float32",
     inputs: Inputs = 1,
@@ -47,10 +47,10 @@ def capture(
     communication: Communication = "delay",
     memory: Memory = "static",
 ) -> None:
-    r"""Make a problem of a PyTorch model of your own.
+    r"""Make a problem from a PyTorch model.
 
-    The model is captured in eval mode (with --training in train mode), never run, and
-    needs no memory. Modules in the current folder can be imported. This one ships with the package:
+    The model is captured in eval mode (with --training in train mode) without being run or
+    allocated. Modules in the current folder can be imported. This model ships with the package:
 
     Example: [bold]hetsched capture hetsched.workloads.vision:googlenet \
       --input 1,3,224,224 --cluster diviml -o problem.json[/bold]
@@ -58,7 +58,7 @@ def capture(
     from hetsched.frontends.torch import capture, capture_training
 
     if training is not None and fuse:
-        raise InvalidProblem("--fuse does not go with --training: the backward pass reads what is between the operators; leave one out")
+        raise InvalidProblem("--fuse does not go with --training: the backward pass reads tensors inside fused operators; leave one out")
     check_writable(output)
     examples = tuple(map(_example, shapes))
     with Working(f"capturing {factory}"):
@@ -72,7 +72,7 @@ def capture(
 
 
 def _example(text: str) -> Any:
-    """Return the tensor of zeros that ``1,3,224,224`` or ``1,128:int64`` describes."""
+    """Return the tensor of zeros of a shape such as ``1,3,224,224`` or ``1,128:int64``."""
     try:
         import torch
     except ImportError as error:
@@ -89,22 +89,22 @@ def _example(text: str) -> Any:
 
 
 def _find(factory: str) -> Any:
-    """Import what ``module:function`` names."""
+    """Import the function at ``module:function``."""
     name, colon, attribute = factory.partition(":")
     if not (colon and name and attribute):
         raise InvalidProblem(f"{factory!r} is not of the form MODULE:FUNCTION, for instance mypackage.nets:make")
     try:
-        found = importlib.import_module(name)
+        value = importlib.import_module(name)
         for part in attribute.split("."):
-            found = getattr(found, part)
+            value = getattr(value, part)
     except Exception as error:  # whatever the user's module raises on import
         raise HetschedError(f"{factory} cannot be imported: {type(error).__name__}: {error}") from error
-    return found
+    return value
 
 
 @contextlib.contextmanager
 def _importable_here() -> Iterator[None]:
-    """Let modules in the current folder be imported, before all others."""
+    """Put the current folder first on the import path."""
     here = str(Path.cwd())
     sys.path.insert(0, here)
     try:

@@ -1,4 +1,4 @@
-"""`coarsen`: a smaller problem whose tasks are clusters, and a schedule of it carried back."""
+"""`coarsen`: a smaller problem of merged tasks, and its schedule lifted to the fine problem."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ def coarsen(
     ] = "celeritas",
     tasks: Annotated[int, typer.Option(help="heavy-edges: the size of graph at which to end.", metavar="NUMBER", min=1)] = 200,
     window: Annotated[int, typer.Option(help="celeritas: the most tasks of a cluster.", metavar="NUMBER", min=1)] = 200,
-    depth: Annotated[int, typer.Option(help="module: how many names between dots.", metavar="NUMBER", min=1)] = 1,
+    depth: Annotated[int, typer.Option(help="module: number of leading parts of a name, separated by dots.", metavar="NUMBER", min=1)] = 1,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the coarse problem here.", metavar="FILE")] = None,
     lift: Annotated[
-        Path | None, typer.Option(help="A schedule of the coarse problem, to be carried back to the fine one.", metavar="SCHEDULE")
+        Path | None, typer.Option(help="A schedule of the coarse problem, to lift to the fine problem.", metavar="SCHEDULE")
     ] = None,
-    lifted: Annotated[Path | None, typer.Option(help="Write the schedule carried back here.", metavar="FILE")] = None,
+    lifted: Annotated[Path | None, typer.Option(help="Write the lifted schedule here.", metavar="FILE")] = None,
     json: JSON = False,
 ) -> None:
-    """Merge tasks into clusters: a problem small enough to solve whole.
+    """Merge tasks into clusters, for a problem small enough for expensive methods.
 
-    Tells tasks and CCR, the mean transfer times of all edges by the mean durations of all tasks, before and after. A schedule
-    found for the coarse problem is carried back with the same options and --lift: it is timed anew, for within a cluster
-    tasks no longer wait for what only others of it need.
+    Prints the numbers of tasks and edges and the CCR, the mean transfer time of an edge divided by the mean duration of a
+    task, before and after. The same options with --lift turn a schedule of the coarse problem into one of the fine
+    problem, with new times: a task of a cluster no longer waits for inputs that only other tasks of the cluster need.
 
     Example: [bold]hetsched coarsen problem.json --by celeritas -o coarse.json[/bold]
     """
@@ -53,26 +53,26 @@ def coarsen(
 
     check_writable(output, lifted, sources=[problem, lift])
     if (lift is None) != (lifted is None):
-        raise UnsupportedFeature("--lift and --lifted go together: the schedule to carry back, and where to write it")
-    asked = read_problem(problem)
+        raise UnsupportedFeature("--lift and --lifted go together: the coarse schedule, and the file for the lifted one")
+    instance = read_problem(problem)
     with Working("coarsening"):
-        found = _coarsened(asked, by, tasks, window, depth)
+        coarsening = _coarsened(instance, by, tasks, window, depth)
     facts = {
-        "tasks": asked.n_tasks,
-        "edges": asked.graph.n_edges,
-        "ccr": ccr(asked),
-        "coarse_tasks": found.coarse.n_tasks,
-        "coarse_edges": found.coarse.graph.n_edges,
-        "coarse_ccr": ccr(found.coarse),
+        "tasks": instance.n_tasks,
+        "edges": instance.graph.n_edges,
+        "ccr": ccr(instance),
+        "coarse_tasks": coarsening.coarse.n_tasks,
+        "coarse_edges": coarsening.coarse.graph.n_edges,
+        "coarse_ccr": ccr(coarsening.coarse),
     }
     outputs = Outputs()
-    outputs.write(output, found.coarse.write)
+    outputs.write(output, coarsening.coarse.write)
     rows = [
         ("problem", f"{facts['tasks']} tasks, {facts['edges']} edges, CCR {facts['ccr']:.4g}"),
         ("coarse", f"{facts['coarse_tasks']} tasks, {facts['coarse_edges']} edges, CCR {facts['coarse_ccr']:.4g}"),
     ]
     if lift is not None and lifted is not None:
-        facts |= _lift(asked, found, lift, lifted, outputs, rows)
+        facts |= _lift(instance, coarsening, lift, lifted, outputs, rows)
     if json:
         say_json({**facts, "written": outputs.written})
     else:
@@ -97,7 +97,7 @@ def _coarsened(problem: Problem, by: str, tasks: int, window: int, depth: int) -
 
 
 def _lift(
-    problem: Problem, found: Coarsening, source: Path, target: Path, outputs: Outputs, rows: list[tuple[str, str]]
+    problem: Problem, coarsening: Coarsening, source: Path, target: Path, outputs: Outputs, rows: list[tuple[str, str]]
 ) -> dict[str, float]:
     from hetsched import Solution, simulate, verify
     from hetsched.problem.graph import plural
@@ -105,19 +105,19 @@ def _lift(
     answer = read_answer(source)
     small = answer.schedule if isinstance(answer, Solution) else answer
     if small is None:
-        raise InvalidSchedule(f"{source} holds a solution without a schedule; there is nothing to carry back")
-    ours = found.coarse.graph.names, problem.cluster.names, problem.inputs
-    if (small.tasks, small.devices, small.n_inputs) != ours:
+        raise InvalidSchedule(f"{source} holds a solution without a schedule; there is nothing to lift")
+    expected = coarsening.coarse.graph.names, problem.cluster.names, problem.inputs
+    if (small.tasks, small.devices, small.n_inputs) != expected:
         raise InvalidSchedule(
             f"{source} is a schedule of other tasks, devices or inputs than those of the coarse problem; coarsen with the same options"
         )
-    schedule = simulate(problem, found.lift(small.decision))
+    schedule = simulate(problem, coarsening.lift(small.decision))
     violations = verify(problem, schedule)
     if violations:
         raise InvalidSchedule(
-            f"carried back, the schedule breaks {plural(len(violations), 'rule')}, first: {violations[0].message}; "
-            "operators that are fused by rules hold less than their parts"
+            f"the lifted schedule breaks {plural(len(violations), 'rule')}, first: {violations[0].message}; "
+            "operators fused by rules need less memory than their parts"
         )
     outputs.write(target, schedule.write)
-    rows.append(("makespan", f"{seconds(schedule.makespan)}, as {seconds(small.makespan)} of the coarse problem"))
+    rows.append(("makespan", f"{seconds(schedule.makespan)}, {seconds(small.makespan)} in the coarse problem"))
     return {"makespan": schedule.makespan, "coarse_makespan": small.makespan}

@@ -1,4 +1,4 @@
-"""`demo`: a real network on three devices, every list scheduler, a moment of search, the best answer drawn and proven."""
+"""`demo`: a network on three devices, solved by list schedulers and a short search, drawn and verified."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hetsched.search.solution import Solution
 
 SECONDS = 3.0
-"""For which the first search that `auto` would run goes on."""
+"""Time limit of the search, the first of those in `auto`."""
 BASELINE = "best-device"
 
 
@@ -36,7 +36,7 @@ def demo(
     colour_by: ColourBy = "op",
     json: JSON = False,
 ) -> None:
-    """See it work: a network, three devices, every list scheduler, a moment of search.
+    """Schedule a network on three devices by every list scheduler and a short search.
 
     Schedules Inception-v3 on a CPU, a T4 and an A100. Prints a table of methods, draws the best
     schedule, and writes problem.json and schedule.json, checked by the independent verifier; files
@@ -56,56 +56,56 @@ def demo(
     files = [out / "problem.json", out / "schedule.json"]
     check_writable(*files, *pictures.paths)
     problem = Problem(networks.load(network), clusters.diviml(), costs=Roofline())
-    # A moment of search, the same with and without solvers; what takes long to compile on the first run is left out.
+    # The same methods with and without solvers, and none whose kernels take long to compile on the first run.
     chosen = select(objective="makespan", auto=True, problem=problem)
-    searches = [each for each in chosen if each.kind is Kind.SEARCH][:1]
-    members = [each.name for each in chosen if each in searches or each.kind in (Kind.CONSTRUCTIVE, Kind.BOUND)]
+    searches = [method for method in chosen if method.kind is Kind.SEARCH][:1]
+    members = [method.name for method in chosen if method in searches or method.kind in (Kind.CONSTRUCTIVE, Kind.BOUND)]
     search = {"members": members, "workers": 0, "seconds": SECONDS}
     with Working("scheduling (the first run compiles the kernels)") as working:
-        found = solve(problem, options=search, on_progress=lambda event: working.update(f"scheduling: {event.source}"))
-    if found.schedule is None:
-        if found.stopped in INTERRUPTED:
-            raise typer.Exit(INTERRUPTED[found.stopped])
+        solution = solve(problem, options=search, on_progress=lambda event: working.update(f"scheduling: {event.source}"))
+    if solution.schedule is None:
+        if solution.stopped in INTERRUPTED:
+            raise typer.Exit(INTERRUPTED[solution.stopped])
         raise HetschedError(f"no method found a schedule of {network}")
     outputs = Outputs()
     outputs.write(files[0], problem.write)
-    outputs.write(files[1], found.schedule.write)
-    pictures.write(problem, found, outputs)
+    outputs.write(files[1], solution.schedule.write)
+    pictures.write(problem, solution, outputs)
     if json:
-        rows = [{"method": row["method"], "makespan": row["makespan"]} for row in method_table(found)]
-        facts = {"network": network, "best": found.method, "bound": found.bound, "bound_name": found.proof.name}
+        rows = [{"method": row["method"], "makespan": row["makespan"]} for row in method_table(solution)]
+        facts = {"network": network, "best": solution.method, "bound": solution.bound, "bound_name": solution.proof.name}
         say_json({**facts, "methods": rows, "written": outputs.written})
     else:
-        _show(problem, found, network)
-        draw(problem, found.schedule, f"the schedule of {found.method}")
-        say("", "verified: it keeps every rule, says the independent check")
+        _show(problem, solution, network)
+        draw(problem, solution.schedule, f"the schedule of {solution.method}")
+        say("", "verified: the independent check finds no broken rule")
         say(*(f"wrote {file}" for file in outputs.written), f"next: hetsched show {files[0]} {files[1]}")
     outputs.finish()
-    raise typer.Exit(outcome(found))
+    raise typer.Exit(outcome(solution))
 
 
-def _show(problem: Problem, found: Solution, network: str) -> None:
+def _show(problem: Problem, solution: Solution, network: str) -> None:
     """Print the table of methods, best first."""
     from rich.table import Table
 
     from hetsched.report import method_table
 
-    alone = next((row["makespan"] for row in method_table(found) if row["method"] == BASELINE), math.inf)
+    alone = next((row["makespan"] for row in method_table(solution) if row["method"] == BASELINE), math.inf)
     table = Table("method", "makespan", "speed-up", "gap to bound", show_edge=False, pad_edge=False)
     for column in table.columns[1:]:
         column.justify = "right"
-    for row in method_table(found):
+    for row in method_table(solution):
         if math.isinf(row["makespan"]):
             table.add_row(row["method"], "nothing found", "", "")
             continue
         speed_up = f"{alone / row['makespan']:.3f}" if math.isfinite(alone) else "-"
-        style = "bold" if row["method"] == found.method else ""
+        style = "bold" if row["method"] == solution.method else ""
         table.add_row(row["method"], seconds(row["makespan"]), speed_up, percent(row["gap"]), style=style)
     say(
         f"{network}: {problem.n_tasks} tasks, {problem.graph.n_edges} edges, on {', '.join(problem.cluster.names)}",
-        f"no schedule can be shorter than {seconds(found.bound)}; speed-up: over the best single device",
+        f"no schedule can be shorter than {seconds(solution.bound)}; speed-up: over the best single device",
         "",
     )
     console().print(table)
-    for message in found.messages:
+    for message in solution.messages:
         warn(message, "note")

@@ -1,4 +1,4 @@
-"""`generate`: problems of random and shipped networks."""
+"""`generate`: problems from random and shipped networks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ generate = typer.Typer(cls=Group, rich_markup_mode="rich", context_settings={"he
 
 @generate.callback(invoke_without_command=True)
 def _generate(context: typer.Context) -> None:
-    """Make a problem of a random or a shipped network.
+    """Make a problem from a random or a shipped network.
 
     Example: [bold]hetsched generate rwnn --n 32 --modules 10 -o problem.json[/bold]
     """
@@ -33,7 +33,7 @@ def rwnn(
     ] = "er",
     n: Annotated[int, typer.Option("--n", help="Tasks per module.", metavar="NUMBER")] = 32,
     modules: Annotated[int, typer.Option(help="Modules in a row.", metavar="NUMBER")] = 10,
-    channels: Annotated[int, typer.Option(help="Tensors from each module to the next.", metavar="NUMBER")] = 1,
+    channels: Annotated[int, typer.Option(help="Number of tensors from each module to the next.", metavar="NUMBER")] = 1,
     dependence: Annotated[
         Literal["sdep", "wdep"], typer.Option(help="Where modules join: sdep at their first and last tasks, wdep at random ones.")
     ] = "sdep",
@@ -47,7 +47,7 @@ def rwnn(
 ) -> None:
     """Put a randomly wired neural network on a cluster.
 
-    The networks of the DiviML paper: modules of random graphs, one behind the other.
+    The networks of the DiviML paper: a series of modules, each a random graph.
 
     Example: [bold]hetsched generate rwnn --kind ws --n 16 --modules 4 -o problem.json[/bold]
     """
@@ -83,7 +83,7 @@ def network(
 @generate.command("gpt3", cls=Command)
 def gpt3(
     output: Output,
-    model: Annotated[Literal["175B", "6.7B", "125M"], typer.Option(help="Size of the blocks, by the model's parameters.")] = "175B",
+    model: Annotated[Literal["175B", "6.7B", "125M"], typer.Option(help="Model that has the blocks.")] = "175B",
     layers: Annotated[int | None, typer.Option(help="Blocks in a row; default: those of the model.", metavar="NUMBER")] = None,
     cluster: ClusterName = "diviml_nodes",
     dtype: Dtype = "float16",
@@ -92,9 +92,9 @@ def gpt3(
     communication: Communication = "delay",
     memory: Memory = "static",
 ) -> None:
-    """Put GPT-3's decoder, inputs of 20 tokens, on a cluster.
+    """Put the decoder of GPT-3, with inputs of 20 tokens, on a cluster.
 
-    One block was captured from PyTorch, in float16, and is repeated.
+    It repeats one block, captured from PyTorch in float16.
 
     Example: [bold]hetsched generate gpt3 --model 6.7B --layers 16 -o problem.json[/bold]
     """
@@ -113,9 +113,9 @@ def cluster(
     ],
     output: Output,
 ) -> None:
-    """Write a named cluster as a document to edit.
+    """Write a named cluster as a document.
 
-    Give it back with --cluster.
+    An edited copy is used by --cluster.
 
     Example: [bold]hetsched generate cluster diviml -o cluster.json[/bold]
     """

@@ -1,4 +1,4 @@
-"""`methods`: what there is to choose from."""
+"""`methods`: the list of methods."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from hetsched.search import Method
 
 TITLES = {
-    "constructive": "Constructive: one pass, done at once",
-    "search": "Search: better the longer it runs",
-    "exact": "Exact: by a solver, or by branching",
+    "constructive": "Constructive: one pass",
+    "search": "Search: improves until the time limit",
+    "exact": "Exact: by a solver, or by branch and bound",
     "bound": "Bounds: no schedules",
     "portfolio": "Portfolio: runs other methods",
 }
@@ -37,7 +37,7 @@ def methods(
     objective: Annotated[
         str | None,
         typer.Option(
-            help="Only methods made for makespan, period or max-load.",
+            help="Only methods for this objective: makespan, period or max-load.",
             metavar="OBJECTIVE",
             autocompletion=completion.objectives,
             show_default=False,
@@ -53,36 +53,36 @@ def methods(
     from hetsched.schedule.objectives import find_objective
 
     if kind is not None and kind not in TITLES:
-        raise typer.BadParameter(f"{kind!r} is no kind of method; choose from {', '.join(TITLES)}", param_hint="--kind")
+        raise typer.BadParameter(f"{kind!r} is not a kind of method; choose from {', '.join(TITLES)}", param_hint="--kind")
     if objective is not None:
         find_objective(objective)
-    known = [
-        each
-        for each in sorted(hetsched.methods().values(), key=lambda each: (each.turn, each.name))
-        if kind in (None, each.kind) and (objective is None or objective in each.objectives)
+    listed = [
+        method
+        for method in sorted(hetsched.methods().values(), key=lambda method: (method.turn, method.name))
+        if kind in (None, method.kind) and (objective is None or objective in method.objectives)
     ]
     if json:
-        say_json([_facts(each) for each in known])
+        say_json([_facts(method) for method in listed])
         return
     from rich.table import Table
     from rich.text import Text
 
     for section, title in TITLES.items():
-        chosen = [each for each in known if each.kind == section]
+        chosen = [method for method in listed if method.kind == section]
         if not chosen:
             continue
         table = Table.grid(padding=(0, 2))
         table.add_column(no_wrap=True, style="bold")
         table.add_column()
-        for each in chosen:
-            details = "; ".join(_details(each))
-            table.add_row(each.name, Text(each.summary) + Text(f"\n{details}" if details else "", style="dim"))
+        for method in chosen:
+            details = "; ".join(_details(method))
+            table.add_row(method.name, Text(method.summary) + Text(f"\n{details}" if details else "", style="dim"))
         console().print(Text(title, style="bold underline"))
         console().print(table, "")
 
 
 def _details(method: Method) -> Iterator[str]:
-    """Yield what is told of a method besides its summary."""
+    """Yield the details of a method below its summary."""
     from hetsched.search import MAKESPAN, Kind
 
     if method.source:
@@ -101,7 +101,7 @@ def _details(method: Method) -> Iterator[str]:
 
 
 def _facts(method: Method) -> dict[str, Any]:
-    """Return the fields of a method as plain values."""
+    """Return the fields of a method as JSON values."""
     return {
         "name": method.name,
         "summary": method.summary,

@@ -1,4 +1,4 @@
-"""`model`: what is said to a solver, as a file."""
+"""`model`: the exact formulation of a problem, as a file."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def model(
 ) -> None:
     """Write the exact formulation of a problem as a file.
 
-    DiviML's batched MILP, or Moirai's where transfers contend. Prints its columns by name and its rows
-    by tag, which are the equation numbers of the papers; with -o any solver may have it.
+    It is DiviML's batched MILP, or Moirai's where transfers contend. Prints the columns by name and the rows by
+    tag, the equation number in the paper; -o writes a file that other solvers read.
 
     Example: [bold]hetsched model problem.json -o model.lp[/bold]
     """
@@ -31,11 +31,11 @@ def model(
         raise typer.BadParameter(f"{str(output)!r} does not end in {' or '.join(FORMATS)}", param_hint="--output")
     from hetsched.models import formulate
 
-    asked = read_problem(problem)
+    instance = read_problem(problem)
     with Working("formulating"):
-        said = formulate(asked, faithful=faithful).model
-    say(*said.describe().splitlines())
+        formulation = formulate(instance, faithful=faithful).model
+    say(*formulation.describe().splitlines())
     if output is not None:
         with Working(f"writing {output}"):
-            said.write(output)
+            formulation.write(output)
         say(f"wrote {output}")

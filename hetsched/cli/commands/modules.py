@@ -1,4 +1,4 @@
-"""`modules`: the parts that a graph falls into."""
+"""`modules`: the modules of a graph."""
 
 from __future__ import annotations
 
@@ -20,38 +20,36 @@ if TYPE_CHECKING:
 
 
 class _Row(NamedTuple):
-    """What is said of a module; numbers begin with 1."""
+    """A line of the list; modules are numbered from 1."""
 
     number: int
     tasks: IntArray
     work: float
-    """Share of the least work of all tasks."""
+    """Share of the total least work, the shortest duration of each task on any device."""
     channels: IntArray
-    """The tasks up to it that later modules read."""
+    """Tasks of this module and those before it that later modules read."""
     same_as: int
-    """The first module that it is identical to, maybe itself."""
+    """The first module identical to it, possibly itself."""
 
 
 def modules(
     problem: ProblemFile,
     channels: Annotated[
         int | None,
-        typer.Option(
-            help="How many tasks may be read across a boundary; without it as few of 1 to 4 as make all modules small.", metavar="NUMBER"
-        ),
+        typer.Option(help="The most tasks read across a boundary; default: the least of 1 to 4 without a large module.", metavar="NUMBER"),
     ] = None,
     largest: Annotated[
-        int, typer.Option(help="A module of more tasks is cut further, where several channels allow it.", metavar="NUMBER")
+        int, typer.Option(help="A module of more tasks is divided further where several channels permit it.", metavar="NUMBER")
     ] = 40,
     smallest: Annotated[int, typer.Option(help="A module of fewer tasks is merged with a neighbour.", metavar="NUMBER")] = 1,
     json: JSON = False,
 ) -> None:
-    """Cut a graph into modules that few tensors join.
+    """Divide a graph into modules that few tensors connect.
 
-    With one channel each module ends with a task that all others come before or after: there the
-    problem falls apart, and what is best for each module is best for the whole. With more channels it
-    is a heuristic. Each line tells a module's share of the least work, how many of the tasks up to it
-    are read by later modules, and which module it equals but for the names: that one is solved once.
+    With one channel each module ends with a task that is before or after every other task: an optimal schedule of the
+    problem can be joined from optimal schedules of the modules. With more channels it is a heuristic. Each line
+    has a module's share of the least work, the number of tasks that later modules read, and the module that it
+    equals except for names, which is solved once.
 
     Example: [bold]hetsched modules problem.json --smallest 4[/bold]
     """
@@ -59,23 +57,23 @@ def modules(
     from hetsched.analysis.modules import modules as cut_apart
     from hetsched.problem.graph import plural
 
-    asked = read_problem(problem)
+    instance = read_problem(problem)
     with Working("cutting"):
-        found = cut_apart(asked.graph, channels=channels, largest=largest, smallest=smallest)
-        rows = list(_rows(asked, found))
+        cut = cut_apart(instance.graph, channels=channels, largest=largest, smallest=smallest)
+        rows = list(_rows(instance, cut))
     if json:
-        say_json({"channels": found.channels, "modules": [_record(asked, row) for row in rows]})
+        say_json({"channels": cut.channels, "modules": [_record(instance, row) for row in rows]})
         return
-    sizes, n = found.sizes.tolist(), asked.n_tasks
+    sizes, n = cut.sizes.tolist(), instance.n_tasks
     kinds = len({row.same_as for row in rows})
     say_rows(
         [
-            ("problem", f"{n} tasks, {asked.graph.n_edges} edges"),
-            ("modules", f"{found.number} of {min(sizes, default=0)} to {max(sizes, default=0)} tasks, {kinds} different"),
-            ("channels", f"at most {found.channels}; a split is exact at {int((found.cuts >= 0).sum())} of {len(found.cuts)} boundaries"),
+            ("problem", f"{n} tasks, {instance.graph.n_edges} edges"),
+            ("modules", f"{cut.number} of {min(sizes, default=0)} to {max(sizes, default=0)} tasks, {kinds} different"),
+            ("channels", f"at most {cut.channels}; a split is exact at {int((cut.cuts >= 0).sum())} of {len(cut.cuts)} boundaries"),
         ]
     )
-    _print(asked.graph.names, rows)
+    _print(instance.graph.names, rows)
     if max(sizes, default=0) > largest:
         limit = plural(channels or MOST_CHANNELS, "channel")
         warn(
@@ -85,25 +83,25 @@ def modules(
         )
 
 
-def _rows(problem: Problem, found: Modules) -> Iterator[_Row]:
+def _rows(problem: Problem, division: Modules) -> Iterator[_Row]:
     import numpy as np
 
     from hetsched.analysis.isomorphism import identical_parts
     from hetsched.analysis.levels import least_work
 
-    graph, of_task = problem.graph, found.of_task
-    least = least_work(problem).min(axis=1)
-    work = np.bincount(of_task, np.where(np.isfinite(least), least, 0.0), found.number)  # what fits nowhere has none
+    graph, of_task = problem.graph, division.of_task
+    shortest = least_work(problem).min(axis=1)
+    work = np.bincount(of_task, np.where(np.isfinite(shortest), shortest, 0.0), division.number)  # a task that fits no device counts as 0
     share = work / (work.sum() or 1.0)
-    ends = [*(np.unique(graph.source[edges]) for edges in found.boundaries()), np.empty(0, np.int64)][: found.number]
-    # A module with the tasks it reads, of which only where they can run matters to it, and told which tasks are read later.
-    tasks = found.tasks()
+    ends = [*(np.unique(graph.source[edges]) for edges in division.boundaries()), np.empty(0, np.int64)][: division.number]
+    # A module with the tasks it reads, of which only the possible devices matter, and marks of the tasks that are read later.
+    tasks = division.tasks()
     crossing = np.flatnonzero(of_task[graph.source] < of_task[graph.target])
     read: list[set[int]] = [set() for _ in tasks]
     for i, j in graph.edges[crossing].tolist():
         read[of_task[j]].add(i)
-    before = [np.array(sorted(each), np.int64) for each in read]
-    parts = [np.concatenate([*each]) for each in zip(before, tasks, strict=True)]
+    before = [np.array(sorted(members), np.int64) for members in read]
+    parts = [np.concatenate([*members]) for members in zip(before, tasks, strict=True)]
     bare = [np.arange(len(part)) < len(first) for part, first in zip(parts, before, strict=True)]
     marks = [np.isin(part, own).astype(np.int64) for part, own in zip(parts, ends, strict=True)]
     copies = identical_parts(problem, parts, marks=marks, bare=bare)
@@ -123,7 +121,7 @@ def _record(problem: Problem, row: _Row) -> dict[str, Any]:
 
 
 def _print(names: tuple[str, ...], rows: list[_Row]) -> None:
-    """Print a table: in a terminal folded to its width, else a line for each module."""
+    """Print a table, wrapped to the width of a terminal, or else a line for each module."""
     screen = console()
     titles, lines = ("module", "tasks", "work", "channels"), []
     for row in rows:

@@ -11,14 +11,13 @@ from hetsched.cli.terminal import Working, say
 
 def prepare(
     jobs: Annotated[
-        int | None,
-        typer.Option(help="Processes that compile side by side; default one a core.", metavar="NUMBER", min=1, show_default=False),
+        int | None, typer.Option(help="Number of processes; default one for each core.", metavar="NUMBER", min=1, show_default=False)
     ] = None,
 ) -> None:
-    """Compile the kernels of bounds and heuristics, once for all.
+    """Compile the kernels of bounds and heuristics.
 
-    Without it each is compiled when it is first needed, which takes seconds to a minute. Compiled kernels are kept
-    on disk, beside the package or where NUMBA_CACHE_DIR says, until the package changes.
+    Otherwise each is compiled at its first use, which takes seconds to a minute. Compiled kernels are kept
+    on disk, beside the package or in the folder NUMBA_CACHE_DIR, until the package changes.
 
     Example: [bold]hetsched prepare --jobs 2[/bold]
     """

@@ -1,4 +1,4 @@
-"""`schema`: what the documents look like."""
+"""`schema`: the JSON Schema of documents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`show`: a schedule on disk, checked and drawn."""
+"""`show`: a schedule from a document, verified and drawn."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def show(
 ) -> None:
     """Draw a schedule in the terminal or as a picture.
 
-    It is checked first; exit code 1 if it breaks a rule.
+    The schedule is verified first; exit code 1 if it breaks a rule.
 
     Example: [bold]hetsched show problem.json schedule.json --gantt gantt.svg[/bold]
     """
@@ -42,26 +42,26 @@ def show(
     pictures = Pictures(report, trace, gantt, colour_by)
     check_writable(*pictures.paths, sources=[problem, schedule])
     pictures.check()
-    asked, answer = read_problem(problem), read_answer(schedule)
+    instance, answer = read_problem(problem), read_answer(schedule)
     with Working("checking"):
-        found = _solution(asked, answer, schedule)
-        assert found.schedule is not None
-        violations = verify(asked, found.schedule)
+        solution = _solution(instance, answer, schedule)
+        assert solution.schedule is not None
+        violations = verify(instance, solution.schedule)
     outputs = Outputs()
-    pictures.write(asked, found, outputs, valid=not violations)
+    pictures.write(instance, solution, outputs, valid=not violations)
     if json:
         valid = {"status": "invalid"} if violations else {}
-        say_json({**facts(found), **valid, "valid": not violations, "written": outputs.written})
+        say_json({**facts(solution), **valid, "valid": not violations, "written": outputs.written})
     else:
         broken = violations[0].message if violations else ""
-        say_rows([*summary(asked, found, broken), *(("wrote", name) for name in outputs.written)])
-        draw(asked, found.schedule, f"the schedule in {schedule}")
+        say_rows([*summary(instance, solution, broken), *(("wrote", name) for name in outputs.written)])
+        draw(instance, solution.schedule, f"the schedule in {schedule}")
     outputs.finish()
     raise typer.Exit(1 if violations else 0)
 
 
 def _solution(problem: Problem, answer: Schedule | Solution, path: Path) -> Solution:
-    """Return the solution in a document, or make one of a schedule and the best bound found in some seconds."""
+    """Return `answer` if it is a solution, or the solution of a schedule and a bound computed in `BOUND_SECONDS`."""
     from hetsched.bounds import best
     from hetsched.search import Budget, Monitor
     from hetsched.search.solution import Solution
@@ -70,6 +70,6 @@ def _solution(problem: Problem, answer: Schedule | Solution, path: Path) -> Solu
         if answer.schedule is None:
             raise InvalidSchedule(f"{path} holds a solution without a schedule; there is nothing to show")
         return answer
-    nothing = Monitor(problem, Budget()).solution(path.name)
+    empty = Monitor(problem, Budget()).solution(path.name)
     proof = best.bound(problem, time_limit=BOUND_SECONDS)
-    return Solution(answer, proof, method=path.name, seed=0, history=nothing.history, methods=nothing.methods)
+    return Solution(answer, proof, method=path.name, seed=0, history=empty.history, methods=empty.methods)

@@ -1,4 +1,4 @@
-"""`solve`: a problem goes in, a schedule comes out."""
+"""`solve`: a schedule for a problem."""
 
 from __future__ import annotations
 
@@ -68,11 +68,10 @@ def solve(
     show: Annotated[bool, typer.Option("--show", help="Draw the schedule in the terminal.", rich_help_panel="Pictures")] = False,
     json: JSON = False,
 ) -> None:
-    """Schedule a problem; every answer is checked and bounded.
+    """Schedule a problem; every answer is verified and has a bound.
 
-    The independent check must find nothing wrong, and a lower bound tells how far from optimal the
-    schedule can be. Ctrl-C or SIGTERM stops the search and keeps the best schedule found. Exit code 1 if
-    there is no schedule.
+    The independent check must find no broken rule, and a lower bound limits the distance from the optimum.
+    Ctrl-C or SIGTERM stops the search and keeps the best schedule found. Exit code 1 if there is no schedule.
 
     Example: [bold]hetsched solve problem.json -o schedule.json --report report.html[/bold]
 
@@ -83,53 +82,55 @@ def solve(
     from hetsched import solve
 
     if show and json:
-        raise typer.BadParameter("a drawing is no JSON; leave one of --show and --json out", param_hint="--show")
+        raise typer.BadParameter("a drawing is not JSON; leave out one of --show and --json", param_hint="--show")
     pictures = Pictures(report, trace, gantt, colour_by)
     check_writable(output, solution, *pictures.paths, sources=[problem])
     pictures.check()
-    named = None if method is None else [name.strip() for given in method for name in given.split(",") if name.strip()]
+    named = None if method is None else [name.strip() for text in method for name in text.split(",") if name.strip()]
     options = dict(map(_option, option or []))
     if scheduler is not None and named is None:
         named = distributing()[:1]
     names = choose(named, options, objective=objective, solver=solver, gap=gap, threads=threads, workers=workers)
-    asked = read_problem(problem)
+    instance = read_problem(problem)
     first = None if start is None else read_answer(start)
     news = News(names, objective)
-    began = time.perf_counter()
-    with Working(f"solving with {', '.join(names)}") as working, executor(names, workers, scheduler) as elsewhere:
-        found = solve(
-            asked,
+    clock = time.perf_counter()
+    with Working(f"solving with {', '.join(names)}") as working, executor(names, workers, scheduler) as pool:
+        result = solve(
+            instance,
             names,
             objective=objective,
             time_limit=time_limit,
             evaluations=evaluations,
             seed=seed,
             threads=threads,
-            executor=elsewhere,
+            executor=pool,
             start=first,
             options=options,
             in_process=in_process,
             on_progress=lambda event: working.update(*news(event)),
         )
-    took = time.perf_counter() - began
+    spent = time.perf_counter() - clock
     outputs = Outputs()
-    outputs.write(output, None if found.schedule is None else found.schedule.write)
-    outputs.write(solution, found.write)
-    pictures.write(asked, found, outputs)
+    outputs.write(output, None if result.schedule is None else result.schedule.write)
+    outputs.write(solution, result.write)
+    pictures.write(instance, result, outputs)
     if json:
-        say_json({**facts(found), "seconds": took, "written": outputs.written})
+        say_json({**facts(result), "seconds": spent, "written": outputs.written})
     else:
-        say_rows([*summary(asked, found), ("method", f"{found.method}, {seconds(took)}"), *(("wrote", name) for name in outputs.written)])
-        for message in found.messages:
+        say_rows(
+            [*summary(instance, result), ("method", f"{result.method}, {seconds(spent)}"), *(("wrote", name) for name in outputs.written)]
+        )
+        for message in result.messages:
             warn(message, "note")
-        if show and found.schedule is not None:
-            draw(asked, found.schedule, f"the schedule of {found.method}")
+        if show and result.schedule is not None:
+            draw(instance, result.schedule, f"the schedule of {result.method}")
     outputs.finish()
-    raise typer.Exit(outcome(found))
+    raise typer.Exit(outcome(result))
 
 
 def _option(text: str) -> tuple[str, Any]:
-    """Return the name and value in ``name=value``; what is no Python literal is text."""
+    """Return the name and value in ``name=value``; a value that is not a Python literal is text."""
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise typer.BadParameter(f"{text!r} is not of the form KEY=VALUE", param_hint="--option")

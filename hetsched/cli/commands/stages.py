@@ -27,13 +27,12 @@ def stages(
     gantt: Gantt = None,
     json: JSON = False,
 ) -> None:
-    """Cut a graph into stages that run one after another on one device.
+    """Divide a graph into stages that run one after another on one device.
 
-    In a stage groups of tasks run side by side, the tasks of a group one after another: small tasks share
-    the device, large ones fill it alone. The best cut is found block by block (IOS), by a model of the device
-    from its data sheet; the model's seconds are estimates. A block too wide for that is cut, and the answer
-    says so. Each line is a stage: when it starts, how long it takes, and its groups. Merged convolutions need
-    shapes, which documents do not hold: see hetsched.stages in Python.
+    In a stage groups of tasks run side by side, and the tasks of a group one after another. IOS finds the best
+    stages of each block of the graph, for a cost model of the device from its data sheet, whose seconds are
+    estimates. A block too wide for that is divided, and a note reports it. Each line is a stage: its start, its
+    duration and its groups. Merged convolutions need shapes, which documents do not hold: see hetsched.stages in Python.
 
     Example: [bold]hetsched stages problem.json --device a100 -o stages.json[/bold]
     """
@@ -44,32 +43,32 @@ def stages(
     pictures = Pictures(None, trace, gantt)
     check_writable(output, *pictures.paths, sources=[graph])
     pictures.check()
-    asked = read_graph(graph)
+    tasks = read_graph(graph)
     most_groups, most_tasks = groups or None, group_size or None
-    with Working("looking for stages"):
-        cost = costs.Contention(asked, costs.device(device), inputs=inputs, costs=costs.Roofline(dtype))
-        best = ios.stages(asked, cost, strategies="concurrent", bound=cost.bound, groups=most_groups, group_size=most_tasks)
-        usual = {"sequential": ios.sequential(asked, cost).latency, "greedy": ios.greedy(asked, cost).latency}
-    violations = verify_stages(asked, best, groups=most_groups, group_size=most_tasks, cost=cost)
+    with Working("computing stages"):
+        cost = costs.Contention(tasks, costs.device(device), inputs=inputs, costs=costs.Roofline(dtype))
+        best = ios.stages(tasks, cost, strategies="concurrent", bound=cost.bound, groups=most_groups, group_size=most_tasks)
+        baselines = {"sequential": ios.sequential(tasks, cost).latency, "greedy": ios.greedy(tasks, cost).latency}
+    violations = verify_stages(tasks, best, groups=most_groups, group_size=most_tasks, cost=cost)
     assert not violations, violations[0]
     outputs = Outputs()
     if output is not None:
         outputs.write(output, best.write)
     if trace or gantt:
-        pictures.write_schedule(*report.lanes(asked, best), outputs)
+        pictures.write_schedule(*report.lanes(tasks, best), outputs)
     if json:
         rows = [
             {"start": start, "seconds": row["latency"], "groups": best.groups(s)}
             for s, (start, row) in enumerate(zip(best.start.tolist(), best.stages, strict=True))
         ]
-        say_json({"latency": best.latency, **usual, "stages": rows, "messages": list(best.messages), "written": outputs.written})
+        say_json({"latency": best.latency, **baselines, "stages": rows, "messages": list(best.messages), "written": outputs.written})
     else:
         say_rows(
             [
-                ("graph", f"{plural(asked.n_tasks, 'task')}, {plural(asked.n_edges, 'edge')}, {plural(len(ios.blocks(asked)), 'block')}"),
+                ("graph", f"{plural(tasks.n_tasks, 'task')}, {plural(tasks.n_edges, 'edge')}, {plural(len(ios.blocks(tasks)), 'block')}"),
                 ("latency", f"{seconds(best.latency)} in {plural(len(best), 'stage')} on {device}, by the model"),
-                ("in turn", f"{seconds(usual['sequential'])}, one task a stage"),
-                ("greedy", f"{seconds(usual['greedy'])}, all that is ready in a stage"),
+                ("in turn", f"{seconds(baselines['sequential'])}, one task a stage"),
+                ("greedy", f"{seconds(baselines['greedy'])}, all ready tasks in a stage"),
                 ("verified", "yes, by the independent check"),
                 *(("note", message) for message in best.messages),
                 *(("wrote", name) for name in outputs.written),

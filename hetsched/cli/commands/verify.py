@@ -12,26 +12,26 @@ from hetsched.report.units import seconds
 
 
 def verify(problem: ProblemFile, schedule: ScheduleFile, json: JSON = False) -> None:
-    """Check a schedule against its problem, independently.
+    """Verify a schedule by the independent check.
 
-    The check shares no code with the schedulers. Exit code 0 if it is valid, 1 with one line per broken rule if not.
+    The check shares no code with the schedulers. Exit code 0 if the schedule is valid, 1 with one line per broken rule if not.
 
     Example: [bold]hetsched verify problem.json schedule.json[/bold]
     """
     from hetsched import Solution, verify
 
-    asked, answer = read_problem(problem), read_answer(schedule)
-    given = answer.schedule if isinstance(answer, Solution) else answer
-    if given is None:
+    instance, answer = read_problem(problem), read_answer(schedule)
+    final = answer.schedule if isinstance(answer, Solution) else answer
+    if final is None:
         raise InvalidSchedule(f"{schedule} holds a solution without a schedule; there is nothing to verify")
     with Working("checking"):
-        violations = verify(asked, given)
+        violations = verify(instance, final)
     if json:
         fields = ("rule", "message", "amount", "tasks", "devices")
         records = [{name: getattr(violation, name) for name in fields} for violation in violations]
-        say_json({"valid": not violations, "makespan": given.makespan, "violations": records})
+        say_json({"valid": not violations, "makespan": final.makespan, "violations": records})
     elif violations:
         say(*(f"{violation.rule}: {one_line(violation.message)}" for violation in violations))
     else:
-        say(f"valid: {len(given.batches)} batches and {len(given.transfers)} transfers keep every rule, makespan {seconds(given.makespan)}")
+        say(f"valid: {len(final.batches)} batches and {len(final.transfers)} transfers keep every rule, makespan {seconds(final.makespan)}")
     raise typer.Exit(1 if violations else 0)
