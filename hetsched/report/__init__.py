@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hetsched.report.trace import chrome_trace, write_trace
 
 GANTT_FORMATS = (".png", ".svg", ".pdf")
-"""The file names `write_gantt` takes end in one of these."""
+"""Suffixes of the files that `write_gantt` writes."""
 
 _HOMES = {
     "gantt_chart": ["gantt", "write_gantt"],
@@ -46,7 +46,7 @@ __all__ = [
 def require(*parts: str) -> None:
     """Raise `MissingDependency` if a library that a part needs is not installed.
 
-    Parts are "gantt", "html", "dataframe" and "trace"; ask before long work, not after it.
+    Parts are "gantt", "html", "dataframe" and "trace". Call it before long work whose result will be drawn.
     """
     for part in parts:
         if not isinstance(part, str) or part not in _NEEDS:

@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 HEIGHT = 0.62  # of a bar, where devices are 1 apart
-MOST_BARS = 8000  # beyond, runs of short batches are drawn as one
+MOST_BARS = 8000  # with more, runs of short batches are drawn as one
 MOST_TRANSFERS = 8000
-MOST_CURVES = 8  # of memory, shown at once
-SLOTS = 3000  # of the makespan, for such runs and for long memory curves
-FEW = 300  # bars or transfers, drawn boldly
-SHOWN = 60  # batches, beyond which the critical chain is outlined only when asked for
+MOST_CURVES = 8  # of memory that are visible at first
+SLOTS = 3000  # of the makespan, for runs of short batches and for long memory curves
+FEW = 300  # bars or transfers; up to here they are drawn with stronger lines
+SHOWN = 60  # batches; with more, the critical chain is hidden at first
 MOST_GROUPS = 24  # named in the legend
 BUTTONS = ["zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d", "toImage"]
 LINE = "#222222"
-FIRST_MOMENT = 1e-3  # seconds; what is known before is drawn there, on an axis that grows by factors of ten
+FIRST_MOMENT = 1e-3  # seconds; the start of the logarithmic axis, where earlier values are drawn
 
 
 def escape(text: str) -> str:
-    """Return text that a chart shows as it is: it obeys no markup in it, and no control character."""
+    """Return text without control characters and with its markup escaped."""
     return html.escape(printable(text))
 
 
@@ -115,19 +115,19 @@ def gantt_figure(problem: Problem, schedule: Schedule, grouping: Groups, chain: 
 
 
 def left_out(schedule: Schedule) -> list[str]:
-    """Return what the Gantt chart does not show one by one, in sentences."""
-    said = []
+    """Return sentences about the batches and transfers that the Gantt chart does not show one by one."""
+    sentences = []
     if len(schedule.batches) > MOST_BARS:
-        said.append(
+        sentences.append(
             f"Runs of batches shorter than {seconds(schedule.makespan / SLOTS)} are drawn as one grey block; the trace file shows each."
         )
     if len(schedule.transfers) > MOST_TRANSFERS:
-        said.append(f"The {len(schedule.transfers)} transfers are not drawn; the trace file shows them.")
-    return said
+        sentences.append(f"The {len(schedule.transfers)} transfers are not drawn; the trace file shows them.")
+    return sentences
 
 
 def _hover(rows: Columns, names: list[str], shown: IntArray) -> dict[int, str]:
-    """Return what hovering over each of the batches shown says."""
+    """Return the hover text of each of the batches shown."""
     texts = {}
     columns = [rows[name][shown].tolist() for name in ("op", "device", "start", "finish", "duration", "inputs", "size")]
     batched = bool((rows.size > 1).any())
@@ -141,7 +141,7 @@ def _hover(rows: Columns, names: list[str], shown: IntArray) -> dict[int, str]:
 
 
 def _runs(schedule: Schedule, short: IntArray, slot: float, scale: float) -> Any:
-    """Return blocks for batches too short to be seen, all of a device that start in one slot of time."""
+    """Return blocks for batches too short to be visible, one for those of a device that start in the same slot."""
     from plotly.graph_objects import Bar
 
     batches = schedule.batches
@@ -199,7 +199,7 @@ def _transfers(problem: Problem, schedule: Schedule, scale: float) -> Any:
 
 
 def _segments(schedule: Schedule, moves: IntArray, scale: float) -> tuple[FloatArray, FloatArray]:
-    """Return the ends of lines for some transfers, from row to row, with NaN between them."""
+    """Return x and y of the ends of lines for the transfers `moves`, separated by NaN."""
     rows, device = schedule.transfers, schedule.batches.device
     h, k = device[rows.source[moves].astype(np.int64)], device[rows.target[moves].astype(np.int64)]
     side, gap = np.sign(k - h) * HEIGHT / 2, np.full(len(moves), np.nan)
@@ -208,7 +208,7 @@ def _segments(schedule: Schedule, moves: IntArray, scale: float) -> tuple[FloatA
 
 
 def memory_figure(problem: Problem, schedule: Schedule, profile: Columns) -> Figure:
-    """Return bytes held over time, a step line a device; dashed lines are capacities within reach."""
+    """Return the bytes held over time, a step line for each device; dashed lines are capacities near the curves."""
     from plotly.graph_objects import Figure, Scatter
 
     unit, scale = time_unit(schedule.makespan)
@@ -244,7 +244,7 @@ def memory_figure(problem: Problem, schedule: Schedule, profile: Columns) -> Fig
 
 
 def _thinned(time: FloatArray, value: FloatArray, end: float) -> tuple[FloatArray, FloatArray]:
-    """Return a step curve with at most two steps a slot of time: its first value and its largest."""
+    """Return a step curve with at most two steps for each slot of time: its first value and its largest."""
     if len(time) <= 2 * SLOTS:
         return time, value
     slot = np.minimum((time * (SLOTS / end)).astype(np.int64), SLOTS - 1)
@@ -255,7 +255,7 @@ def _thinned(time: FloatArray, value: FloatArray, end: float) -> tuple[FloatArra
 
 
 def progress_figure(history: Columns) -> Figure:
-    """Return incumbent and bound over the seconds of the solve; marks in the colour of who found them."""
+    """Return incumbent and bound over the seconds of the solve; the colour of a mark is that of its method."""
     from plotly.graph_objects import Figure, Scatter
 
     finite = history.incumbent[np.isfinite(history.incumbent)]
@@ -264,10 +264,10 @@ def progress_figure(history: Columns) -> Figure:
     figure = Figure()
     marks: dict[str, list[tuple[float, float, str, str]]] = {}
     for name, values, dash, symbol in (("incumbent", history.incumbent, "solid", "circle"), ("bound", history.bound, "dash", "diamond")):
-        told = np.flatnonzero(np.isfinite(values) & (values > 0) & np.append(True, values[1:] != values[:-1]))
-        if not len(told):
+        changes = np.flatnonzero(np.isfinite(values) & (values > 0) & np.append(True, values[1:] != values[:-1]))
+        if not len(changes):
             continue
-        x, y = time[told], values[told] / scale
+        x, y = time[changes], values[changes] / scale
         figure.add_trace(
             Scatter(
                 name=name,
@@ -279,7 +279,7 @@ def progress_figure(history: Columns) -> Figure:
                 line={"color": LINE, "shape": "hv", "width": 1.4, "dash": dash},
             )
         )
-        for source, a, b in zip(history.source[told].tolist(), x.tolist(), y.tolist(), strict=True):
+        for source, a, b in zip(history.source[changes].tolist(), x.tolist(), y.tolist(), strict=True):
             marks.setdefault(source, []).append((a, b, name, symbol))
     for number, (source, own) in enumerate(marks.items()):
         first, second, kinds, symbols = zip(*own, strict=True)
@@ -302,7 +302,7 @@ def progress_figure(history: Columns) -> Figure:
 
 
 def _look(x_title: str, height: int) -> dict[str, Any]:
-    """Return the layout all charts share."""
+    """Return the layout of all charts."""
     axis = {"gridcolor": "#e4e4e4", "zeroline": False, "linecolor": "#444444"}
     return {
         "height": height,

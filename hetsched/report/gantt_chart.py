@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 HEIGHT = 0.62  # of a bar, where devices are 1 apart
 LABEL = 7.0  # points
-BUSY = 0.85  # inches, right of the chart, for how busy a device is
-FEW = 40  # transfers, drawn boldly
-MANY = 4000  # shapes that a vector file draws as pixels beyond
+BUSY = 0.85  # inches, right of the chart, for the utilisation of the devices
+FEW = 40  # transfers; up to here they are drawn with stronger lines
+MANY = 4000  # shapes; with more, a vector file has them as pixels
 MOST_NAMES = 24  # in a legend
 
 
@@ -42,24 +42,24 @@ def gantt(
     transfers: bool = True,
     legend: bool = True,
 ) -> Axes:
-    """Draw a schedule: a row a device, a bar a batch, a line a transfer from its producer's row to its consumer's.
+    """Draw a schedule: a row for each device, a bar for each batch, a line for each transfer from producer to consumer.
 
-    Bars wide enough carry their task's name; to the right of each row stands the share of the
-    makespan in which the device is busy.
+    Bars wide enough show the name of their task. Right of each row is the share of the makespan in
+    which the device is busy.
 
     Parameters
     ----------
     problem : Problem
     answer : Schedule or Solution
-        Of this problem; it need not be valid.
+        A schedule of this problem; it need not be valid.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; default a new figure. Names are fitted to its size as it is now. In a figure of
-        one's own ``layout="constrained"`` makes room for the legend.
+        Default: those of a new figure. Names are fitted to the current size. In a figure made by the
+        caller ``layout="constrained"`` makes room for the legend.
     colour_by : "op", "module", "cut" or a sequence of str
-        What the colours stand for: operator types, modules by the leading part of the tasks' names,
-        modules that the graph is cut into (`hetsched.analysis.modules`), or one group name a task.
+        Meaning of the colours: operator types, modules by the leading part of the tasks' names,
+        modules of the graph (`hetsched.analysis.modules`), or one group name for each task.
     transfers, legend : bool
-        Whether to draw transfers, and to say right of the chart what the colours stand for.
+        Whether to draw transfers, and a legend of the colours right of the chart.
 
     Returns
     -------
@@ -70,7 +70,7 @@ def gantt(
     MissingDependency
         matplotlib is not installed.
     UnsupportedFeature
-        `colour_by` makes no groups of the tasks.
+        `colour_by` is not one of these.
     """
     require("gantt")
     schedule = schedule_of(problem, answer)
@@ -149,11 +149,11 @@ class _Drawing:
         corners = np.empty((len(row), 4, 2))
         corners[:, :2, 0], corners[:, 2:, 0] = self.start[:, None], self.finish[:, None]
         corners[:, [0, 3], 1], corners[:, 1:3, 1] = (row - half)[:, None], (row + half)[:, None]
-        # A white edge parts neighbours, as long as there is more bar than edge.
+        # A white edge separates neighbours, where bars are wider than the edge.
         edge = 0.5 if np.median(self._pixels(self.finish - self.start), axis=None) > 3 else 0.0
         faces = np.array(self.groups.colours)[self.tone]
         drawn = PolyCollection(corners, facecolors=faces, edgecolors="white" if edge else "none", linewidths=edge, zorder=2)  # type: ignore[arg-type]
-        drawn.set_snap(False)  # a bar thinner than a pixel is as pale as it is thin, not there or not there by chance
+        drawn.set_snap(False)  # a bar thinner than a pixel is drawn in a paler colour, not rounded to one pixel or none
         drawn.set_rasterized(len(row) > MANY)
         self.ax.add_collection(drawn)
 
@@ -169,15 +169,15 @@ class _Drawing:
             [np.column_stack([moves.start / self.scale, h + side]), np.column_stack([moves.finish / self.scale, k - side])], axis=1
         )
         few = len(moves) <= FEW
-        opacity = 0.8 * min(1.0, FEW / len(moves)) ** 0.55  # so that many still let the rows through
+        opacity = 0.8 * min(1.0, FEW / len(moves)) ** 0.55  # the rows remain visible behind many lines
         drawn = LineCollection(ends, colors="#333333", linewidths=0.9 if few else 0.5, alpha=opacity, zorder=1.5)  # type: ignore[arg-type]
         drawn.set_rasterized(len(moves) > MANY)
         self.ax.add_collection(drawn)
         if few:
-            self.ax.scatter(ends[:, 1, 0], ends[:, 1, 1], s=7, color="#333333", zorder=3)  # where it arrives
+            self.ax.scatter(ends[:, 1, 0], ends[:, 1, 1], s=7, color="#333333", zorder=3)  # the ends
 
     def _names(self) -> None:
-        """Write into each bar as much of its name as fits; a few letters of a longer name tell nothing."""
+        """Write into each bar as much of its name as fits, or nothing if only a few letters fit."""
         width = self._pixels(self.finish - self.start) * 72 / self.ax.figure.dpi / (LABEL * 0.62)  # in letters
         texts, row = labels(self.schedule), self.schedule.batches.device
         for b in np.flatnonzero(width >= 1.5).tolist():
@@ -185,7 +185,7 @@ class _Drawing:
             if len(text) > fits:
                 if fits < 7:
                     continue
-                text = text[: (fits - 1) // 2] + "\N{HORIZONTAL ELLIPSIS}" + text[-(fits // 2) :]  # both ends tell names apart
+                text = text[: (fits - 1) // 2] + "\N{HORIZONTAL ELLIPSIS}" + text[-(fits // 2) :]  # names differ at either end
             self.ax.text(
                 (self.start[b] + self.finish[b]) / 2,
                 row[b],
@@ -199,7 +199,7 @@ class _Drawing:
             )
 
     def _pixels(self, lengths: Any) -> Any:
-        """Return how many pixels of the axes times (in the chart's unit) take."""
+        """Return the width of time intervals, in the unit of the chart, in pixels."""
         return lengths * self.scale / self.end * self.ax.get_window_extent().width * 0.85 if self.end > 0 else lengths * 0
 
     def _legend(self) -> None:
@@ -231,5 +231,5 @@ class _Drawing:
 
 
 def _shown(name: str) -> str:
-    """Return a name as matplotlib takes it literally: a dollar would begin mathematics."""
+    """Return a name escaped for matplotlib, where a dollar begins mathematics."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name).replace("$", r"\$")

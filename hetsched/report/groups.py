@@ -1,4 +1,4 @@
-"""Groups of tasks and their colours: by operator type, by module of the names or of the graph, or as the caller says."""
+"""Groups of tasks and their colours: by operator type, by module of the names or of the graph, or by names given."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from hetsched.errors import UnsupportedFeature
 from hetsched.problem.problem import Problem
 from hetsched.schedule.schedule import Schedule
 
-# Okabe and Ito's colours (2008), told apart with every common colour vision; black is left to lines.
+# The colours of Okabe and Ito (2008), distinct for every common colour vision; black is used for lines.
 WAYS = ("op", "module", "cut")
-"""What tasks can be coloured by, if not by groups of one's own."""
+"""The ways to colour tasks without group names."""
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
 OTHER = "#A6A6A6"
-# Even steps of matplotlib's viridis, whose lightness grows steadily: the order shows in every colour vision.
+# Even steps of matplotlib's viridis, whose lightness increases: the order is visible for every colour vision.
 SCALE = (
     (68, 1, 84),
     (71, 44, 122),
@@ -40,11 +40,11 @@ class Groups(NamedTuple):
 
     names: tuple[str, ...]
     colours: tuple[str, ...]
-    """As ``#rrggbb``, one a group."""
+    """One ``#rrggbb`` for each group."""
     of_task: IntArray
     """[n]: the group of each task."""
     title: str
-    """What the groups are."""
+    """The kind of the groups."""
 
 
 def groups(problem: Problem, schedule: Schedule, colour_by: str | Sequence[str] = "op") -> Groups:
@@ -55,16 +55,15 @@ def groups(problem: Problem, schedule: Schedule, colour_by: str | Sequence[str] 
     problem : Problem
     schedule : Schedule
     colour_by : "op", "module", "cut" or a sequence of str
-        By operator type; by module, which is the leading part of names such as ``layer3.0.conv/conv2d``;
-        by the modules that the graph is cut into (`hetsched.analysis.modules`), whatever the names;
-        or by the group names given, one a task. Modules are coloured in order, those of the names by
-        when they start. Of the others, the seven that take the most time have a colour each; the rest
-        share a grey.
+        By operator type; by module, the leading part of names such as ``layer3.0.conv/conv2d``; by
+        the modules of the graph (`hetsched.analysis.modules`); or by group names, one for each task.
+        Modules have colours from dark to light, in their order in the graph or by their first start.
+        Of other groups, the seven that take the most time have a colour each; the rest share a grey.
 
     Raises
     ------
     UnsupportedFeature
-        `colour_by` is another word, or a sequence of another length.
+        `colour_by` is another string, or a sequence of another length.
     """
     colour_by = colour_by if isinstance(colour_by, str) else list(colour_by)  # an array would compare by element
     if colour_by == "module":
@@ -76,62 +75,62 @@ def groups(problem: Problem, schedule: Schedule, colour_by: str | Sequence[str] 
         return _in_order([f"module {x + 1}" for x in number.tolist()], number.astype(np.float64), "cut module")
     if isinstance(colour_by, str):
         if colour_by != "op":
-            raise UnsupportedFeature(f"colour_by is {colour_by!r}; choose 'op', 'module', 'cut', or give one group name a task")
+            raise UnsupportedFeature(f"colour_by is {colour_by!r}; choose 'op', 'module', 'cut', or give one group name for each task")
         return _longest(schedule, [op or "task" for op in problem.graph.op], "operator")
     if len(colour_by) != problem.n_tasks:
-        raise UnsupportedFeature(f"colour_by names {len(colour_by)} groups for {problem.n_tasks} tasks; give one a task")
+        raise UnsupportedFeature(f"colour_by names {len(colour_by)} groups for {problem.n_tasks} tasks; give one for each task")
     return _longest(schedule, [str(name) for name in colour_by], "group")
 
 
 def modules(names: Sequence[str]) -> list[str]:
-    """Return the module of each task: the leading parts of its name, as few as tell modules apart.
+    """Return the module of each task: the leading parts of its name, as few as separate the modules.
 
-    Parts end at ``.`` and ``/``; a part that nearly all tasks share (``model.``) tells nothing. Names
-    without parts make one module.
+    Parts end at ``.`` and ``/``; a part that nearly all tasks share (``model.``) is not enough. Names
+    without parts form one module.
     """
     parts = [re.split(r"[./]", name) for name in names]
     if max(map(len, parts), default=0) == 1:
         return ["all"] * len(names)
-    found = list(names)
+    prefixes = list(names)
     for depth in range(1, max(map(len, parts), default=0) + 1):
-        found = [".".join(part[:depth]) for part in parts]
-        if np.unique(found, return_counts=True)[1].max() <= MOST_OF_ALL * len(found):
+        prefixes = [".".join(part[:depth]) for part in parts]
+        if np.unique(prefixes, return_counts=True)[1].max() <= MOST_OF_ALL * len(prefixes):
             break
-    return found
+    return prefixes
 
 
 def _longest(schedule: Schedule, names: Sequence[str], title: str) -> Groups:
     batches = schedule.batches
-    known, of_task = np.unique(texts(names), return_inverse=True)
-    time = np.bincount(of_task[batches.task], batches.finish - batches.start, len(known))
+    distinct, of_task = np.unique(texts(names), return_inverse=True)
+    time = np.bincount(of_task[batches.task], batches.finish - batches.start, len(distinct))
     ranked = np.argsort(-time, kind="stable")
-    shown = min(len(known), len(COLOURS))
+    shown = min(len(distinct), len(COLOURS))
     place = np.minimum(np.argsort(ranked), shown)
-    rest = ("other",) if shown < len(known) else ()
-    return Groups((*known[ranked[:shown]].tolist(), *rest), (*COLOURS[:shown], *(OTHER for _ in rest)), place[of_task], title)
+    rest = ("other",) if shown < len(distinct) else ()
+    return Groups((*distinct[ranked[:shown]].tolist(), *rest), (*COLOURS[:shown], *(OTHER for _ in rest)), place[of_task], title)
 
 
 def _in_order(names: Sequence[str], first: FloatArray, title: str) -> Groups:
-    """Return the groups from dark to light, by the least that `first` [n] says of their tasks."""
-    known, of_task = np.unique(texts(names), return_inverse=True)
-    least = np.full(len(known), np.inf)
-    np.minimum.at(least, of_task, first)
-    ranked = np.argsort(least, kind="stable")
-    at = np.linspace(0, len(SCALE) - 1, max(len(known), 1))
+    """Return the groups from dark to light, by the least value of `first` [n] among their tasks."""
+    distinct, of_task = np.unique(texts(names), return_inverse=True)
+    earliest = np.full(len(distinct), np.inf)
+    np.minimum.at(earliest, of_task, first)
+    ranked = np.argsort(earliest, kind="stable")
+    at = np.linspace(0, len(SCALE) - 1, max(len(distinct), 1))
     channels = np.stack([np.interp(at, np.arange(len(SCALE)), channel) for channel in zip(*SCALE, strict=True)], axis=1)
     channels[1::2] += PALER * (255 - channels[1::2])  # neighbours differ
     colours = tuple("#{:02x}{:02x}{:02x}".format(*row) for row in np.round(channels).astype(int).tolist())
-    return Groups(tuple(known[ranked].tolist()), colours[: len(known)], np.argsort(ranked)[of_task], title)
+    return Groups(tuple(distinct[ranked].tolist()), colours[: len(distinct)], np.argsort(ranked)[of_task], title)
 
 
 def ink(colour: str) -> str:
-    """Return the colour, black or white, of text that is read best on `colour`."""
+    """Return black or white, whichever has more contrast with `colour`."""
     red, green, blue = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
     return "#000000" if 0.2126 * red**2.2 + 0.7152 * green**2.2 + 0.0722 * blue**2.2 > 0.18 else "#ffffff"
 
 
 def labels(schedule: Schedule) -> list[str]:
-    """Return what a chart writes on each batch: its task, and its size if the schedule has batches."""
+    """Return the label of each batch: its task, and its size if any batch has several inputs."""
     names = [schedule.tasks[i] for i in schedule.batches.task.tolist()]
     if schedule.n_inputs == 1:
         return names

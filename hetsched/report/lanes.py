@@ -1,4 +1,4 @@
-"""Stages on one device as a schedule on lanes, so that all pictures of schedules show them too."""
+"""Stages on one device as a schedule on lanes, which every picture of schedules can show."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from hetsched.verification.stages import verify_stages
 
 @checked
 def lanes(graph: TaskGraph, schedule: StageSchedule) -> tuple[Problem, Schedule]:
-    """Return a problem and its schedule that look as a schedule of stages runs: what every picture of this module takes.
+    """Return a problem and a schedule of it that represent a schedule of stages, for every picture of this module.
 
-    The groups of a stage lie on lanes, each as long as the stage; the tasks of a group share that time equally, for what each
-    takes of it nobody says. A merged stage is on one lane. Nothing is moved: edges have no bytes, and each stage waits for
-    the one before.
+    Each group of a stage has a lane for the duration of the stage, and its tasks share that time equally, for their own
+    durations are not known. A merged stage has one lane. Edges have no bytes, and each stage starts at the end of the one
+    before.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""One offline HTML file about a solution: charts to zoom and hover, tables, and what is proven."""
+"""One offline HTML file about a solution: interactive charts, tables, bound and verification."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ WAITED = {"start": "nothing", "data": "its data", "device": "its device", "link"
 
 @checked
 def html(problem: Problem, solution: Solution | Schedule, *, colour_by: str | Sequence[str] = "op") -> str:
-    """Return a page about a solution, or about a schedule alone, that needs nothing but itself.
+    """Return a self-contained page about a solution, or about a schedule alone.
 
     It holds an interactive Gantt chart, the methods that ran, utilisation, transfers and memory of the
     devices, memory over time, the critical chain, incumbent and bound over the time of the solve, and
-    what the independent check says of the schedule, which is done anew.
+    the result of the independent check, which is run again.
 
     Parameters
     ----------
@@ -46,14 +46,14 @@ def html(problem: Problem, solution: Solution | Schedule, *, colour_by: str | Se
     solution : Solution or Schedule
         A solution without a schedule makes a page about its status.
     colour_by : "op", "module", "cut" or a sequence of str
-        What colours stand for, as in `gantt`.
+        Meaning of the colours, as in `gantt`.
 
     Raises
     ------
     MissingDependency
         plotly or jinja2 is not installed.
     UnsupportedFeature
-        `colour_by` makes no groups of the tasks.
+        `colour_by` is not one of these.
     """
     require("html")
     from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -85,14 +85,14 @@ def write_html(
 
 
 def _printable(value: Any) -> Any:
-    """Return what goes into the page: text without control characters, markup of ours as it is."""
+    """Return a value for the page: text without control characters, `Markup` unchanged."""
     return value if hasattr(value, "__html__") or not isinstance(value, str) else printable(value)
 
 
 def _policy(*parts: str) -> str:
-    """Return a content security policy under which the scripts in these parts run, and no other; and nothing is loaded.
+    """Return a content security policy that permits the scripts in these parts only, and no download.
 
-    plotly styles what it draws, and makes pictures to be saved of blobs.
+    plotly needs inline styles, and blobs for the pictures that it saves.
     """
     scripts = [script for part in parts for script in re.findall(r"<script[^>]*>(.*?)</script>", part, re.DOTALL)]
     hashes = " ".join(f"'sha256-{b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" for script in scripts)
@@ -100,22 +100,22 @@ def _policy(*parts: str) -> str:
 
 
 def _facts(problem: Problem, solution: Solution | None) -> dict[str, Any]:
-    """Return what the page says of the problem and the solve."""
+    """Return the fields of the page about the problem and the solve."""
     from hetsched.report.figures import embed, progress_figure
 
-    told = solution is not None and bool((np.isfinite(solution.history.incumbent) | (solution.history.bound > 0)).any())
-    told = told and solution is not None and not np.isinf(solution.bound)
+    recorded = solution is not None and bool((np.isfinite(solution.history.incumbent) | (solution.history.bound > 0)).any())
+    recorded = recorded and solution is not None and not np.isinf(solution.bound)
     return {
         "solution": solution,
         "methods": method_table(solution) if solution is not None else None,
-        "progress": embed(progress_figure(solution.history), "progress") if solution is not None and told else None,
+        "progress": embed(progress_figure(solution.history), "progress") if solution is not None and recorded else None,
         "ccr": _ccr(problem),
         "counted": f"{_count(problem.n_tasks, 'task')} on {_count(problem.n_devices, 'device')}",
     }
 
 
 def _of_schedule(problem: Problem, schedule: Schedule, colour_by: str | Sequence[str]) -> dict[str, Any]:
-    """Return what the page says of a schedule; chain and memory only if it is valid."""
+    """Return the fields of the page about a schedule; chain and memory only if it is valid."""
     from hetsched.report.figures import embed, gantt_figure, left_out, memory_figure
 
     violations: list[Violation] = verify(problem, schedule)
@@ -138,7 +138,7 @@ def _count(number: int, what: str) -> str:
 
 
 def _ccr(problem: Problem) -> float:
-    """Return the transfer time of all edges over the computation time of all tasks, means over devices; NaN without edges.
+    """Return the mean transfer time of all edges divided by the mean duration of all tasks; NaN without edges.
 
     The communication-to-computation ratio of Celeritas, equation (1).
     """
@@ -168,7 +168,7 @@ def _steps(problem: Problem, schedule: Schedule, chain: Columns) -> Iterator[dic
 
 
 def _shares(schedule: Schedule, chain: Columns) -> Iterator[tuple[str, float]]:
-    """Yield what the makespan is made of: computing per device, transfers, waiting."""
+    """Yield the parts of the makespan along the critical chain: computing per device, transfers, waiting."""
     length = chain.finish - chain.start
     of_batch = chain.batch >= 0
     device = schedule.batches.device[chain.batch[of_batch]]
@@ -181,4 +181,4 @@ def _shares(schedule: Schedule, chain: Columns) -> Iterator[tuple[str, float]]:
     if moving > 0:
         yield "transfers", moving
     if waiting > 1e-9 * schedule.makespan:
-        yield "waiting, though nothing stood in the way", waiting
+        yield "waiting without a cause", waiting

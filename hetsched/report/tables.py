@@ -16,14 +16,17 @@ from hetsched.search.solution import Solution, relative_gap
 
 
 def schedule_of(problem: Problem, answer: Schedule | Solution) -> Schedule:
-    """Return the schedule of an answer; raises `InvalidSchedule` if there is none, or it is one of another problem."""
+    """Return the schedule of an answer; raise `InvalidSchedule` if it has none, or one of another problem."""
     schedule = answer.schedule if isinstance(answer, Solution) else answer
     if schedule is None:
-        raise InvalidSchedule("the solution holds no schedule to draw; solution.status and solution.messages say why")
-    theirs, ours = (schedule.tasks, schedule.devices, schedule.n_inputs), (problem.graph.names, problem.cluster.names, problem.inputs)
-    if theirs != ours:
+        raise InvalidSchedule("the solution holds no schedule to draw; see solution.status and solution.messages")
+    of_schedule, of_problem = (
+        (schedule.tasks, schedule.devices, schedule.n_inputs),
+        (problem.graph.names, problem.cluster.names, problem.inputs),
+    )
+    if of_schedule != of_problem:
         raise InvalidSchedule(
-            f"the schedule is one of {len(schedule.tasks)} tasks, {len(schedule.devices)} devices and {schedule.n_inputs} inputs that are "
+            f"the {len(schedule.tasks)} tasks, {len(schedule.devices)} devices and {schedule.n_inputs} inputs of the schedule are "
             "not those of this problem; give the problem it was made for"
         )
     edge, count = schedule.transfers.edge, problem.graph.n_edges
@@ -36,7 +39,7 @@ def schedule_of(problem: Problem, answer: Schedule | Solution) -> Schedule:
 
 
 def batch_table(problem: Problem, schedule: Schedule) -> Columns:
-    """Return one row a batch, in the order of ``schedule.batches``.
+    """Return a table of batches, in the order of ``schedule.batches``.
 
     Columns are task, op, module, device, start, finish, duration (seconds), size and inputs (text).
     """
@@ -58,10 +61,10 @@ def batch_table(problem: Problem, schedule: Schedule) -> Columns:
 
 @checked
 def to_dataframe(problem: Problem, schedule: Schedule | Solution) -> Any:
-    """Return a ``pandas.DataFrame`` with one row a batch, by start.
+    """Return a ``pandas.DataFrame`` of the batches, by start.
 
     Columns are task, op, module, device, start, finish, duration (seconds), size (inputs in the batch)
-    and inputs (which, for instance ``"0-3, 7"``). ``schedule.transfers.to_dataframe()`` has the
+    and inputs (their numbers, for instance ``"0-3, 7"``). ``schedule.transfers.to_dataframe()`` has the
     transfers. Raises `MissingDependency` without pandas.
     """
     return (
@@ -73,10 +76,10 @@ def to_dataframe(problem: Problem, schedule: Schedule | Solution) -> Any:
 
 @checked
 def device_table(problem: Problem, answer: Schedule | Solution) -> Columns:
-    """Return one row a device: what it did and what it holds.
+    """Return a table of devices: their work, transfers and memory.
 
     Columns are device, kind, batches, busy (seconds), utilisation (share of the makespan), sent and
-    received (bytes), static_memory and peak_memory (bytes, NaN if nobody computed them) and capacity
+    received (bytes), static_memory and peak_memory (bytes, NaN if not computed) and capacity
     (bytes, inf for none).
     """
     schedule = schedule_of(problem, answer)
@@ -100,7 +103,7 @@ def device_table(problem: Problem, answer: Schedule | Solution) -> Columns:
 
 @checked
 def method_table(solution: Solution) -> Columns:
-    """Return one row a method that looked for schedules, the best first.
+    """Return a table of the methods that search for schedules, the best first.
 
     Columns are method, makespan (seconds, inf if it found none), gap (to the solution's bound),
     evaluations and seconds.
@@ -122,7 +125,7 @@ def spans(items: IntArray) -> str:
 
 
 def _shared(schedule: Schedule) -> FloatArray:
-    """Return the number of inputs each transfer carries, [T]."""
+    """Return the number of inputs of each transfer, [T]."""
     moves, ptr, items = schedule.transfers, schedule.item_ptr, schedule.items
     if schedule.n_inputs == 1:
         return np.ones(len(moves))

@@ -20,7 +20,7 @@ from hetsched.schedule.schedule import Schedule
 from hetsched.search.solution import Solution
 
 DEVICES, CHANNELS = 1, 2  # process numbers
-FIRST_TRACK = 1000  # thread numbers, devices first: viewers give 0, and those of processes, a meaning of their own
+FIRST_TRACK = 1000  # thread numbers, devices first: 0 and the numbers of processes have another meaning in viewers
 LONGEST = 1e9  # seconds
 
 
@@ -28,21 +28,21 @@ LONGEST = 1e9  # seconds
 def chrome_trace(problem: Problem, answer: Schedule | Solution) -> dict[str, Any]:
     """Return a schedule in the Trace Event Format, to be written as JSON.
 
-    Devices are the tracks of one process, channels those of another; transfers of one channel that
-    overlap (without contention they may) lie on several tracks of its name. Arrows join producer,
-    transfer and consumer; counters show the bytes each device holds over time. A second of the
-    schedule is a second of the trace, in whole nanoseconds, the finest that viewers keep.
+    Devices are the tracks of one process, channels those of another; a channel without contention
+    has several tracks of its name if its transfers overlap. Arrows connect producer, transfer and
+    consumer; counters show the bytes held by each device over time. A second of the schedule is a
+    second of the trace, rounded to nanoseconds, the resolution of viewers.
 
     Parameters
     ----------
     problem : Problem
     answer : Schedule or Solution
-        With all transfers its batches need.
+        It must have all transfers that its batches need.
 
     Raises
     ------
     InvalidSchedule
-        The transfers are not those its batches need.
+        The transfers are not those that its batches need.
     UnsupportedFeature
         The makespan, or a time, is beyond 1e9 s or not finite.
     """
@@ -63,13 +63,13 @@ def write_trace(problem: Problem, answer: Schedule | Solution, path: str | PathL
 
 
 def _clock(times: FloatArray) -> list[int]:
-    """Return times in whole nanoseconds, so that what touches does not overlap."""
+    """Return times in whole nanoseconds, so that adjacent intervals do not overlap."""
     rounded: list[int] = np.round(np.asarray(times, np.float64) * 1e9).astype(np.int64).tolist()
     return rounded
 
 
 def _microseconds(nanoseconds: int) -> float:
-    """Return the number that a viewer which cuts off, as Perfetto does, reads as so many nanoseconds."""
+    """Return the number of microseconds that a viewer which truncates, such as Perfetto, reads as `nanoseconds`."""
     return (nanoseconds + 0.25) / 1e3
 
 
@@ -148,7 +148,7 @@ def _memory(problem: Problem, schedule: Schedule) -> Iterator[dict[str, Any]]:
 
 
 def lanes(resource: IntArray, start: FloatArray, finish: FloatArray) -> IntArray:
-    """Return a lane for each interval, the lowest in which it overlaps no other of its resource."""
+    """Return a lane for each interval, the lowest in which it overlaps no other interval of its resource."""
     lane = np.zeros(len(start), np.int64)
     until: dict[int, list[float]] = {}
     for x in np.lexsort((finish, start)).tolist():

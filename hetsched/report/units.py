@@ -1,4 +1,4 @@
-"""How numbers are written for people: seconds, bytes, shares."""
+"""Text of quantities: seconds, bytes, shares."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def byte_unit(value: float) -> tuple[str, float]:
 
 
 def seconds(value: float) -> str:
-    """Return seconds in a unit that suits them, with four significant digits."""
+    """Return a time in a suitable unit, with four significant digits."""
     if not math.isfinite(value):
         return "-" if math.isnan(value) else "inf"
     if value == 0:
@@ -29,7 +29,7 @@ def seconds(value: float) -> str:
 
 
 def size(value: float) -> str:
-    """Return bytes in a unit that suits them, with four significant digits."""
+    """Return a number of bytes in a suitable unit, with four significant digits."""
     if not math.isfinite(value):
         return "-" if math.isnan(value) else "unlimited"
     unit, scale = byte_unit(value)
@@ -37,5 +37,5 @@ def size(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share as per cent; what rounds to nothing without being nothing says so."""
+    """Return a share as per cent; below 0.01 % but not 0 as ``< 0.01 %``."""
     return "< 0.01 %" if 0 < share < 1e-4 else f"{share:.2%}".replace("%", " %")

@@ -58,7 +58,7 @@ DRAWING = (hs.report.gantt, hs.report.html, hs.report.chrome_trace, hs.report.to
 @pytest.mark.parametrize("draw", DRAWING)
 def test_the_schedule_of_another_problem_is_refused(draw: Callable[..., object]) -> None:
     problem, _ = diamond()
-    with pytest.raises(hs.InvalidSchedule, match="schedule is one of 10 tasks, 3 devices and 1 inputs that are not those of this problem"):
+    with pytest.raises(hs.InvalidSchedule, match="the 10 tasks, 3 devices and 1 inputs of the schedule are not those of this problem"):
         draw(problem, stack(1, 10)[1])
 
 
