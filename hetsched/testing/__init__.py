@@ -1,7 +1,7 @@
-"""Tools to test schedulers with, for this package's tests and for those of others.
+"""Tools for tests of schedulers, in this package and in others.
 
-Hypothesis strategies for problems and decisions, the true optimum of tiny problems, a corpus of problems whose
-optima are known, and suites of tests that a scheduling method, or a lower bound, must pass.
+Hypothesis strategies for problems and decisions, the optimum of tiny problems by enumeration, a corpus of problems
+with their optima, and suites of tests for scheduling methods, lower bounds and solvers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
     "task_graphs",
 ]
 
-# Imported when first used: the suites take the profile of hypothesis that is loaded by then.
+# Imported at first use: the suites use the profile of hypothesis that is loaded at that time.
 _HOMES = {
     "": ["bounds", "conformance", "corpus", "profiles"],
     "strategies": ["clusters", "decisions", "numbers", "problems", "task_graphs"],

@@ -1,4 +1,4 @@
-"""The tests that a solver's backend must pass, ready to be inherited."""
+"""A suite of tests for the backend of a solver, to inherit from."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from hetsched.testing.clocks import SteppingClock
 from hetsched.testing.profiles import examples
 
 PLENTY = 120.0
-"""Seconds within which every solver finds what a test waits for, even on a machine that has much else to do."""
+"""Time limit that is enough for every solver, even on a loaded machine."""
 
 _SETTINGS = examples(25)
 
 
 class Shop:
-    """Jobs that each run on one of some machines; between some a delay where they change machines.
+    """Jobs that each run on one of several machines, with delays between some jobs on different machines.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Shop:
         return f"Shop({self.length.tolist()}, {self.arcs})"
 
     def optimum(self) -> float:
-        """Return the least makespan, by trying every assignment and every order."""
+        """Return the least makespan, by enumeration of assignments and orders."""
         n, machines = self.length.shape
         best = math.inf
         for order in itertools.permutations(range(n)):
@@ -53,7 +53,7 @@ class Shop:
                 free, finish = [0.0] * machines, [0.0] * n
                 for j in order:
                     ready = max((finish[a] + (d if where[a] != where[j] else 0.0) for a, b, d in self.arcs if b == j), default=0.0)
-                    # What takes no time occupies nothing.
+                    # A job of zero length occupies no machine.
                     finish[j] = max(ready, free[where[j]] if self.length[j, where[j]] > 0 else 0.0) + self.length[j, where[j]]
                     if self.length[j, where[j]] > 0:
                         free[where[j]] = finish[j]
@@ -81,7 +81,7 @@ class Shop:
 
 @st.composite
 def shops(draw: st.DrawFn, times: st.SearchStrategy[float], largest: int = 4) -> Shop:
-    """Draw a shop of few jobs and machines."""
+    """Draw a shop with few jobs and machines."""
     n, machines = draw(st.integers(1, largest)), draw(st.integers(1, 2))
     arcs = [(i, j, draw(times)) for j in range(n) for i in range(j) if draw(st.booleans())]
     return Shop([[draw(times) for _ in range(machines)] for _ in range(n)], arcs)
@@ -93,7 +93,7 @@ ANY = st.floats(0.0, 10.0, allow_subnormal=False).map(lambda value: 0.0 if value
 
 
 def hard(n: int = 40, machines: int = 4, seed: int = 0) -> Model:
-    """Return a model that no solver finishes in seconds."""
+    """Return a model that no solver solves within seconds."""
     rng = np.random.default_rng(seed)
     arcs = [(i, j, float(rng.integers(1, 20))) for j in range(n) for i in range(j) if rng.random() < 0.1]
     return Shop(rng.integers(5, 60, (n, machines)), arcs).model()[0]
@@ -102,7 +102,7 @@ def hard(n: int = 40, machines: int = 4, seed: int = 0) -> Model:
 class BackendSuite:
     """Base class of the tests of one backend.
 
-    Subclass it in a test module and pytest does the rest::
+    Subclass it in a test module; pytest collects the tests::
 
         class TestScip(backends.BackendSuite):
             solver = "scip"
@@ -111,9 +111,9 @@ class BackendSuite:
     ----------
     solver : str
     tolerance : float
-        Relative, of objectives and bounds.
+        Relative tolerance of objectives and bounds.
     option, bad_option : tuple of str and value
-        A parameter it takes, and one it does not.
+        A parameter that the solver accepts, and one that it refuses.
     """
 
     solver: str
@@ -169,7 +169,7 @@ class BackendSuite:
         assert outcome.objective == pytest.approx(-4)
         assert y.value(outcome.values).round().tolist() == [-1, -3]  # type: ignore[arg-type]
 
-    def test_what_cannot_be_is_proven_infeasible(self) -> None:
+    def test_a_contradiction_is_proven_infeasible(self) -> None:
         model = Model()
         x = model.binary("x", 3)
         model.exactly_one(x)
@@ -196,27 +196,27 @@ class BackendSuite:
 
     @pytest.mark.parametrize("limit", [0.0, 1.0])
     def test_a_time_limit_is_kept_and_the_bound_too(self, limit: float) -> None:
-        outcome = hard().solve(self.solver, time_limit=limit)  # which would take hours
+        outcome = hard().solve(self.solver, time_limit=limit)  # without a limit it takes hours
         assert outcome.stopped == "time limit"
         assert outcome.proven == ""
         assert outcome.bound <= outcome.objective
 
     @pytest.mark.parametrize("looks", [0, 1, 3, 10, 30])
-    def test_the_clock_is_looked_at_while_a_model_is_handed_over(self, looks: int) -> None:
+    def test_the_clock_is_read_while_a_model_is_built_in_the_solver(self, looks: int) -> None:
         clock = SteppingClock(1.0)
         deadline = Deadline.after(looks, clock)
         outcome = hard().solve(backend(self.solver), deadline=deadline)
         assert outcome.stopped == "time limit"
         assert outcome.bound <= outcome.objective
-        assert clock.late(deadline) <= 50, "the clock is looked at for long after the end"
+        assert clock.late(deadline) <= 50, "the clock is read too often after the deadline"
 
-    def test_without_time_it_is_not_begun(self) -> None:
+    def test_without_time_it_does_not_begin(self) -> None:
         outcome = hard().solve(backend(self.solver), time_limit=0.0)
         assert (outcome.stopped, outcome.values, outcome.proven) == ("time limit", None, "")
         assert outcome.detail.endswith("allow more time")
 
     @pytest.mark.parametrize("limit", [1e9, 1e21, math.inf])
-    def test_a_limit_of_ages_is_none(self, limit: float) -> None:
+    def test_a_limit_of_centuries_is_no_limit(self, limit: float) -> None:
         model, _ = Shop([[3.0, 4.0], [2.0, 2.0]], []).model()
         assert model.solve(self.solver, time_limit=limit).proven == "optimal"
 
@@ -232,7 +232,7 @@ class BackendSuite:
             model.solve(self.solver, threads=0)
 
     @pytest.mark.parametrize("gap", [-0.1, math.inf, math.nan, "1%"])
-    def test_a_gap_that_is_none_is_refused(self, gap: Any) -> None:
+    def test_an_invalid_gap_is_refused(self, gap: Any) -> None:
         with pytest.raises(UnsupportedFeature, match=r"gap is .*; it must be a number"):
             hard(4).solve(self.solver, gap=gap)
 
@@ -248,36 +248,36 @@ class BackendSuite:
         assert outcome.stopped in ("gap", "finished")
 
     def test_another_thread_stops_it(self) -> None:
-        asked = threading.Event()
-        threading.Timer(1.0, asked.set).start()
-        assert hard().solve(self.solver, time_limit=PLENTY, stop=asked.is_set).stopped == "stopped"
+        request = threading.Event()
+        threading.Timer(1.0, request.set).start()
+        assert hard().solve(self.solver, time_limit=PLENTY, stop=request.is_set).stopped == "stopped"
 
-    def test_a_listener_stops_it_and_hears_what_is_found(self) -> None:
-        heard: list[float] = []
+    def test_a_listener_receives_incumbents_and_stops_it(self) -> None:
+        reported: list[float] = []
 
         def listen(found: Incumbent) -> bool:
-            heard.append(found.objective)
-            return len(heard) >= 2
+            reported.append(found.objective)
+            return len(reported) >= 2
 
         outcome = hard(14).solve(self.solver, time_limit=PLENTY, on_incumbent=listen)
         assert outcome.stopped == "callback"
-        assert heard == sorted(heard, reverse=True)
+        assert reported == sorted(reported, reverse=True)
         assert outcome.values is not None
-        assert outcome.objective <= heard[0] + 1e-6
+        assert outcome.objective <= reported[0] + 1e-6
 
-    def test_bounds_are_told_as_they_rise(self) -> None:
-        heard: list[float] = []
+    def test_bounds_are_reported_as_they_rise(self) -> None:
+        reported: list[float] = []
 
         def listen(found: NewBound) -> bool:
-            heard.append(found.bound)
-            return len(heard) >= 2
+            reported.append(found.bound)
+            return len(reported) >= 2
 
         outcome = hard(12).solve(self.solver, time_limit=PLENTY, on_bound=listen)
         assert outcome.stopped == "callback"
-        assert heard == sorted(heard)
-        assert heard[-1] <= outcome.objective * (1 + 1e-6)
+        assert reported == sorted(reported)
+        assert reported[-1] <= outcome.objective * (1 + 1e-6)
 
-    def test_what_a_listener_raises_comes_out(self) -> None:
+    def test_an_exception_of_a_listener_is_raised(self) -> None:
         def fail(_: object) -> None:
             raise RuntimeError("the listener's own")
 
@@ -287,9 +287,9 @@ class BackendSuite:
     def test_a_start_is_taken(self) -> None:
         model = hard(14)
         first = model.solve(self.solver, time_limit=PLENTY, on_incumbent=lambda found: found.objective < 120)
-        heard: list[float] = []
-        model.solve(self.solver, time_limit=PLENTY, hint=first.values, on_incumbent=lambda found: heard.append(found.objective) or True)  # type: ignore[func-returns-value]
-        assert heard[0] <= first.objective * (1 + 1e-6)
+        reported: list[float] = []
+        model.solve(self.solver, time_limit=PLENTY, hint=first.values, on_incumbent=lambda found: reported.append(found.objective) or True)  # type: ignore[func-returns-value]
+        assert reported[0] <= first.objective * (1 + 1e-6)
 
     def test_part_of_a_start_is_taken(self) -> None:
         model, columns = Shop([[3.0, 4.0], [2.0, 5.0], [4.0, 4.0]], [(0, 2, 1.0)]).model()
@@ -297,7 +297,7 @@ class BackendSuite:
         hint[columns["x"].column] = [1, 0, 0, 1, 1, 0]
         assert model.solve(self.solver, hint=hint).proven == "optimal"
 
-    def test_leaving_cuts_out_changes_no_optimum(self) -> None:
+    def test_an_optimum_is_the_same_without_cuts(self) -> None:
         model, columns = Shop([[3.0, 4.0], [2.0, 5.0], [4.0, 4.0]], [(0, 2, 1.0)]).model()
         model.add(columns["C"] >= 4.0, tag="redundant", cut=True)
         outcomes = [model.solve(self.solver, cuts=cuts).objective for cuts in (True, False)]
@@ -318,13 +318,13 @@ class BackendSuite:
         with pytest.raises(InvalidModel, match=r"column x\(0\) would have lower bound 7.0 above upper bound 5.0; to move both"):
             model.set_bounds(x, lower=7)
 
-    def test_a_kept_backend_tells_each_solve_of_its_own_finds(self) -> None:
-        kept, heard = backend(self.solver), []
+    def test_a_backend_used_again_reports_to_the_current_listener(self) -> None:
+        kept, reported = backend(self.solver), []
         model, _ = Shop([[3.0, 1.0], [2.0, 5.0]], []).model()
         for name in ("first", "second"):
-            model.solve(kept, on_incumbent=lambda found, name=name: heard.append(name))  # type: ignore[misc]
-            assert set(heard) == {name}
-            heard.clear()
+            model.solve(kept, on_incumbent=lambda found, name=name: reported.append(name))  # type: ignore[misc]
+            assert set(reported) == {name}
+            reported.clear()
 
     def test_a_model_without_columns_has_its_constant(self) -> None:
         model = Model()
@@ -337,12 +337,12 @@ class BackendSuite:
         with pytest.raises(UnsupportedFeature, match=self.bad_option[0]):
             model.solve(self.solver, options=dict([self.bad_option]))
 
-    def test_the_native_model_is_handed_out(self) -> None:
+    def test_the_native_model_is_available(self) -> None:
         model, _ = Shop([[3.0, 4.0]], []).model()
         assert model.native(self.solver) is not None
 
-    def test_a_backend_that_is_kept_solves_changed_models(self) -> None:
-        """Bounds, rows, costs and sides change in turn; the answers are those of a new solve."""
+    def test_a_backend_used_again_solves_changed_models(self) -> None:
+        """Bounds, rows, costs and right-hand sides change in turn; the results are those of a new backend."""
         solver = backend(self.solver)
         model, columns = Shop([[3.0, 1.0], [2.0, 5.0], [2.0, 2.0]], [(0, 2, 1.0)]).model()
         x, makespan = columns["x"], columns["C"]

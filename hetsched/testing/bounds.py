@@ -1,4 +1,4 @@
-"""The tests that a lower bound must pass, ready to be inherited."""
+"""A suite of tests for a lower bound, to inherit from."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TOLERANCE = 1e-9
 class BoundSuite:
     """Base class of the tests of one lower bound on the makespan.
 
-    Subclass it in a test module and pytest does the rest::
+    Subclass it in a test module; pytest collects the tests::
 
         class TestMine(BoundSuite):
             function = staticmethod(mine)
@@ -43,15 +43,15 @@ class BoundSuite:
     ----------
     function : BoundFunction
     fits : callable
-        Whether it is for a problem; the others are left out.
+        Whether the bound applies to a problem; other problems are skipped.
     time_limit : float or None
         Seconds of each call, for bounds that need a deadline.
     scales : bool
-        Whether the bound is the same in another unit of time, to the bit where the factor is a power of two.
+        Whether the bound scales with all times, to the bit if the factor is a power of two.
     ignores_numbering : bool
         Whether it is the same for tasks and devices in another order, to 1e-5.
     looks_to_stop : int
-        How often it may look at the clock after its deadline.
+        The most readings of the clock after the deadline.
     """
 
     function: ClassVar[BoundFunction]
@@ -62,11 +62,11 @@ class BoundSuite:
     looks_to_stop: ClassVar[int] = 50
 
     def problems(self, **features: Any) -> SearchStrategy[Problem]:
-        """Return the problems to test with; override it to narrow them down or to add some."""
+        """Return the strategy of the problems to test with; override it to restrict or extend them."""
         return strategies.problems(**features)
 
     def large_problems(self) -> SearchStrategy[Problem]:
-        """Return problems on which it takes its time."""
+        """Return the strategy of problems on which the bound takes long."""
         return self.problems(n_tasks=st.integers(20, 40), n_devices=3)
 
     def value(self, problem: Problem) -> float:
@@ -78,7 +78,7 @@ class BoundSuite:
     @examples(100, HealthCheck.filter_too_much)
     @given(data=st.data())
     def test_it_is_never_above_the_optimum(self, data: DataObject) -> None:
-        """Under every rule; inf means that the enumeration finds nothing either."""
+        """Under every rule; if the bound is inf, the enumeration finds no schedule either."""
         problem = data.draw(self.problems())
         try:
             optimum = brute_force(problem, limit=50_000)
@@ -90,7 +90,7 @@ class BoundSuite:
     @examples(40, HealthCheck.filter_too_much)
     @given(data=st.data())
     def test_it_is_never_above_a_schedule(self, data: DataObject) -> None:
-        """Larger problems than the enumeration can take."""
+        """On problems too large for the enumeration."""
         problem = data.draw(self.problems(n_tasks=st.integers(5, 12), inputs=st.integers(1, 4), tight=False))
         makespan = simulate(problem, data.draw(strategies.decisions(problem))).makespan
         assert self.value(problem) <= makespan * (1 + TOLERANCE)
@@ -130,7 +130,7 @@ class BoundSuite:
     @examples(20, HealthCheck.filter_too_much)
     @given(data=st.data())
     def test_it_ends_soon_after_its_deadline(self, data: DataObject) -> None:
-        """On a clock that advances at each look."""
+        """On a clock that advances at each reading."""
         problem = data.draw(self.large_problems())
         assume(type(self).fits(problem))
         clock = SteppingClock(1.0)

@@ -1,4 +1,4 @@
-"""The true optimum of tiny problems, by enumeration."""
+"""The optimum of tiny problems, by enumeration."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ class Optimum(NamedTuple):
     makespan: float
     """Seconds."""
     decision: Decision
-    """What runs where, and in which order."""
+    """Its decision."""
     schedule: Schedule
-    """What `simulate` makes of it."""
+    """The schedule that `simulate` returns for the decision."""
 
 
 @checked
 def brute_force(problem: Problem, *, limit: int = 1_000_000) -> Optimum | None:
     """Return a schedule of least makespan, or None if the problem has no valid schedule.
 
-    Assignments, batches, device orders and (with contention) transfer orders are all enumerated,
-    but for those that differ only in the numbering of inputs and those that cannot beat the best
-    found, so the answer is the optimum up to a relative 1e-12.
+    All assignments, batches, device orders and (with contention) transfer orders are enumerated,
+    except those that differ only in the numbering of inputs and those that cannot improve on the
+    incumbent. The result is the optimum up to a relative 1e-12.
 
     Parameters
     ----------
     problem : Problem
     limit : int
-        The most partial assignments and partial schedules to look at.
+        The most partial assignments and partial schedules to enumerate.
 
     Raises
     ------
@@ -61,7 +61,7 @@ def brute_force(problem: Problem, *, limit: int = 1_000_000) -> Optimum | None:
 
 
 class _Count:
-    """How much of the limit is used."""
+    """The number of partial assignments and schedules so far."""
 
     def __init__(self, limit: int) -> None:
         self.used, self.limit = 0, limit
@@ -79,10 +79,10 @@ class _Count:
 
 
 def _assignments(problem: Problem, count: _Count) -> Iterator[Assignment]:
-    """Yield every assignment to batches, one of each set that differs by a permutation of inputs only.
+    """Yield every assignment to batches, one of each set that differs only by a permutation of inputs.
 
-    Inputs that all earlier tasks treat alike form a class; within a class labels never decrease,
-    and batches of one device are numbered as they appear.
+    Inputs with equal labels at all earlier tasks form a class; within a class labels never decrease,
+    and the batches of a device are numbered in the order of their first input.
     """
     choices = Choices(problem)
     order = problem.graph.topological_order.tolist()
@@ -107,7 +107,7 @@ def _assignments(problem: Problem, count: _Count) -> Iterator[Assignment]:
 def _labellings(
     choices: Choices, i: int, labels: dict[int, tuple[Label, ...]], history: list[tuple[Label, ...]], count: _Count
 ) -> Iterator[tuple[Label, ...]]:
-    """Yield the labels that task i may give its inputs."""
+    """Yield the labels that the inputs of task i may have."""
     problem = choices.problem
     mates = [j for j in choices.units[choices.unit_of[i]] if j in labels]
     previous = {item: max((x for x in range(item) if history[x] == history[item]), default=-1) for item in range(problem.inputs)}
@@ -119,22 +119,22 @@ def _labellings(
             if all(row.count(label) in choices.sizes[i][label[0]] for label in set(row)):
                 yield row
             return
-        least = row[previous[item]] if previous[item] >= 0 else (0, 0)
-        for k in range(least[0], problem.n_devices):
+        smallest = row[previous[item]] if previous[item] >= 0 else (0, 0)
+        for k in range(smallest[0], problem.n_devices):
             if not choices.sizes[i][k] or any(labels[j][item][0] != k for j in mates):
                 continue
             if not all(choices.paths[e][labels[j][item][0]][k] for e, j in choices.incoming[i]):
                 continue
             used = len({label for label in row if label[0] == k})
             for number in range(used + 1 if problem.batching == "free" else 1):
-                if (k, number) >= least:
+                if (k, number) >= smallest:
                     yield from extend((*row, (k, number)))
 
     return extend(())
 
 
 def _can_fit(problem: Problem, labels: dict[int, tuple[Label, ...]]) -> bool:
-    """Tell whether the memory needed whatever the order is there: all of it if static, weights if not."""
+    """Return whether the memory needed in every order fits: all memory if static, else weights alone."""
     graph = problem.graph
     needed = [0.0] * problem.n_devices
     for i, row in labels.items():
@@ -156,9 +156,9 @@ def _within(needed: list[float], problem: Problem) -> bool:
 class _Orders:
     """All semi-active schedules of one assignment, as sequences of operations by start time.
 
-    An operation is a batch or a transfer. Those that hold no resource (of zero length, or transfers
-    without contention) happen as soon as they are ready; the others are appended one by one, by
-    increasing (start, number), which gives every semi-active schedule exactly once.
+    An operation is a batch or a transfer. Operations without a resource (of zero length, or transfers
+    without contention) start as soon as they are ready; the others are appended one by one in
+    increasing (start, number), which yields every semi-active schedule exactly once.
     """
 
     def __init__(self, problem: Problem, assignment: Assignment, count: _Count) -> None:
@@ -233,7 +233,7 @@ class _Orders:
         return self.best is not None and makespan >= self.best.makespan * (1 - ROUNDING)
 
     def _admit(self, x: int, ready: list[float], waiting: list[int], available: list[int]) -> float:
-        """Take in an operation whose predecessors are done; return the last finish this causes."""
+        """Admit an operation whose predecessors are complete; return the last finish among those it completes."""
         if self.resources[x]:
             available.append(x)
             return 0.0
@@ -276,7 +276,7 @@ class _Orders:
             ready_then, waiting_then, available_then = list(ready), list(waiting), [y for y in available if y != x]
             caused = self._finish(x, end, ready_then, waiting_then, available_then)
             held = dict.fromkeys(self.resources[x], end)
-            number = x if end > start else -1  # what it lets begin may have any number where its time is lost in rounding
+            number = x if end > start else -1  # if its length is lost in rounding, its successors may have any number
             left = {resource: seconds - self.seconds[x] if resource in held else seconds for resource, seconds in load.items()}
             self._append(
                 [*sequence, x], ready_then, waiting_then, available_then, {**free, **held}, left, (start, number), max(finish, caused)
@@ -288,7 +288,7 @@ class _Orders:
             return
         n_batches = len(self.task)
         order = [x for x in sequence if x < n_batches]
-        order += sorted(set(range(n_batches)) - set(order))  # of zero length, so without a place
+        order += sorted(set(range(n_batches)) - set(order))  # of zero length, so not in the sequence
         place = {b: position for position, b in enumerate(order)}
         pointers = [0]
         for b in order:
@@ -305,12 +305,11 @@ class _Orders:
         schedule = simulate(self.problem, decision)
         if abs(schedule.makespan - finish) > 1e-9 * finish:
             raise HetschedError(
-                f"simulate gives a decision {schedule.makespan!r} s but the enumeration {finish!r} s: one of them is wrong; "
-                "please report it"
+                f"the makespan of a decision is {schedule.makespan!r} s by simulate but {finish!r} s by enumeration; please report it"
             )
         if self.problem.memory == "peak" and (schedule.peak_memory is None or not _within(schedule.peak_memory.tolist(), self.problem)):
             return
         violations = verify(self.problem, schedule)
         if violations:
-            raise HetschedError(f"simulate made a schedule that breaks a rule, first {violations[0]}; please report it")
+            raise HetschedError(f"simulate returned a schedule that breaks a rule: {violations[0]}; please report it")
         self.best = Optimum(schedule.makespan, schedule.decision, schedule)

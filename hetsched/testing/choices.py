@@ -1,4 +1,4 @@
-"""What a decision may choose, worked out from the rules alone: sizes, counts of inputs, devices."""
+"""The options of a decision, derived from the rules alone: batch sizes, numbers of inputs, devices."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from hetsched.problem.problem import Problem
 
 
 class Choices:
-    """The free choices of a problem, in plain Python containers.
+    """The options of a decision for a problem, in plain Python containers.
 
     Attributes
     ----------
     units : list of tuple of int
-        Tasks that must share devices (one co-location label each, or single tasks).
+        Tasks that must share devices: those with the same co-location label, or a single task.
     unit_of : list of int
         The unit of each task.
     """
@@ -33,7 +33,7 @@ class Choices:
 
     @cached_property
     def sizes(self) -> list[list[list[int]]]:
-        """Batch sizes of task i on device k; none where a pin or a missing duration forbids it."""
+        """Batch sizes of task i on device k; empty if a pin or missing durations exclude the device."""
         problem = self.problem
         finite = np.isfinite(problem.durations).tolist()
         sizes = problem.batch_sizes.tolist()
@@ -49,7 +49,7 @@ class Choices:
 
     @cached_property
     def counts(self) -> list[list[set[int]]]:
-        """How many inputs of task i can run on device k, under the problem's batching."""
+        """Numbers of inputs of task i that can run on device k under the batching rule."""
         return [[self._sums(sizes) for sizes in row] for row in self.sizes]
 
     def _sums(self, sizes: list[int]) -> set[int]:
@@ -58,7 +58,7 @@ class Choices:
         return {total for total in range(self.problem.inputs + 1) if self.chunks(total, sizes) or total == 0}
 
     def chunks(self, total: int, sizes: list[int]) -> list[int]:
-        """Return the sizes a first batch of `total` inputs may have so that the rest can be batched too."""
+        """Return the possible sizes of a first batch of `total` inputs such that the rest can be batched too."""
         if self.problem.batching == "once":
             return [total] if total in sizes else []
         reachable = [True] + [False] * total
@@ -67,7 +67,7 @@ class Choices:
         return [size for size in sizes if size <= total and reachable[total - size]]
 
     def spreads(self, unit: int) -> list[tuple[int, ...]]:
-        """Return every way to split L inputs of a unit over the devices: numbers of inputs per device."""
+        """Return every distribution of a unit's L inputs over the devices: numbers of inputs per device."""
         n_devices, total = self.problem.n_devices, self.problem.inputs
         common = [set.intersection(*(self.counts[i][k] for i in self.units[unit])) for k in range(n_devices)]
         partial: list[tuple[int, ...]] = [()]
@@ -77,7 +77,7 @@ class Choices:
 
     @cached_property
     def paths(self) -> list[list[list[bool]]]:
-        """Whether edge e can go from device h to device k."""
+        """Whether the data of edge e can move from device h to device k."""
         size = self.problem.n_devices
         edge, h, k = np.ogrid[: self.problem.graph.n_edges, :size, :size]
         result: list[list[list[bool]]] = np.isfinite(self.problem.transfer_times(edge, h, k)).tolist()

@@ -1,4 +1,4 @@
-"""A clock for tests of limits of time: it advances by hand, or by itself whenever somebody looks at it."""
+"""A clock for tests of time limits, advanced by the test or by a fixed step at each reading."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from hetsched.solving import methods
 from hetsched.stopping import Deadline
 
 TICK = 1e-3
-"""Seconds from one look at the clock to the next in `watched`: for a solver, whose own clock is another, a short time too."""
+"""Step of the clock in `watched`, in seconds; short, for solvers have their own clock."""
 
 
 class SteppingClock:
-    """A clock that goes on by some seconds at each look, for ``Deadline(clock=)`` and ``Monitor(clock=)``.
+    """A clock that advances by a step at each reading, for ``Deadline(clock=)`` and ``Monitor(clock=)``.
 
-    With it a test proves, whatever else the machine does, that something looks at the clock, and how
-    much it does after the end.
+    With it a test can count, independently of the machine's load, how often code reads the clock and
+    how much it does after the deadline.
 
     Parameters
     ----------
     step : float
-        Seconds from look to look; 0 for a clock that only the test advances.
+        Seconds between readings; 0 for a clock that only the test advances.
 
     Attributes
     ----------
     now : float
         Seconds; the test may advance it.
     looks : list of float
-        What every look has shown.
+        The result of every reading.
     on_look : callable or None
-        Called at each look, before it.
+        Called before each reading.
     """
 
     def __init__(self, step: float = 0.0) -> None:
@@ -43,7 +43,7 @@ class SteppingClock:
         self.on_look: Callable[[], object] | None = None
 
     def __call__(self) -> float:
-        """Return the seconds, and go on."""
+        """Return the seconds, and advance."""
         if self.on_look is not None:
             self.on_look()
         shown = self.now
@@ -52,24 +52,24 @@ class SteppingClock:
         return shown
 
     def late(self, deadline: Deadline) -> int:
-        """Return how many looks have shown that the deadline is over."""
+        """Return the number of readings after the deadline."""
         return sum(shown >= deadline.end for shown in self.looks)
 
 
 class Watched(NamedTuple):
-    """What a method did as its time went by."""
+    """Counts of what a method did during and after its time."""
 
     monitor: Monitor
     late: int
-    """Looks at the clock after the end."""
+    """Readings of the clock after the end."""
     after: int
     """Evaluations after the end."""
     between: int
-    """The most evaluations between two looks."""
+    """The most evaluations between two readings."""
 
 
 def watched(problem: Problem, method: str, looks: int, options: Mapping[str, Any] | None = None) -> Watched:
-    """Run a method until it has looked at the clock so many times, which is all its time, or until it ends by itself."""
+    """Run a method with a time limit of `looks` readings of the clock, or until it ends by itself."""
     methods()  # finds them all
     clock, made = SteppingClock(), list[int]()
     monitor = Monitor(problem, Budget(looks * TICK), clock=clock)

@@ -1,4 +1,4 @@
-"""The tests that a scheduling method must pass, ready to be inherited."""
+"""A suite of tests for a scheduling method, to inherit from."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _SETTINGS = examples(30)
 class MethodSuite:
     """Base class of the tests of one method.
 
-    Subclass it in a test module and pytest does the rest::
+    Subclass it in a test module; pytest collects the tests::
 
         class TestMine(conformance.MethodSuite):
             method = "mine"
@@ -52,18 +52,18 @@ class MethodSuite:
     evaluations : int or None
         The evaluation limit of each solve.
     time_limit : float or None
-        Seconds of each solve; needed for methods that heed no evaluation limit.
+        Seconds of each solve; needed for methods that ignore an evaluation limit.
     answers_plain : bool
-        Whether it must find a schedule where nothing restricts it (one input, any device, enough
-        memory, no contention).
+        Whether it must find a schedule of every problem without restrictions (one input, any device,
+        enough memory, no contention).
     scales : bool
-        Whether the makespan must double when all times do.
+        Whether the makespan must double if all times double.
     evaluations_to_stop : int
-        How many evaluations it may make between two looks at the clock, and after the end, with 40 tasks.
+        The most evaluations between two readings of the clock, and after the deadline, with 40 tasks.
     looks_to_stop : int
-        How often it may look at the clock after the end.
+        The most readings of the clock after the deadline.
     enumerated : int
-        The limit of `brute_force`; beyond it an answer is only verified.
+        The limit of `brute_force`; answers to larger problems are only verified.
     """
 
     method: ClassVar[str]
@@ -77,11 +77,11 @@ class MethodSuite:
     enumerated: ClassVar[int] = 10_000
 
     def problems(self, **features: Any) -> SearchStrategy[Problem]:
-        """Return the problems to test with; override it to narrow them down or to add some."""
+        """Return the strategy of the problems to test with; override it to restrict or extend them."""
         return strategies.problems(**features)
 
     def plain_problems(self) -> SearchStrategy[Problem]:
-        """Return problems that restrict nothing."""
+        """Return the strategy of problems without restrictions."""
         return strategies.problems(
             inputs=1,
             communication="delay",
@@ -95,11 +95,11 @@ class MethodSuite:
         )
 
     def cases(self) -> Sequence[Case]:
-        """Return the problems of the corpus to test with; override it to narrow them down."""
+        """Return the problems of the corpus to test with; override it to restrict them."""
         return corpus.sample()
 
     def solve(self, problem: Problem, **arguments: Any) -> Solution | None:
-        """Solve with the method; None if it refuses with `UnsupportedFeature`."""
+        """Return the solution of the method, or None if it raises `UnsupportedFeature`."""
         given_arguments = {"evaluations": self.evaluations, "time_limit": self.time_limit, "options": self.options, **arguments}
         try:
             return solve(problem, self.method, **given_arguments)
@@ -113,7 +113,7 @@ class MethodSuite:
         return problem
 
     def check(self, problem: Problem, solution: Solution | None) -> Schedule | None:
-        """Check an answer against the rules and, where that can be enumerated, the true optimum; return its schedule."""
+        """Check an answer against the rules and, if it can be enumerated, the optimum; return the schedule."""
         if solution is None:
             return None
         check_rules(problem, solution)
@@ -235,9 +235,9 @@ class MethodSuite:
             monitor, late, after, between = watched(_larger_problem(), self.method, looks, self.options)
         except UnsupportedFeature:
             return
-        assert late <= self.looks_to_stop, f"the clock was looked at {late} times after the end"
-        assert after <= self.evaluations_to_stop, "too much is done after the end"
-        assert between <= self.evaluations_to_stop, "the clock is not looked at often enough"
+        assert late <= self.looks_to_stop, f"the clock was read {late} times after the deadline"
+        assert after <= self.evaluations_to_stop, f"{after} evaluations after the deadline"
+        assert between <= self.evaluations_to_stop, f"{between} evaluations between two readings of the clock"
         assert monitor.best is None or verify(monitor.problem, monitor.best) == []
 
     def test_little_is_done_after_the_last_evaluation_allowed(self) -> None:
@@ -249,8 +249,8 @@ class MethodSuite:
 
 
 def check_rules(problem: Problem, solution: Solution) -> None:
-    """Check that no method failed, and that the schedule, if there is one, keeps every rule and is that of its decision."""
-    # What fails after a schedule was found is only noted.
+    """Check that no method failed, and that the schedule, if any, keeps every rule and is that of its decision."""
+    # A failure after the first schedule is only a message of the solution.
     failures = [message for message in solution.messages if " failed: " in message and "UnsupportedFeature" not in message]
     assert not failures, failures[0]
     if solution.schedule is not None:
@@ -259,18 +259,18 @@ def check_rules(problem: Problem, solution: Solution) -> None:
 
 
 def check_optimum(solution: Solution, optimum: float | None) -> None:
-    """Check an answer against the least makespan; None means that there is no schedule."""
+    """Check an answer against the least makespan, or against None if no schedule exists."""
     if solution.status is Status.INFEASIBLE:
-        assert optimum is None, f"called infeasible, but a schedule of {optimum} s exists"
+        assert optimum is None, f"reported infeasible, but a schedule of {optimum} s exists"
     if optimum is not None:
-        assert solution.bound <= optimum * (1 + TOLERANCE), "the bound lies above the optimum"
+        assert solution.bound <= optimum * (1 + TOLERANCE), "the bound is above the optimum"
     if solution.schedule is None:
         return
     makespan = solution.schedule.makespan
     assert optimum is not None, "a schedule of a problem that has none"
     assert makespan >= optimum * (1 - TOLERANCE), "better than the optimum"
     if solution.status is Status.OPTIMAL:
-        assert makespan <= optimum * (1 + 1e-6) + TOLERANCE, "called optimal but is not"
+        assert makespan <= optimum * (1 + 1e-6) + TOLERANCE, "reported optimal, but is not"
 
 
 def scaled(problem: Problem, factor: float) -> Problem:
@@ -284,7 +284,7 @@ def scaled(problem: Problem, factor: float) -> Problem:
 
 
 def renumbered(problem: Problem, tasks: list[int], devices: list[int]) -> Problem:
-    """Return the problem with other names, and task ``tasks[x]`` and device ``devices[x]`` at place x."""
+    """Return the problem with other names, and task ``tasks[x]`` and device ``devices[x]`` as number x."""
     graph, cluster = problem.graph, problem.cluster
     place = np.argsort(tasks)
     named = {cluster.names[k]: f"machine {x}" for x, k in enumerate(devices)}
@@ -313,7 +313,7 @@ def renumbered(problem: Problem, tasks: list[int], devices: list[int]) -> Proble
 
 
 def _larger_problem() -> Problem:
-    """Return a problem too large to be finished with at once by anything that searches."""
+    """Return a problem on which every search takes long."""
     n = 40
     rng = np.random.default_rng(0)
     pairs = np.array([(i, j) for j in range(n) for i in range(j)])

@@ -1,8 +1,8 @@
 """A corpus of 240 small problems with their optima: 30 problems of each of 8 features.
 
-The problems were drawn once by `derive`, and stand with the optima of `brute_force` in ``corpus.json``, so that a test
-compares a method with true optima in milliseconds, on the same problems every time. Half of them have numbers whose sums
-are exact (multiples of 1/8, bandwidths that are powers of two), half have decimals, which round.
+The problems were drawn by `derive` and are stored with the optima of `brute_force` in ``corpus.json``, so that a test
+compares a method with optima in milliseconds, on the same problems every time. Half of them have numbers whose sums
+are exact (multiples of 1/8, bandwidths that are powers of two), half have decimals, whose sums are rounded.
 """
 
 from __future__ import annotations
@@ -35,29 +35,29 @@ __all__ = ["FEATURES", "Case", "derive", "problems", "sample"]
 T = TypeVar("T")
 Feature = Literal["plain", "static memory", "peak memory", "channel", "port", "several inputs", "constraints", "links"]
 FEATURES: tuple[Feature, ...] = get_args(Feature)
-"""What the problems of a group have in common.
+"""The feature that the problems of a group share.
 
 plain
     One input, transfers that do not contend, unlimited memory, every task on any device.
 static memory, peak memory
-    So little memory that the optimum is larger than with unlimited memory, or that there is no schedule.
+    Memory limits that increase the optimum or exclude every schedule.
 channel, port
-    Contention, with which the optimum is larger than without.
+    Contention that increases the optimum.
 several inputs
-    Two or three inputs, some durations of several batch sizes, both kinds of batching.
+    Two or three inputs, durations of several batch sizes for some problems, both batching rules.
 constraints
-    Tasks pinned to devices, co-located tasks, missing durations; without pins and co-location the optimum is smaller.
+    Pins, co-location and missing durations; pins and co-location increase the optimum.
 links
-    Pairs of devices without a link, transfer times that are given for each edge, some of them impossible.
+    Missing links, or explicit transfer times, some of them NaN.
 
-A problem of any group but the first may have other features besides its own.
+A problem of any group except the first may have further features.
 """
 
 PATH = Path(__file__).with_name("corpus.json")
 COUNT = 30
 """Problems of each feature."""
 _MOST_INFEASIBLE = 3
-"""Problems without a schedule among those of one feature, at most."""
+"""The most problems of one feature without a schedule."""
 _LIMIT = 10_000
 """The limit of `brute_force`; larger problems are drawn again."""
 _ANOTHER = 0.15
@@ -91,7 +91,7 @@ class Case:
 
 
 class _Row(msgspec.Struct):
-    """One line of the file."""
+    """A line of the file."""
 
     name: str
     feature: Feature
@@ -113,9 +113,9 @@ def problems(feature: Feature | None = None) -> tuple[Case, ...]:
 
 @checked
 def sample(feature: Feature | None = None) -> tuple[Case, ...]:
-    """Return the part of the corpus that the active profile of hypothesis tries, always the same one.
+    """Return the part of the corpus for the active profile of hypothesis, always the same.
 
-    A profile with fewer than 100 examples takes a part: ``dev``, with 25, every fourth problem. The others take all.
+    A profile with fewer than 100 examples has a share: ``dev``, with 25, every fourth problem. Others have all problems.
 
     Parameters
     ----------
@@ -133,28 +133,28 @@ def _corpus() -> tuple[Case, ...]:
 
 
 def text(cases: Sequence[Case]) -> bytes:
-    """Return cases as a JSON array of one line each, which is what ``corpus.json`` holds."""
+    """Return the text of ``corpus.json``: a JSON array with one line for each case."""
     rows = [_Row(case.name, case.feature, case.optimum, msgspec.Raw(encode(case.problem).strip())) for case in cases]
     return b"[\n" + b",\n".join(map(msgspec.json.encode, rows)) + b"\n]\n"
 
 
-# ---------------------------------------------------------------------- how it was drawn
+# ---------------------------------------------------------------------- the draw
 
 
 @checked
 def derive(feature: Feature) -> tuple[Case, ...]:
     """Draw the problems of one feature anew and enumerate their optima; the result is that of `problems`.
 
-    Problems are drawn until there are `COUNT` in which one device that runs everything is not optimal, and in which the
-    feature changes the optimum where that can be told (see `FEATURES`). At most three have no schedule. The only source
-    of randomness is `random.Random.random`, which draws the same numbers with every version of Python.
+    Problems are drawn until there are `COUNT` for which no single device is optimal and, where `FEATURES` claims it, the
+    feature changes the optimum. At most three have no schedule. The only source of randomness is
+    `random.Random.random`, which draws the same numbers in every version of Python.
 
     Parameters
     ----------
     feature : str
         One of `FEATURES`.
     """
-    found: list[Case] = []
+    cases: list[Case] = []
     infeasible = 0
     for problem in _drawn(feature):
         try:
@@ -170,31 +170,31 @@ def derive(feature: Feature) -> tuple[Case, ...]:
                 continue
         elif _same(optimum, _alone(problem)):
             continue
-        found.append(Case(f"{feature} {len(found)}", feature, problem, optimum))
-        if len(found) == COUNT:
+        cases.append(Case(f"{feature} {len(cases)}", feature, problem, optimum))
+        if len(cases) == COUNT:
             break
-    return tuple(found)
+    return tuple(cases)
 
 
 def _optimum(problem: Problem) -> float | None:
-    """Return the least makespan, None without a schedule; raise `UnsupportedFeature` for a large problem."""
+    """Return the least makespan, or None without a schedule; raise `UnsupportedFeature` for a large problem."""
     best = brute_force(problem, limit=_LIMIT)
     return None if best is None else best.makespan
 
 
 def _same(first: float | None, second: float | None) -> bool:
-    """Tell whether two optima agree up to rounding."""
+    """Return whether two optima agree up to rounding."""
     return first == second or (first is not None and second is not None and math.isclose(first, second))
 
 
 def _alone(problem: Problem) -> float:
-    """Return the least seconds in which one device runs every task in one batch; inf where none can."""
+    """Return the least makespan of one device that runs every task in one batch; inf if no device can."""
     seconds = problem.whole_durations.sum(axis=0)
     return float(np.where(np.isnan(seconds), math.inf, seconds).min())
 
 
 def _without(problem: Problem, feature: Feature) -> Problem | None:
-    """Return the problem without the restriction that a feature stands for; None for a feature that is no restriction."""
+    """Return the problem without the restriction of a feature; None for a feature that is not a restriction."""
     if feature in ("static memory", "peak memory"):
         names, cluster = problem.cluster.names, problem.cluster
         return problem.replace(cluster=Cluster(names, bandwidth=cluster.bandwidth, latency=cluster.latency))
@@ -207,7 +207,7 @@ def _without(problem: Problem, feature: Feature) -> Problem | None:
 
 
 def _drawn(feature: Feature) -> Iterator[Problem]:
-    """Yield the problems drawn for a feature, without end; what the rules of a problem exclude is left out."""
+    """Yield the problems drawn for a feature, without end, except those that the rules of a problem exclude."""
     for seed in range(2**31):
         try:
             yield _Draw(f"{feature} {seed}").problem(feature)
@@ -216,7 +216,7 @@ def _drawn(feature: Feature) -> Iterator[Problem]:
 
 
 class _Draw:
-    """One problem to be drawn, and the kind of its numbers."""
+    """The random choices of one problem, with exact or decimal numbers."""
 
     def __init__(self, seed: str) -> None:
         self.random = random.Random(seed).random
@@ -242,7 +242,7 @@ class _Draw:
         return np.array([self.likely(probability) for _ in range(math.prod(shape))], np.bool_).reshape(shape)
 
     def problem(self, feature: Feature) -> Problem:
-        """Draw a problem with a feature, and, unless it is a plain one, maybe with others."""
+        """Draw a problem with a feature and, unless it is plain, possibly with others."""
         features = {feature}
         if feature != "plain":
             features |= {other for other in FEATURES[1:] if self.likely(_ANOTHER)}
@@ -278,7 +278,7 @@ class _Draw:
         )
 
     def graph(self, n: int, density: float, devices: Sequence[str]) -> TaskGraph:
-        """Draw a graph of n tasks in no particular order; where devices are given, some tasks are pinned to them or share a label."""
+        """Draw a graph of n tasks in no particular order; with devices, some tasks are pinned or co-located."""
         place = list(range(n))
         for i in range(n - 1, 0, -1):
             j = int(self.random() * (i + 1))
@@ -298,19 +298,19 @@ class _Draw:
         )
 
     def durations(self, n: int, n_devices: int, sizes: Sequence[int], alike: bool) -> FloatArray:
-        """Draw the seconds [n, K, sizes] of batches: a part for the batch and a part for each input."""
-        each = np.array(sizes, np.float64)
+        """Draw the seconds [n, K, sizes] of batches, a constant and a part proportional to the size."""
+        inputs = np.array(sizes, np.float64)
         if alike:
-            return np.repeat(self.amounts(n, 1, 1) + self.amounts(n, 1, 1) * each, n_devices, axis=1)
+            return np.repeat(self.amounts(n, 1, 1) + self.amounts(n, 1, 1) * inputs, n_devices, axis=1)
         if self.likely(0.25):
             speeds = np.array([self.pick((1.0, 2.0, 4.0)) for _ in range(n_devices)])[:, None]
-            related: FloatArray = (self.amounts(n, 1, 1) + self.amounts(n, 1, 1) * each) / speeds
+            related: FloatArray = (self.amounts(n, 1, 1) + self.amounts(n, 1, 1) * inputs) / speeds
             return related
-        unrelated: FloatArray = self.amounts(n, n_devices, 1, largest=2) + self.amounts(n, n_devices, 1) * each
+        unrelated: FloatArray = self.amounts(n, n_devices, 1, largest=2) + self.amounts(n, n_devices, 1) * inputs
         return unrelated
 
     def cluster(self, names: Sequence[str], rooms: Sequence[float], uniform: bool, missing: bool) -> Cluster:
-        """Draw the links among devices, the same for all pairs if `uniform`, and remove one or more if `missing`."""
+        """Draw the links of devices, the same for all pairs if `uniform`, and remove one or more if `missing`."""
         size = 1 if uniform else len(names)
         options = (0.5, 1.0, 2.0, 4.0) if self.exact else (0.7, 1.1, 3.0, 4.9)
         bandwidth = np.array([self.pick(options) for _ in range(size * size)]).reshape(size, size) * np.ones((len(names), len(names)))
@@ -322,7 +322,7 @@ class _Draw:
         return Cluster(devices, bandwidth, latency * np.ones((len(names), len(names))))
 
     def transfers(self, n_edges: int, n_devices: int) -> FloatArray:
-        """Draw the seconds [E, K, K] of transfers for one input; NaN where there is no way."""
+        """Draw the seconds [E, K, K] of transfers for one input; NaN where a transfer is impossible."""
         seconds = self.amounts(n_edges, n_devices, n_devices, largest=2)
         seconds[self.flags(1 / 8, n_edges, n_devices, n_devices)] = np.nan
         seconds[:, np.arange(n_devices), np.arange(n_devices)] = 0.0

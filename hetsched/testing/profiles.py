@@ -1,7 +1,7 @@
-"""Settings of hypothesis: on how many examples a property is tried, and on which.
+"""Settings of hypothesis: the number of examples of a property, and their seed.
 
-``dev`` and ``ci`` try the same examples every time, ``ci`` four times as many; ``thorough`` draws anew, ten times
-as many as ``ci``. What it finds is pinned with ``@example``.
+``dev`` and ``ci`` use the same examples every time, ``ci`` four times as many as ``dev``; ``thorough`` draws new ones,
+ten times as many as ``ci``. A failure that it finds is pinned with ``@example``.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 from hypothesis import HealthCheck, Phase, settings
 
 USUAL = 100
-"""Examples of a property that names no number, where no profile says otherwise."""
+"""Default number of examples of a property."""
 LEAST = 5
-"""No profile tries fewer, where a property asks for as many."""
+"""The least number of examples in any profile, for properties that request at least as many."""
 
 
 def register() -> None:
-    """Register the profiles; `settings.load_profile` or pytest's ``--hypothesis-profile`` takes one."""
+    """Register the profiles for `settings.load_profile` and pytest's ``--hypothesis-profile``."""
     # No deadline: the first example of a test may compile a kernel.
     base = settings(settings.get_profile("default"), deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
     for name, share in (("dev", 0.25), ("ci", 1.0)):
@@ -24,23 +24,23 @@ def register() -> None:
 
 
 def examples(n: int, *suppressed: HealthCheck) -> settings:
-    """Return the settings of a property that is tried on `n` examples, or on as many times that as the profile says.
+    """Return settings with `n` examples, times the factor of the active profile.
 
     Parameters
     ----------
     n : int
-        Examples where a property that names no number gets 100, as it does without a profile.
+        Number of examples in a profile with the default of 100.
     *suppressed : HealthCheck
-        Further checks of hypothesis to leave out.
+        Further health checks of hypothesis to suppress.
     """
-    # Suites are inherited by one class a method, on purpose.
+    # Several classes inherit a suite.
     left_out = [HealthCheck.differing_executors, HealthCheck.too_slow, *suppressed]
     tried = max(min(n, LEAST), n * settings().max_examples // USUAL)
     return settings(max_examples=tried, deadline=None, suppress_health_check=left_out)
 
 
 def searching(n: int) -> settings:
-    """Return settings to look for one example among `n` whatever the profile is, without making it small."""
+    """Return settings to find one example among `n` in every profile, without shrinking it."""
     return settings(
         max_examples=n,
         database=None,

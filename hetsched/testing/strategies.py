@@ -1,7 +1,7 @@
 """Hypothesis strategies for task graphs, clusters, problems and decisions.
 
-Every argument is keyword-only and takes a value or a strategy. Sizes are small by default, and
-numbers are multiples of 1/8 with bandwidths that are powers of two, so that arithmetic is exact.
+Every argument is keyword-only and is a value or a strategy. By default sizes are small, numbers are
+multiples of 1/8 and bandwidths are powers of two, so that arithmetic is exact.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Given: TypeAlias = T | SearchStrategy[T]
 """A value, or a strategy for it."""
 
 _MOST_VECTORS = 4096
-"""The most assignments of one unit's inputs to devices that are listed one by one."""
+"""The most assignments of a unit's inputs to devices that are enumerated."""
 
 
 @checked
@@ -81,11 +81,11 @@ def task_graphs(
     ----------
     n_tasks : int
     weight_bytes, input_bytes, output_bytes, edge_bytes : float
-        Of one task or edge.
+        Bytes of one task or edge.
     colocation : bool
-        Whether tasks may carry co-location labels.
+        Whether tasks may have co-location labels.
     devices : sequence of str
-        Names of the devices that tasks may be pinned to; with none, no task is.
+        Names of the devices that tasks may be pinned to; if empty, no task is pinned.
     pins : bool
         Whether tasks may be pinned.
     """
@@ -129,9 +129,9 @@ def clusters(
     ----------
     n_devices : int
     memory_bytes : float
-        Of one device.
+        Capacity of one device.
     bandwidth, latency : float
-        Of one channel.
+        Bandwidth and latency of one channel.
     missing_links : bool
         Whether some pairs of devices may have no direct link.
     """
@@ -164,25 +164,25 @@ def problems(
     missing_links: Given[bool] = FLAGS,
     transfers: Given[bool] = FLAGS,
 ) -> Problem:
-    """Draw a problem, feasible but for its memory and for paths that cannot be combined.
+    """Draw a problem that is feasible except for its memory and for combinations of paths.
 
     Parameters
     ----------
     graph, cluster
-        Default: `task_graphs` and `clusters`, of the sizes and features named below.
+        Default: `task_graphs` and `clusters`, with the sizes and features below.
     n_tasks, n_devices, inputs : int
     durations : float
         Seconds of one batch.
     batching, communication, memory : str
         See `Problem`.
     tight : bool
-        Whether the cluster drawn may have less memory than the graph needs (maybe too little).
+        Whether the cluster may have less memory than the graph needs, possibly too little.
     absent : bool
         Whether durations may be missing.
     pins, colocation, missing_links : bool
-        Whether there may be such.
+        Whether the problem may have them.
     transfers : bool
-        Whether transfer times are given outright.
+        Whether transfer times are explicit.
     """
     names = [f"d{k}" for k in range(_value(draw, n_devices))]
     if cluster is not None:
@@ -213,11 +213,11 @@ def problems(
     try:
         return Problem(tasks, network, durations=times, batch_sizes=sizes, **arguments)
     except InvalidProblem:
-        whole = np.array(_each(draw, durations, math.prod(shape[:2]))).reshape(shape[:2])
+        full = np.array(_each(draw, durations, math.prod(shape[:2]))).reshape(shape[:2])
         home = draw(st.integers(0, len(names) - 1))
         if may_lack:
-            whole[:, np.arange(len(names)) != home] = np.nan
-        return _repaired(tasks, network, times, sizes, home, whole, arguments)
+            full[:, np.arange(len(names)) != home] = np.nan
+        return _repaired(tasks, network, times, sizes, home, full, arguments)
 
 
 def _transfers(draw: DrawFn, graph: TaskGraph, n_devices: int) -> FloatArray:
@@ -229,14 +229,14 @@ def _transfers(draw: DrawFn, graph: TaskGraph, n_devices: int) -> FloatArray:
 
 
 def _repaired(
-    graph: TaskGraph, cluster: Cluster, times: FloatArray, sizes: list[int], home: int, whole: FloatArray, arguments: dict[str, Any]
+    graph: TaskGraph, cluster: Cluster, times: FloatArray, sizes: list[int], home: int, full: FloatArray, arguments: dict[str, Any]
 ) -> Problem:
-    """Return the problem with device `home` made able, and allowed, to run all inputs of every task, in `whole` [n, K] seconds."""
+    """Return the problem changed so that device `home` can run all inputs of every task, in `full` [n, K] seconds."""
     if arguments["inputs"] not in sizes:
         sizes = [*sizes, arguments["inputs"]]
-        times = np.concatenate([times, whole[:, :, None]], axis=2)
+        times = np.concatenate([times, full[:, :, None]], axis=2)
     column = times[:, home, sizes.index(arguments["inputs"])]
-    column[np.isnan(column)] = whole[np.isnan(column), home]
+    column[np.isnan(column)] = full[np.isnan(column), home]
     name = cluster.names[home]
     pins = [None if pin is None else [*pin, name] for pin in graph.devices]
     return Problem(graph.replace(devices=pins), cluster, durations=times, batch_sizes=sizes, **arguments)
@@ -244,13 +244,13 @@ def _repaired(
 
 @st.composite
 def decisions(draw: DrawFn, problem: Problem, *, transfer_order: Given[bool] = FLAGS) -> Decision:
-    """Draw a decision that keeps every rule of `problem` but, maybe, memory.
+    """Draw a decision that keeps every rule of `problem`, except possibly memory.
 
     Parameters
     ----------
     problem : Problem
     transfer_order : bool
-        Whether to order the transfers, where they contend.
+        Whether to order transfers that contend.
     """
     choices = Choices(problem)
     devices = _devices(draw, choices)
@@ -294,7 +294,7 @@ def _devices(draw: DrawFn, choices: Choices) -> list[tuple[int, ...]]:
 
 
 def _vectors(choices: Choices, unit: int) -> list[tuple[int, ...]]:
-    """Return every device per input that a unit's counts allow."""
+    """Return every assignment of a unit's inputs to devices that its counts permit."""
     problem = choices.problem
     allowed = set(choices.spreads(unit))
     vectors: list[tuple[int, ...]] = [()]
@@ -304,7 +304,7 @@ def _vectors(choices: Choices, unit: int) -> list[tuple[int, ...]]:
 
 
 def _compatible(choices: Choices, options: list[list[tuple[int, ...]]]) -> list[tuple[int, ...]] | None:
-    """Return the first choice from `options` in which every edge has its paths, None without one."""
+    """Return the first choice from `options` in which every edge has its paths, or None."""
     edges = [(e, choices.unit_of[i], choices.unit_of[j]) for e, (i, j) in enumerate(choices.problem.graph.edges.tolist())]
     chosen: list[tuple[int, ...]] = []
 
@@ -324,7 +324,7 @@ def _compatible(choices: Choices, options: list[list[tuple[int, ...]]]) -> list[
 
 
 def _order(draw: DrawFn, problem: Problem, batches: list[tuple[int, int, list[int]]]) -> tuple[list[int], list[tuple[int, int, int]]]:
-    """Draw a sequence of batches and transfers that no precedence contradicts."""
+    """Draw a sequence of batches and transfers that respects precedence."""
     batch_of = {(i, item): b for b, (i, _, items) in enumerate(batches) for item in items}
     links = sorted(
         {
