@@ -1,6 +1,6 @@
 """Running and measuring PyTorch modules task by task, and moving tasks between devices while a graph runs.
 
-What runs modules needs torch; the rest does not.
+Only the parts that run modules need torch.
 """
 
 from __future__ import annotations
@@ -43,6 +43,6 @@ __all__ = [
 ]
 
 _HOMES = {"measured": ["MeasuredStages"], "profiler": ["ModuleProfiler"], "program": ["Program"], "staged": ["StagedProgram"]}
-"""What needs torch, which takes seconds to import and may be missing."""
+"""The names that need torch, which takes seconds to import and may be missing."""
 
 __getattr__, __dir__ = attach(__name__, _HOMES, extras={"torch": "torch"})

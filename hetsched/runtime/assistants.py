@@ -1,4 +1,4 @@
-"""Run-time scheduling assistants: devices with too much work offer nodes, devices with too little take them."""
+"""Run-time scheduling assistants: busy devices offer nodes, and idle devices take them."""
 
 from __future__ import annotations
 
@@ -21,54 +21,54 @@ from hetsched.schedule.simulate import simulate
 
 
 class Assistants:
-    """One assistant a device, which moves nodes by the utilisation of compute, memory and network.
+    """One assistant for each device, which moves nodes by the utilisation of compute, memory and network.
 
-    After each iteration, for each resource: a device whose utilisation exceeds `theta` puts its nodes of that tag
-    into its out-box, and a device whose utilisation is below `gamma` may take one of them, that with which the next
-    iteration is estimated to be the shortest. Where the first decision is estimated to be better again, because a device has
-    recovered, all nodes go home.
+    After each iteration, for each resource: a device whose utilisation exceeds `theta` offers its nodes of that tag
+    in its out-box, and a device whose utilisation is below `gamma` may take one of them, the one with the shortest
+    estimate of the next iteration. If the first decision has a shorter estimate again, because a device has
+    recovered, all nodes return to it.
 
     Parameters
     ----------
     theta, gamma : float
         Shares, 0 <= gamma <= theta <= 1.
     gain : float
-        The share of the iteration that a move must save, by the estimate.
+        The share of the estimated iteration that a move must save.
     cooldown : int
-        Iterations that a node stays where it went; twice as many each time it moves again. In so many iterations a
-        move must also save more than the migration takes.
+        Iterations during which a node stays after a move, doubled at each further move. Within them a move must
+        also save more than its migration takes.
     outbox : int
-        The most nodes a device offers at once; the others have their turn in the next iterations. It limits the time to think
-        in large graphs.
+        The most nodes that a device offers at a time; others follow in later iterations. It limits the time of the
+        decision in large graphs.
     window, drift
-        When a device counts as slower or faster: the median over `window` iterations differs by more than `drift`
-        (relative) from the estimate in use.
+        The estimate of a device changes if the median over `window` iterations differs from it by more than `drift`
+        (relative).
     tags : array of `Tag` [n], optional
         Default: `hetsched.runtime.tags` of the first decision.
 
     Notes
     -----
-    *Utilisation.* A device is active on compute and on memory for the seconds its nodes of that tag run, on the network for
-    the seconds it sends or receives, the longer of the two. Its utilisation is that over the activity of the device most
-    active on the resource. Relative to the wall clock it would say little: in a graph, devices wait for one another's
-    tensors, and hardly any is busy for 95 % of an iteration, however uneven the work is spread.
+    *Utilisation.* A device is active on compute and on memory for the seconds that its nodes of that tag run, on the network
+    for the seconds that it sends or receives, the longer of the two. Its utilisation is that time divided by the largest of
+    all devices for the resource. A share of the iteration would be less useful: devices wait for tensors of one another, and
+    hardly any is busy for 95 % of an iteration, even if the work is distributed unevenly.
 
-    *Estimates* are the problem's durations times the factor by which each device's tasks were seen to last longer,
-    timed as a schedule is, with what runs on a device in the order of the first schedule's starts.
+    *Estimates* are the problem's durations times a factor for each device, observed from its tasks, timed as a schedule whose
+    tasks on each device are in the order of the first schedule's starts.
 
-    *No thrashing.* Nodes move, or go home, only if that shortens the estimated iteration by `gain`, and estimates change
-    only when speeds drift: with steady speeds, once these are known, the estimate falls with each change and changes must end.
-    Whatever happens, cool-downs that double let a node be taken no more than log2(I / cooldown + 1) + 1 times in I iterations;
-    it goes home no more often than that.
+    *No thrashing.* Nodes move, or return, only if that shortens the estimated iteration by `gain`, and estimates change
+    only if speeds drift: with constant speeds, after they are estimated, every change shortens the estimate, so that the
+    changes end. In every case the doubling of cool-downs limits the moves of a node to log2(I / cooldown + 1) + 1 in I
+    iterations, and its returns to the same number.
 
-    A node is a task, or the tasks of a co-location label. Pins, memory and missing links are kept. A device that has lost all
-    its tasks is not seen to recover.
+    A node is a task, or the tasks of a co-location label. Pins, memory and missing links are respected. The recovery of a
+    device that has lost all its tasks is not observed.
 
     References
     ----------
     S. Tavarageri, S. Sridharan, B. Kaul, "Automatic model parallelism for deep neural networks with compiler and
-    hardware support", 2019, section 3. Which of its nodes a device offers, and which a device takes, is left open there; gain,
-    cool-down, the way home and estimates are ours.
+    hardware support", 2019, section 3. The paper leaves open which nodes a device offers and takes; gain, cool-down, the
+    return to the first decision and the estimates are additions.
     """
 
     @checked
@@ -86,15 +86,15 @@ class Assistants:
     ) -> None:
         if not 0 <= gamma <= theta <= 1:
             raise InvalidProblem(f"theta is {theta!r} and gamma {gamma!r}; they must be shares with 0 <= gamma <= theta <= 1")
-        for what, value, least in (("gain", gain, 0.0), ("cooldown", cooldown, 1), ("outbox", outbox, 1)):
-            if not value >= least or (what == "gain" and value == 0):
-                raise InvalidProblem(f"{what} is {value!r}; it must be {'above' if what == 'gain' else 'at least'} {least:g}")
+        for what, value, limit in (("gain", gain, 0.0), ("cooldown", cooldown, 1), ("outbox", outbox, 1)):
+            if not value >= limit or (what == "gain" and value == 0):
+                raise InvalidProblem(f"{what} is {value!r}; it must be {'above' if what == 'gain' else 'at least'} {limit:g}")
         self.theta, self.gamma, self.gain, self.cooldown, self.outbox = theta, gamma, gain, cooldown, outbox
         self.window, self.drift, self.tags = window, drift, tags
 
     @checked
     def begin(self, problem: Problem, decision: Decision) -> None:
-        """Start afresh: tag the nodes, believe the problem's durations."""
+        """Reset the state: tag the nodes, and estimate the problem's durations."""
         self._problem = problem
         self._speeds = Speeds(problem, window=self.window, drift=self.drift)
         self._home = decision
@@ -108,7 +108,7 @@ class Assistants:
 
     @checked
     def observe(self, observation: Observation) -> Decision | None:
-        """Return the decision after the moves the assistants agree on, None without any."""
+        """Return the decision after the moves of the assistants, or None without a move."""
         self._speeds.observe(observation)
         seconds = self._speeds.seconds
         current, before = observation.decision, expected_makespan(self._problem, observation.decision, seconds)
@@ -121,19 +121,19 @@ class Assistants:
             if not len(units):
                 continue
             unit, shortest = self._best(current, seconds, units, taker)
-            if shortest > before * (1 - self.gain):  # contention would only make it longer
+            if shortest > before * (1 - self.gain):  # contention only makes it longer
                 continue
-            wanted = self._moved(current, unit, taker)
-            after = self._worthwhile(current, wanted, before, seconds)
+            proposal = self._moved(current, unit, taker)
+            after = self._worthwhile(current, proposal, before, seconds)
             if after is not None:
-                current, before = wanted, after
+                current, before = proposal, after
                 self._free_from[unit] = observation.iteration + 1 + self.cooldown * 2 ** self._moves[unit]
                 self._moves[unit] += 1
         return current if current is not observation.decision else None
 
     @checked
     def utilisation(self, observation: Observation) -> FloatArray:
-        """Return how active each device was on each resource, relative to the most active one, [K, 3]."""
+        """Return the activity of each device on each resource, relative to the most active device, [K, 3]."""
         size = self._problem.n_devices
         active = np.zeros((size, len(Tag)))
         np.add.at(active, (observation.device, self._tags), observation.task_seconds)
@@ -141,32 +141,32 @@ class Assistants:
         most = active.max(axis=0)
         return active / np.where(most > 0, most, 1.0)
 
-    def _worthwhile(self, current: Decision, wanted: Decision, before: float, seconds: FloatArray) -> float | None:
-        """Return the iteration's seconds under `wanted` if it gains enough on `current`, of `before` seconds, and repays; else None."""
-        after = expected_makespan(self._problem, wanted, seconds)
-        pause = migration(self._problem, current, wanted)[0]
+    def _worthwhile(self, current: Decision, proposal: Decision, before: float, seconds: FloatArray) -> float | None:
+        """Return the seconds of an iteration under `proposal`, or None if it saves too little of `before`, those of `current`."""
+        after = expected_makespan(self._problem, proposal, seconds)
+        pause = migration(self._problem, current, proposal)[0]
         gains = after < before and after <= before * (1 - self.gain)
         return after if gains and (before - after) * self.cooldown >= pause else None
 
     def _takers(self, use: FloatArray) -> Iterator[tuple[int, int]]:
-        """Yield (resource, device) for each device that may take nodes of a resource, the least used first."""
+        """Yield (resource, device) for each device that may take nodes of a resource, by increasing utilisation."""
         for resource in range(use.shape[1]):
             for k in np.argsort(use[:, resource], kind="stable"):
                 if use[k, resource] < self.gamma:
                     yield resource, int(k)
 
     def _offered(self, decision: Decision, over: BoolArray, resource: int, iteration: int) -> IntArray:
-        """Return the units in the out-boxes for a resource of the devices that are `over` the threshold [K]."""
+        """Return the units in the out-boxes of the devices `over` the threshold [K] of a resource."""
         device = devices_of(decision)
         leader = self._members[self._member_ptr[:-1]]
         offered = over[device[leader]] & (self._tags[leader] == resource) & (self._free_from <= iteration + 1)
         units = np.flatnonzero(offered)
-        mine = [units[device[leader[units]] == k] for k in np.flatnonzero(over)]
-        boxes = [np.roll(own, -iteration * self.outbox)[: self.outbox] for own in mine]
+        offers = [units[device[leader[units]] == k] for k in np.flatnonzero(over)]
+        boxes = [np.roll(own, -iteration * self.outbox)[: self.outbox] for own in offers]
         return np.concatenate([np.empty(0, np.int64), *boxes])
 
     def _fits(self, decision: Decision, units: IntArray, taker: int) -> BoolArray:
-        """Return which units run on a device, find memory there and can bring their weights, [c]."""
+        """Return which units can run on a device, fit its memory and can move their weights there, [c]."""
         problem, device = self._problem, devices_of(decision)
         room = problem.cluster.memory_bytes[taker] * (1 + 1e-9) - memory.static(problem, decision)[taker]
         need = np.bincount(problem.unit, problem.static_bytes.sum(axis=1), problem.n_units)
@@ -176,9 +176,9 @@ class Assistants:
         return np.asarray(runs[units] & (need[units] <= room))
 
     def _best(self, decision: Decision, seconds: FloatArray, units: IntArray, taker: int) -> tuple[int, float]:
-        """Return the unit with which on `taker` the iteration is shortest, and its seconds, contention left out.
+        """Return the unit whose move to `taker` makes the iteration shortest, and its seconds without contention.
 
-        inf where every unit would be cut off from its neighbours.
+        The seconds are inf if no unit would have paths to its neighbours.
         """
         from hetsched.runtime.assistant_kernels import moved_makespans
 
@@ -194,7 +194,7 @@ class Assistants:
 
 
 def _checked_tags(problem: Problem, given: npt.ArrayLike) -> IntArray:
-    """Return tags as numbers, one a task."""
+    """Return tags as numbers, [n]."""
     numbers = np.asarray(given)
     if numbers.shape != (problem.n_tasks,) or not np.isin(numbers, list(Tag)).all():
         raise InvalidProblem(

@@ -1,4 +1,4 @@
-"""Durations of large batches in two steps: from small ones, then from running the large one placed."""
+"""Durations of large batches in two steps: extrapolated from small ones, then measured under a placement."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from hetsched.solving import solve
 
 
 class TwoStep(NamedTuple):
-    """What `two_step` made."""
+    """The result of `two_step`."""
 
     regression: Regression
-    """The estimates of the first step."""
+    """Estimates of the first step."""
     first: Problem
-    """With estimated durations."""
+    """The problem with estimated durations."""
     solution: Solution
-    """Of `first`: where its tasks are placed."""
+    """The schedule of `first`, which gives the placement."""
     placement: dict[str, str]
     """The device of each task."""
     measured: Measured
-    """The large batch under that placement."""
+    """Measurement of the large batch under that placement."""
     second: Problem
-    """As `first`, what was measured in the place of its estimate."""
+    """The problem `first` with measured durations in place of their estimates."""
     before: Deviations
-    """The first estimates against a later measurement under the same placement."""
+    """Deviations of the first estimates from a second measurement under the same placement."""
     after: Deviations
-    """What was measured in the second step against that later measurement: what repeating it changes."""
+    """Deviations of the measurement from that second measurement, which show its repeatability."""
     memory: Deviations
-    """The bytes foretold by the first step against those measured in the second."""
+    """Deviations of the bytes estimated by the first step from those measured in the second."""
 
 
 @checked
@@ -56,14 +56,14 @@ def two_step(
     seed: int = 0,
     **rules: Any,
 ) -> TwoStep:
-    """Return problems whose tasks take one batch of `inputs` each, estimated from small batches and then measured.
+    """Return problems whose tasks each run one batch of `inputs`, estimated from small batches and then measured.
 
-    First step: all tasks run on each device with the small `batch_sizes`, and lines through the times foretell those of the large
-    batch, which need not fit on any one device. Second step: the problem is solved, the large batch run under the placement found,
-    and each duration that was so measured replaces its estimate. The large batch is run once more to tell how exact both are.
+    First step: all tasks run on each device with the small `batch_sizes`, and lines through the times estimate those of the large
+    batch, which need not fit on any one device. Second step: the problem is solved, the large batch runs under the placement of
+    the schedule, and each measured duration replaces its estimate. A second measurement gives the deviations of both.
 
-    Memory likewise: where a task takes more bytes than its graph says, its `input_bytes` in the problems are so much larger, so that
-    no device is given more than it holds. (Under ``memory="peak"`` these count only for tasks that read no other.)
+    Memory likewise: if a task needs more bytes than in its graph, its `input_bytes` in the problems are larger by the difference,
+    so that no device exceeds its memory. (Under ``memory="peak"`` these count only for tasks that read no other.)
 
     Parameters
     ----------
@@ -73,16 +73,16 @@ def two_step(
     inputs : int
         The large batch.
     cluster : Cluster, optional
-        Of the profiler's devices; by default its links are measured.
+        Default: the profiler's devices, with measured links.
     method, time_limit, seed
-        Of ``hetsched.solve``.
+        As for ``hetsched.solve``.
     **rules
         Further arguments of `Problem`: `communication`, `memory`, `transfers`.
 
     Raises
     ------
     HetschedError
-        No valid schedule of the first problem was found; or as `Regression`, `Problem` and the profiler do.
+        No valid schedule of the first problem was found; or an error of `Regression`, `Problem` or the profiler.
 
     References
     ----------
@@ -108,11 +108,11 @@ def two_step(
     second = first.replace(graph=_with_memory(profiler.graph, measured.memory_bytes, inputs), durations=durations, batch_sizes=[inputs])
 
     def compared(estimated: Any, actual: Any) -> Deviations:
-        known = np.flatnonzero(np.isfinite(estimated) & np.isfinite(actual))
-        names = [first.graph.names[i] for i in known]
-        return Deviations.between(names, [placement[name] for name in names], [inputs] * len(known), estimated[known], actual[known])
+        finite = np.flatnonzero(np.isfinite(estimated) & np.isfinite(actual))
+        names = [first.graph.names[i] for i in finite]
+        return Deviations.between(names, [placement[name] for name in names], [inputs] * len(finite), estimated[finite], actual[finite])
 
-    each = np.arange(first.n_tasks)
+    every = np.arange(first.n_tasks)
     return TwoStep(
         regression,
         first,
@@ -120,13 +120,13 @@ def two_step(
         placement,
         measured,
         second,
-        compared(first.durations[each, device, 0], later.seconds),
+        compared(first.durations[every, device, 0], later.seconds),
         compared(measured.seconds, later.seconds),
-        compared(foretold[each, device], measured.memory_bytes),
+        compared(foretold[every, device], measured.memory_bytes),
     )
 
 
 def _with_memory(graph: TaskGraph, measured: FloatArray, inputs: int) -> TaskGraph:
-    """Return the graph whose tasks hold for each input, beside their weights, at least a share of what a batch was measured to take."""
+    """Return the graph with memory of at least the `measured` bytes of a batch, beside the weights, for each task."""
     beside = np.nan_to_num(measured) / inputs - graph.output_bytes
     return graph.replace(input_bytes=np.maximum(graph.input_bytes, beside))

@@ -1,4 +1,4 @@
-"""A placed graph that runs again and again, while a policy looks on and may move tasks between two iterations."""
+"""Iterations of a placed graph, with a policy that may move tasks between two of them."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from hetsched.schedule.simulate import TimedDecision
 
 
 class Observation(NamedTuple):
-    """What an executor measures in one iteration: all that a policy gets to see."""
+    """The measurements of one iteration, which are the input of a policy."""
 
     iteration: int
     decision: Decision
-    """Under which it ran."""
+    """The decision in force."""
     task_seconds: FloatArray
-    """[n]: how long each task ran."""
+    """Duration of each task in seconds, [n]."""
     transfer_seconds: FloatArray
-    """[K]: how long each device sent or received tensors, the longer of the two."""
+    """Seconds that each device sent or received tensors, the longer of the two, [K]."""
     seconds: float
-    """From the iteration's start to its last finish."""
+    """Seconds from the start of the iteration to its last finish."""
 
     @property
     def device(self) -> IntArray:
@@ -39,19 +39,19 @@ class Observation(NamedTuple):
 
 
 class Policy(Protocol):
-    """Decides between iterations whether tasks move; it drives a simulation and an executor alike."""
+    """A rule that moves tasks between iterations, of a simulation or an executor."""
 
     def begin(self, problem: Problem, decision: Decision) -> None:
-        """Start afresh: `problem` says what is expected, `decision` what runs first."""
+        """Reset the state for a problem, with the expected durations, and its first decision."""
         ...
 
     def observe(self, observation: Observation) -> Decision | None:
-        """Return the decision of the next iteration, None to go on as it is."""
+        """Return the decision of the next iteration, or None to keep the current one."""
         ...
 
 
 class Static:
-    """The policy that never moves anything."""
+    """The policy that never moves a task."""
 
     @checked
     def begin(self, problem: Problem, decision: Decision) -> None:
@@ -66,13 +66,13 @@ class Static:
 @checked
 @dataclass(frozen=True, eq=False, repr=False)
 class Run(Frozen):
-    """What happened in I iterations on K devices.
+    """The record of I iterations on K devices.
 
     Attributes
     ----------
     devices : tuple of str
     seconds : float64 array [I]
-        Of each iteration: the pause before it for migration and the run itself.
+        Seconds of each iteration: the pause for migration before it and the run itself.
     makespan, pause : float64 array [I]
         The two parts.
     busy : float64 array [I, K]
@@ -84,9 +84,9 @@ class Run(Frozen):
     moved_bytes : float64 array [I]
         Bytes of their weights.
     decisions : mapping of int to Decision
-        From which iteration on each decision held; the first from 0.
+        The decisions by their first iteration; the first decision has 0.
     thinking : float64 array [I]
-        Wall seconds that the policy took after each iteration to make up its mind; in no other column, no part of equality.
+        Wall-clock seconds of the policy after each iteration; not included in other columns, and ignored by equality.
     """
 
     devices: tuple[str, ...]
@@ -109,12 +109,12 @@ class Run(Frozen):
 
     @property
     def migrations(self) -> int:
-        """How often a task changed its device."""
+        """Number of times that a task changed its device."""
         return int(self.moved.sum())
 
     @property
     def utilisation(self) -> FloatArray:
-        """Share of each iteration, its pause included, that each device ran tasks, [I, K]."""
+        """Share of each iteration, including its pause, in which each device ran tasks, [I, K]."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.nan_to_num(self.busy / self.seconds[:, None])
 
@@ -125,32 +125,32 @@ def iterate(
 ) -> Run:
     """Simulate a placed graph over many iterations, one after another.
 
-    Each iteration is one pass through the graph, timed as `simulate` times a schedule, with durations
-    changed by the scenario. Between two iterations the policy may exchange the decision. Weights of tasks
-    that change their device then travel: those from one device to another one after another, those
-    between different pairs of devices side by side; the next iteration waits for all of them.
+    Each iteration is one pass through the graph, timed as by `simulate`, with durations changed by the
+    scenario. Between two iterations the policy may replace the decision. The weights of tasks that
+    change their device are then transferred, one after another on each link and in parallel on different
+    links; the next iteration starts after the last of these transfers.
 
     Parameters
     ----------
     problem : Problem
-        Of one input, with static memory; any communication model.
+        A problem of one input with static memory and any communication model.
     decision : Decision
-        Runs first, and under `Static` always.
+        The decision of the first iteration.
     iterations : int
     policy : Policy, optional
-        Default `Static`. It sees observations, never the scenario.
+        Default `Static`. It receives observations, but not the scenario.
     scenario : Scenario, optional
-        Default: everything takes what the problem says.
+        Default: the durations of the problem.
 
     Raises
     ------
     UnsupportedFeature
         The problem has several inputs or ``memory="peak"``.
     InvalidSchedule
-        The first decision, or one of the policy, breaks a rule of the problem, memory included, or moves
-        weights where there is no path.
+        The first decision, or one of the policy, breaks a rule of the problem, including memory, or moves
+        weights without a path.
     InvalidProblem
-        The number of iterations is below 1, or the scenario names a device that is not there.
+        The number of iterations is below 1, or the scenario names an unknown device.
     """
     policy, scenario = policy or Static(), scenario or Scenario()
     _check(problem, iterations)
@@ -166,13 +166,13 @@ def iterate(
         makespan[t], traffic[t] = observation.seconds, observation.transfer_seconds
         busy[t] = np.bincount(observation.device, observation.task_seconds, problem.n_devices)
         before = time.perf_counter()
-        wanted = policy.observe(observation)
+        proposal = policy.observe(observation)
         thinking[t] = time.perf_counter() - before
-        if wanted is not None and t + 1 < iterations and wanted != decision:
-            moved[t + 1] = np.count_nonzero(devices_of(decision) != devices_of(wanted))
-            _check_paths(problem, decision, wanted)
-            pause[t + 1], moved_bytes[t + 1] = migration(problem, decision, wanted)
-            decisions[t + 1] = decision = wanted
+        if proposal is not None and t + 1 < iterations and proposal != decision:
+            moved[t + 1] = np.count_nonzero(devices_of(decision) != devices_of(proposal))
+            _check_paths(problem, decision, proposal)
+            pause[t + 1], moved_bytes[t + 1] = migration(problem, decision, proposal)
+            decisions[t + 1] = decision = proposal
             timing = _timing(problem, decision)
     return Run(
         devices=problem.cluster.names,
@@ -195,14 +195,14 @@ def devices_of(decision: Decision) -> IntArray:
 
 
 def expected_makespan(problem: Problem, decision: Decision, seconds: FloatArray) -> float:
-    """Return how long an iteration takes if tasks take `seconds` [n, K]."""
+    """Return the makespan of an iteration in which tasks last `seconds` [n, K]."""
     timing = TimedDecision(problem, decision)
     duration = seconds[decision.task, decision.device]
     return float((timing.starts(duration)[0] + duration).max(initial=0.0))
 
 
 def migration(problem: Problem, before: Decision, after: Decision) -> tuple[float, float]:
-    """Return (seconds, bytes) that the weights take to where their tasks go; inf seconds where there is no path."""
+    """Return the seconds and bytes of moving the weights between two decisions; inf seconds without a path."""
     h, k, weight = devices_of(before), devices_of(after), problem.graph.weight_bytes
     moving = np.flatnonzero((h != k) & (weight > 0))
     h, k, weight = h[moving], k[moving], weight[moving]
@@ -212,7 +212,7 @@ def migration(problem: Problem, before: Decision, after: Decision) -> tuple[floa
 
 
 def _check_paths(problem: Problem, before: Decision, after: Decision) -> None:
-    """Refuse a migration that has no path."""
+    """Raise an error for a migration without a path."""
     h, k = devices_of(before), devices_of(after)
     lost = np.flatnonzero((problem.cluster.route_bandwidth[h, k] == 0) & (problem.graph.weight_bytes > 0))
     if len(lost):
@@ -226,8 +226,8 @@ def _check_paths(problem: Problem, before: Decision, after: Decision) -> None:
 def _check(problem: Problem, iterations: int) -> None:
     if problem.inputs != 1:
         raise UnsupportedFeature(
-            f"the problem has {problem.inputs} inputs; iterations are simulated for one: make the problem with inputs=1, "
-            "its durations those of one pass"
+            f"the problem has {problem.inputs} inputs; iterations are simulated for one; make the problem with inputs=1 "
+            "and the durations of one pass"
         )
     if problem.memory != "static":
         raise UnsupportedFeature(
@@ -238,7 +238,7 @@ def _check(problem: Problem, iterations: int) -> None:
 
 
 def _timing(problem: Problem, decision: Decision) -> TimedDecision:
-    """Return a decision ready to be timed; refuse it if it does not fit memory."""
+    """Return the decision prepared for timing; raise an error if it exceeds memory."""
     timing = TimedDecision(problem, decision)
     needed = memory.static(problem, decision)
     over = memory.over_capacity(problem, needed)
@@ -252,7 +252,7 @@ def _timing(problem: Problem, decision: Decision) -> TimedDecision:
 
 
 def _pass(timing: TimedDecision, factor: FloatArray, noise: FloatArray, iteration: int) -> Observation:
-    """Return what one iteration measures; `factor` [K] and `noise` [n] change the problem's durations."""
+    """Return the observation of one iteration; `factor` [K] and `noise` [n] multiply the problem's durations."""
     decision, arcs, size = timing.decision, timing.arcs, len(factor)
     duration = timing.duration * factor[decision.device] * noise[decision.task]
     start, _ = timing.starts(duration)

@@ -1,4 +1,4 @@
-"""What stages of a program cost, measured on the device it is on, and kept in a file."""
+"""Costs of stages, measured on the device of a program and stored in a file."""
 
 from __future__ import annotations
 
@@ -26,39 +26,39 @@ from hetsched.runtime.program import Program, Values
 from hetsched.runtime.staged import Streams, runner
 
 REPLAYS = 5
-"""How often a CUDA graph of runs is replayed to be timed."""
+"""Number of timed replays of a CUDA graph of runs."""
 
 
 class MeasuredStages:
-    """The cost of stages, each measured when it is first asked for: a `StageCost` for ``hetsched.stages``.
+    """The cost of stages, measured on demand: a `StageCost` for ``hetsched.stages``.
 
-    A stage is run alone, on values that running the whole program once has left, `warmup` times and then `repeats`
+    A stage is run alone, on the values of one run of the entire program, `warmup` times and then `repeats`
     times; the cost is the median in seconds. On CUDA it is captured as a CUDA graph, and replays are timed by events.
-    Stages that are the same computation, of whatever name, are measured once.
+    Stages of the same computation are measured once, independently of names.
 
     Parameters
     ----------
     program : Program
     example_args : tuple (or one tensor)
-        Arguments of a call. Their batch is what is measured; all values of that call are kept on the device.
+        Arguments of a call, whose batch is measured; all values of that call are kept on the device.
     example_kwargs : mapping, optional
     warmup, repeats : int
-        Runs that do not count, and runs that do.
+        Numbers of runs before the measurement and in it.
     cache : path, optional
-        A file to which each measurement is added as a line of JSON, and from which those of an earlier run on the same kind of device
-        are read. So a search that was broken off goes on where it was.
+        A file to which each measurement is appended as a line of JSON, and from which measurements on the same kind of device are
+        read, so that an interrupted search can continue.
     floor : float
-        In [0, 1]: what `bound` takes of a measurement, 1 to trust it fully.
+        Factor in [0, 1] of the measurements in `bound`; 1 assumes that they are exact.
 
     Attributes
     ----------
     measured : int
-        How many stages were measured so far.
+        Number of stages measured so far.
 
     Raises
     ------
     InvalidProblem
-        A parameter is out of range, the arguments do not fit, or a line of the file is none of ours.
+        A parameter is out of range, the arguments do not fit, or a line of the file is not a measurement.
     UnsupportedFeature
         The program is neither on a CPU nor on CUDA.
     """
@@ -100,10 +100,10 @@ class MeasuredStages:
         bound = self.bound(tasks, strategy)
         if len(tasks) == 1 or bound == math.inf:
             return self._alone(tasks[0]) if len(tasks) == 1 else bound
-        found = self._indices(tasks)
+        indices = self._indices(tasks)
         if strategy == "merge":
-            merged = Merged(self.program, found)
-            seconds = self._cost(strategy, [found], merged.run)
+            merged = Merged(self.program, indices)
+            seconds = self._cost(strategy, [indices], merged.run)
         else:
             groups = [self._indices(group) for group in connected(self.program.graph, tasks)]
             seconds = self._cost(strategy, groups, lambda values: self._runner.groups(groups, values))
@@ -111,9 +111,9 @@ class MeasuredStages:
 
     @checked
     def bound(self, tasks: tuple[str, ...], strategy: str) -> float:
-        """Return `floor` times the seconds of the longest group, its tasks measured alone, or inf if they cannot be merged.
+        """Return `floor` times the seconds of the longest group, from tasks measured alone, or inf if they cannot be merged.
 
-        `__call__` never returns less, so that bound and cost agree whatever the noise.
+        `__call__` never returns less, so that bound and cost are consistent despite noise.
         """
         if strategy == "merge" and len(tasks) > 1:
             try:
@@ -152,13 +152,13 @@ class MeasuredStages:
         seconds = []
         for _ in range(self.warmup + self.repeats):
             values = dict(self._values)
-            began = time.perf_counter()
+            start = time.perf_counter()
             run(values)
-            seconds.append(time.perf_counter() - began)
+            seconds.append(time.perf_counter() - start)
         return median(seconds[self.warmup :])
 
     def _on_cuda(self, run: Callable[[Values], None]) -> float:
-        """Return the seconds of one of `repeats` runs in one CUDA graph, the launch of which so counts little."""
+        """Return the seconds per run of a CUDA graph of `repeats` runs, which makes the time of its launch negligible."""
         device = self.program.device
         with torch.cuda.device(device):
             beside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
@@ -181,7 +181,7 @@ class MeasuredStages:
         return float(median(seconds[self.warmup :]))
 
     def _signature(self, strategy: str, groups: Sequence[Sequence[int]]) -> str:
-        """Return a digest of what a stage computes: calls, shapes, what reads what, groups; neither names nor numbers."""
+        """Return a digest of the computation of a stage: calls, shapes, dependencies and groups, without names and values."""
         number: dict[Node, int] = {}
         parts, fresh = [f"{self._device}, {torch.get_num_threads()} threads", strategy], itertools.count()
 
@@ -198,7 +198,7 @@ class MeasuredStages:
             for i in group:
                 for node in self.program.work[i].steps:
                     call = map_arg((node.args, node.kwargs), place)
-                    number[node] = next(fresh)  # a view that another task has made too is this one's own
+                    number[node] = next(fresh)  # a view that several tasks make belongs to each of them
                     parts.append(f"%{number[node]} = {node.target}{call}")
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
@@ -212,33 +212,33 @@ class MeasuredStages:
             with open(self._path, "a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
         except OSError as error:
-            warn(f"measurements are no longer kept in {self._path}: {error.strerror}")
+            warn(f"measurements are no longer written to {self._path}: {error.strerror}")
             self._path = None
 
 
 def _read(path: Path) -> tuple[dict[str, float], int | None]:
-    """Return the measurements in a file, and how many bytes of it are whole lines if the last one was not written to its end."""
+    """Return the measurements in a file and, if its last line is incomplete, the bytes of the complete lines."""
     if not path.exists():
         return {}, None
     *lines, rest = path.read_bytes().split(b"\n")
-    known = {}
+    measurements = {}
     for number, text in enumerate(lines, 1):
         try:
             row = json.loads(text)
-            known[str(row["stage"])] = seconds = float(row["seconds"])
-            ours = seconds >= 0
+            measurements[str(row["stage"])] = seconds = float(row["seconds"])
+            valid = seconds >= 0
         except (ValueError, KeyError, TypeError):
-            ours = False
-        if not ours:
+            valid = False
+        if not valid:
             raise _not_ours(path, number)
     begins = b'{"stage": '
     if rest[: len(begins)] != begins[: len(rest)]:
         raise _not_ours(path, len(lines) + 1)
-    return known, sum(len(text) + 1 for text in lines) if rest else None
+    return measurements, sum(len(text) + 1 for text in lines) if rest else None
 
 
 def _not_ours(path: Path, line: int) -> InvalidProblem:
-    return InvalidProblem(f"line {line} of {path} is no measurement of a stage; name another file as cache, or remove it")
+    return InvalidProblem(f"line {line} of {path} is not a measurement of a stage; name another file as cache, or remove it")
 
 
 def _described(value: Any) -> str:
@@ -246,12 +246,12 @@ def _described(value: Any) -> str:
 
 
 def device_name(device: torch.device) -> str:
-    """Return what a device is called by those who make it."""
+    """Return the vendor's name of a device."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else f"{platform.machine()} {_processor()}"
 
 
 def _processor() -> str:
-    """Return the name of the processor, as far as the system tells."""
+    """Return the name of the processor if the system provides it."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""Convolutions that read the same tensor as one: kernels padded with zeros to one size and stacked, outputs split."""
+"""Convolutions of the same tensor merged into one: kernels padded with zeros to one size and stacked, outputs split."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from hetsched.runtime.program import Program, Values
 
 
 class Merged:
-    """Tasks of a program, each a convolution and what is folded into it, as one convolution.
+    """Tasks of a program, each a convolution with the operators folded into it, as one convolution.
 
-    A kernel of height k and padding p gives the same output as part of one of height K and padding P if it begins
-    P - p down in there and ends within; likewise for the other dimensions.
+    A kernel of height k and padding p has the same output as part of a kernel of height K and padding P if it begins
+    at row P - p there and ends within it; likewise for the other dimensions.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ class Merged:
     Raises
     ------
     UnsupportedFeature
-        They cannot be one convolution.
+        They cannot be merged.
     """
 
     def __init__(self, program: Program, tasks: Sequence[int]) -> None:
@@ -51,7 +51,7 @@ class Merged:
         self.convolve = (torch.conv1d, torch.conv2d, torch.conv3d)[len(size) - 1]
 
     def run(self, values: Values) -> None:
-        """Run the tasks, adding to `values` what others read."""
+        """Run the tasks, and add the values that other tasks read to `values`."""
         source = self.program.read(self.source, values)
         made = self.convolve(source, self.weight, self.bias, self.stride, self.padding)
         for task, part in zip(self.tasks, torch.split(made, self.channels, 1), strict=True):
@@ -59,13 +59,13 @@ class Merged:
 
 
 def alike(program: Program, tasks: Sequence[int]) -> list[ConvolutionCall]:
-    """Return the convolutions of tasks that can be one; raise `UnsupportedFeature` if they cannot."""
+    """Return the convolutions of tasks that can be merged; raise `UnsupportedFeature` if they cannot."""
     names = program.graph.names
     calls: list[ConvolutionCall] = []
     for i in tasks:
         call = program.calls.convolution(i)
         if call is None or not {call.weight, call.bias} - {None} <= program.constants.keys():
-            raise UnsupportedFeature(f"{names[i]!r} cannot be merged: it is no convolution of fixed size without groups and dilation")
+            raise UnsupportedFeature(f"{names[i]!r} cannot be merged: it is not a convolution of fixed size without groups and dilation")
         calls.append(call)
     first, dtype = calls[0], program.constants[calls[0].weight].dtype
     for i, call in zip(tasks, calls, strict=True):
@@ -73,8 +73,8 @@ def alike(program: Program, tasks: Sequence[int]) -> list[ConvolutionCall]:
             ("tensor", call.source is first.source),
             ("stride", call.stride == first.stride),
             ("output size", call.out_size == first.out_size),
-            ("type of number", program.constants[call.weight].dtype == dtype),
+            ("dtype", program.constants[call.weight].dtype == dtype),
         ):
             if not same:
-                raise UnsupportedFeature(f"{names[i]!r} and {names[tasks[0]]!r} cannot be merged: each has its own {what}")
+                raise UnsupportedFeature(f"{names[i]!r} and {names[tasks[0]]!r} cannot be merged: they differ in {what}")
     return calls

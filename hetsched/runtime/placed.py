@@ -16,11 +16,11 @@ from hetsched.runtime.program import Program, Values
 
 Result = TypeVar("Result")
 Probe = Callable[["Worker", Callable[[], None]], Result]
-"""Calls what is to be measured on a worker's thread and returns what it found."""
+"""Runs a function on a worker's thread and returns a measurement of it."""
 
 
 class Worker:
-    """A device: a thread that runs tasks of a program on a CPU, with a number of threads of torch's own, or on CUDA."""
+    """A device: a thread that runs tasks of a program on a CPU, with a number of torch threads, or on CUDA."""
 
     def __init__(self, name: str, program: Program, threads: int, clock: Callable[[], float]) -> None:
         self.name, self.program, self.threads, self.clock = name, program, threads, clock
@@ -29,11 +29,11 @@ class Worker:
 
     @cached_property
     def nodes(self) -> dict[str, Node]:
-        """The nodes by name, which is the same in the programs of all devices."""
+        """The nodes by name; names are the same in the programs of all devices."""
         return {node.name: node for node in self.program.calls.program.graph.nodes}
 
     def call(self, function: Callable[..., Result], *args: Any) -> Result:
-        """Return what a function returns on the worker's thread."""
+        """Call a function on the worker's thread and return its result."""
         return self.pool.submit(self._call, function, *args).result()
 
     def _call(self, function: Callable[..., Result], *args: Any) -> Result:
@@ -50,15 +50,15 @@ class Worker:
 
 
 class PlacedRun:
-    """All tasks of a module in order, each on its worker, on arguments of one batch.
+    """A run of all tasks of a module in order, each on its worker, for the arguments of one batch.
 
-    Workers share no data: what a task reads of another worker's is copied before it begins, and what nothing reads any more is
-    dropped, so that as much lies on each device as would.
+    Workers share no data: the inputs of a task from another worker are copied before it begins, and values without further
+    readers are released, so that the memory of each device is that of a distributed run.
 
     Parameters
     ----------
     where : sequence of Worker
-        Of each task.
+        The worker of each task.
     given : dict of worker name to Values
         The arguments, on each worker's device.
     """
@@ -79,28 +79,28 @@ class PlacedRun:
                 self.dead[i].append(name)
 
     def _own(self, worker: Worker, given: Values) -> Values:
-        """Return the arguments that lie on a worker: its own inputs, and what is no tensor."""
+        """Return the arguments on a worker: its own inputs, and values that are not tensors."""
         return {node: value for node, value in given.items() if node.name not in self.owner or self.where[self.owner[node.name]] is worker}
 
     def start(self) -> dict[str, Values]:
-        """Return what lies on each device before anything has run."""
+        """Return the values on each device before the run."""
         return {name: dict(own) for name, own in self.given.items()}
 
     def __call__(self, values: dict[str, Values], probe: Probe[Result]) -> list[Result]:
-        """Run all tasks, from what `start` returned to what then lies on each device, and return what a probe finds of each."""
-        found: dict[int, Result] = {}
+        """Run all tasks on the `values` of `start`, which are updated, and return the probe's measurement of each task."""
+        results: dict[int, Result] = {}
         for worker, tasks in self.jobs:
-            worker.call(self._job, worker, tasks, values, probe, found)
-        return [found[i] for i in range(len(self.where))]
+            worker.call(self._job, worker, tasks, values, probe, results)
+        return [results[i] for i in range(len(self.where))]
 
-    def _job(self, worker: Worker, tasks: list[int], values: dict[str, Values], probe: Probe[Result], found: dict[int, Result]) -> None:
+    def _job(self, worker: Worker, tasks: list[int], values: dict[str, Values], probe: Probe[Result], results: dict[int, Result]) -> None:
         own = values[worker.name]
         for i in tasks:
             for node in worker.program.work[i].reads:
                 home = self.where[self.owner[node.name]]
                 if home is not worker and node not in own:
                     own[node] = worker.copied(values[home.name][home.nodes[node.name]])
-            found[i] = probe(worker, lambda i=i: worker.program.run((i,), own))  # type: ignore[misc]
+            results[i] = probe(worker, lambda i=i: worker.program.run((i,), own))  # type: ignore[misc]
             for name in self.dead[i]:
                 for other in self.workers:
                     values[other.name].pop(other.nodes[name], None)

@@ -1,4 +1,4 @@
-"""What running a task takes: seconds, and bytes allocated."""
+"""Measurements of a task's run: seconds, and bytes allocated."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from torch.utils._pytree import tree_leaves
 from hetsched.runtime.placed import Worker
 
 Clock = Callable[[], float]
-"""Returns the seconds of what has run, waiting for its end if need be."""
+"""Returns the seconds of a run, after its end."""
 
 
 def timed(worker: Worker, run: Callable[[], Any]) -> Clock:
-    """Run something on a worker's thread and return the clock that timed it."""
+    """Call `run` on a worker's thread and return the clock that timed it."""
     if worker.device.type == "cuda":
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
         begin.record()
@@ -29,14 +29,14 @@ def timed(worker: Worker, run: Callable[[], Any]) -> Clock:
             return float(begin.elapsed_time(end)) / 1e3
 
         return elapsed
-    began = worker.clock()
+    start = worker.clock()
     run()
-    seconds = worker.clock() - began
+    seconds = worker.clock() - start
     return lambda: seconds
 
 
 def allocated(worker: Worker, run: Callable[[], Any]) -> int:
-    """Run something on a worker's thread and return the most bytes that it allocated at a time, on top of what lay there."""
+    """Call `run` on a worker's thread and return the most bytes that it allocated at a time, beside those already in use."""
     if worker.device.type == "cuda":
         before = torch.cuda.memory_allocated()
         torch.cuda.reset_peak_memory_stats()
@@ -49,7 +49,7 @@ def allocated(worker: Worker, run: Callable[[], Any]) -> int:
 
 
 class _Storages(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts the bytes of the storages that operators make, as long as something holds them."""
+    """Counts the bytes of the storages that operators make, until they are released."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -64,7 +64,7 @@ class _Storages(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 continue
             storage = leaf.untyped_storage()
             key = storage._cdata
-            if key not in read and key not in self.held:  # else a view of what is there
+            if key not in read and key not in self.held:  # else a view of an existing storage
                 self.held[key] = storage.nbytes()
                 weakref.finalize(storage, self.held.pop, key, None)
         self.most = max(self.most, sum(self.held.values()))

@@ -1,4 +1,4 @@
-"""What the tasks of a PyTorch module take on the devices at hand, alone or placed."""
+"""Times and memory of the tasks of a PyTorch module on the devices of this machine."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ Nested = TypeVar("Nested")
 class ModuleProfiler:
     """A `hetsched.costs.Profiler` that runs a module task by task on this machine.
 
-    Devices are worker threads on the CPU, each with a number of threads of torch's own, and CUDA devices. Each has its own copy of
-    what it reads of others. All tasks run in order, again and again; the first runs do not count. On CUDA tasks are timed by
-    events, so that a kernel that waits for its launch takes as long as it waits.
+    Devices are worker threads on the CPU, each with a number of torch threads, and CUDA devices. Each has its own copy of the
+    values that it reads from others. All tasks run in order, repeatedly; the first runs are not counted. On CUDA tasks are timed
+    by events, so that the wait of a kernel for its launch is part of its time.
 
-    The bytes of a task are the most that it allocates at a time: on CUDA what the allocator says, on a CPU the tensors it makes,
-    without what kernels of libraries take for themselves.
+    The bytes of a task are the most that it allocates at a time: on CUDA by the allocator, on a CPU the tensors that it makes,
+    without the workspaces of library kernels.
 
     Parameters
     ----------
     module : torch.nn.Module
         In eval mode if it has layers that differ in training.
     example_args : tuple (or one tensor)
-        Arguments of a call; their items, over and over, make batches of other sizes.
+        Arguments of a call; their items are repeated for batches of other sizes.
     example_kwargs : mapping, optional
     devices : mapping of name to int or str, optional
         A number of CPU threads, or a device of torch such as ``"cuda:0"``. Default: each core of the CPU with one thread and each
@@ -49,23 +49,23 @@ class ModuleProfiler:
     dynamic_batch, fuse : bool
         As for `hetsched.frontends.torch.capture`.
     warmup, repeats : int
-        Runs that do not count, and runs that do: 5 and 50 as in Celeritas.
+        Numbers of runs before the measurement and in it: 5 and 50 as in Celeritas.
     statistic : {"median", "mean"}
-        Of the runs; Celeritas takes the mean.
+        Statistic over the runs; Celeritas uses the mean.
     clock : {"wall", "cpu"}
-        Of tasks on a CPU. "cpu" counts the time that the worker's thread was running, which on a machine that others use too is what
-        it would take alone; for devices of one thread.
+        Clock of tasks on a CPU. "cpu" counts only the time in which the worker's thread was running, for machines with other
+        load; it needs devices of one thread.
     time_limit : float, optional
-        Seconds after which a measurement ends with the runs it has, or, still warming up, with its last one.
+        Seconds after which a measurement ends with the runs so far, or during the warm-up with the last run.
     on_progress : callable, optional
-        Called after each run with how many are done and how many there are to be; returns True to end the measurement.
+        Called after each run with the number of runs so far and in all; returns True to end the measurement.
 
     Raises
     ------
     InvalidProblem
         A parameter is out of range, or the arguments do not fit.
     UnsupportedFeature
-        As `Program` does; a device is neither a CPU nor CUDA; or what is captured differs between devices.
+        As for `Program`; a device is neither a CPU nor CUDA; or the captured tasks differ between devices.
     """
 
     @checked(InvalidProblem)
@@ -103,9 +103,7 @@ class ModuleProfiler:
         for name, kind in (_default_devices() if devices is None else devices).items():
             device = _torch_device(name, kind)
             if clock == "cpu" and (kind != 1 or device.type != "cpu"):
-                raise InvalidProblem(
-                    f"clock 'cpu' sees one thread of the CPU only, but device {name!r} is {kind!r}; give 1, or take 'wall'"
-                )
+                raise InvalidProblem(f"clock 'cpu' measures one thread of the CPU, but device {name!r} is {kind!r}; give 1, or use 'wall'")
             if device not in programs:
                 programs[device] = self._program(module, device, dynamic_batch, fuse)
             threads = kind if isinstance(kind, int) else torch.get_num_threads()
@@ -126,14 +124,14 @@ class ModuleProfiler:
 
     @checked
     def measure(self, inputs: int, placement: Placement) -> Measured:
-        """Run all tasks in order, each on its device and as one batch of `inputs`; return what each took, [n] each.
+        """Run all tasks in order, each on its device and as one batch of `inputs`; return seconds and bytes, [n] each.
 
         Raises
         ------
         InvalidProblem
-            A task has no device, or an unknown one; or the module takes no batches.
+            A task has no device, or an unknown one; or the module has no batches.
         UnsupportedFeature
-            A CUDA device has not the memory for it.
+            The batch exceeds the memory of a CUDA device.
         """
         inputs = check_count(inputs, "inputs", error=InvalidProblem)
         where = [self._workers[name] for name in devices_of(self, placement)]
@@ -142,7 +140,7 @@ class ModuleProfiler:
             given = {worker.name: worker.call(self._given, worker, inputs) for worker in dict.fromkeys(where)}
             run = PlacedRun(where, given)
             memory = np.array(run(run.start(), allocated), np.float64)
-            works = np.array([bool(work.steps) for work in where[0].program.work])  # inputs do not
+            works = np.array([bool(work.steps) for work in where[0].program.work])  # inputs have none
             seconds = self._repeated(lambda: np.array([clock() for clock in run(run.start(), timed)]))
         except torch.OutOfMemoryError as error:
             remedy = "measure a smaller batch, or place it on more devices"
@@ -157,7 +155,7 @@ class ModuleProfiler:
 
     @checked(InvalidProblem, size=whole(0))
     def transfer(self, size: int, source: str, target: str) -> float:
-        """Return the seconds of copying `size` bytes that one device has just written to another; on a CPU, within its memory."""
+        """Return the seconds of a copy of `size` bytes, just written by `source`, to `target`; between CPU devices within memory."""
         for name in (source, target):
             if name not in self._workers:
                 raise InvalidProblem(f"device {name!r} is not one of the profiler's ({', '.join(self._workers)}); choose one of these")
@@ -169,11 +167,11 @@ class ModuleProfiler:
             _wait_for(giver)
 
         def take() -> FloatArray:
-            began = time.perf_counter()
+            start = time.perf_counter()
             taker.copied(data)
             _wait_for(giver)
             _wait_for(taker)
-            return np.array(time.perf_counter() - began)
+            return np.array(time.perf_counter() - start)
 
         def once() -> FloatArray:
             giver.call(write)
@@ -186,12 +184,12 @@ class ModuleProfiler:
             torch.set_num_threads(threads)
 
     def _repeated(self, once: Callable[[], FloatArray]) -> FloatArray:
-        """Return the statistic of the runs that count."""
-        began, wanted, kept = time.perf_counter(), self.warmup + self.repeats, []
-        for turn in range(1, wanted + 1):
+        """Return the statistic over the runs after the warm-up."""
+        start, number, kept = time.perf_counter(), self.warmup + self.repeats, []
+        for turn in range(1, number + 1):
             kept.append(once())
-            stopped = self.on_progress is not None and self.on_progress(turn, wanted) is True
-            if stopped or (self.time_limit is not None and time.perf_counter() - began > self.time_limit):
+            stopped = self.on_progress is not None and self.on_progress(turn, number) is True
+            if stopped or (self.time_limit is not None and time.perf_counter() - start > self.time_limit):
                 break
         counted = kept[self.warmup :] or kept[-1:]
         result: FloatArray = np.median(counted, axis=0) if self.statistic == "median" else np.mean(counted, axis=0)
@@ -204,7 +202,7 @@ def _default_devices() -> dict[str, int | str]:
 
 
 def _torch_device(name: str, what: int | str) -> torch.device:
-    """Return the device of torch that a device of the user's stands for."""
+    """Return the torch device of a device of the profiler."""
     if isinstance(what, int) and not isinstance(what, bool):
         if what < 1:
             raise InvalidProblem(f"device {name!r} is {what} threads of the CPU; it must be at least one")
@@ -218,7 +216,7 @@ def _torch_device(name: str, what: int | str) -> torch.device:
     if device.type == "cuda":
         device = torch.device("cuda", device.index or 0)
         if device.index >= torch.cuda.device_count():
-            raise InvalidProblem(f"device {name!r} is {device}, but torch sees {torch.cuda.device_count()} CUDA devices; leave it out")
+            raise InvalidProblem(f"device {name!r} is {device}, but torch has {torch.cuda.device_count()} CUDA devices; leave it out")
     return device
 
 

@@ -1,4 +1,4 @@
-"""A torch module as tasks that can be run one by one."""
+"""A torch module as tasks that can be run separately."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ Values = dict[Node, Any]
 
 
 class Work(NamedTuple):
-    """What one task computes."""
+    """The computation of one task."""
 
     steps: tuple[Node, ...]
-    """In running order: its own nodes, and what they need that costs nothing, such as views."""
+    """Its own nodes, and free operators that they need, such as views, in the order of execution."""
     reads: frozenset[Node]
     """Nodes of other tasks."""
 
 
 class Program:
-    """A module whose tasks, those of `hetsched.frontends.torch.capture`, can be run one by one.
+    """A module whose tasks, those of `hetsched.frontends.torch.capture`, can be run separately.
 
-    Called, it runs them all, one after another, in topological order and without gradients.
+    A call runs all tasks, one after another, in topological order and without gradients.
 
     Parameters
     ----------
@@ -43,26 +43,26 @@ class Program:
     example_kwargs : mapping, optional
         Keyword arguments.
     dynamic_batch, fuse : bool
-        As for `capture`: whether the first dimension of the first tensor may be of any length, and whether elementwise
-        operators are part of the task that alone feeds them.
+        As for `capture`: whether the first dimension of the first tensor may have any length, and whether elementwise
+        operators are fused with the only task that they read.
 
     Attributes
     ----------
     graph : TaskGraph
-        Its work and bytes are of one input item.
+        Work and bytes are those of one input item.
     calls : Calls
-        The exported program, and which of its nodes are the work of which task.
+        The exported program, and the nodes of each task.
     constants : dict of Node to value
-        Parameters, buffers, and what is made of these alone, once: it does not follow when a parameter changes.
+        Parameters, buffers, and values computed from these alone; computed once, so later changes of parameters have no effect.
     work : tuple of Work
-        Of each task.
+        The computation of each task.
     last : Work
-        What is left to do for the result when all tasks are done.
+        The computation of the result after all tasks.
 
     Raises
     ------
     InvalidProblem, UnsupportedFeature
-        As `capture` does; or the module changes its own buffers or arguments, as batch norm does in training, or draws random
+        As for `capture`; or the module changes its own buffers or arguments, as batch norm does in training, or draws random
         numbers, as dropout does.
     """
 
@@ -88,10 +88,10 @@ class Program:
         signature = self._exported.graph_signature
         changed = [*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()]
         if changed:
-            raise UnsupportedFeature(f"the module changes {changed[0]!r} when it runs; call its eval() first, or take the change out")
+            raise UnsupportedFeature(f"the module changes {changed[0]!r} when it runs; call its eval() first, or remove the change")
         for node in self._exported.graph.nodes:
             if _draws(node, self._exported.graph_module):
-                raise UnsupportedFeature(f"{node.name!r} draws random numbers at every call; call eval(), or hand them over as an argument")
+                raise UnsupportedFeature(f"{node.name!r} draws random numbers at every call; call eval(), or pass them as an argument")
         self.constants: Values = {}
         self._make_constants()
         self._owner = {node: i for i, nodes in enumerate(self.calls.nodes) for node in nodes}
@@ -108,28 +108,28 @@ class Program:
 
     @cached_property
     def device(self) -> torch.device:
-        """Where the module's weights are, or else its inputs were."""
+        """The device of the module's weights, or without any of its inputs."""
         tensors = [value for value in self.constants.values() if isinstance(value, torch.Tensor)]
         tensors += [value for node in self._placeholders if isinstance(value := node.meta["val"], torch.Tensor)]
         return next((tensor.device for tensor in tensors if tensor.device.type != "cpu"), torch.device("cpu"))
 
     def run(self, tasks: Iterable[int], values: Values) -> None:
-        """Run tasks one after another, adding to `values` what others read."""
+        """Run tasks one after another, and add the values that other tasks read to `values`."""
         for i in tasks:
             self.finish(i, {}, values)
 
     def finish(self, task: int, begun: Values, values: Values) -> None:
-        """Run what is left of a task of which some steps are known, adding to `values` what others read."""
-        known = self._computed(self.work[task], begun, values)
-        values.update((node, known[node]) for node in self.work[task].steps if node in self._read)
+        """Run the remaining steps of a task whose values in `begun` are computed, and add those that others read to `values`."""
+        computed = self._computed(self.work[task], begun, values)
+        values.update((node, computed[node]) for node in self.work[task].steps if node in self._read)
 
     def inputs(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Values:
-        """Return the values of arguments of a call; tensors are made contiguous, as they were when the program was made.
+        """Return the values of the arguments of a call; tensors are made contiguous, as at the capture.
 
         Raises
         ------
         InvalidProblem
-            They are not of the shapes and types that the program was made with, or what is no tensor has another value.
+            Shapes or types differ from those at the capture, or an argument that is not a tensor has another value.
         """
         given, spec = tree_flatten((args, {key: kwargs[key] for key in self._keywords if key in kwargs}))
         if spec != self._exported.call_spec.in_spec or set(kwargs) - set(self._keywords):
@@ -139,17 +139,19 @@ class Program:
             if isinstance(expected, torch.Tensor):
                 self._check(node.name, value, expected)
             elif not isinstance(expected, torch.SymInt) and value != expected:
-                raise InvalidProblem(f"argument {node.name!r} is {value!r}; the program was made for {expected!r} alone, make one for each")
+                raise InvalidProblem(
+                    f"argument {node.name!r} is {value!r}; the program was made for {expected!r}; make a program for each value"
+                )
         made = [value.contiguous() if isinstance(value, torch.Tensor) else value for value in given]
         return dict(zip(self._placeholders, made, strict=True))
 
     def resized(self, values: Values, length: int) -> Values:
-        """Return what `inputs` gave as a batch of `length` items, the given ones over and over.
+        """Return the values of `inputs` as a batch of `length` items, which repeats the given ones.
 
         Raises
         ------
         InvalidProblem
-            The program takes no batches (``dynamic_batch=False``), and `length` is not 1.
+            The program has no batches (``dynamic_batch=False``), and `length` is not 1.
         """
         made, fits = dict(values), False
         for node in self._placeholders:
@@ -163,12 +165,12 @@ class Program:
         return made
 
     def result(self, values: Values) -> Any:
-        """Return what the module returns."""
+        """Return the result of the module."""
         (outputs,) = self._arguments(self._output, self._computed(self.last, {}, values), values)[0]
         return tree_unflatten(list(outputs), self._exported.call_spec.out_spec)
 
     def read(self, node: Node, values: Values) -> Any:
-        """Return the value of a node that shows what is there."""
+        """Return the value of a node from `values` or the constants."""
         if node not in values and node not in self.constants:
             return self._computed(self._work((node,)), {}, values)[node]
         return values[node] if node in values else self.constants[node]
@@ -184,12 +186,12 @@ class Program:
                 if isinstance(value, torch.Tensor)
                 else f"a {type(value).__name__}"
             )
-            wanted = ", ".join("any" if length is None else str(length) for length in shape)
+            expected_shape = ", ".join("any" if length is None else str(length) for length in shape)
             raise InvalidProblem(
-                f"argument {name!r} is {is_now}; the program was made for [{wanted}] of {expected.dtype} on {expected.device.type}"
+                f"argument {name!r} is {is_now}; the program was made for [{expected_shape}] of {expected.dtype} on {expected.device.type}"
             )
 
-    # ------------------------------------------------------------------ what is computed when
+    # ------------------------------------------------------------------ the order of computation
 
     @cached_property
     def _placeholders(self) -> list[Node]:
@@ -202,7 +204,7 @@ class Program:
         return node
 
     def _make_constants(self) -> None:
-        """Fill in the values of parameters, buffers and whatever is made of these alone."""
+        """Set the values of parameters, buffers and nodes computed from these alone."""
         program, own, constants = self._exported, set(self._placeholders), self.constants
         stored = {spec.arg.name: spec.target for spec in program.graph_signature.input_specs if spec.target is not None}
         with torch.no_grad():
@@ -217,11 +219,11 @@ class Program:
     def _work(self, nodes: tuple[Node, ...]) -> Work:
         steps: dict[Node, None] = {}
         reads = set()
-        mine = set(nodes)
+        own = set(nodes)
 
         def need(node: Node) -> None:
             for source in node.all_input_nodes:
-                if source in self._owner and source not in mine:
+                if source in self._owner and source not in own:
                     reads.add(source)
                 elif source not in steps and source not in self.constants and source.op != "placeholder":
                     need(source)
@@ -233,14 +235,14 @@ class Program:
                 steps[node] = None
         return Work(tuple(steps), frozenset(reads))
 
-    def _computed(self, work: Work, known: Values, values: Values) -> Values:
-        """Return all steps, those that are known and the rest."""
-        known = dict(known)
+    def _computed(self, work: Work, computed: Values, values: Values) -> Values:
+        """Return the values of all steps, given those already computed."""
+        computed = dict(computed)
         for node in work.steps:
-            if node not in known:
-                args, kwargs = self._arguments(node, known, values)
-                known[node] = node.target(*args, **kwargs)  # type: ignore[operator]
-        return known
+            if node not in computed:
+                args, kwargs = self._arguments(node, computed, values)
+                computed[node] = node.target(*args, **kwargs)  # type: ignore[operator]
+        return computed
 
     def _arguments(self, node: Node, *places: Values) -> tuple[tuple[Any, ...], dict[str, Any]]:
         def value(source: Node) -> Any:
@@ -253,7 +255,7 @@ class Program:
 
 
 def _draws(node: Node, module: torch.fx.GraphModule) -> bool:
-    """Whether a call draws random numbers; dropout that leaves everything, in attention too, does not."""
+    """Return whether a call draws random numbers; dropout of probability 0, also in attention, does not."""
     if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
         return False
     normal = node.normalized_arguments(module, normalize_to_only_use_kwargs=True)

@@ -1,4 +1,4 @@
-"""Solving again when devices have changed their speed: the baseline of assistants."""
+"""Solving again after changes of device speeds: the baseline of the assistants."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from hetsched.solving import solve
 
 
 class Resolve:
-    """Solve the problem anew, with the speeds observed, whenever they have drifted.
+    """Solve the problem again, with the observed speeds, whenever these have drifted.
 
-    The solver starts from the decision that holds, so its answer is never behind that. It is put in force if
-    what it saves in `repay` iterations is more than its migration takes. An iteration waits for the solver no
-    longer than the policy's caller does: `Run.thinking` says how long that would be.
+    The solver starts from the current decision, so its answer is never worse. The answer is used if it saves
+    more in `repay` iterations than its migration takes. The simulated time excludes that of the solver, which is
+    in `Run.thinking`.
 
     Parameters
     ----------
     method : str
-        As for `hetsched.solve`, like `time_limit`, `evaluations`, `seed` and `options`.
+        As for `hetsched.solve`, as are `time_limit`, `evaluations`, `seed` and `options`.
     time_limit : float, optional
         Seconds; without `evaluations` the default is 1.
     evaluations : int, optional
@@ -33,8 +33,8 @@ class Resolve:
     repay : int
         Iterations.
     window, drift
-        When speeds count as changed: the median over `window` iterations differs by more than `drift` (relative)
-        from what the last solve assumed.
+        A speed has drifted if its median over `window` iterations differs by more than `drift` (relative) from
+        that of the last solve.
     """
 
     @checked
@@ -58,13 +58,13 @@ class Resolve:
 
     @checked
     def begin(self, problem: Problem, decision: Decision) -> None:
-        """Start afresh, with the speeds that the problem says."""
+        """Reset the state, with the speeds of the problem."""
         self._problem = problem
         self._speeds = Speeds(problem, window=self.window, drift=self.drift)
 
     @checked
     def observe(self, observation: Observation) -> Decision | None:
-        """Return a better decision for the speeds observed if they have changed, else None."""
+        """Return a better decision for the observed speeds if they have drifted, else None."""
         if not self._speeds.observe(observation):
             return None
         problem, current = self._problem, observation.decision
@@ -80,6 +80,6 @@ class Resolve:
         )
         if solution.schedule is None:
             return None
-        wanted = solution.schedule.decision
+        proposal = solution.schedule.decision
         saved = expected_makespan(problem, current, self._speeds.seconds) - solution.schedule.makespan
-        return wanted if saved * self.repay > migration(problem, current, wanted)[0] else None
+        return proposal if saved * self.repay > migration(problem, current, proposal)[0] else None

@@ -1,4 +1,4 @@
-"""What happens to devices while a graph runs again and again: slow-downs, other load, noise."""
+"""Changes of device speeds over the iterations of a graph: slow-downs, other load, noise."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from hetsched.problem.cluster import Cluster
 @checked
 @dataclass(frozen=True)
 class SlowDown:
-    """A device takes `factor` times as long from iteration `start` to before `stop`.
+    """A device takes `factor` times as long in the iterations from `start` until before `stop`.
 
     Parameters
     ----------
     device : str
     factor : float
-        Above 0; below 1 it is a speed-up.
+        Above 0; a factor below 1 is a speed-up.
     start, stop : int
-        Iterations, from 0; no `stop`: to the end.
+        Iterations from 0; without `stop`, until the end.
     """
 
     device: str
@@ -48,16 +48,16 @@ class SlowDown:
 @checked
 @dataclass(frozen=True)
 class Interference:
-    """Other jobs that come to a device, at most one at a time, take a share of it and go.
+    """Other programs that arrive at a device, at most one at a time, use a share of it and leave.
 
     Parameters
     ----------
     rate : float
-        Probability per iteration that a job comes to a device that has none, in [0, 1].
+        Probability per iteration that a program arrives at a device without one, in [0, 1].
     share : float
-        Of the device, in [0, 1): tasks take ``1 / (1 - share)`` times as long beside it.
+        Share of the device that it uses, in [0, 1): tasks take ``1 / (1 - share)`` times as long.
     length : float
-        Iterations that a job stays on average, at least 1 (geometric).
+        Mean number of iterations that it stays, at least 1 (geometric distribution).
     """
 
     rate: float = 0.02
@@ -75,7 +75,7 @@ class Interference:
 
     @checked(iterations=whole(0), n_devices=whole(0))
     def factors(self, generator: np.random.Generator, iterations: int, n_devices: int) -> FloatArray:
-        """Return how many times as long tasks take, [I, K]."""
+        """Return the factor on the durations of tasks, [I, K]."""
         comes = generator.random((iterations, n_devices)) < self.rate
         goes = generator.random((iterations, n_devices)) < 1 / self.length
         result = np.ones((iterations, n_devices))
@@ -90,19 +90,19 @@ class Interference:
 @checked
 @dataclass(frozen=True)
 class Scenario:
-    """How the time of a task differs from the problem's, iteration by iteration.
+    """The durations of tasks in each iteration, relative to the problem.
 
-    A task takes the problem's seconds on its device, times the factors of the slow-downs there, times that
-    of the interference there, times noise of its own: lognormal with mean 1, drawn for each task and
-    iteration, the same wherever it runs, so that policies are compared under the same luck. Transfers
-    take what the problem says.
+    A task takes the problem's seconds on its device, times the factors of slow-downs and interference
+    there, times its own noise: lognormal with mean 1, drawn for each task and iteration and independent of
+    the device, so that policies are compared under the same noise. Transfers take the seconds of the
+    problem.
 
     Parameters
     ----------
     slow_downs : iterable of SlowDown
-        Those of one device at one time multiply.
+        Simultaneous slow-downs of a device multiply.
     noise : float
-        Sigma, the standard deviation of the logarithm; 0.1 is about 10 %.
+        Sigma, the standard deviation of the logarithm; 0.1 is a relative deviation of about 10 %.
     interference : Interference, optional
     seed : int
         The same seed gives the same noise and interference.
@@ -125,13 +125,15 @@ class Scenario:
 
     @checked(iterations=whole(0))
     def factors(self, cluster: Cluster, iterations: int) -> FloatArray:
-        """Return how many times as long as the problem says each device takes, [I, K], noise left out."""
+        """Return the factor of each device on the problem's durations, without noise, [I, K]."""
         result = np.ones((iterations, cluster.n_devices))
         if self.interference is not None:
             result = self.interference.factors(np.random.default_rng([self.seed, 0]), iterations, cluster.n_devices)
         for slow in self.slow_downs:
             if slow.device not in cluster.index:
-                raise InvalidProblem(f"a slow-down names {slow.device!r}, which is no device of the cluster ({', '.join(cluster.names)})")
+                raise InvalidProblem(
+                    f"a slow-down names {slow.device!r}, which is not a device of the cluster ({', '.join(cluster.names)})"
+                )
             result[slow.start : slow.stop, cluster.index[slow.device]] *= slow.factor
         return result
 

@@ -1,4 +1,4 @@
-"""How much slower than expected each device runs, told from measured durations."""
+"""Estimates of device speeds from measured durations."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from hetsched.runtime.iterations import Observation
 
 
 class Speeds:
-    """Estimates a factor per device, and holds on to it until it is clearly wrong.
+    """Estimates a factor on the durations of each device, robust to noise.
 
-    In each iteration the tasks of a device took so many times as long, all together, as the problem says. The
-    median over the last `window` iterations with tasks there is what the device is said to run at; the estimate
-    becomes that only when the two differ by more than `drift`. So one odd iteration changes nothing, nor does noise
-    below the threshold. A device without tasks shows nothing, and keeps its estimate.
+    The factor of an iteration is the total time of a device's tasks divided by that in the problem. The estimate
+    becomes the median factor of the last `window` iterations with tasks there if the two differ by more than
+    `drift`. So a single outlier, or noise below the threshold, changes no estimate. A device without tasks keeps
+    its estimate.
 
     Parameters
     ----------
     problem : Problem
     window : int
     drift : float
-        Relative to the estimate.
+        Threshold, relative to the estimate.
 
     Attributes
     ----------
     factor : float64 array [K]
-        1 = as the problem says, 2 = twice as slow.
+        1 = as in the problem, 2 = twice as slow.
     """
 
     def __init__(self, problem: Problem, *, window: int, drift: float) -> None:
@@ -43,11 +43,11 @@ class Speeds:
 
     @property
     def seconds(self) -> FloatArray:
-        """How long each task is estimated to take on each device, [n, K]; inf where it cannot run."""
+        """Estimated seconds of each task on each device, [n, K]; inf where it cannot run."""
         return self.expected * self.factor
 
     def observe(self, observation: Observation) -> bool:
-        """Learn from an iteration; return whether the estimate has changed."""
+        """Update the estimates from an iteration; return whether any has changed."""
         device = observation.device
         expected = np.bincount(device, self.expected[np.arange(len(device)), device], len(self.factor))
         measured = np.bincount(device, observation.task_seconds, len(self.factor))

@@ -1,4 +1,4 @@
-"""Running the stages of a `StageSchedule`: groups side by side, on threads or CUDA streams."""
+"""Running the stages of a `StageSchedule`: groups in parallel, on threads or CUDA streams."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from hetsched.verification.stages import verify_stages
 
 Groups = Sequence[Sequence[int]]
 MOST_GRAPHS = 8
-"""The most CUDA graphs that are kept; each holds memory of its own."""
+"""The most CUDA graphs that are kept; each holds its own memory."""
 
 
 class Threads:
-    """Groups on threads of the CPU, among which torch's own threads are shared out."""
+    """Groups on threads of the CPU, which share the torch threads."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
         self.pool = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="hetsched-group")
 
     def groups(self, groups: Groups, values: Values) -> None:
-        """Run groups of tasks side by side, the tasks of a group in turn, adding to `values` what others read."""
+        """Run groups in parallel, the tasks of a group in turn, and add the values that others read to `values`."""
         if len(groups) == 1:
             self.program.run(groups[0], values)
             return
@@ -50,14 +50,14 @@ class Threads:
 
 
 class Streams:
-    """Groups on CUDA streams that wait for what came before and are waited for."""
+    """Groups on CUDA streams, synchronised with the stages before and after."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
         self.streams: list[torch.cuda.Stream] = []
 
     def groups(self, groups: Groups, values: Values) -> None:
-        """Do what `Threads.groups` does."""
+        """Run groups as `Threads.groups` does."""
         here = torch.cuda.current_stream(self.program.device)
         while len(self.streams) < len(groups) - 1:
             self.streams.append(torch.cuda.Stream(self.program.device))  # type: ignore[no-untyped-call]
@@ -72,7 +72,7 @@ class Streams:
 
 
 def runner(program: Program) -> Threads | Streams:
-    """Return what runs stages on the device of a program."""
+    """Return the runner of stages for the device of a program."""
     kind = program.device.type
     if kind not in ("cpu", "cuda"):
         raise UnsupportedFeature(f"the program is on a {kind} device; stages run on cpu or cuda")
@@ -80,16 +80,16 @@ def runner(program: Program) -> Threads | Streams:
 
 
 class StagedProgram:
-    """A program that runs stage by stage, as a schedule says; called like the module, it returns the same.
+    """A program that runs by the stages of a schedule; a call has the arguments and the result of the module.
 
-    On a CPU the groups of a stage run on threads, among which torch's threads are shared out. On CUDA they run on streams;
-    for each new shape of the arguments the whole is captured as a CUDA graph once and replayed from then on. No gradients.
+    On a CPU the groups of a stage run on threads, which share the torch threads. On CUDA they run on streams; for each
+    new shape of the arguments the program is captured as a CUDA graph and replayed afterwards. It computes no gradients.
 
     Parameters
     ----------
     program : Program
     schedule : StageSchedule
-        Of the program's graph.
+        A schedule of the program's graph.
     graphs : bool
         Whether to capture CUDA graphs.
 
@@ -98,7 +98,7 @@ class StagedProgram:
     InvalidSchedule
         The schedule is not valid for the graph.
     UnsupportedFeature
-        The tasks of a merged stage cannot be one convolution, or the program is neither on a CPU nor on CUDA.
+        The tasks of a merged stage cannot be merged, or the program is neither on a CPU nor on CUDA.
     """
 
     @checked
@@ -136,7 +136,7 @@ class StagedProgram:
         return self.program.result(values)
 
     def _last_reads(self) -> list[list[Any]]:
-        """Return, for each stage, the nodes whose values nothing after it reads."""
+        """Return, for each stage, the nodes whose values no later stage reads."""
         after = set(self.program.last.reads)
         dead: list[list[Any]] = []
         for groups, _ in reversed(self._stages):
@@ -155,21 +155,21 @@ class StagedProgram:
 
 
 def _key(value: Any) -> Any:
-    """Return what a CUDA graph depends on of an argument; the numbers of a tensor that lies on the CPU are part of the graph."""
+    """Return the properties of an argument that a CUDA graph depends on, which include the numbers of a tensor on the CPU."""
     if not isinstance(value, torch.Tensor):
         return value
     return value.shape, repr(value.tolist()) if value.device.type == "cpu" else ""
 
 
 class _Captured:
-    """A CUDA graph of the whole for arguments of one shape."""
+    """A CUDA graph of the program for arguments of one shape."""
 
     def __init__(self, staged: StagedProgram, values: Values) -> None:
         self.given = {node: value.clone() if isinstance(value, torch.Tensor) else value for node, value in values.items()}
         beside = torch.cuda.Stream(staged.program.device)  # type: ignore[no-untyped-call]
         beside.wait_stream(torch.cuda.current_stream(staged.program.device))
         with torch.cuda.stream(beside):
-            for _ in range(3):  # libraries choose their kernels and make their workspaces
+            for _ in range(3):  # libraries choose kernels and allocate workspaces
                 staged._run(dict(self.given))
         torch.cuda.current_stream(staged.program.device).wait_stream(beside)
         self.graph = torch.cuda.CUDAGraph()

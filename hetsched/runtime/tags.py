@@ -1,4 +1,4 @@
-"""Tags: what bounds each node of a placed graph."""
+"""Tags: the resource that limits each node of a placed graph."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hetsched.schedule.decision import Decision
 
 
 class Tag(IntEnum):
-    """The resource that a node keeps busy longest."""
+    """The resource that a node uses longest."""
 
     COMPUTE = 0
     MEMORY = 1
@@ -23,17 +23,17 @@ class Tag(IntEnum):
 
 @checked
 def tags(problem: Problem, decision: Decision, *, dtype: str = "float32") -> IntArray:
-    """Return the `Tag` of each task where the decision puts it, [n].
+    """Return the `Tag` of each task on its device under the decision, [n].
 
-    A task whose longest incoming transfer lasts longer than the task itself is network-bound. Another is
-    memory-bound if its bytes over the device's memory bandwidth are more seconds than its FLOPs over the
-    device's peak for `dtype`, else compute-bound; so it is where FLOPs or the
-    device's figures are not known. Co-located tasks share the tag that most of their seconds have.
+    A task is network-bound if its longest incoming transfer lasts longer than the task itself. Otherwise it
+    is memory-bound if its bytes divided by the device's memory bandwidth exceed its FLOPs divided by the
+    device's peak for `dtype`, and compute-bound if not, or if its FLOPs or the device's figures are
+    unknown. Co-located tasks share the tag with the largest sum of their seconds.
 
     References
     ----------
     S. Tavarageri, S. Sridharan, B. Kaul, "Automatic model parallelism for deep neural networks with compiler and
-    hardware support", 2019, section 3: nodes are tagged compute-, memory- or network-bound; how is left open.
+    hardware support", 2019, section 3: nodes are tagged compute-, memory- or network-bound; the rule for it is not given.
     """
     graph, device = problem.graph, devices_of(decision)
     seconds = problem.durations[np.arange(problem.n_tasks), device, 0]
@@ -50,15 +50,15 @@ def tags(problem: Problem, decision: Decision, *, dtype: str = "float32") -> Int
 
 
 def _arithmetic(problem: Problem, device: IntArray, dtype: str) -> FloatArray:
-    """Return FLOPs over the device's peak, [n]; NaN where one is not known."""
+    """Return FLOPs divided by the device's peak in seconds, [n]; NaN where either is unknown."""
     peak = np.array([one.peak_flops.get(dtype, np.nan) for one in problem.cluster.devices])
     return np.asarray(problem.graph.flops / peak[device])
 
 
 def _traffic(problem: Problem, device: IntArray) -> FloatArray:
-    """Return bytes over the device's memory bandwidth, [n]; NaN where one is not known."""
+    """Return bytes divided by the device's memory bandwidth in seconds, [n]; NaN where the bandwidth is unknown."""
     graph = problem.graph
-    whole = graph.weight_bytes + graph.input_bytes + graph.output_bytes
-    accessed = np.where(np.isnan(graph.bytes_accessed), whole, graph.bytes_accessed)
+    total = graph.weight_bytes + graph.input_bytes + graph.output_bytes
+    accessed = np.where(np.isnan(graph.bytes_accessed), total, graph.bytes_accessed)
     bandwidth = np.array([one.memory_bandwidth or np.nan for one in problem.cluster.devices])
     return np.asarray(accessed / bandwidth[device])

@@ -187,7 +187,7 @@ print("Program" in dir(hs.runtime), hasattr(hs.runtime, "frobnicate"))
         (lambda: iterate(*chain(), 0), "iterations is 0; it must be 1 or more"),
         (
             lambda: iterate(*chain(), scenario=Scenario([SlowDown("gpu", 2.0)])),
-            r"names 'gpu', which is no device of the cluster \(d0, d1\)",
+            r"names 'gpu', which is not a device of the cluster \(d0, d1\)",
         ),
     ],
 )

@@ -185,11 +185,11 @@ def test_two_steps_on_the_machine_and_again_from_the_file(profiler, tmp_path):
         ({"statistic": "mode"}, "statistic is 'mode'; choose one of 'median', 'mean'"),
         ({"time_limit": 0}, "time_limit is 0; it must be a number of seconds > 0"),
         ({"clock": "sun"}, "clock is 'sun'; choose one of 'wall', 'cpu'"),
-        ({"clock": "cpu", "devices": {"a": 2}}, "clock 'cpu' sees one thread of the CPU only, but device 'a' is 2; give 1, or take 'wall'"),
+        ({"clock": "cpu", "devices": {"a": 2}}, "clock 'cpu' measures one thread of the CPU, but device 'a' is 2; give 1, or use 'wall'"),
         ({"devices": {}}, "devices is empty; name at least one"),
         ({"devices": {"a": 0}}, "device 'a' is 0 threads of the CPU; it must be at least one"),
         ({"devices": {"a": "gpu"}}, "device 'a' is 'gpu'; give a number of CPU threads or a device of torch"),
-        ({"devices": {"a": "cuda:99"}}, "device 'a' is cuda:99, but torch sees"),
+        ({"devices": {"a": "cuda:99"}}, "device 'a' is cuda:99, but torch has"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(net, options, message):

@@ -206,10 +206,10 @@ class Apart(nn.Module):
 @pytest.mark.parametrize(
     ("other", "why"),
     [
-        ("wide", "its own stride"),
-        ("grouped", "no convolution of fixed size without groups"),
-        ("small", "its own output size"),
-        ("second", "its own tensor"),
+        ("wide", "they differ in stride"),
+        ("grouped", "not a convolution of fixed size without groups"),
+        ("small", "they differ in output size"),
+        ("second", "they differ in tensor"),
     ],
 )
 def test_why_tasks_cannot_be_one_is_said(other, why):
@@ -305,7 +305,7 @@ def test_the_bound_is_never_above_the_cost(program):
 
 def test_a_file_that_cannot_be_written_costs_only_itself(program, tmp_path):
     cost = MeasuredStages(program, torch.randn(2, 8, 12, 12), repeats=1, cache=tmp_path / "none" / "stages.jsonl")
-    with pytest.warns(RuntimeWarning, match="no longer kept"):
+    with pytest.warns(RuntimeWarning, match="no longer written"):
         assert cost(program.graph.names[1:2], "concurrent") > 0
     assert cost(program.graph.names[:1], "concurrent") == 0, "an input computes nothing"
 
@@ -333,9 +333,9 @@ def test_arguments_that_are_no_tensors_are_part_of_the_program():
         example_kwargs={"negative": True},
     )
     assert torch.equal(program(torch.ones(2, 3), 2.0, negative=True), torch.full((2, 3), -2.0))
-    with pytest.raises(hs.InvalidProblem, match=r"is 3.0; the program was made for 2.0 alone"):
+    with pytest.raises(hs.InvalidProblem, match=r"is 3.0; the program was made for 2.0; make a program"):
         program(torch.ones(2, 3), 3.0, negative=True)
-    with pytest.raises(hs.InvalidProblem, match="is False; the program was made for True alone"):
+    with pytest.raises(hs.InvalidProblem, match="is False; the program was made for True; make a program"):
         program(torch.ones(2, 3), 2.0, negative=False)
 
 
@@ -369,7 +369,7 @@ def test_a_bias_that_is_computed_is_not_merged():
     "draw", [lambda m, x: x + torch.rand(x.shape[0], 4), lambda m, x: F.dropout(x, 0.5, training=True), lambda m, x: x + torch.randn(4)]
 )
 def test_modules_that_draw_numbers_are_refused(draw):
-    with pytest.raises(hs.UnsupportedFeature, match=r"draws random numbers at every call; call eval\(\), or hand them over"):
+    with pytest.raises(hs.UnsupportedFeature, match=r"draws random numbers at every call; call eval\(\), or pass them as an argument"):
         Program(Function(draw).eval(), torch.randn(2, 4))
 
 
@@ -449,7 +449,7 @@ def test_streams_and_graphs_return_what_the_module_returns(graphs, tmp_path):
 def test_a_strange_cache_is_left_alone(program, tmp_path, text, line):
     path = tmp_path / "notes.txt"
     path.write_text(text)
-    with pytest.raises(hs.InvalidProblem, match=rf"line {line} of .*notes.txt is no measurement of a stage"):
+    with pytest.raises(hs.InvalidProblem, match=rf"line {line} of .*notes.txt is not a measurement of a stage"):
         MeasuredStages(program, torch.randn(2, 8, 12, 12), cache=path)
     assert path.read_text() == text
 
