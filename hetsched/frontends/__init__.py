@@ -1,4 +1,4 @@
-"""Ways into the package from other descriptions of a computation."""
+"""Frontends: task graphs from other descriptions of a computation."""
 
 from __future__ import annotations
 

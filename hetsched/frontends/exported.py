@@ -1,4 +1,4 @@
-"""Reading a program exported by torch: which tasks, what moves between them, how much work."""
+"""Tasks, tensors and work of a program exported by torch."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from hetsched.frontends.flops import Counter, Formulas
 from hetsched.problem.graph import TaskGraph
 
 SAMPLE_BATCH = 2
-"""The batch to export with: torch.export treats sizes 0 and 1 as special."""
+"""The batch size of the export; torch.export treats sizes 0 and 1 specially."""
 
 CONVOLUTIONS = {"conv1d", "conv2d", "conv3d", "convolution", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"}
 MERGEABLE = {"conv1d", "conv2d", "conv3d"}
 GATHERS = {"embedding", "embedding_bag", "index_select", "index", "gather"}
 SHAPE_QUERIES = {"sym_size", "sym_stride", "sym_numel", "sym_storage_offset"}
-CREATIONS = {"new_zeros", "new_ones", "new_full", "new_empty"}  # read no data of the tensor they are called on
+CREATIONS = {"new_zeros", "new_ones", "new_full", "new_empty"}  # read no data of their tensor
 SHORT_NAMES = {
     "native_batch_norm_legit_no_training": "batch_norm",
     "native_batch_norm_legit_functional": "batch_norm",
@@ -46,12 +46,12 @@ class Calls(NamedTuple):
 
     program: ExportedProgram
     graph: TaskGraph
-    """Its numbers are for a batch of one; `hetsched.frontends.torch.capture` has the rules."""
+    """The graph of a batch of one, by the rules of `hetsched.frontends.torch.capture`."""
     nodes: tuple[tuple[torch.fx.Node, ...], ...]
-    """Of each task the nodes that are its work, in running order. All others show what is there, or depend on no argument."""
+    """The nodes of each task, in the order of execution. Other nodes are views, or depend on no argument."""
 
     def convolution(self, task: int) -> ConvolutionCall | None:
-        """Return the convolution that a task begins with, if it has neither groups nor dilation and its sizes are known."""
+        """Return the first operator of a task if it is a convolution of known size without groups and dilation."""
         node = self.nodes[task][0]
         others = [operator_type(other.target) for other in self.nodes[task][1:]]
         if node.op != "call_function" or operator_type(node.target) not in MERGEABLE or any(op in CONVOLUTIONS for op in others):
@@ -65,26 +65,26 @@ class Calls(NamedTuple):
         if padding == "valid":
             padding = [0] * len(kernel)
         if padding == "same":
-            padding = [length // 2 if length % 2 else -1 for length in kernel]  # an even kernel is padded on one side more
+            padding = [length // 2 if length % 2 else -1 for length in kernel]  # an even kernel has unequal padding
         plain = given["groups"] == 1 and all(step == 1 for step in given["dilation"]) and min(padding) >= 0
         if not plain or len(sizes) != len(kernel) or not all(isinstance(length, int) for length in (*kernel, *sizes)):
-            return None  # as many sizes as lengths: otherwise it has no batch
+            return None  # without a batch dimension
         channels = int(weight.shape[1]), int(weight.shape[0])
-        stride, padding = ((tuple(each) * len(kernel))[: len(kernel)] for each in (given["stride"], padding))
+        stride, padding = ((tuple(setting) * len(kernel))[: len(kernel)] for setting in (given["stride"], padding))
         return ConvolutionCall(given["input"], given["weight"], given["bias"], channels, kernel, stride, padding, tuple(sizes))
 
     def convolutions(self) -> dict[str, Convolution]:
-        """Return, by the name of its task, the shape of each convolution over height and width that may be one of a merged stage."""
-        found = [(name, self.convolution(i)) for i, name in enumerate(self.graph.names)]
+        """Return the shapes of convolutions over height and width that may be merged in a stage, by the names of their tasks."""
+        calls = [(name, self.convolution(i)) for i, name in enumerate(self.graph.names)]
         return {
-            name: Convolution(*each.channels, kernel=each.kernel, stride=each.stride, out_size=each.out_size)  # type: ignore[arg-type]
-            for name, each in found
-            if each is not None and len(each.kernel) == 2
+            name: Convolution(*call.channels, kernel=call.kernel, stride=call.stride, out_size=call.out_size)  # type: ignore[arg-type]
+            for name, call in calls
+            if call is not None and len(call.kernel) == 2
         }
 
 
 def read(program: ExportedProgram, formulas: Formulas, *, fuse: bool) -> Calls:
-    """Return the tasks of a functional exported program; with `fuse`, elementwise operators go with what alone feeds them."""
+    """Return the tasks of a functional exported program; with `fuse`, elementwise operators join the only task they read."""
     constants = {spec.arg.name for spec in program.graph_signature.input_specs if spec.kind is not InputKind.USER_INPUT}
     reader = Reader(constants, formulas, fuse=fuse)
     reader.walk(program.graph)
@@ -93,13 +93,13 @@ def read(program: ExportedProgram, formulas: Formulas, *, fuse: bool) -> Calls:
 
 
 class ConvolutionCall(NamedTuple):
-    """A convolution without groups and dilation: what it reads, and lengths of as many dimensions as it has."""
+    """A convolution without groups and dilation: its input and its sizes, one for each spatial dimension."""
 
     source: torch.fx.Node
     weight: torch.fx.Node
     bias: torch.fx.Node | None
     channels: tuple[int, int]
-    """In and out."""
+    """Input and output channels."""
     kernel: tuple[int, ...]
     stride: tuple[int, ...]
     padding: tuple[int, ...]
@@ -107,7 +107,7 @@ class ConvolutionCall(NamedTuple):
 
 
 def task_graph(tasks: Sequence[Task], **columns: Any) -> TaskGraph:
-    """Return the graph of tasks in running order; `columns` take the place of what the tasks say."""
+    """Return the graph of tasks in the order of execution; `columns` replace those made from the tasks."""
     place = {task: i for i, task in enumerate(tasks)}
     edges = [(place[tensor.task], i, size) for i, task in enumerate(tasks) for tensor, size in task.reads.items() if tensor.task]
     return TaskGraph(
@@ -125,10 +125,10 @@ def task_graph(tasks: Sequence[Task], **columns: Any) -> TaskGraph:
 
 @dataclass(eq=False)
 class Tensor:
-    """A tensor that exists: an output of a task, or a constant (no task)."""
+    """A tensor in memory: an output of a task, or a constant (no task)."""
 
     size: float
-    grows: bool  # with the batch
+    grows: bool  # whether its size grows with the batch
     task: Task | None
     used: bool = False
 
@@ -141,9 +141,9 @@ class Task:
     flops: float = 0.0
     weight: float = 0.0
     outputs: list[Tensor] = field(default_factory=list)
-    reads: dict[Tensor, float] = field(default_factory=dict)  # bytes of each tensor that is no constant
+    reads: dict[Tensor, float] = field(default_factory=dict)  # bytes of each tensor that is not a constant
     trained: dict[Tensor, float] = field(default_factory=dict)  # bytes of each parameter that another task updates
-    written: float = 0.0  # bytes of weights that it writes
+    written: float = 0.0  # bytes of the weights that it writes
 
     @property
     def input_bytes(self) -> float:
@@ -165,10 +165,10 @@ Parts = tuple[tuple[Tensor, ...], ...]
 
 
 class Reader:
-    """Turns an exported program into a task graph.
+    """Converts an exported program to a task graph.
 
-    `tensors` says of each node which existing tensors its value shows: its own, or, for a view, that
-    of its source. `parts` says it for each element of a value that is a sequence.
+    `tensors` has the tensors in memory of each node's value: its own, or for a view those of its source.
+    `parts` has them for each element of a value that is a sequence.
     """
 
     def __init__(self, constants: Collection[str], formulas: Formulas, *, fuse: bool = False) -> None:
@@ -194,7 +194,7 @@ class Reader:
                         tensor.used = True
 
     def read_tasks(self) -> list[Task]:
-        """Return the tasks without the inputs nobody reads."""
+        """Return the tasks without inputs that no task reads."""
         return [task for task in self.tasks if task.op != "input" or task.output_bytes]
 
     def _argument(self, node: torch.fx.Node, constant: bool) -> None:
@@ -217,7 +217,7 @@ class Reader:
             return
         if isinstance(node.target, torch._ops.HigherOrderOperator):
             raise UnsupportedFeature(
-                f"{node.name!r} is an operator of its own control flow ({node.target}), whose work is not known; take it out of the model"
+                f"{node.name!r} is an operator of its own control flow ({node.target}), whose work is unknown; remove it from the model"
             )
         sources = [tensor for source in node.all_input_nodes for tensor in self.tensors[source]]
         shown = tuple(dict.fromkeys(sources))
@@ -226,7 +226,7 @@ class Reader:
         if op in SHAPE_QUERIES:
             self.tensors[node] = ()
         elif not any(isinstance(leaf, torch.Tensor) for leaf in tree_leaves(value)):
-            self.tensors[node] = shown  # numbers: what is made of them depends on what they are made of
+            self.tensors[node] = shown  # a number depends on the tensors that it is computed from
         elif self._is_view(node):
             self.tensors[node] = shown
             if isinstance(value, list | tuple):
@@ -270,11 +270,11 @@ class Reader:
         return "/".join(filter(None, (_module(node), op)))
 
     def _is_constant(self, node: torch.fx.Node, shown: tuple[Tensor, ...]) -> bool:
-        """Whether what a call makes of these tensors is there before the first input."""
+        """Return whether the result of a call on these tensors depends on no input."""
         return all(tensor.task is None for tensor in shown)
 
     def _hold(self, task: Task, tensor: Tensor, size: float) -> None:
-        """Count the constant that a task reads so many bytes of."""
+        """Count `size` bytes of a constant as weight of the task that reads it."""
         task.weight += size
 
     def _produce(self, node: torch.fx.Node, task: Task | None) -> None:
@@ -283,10 +283,10 @@ class Reader:
         values = value if isinstance(value, list | tuple) else [value]
         parts: list[tuple[Tensor, ...]] = []
         for part in values:
-            one, two, three = (self._bytes(part, batch, node) for batch in (1, 2, 3))
-            if task is not None and three - two != two - one:
-                self._refuse_mixing(task, f"has {one:g}, {two:g}, {three:g} output bytes for batches of 1, 2, 3")
-            parts.append((Tensor(one, two > one, task),) if isinstance(part, torch.Tensor) else ())
+            single, double, triple = (self._bytes(part, batch, node) for batch in (1, 2, 3))
+            if task is not None and triple - double != double - single:
+                self._refuse_mixing(task, f"has {single:g}, {double:g}, {triple:g} output bytes for batches of 1, 2, 3")
+            parts.append((Tensor(single, double > single, task),) if isinstance(part, torch.Tensor) else ())
         made = [tensor for part in parts for tensor in part]
         self.tensors[node] = tuple(made)
         if task is not None:
@@ -295,7 +295,7 @@ class Reader:
             self.parts[node] = tuple(parts)
 
     def _folded_batch_norm(self, node: torch.fx.Node, op: str) -> bool:
-        """Fold an eval-mode batch norm into the convolution it follows, if it can be done."""
+        """Fold an eval-mode batch norm into the convolution before it if possible; return whether it was."""
         producer = node.args[0] if node.args else None
         if op != "batch_norm" or "no_training" not in str(node.target) or not isinstance(producer, torch.fx.Node):
             return False
@@ -317,7 +317,7 @@ class Reader:
         return True
 
     def _fused(self, node: torch.fx.Node) -> bool:
-        """Let an elementwise call go with the task that alone feeds it, if nothing else reads what that task makes."""
+        """Fuse an elementwise call with the only task it reads if it is the only reader; return whether it was."""
         if not _is_elementwise(node):
             return False
         moving = [source for source in node.all_input_nodes if any(tensor.task for tensor in self.tensors[source])]
@@ -338,10 +338,10 @@ class Reader:
         return True
 
     def _absorbed(self, node: torch.fx.Node, source: torch.fx.Node) -> Task | None:
-        """Return the task of a call that becomes part of the one call that reads it, if it is such.
+        """Return the task of the call `source` if it becomes part of its only reader, `node`, else None.
 
-        Such are concatenations read by another along the same dimension, elementwise calls read by a convolution or another
-        elementwise call, and convolutions channel by channel read by one pixel by pixel.
+        These are concatenations read by another along the same dimension, elementwise calls read by a convolution or another
+        elementwise call, and depthwise convolutions read by a pointwise one.
         """
         tensors = self.tensors[source]
         task = tensors[0].task if len(tensors) == 1 else None
@@ -349,19 +349,19 @@ class Reader:
             return None
         reader, op = operator_type(node.target), operator_type(source.target)
         if reader == op == "cat":
-            dims = [each.args[1] if len(each.args) > 1 else each.kwargs.get("dim", 0) for each in (node, source)]
+            dims = [call.args[1] if len(call.args) > 1 else call.kwargs.get("dim", 0) for call in (node, source)]
             return task if dims[0] == dims[1] else None
         convolves = reader in CONVOLUTIONS and source is node.args[0]
-        if all(_is_elementwise(each) for each in task.nodes):
+        if all(_is_elementwise(call) for call in task.nodes):
             return task if convolves or _is_elementwise(node) else None
         return task if convolves and (_mixing(source), _mixing(node)) == ("pixels", "channels") else None
 
     def _is_view(self, node: torch.fx.Node) -> bool:
-        """Whether a call returns its argument's data, not new data."""
+        """Return whether a call returns the data of its argument and no new data."""
         if not isinstance(node.target, torch._ops.OpOverload):
             return False
         op = operator_type(node.target)
-        if op == "clone":  # left by dropout in eval mode and the like; one that lays data out anew is work
+        if op == "clone":  # from dropout in eval mode and the like; a change of the layout is work
             source = node.args[0]
             assert isinstance(source, torch.fx.Node)
             return self._strides(node) == self._strides(source)
@@ -380,14 +380,14 @@ class Reader:
         if (expression, batch) not in self.at:
             if not expression.free_symbols <= self.symbols:
                 raise UnsupportedFeature(
-                    f"a size of {node.name!r} depends on data ({expression}), so its bytes are not known; "
-                    "give the operator a fixed output shape, or take it out of the model"
+                    f"a size of {node.name!r} depends on data ({expression}), so its bytes are unknown; "
+                    "give the operator a fixed output shape, or remove it from the model"
                 )
             self.at[expression, batch] = int(expression.subs(dict.fromkeys(self.symbols, batch)))
         return self.at[expression, batch]
 
     def _bytes(self, value: Any, batch: int, node: torch.fx.Node) -> float:
-        """Return the bytes a value occupies; a repeated (expanded) dimension occupies none, a number 8."""
+        """Return the bytes of a value; an expanded dimension adds none, and a number has 8."""
         if isinstance(value, list | tuple):
             return sum(self._bytes(part, batch, node) for part in value)
         if not isinstance(value, torch.Tensor):
@@ -399,7 +399,7 @@ class Reader:
         return float(size)
 
     def _flops(self, node: torch.fx.Node) -> float:
-        """Return the FLOPs of one call for a batch of one, NaN where no formula says them."""
+        """Return the FLOPs of a call for a batch of one, or NaN without a formula."""
 
         def replay(leaf: Any) -> Any:
             value = leaf.meta.get("val") if isinstance(leaf, torch.fx.Node) else leaf
@@ -416,7 +416,7 @@ class Reader:
             return (tuple(leaf.shape), leaf.stride(), leaf.dtype) if isinstance(leaf, torch.Tensor) else leaf
 
         args, kwargs = tree_map(replay, (tuple(node.args), dict(node.kwargs)), is_leaf=lambda leaf: isinstance(leaf, torch.fx.Node))
-        key = f"{node.target}{tree_map(describe, (args, kwargs))}"  # deep networks repeat themselves
+        key = f"{node.target}{tree_map(describe, (args, kwargs))}"  # deep networks repeat the same calls
         if key not in self.known_flops:
             self.known_flops[key] = self._counted(node.target, args, kwargs, replay(node))
         return self.known_flops[key]
@@ -430,7 +430,7 @@ class Reader:
                 target(*args, **kwargs)
         except InvalidProblem:
             raise
-        except Exception:  # it has no meta kernel: what it does is not known
+        except Exception:  # without a meta kernel its work is unknown
             self.formulas.unknown.add(str(getattr(target, "_overloadpacket", target)))
             return math.nan
         return counter.total
@@ -447,8 +447,8 @@ class Reader:
 
     def _refuse_mixing(self, task: Task, what: str) -> None:
         raise UnsupportedFeature(
-            f"task {task.name!r} {what}: it mixes the items of a batch, which hetsched takes as independent inputs; "
-            "pass dynamic_batch=False, which takes the whole example as one item"
+            f"task {task.name!r} {what}: it mixes the items of a batch, but inputs must be independent; "
+            "pass dynamic_batch=False, so that the whole example is one item"
         )
 
 
@@ -467,7 +467,7 @@ def _is_elementwise(node: torch.fx.Node) -> bool:
 
 
 def _mixing(node: torch.fx.Node) -> str:
-    """Return "channels" for a convolution that mixes channels pixel by pixel, "pixels" for one channel by channel, else ""."""
+    """Return "channels" for a pointwise convolution, "pixels" for a depthwise one, else ""."""
     if operator_type(node.target) not in MERGEABLE or not isinstance(node.args[1], torch.fx.Node):
         return ""
     outputs, inputs, *kernel = node.args[1].meta["val"].shape
@@ -478,7 +478,7 @@ def _mixing(node: torch.fx.Node) -> str:
 
 
 def _module(node: torch.fx.Node) -> str:
-    """Return the path of the innermost module that a call belongs to."""
+    """Return the path of the innermost module of a call."""
     stack = node.meta.get("nn_module_stack") or {}
     paths = [path for key, (path, _) in stack.items() if not key.startswith("_empty")]
     return paths[-1] if paths else ""

@@ -1,4 +1,4 @@
-"""FLOPs of torch's operators: the formulas of torch's counter, those it lacks, and the user's own."""
+"""FLOPs of torch's operators, by formulas of torch's counter, of this module and of the user."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sd
 from hetsched.errors import InvalidProblem, warn
 
 Formula = Callable[..., float]
-"""Called as torch's counter calls one: with the operator's arguments, a shape for each tensor, and ``out_shape``."""
+"""A formula of torch's counter: it is called with the operator's arguments, shapes for tensors, and ``out_shape``."""
 
 aten = torch.ops.aten
 
@@ -27,27 +27,27 @@ def attention(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> float:
 
 
 def attention_backward(made: Any, query: Any, key: Any, value: Any, *_: Any, **__: Any) -> float:
-    """Return the work of its gradients."""
+    """Return the work of the gradients of scaled dot-product attention."""
     return float(sdpa_backward_flop_count(made, query, key, value))  # type: ignore[no-untyped-call]
 
 
 def product(left: Any, *_: Any, out_shape: Any, **__: Any) -> float:
-    """Return the work of a product whose every output is a sum over the last dimension of its first factor."""
+    """Return the work of a product whose outputs are sums over the last dimension of the first factor."""
     return float(2 * math.prod(out_shape) * left[-1])
 
 
 def sum_and_product(_: Any, left: Any, *__: Any, out_shape: Any, **___: Any) -> float:
-    """Return the work of a product that is added to the first argument; the sum counts 0, as elementwise work does."""
+    """Return the work of a product that is added to the first argument; the sum counts 0, as all elementwise work."""
     return product(left, out_shape=out_shape)
 
 
 def summed_batches(_: Any, left: Any, *__: Any, out_shape: Any, **___: Any) -> float:
-    """Return the work of products of matrices that are summed over the batch."""
+    """Return the work of matrix products that are summed over the batch."""
     return float(left[0] * product(left, out_shape=out_shape))
 
 
 def grouped_product(left: Any, right: Any, *_: Any, **__: Any) -> float:
-    """Return the work of products of matrices in groups; rows, columns or terms may be divided among them, none left out."""
+    """Return the work of grouped matrix products; the groups partition rows, columns or terms."""
     rows = math.prod(left[:-1]) if len(right) == 3 else left[-2]
     return float(2 * rows * left[-1] * right[-1])
 
@@ -58,7 +58,7 @@ def convolution(_: Any, weight: Any, *__: Any, out_shape: Any, **___: Any) -> fl
 
 
 def transposed_convolution(source: Any, weight: Any, *_: Any, **__: Any) -> float:
-    """Return the work of a transposed convolution: each input goes to a kernel of each output channel of its group."""
+    """Return the work of a transposed convolution: each input is multiplied by a kernel for each output channel of its group."""
     return float(2 * math.prod(source) * math.prod(weight[1:]))
 
 
@@ -117,11 +117,11 @@ _OURS: dict[str, Formula] = {
         transposed_convolution,
     ),
 }
-"""Formulas that torch's counter lacks, by the operator's name in aten."""
+"""Formulas missing in torch's counter, by the operator's name in aten."""
 
 _NO_PRODUCTS = re.compile(
     r"""
-    # what makes, copies, moves, gathers, sorts or draws data
+    # creation, copies, moves, gathering, sorting and random numbers
     (new_)?(empty|zeros|ones|full|rand|randn|randint)(_like|_strided|_permuted)? | arange | range | linspace | logspace | eye | fill | zero
     | scalar_tensor | tri[lu](_indices)? | (\w+_)?window | randperm | copy | \w+_copy | clone | lazy_clone | lift(_fresh)? | to_copy
     | set | resize | resize_as | detach | contiguous | (unsafe_)?(view|split|split_with_sizes) | reshape_alias | to_(dense|mkldnn)
@@ -134,7 +134,7 @@ _NO_PRODUCTS = re.compile(
     | assert_\w+ | functional_assert_\w+ | \w*sym_constrain_range\w* | sym_\w+ | record_stream | jagged_to_padded_dense\w*
     | padded_dense_to_jagged\w* | pack_padded_sequence | complex | polar | pin_memory | new_zeros_with_same_feature_meta | fused_sdp_choice
     | q_\w+ | qscheme | int_repr | (sample_)?dirichlet(_grad)? | standard_gamma(_grad)? | philox_\w+ | fft_r?fftfreq | is_\w+ | allclose
-    # what does a few operations for each number: elementwise, reductions, running sums, norms, pooling, interpolation, losses
+    # a few operations for each number: elementwise, reductions, running sums, norms, pooling, interpolation, losses
     | floor_divide | foreach_(?!mm)\w+ | fused_(adam|adamw|sgd|adagrad) | amp_\w+ | (log)?cum(sum|prod|max|min|sumexp)(_helper)? | trace
     | dist | segment_reduce | aminmax | addr | linalg_cross | (log_|safe_|masked_)?softmax | log_sigmoid(_forward)? | hash_tensor
     | (native_|cudnn_|miopen_|fused_)?(batch|layer|group|rms)_norm(_\w+)? | native_norm | renorm | weight_norm_interface
@@ -145,53 +145,53 @@ _NO_PRODUCTS = re.compile(
     """,
     re.VERBOSE,
 )
-"""Names, without ``_backward`` and underscores around them, of operators that count 0 as they do in torch's counter."""
+"""Names, without ``_backward`` and surrounding underscores, of operators that count 0, as in torch's counter."""
 
 
 class Formulas:
-    """What an operator counts: by the user's formula, torch's, ours, or 0; or it is not known.
+    """The FLOPs of operators: by a formula of the user, of torch or of this module, 0, or unknown.
 
     Parameters
     ----------
     own : mapping
-        The user's formulas, as `hetsched.frontends.torch.capture` takes them.
+        The user's formulas, as for `hetsched.frontends.torch.capture`.
 
     Attributes
     ----------
     unknown : set of str
-        The operators met so far that nothing is known of.
+        The operators of unknown work so far.
 
     Raises
     ------
     InvalidProblem
-        A key is no operator, or a value cannot be called.
+        A key is not an operator, or a value cannot be called.
     """
 
     def __init__(self, own: Mapping[Any, Formula] | None = None) -> None:
-        known = {getattr(aten, name): formula for name, formula in _OURS.items() if hasattr(aten, name)}
+        formulas = {getattr(aten, name): formula for name, formula in _OURS.items() if hasattr(aten, name)}
         given = {_operator(key): formula for key, formula in (own or {}).items()}
         self.unknown: set[str] = set()
         self._given = set(given)
         self._known = {
-            **{packet: shape_wrapper(formula) for packet, formula in known.items()},  # type: ignore[no-untyped-call]
+            **{packet: shape_wrapper(formula) for packet, formula in formulas.items()},  # type: ignore[no-untyped-call]
             **flop_registry,
             **{packet: f if getattr(f, "_get_raw", False) else shape_wrapper(f) for packet, f in given.items()},  # type: ignore[no-untyped-call]
         }
 
     def __contains__(self, operator: object) -> bool:
-        """Whether the work of an operator is known."""
+        """Return whether the work of an operator is known."""
         return isinstance(operator, OpOverload) and (self._formula(operator) is not None or _no_products(operator))
 
     def _formula(self, operator: OpOverload[..., Any]) -> Formula | None:
         return self._known.get(operator._overloadpacket) or self._known.get(_twin(operator))
 
     def count(self, operator: OpOverload[..., Any], args: Any, kwargs: Any, made: Any) -> float:
-        """Return the FLOPs of a call that made a value, NaN if they are not known.
+        """Return the FLOPs of a call with the result `made`, or NaN if they are unknown.
 
         Raises
         ------
         InvalidProblem
-            A formula of the user fails, or returns no number >= 0.
+            A formula of the user fails, or does not return a number >= 0.
         """
         packet, formula = operator._overloadpacket, self._formula(operator)
         if formula is None:
@@ -202,25 +202,25 @@ class Formulas:
         if packet not in self._given:
             return float(formula(*args, **kwargs, out_val=made))
         try:
-            found = float(formula(*args, **kwargs, out_val=made))
-        except Exception as error:  # the user's code raises anything
+            flops = float(formula(*args, **kwargs, out_val=made))
+        except Exception as error:  # any error of the user's code
             raise InvalidProblem(f"the FLOP formula of {packet} fails: {type(error).__name__}: {error}") from error
-        if not 0 <= found < math.inf:
-            raise InvalidProblem(f"the FLOP formula of {packet} returns {found}; it must return a number >= 0")
-        return found
+        if not 0 <= flops < math.inf:
+            raise InvalidProblem(f"the FLOP formula of {packet} returns {flops}; it must return a number >= 0")
+        return flops
 
     def tell(self) -> None:
-        """Warn once of all operators of unknown work."""
+        """Emit one warning that names all operators of unknown work."""
         if self.unknown:
             names = sorted(self.unknown)
             warn(
-                f"the FLOPs of {', '.join(names)} are not known, so those of their tasks are NaN; give formulas of shapes, such as "
+                f"the FLOPs of {', '.join(names)} are unknown, so those of their tasks are NaN; give formulas of shapes, such as "
                 f"flop_formulas={{torch.ops.{names[0]}: ...}}, or register them with torch.utils.flop_counter.register_flop_formula"
             )
 
 
 class Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Sums up the FLOPs of what runs; an operator of unknown work counts as its parts, if it has parts."""
+    """Sums the FLOPs of the operators that run; one of unknown work counts as its decomposition, if there is one."""
 
     def __init__(self, formulas: Formulas) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -242,7 +242,7 @@ class Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 @functools.cache
 def _no_products(operator: OpOverload[..., Any]) -> bool:
-    """Whether an operator is known to do none of the work that torch's counter counts: products of matrices and convolutions."""
+    """Return whether an operator is known to have no work that torch's counter counts: matrix products and convolutions."""
     if operator.is_view:
         return True
     for packet in (operator._overloadpacket, _twin(operator)):
@@ -255,19 +255,19 @@ def _no_products(operator: OpOverload[..., Any]) -> bool:
 
 @functools.cache
 def _twin(operator: OpOverload[..., Any]) -> OpOverloadPacket[..., Any]:
-    """Return the operator that does out of place what this one does in place; else itself."""
+    """Return the out-of-place version of an in-place operator, or else the operator itself."""
     space, _, name = operator._schema.name.partition("::")
     twin: OpOverloadPacket[..., Any] = getattr(getattr(torch.ops, space), name.rstrip("_"), operator._overloadpacket)
     return twin
 
 
-_REDUCTION = getattr(torch.Tag, "reduction", torch.Tag.pointwise)  # older torch does not tag them
+_REDUCTION = getattr(torch.Tag, "reduction", torch.Tag.pointwise)  # older torch has no such tag
 
 
 def _operator(key: Any) -> OpOverloadPacket[..., Any]:
-    """Return the operator that a formula is given for."""
+    """Return the operator of a key of the user's formulas."""
     key = getattr(key, "_opoverload", key)  # of torch.library.custom_op
     packet = getattr(key, "_overloadpacket", key)
     if not isinstance(packet, OpOverloadPacket):
-        raise InvalidProblem(f"flop_formulas has a formula for {key!r}, which is no operator; name one as torch.ops.library.operator")
+        raise InvalidProblem(f"flop_formulas has a formula for {key!r}, which is not an operator; name one as torch.ops.library.operator")
     return packet

@@ -1,4 +1,4 @@
-"""One call of a module, or one step of training it, recorded operator by operator on tensors without data."""
+"""A call of a module, or a training step, recorded operator by operator on tensors without data."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ Module = torch.nn.Module
 
 @dataclass
 class Step:
-    """What was recorded: a graph of aten operators, each with its value's shape in ``meta["val"]``.
+    """A recording: a graph of aten operators, each with the shape of its value in ``meta["val"]``.
 
     A node's ``meta`` also has its "module", its "flops", and whether it is of the "backward" pass. The placeholders are the
-    `inputs`, by argument, and all else a step starts with: the `parameters` that are trained, buffers, and constants.
+    `inputs`, by argument, and the other tensors at the start of a step: the trained `parameters`, buffers, and constants.
     """
 
     graph: torch.fx.Graph
@@ -37,11 +37,11 @@ class Step:
     constants: dict[str, torch.fx.Node] = field(default_factory=dict)
     """Buffers and frozen parameters."""
     gradients: dict[str, torch.fx.Node] = field(default_factory=dict)
-    """Of the parameters that the loss depends on."""
+    """Gradients of the parameters that the loss depends on."""
 
 
 def joined(tensor: Any, *_: Any) -> Any:
-    """Stand for a tensor that parts were written into through other tensors on the same memory."""
+    """Represent a tensor of which parts were written through other tensors of the same memory."""
     return tensor
 
 
@@ -51,7 +51,7 @@ def record_call(model: Module | Callable[[], Module], args: tuple[Any, ...], kwa
     Raises
     ------
     UnsupportedFeature
-        The module cannot be made or run on fake tensors.
+        The module cannot be constructed or run with fake tensors.
     """
 
     def run(recorder: Recorder, call: Callable[[], Any], _: dict[str, torch.Tensor]) -> None:
@@ -75,14 +75,14 @@ def record_training(
     Raises
     ------
     InvalidProblem
-        Nothing can be trained, or the loss is not one number that depends on a parameter.
+        No parameter is trainable, or the loss is not one number that depends on one.
     UnsupportedFeature
-        The step cannot be run on fake tensors.
+        The step cannot be run with fake tensors.
     """
 
     def run(recorder: Recorder, call: Callable[..., Any], trained: dict[str, torch.Tensor]) -> None:
         if not trained:
-            raise InvalidProblem("no parameter of the model needs a gradient, so there is nothing to train; use record() or capture()")
+            raise InvalidProblem("no parameter of the model requires a gradient; use record() or capture() for the forward pass")
         with torch.enable_grad(), recorder:
             made = call()
             with recorder.within("loss"):
@@ -92,8 +92,8 @@ def record_training(
         _check_loss(number, loss)
         with recorder, recorder.backwards():
             gradients = torch.autograd.grad(number, list(trained.values()), allow_unused=True)
-        found = {name: recorder.node(each) for name, each in zip(trained, gradients, strict=True) if each is not None}
-        recorder.step.gradients.update(found)
+        gradient_nodes = {name: recorder.node(gradient) for name, gradient in zip(trained, gradients, strict=True) if gradient is not None}
+        recorder.step.gradients.update(gradient_nodes)
         recorder.give(number)
 
     return _recorded(model, args, kwargs, targets, formulas, run)
@@ -101,19 +101,19 @@ def record_training(
 
 def _check_loss(number: Any, loss: Any) -> None:
     what = f"loss {getattr(loss, '__name__', type(loss).__name__)}" if loss is not None else "the model"
-    remedy = "" if loss is not None else "; pass a loss, a function of what the model returns"
+    remedy = "" if loss is not None else "; pass a loss, a function of the model's output"
     if not isinstance(number, torch.Tensor):
         raise InvalidProblem(f"{what} returns a {type(number).__name__}, but training needs one number as a tensor{remedy}")
     if number.numel() != 1 or not number.is_floating_point():
         raise InvalidProblem(f"{what} returns {number.dtype} of shape {tuple(number.shape)}, but training needs one real number{remedy}")
     if not number.requires_grad:
-        raise InvalidProblem(f"what {what} returns depends on no parameter that needs a gradient; unfreeze one, or take out no_grad")
+        raise InvalidProblem(f"the result of {what} depends on no parameter that requires a gradient; unfreeze one, or remove no_grad")
 
 
 def _recorded(
     model: Any, args: tuple[Any, ...], kwargs: Any, targets: tuple[Any, ...], formulas: Formulas, run: Callable[..., None]
 ) -> Step:
-    """Make the model, give it fake parameters, and record a run of it."""
+    """Construct the model with fake parameters, and record a run of it."""
     name = getattr(model, "__name__", type(model).__name__)
     fake = FakeTensorMode(allow_non_fake_inputs=True)
     try:
@@ -123,20 +123,20 @@ def _recorded(
             recorder = Recorder(module, formulas)
             positional, named = recorder.arguments((args, dict(kwargs)), targets)
             trained = recorder.hold(tensors)
-            whole = _Whole(module, lambda: run(recorder, lambda: module(*positional, **named), trained))
+            step_module = _Whole(module, lambda: run(recorder, lambda: module(*positional, **named), trained))
             with recorder.named_modules():
-                torch.func.functional_call(whole, {f"module.{path}": tensor for path, tensor in tensors.items()}, ())
+                torch.func.functional_call(step_module, {f"module.{path}": tensor for path, tensor in tensors.items()}, ())
         return recorder.step
     except HetschedError:
         raise
-    except Exception as error:  # torch and the model's own code raise anything
+    except Exception as error:  # any error of torch or the model's code
         text = next((line.strip() for line in str(error).splitlines() if line.strip()), "no message").rstrip(".")
         raise UnsupportedFeature(f"{name} cannot be run on tensors without data: {type(error).__name__}: {text}") from error
 
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
-    """Put off the search for garbage: hundreds of thousands of objects are made and kept, and each search looks at all."""
+    """Disable garbage collection: each collection visits the hundreds of thousands of objects that a recording keeps."""
     before = gc.isenabled()
     gc.disable()
     try:
@@ -147,7 +147,7 @@ def uncollected() -> Iterator[None]:
 
 
 class _Whole(Module):
-    """All of a step as a call of one module: what the backward pass computes again also reads the fake parameters."""
+    """A step as a call of one module, so that recomputation in the backward pass also reads the fake parameters."""
 
     def __init__(self, module: Module, run: Callable[[], None]) -> None:
         super().__init__()
@@ -159,20 +159,20 @@ class _Whole(Module):
 
 
 def _made(model: Any, fake: FakeTensorMode) -> Module:
-    """Return the module, made without memory if it can be."""
+    """Return the module, constructed without memory if possible."""
     if isinstance(model, Module):
         return model
     try:
         with fake:
             made: Module = model()
-    except Exception:  # its constructor may look at values
+    except Exception:  # its constructor may read values
         made = model()
     return made
 
 
 @contextlib.contextmanager
 def _layers_written_out() -> Iterator[None]:
-    """Do without the kernels to which a layer of recurrent cells, or of an encoder, is one operator, of unknown work."""
+    """Disable kernels that run a layer of recurrent cells, or of an encoder, as one operator of unknown work."""
     cells, encoders = torch._C._get_mkldnn_enabled(), torch.backends.mha.get_fastpath_enabled()
     torch._C._set_mkldnn_enabled(False)
     torch.backends.mha.set_fastpath_enabled(False)
@@ -188,12 +188,12 @@ def _replaced(value: Any, node: Callable[[torch.Tensor], torch.fx.Node]) -> Any:
     if isinstance(value, torch.Tensor):
         return node(value)
     if isinstance(value, list | tuple) and not isinstance(value, torch.Size):
-        return type(value)(_replaced(each, node) for each in value)
-    return {name: _replaced(each, node) for name, each in value.items()} if isinstance(value, dict) else value
+        return type(value)(_replaced(item, node) for item in value)
+    return {name: _replaced(item, node) for name, item in value.items()} if isinstance(value, dict) else value
 
 
 def _fakes(named: list[tuple[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
-    """Return tensors of the same shapes on the CPU, without data; the same one for the same."""
+    """Return tensors of the same shapes on the CPU, without data; equal tensors share one."""
     made: dict[int, torch.Tensor] = {}
     for _, tensor in named:
         if id(tensor) not in made:
@@ -208,17 +208,17 @@ def _fake(leaf: Any) -> Any:
 
 
 def argument_names(module: Module, count: int) -> list[str]:
-    """Return what `forward` calls its positional arguments."""
+    """Return the names of the positional arguments of `forward`."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    named = [name for name, each in inspect.signature(module.forward).parameters.items() if each.kind in kinds]
+    named = [name for name, parameter in inspect.signature(module.forward).parameters.items() if parameter.kind in kinds]
     return [*named, *["args"] * count][:count]
 
 
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Writes down each operator that runs, below autograd, so those of the backward pass too.
+    """Records each operator that runs below autograd, and so those of the backward pass too.
 
-    Tensors are known by their identity (they are kept in the graph, so none takes another's place); those that share memory
-    which was written into since they were made are known to depend on who wrote.
+    Tensors are identified by their ids, which stay unique, for the graph keeps the tensors. A tensor whose memory was
+    written after it was made depends on the operators that wrote.
     """
 
     def __init__(self, module: Module, formulas: Formulas) -> None:
@@ -226,18 +226,18 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.step, self._formulas = Step(torch.fx.Graph()), formulas
         self.targets: tuple[Any, ...] = ()
         self._called = module
-        self._paths = {id(each): path for path, each in module.named_modules()}
+        self._paths = {id(submodule): path for path, submodule in module.named_modules()}
         self._stack: list[str] = [""]
         self._backward = False
         self._module_of: dict[int, str] = {}  # by autograd's sequence number
-        self._known: dict[int, tuple[torch.fx.Node, int | None, int]] = {}  # node, which part of its value, when
-        self._written: dict[int, list[tuple[int, torch.fx.Node]]] = {}  # by storage: when and by whom
+        self._known: dict[int, tuple[torch.fx.Node, int | None, int]] = {}  # node, part of its value, time
+        self._written: dict[int, list[tuple[int, torch.fx.Node]]] = {}  # by storage: times and nodes
         self._now = 0
 
     # ------------------------------------------------------------------ before and after
 
     def arguments(self, given: Any, targets: tuple[Any, ...]) -> Any:
-        """Return fake arguments (positional, keywords), each an input; those of the loss are kept in `targets`."""
+        """Return fake arguments (positional, keywords), each an input; `targets` are further arguments, of the loss."""
 
         def placed(name: str, leaf: Any) -> Any:
             made = _fake(leaf)
@@ -254,7 +254,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return made, named
 
     def hold(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """Take note of parameters and buffers, a tied one by its first name, and return those to be trained."""
+        """Register parameters and buffers, tied ones by their first name, and return the trained parameters."""
         trained: dict[str, torch.Tensor] = {}
         for name, tensor in tensors.items():
             if id(tensor) in self._known:
@@ -267,16 +267,16 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return trained
 
     def give(self, result: Any) -> None:
-        """End the graph with what the step returns."""
+        """End the graph with the result of the step."""
         self.step.graph.output(tuple(self.node(leaf) for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)))
 
     def node(self, tensor: torch.Tensor) -> torch.fx.Node:
-        """Return the node whose value a tensor is."""
+        """Return the node of a tensor."""
         return self._node(tensor)
 
     @contextlib.contextmanager
     def within(self, path: str) -> Iterator[None]:
-        """Take what runs as part of the module of that path."""
+        """Attribute operators to the module at `path`."""
         self._stack.append(path)
         try:
             yield
@@ -285,7 +285,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @contextlib.contextmanager
     def backwards(self) -> Iterator[None]:
-        """Take what runs as the backward pass."""
+        """Attribute operators to the backward pass."""
         self._backward = True
         try:
             yield
@@ -294,7 +294,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @contextlib.contextmanager
     def named_modules(self) -> Iterator[None]:
-        """Follow which module is called."""
+        """Attribute operators to the innermost module that is called."""
 
         def enter(module: Module, _: Any) -> None:
             self._stack.append(self._paths.get(id(module), self._stack[-1]))
@@ -328,11 +328,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return value
 
     def _module(self) -> str:
-        """Return the module an operator belongs to; in the backward pass that of the forward operator it is the gradient of."""
+        """Return the module of an operator; in the backward pass that of the forward operator with this gradient."""
         if self._backward:
             current = torch._C._current_autograd_node()
             return "loss" if current is None else self._module_of.get(current._sequence_nr(), "")
-        number = _get_sequence_nr() - 1  # autograd has numbered this operator already, if it follows it
+        number = _get_sequence_nr() - 1  # autograd has numbered this operator already if it tracks it
         self._module_of.setdefault(number, self._stack[-1])
         return self._stack[-1]
 
@@ -352,7 +352,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self._known[id(part)] = node, i, self._now
 
     def _write(self, node: torch.fx.Node, schema: Any, args: Any, kwargs: Any) -> None:
-        """Take note of the memory that an operator wrote into."""
+        """Record the memory that an operator wrote."""
         for i, argument in enumerate(schema.arguments):
             if argument.alias_info is None or not argument.alias_info.is_write:
                 continue
@@ -366,7 +366,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _node(self, tensor: torch.Tensor) -> torch.fx.Node:
         if id(tensor) not in self._known:
-            return self._placeholder("constant", tensor)  # made before the step, such as an attribute that is no buffer
+            return self._placeholder("constant", tensor)  # from before the step, such as an attribute that is not a buffer
         node, part, since = self._known[id(tensor)]
         if part is not None:
             node = self._part(node, part, tensor)
@@ -374,8 +374,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             node = self._rewritten(node, since, tensor)
         return node
 
-    def _part(self, whole: torch.fx.Node, part: int, tensor: torch.Tensor) -> torch.fx.Node:
-        node = self._call(operator.getitem, (whole, part), tensor, whole)
+    def _part(self, source: torch.fx.Node, part: int, tensor: torch.Tensor) -> torch.fx.Node:
+        node = self._call(operator.getitem, (source, part), tensor, source)
         self._known[id(tensor)] = node, None, self._known[id(tensor)][2]
         return node
 

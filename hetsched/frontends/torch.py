@@ -42,33 +42,33 @@ def capture(
 ) -> TaskGraph:
     """Return the task graph of one call of a module, with the work and bytes of ONE input item.
 
-    The module is exported, never run, and stays in the mode it is in: call ``model.eval()`` first
-    for inference. `capture_training` takes a step of training; `record` is quicker for many thousand tasks.
+    The module is exported without being run, in its current mode: call ``model.eval()`` first for
+    inference. `capture_training` captures a training step; `record` is faster for thousands of tasks.
 
     Parameters
     ----------
     model : torch.nn.Module or function without arguments that makes one
         A module on the meta device needs no memory. A function is called under
-        ``torch.device("meta")``; if the model cannot be made or exported so, under
-        ``FakeTensorMode``; if it cannot be made so either, with real memory.
+        ``torch.device("meta")``; if that or the export fails, under ``FakeTensorMode``; and if
+        that fails, with real memory.
     example_args : tuple (or one tensor)
-        Positional arguments of the module; tensors count by shape and dtype only.
+        Positional arguments of the module; only shapes and dtypes of tensors matter.
     example_kwargs : mapping, optional
         Its keyword arguments.
     dynamic_batch : bool
         True: the first dimension of the first tensor is the batch, as is the first dimension of every
-        other tensor argument of the same length; the numbers are those of a batch of one. A tensor
-        without the batch dimension counts whole. False: the example as a whole is one item.
+        other tensor argument if it has the same length; the numbers are those of a batch of one. A
+        tensor without the batch dimension counts in full. False: the example as a whole is one item.
     fuse : bool
-        Whether an elementwise operator, such as relu, is part of the task that alone feeds it, if nothing else reads
-        what that task makes. If it is not, it is part of the convolution, or elementwise operator, that alone reads it;
-        likewise a concatenation of another, and a convolution channel by channel of one pixel by pixel. These are the units
-        of IOS: Conv-Relu, Relu-SepConv.
+        Whether an elementwise operator, such as relu, is part of the only task that it reads, if it is the only reader
+        of that task. Otherwise it is part of the convolution, or elementwise operator, that is its only reader; likewise
+        a concatenation is part of another, and a depthwise convolution of a pointwise one. These are the units of IOS:
+        Conv-Relu, Relu-SepConv.
     flop_formulas : mapping, optional
-        The FLOPs of operators of one's own, or better ones: by ``torch.ops.library.operator``, or what
-        ``torch.library.custom_op`` returned, a function of the operator's arguments with a shape in the place of each
-        tensor, and of ``out_shape=``, the shape of what comes out; as ``custom_mapping`` of torch's ``FlopCounterMode``.
-        What was registered by ``torch.utils.flop_counter.register_flop_formula`` counts without being named here.
+        FLOPs of custom operators, or replacements for others. A key is ``torch.ops.library.operator`` or the result of
+        ``torch.library.custom_op``; a value is a function of the operator's arguments, with shapes in place of tensors,
+        and of ``out_shape=``, the shape of the output; as ``custom_mapping`` of torch's ``FlopCounterMode``. Formulas
+        registered by ``torch.utils.flop_counter.register_flop_formula`` are used too.
 
     Returns
     -------
@@ -76,25 +76,24 @@ def capture(
         One task for each operator, named after its module and type (``"layer1.conv/conv2d"``), and
         one of type ``"input"``, without work, for each tensor argument that is read.
 
-        - Views, ``getitem`` and copies that change nothing are folded into their source; an edge
-          carries the bytes of the parts that its target reads.
-        - Batch norm in eval mode is folded into a convolution that feeds nothing else, which then
-          has one bias.
-        - What depends on no argument (masks, positions, normalised weights) is a constant: like
-          parameters and buffers, it counts as weight of the tasks that read it. A weight that
-          several tasks share counts in each of them.
-        - `output_bytes` counts the outputs that are used. `input_bytes` is the sum over incoming
-          edges. `flops` are those of ``torch.utils.flop_counter``, and of formulas for what it lacks, such as products of
-          matrices in groups: products of matrices, convolutions and attention count, elementwise work, reductions and
-          pooling count 0, as does what only moves data. Of any other operator they are NaN, and one warning names
-          these operators. `bytes_accessed` is weights + inputs + outputs, but of a table that is looked up only as much
-          as comes out.
+        - Views, ``getitem`` and copies without effect are folded into their source; an edge has the
+          bytes of the parts that its target reads.
+        - Batch norm in eval mode is folded into a convolution if it is the only reader of it; the
+          task then has one bias.
+        - A value that depends on no argument (masks, positions, normalised weights) is a constant:
+          like parameters and buffers, it counts as weight of the tasks that read it. A weight of
+          several tasks counts in each of them.
+        - `output_bytes` counts the outputs that are read. `input_bytes` is the sum over incoming
+          edges. `flops` are those of ``torch.utils.flop_counter``, with further formulas for operators such as grouped
+          matrix products: matrix products, convolutions and attention count; elementwise work, reductions, pooling and
+          operators that only move data count 0. Those of any other operator are NaN, and one warning names these
+          operators. `bytes_accessed` is weights + inputs + outputs, but a lookup in a table counts only the rows read.
 
     Raises
     ------
     InvalidProblem
-        The example arguments are no tuple, or none is a tensor with a batch dimension; a key of `flop_formulas` is no
-        operator, or a formula fails or returns no number >= 0.
+        The example arguments are not a tuple, or none is a tensor with a batch dimension; a key of `flop_formulas` is not
+        an operator, or a formula fails or does not return a number >= 0.
     UnsupportedFeature
         The export fails, sizes or control flow depend on data, or (with `dynamic_batch`) items of a
         batch do not pass through the model independently.
@@ -102,9 +101,9 @@ def capture(
         torch is not installed (raised on import of this module).
     """
     formulas = Formulas(flop_formulas)
-    found = calls(model, example_args, example_kwargs=example_kwargs, dynamic_batch=dynamic_batch, fuse=fuse, formulas=formulas)
+    captured = calls(model, example_args, example_kwargs=example_kwargs, dynamic_batch=dynamic_batch, fuse=fuse, formulas=formulas)
     formulas.tell()
-    return found.graph
+    return captured.graph
 
 
 @checked(InvalidProblem)
@@ -116,10 +115,10 @@ def convolutions(
     dynamic_batch: bool = True,
     fuse: bool = False,
 ) -> dict[str, Convolution]:
-    """Return the shapes of a module's convolutions as `hetsched.costs.Contention` takes them, by the task names of `capture`.
+    """Return the shapes of a module's convolutions for `hetsched.costs.Contention`, by the task names of `capture`.
 
-    It takes what `capture` takes, but for FLOPs. Left out are those with groups or dilation, which are not merged, and those that are not
-    over height and width.
+    The arguments are those of `capture`, without FLOP formulas. Convolutions with groups or dilation, which cannot be merged, and
+    those that are not over height and width are omitted.
     """
     return calls(model, example_args, example_kwargs=example_kwargs, dynamic_batch=dynamic_batch, fuse=fuse).convolutions()
 
@@ -133,7 +132,7 @@ def calls(
     fuse: bool = False,
     formulas: Formulas | None = None,
 ) -> Calls:
-    """Return what `capture` does, with the exported program and which of its nodes are the work of which task."""
+    """Return the result of `capture` with the exported program and the nodes of each task."""
     args = arguments(example_args)
     kwargs = dict(example_kwargs or {})
     batch = _batch_size(args, kwargs) if dynamic_batch else None
@@ -151,7 +150,7 @@ def _batch_size(args: Any, kwargs: Any) -> int:
 
 
 def _export(model: Any, args: Any, kwargs: Any, batch: int | None) -> ExportedProgram:
-    """Return the functional export of the first way to hold the model that works."""
+    """Return the functional export by the first way to construct the model that succeeds."""
     failure: Exception | None = None
     for prepare in _ways(model):
         mode: Any = None
@@ -160,10 +159,10 @@ def _export(model: Any, args: Any, kwargs: Any, batch: int | None) -> ExportedPr
             with mode:
                 samples, sample_kwargs = tree_map(lambda leaf, device=device: _sample(leaf, batch, device), (args, kwargs))
             return _exported(module, samples, sample_kwargs, batch, args, kwargs)
-        except Exception as error:  # torch and the model's own code raise anything
+        except Exception as error:  # any error of torch or the model's code
             failure = error
         if isinstance(mode, FakeTensorMode):
-            break  # it could be made, and real memory would not make it exportable
+            break  # the construction succeeded, and real memory would not help the export
     assert failure is not None
     name = getattr(model, "__name__", type(model).__name__)
     text = next((line.strip() for line in str(failure).splitlines() if line.strip()), "no message").rstrip(".")
@@ -172,7 +171,7 @@ def _export(model: Any, args: Any, kwargs: Any, batch: int | None) -> ExportedPr
 
 
 def _ways(model: Any) -> Iterator[Callable[[], tuple[torch.nn.Module, torch.device | None, Any]]]:
-    """Yield functions that return (module, device to make the arguments on, mode to make them in)."""
+    """Yield functions that return (module, device of the arguments, mode in which to make them)."""
 
     def as_it_is() -> tuple[torch.nn.Module, torch.device | None, Any]:
         return model, torch.device("meta") if on_meta else None, torch.no_grad()
@@ -200,12 +199,12 @@ def _ways(model: Any) -> Iterator[Callable[[], tuple[torch.nn.Module, torch.devi
         return
     on_meta = any(tensor.is_meta for tensor in (*model.parameters(), *model.buffers()))
     yield as_it_is
-    if on_meta:  # a constant made on the CPU in forward does not mix with meta tensors
+    if on_meta:  # a constant made on the CPU in forward cannot be combined with meta tensors
         yield fake_copy
 
 
 def _sample(leaf: Any, batch: int | None, device: torch.device | None) -> Any:
-    """Return a tensor of the shape to export with; anything else as it is."""
+    """Return a tensor of the shape for the export, or any other argument unchanged."""
     if not isinstance(leaf, torch.Tensor):
         return leaf
     shape = list(leaf.shape)
@@ -216,7 +215,7 @@ def _sample(leaf: Any, batch: int | None, device: torch.device | None) -> Any:
 
 def _exported(module: torch.nn.Module, samples: Any, sample_kwargs: Any, batch: int | None, args: Any, kwargs: Any) -> ExportedProgram:
     shapes: Any = None
-    with _keywords_spelled_out(module, sample_kwargs), torch.no_grad():  # under no_grad, such regions of the model leave no trace
+    with _keywords_spelled_out(module, sample_kwargs), torch.no_grad():  # under no_grad, no_grad regions of the model leave no operators
         if batch is not None:
             collection, dimension = ShapesCollection(), Dim("batch", min=1)  # type: ignore[no-untyped-call]
             for given, sample in zip(tree_leaves((args, kwargs)), tree_leaves((samples, sample_kwargs)), strict=True):
@@ -224,13 +223,13 @@ def _exported(module: torch.nn.Module, samples: Any, sample_kwargs: Any, batch: 
                     collection[sample] = {0: dimension}
             shapes = collection.dynamic_shapes(module, samples, sample_kwargs)  # type: ignore[no-untyped-call]
         program: ExportedProgram = torch.export.export(module, samples, sample_kwargs, dynamic_shapes=shapes, strict=False)
-        functional: ExportedProgram = program.run_decompositions({})  # linear, attention, ... stay whole
+        functional: ExportedProgram = program.run_decompositions({})  # linear, attention, ... are not decomposed
     return functional
 
 
 @contextlib.contextmanager
 def _keywords_spelled_out(module: torch.nn.Module, kwargs: Mapping[str, Any]) -> Iterator[None]:
-    """Name the keywords that `forward` takes as ``**kwargs``: torch.export finds no dynamic shapes in those."""
+    """Name the keywords that `forward` receives as ``**kwargs``: torch.export finds no dynamic shapes in those."""
     forward = module.forward
     signature = inspect.signature(forward)
     named = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]

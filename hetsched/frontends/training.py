@@ -1,4 +1,4 @@
-"""Task graphs of training steps, and of large modules: recorded once on tensors without data."""
+"""Task graphs of training steps and of large modules, recorded on tensors without data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hetsched.frontends.recorded import Step, joined, record_call, record_traini
 from hetsched.problem.graph import TaskGraph
 
 STATES = {"sgd": 0, "momentum": 1, "adam": 2}
-"""Tensors that an optimiser keeps for each parameter, of the parameter's size."""
+"""Number of tensors that an optimiser keeps for each parameter, each of the parameter's size."""
 
 CREATIONS = {
     "zeros",
@@ -30,9 +30,9 @@ CREATIONS = {
     "new_ones",
     "new_full",
 }
-"""Operators that read no data: what they make is a constant."""
+"""Operators that read no data; their results are constants."""
 ALLOCATIONS = {"empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided"}
-"""Operators that make no data."""
+"""Operators that produce no data."""
 
 SHORT_NAMES = {
     "native_batch_norm": "batch_norm",
@@ -59,54 +59,54 @@ def capture_training(
 ) -> TaskGraph:
     """Return the task graph of one training step of a module: forward pass, loss, backward pass, updates.
 
-    The step is recorded on tensors without data, below autograd: the model takes no memory and is not changed. It stays in
-    the mode it is in: call ``model.train()`` first, for batch norm and dropout as in training.
+    The step is recorded on tensors without data, below autograd: the model needs no memory and is not changed. It is
+    recorded in its current mode: call ``model.train()`` first, for batch norm and dropout as in training.
 
     Parameters
     ----------
     model : torch.nn.Module or function without arguments that makes one
-        A function is called under ``FakeTensorMode``, so that a model of any size can be made; if it fails there, with
-        real memory.
+        A function is called under ``FakeTensorMode``, so that the model may have any size; if that fails, with real
+        memory.
     example_args : tuple (or one tensor)
-        Positional arguments of the module; tensors count by shape and dtype only. Their batch is the batch of a step.
+        Positional arguments of the module; only shapes and dtypes of tensors matter. Their batch is the batch of a step.
     example_kwargs : mapping, optional
         Its keyword arguments.
     targets : tuple (or one tensor)
-        What `loss` compares with: inputs of the step too.
+        Further arguments of `loss`; they are inputs of the step.
     loss : function, optional
-        Called as ``loss(what the module returns, *targets)``, it returns one number. Default: what the module returns, or
-        its mean, if it returns one tensor.
+        Called as ``loss(output, *targets)``, it returns one number. Default: the output of the module, or the mean of the
+        output if it is one tensor.
     optimiser : {"sgd", "momentum", "adam"}
         It keeps 0, 1 or 2 tensors of a parameter's size for each parameter.
     colocate : bool
-        Whether what reads a parameter, forward and backward, is on one device with its update, by a common `colocation`
-        label; so are those of several parameters that one task reads. A parameter then exists once, where it is updated. If
-        not, every device with such a task holds a copy, and fetching the updated value back is not part of the graph.
+        Whether the readers of a parameter, forward and backward, share a `colocation` label with its update, and so do
+        the readers of all parameters that one task reads. A parameter then exists once, where it is updated. Otherwise
+        every device with a reader holds a copy, and the transfer of the updated value is not part of the graph.
     flop_formulas : mapping, optional
-        As for `capture`. The backward pass of an operator of one's own is operators too.
+        As for `capture`. The backward pass of a custom operator consists of operators too.
 
     Returns
     -------
     TaskGraph
-        Its numbers are for ONE input item, which is the example as a whole: a step has no batch dimension of its own.
+        Its numbers are for ONE input item, the example as a whole: a step has no batch dimension.
 
-        - Tasks of the forward pass are called as in `capture` (``"layer1.conv/conv2d"``; those of the loss
-          ``"loss/..."``), of the backward pass ``"backward:"`` and the module and operator (``"backward:layer1.conv/..."``);
-          ``"update:layer1.conv.weight"``, of the optimiser's name as type, reads the gradient of a parameter and writes
-          the parameter. A parameter that the loss does not depend on has none.
-        - Composite operators are in parts, as autograd sees them; views are folded, as in `capture`. What is kept
-          from the forward for the backward pass is an edge between them.
-        - `weight_bytes` of an update are those of the parameter and what the optimiser keeps for it. With `colocate`, other
-          readers of the parameter have none of it; without, each has the parameter's bytes. Buffers, frozen parameters, and
-          what is made of these alone are weight of the tasks that read them, as in `capture`. What is made of trained
-          parameters is computed anew in each step, as are random numbers.
-        - `flops` are counted as in `capture`; the elementwise work of updates counts 0. `bytes_accessed` is what is read,
-          parameters and gradients too, and what is written.
+        - Tasks of the forward pass have names as in `capture` (``"layer1.conv/conv2d"``; those of the loss
+          ``"loss/..."``), those of the backward pass ``"backward:"``, the module and the operator
+          (``"backward:layer1.conv/..."``). ``"update:layer1.conv.weight"``, whose type is the optimiser's name, reads the
+          gradient of a parameter and writes the parameter. A parameter that the loss does not depend on has no update.
+        - Composite operators are in parts, as in autograd; views are folded, as in `capture`. A value saved in the forward
+          pass for the backward pass is an edge between them.
+        - `weight_bytes` of an update are those of the parameter and of the optimiser's tensors. With `colocate`, other
+          readers of the parameter have none of these; without, each has the parameter's bytes. Buffers, frozen parameters,
+          and values computed from these alone are weight of the tasks that read them, as in `capture`. Values computed from
+          trained parameters are computed in each step, as are random numbers.
+        - `flops` are counted as in `capture`; the elementwise work of updates counts 0. `bytes_accessed` counts all that is
+          read, including parameters and gradients, and all that is written.
 
     Raises
     ------
     InvalidProblem
-        The optimiser is none of the above, no parameter needs a gradient, the loss is not one number that depends on one, or
+        The optimiser is unknown, no parameter requires a gradient, the loss is not one number that depends on one, or
         `flop_formulas` are not as described.
     UnsupportedFeature
         The step cannot be run on tensors without data: sizes or control flow depend on data.
@@ -117,10 +117,10 @@ def capture_training(
     """
     if optimiser not in STATES:
         raise InvalidProblem(f"optimiser is {optimiser!r}; choose one of {', '.join(STATES)}")
-    wanted = (targets,) if isinstance(targets, torch.Tensor) else targets
+    loss_arguments = (targets,) if isinstance(targets, torch.Tensor) else targets
     formulas = Formulas(flop_formulas)
     with uncollected():
-        step = record_training(model, arguments(example_args), example_kwargs or {}, wanted, loss, formulas)
+        step = record_training(model, arguments(example_args), example_kwargs or {}, loss_arguments, loss, formulas)
         graph = _StepReader(step, formulas, optimiser, colocate=colocate).graph()
     formulas.tell()
     return graph
@@ -136,24 +136,24 @@ def record(
 ) -> TaskGraph:
     """Return the task graph of one call of a module, recorded operator by operator on tensors without data.
 
-    Where `capture` exports the module, this takes a tenth of the time, for graphs of many thousand tasks; in return the
-    example as a whole is one input item, operators are those that autograd would see (attention may be in parts, batch norm
-    is not folded), and control flow is what it was for the example. Parameters are weight of every task that reads them.
+    It takes a tenth of the time of `capture`, which exports the module, for graphs of thousands of tasks; but the example as
+    a whole is one input item, operators are those below autograd (attention may be in parts, batch norm is not folded), and
+    control flow is that of the example. Parameters are weight of every task that reads them.
 
     Parameters
     ----------
     model : torch.nn.Module or function without arguments that makes one
-        A function is called under ``FakeTensorMode``, so that a model of any size can be made; if it fails there, with
-        real memory.
+        A function is called under ``FakeTensorMode``, so that the model may have any size; if that fails, with real
+        memory.
     example_args, example_kwargs
-        Its arguments; tensors count by shape and dtype only.
+        Its arguments; only shapes and dtypes of tensors matter.
     flop_formulas : mapping, optional
         As for `capture`.
 
     Raises
     ------
     InvalidProblem
-        The example arguments are no tuple, or `flop_formulas` are not as described.
+        The example arguments are not a tuple, or `flop_formulas` are not as described.
     UnsupportedFeature
         The model cannot be run on tensors without data: sizes or control flow depend on data.
     """
@@ -171,7 +171,7 @@ def arguments(example_args: tuple[Any, ...] | torch.Tensor) -> tuple[Any, ...]:
 
 
 class _StepReader(Reader):
-    """Turns a recorded step into a task graph; those parameters are trained that have a gradient."""
+    """Converts a recorded step to a task graph; parameters with a gradient are trained."""
 
     def __init__(self, step: Step, formulas: Formulas, optimiser: str = "", *, colocate: bool) -> None:
         placeholders = {node.name for node in step.graph.nodes if node.op == "placeholder"}
@@ -181,7 +181,7 @@ class _StepReader(Reader):
         self.trained: dict[Tensor, str] = {}
 
     def graph(self) -> TaskGraph:
-        """Return the graph, with an update of each trained parameter."""
+        """Return the graph, with an update for each trained parameter."""
         self.walk(self.step.graph)
         for name, gradient in self.step.gradients.items():
             self._add_update(name, gradient)
@@ -206,7 +206,7 @@ class _StepReader(Reader):
             super()._call(node)
 
     def _operator(self, node: torch.fx.Node) -> str:
-        """Return the type that `capture` would give a call of the forward pass, and of the backward pass that of aten."""
+        """Return the operator type as in `capture` for a call of the forward pass, and that of aten for the backward pass."""
         op = operator_type(node.target).removesuffix("_")
         if not node.meta["backward"]:
             if op in ("mm", "addmm"):
@@ -226,7 +226,7 @@ class _StepReader(Reader):
         return node.target is joined or super()._is_view(node)
 
     def _is_constant(self, node: torch.fx.Node, shown: tuple[Tensor, ...]) -> bool:
-        """Whether a value is there before the step: neither made of a trained parameter, nor random, nor a gradient."""
+        """Return whether a value exists before the step: it is not random, not a gradient, and depends on no trained parameter."""
         if node.meta["backward"]:
             return False
         random = isinstance(node.target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
@@ -253,7 +253,7 @@ class _StepReader(Reader):
         self.tasks.append(task)
 
     def _labels(self, tasks: Sequence[Task]) -> list[str | None]:
-        """Return the label of each task: the parameter that it reads, or the first of those that some task reads with it."""
+        """Return the label of each task: the parameter that it reads, or the first of all parameters joined by common readers."""
         first = {tensor: tensor for tensor in self.trained}
         place = {tensor: i for i, tensor in enumerate(self.trained)}
 

@@ -208,7 +208,7 @@ def formula(x, weight, *, out_shape):
 
 @pytest.mark.parametrize("way", ["capture", "record"])
 def test_an_unknown_operator_counts_nan_and_one_warning_names_it(way):
-    with pytest.warns(RuntimeWarning, match=r"the FLOPs of hetsched_test\.twice are not known.*flop_formulas=\{torch\.ops\.") as told:
+    with pytest.warns(RuntimeWarning, match=r"the FLOPs of hetsched_test\.twice are unknown.*flop_formulas=\{torch\.ops\.") as told:
         graph = WAYS[way](Twice(), torch.zeros(3, 6))
     assert len([one for one in told if "FLOPs" in str(one.message)]) == 1
     assert told[0].filename == __file__
@@ -244,8 +244,8 @@ def test_formulas_registered_with_torch_count_too(monkeypatch):
 @pytest.mark.parametrize(
     ("formulas", "message"),
     [
-        ({"mm": formula}, "flop_formulas has a formula for 'mm', which is no operator; name one as torch.ops.library.operator"),
-        ({torch.mm: formula}, "which is no operator"),
+        ({"mm": formula}, "flop_formulas has a formula for 'mm', which is not an operator; name one as torch.ops.library.operator"),
+        ({torch.mm: formula}, "which is not an operator"),
         ({aten.mm: 3}, "is 3; it must be a function or another callable"),
         ({twice: lambda *_, out_shape: -1}, "the FLOP formula of hetsched_test.twice returns -1.0; it must return a number >= 0"),
         ({twice: lambda *_, out_shape: math.nan}, "returns nan; it must"),

@@ -382,9 +382,9 @@ def test_models_whose_items_depend_on_each_other_are_refused_but_can_be_captured
 
 
 def test_other_messages():
-    with pytest.raises(hs.UnsupportedFeature, match=r"a size of 'index' depends on data \(u0\), so its bytes are not known"):
+    with pytest.raises(hs.UnsupportedFeature, match=r"a size of 'index' depends on data \(u0\), so its bytes are unknown"):
         capture(Lambda(lambda m, x: x[x > 0] + 1), torch.zeros(3, 4))
-    with pytest.raises(hs.UnsupportedFeature, match=r"'cond' is an operator of its own control flow \(cond\), whose work is not known"):
+    with pytest.raises(hs.UnsupportedFeature, match=r"'cond' is an operator of its own control flow \(cond\), whose work is unknown"):
         capture(Lambda(lambda m, x: torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))), torch.zeros(3, 4), dynamic_batch=False)
     with pytest.raises(hs.UnsupportedFeature, match=r"torch.export cannot capture Linear: "):
         capture(nn.Linear(4, 4), torch.zeros(3, 5), dynamic_batch=False)

@@ -383,7 +383,7 @@ def test_arguments_are_named_as_forward_names_them():
         (
             lambda: capture_training(small().requires_grad_(False), torch.zeros(2, 3)),
             hs.InvalidProblem,
-            r"no parameter of the model needs a gradient, so there is nothing to train; use record\(\) or capture\(\)",
+            r"no parameter of the model requires a gradient; use record\(\) or capture\(\)",
         ),
         (
             lambda: capture_training(Lambda(lambda m, x: (m.fc(x), x), fc=nn.Linear(3, 3)), torch.zeros(2, 3)),
@@ -398,7 +398,7 @@ def test_arguments_are_named_as_forward_names_them():
         (
             lambda: capture_training(small(), torch.zeros(2, 3), loss=lambda made: made.detach().sum()),
             hs.InvalidProblem,
-            "what loss <lambda> returns depends on no parameter that needs a gradient; unfreeze one",
+            "the result of loss <lambda> depends on no parameter that requires a gradient; unfreeze one",
         ),
         (
             lambda: capture_training(Lambda(lambda m, x: m.fc(x) * x.max().item(), fc=nn.Linear(3, 3)), torch.zeros(2, 3)),
