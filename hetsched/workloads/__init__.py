@@ -1,11 +1,11 @@
-"""Workloads to try things on: generated graphs, shipped networks, the papers' clusters."""
+"""Workloads: generated graphs, shipped networks, clusters of the papers."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from hetsched.lazy import attach
-from hetsched.workloads.rwnn import rwnn  # the function: it takes the place of the module of its name
+from hetsched.workloads.rwnn import rwnn  # the function, which replaces the module of the same name
 
 if TYPE_CHECKING:
     from hetsched.workloads import clusters, networks, transformers

@@ -12,16 +12,16 @@ from hetsched.errors import InvalidProblem
 from hetsched.problem.cluster import Cluster, Device
 
 PCIE4_X16 = 16e9 * 16 * 128 / 130 / 8
-"""Bytes per second each way over 16 lanes of PCIe 4.0: 16 GT/s a lane, 128 of 130 bits are data."""
+"""Bytes per second in each direction over 16 lanes of PCIe 4.0: 16 GT/s per lane, 128 of 130 bits are data."""
 
 NETWORK = 100e9 / 8
-"""Bytes per second each way between nodes: the data rate of 4x EDR InfiniBand, and of 100 Gbit/s Ethernet."""
+"""Bytes per second in each direction between nodes: the data rate of 4x EDR InfiniBand, and of 100 Gbit/s Ethernet."""
 
 LATENCY = 5e-6
-"""Seconds before a transfer moves its first byte; no paper states it, so it is a parameter everywhere."""
+"""Seconds before a transfer moves its first byte; an assumption, for the papers do not state it."""
 
 NETWORK_LATENCY = 10e-6
-"""The same between nodes; our round figure, too."""
+"""The same between nodes; also an assumption."""
 
 
 @checked
@@ -51,15 +51,15 @@ def diviml_nodes(
     network: float = NETWORK,
     network_latency: float = NETWORK_LATENCY,
 ) -> Cluster:
-    """Return DiviML's system for GPT-3: 6 nodes alike, each with two pairs of identical GPUs, on a network.
+    """Return DiviML's system for GPT-3: 6 equal nodes, each with two pairs of identical GPUs, on a network.
 
-    The paper's text names neither the GPUs of its figure 8 nor the links. Ours are the two kinds that it
-    uses everywhere else, A100 and T4, on PCIe 4.0 x16 in a node, and a network of 100 Gbit/s.
+    The paper's text names neither the GPUs of its figure 8 nor the links. Here they are the two kinds of
+    its other experiments, A100 and T4, on PCIe 4.0 x16 in a node, and a network of 100 Gbit/s.
 
     Parameters
     ----------
     nodes : int
-        Devices are called ``"n0.a100.0"``, ``"n0.a100.1"``, ``"n0.t4.0"``, ``"n0.t4.1"``, ``"n1.a100.0"``, ...
+        Number of nodes; the devices are ``"n0.a100.0"``, ``"n0.a100.1"``, ``"n0.t4.0"``, ``"n0.t4.1"``, ``"n1.a100.0"``, ...
     bandwidth, latency : float
         Bytes per second between any two devices of a node, each way, and seconds per transfer.
     network, network_latency : float
@@ -92,7 +92,7 @@ def moirai_intra(*, latency: float = LATENCY) -> Cluster:
 
 
 def _gigabits(devices: Sequence[Device], rows: Sequence[Sequence[float]], latency: float) -> Cluster:
-    """Return the cluster whose links are given in Gbit/s, from each row's device to each column's."""
+    """Return the cluster with links of `rows` Gbit/s, from each row's device to each column's."""
     return Cluster(devices, np.array(rows) * 1e9 / 8, latency)
 
 
@@ -111,7 +111,7 @@ def names() -> tuple[str, ...]:
 
 @checked
 def load(name: str) -> Cluster:
-    """Return a cluster by name; raises `InvalidProblem` listing the names if there is none of it."""
+    """Return a cluster by name; raise `InvalidProblem` for an unknown name."""
     if name not in CLUSTERS:
         raise InvalidProblem(f"no cluster is named {name!r}; choose one of {', '.join(CLUSTERS)}, or make a hetsched.Cluster")
     return CLUSTERS[name]()

@@ -20,15 +20,15 @@ SIZES: Mapping[str, tuple[int, int, int, int, int]] = {
     "2.4B": (96, 1024, 32, 448, 14),
     "3.2B": (128, 1024, 32, 448, 14),
 }
-"""Blocks, width and heads of sequences (Moirai, Table IV); width and heads of pairs, chosen to come to as many parameters."""
+"""Blocks, width and heads of sequences (Moirai, Table IV); width and heads of pairs, chosen for the number of parameters."""
 
 
 @checked
 def evoformer(size: str = "87M") -> nn.Module:
-    """Return a stack of Evoformer blocks, random weights, without what comes before and after.
+    """Return a stack of Evoformer blocks with random weights, without the other parts of AlphaFold2.
 
-    It takes aligned sequences [batch, sequences, residues, width] and pairs [batch, residues, residues, width], and returns the
-    same of both. Blocks are as in the paper but for dropout.
+    Its inputs are aligned sequences [batch, sequences, residues, width] and pairs [batch, residues, residues, width]; its
+    outputs have the same shapes. Blocks are as in the paper, without dropout.
 
     References
     ----------
@@ -49,7 +49,7 @@ def aligned(size: str = "87M", sequences: int = 128, residues: int = 128) -> tup
 
 
 class Gated(nn.Module):
-    """Attention along the second last dimension, its outcome gated; pairs may add to the scores."""
+    """Attention along the second last dimension with a gated output; pairs may bias the scores."""
 
     def __init__(self, width: int, heads: int, pairs: int = 0) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class Gated(nn.Module):
         self.bias = nn.Linear(pairs, heads, bias=False) if pairs else None
 
     def forward(self, x: torch.Tensor, pair: torch.Tensor | None = None) -> torch.Tensor:
-        """Return what is to be added to `x` [..., rows, places, width]."""
+        """Return the update of `x` [..., rows, positions, width]."""
         x = self.norm(x)
         query, key, value = (part(x).unflatten(-1, (self.heads, -1)).transpose(-2, -3) for part in (self.query, self.key, self.value))
         scores = (query * self.scale) @ key.transpose(-1, -2)
@@ -72,14 +72,14 @@ class Gated(nn.Module):
 
 
 class Transition(nn.Sequential):
-    """Two linear layers, four times as wide between them."""
+    """Two linear layers with four times the width between them."""
 
     def __init__(self, width: int) -> None:
         super().__init__(nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.ReLU(), nn.Linear(4 * width, width))
 
 
 class OuterProduct(nn.Module):
-    """What aligned sequences say of pairs: the mean over them of outer products."""
+    """The update of pairs from aligned sequences: the mean of outer products over the sequences."""
 
     def __init__(self, width: int, pairs: int, inner: int = 32) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class OuterProduct(nn.Module):
 
 
 class Triangle(nn.Module):
-    """Each edge of a triangle from the two others: going out from its ends, or coming in."""
+    """The update of each edge of a triangle from the two others, outgoing from its ends or incoming."""
 
     def __init__(self, width: int, *, outgoing: bool) -> None:
         super().__init__()
@@ -137,7 +137,7 @@ class Block(nn.Module):
 
 
 class Trunk(nn.Module):
-    """Evoformer blocks in a row."""
+    """A sequence of Evoformer blocks."""
 
     def __init__(self, blocks: int, width: int, heads: int, pairs: int, pair_heads: int) -> None:
         super().__init__()

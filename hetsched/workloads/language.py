@@ -21,7 +21,7 @@ DECODERS: Mapping[str, tuple[int, int, int]] = {
     "2.7B": (32, 2560, 32),
     "13B": (40, 5120, 40),
 }
-"""Layers, width and heads of the whole decoders of Moirai's Table IV."""
+"""Layers, width and heads of the decoders in Moirai's Table IV."""
 
 
 def gpt3_125m() -> nn.Module:
@@ -46,10 +46,10 @@ def gpt3_175b() -> nn.Module:
 
 @checked(InvalidProblem, tokens=COUNT, words=COUNT)
 def decoder(size: str = "330M", *, tokens: int = 2048, words: int = 50257) -> nn.Module:
-    """Return a whole decoder, random weights: embeddings, blocks, and the scores of each next token.
+    """Return a decoder with random weights: embeddings, blocks, and the scores of each next token.
 
-    It takes tokens [batch, at most `tokens`] and returns scores [batch, tokens, words]. The scores' weights are those of the
-    embedding.
+    Its input are tokens [batch, at most `tokens`], its output scores [batch, tokens, words]. The weights of the scores are
+    those of the embedding.
     """
     if size not in DECODERS:
         raise InvalidProblem(f"no decoder of {size!r} parameters is known; choose one of {', '.join(DECODERS)}")
@@ -62,7 +62,7 @@ def tokens(width: int, count: int = 20) -> torch.Tensor:
 
 
 class Attention(nn.Module):
-    """Causal self-attention, its three projections apart, so that devices may share them out."""
+    """Causal self-attention with three separate projections, which may run on different devices."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class Attention(nn.Module):
         self.query, self.key, self.value, self.out = (nn.Linear(width, width) for _ in range(4))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return what each token gathers from itself and those before it."""
+        """Return the attention of each token to itself and those before it."""
         query, key, value = (part(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in (self.query, self.key, self.value))
         mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
         gathered: torch.Tensor = self.out(mixed.transpose(1, 2).flatten(2))
@@ -93,7 +93,7 @@ class Block(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Embeddings of tokens and places, blocks, a last norm, and scores."""
+    """Embeddings of tokens and positions, blocks, a last norm, and scores."""
 
     def __init__(self, layers: int, width: int, heads: int, tokens: int, words: int) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
 """Task graphs of GoogLeNet and Inception-v3 that ship with the package.
 
-The terminal captures them anew (it needs torch), in the root of a checkout::
+These commands, which need torch, capture them again in the root of a checkout::
 
     hetsched capture hetsched.workloads.vision:googlenet --input 1,3,224,224 -o hetsched/workloads/documents/googlenet.json
     hetsched capture hetsched.workloads.vision:inception_v3 --input 1,3,299,299 -o hetsched/workloads/documents/inception_v3.json
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 DOCUMENTS = Path(__file__).parent / "documents"
 
 IMAGE = {"googlenet": 224, "inception_v3": 299}
-"""Height and width of the images that the shipped graphs are captured with."""
+"""Height and width of the images for which the shipped graphs were captured."""
 
 
 def names() -> tuple[str, ...]:
@@ -32,7 +32,7 @@ def names() -> tuple[str, ...]:
 
 @checked
 def load(name: str) -> TaskGraph:
-    """Return the task graph of a shipped network on float32 images, one input an image; torch is not needed.
+    """Return the task graph of a shipped network on float32 images; an input is one image, and torch is not needed.
 
     Raises
     ------

@@ -12,7 +12,7 @@ from hetsched.errors import InvalidProblem
 from hetsched.problem.graph import TaskGraph
 
 ATTEMPTS = 200
-"""How often a wiring that falls apart is drawn again before giving up."""
+"""The most attempts to draw a connected graph."""
 
 SCALAR_BYTES = 4
 """Bytes of a float32."""
@@ -34,7 +34,7 @@ def rwnn(
     width: int = 78,
     resolution: int = 28,
 ) -> TaskGraph:
-    """Return a stack of randomly wired modules.
+    """Return a series of randomly wired modules.
 
     Each module is a connected random graph whose edges point from the lower to the higher index.
     Every task is a ReLU - separable convolution unit: the sum of its inputs, ReLU, a 3x3 depthwise and
@@ -48,11 +48,11 @@ def rwnn(
         neighbours, each link rewired with probability `rewiring`) or Barabasi-Albert (`attachments`
         links of each new node to old ones, in proportion to their degree).
     n : int
-        Tasks in a module.
+        Number of tasks in a module.
     modules : int
-        Modules in the stack; the graph has n * modules tasks.
+        Number of modules; the graph has n * modules tasks.
     channels : int
-        Outputs of a module, each joined to the input of the same number of the next module.
+        Number of outputs of a module, each connected to the input of the same number of the next module.
     dependence : {"sdep", "wdep"}
         Strongly dependent: the first `channels` tasks of a module are its inputs and the last ones
         its outputs, and every path of the module starts in an input and ends in an output (a task
@@ -82,7 +82,7 @@ def rwnn(
     _check_choice("dependence", dependence, ("sdep", "wdep"))
     most = n // 2 if dependence == "sdep" else n
     if channels > most:
-        raise InvalidProblem(f"channels is {channels}; {dependence} modules of {n} tasks have room for at most {most}")
+        raise InvalidProblem(f"channels is {channels}; {dependence} modules of {n} tasks have at most {most}")
     _check_wiring(kind, n, probability, neighbours, rewiring, attachments)
 
     rng = np.random.default_rng(seed)
@@ -117,7 +117,7 @@ def rwnn(
 
 
 def _anchors(arcs: IntArray, n: int, channels: int, rng: np.random.Generator) -> IntArray:
-    """Return the edges that tie loose ends of a module to its inputs and outputs."""
+    """Return the edges that connect tasks without predecessor or successor to inputs and outputs of the module."""
     loose = np.flatnonzero(np.bincount(arcs[:, 1], minlength=n) == 0)
     loose = loose[loose >= channels]
     first = np.column_stack([rng.integers(channels, size=len(loose)), loose])
@@ -141,7 +141,7 @@ def _connected(
         if _is_connected(arcs, n):
             return arcs[np.lexsort((arcs[:, 1], arcs[:, 0]))]
     remedy = {"er": f"probability={probability}", "ws": f"neighbours={neighbours}"}[kind]
-    raise InvalidProblem(f"{ATTEMPTS} random graphs of {n} tasks with {remedy} all fell into pieces; give a larger one")
+    raise InvalidProblem(f"{ATTEMPTS} random graphs of {n} tasks with {remedy} were all disconnected; give a larger one")
 
 
 def _is_connected(arcs: IntArray, n: int) -> bool:
@@ -149,21 +149,21 @@ def _is_connected(arcs: IntArray, n: int) -> bool:
     while True:
         before = label
         label = label.copy()
-        least = np.minimum(label[arcs[:, 0]], label[arcs[:, 1]])
-        np.minimum.at(label, arcs[:, 0], least)
-        np.minimum.at(label, arcs[:, 1], least)
+        smaller = np.minimum(label[arcs[:, 0]], label[arcs[:, 1]])
+        np.minimum.at(label, arcs[:, 0], smaller)
+        np.minimum.at(label, arcs[:, 1], smaller)
         label = label[label]
         if np.array_equal(label, before):
             return not label.any()
 
 
 def _erdos_renyi(n: int, probability: float, rng: np.random.Generator) -> IntArray:
-    """Draw the number of edges, then which pairs: work in proportion to the edges, not to n^2."""
+    """Draw the number of edges, then the pairs, in time proportional to the edges, not to n^2."""
     pairs = n * (n - 1) // 2
     number = rng.choice(pairs, rng.binomial(pairs, probability), replace=False, shuffle=False)
     # Pair (i, j), i < j, has the number j (j - 1) / 2 + i.
     j = ((1 + np.sqrt(1 + 8 * number.astype(np.float64))) / 2).astype(np.int64)
-    j -= j * (j - 1) // 2 > number  # the square root may round across a whole number
+    j -= j * (j - 1) // 2 > number  # the rounded square root may cross a whole number
     j += j * (j + 1) // 2 <= number
     return np.column_stack([number - j * (j - 1) // 2, j])
 
@@ -186,7 +186,7 @@ def _watts_strogatz(n: int, neighbours: int, rewiring: float, rng: np.random.Gen
 
 def _barabasi_albert(n: int, attachments: int, rng: np.random.Generator) -> IntArray:
     arcs = [(i, attachments) for i in range(attachments)]
-    ends = [end for arc in arcs for end in arc]  # every node as often as its degree
+    ends = [end for arc in arcs for end in arc]  # each node as many times as its degree
     for new in range(attachments + 1, n):
         old: set[int] = set()
         while len(old) < attachments:
@@ -203,7 +203,7 @@ def _check_choice(what: str, value: object, choices: tuple[str, ...]) -> None:
 
 
 def _check_wiring(kind: str, n: int, probability: float, neighbours: int, rewiring: float, attachments: int) -> None:
-    """Refuse parameters that the chosen random graph cannot have."""
+    """Raise an error for parameters outside the range of the random graph."""
     if kind == "er" and not 0 < probability <= 1:
         raise InvalidProblem(f"probability is {probability!r}; it must be in (0, 1]")
     if kind == "ws":

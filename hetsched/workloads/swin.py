@@ -20,13 +20,13 @@ SIZES: Mapping[str, tuple[tuple[int, ...], int, int]] = {
     "6.6B": ((2, 2, 48, 2), 768, 24),
     "13B": ((2, 2, 56, 2), 1024, 32),
 }
-"""Blocks of each stage, width and heads of the first. Moirai's Table IV says 32, 48 and 56 layers; how they are shared out to
-stages is chosen to come to as many parameters."""
+"""Blocks of each stage, width and heads of the first. Moirai's Table IV has 32, 48 and 56 layers; their distribution over the
+stages is chosen for the number of parameters."""
 
 
 @checked(InvalidProblem, window=COUNT, classes=COUNT)
 def swin(size: str = "1.8B", *, window: int = 11, classes: int = 1000) -> nn.Module:
-    """Return a Swin transformer, random weights: four stages, each but the first of half the grid and twice the width.
+    """Return a Swin transformer with random weights: four stages, each with half the grid and twice the width of the one before.
 
     References
     ----------
@@ -38,7 +38,7 @@ def swin(size: str = "1.8B", *, window: int = 11, classes: int = 1000) -> nn.Mod
 
 
 class Windows(nn.Module):
-    """Attention within windows of a grid, scores biased by relative place."""
+    """Attention within windows of a grid, with scores biased by relative position."""
 
     def __init__(self, width: int, heads: int, window: int, shift: int) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class Windows(nn.Module):
         self.bias = nn.Parameter(torch.zeros((2 * window - 1) ** 2, heads))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return what is to be added to the grid `x` [batch, height, width, channels]."""
+        """Return the update of the grid `x` [batch, height, width, channels]."""
         side, (batch, height, width, channels) = self.window, x.shape
         x = functional.pad(x, (0, 0, 0, -width % side, 0, -height % side))
         rows, columns = x.shape[1] // side, x.shape[2] // side
@@ -66,14 +66,14 @@ class Windows(nn.Module):
         return torch.as_tensor(made[:, :height, :width])
 
     def _relative(self, device: torch.device) -> torch.Tensor:
-        """Return the row of the bias for each two places of a window."""
+        """Return the row of the bias for each pair of positions in a window."""
         side = torch.arange(self.window, device=device)
         places = torch.cartesian_prod(side, side)
         apart = places[:, None] - places[None] + self.window - 1
         return apart[..., 0] * (2 * self.window - 1) + apart[..., 1]
 
     def _mask(self, height: int, width: int, device: torch.device) -> torch.Tensor:
-        """Return what is added to the scores of each window so that places not beside each other in the grid see nothing."""
+        """Return the mask of the scores of each window, which excludes positions that are not neighbours in the grid."""
         regions = []
         for length in (height, width):
             place = torch.arange(length, device=device)
@@ -99,7 +99,7 @@ class Block(nn.Module):
 
 
 class Merging(nn.Module):
-    """Two by two places become one, of twice the width."""
+    """Merges two by two positions into one of twice the width."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

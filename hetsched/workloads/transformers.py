@@ -1,12 +1,12 @@
-"""Task graphs of GPT-3's decoder: one block that ships with the package, stacked.
+"""Task graphs of GPT-3's decoder, stacked from one shipped block.
 
-The terminal captures the blocks anew (it needs torch), in the root of a checkout::
+These commands, which need torch, capture the blocks again in the root of a checkout::
 
     hetsched capture hetsched.workloads.language:gpt3_125m --input 1,20,768:float16 -o hetsched/workloads/documents/gpt3_125m.json
     hetsched capture hetsched.workloads.language:gpt3_6_7b --input 1,20,4096:float16 -o hetsched/workloads/documents/gpt3_6_7b.json
     hetsched capture hetsched.workloads.language:gpt3_175b --input 1,20,12288:float16 -o hetsched/workloads/documents/gpt3_175b.json
 
-With another number of tokens in place of 20 they give blocks for longer inputs, which `stack` makes decoders of.
+With another number of tokens instead of 20 they capture blocks for longer inputs, which `stack` repeats.
 """
 
 from __future__ import annotations
@@ -55,31 +55,31 @@ def names() -> tuple[str, ...]:
 
 @checked(InvalidProblem)
 def gpt3(model: str = "175B", *, layers: int | None = None) -> TaskGraph:
-    """Return the decoder stack of a GPT-3 model, one input being 20 tokens in float16; torch is not needed.
+    """Return the decoder stack of a GPT-3 model; an input is 20 tokens in float16, and torch is not needed.
 
-    One block was captured from a PyTorch module (`module`) and is repeated. It has 13 tasks: two layer
-    norms, the query, key and value projections side by side, attention with the copy that puts its heads
-    together, the output projection, the two linear layers with a GELU between them, and two additions.
-    A block of width d has 12 d^2 + 13 d parameters of 2 bytes, and for t tokens 24 d^2 t FLOPs in its
-    linear layers and 4 d t^2 in its attention. Embeddings and the classifier at the end are left out (0.4 %
-    of the parameters of 175B), and all 20 tokens are new: no keys and values are kept from before.
+    One block, captured from a PyTorch module (`module`), is repeated. It has 13 tasks: two layer norms,
+    the query, key and value projections in parallel, attention with the copy that joins its heads, the
+    output projection, the two linear layers with a GELU between them, and two additions. A block of
+    width d has 12 d^2 + 13 d parameters of 2 bytes, and for t tokens 24 d^2 t FLOPs in its linear layers
+    and 4 d t^2 in its attention. Embeddings and the classifier at the end are omitted (0.4 % of the
+    parameters of 175B), and all 20 tokens are new: there are no cached keys and values.
 
     Parameters
     ----------
     model : {"175B", "6.7B", "125M"}
         Width and heads of the blocks.
     layers : int, optional
-        Blocks in the stack; default those of the model: 96, 32 or 12.
+        Number of blocks; default that of the model: 96, 32 or 12.
 
     Returns
     -------
     TaskGraph
-        The task ``"x"`` of type ``"input"``, and those of block k as ``"h{k}.attention.query/linear"`` and so on.
+        It has a task ``"x"`` of type ``"input"``, and tasks ``"h{k}.attention.query/linear"`` and so on for block k.
 
     Raises
     ------
     InvalidProblem
-        There is no block of that model, or `layers` is not a whole number >= 1.
+        The model is unknown, or `layers` is not a whole number >= 1.
 
     References
     ----------
@@ -105,15 +105,15 @@ def module(model: str) -> nn.Module:
 
 @checked(InvalidProblem, layers=COUNT)
 def stack(block: TaskGraph, layers: int) -> TaskGraph:
-    """Return a stack of equal blocks, each reading what the one before it returns.
+    """Return a stack of equal blocks, each of which reads the output of the one before.
 
     Parameters
     ----------
     block : TaskGraph
-        It has one task of type ``"input"``, and one task without children, whose output is as large as the
-        input.
+        A graph with one task of type ``"input"``, and one task without children, whose output has the size
+        of the input.
     layers : int
-        How many; the input is there once, and a task of block k is called ``"h{k}."`` and its name.
+        Number of blocks. The graph has one input task; other tasks of block k have the prefix ``"h{k}."``.
 
     Raises
     ------
@@ -124,7 +124,7 @@ def stack(block: TaskGraph, layers: int) -> TaskGraph:
     rest = np.delete(np.arange(block.n_tasks), entry)
     place = np.empty(block.n_tasks, np.int64)
     place[rest] = np.arange(len(rest)) + 1
-    first = np.arange(layers)[:, None] * len(rest)  # how many tasks come before those of each block, but for the input
+    first = np.arange(layers)[:, None] * len(rest)  # the number of tasks before each block, without the input
     reading = block.source == entry
     source = np.where(reading, np.where(first > 0, first - len(rest) + place[exit_], 0), first + place[block.source])
     target = first + place[block.target]
@@ -147,7 +147,7 @@ def stack(block: TaskGraph, layers: int) -> TaskGraph:
 
 
 def _ends(block: TaskGraph) -> tuple[int, int]:
-    """Return the task that stands for the input of a block, and the one that returns its output."""
+    """Return the input task of a block, and the task of its output."""
     inputs = [i for i, op in enumerate(block.op) if op == "input"]
     ends = np.flatnonzero(np.diff(block.succ_ptr) == 0).tolist()
     if len(inputs) != 1 or len(ends) != 1 or inputs == ends:
@@ -156,7 +156,7 @@ def _ends(block: TaskGraph) -> tuple[int, int]:
         )
     given, made = block.output_bytes[inputs[0]], block.output_bytes[ends[0]]
     if given != made:
-        raise InvalidProblem(f"the block reads {given:g} bytes and returns {made:g}; equal blocks can be stacked only if it is as many")
+        raise InvalidProblem(f"the block reads {given:g} bytes and returns {made:g}; blocks can be stacked only if these are equal")
     return inputs[0], ends[0]
 
 

@@ -1,4 +1,4 @@
-"""Networks that translate, as PyTorch modules: LSTMs unrolled in time, and a transformer of encoder and decoder."""
+"""Translation networks as PyTorch modules: LSTMs unrolled in time, and a transformer with encoder and decoder."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from torch import nn
 from torch.nn import functional
 
 WORDS = 32000
-"""Words of each language."""
+"""Number of words of each language."""
 
 
 @checked(InvalidProblem, layers=COUNT, units=COUNT, words=COUNT)
 def nmt(layers: int = 4, units: int = 2048, words: int = WORDS) -> nn.Module:
-    """Return an encoder and a decoder of LSTM layers with attention, unrolled in time, random weights.
+    """Return an encoder and a decoder of LSTM layers with attention, unrolled in time, with random weights.
 
-    Cells are written out: two linear layers, sigmoids and tanhs of each gate. It takes the words of a source [batch, steps] and
-    the words before each of the target's, and returns scores [batch, words, steps].
+    Cells consist of separate operators: two linear layers, sigmoids and tanhs of each gate. The inputs are the words of a
+    source [batch, steps] and the preceding words of the target, the outputs are scores [batch, words, steps].
 
     References
     ----------
@@ -34,10 +34,10 @@ def nmt(layers: int = 4, units: int = 2048, words: int = WORDS) -> nn.Module:
 
 @checked(InvalidProblem, layers=COUNT, width=COUNT, heads=COUNT, words=COUNT)
 def transformer(layers: int = 12, width: int = 2048, heads: int = 16, words: int = WORDS, *, apart: bool = False) -> nn.Module:
-    """Return a transformer of so many encoder and as many decoder layers, random weights.
+    """Return a transformer of `layers` encoder and as many decoder layers, with random weights.
 
-    It takes and returns what `nmt` does. With `apart`, each head of attention has projections of its own, so that devices may
-    share them out.
+    Inputs and outputs are those of `nmt`. With `apart`, each head of attention has separate projections, which may run on
+    different devices.
 
     References
     ----------
@@ -97,8 +97,8 @@ class Translator(nn.Module):
 
     def forward(self, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         """Return scores [batch, words, steps]."""
-        nothing = self.score.weight.new_zeros(source.shape[0], self.units)
-        states = [(nothing, nothing)] * self.layers
+        zeros = self.score.weight.new_zeros(source.shape[0], self.units)
+        states = [(zeros, zeros)] * self.layers
         read = torch.stack(self.encoder(self.source(source), states), 1)
         keys = self.match(read).transpose(1, 2)
         scores = []
@@ -110,7 +110,7 @@ class Translator(nn.Module):
 
 
 class Attention(nn.Module):
-    """Attention of several heads to what another sequence, or the same, says."""
+    """Attention of several heads to another sequence, or to the same."""
 
     def __init__(self, width: int, heads: int, *, causal: bool = False) -> None:
         super().__init__()
@@ -118,7 +118,7 @@ class Attention(nn.Module):
         self.query, self.key, self.value, self.out = (nn.Linear(width, width) for _ in range(4))
 
     def forward(self, x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-        """Return what each place of `x` gathers from `other`, both [batch, places, width]."""
+        """Return the attention of each position of `x` to `other`, both [batch, positions, width]."""
         parts = ((self.query, x), (self.key, other), (self.value, other))
         query, key, value = (part(of).unflatten(-1, (self.heads, -1)).transpose(1, 2) for part, of in parts)
         mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=self.causal)
@@ -126,7 +126,7 @@ class Attention(nn.Module):
 
 
 class Head(nn.Module):
-    """One head of attention, written out."""
+    """One head of attention as separate operators."""
 
     def __init__(self, width: int, own: int, causal: bool) -> None:
         super().__init__()
@@ -135,7 +135,7 @@ class Head(nn.Module):
         self.out = nn.Linear(own, width, bias=False)
 
     def forward(self, x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-        """Return the head's share of what `Attention` returns."""
+        """Return the head's part of the sum in `Heads`."""
         scores = (self.query(x) * self.scale) @ self.key(other).transpose(1, 2)
         if self.causal:
             later = torch.ones(scores.shape[1:], dtype=torch.bool, device=x.device).triu(1)
@@ -144,7 +144,7 @@ class Head(nn.Module):
 
 
 class Heads(nn.Module):
-    """`Attention`, each head apart."""
+    """`Attention` with separate heads."""
 
     def __init__(self, width: int, heads: int, *, causal: bool = False) -> None:
         super().__init__()
@@ -159,7 +159,7 @@ class Heads(nn.Module):
 
 
 class Layer(nn.Module):
-    """A layer of the encoder, or, with `decodes`, of the decoder."""
+    """A layer of the encoder or, with `decodes`, of the decoder."""
 
     def __init__(self, width: int, heads: int, *, decodes: bool, apart: bool) -> None:
         super().__init__()
@@ -170,7 +170,7 @@ class Layer(nn.Module):
         self.wide, self.narrow, self.norm3 = nn.Linear(width, 4 * width), nn.Linear(4 * width, width), nn.LayerNorm(width)
 
     def forward(self, x: torch.Tensor, read: torch.Tensor | None = None) -> torch.Tensor:
-        """Return the sequence `x` after the layer; the decoder's looks at what the encoder has read."""
+        """Return the sequence `x` after the layer; a decoder layer attends to `read`, the output of the encoder."""
         x = self.norm1(x + self.own(x, x))
         if self.other is not None and self.norm2 is not None:
             x = self.norm2(x + self.other(x, read))

@@ -19,9 +19,9 @@ Pair = int | tuple[int, int]
 
 
 def googlenet(classes: int = 1000) -> nn.Module:
-    """Return GoogLeNet in eval mode, random weights, without the auxiliary classifiers.
+    """Return GoogLeNet in eval mode with random weights, without the auxiliary classifiers.
 
-    The batch-normalised version of common use, whose "5x5" branches are 3x3 convolutions: 6,624,904
+    It is the common version with batch norm, whose "5x5" branches are 3x3 convolutions: 6,624,904
     parameters.
 
     References
@@ -86,7 +86,7 @@ def inception_v3(classes: int = 1000) -> nn.Module:
     def tall(inputs: int, outputs: int) -> nn.Module:
         return _conv(inputs, outputs, (7, 1), padding=(3, 0))
 
-    def block_a(inputs: int, project: int) -> nn.Module:  # figure 5: 5x5 and two 3x3 beside each other
+    def block_a(inputs: int, project: int) -> nn.Module:  # figure 5: 5x5 and two 3x3 in parallel
         return Branches(
             branch1=_conv(inputs, 64),
             branch5=chain(_conv(inputs, 48), _conv(48, 64, 5, padding=2)),
@@ -147,7 +147,7 @@ def inception_v3(classes: int = 1000) -> nn.Module:
 
 
 def squeezenet(classes: int = 1000) -> nn.Module:
-    """Return SqueezeNet with complex bypass in eval mode, random weights: that of version 1.0, a bypass around every fire module.
+    """Return SqueezeNet 1.0 with complex bypass, one around every fire module, in eval mode with random weights.
 
     References
     ----------
@@ -190,7 +190,7 @@ def squeezenet(classes: int = 1000) -> nn.Module:
 def nasnet_a(classes: int = 1000, *, cells: int = 4, filters: int = 44) -> nn.Module:
     """Return NASNet-A (`cells` @ 24 `filters`) in eval mode, random weights, without the auxiliary classifier.
 
-    The defaults are those of the mobile network: 4 normal cells in each of three rows, 1056 channels before the classifier.
+    The defaults are those of the mobile network: three series of 4 normal cells, 1056 channels before the classifier.
 
     References
     ----------
@@ -201,16 +201,16 @@ def nasnet_a(classes: int = 1000, *, cells: int = 4, filters: int = 44) -> nn.Mo
 
 
 def randwire(wirings: Sequence[Sequence[tuple[int, int]]], classes: int = 1000, *, channels: int = 78) -> nn.Module:
-    """Return a randomly wired network in eval mode, random weights: a stage of Relu-SepConv nodes for each wiring.
+    """Return a randomly wired network in eval mode with random weights: a stage of Relu-SepConv nodes for each wiring.
 
     Parameters
     ----------
     wirings : sequence of sequences of (int, int)
         Edges between the nodes 0, 1, ... of each stage, each from a lower to a higher number. Stages after the first
-        halve the picture and double the channels; nodes nothing leads to read the stage's input, and those that lead nowhere
-        are averaged. Node inputs are summed with weights sigmoid(w).
+        halve height and width and double the channels; nodes without predecessors read the stage's input, and the output is
+        the mean over nodes without successors. Node inputs are summed with weights sigmoid(w).
     channels : int
-        Of the first stage.
+        Channels of the first stage.
 
     References
     ----------
@@ -231,10 +231,10 @@ def randwire(wirings: Sequence[Sequence[tuple[int, int]]], classes: int = 1000, 
 
 @checked(layers=COUNT, filters=COUNT)
 def holography(layers: int = 30, filters: int = 24) -> nn.Module:
-    """Return a network of so many 3x3 convolutions in a row, random weights, in train mode.
+    """Return a series of `layers` 3x3 convolutions with random weights, in train mode.
 
-    It makes a hologram, phases and amplitudes of three colours, of an image with depth. Convolutions but the last are followed
-    by batch norm and ReLU, and are added to what they read in pairs.
+    It computes a hologram, phases and amplitudes of three colours, from an image with depth. Each convolution except the last
+    is followed by batch norm and ReLU, and pairs of them have a residual connection.
 
     References
     ----------
@@ -251,7 +251,7 @@ def images(size: int, count: int = 1) -> torch.Tensor:
 
 
 class Branches(nn.Module):
-    """Modules side by side on one input, their outputs concatenated along the channels."""
+    """Modules that read the same input; their outputs are concatenated along the channels."""
 
     def __init__(self, **branches: nn.Module) -> None:
         super().__init__()
@@ -259,27 +259,27 @@ class Branches(nn.Module):
             self.add_module(name, branch)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the concatenation of what the branches make of `x`."""
+        """Return the concatenation of the branches' outputs."""
         return torch.cat([branch(x) for branch in self.children()], 1)
 
 
 class Sum(nn.Module):
-    """Modules side by side on one input, their outputs added."""
+    """Modules that read the same input; their outputs are added."""
 
     def __init__(self, *branches: nn.Module) -> None:
         super().__init__()
         self.branches = nn.ModuleList(branches)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the sum of what the branches make of `x`."""
+        """Return the sum of the branches' outputs."""
         first, *rest = (branch(x) for branch in self.branches)
-        for each in rest:
-            first = first + each
+        for output in rest:
+            first = first + output
         return torch.as_tensor(first)
 
 
 class SepConv(nn.Sequential):
-    """ReLU, a convolution channel by channel, one pixel by pixel, batch norm."""
+    """ReLU, a depthwise and a pointwise convolution, batch norm."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int = 3, stride: int = 1) -> None:
         super().__init__(
@@ -301,11 +301,13 @@ class Wiring(nn.Module):
             self.sources[j].append(i)
         self.last = sorted(set(range(count)) - {i for i, _ in edges})
         first = [not sources for sources in self.sources]
-        self.nodes = nn.ModuleList(SepConv(inputs if each else outputs, outputs, stride=2 if each else 1) for each in first)
+        self.nodes = nn.ModuleList(
+            SepConv(inputs if reads_input else outputs, outputs, stride=2 if reads_input else 1) for reads_input in first
+        )
         self.weights = nn.ParameterList(nn.Parameter(torch.zeros(len(sources))) for sources in self.sources)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the mean over the last nodes."""
+        """Return the mean over the nodes without successors."""
         made: list[torch.Tensor] = []
         for sources, node, weight in zip(self.sources, self.nodes, self.weights, strict=True):
             share, total = torch.sigmoid(weight), x
@@ -319,7 +321,7 @@ class Wiring(nn.Module):
 
 
 class NasNet(nn.Module):
-    """A stem, three rows of normal cells with a reduction cell before the second and third, and a classifier."""
+    """A stem, three series of normal cells with a reduction cell before the second and third, and a classifier."""
 
     def __init__(self, classes: int, cells: int, filters: int) -> None:
         super().__init__()
@@ -345,10 +347,10 @@ class NasNet(nn.Module):
 
 
 class _Cell(nn.Module):
-    """What both kinds of cells begin with: the last two outputs, each as one convolution of `width` channels."""
+    """The start of both kinds of cells: the last two outputs, each through a convolution to `width` channels."""
 
     made: int
-    """Outputs that are concatenated."""
+    """Number of outputs that are concatenated."""
 
     def __init__(self, inputs: int, before: int, width: int, shrunk: bool) -> None:
         super().__init__()
@@ -382,7 +384,7 @@ class Normal(_Cell):
 
 
 class Reduction(_Cell):
-    """The reduction cell, which halves the picture."""
+    """The reduction cell, which halves height and width."""
 
     made = 4
 
@@ -394,7 +396,7 @@ class Reduction(_Cell):
         self.smooth = nn.AvgPool2d(3, 1, 1, count_include_pad=False)
 
     def forward(self, x: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
-        """Return the concatenation of the four sums that no other reads."""
+        """Return the concatenation of the four sums that no other sum reads."""
         h, p = self.here(x), self.there(before)
         first, highest = self.a(h) + self.b(p), self.highest(h)
         second, third = highest + self.c(p), self.average(h) + self.d(p)
@@ -412,6 +414,6 @@ def _conv(inputs: int, outputs: int, kernel: Pair = 1, stride: int = 1, padding:
 
 
 def _classifier(layers: dict[str, nn.Module], features: int, classes: int) -> nn.Module:
-    """Return the layers with average pooling, dropout and a linear classifier behind them, in eval mode."""
+    """Return the layers, followed by average pooling, dropout and a linear classifier, in eval mode."""
     end = {"pool": nn.AdaptiveAvgPool2d(1), "flatten": nn.Flatten(), "dropout": nn.Dropout(), "fc": nn.Linear(features, classes)}
     return nn.Sequential(OrderedDict({**layers, **end})).eval()

@@ -124,14 +124,14 @@ def test_the_numbers_of_a_unit():
         ({"n": 1}, r"n is 1; it must be a whole number, at least 2"),
         ({"modules": 0}, r"modules is 0; it must be a whole number, at least 1"),
         ({"seed": -1}, r"seed is -1; it must be a whole number, at least 0"),
-        ({"n": 10, "channels": 6}, r"channels is 6; sdep modules of 10 tasks have room for at most 5"),
-        ({"n": 10, "channels": 11, "dependence": "wdep"}, r"channels is 11; wdep modules of 10 tasks have room for at most 10"),
+        ({"n": 10, "channels": 6}, r"channels is 6; sdep modules of 10 tasks have at most 5"),
+        ({"n": 10, "channels": 11, "dependence": "wdep"}, r"channels is 11; wdep modules of 10 tasks have at most 10"),
         ({"kind": "ws", "n": 4}, r"neighbours is 4 and n is 4; ws needs an even number of neighbours, less than n"),
         ({"kind": "ws", "neighbours": 3}, r"neighbours is 3 and n is 32; ws needs an even number"),
         ({"kind": "ws", "rewiring": 2}, r"rewiring is 2; it must be in \[0, 1\]"),
         ({"kind": "ba", "n": 5}, r"attachments is 5 and n is 5; ba needs n > attachments"),
         ({"probability": 0}, r"probability is 0; it must be in \(0, 1\]"),
-        ({"n": 50, "probability": 0.001}, r"200 random graphs of 50 tasks with probability=0.001 all fell into pieces; give a larger one"),
+        ({"n": 50, "probability": 0.001}, r"200 random graphs of 50 tasks with probability=0.001 were all disconnected; give a larger one"),
     ],
 )
 def test_messages(kwargs, message):

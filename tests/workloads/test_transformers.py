@@ -168,7 +168,7 @@ def _graph(ops: list[str], edges: list[tuple[int, int]], **columns: object) -> h
         (lambda: transformers.stack(_graph(["input"], []), 2), r"one other task without children"),
         (
             lambda: transformers.stack(_graph(["input", "relu"], [(0, 1)], output_bytes=[4.0, 8.0]), 2),
-            r"the block reads 4 bytes and returns 8; equal blocks can be stacked only if it is as many",
+            r"the block reads 4 bytes and returns 8; blocks can be stacked only if these are equal",
         ),
     ],
 )
