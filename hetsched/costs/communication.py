@@ -15,14 +15,14 @@ from hetsched.errors import InvalidProblem
 from hetsched.problem.cluster import Cluster, Device
 
 SIZES = tuple(4**x for x in range(5, 13))
-"""Bytes, 1 KiB to 16 MiB: what `Links.measured` copies."""
+"""Default sizes of the copies of `Links.measured` in bytes, 1 KiB to 16 MiB."""
 
 
 class Links(Frozen):
-    """Lines of least squares ``t = k d + b`` through the times of transfers, of all pairs of devices at once.
+    """Least-squares lines ``t = k d + b`` through the times of transfers, for all pairs of devices.
 
-    The bandwidth is 1 / k, the latency b. Where b comes out below zero it is zero, and k is fitted anew through the origin;
-    `refitted` says where.
+    The bandwidth is 1 / k, the latency b. A line with b < 0 is replaced by a line through the origin; `refitted` marks
+    these.
 
     Parameters
     ----------
@@ -30,18 +30,18 @@ class Links(Frozen):
     sizes : array [S]
         Bytes.
     seconds : array [K, K, S]
-        From the first device to the second; NaN where it was not measured. A pair without any has no link. The diagonal is
-        ignored.
+        Times from the first device to the second; NaN where not measured. A pair without measurements has no link. The
+        diagonal is ignored.
     relative : bool
-        Least squares of the errors relative to the times, not of the errors themselves: the latency is then as exact as the
-        bandwidth, where otherwise the largest transfers alone count.
+        Minimise the squares of relative errors instead of absolute ones: the latency is then as accurate as the bandwidth,
+        while absolute errors are dominated by the largest transfers.
 
     Attributes
     ----------
     bandwidth, latency : float64 arrays [K, K]
-        As `hetsched.Cluster` takes them; bandwidth 0 is no link.
+        As for `hetsched.Cluster`; bandwidth 0 means no link.
     residuals : float64 array [K, K, S]
-        Seconds measured less those of the line.
+        Measured seconds minus those of the line.
     refitted : bool array [K, K]
 
     Raises
@@ -81,7 +81,7 @@ class Links(Frozen):
     @classmethod
     @checked
     def measured(cls, profiler: Profiler, sizes: Iterable[int] = SIZES, *, relative: bool = True) -> Links:
-        """Return the links between all pairs of a profiler's devices, from copies of these sizes in bytes."""
+        """Return the links between all pairs of a profiler's devices, from copies of `sizes` bytes."""
         names = [device.name for device in profiler.devices]
         sizes = [check_count(size, f"sizes[{s}]", 0) for s, size in enumerate(sizes)]
         seconds = np.full((len(names), len(names), len(sizes)), np.nan)
@@ -118,7 +118,7 @@ def _checked(devices: tuple[Device, ...], sizes: npt.ArrayLike, seconds: npt.Arr
 
 
 def _through_origin(size: FloatArray, times: FloatArray, weight: FloatArray) -> FloatArray:
-    """Return the slopes of least squares of lines through the origin, NaN without samples."""
+    """Return the slopes of least-squares lines through the origin, NaN without samples."""
     weight = np.where(np.isfinite(times), weight, 0.0)
     with np.errstate(invalid="ignore"):
         slope: FloatArray = (weight * np.nan_to_num(times) * size).sum(axis=-1) / (weight * size**2).sum(axis=-1)

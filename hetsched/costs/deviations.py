@@ -1,4 +1,4 @@
-"""How far estimates are from what was measured."""
+"""Deviations of estimates from measurements."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from hetsched.arrays import Columns
 from hetsched.errors import InvalidArgument
 
 WITHIN = (0.05, 0.1, 0.2, 0.3)
-"""Deviations up to which `Deviations` is printed."""
+"""Thresholds of the printed distribution."""
 
 
 class Deviations(Columns):
     """Relative deviations ``|estimated - actual| / actual``, one row for each measurement.
 
-    Columns: `task` and `device` by name, `batch_size`, `estimated` and `actual` in seconds or bytes, `deviation`. What takes
-    nothing, and was estimated to, is left out. Printed, it gives the means and the distribution.
+    Columns: `task` and `device` by name, `batch_size`, `estimated` and `actual` in seconds or bytes, `deviation`. Rows in
+    which both are 0 are omitted. ``str`` has the means and the distribution.
 
     References
     ----------
@@ -34,41 +34,41 @@ class Deviations(Columns):
     ) -> Self:
         """Return the deviations of columns of one length."""
         rows = (len(tasks),)
-        guess, found = check_array(estimated, "estimated", rows), check_array(actual, "actual", rows)
+        guess, measurements = check_array(estimated, "estimated", rows), check_array(actual, "actual", rows)
         sizes = check_array(batch_sizes, "batch_sizes", rows, np.int64)
         if len(devices) != len(tasks):
             raise InvalidArgument(f"devices has {len(devices)} names; give as many as tasks, {len(tasks)}")
-        counts = (guess != 0) | (found != 0)
+        counts = (guess != 0) | (measurements != 0)
         with np.errstate(divide="ignore"):
-            deviation = np.abs(guess - found)[counts] / found[counts]
+            deviation = np.abs(guess - measurements)[counts] / measurements[counts]
         return cls(
             task=np.array(tasks, np.str_)[counts],
             device=np.array(devices, np.str_)[counts],
             batch_size=sizes[counts],
             estimated=guess[counts],
-            actual=found[counts],
+            actual=measurements[counts],
             deviation=deviation,
         )
 
     @property
     def mean(self) -> float:
-        """The average deviation, as in Celeritas' Table 5; NaN of nothing."""
+        """The mean deviation, as in Celeritas' Table 5; NaN without rows."""
         return float(self.deviation.mean()) if len(self) else float("nan")
 
     @property
     def weighted_mean(self) -> float:
-        """The average weighted by what was measured: the sum of the errors over the sum of the actual amounts."""
+        """The mean weighted by the measurements: the sum of the errors divided by the sum of the actual amounts."""
         total = float(self.actual.sum())
         return float(np.abs(self.estimated - self.actual).sum()) / total if total else float("nan")
 
     @checked(share=number(0, 1))
     def quantile(self, share: float) -> float:
-        """Return the deviation that this share of the rows does not exceed."""
+        """Return the deviation that a share of the rows does not exceed."""
         return float(np.quantile(self.deviation, share)) if len(self) else float("nan")
 
     @checked
     def within(self, most: float) -> float:
-        """Return the share of the rows that deviate by no more than this."""
+        """Return the share of the rows whose deviation is at most `most`."""
         return float((self.deviation <= most).mean()) if len(self) else float("nan")
 
     def __str__(self) -> str:

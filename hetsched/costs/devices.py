@@ -1,10 +1,10 @@
 """A catalogue of devices with the figures of their vendors' data sheets.
 
 Peaks are dense (no structured sparsity) and at the vendor's nominal clock; ``float16`` and
-``bfloat16`` are the tensor-core rates with float32 accumulation where there are tensor cores,
-``tfloat32`` is the tensor-core rate for float32 data, ``float32`` and ``float64`` are the ordinary
-units. Memory is decimal gigabytes as printed. The launch overheads are not on data sheets: see
-`GPU_LAUNCH` and `CPU_LAUNCH`; measure your own and pass ``launch_overhead=``.
+``bfloat16`` are tensor-core rates with float32 accumulation if the device has tensor cores,
+``tfloat32`` is the tensor-core rate for float32 data, ``float32`` and ``float64`` are rates of the
+ordinary units. Memory is in decimal gigabytes. Launch overheads are not on data sheets: see
+`GPU_LAUNCH` and `CPU_LAUNCH`; a measured overhead is passed as ``launch_overhead=``.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from hetsched.errors import InvalidProblem
 from hetsched.problem.cluster import Device
 
 GPU_LAUNCH = 5e-6
-"""Seconds per operator on a GPU: our one round figure for the few microseconds that a CUDA kernel launch
-takes (compare A. Gray, "Getting Started with CUDA Graphs", NVIDIA technical blog, 2019)."""
+"""Seconds per operator on a GPU: a round figure for the few microseconds of a CUDA kernel launch
+(compare A. Gray, "Getting Started with CUDA Graphs", NVIDIA technical blog, 2019)."""
 
 CPU_LAUNCH = 8e-6
-"""Seconds per operator on a CPU: what the PyTorch interpreter adds (7 to 9 microseconds measured with
-torch 2.13 on a Xeon)."""
+"""Seconds per operator on a CPU: the overhead of the PyTorch interpreter (7 to 9 microseconds measured
+with torch 2.13 on a Xeon)."""
 
 _T, _G = 1e12, 1e9
 
@@ -107,13 +107,13 @@ def device(kind: str, name: str | None = None, node: str = "", **overrides: Any)
     Parameters
     ----------
     kind : str
-        One of `names`; case, spaces, hyphens and underscores do not matter (``"RTX 2080 Ti"``).
+        One of `names`; case, spaces, hyphens and underscores are ignored (``"RTX 2080 Ti"``).
     name : str, optional
         Its name in the cluster; default: the kind.
     node : str
-        The host it sits in.
+        The host of the device.
     **overrides
-        Any other argument of `Device`, to replace the catalogue's figure.
+        Other arguments of `Device`, which replace the catalogue's figures.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Straight lines through samples, many at once."""
+"""Least-squares lines through samples, vectorised over many lines."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from hetsched.arrays import FloatArray, IntArray
 
 
 class Lines(NamedTuple):
-    """Lines ``y = slope * x + intercept``, [...] each; NaN where there are no samples, or all are at one x."""
+    """Lines ``y = slope * x + intercept``, [...] each; NaN without samples at two different x."""
 
     slope: FloatArray
     intercept: FloatArray
     mean: FloatArray
-    """Of the y, weighted as the samples are."""
+    """Weighted mean of the y."""
     samples: IntArray
-    """How many there are."""
+    """Number of samples."""
 
     def at(self, x: npt.ArrayLike) -> FloatArray:
-        """Return the y at each x, shape [..., X]."""
+        """Return the values y at each x, shape [..., X]."""
         return np.asarray(self.slope[..., None] * np.asarray(x, np.float64) + self.intercept[..., None])
 
 
 def fit(x: npt.ArrayLike, y: FloatArray, weight: FloatArray | None = None) -> Lines:
-    """Return the lines of least squares through samples.
+    """Return the least-squares lines through samples.
 
     Parameters
     ----------
     x : array [S]
     y : array [..., S]
-        NaN where there is no sample.
+        NaN for a missing sample.
     weight : array [..., S], optional
-        Of the squares; 1 unless given.
+        Weights of the squares; default 1.
     """
     given = np.isfinite(y)
     x = np.broadcast_to(np.asarray(x, np.float64), y.shape)
@@ -44,7 +44,7 @@ def fit(x: npt.ArrayLike, y: FloatArray, weight: FloatArray | None = None) -> Li
     with np.errstate(invalid="ignore", divide="ignore"):
         total = weight.sum(axis=-1)
         middle, mean = (weight * x).sum(axis=-1) / total, (weight * value).sum(axis=-1) / total
-        away = np.where(given, x - middle[..., None], 0.0)  # about the mean, so that nothing cancels
+        away = np.where(given, x - middle[..., None], 0.0)  # relative to the mean, against cancellation
         above = np.where(given, value - mean[..., None], 0.0)
         slope = (weight * away * above).sum(axis=-1) / (weight * away**2).sum(axis=-1)
     slope = np.where(lowest < highest, slope, np.nan)

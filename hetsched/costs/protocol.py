@@ -2,21 +2,21 @@
 
 A cost model is any object with ``durations(graph, cluster, batch_sizes)`` that returns float64
 seconds of shape [task, device, batch size]: element [i, k, b] is the time of ONE batch of
-``batch_sizes[b]`` inputs of task i on device k, alone on the device, its inputs already there. It is
+``batch_sizes[b]`` inputs of task i on device k, alone on the device, with its inputs in memory. It is
 finite and >= 0, or NaN where the task cannot run on that device with that batch. Pins, co-location,
-memory and transfers are not its business: ``Problem`` applies them. It must be a pure function of its
+memory and transfers are not part of it: ``Problem`` applies them. It must be a pure function of its
 arguments, so that a problem can be made again from the same graph and cluster.
 
-``hetsched.Problem(graph, cluster, costs=model)`` is the caller. Models that measure instead of
-computing meet the same contract.
+``hetsched.Problem(graph, cluster, costs=model)`` calls it. The contract also holds for models that
+measure.
 
-The cost of stages on one device is a `StageCost`, any callable ``cost(tasks, strategy)`` that returns the
+The cost of stages on one device is a `StageCost`, a callable ``cost(tasks, strategy)`` that returns the
 seconds of one stage: a tuple of task names in topological order, ``"concurrent"`` or ``"merge"``; inf if it
-cannot be done. ``hetsched.stages`` is its caller.
+is impossible. ``hetsched.stages`` calls it.
 
-A `Profiler` measures instead of computing: what the tasks of one graph take on devices at hand. `Samples`, `Links` and
-``hetsched.runtime.two_step`` ask it; ``hetsched.runtime.ModuleProfiler`` is one that runs a PyTorch module, `Recorded` one
-that answers from a file.
+A `Profiler` measures the tasks of one graph on the devices of a machine. `Samples`, `Links` and
+``hetsched.runtime.two_step`` use it; ``hetsched.runtime.ModuleProfiler`` runs a PyTorch module, and `Recorded` reads
+measurements from a file.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from hetsched.schedule.stages import StageCost
 __all__ = ["CostModel", "Measured", "Placement", "Profiler", "StageCost", "devices_of"]
 
 Placement = str | Mapping[str, str]
-"""The device of each task by name, or the one device of all."""
+"""The device of each task by name, or one device for all tasks."""
 
 
 class Measured(NamedTuple):
-    """What each task took, shape [n] each; NaN where it cannot run, or was not measured."""
+    """Measurements of each task, shape [n] each; NaN if it cannot run or was not measured."""
 
     seconds: FloatArray
     memory_bytes: FloatArray
-    """The most that was allocated at a time while the task ran, on top of what lay there before."""
+    """The most bytes allocated at a time during the task, beside those allocated before."""
 
 
 class Profiler(Protocol):
-    """Anything that can tell what the tasks of a graph took when they ran."""
+    """Measures the tasks of a graph."""
 
     @property
     def graph(self) -> TaskGraph:
@@ -55,18 +55,18 @@ class Profiler(Protocol):
 
     @property
     def devices(self) -> tuple[Device, ...]:
-        """The devices they can run on."""
+        """The devices that tasks can run on."""
         ...
 
     def measure(self, inputs: int, placement: Placement) -> Measured:
-        """Run all tasks in order, each on its device and as one batch of `inputs`, and return what each took.
+        """Run all tasks in order, each on its device and as one batch of `inputs`, and return their measurements.
 
-        What a task reads is on its device before its time begins: transfers do not count.
+        The time of a task begins when its inputs are on its device: transfers are not included.
         """
         ...
 
     def transfer(self, size: int, source: str, target: str) -> float:
-        """Return the seconds of copying `size` bytes from one device to another."""
+        """Return the seconds of a copy of `size` bytes from one device to another."""
         ...
 
 
@@ -83,9 +83,9 @@ def devices_of(profiler: Profiler, placement: Placement) -> tuple[str, ...]:
     for name in names:
         if name not in chosen:
             raise InvalidProblem(f"the placement has no device for task {name!r}; name one for each task, or one device for all")
-    found = tuple(chosen[name] for name in names)
-    known = [device.name for device in profiler.devices]
-    for device in dict.fromkeys(found):
-        if device not in known:
-            raise InvalidProblem(f"device {device!r} is not one of the profiler's ({', '.join(known)}); choose one of these")
-    return found
+    devices = tuple(chosen[name] for name in names)
+    available = [device.name for device in profiler.devices]
+    for device in dict.fromkeys(devices):
+        if device not in available:
+            raise InvalidProblem(f"device {device!r} is not one of the profiler's ({', '.join(available)}); choose one of these")
+    return devices

@@ -1,4 +1,4 @@
-"""Measurements kept in a file: a profiler that answers without the devices."""
+"""Measurements in a file: a profiler that works without the devices."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from hetsched.problem.document import DeviceRow, GraphPart
 from hetsched.problem.graph import TaskGraph
 
 RunKey = tuple[int, tuple[str, ...]]
-"""Inputs, and the device of each task."""
+"""Number of inputs, and the device of each task."""
 CopyKey = tuple[int, str, str]
-"""Bytes, from where, to where."""
+"""Bytes, source and target."""
 Key = TypeVar("Key", RunKey, CopyKey)
 Answer = TypeVar("Answer")
 Amount = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class Recorded:
-    """A `Profiler` that answers with what another one has measured, from memory or from a JSON file.
+    """A `Profiler` that returns the measurements of another one, from memory or from a JSON file.
 
-    The n-th time that something is asked it answers with the n-th measurement of it, so that a program run again sees what it
-    saw. One that it lacks it asks of `profiler`, if it has one, and keeps.
+    The n-th request for a measurement returns the n-th recorded one, so that a repeated program gets the same results. A
+    missing measurement is made by `profiler`, if there is one, and recorded.
 
     Parameters
     ----------
     profiler : Profiler
-        What measures; it tells the graph and the devices. `read` does without.
+        The source of measurements, graph and devices. `read` does not need one.
     """
 
     _format = "hetsched-measurements"
@@ -60,12 +60,12 @@ class Recorded:
 
     @checked
     def measure(self, inputs: int, placement: Placement) -> Measured:
-        """Return what each task took, see `Profiler`.
+        """Return the measurements of each task, see `Profiler`.
 
         Raises
         ------
         InvalidProblem
-            It was not recorded so often, and there is no profiler to ask.
+            The recorded measurements are used up, and there is no profiler.
         """
         where = devices_of(self, placement)
         on = where[0] if len(set(where)) == 1 else "the devices of that placement"
@@ -78,7 +78,7 @@ class Recorded:
 
     @checked
     def transfer(self, size: int, source: str, target: str) -> float:
-        """Return the seconds of a copy, see `Profiler`; raises as `measure` does."""
+        """Return the seconds of a copy, see `Profiler`; the errors are those of `measure`."""
         return self._answer(
             self._copies,
             (int(size), source, target),
@@ -90,40 +90,40 @@ class Recorded:
         turn = self._asked[key]
         if turn == len(kept.get(key, ())):
             if self.profiler is None:
-                raise InvalidProblem(f"{what} was recorded {turn} times and is asked for once more; give a profiler that can measure it")
+                raise InvalidProblem(f"{what} was recorded {turn} times, but is requested once more; give a profiler that can measure it")
             kept.setdefault(key, []).append(ask(self.profiler))
         self._asked[key] += 1
         return kept[key][turn]
 
     @checked
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write all that was measured as a JSON document; `read` reads it back to the bit."""
+        """Write all measurements as a JSON document; `read` restores them to the bit."""
         documents.write(self, path)
 
     @classmethod
     @checked
     def read(cls, path: str | os.PathLike[str], profiler: Profiler | None = None) -> Recorded:
-        """Return what a file holds, to be asked from its beginning; `profiler` measures what it lacks.
+        """Return the measurements in a file, all of them unused; `profiler` makes those that are missing.
 
         Raises
         ------
         InvalidProblem
-            The file is no such document, or it is not of the profiler's graph and devices.
+            The file is not such a document, or has another graph or other devices than the profiler.
         OSError
             The file cannot be read.
         """
-        found: Recorded = documents.load(path, documents.MEASUREMENTS)
+        recorded: Recorded = documents.load(path, documents.MEASUREMENTS)
         if profiler is not None:
-            if found.graph != profiler.graph:
-                raise InvalidProblem(f"{os.fspath(path)} is of another graph than the profiler's; record to another file")
-            if found.devices != tuple(profiler.devices):
-                raise InvalidProblem(f"{os.fspath(path)} is of other devices than the profiler's; record to another file")
-            found.profiler = profiler
-        return found
+            if recorded.graph != profiler.graph:
+                raise InvalidProblem(f"{os.fspath(path)} has another graph than the profiler; record to another file")
+            if recorded.devices != tuple(profiler.devices):
+                raise InvalidProblem(f"{os.fspath(path)} has other devices than the profiler; record to another file")
+            recorded.profiler = profiler
+        return recorded
 
 
 class RunRow(Row):
-    """One measurement of all tasks: the device of each, or the one of all; null is not measured."""
+    """One measurement of all tasks: the device of each, or one device for all; null means not measured."""
 
     inputs: Annotated[int, msgspec.Meta(ge=1)]
     devices: str | list[str]
@@ -131,7 +131,7 @@ class RunRow(Row):
     memory_bytes: list[Amount | None]
 
     def where(self, graph: TaskGraph) -> Placement:
-        """Return the placement, once all columns have one entry a task."""
+        """Check that all columns have one entry for each task, and return the placement."""
         for what in ("devices", "seconds", "memory_bytes"):
             column: str | list[Any] = getattr(self, what)
             if not isinstance(column, str) and len(column) != graph.n_tasks:
@@ -149,7 +149,7 @@ class CopyRow(Row):
 
 
 class MeasurementsDocument(Document[Recorded], kw_only=True, tag="hetsched-measurements"):
-    """What a profiler measured of a graph, in order."""
+    """The measurements of a graph by a profiler, in order."""
 
     graph: GraphPart
     devices: list[DeviceRow]
@@ -170,15 +170,15 @@ class MeasurementsDocument(Document[Recorded], kw_only=True, tag="hetsched-measu
 
     def value(self) -> Recorded:
         """Return the measurements."""
-        found = Recorded.__new__(Recorded)
-        found.profiler = None
-        found._start(self.graph.value(), tuple(row.value() for row in self.devices))
+        recorded = Recorded.__new__(Recorded)
+        recorded.profiler = None
+        recorded._start(self.graph.value(), tuple(row.value() for row in self.devices))
         for row in self.runs:
-            key = row.inputs, devices_of(found, row.where(found.graph))
-            found._runs.setdefault(key, []).append(Measured(_column(row.seconds), _column(row.memory_bytes)))
+            key = row.inputs, devices_of(recorded, row.where(recorded.graph))
+            recorded._runs.setdefault(key, []).append(Measured(_column(row.seconds), _column(row.memory_bytes)))
         for copy in self.copies:
-            found._copies.setdefault((copy.size, copy.source, copy.target), []).append(copy.seconds)
-        return found
+            recorded._copies.setdefault((copy.size, copy.source, copy.target), []).append(copy.seconds)
+        return recorded
 
 
 def _column(numbers: list[Amount | None]) -> FloatArray:

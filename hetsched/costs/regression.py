@@ -21,29 +21,29 @@ Amount = Literal["seconds", "memory_bytes"]
 
 
 class Regression:
-    """A cost model of lines over the batch size, least squares of time and of memory (Celeritas' first step).
+    """A cost model of least-squares lines of time and memory over the batch size (Celeritas' first step).
 
-    A line that falls, which noise makes of a task whose time hardly grows, is replaced by its mean: more inputs take no less.
-    A line may still go below zero left of the samples; there it counts as zero, with a `RuntimeWarning`.
+    A decreasing line, which noise can cause if the time hardly grows, is replaced by the mean, for more inputs never take less
+    time. A line may be negative below the smallest sample; there it counts as zero, with a `RuntimeWarning`.
 
     Parameters
     ----------
     samples : Samples
-        Two or more batch sizes of each task on each device, or none where it cannot run.
+        Two or more batch sizes for each task on each device, or none where it cannot run.
 
     Attributes
     ----------
     slope, intercept : float64 arrays [n, K]
         Seconds per input and seconds per batch; NaN where the task cannot run.
     memory_slope, memory_intercept : float64 arrays [n, K]
-        Bytes likewise; NaN where memory was not measured.
+        Bytes per input and per batch; NaN where memory was not measured.
     flattened : bool array [n, K]
-        Whether the line of the seconds fell.
+        Whether the line of the seconds was decreasing.
 
     Raises
     ------
     InvalidProblem
-        Some task has samples at one batch size only.
+        A task has samples at one batch size only.
 
     References
     ----------
@@ -65,7 +65,7 @@ class Regression:
 
     @checked
     def durations(self, graph: TaskGraph, cluster: Cluster, batch_sizes: Sequence[int]) -> FloatArray:
-        """Return seconds per batch, shape [task, device, size]; tasks and devices are found by name.
+        """Return seconds per batch, shape [task, device, size]; tasks and devices are matched by name.
 
         Raises
         ------
@@ -76,7 +76,7 @@ class Regression:
 
     @checked
     def memory_bytes(self, graph: TaskGraph, cluster: Cluster, batch_sizes: Sequence[int]) -> FloatArray:
-        """Return the bytes that a batch allocates while it runs, shape [task, device, size]; NaN where they were not measured."""
+        """Return the bytes that a batch allocates, shape [task, device, size]; NaN where not measured."""
         return self.estimated("memory_bytes", graph.names, cluster.names, batch_sizes)
 
     @checked
@@ -84,39 +84,39 @@ class Regression:
         """Return "seconds" or "memory_bytes" for names and batch sizes, shape [task, device, size]."""
         lines = self._time if what == "seconds" else self._memory
         rows = np.ix_(_places(tasks, self.samples.tasks, "task"), _places(devices, self.samples.devices, "device"))
-        found = lines.at(check_array(batch_sizes, "batch_sizes", ("sizes",)))[rows]
-        below = np.argwhere(found < 0)
+        values = lines.at(check_array(batch_sizes, "batch_sizes", ("sizes",)))[rows]
+        below = np.argwhere(values < 0)
         if len(below):
             i, k, b = below[0]
             warn(
                 f"{len(below)} estimated {what} are below zero and count as zero, the first of task {tasks[i]!r} on {devices[k]!r} "
                 f"for a batch of {np.asarray(batch_sizes)[b]}; measure smaller batches too"
             )
-        return np.maximum(found, 0.0)  # keeps NaN
+        return np.maximum(values, 0.0)  # keeps NaN
 
     @checked
     def deviations(self, actual: Samples, what: Amount = "seconds") -> Deviations:
-        """Return how far the estimates are from other measurements, usually of larger batches.
+        """Return the deviations of the estimates from other measurements, usually of larger batches.
 
         Raises
         ------
         InvalidProblem
-            Something was measured that there is no estimate of.
+            A measurement has no estimate.
         """
         estimated = self.estimated(what, actual.tasks, actual.devices, actual.batch_sizes)
-        found: FloatArray = getattr(actual, what)
-        places = np.argwhere(np.isfinite(found))
+        measured: FloatArray = getattr(actual, what)
+        places = np.argwhere(np.isfinite(measured))
         i, k, b = places.T
         guesses = estimated[i, k, b]
         for x in np.flatnonzero(np.isnan(guesses)):
             task, device = actual.tasks[i[x]], actual.devices[k[x]]
             raise InvalidProblem(f"there are no samples of {what} of task {task!r} on {device!r} to estimate from; measure small batches")
         names, devices = np.array(actual.tasks, np.str_), np.array(actual.devices, np.str_)
-        return Deviations.between(names[i].tolist(), devices[k].tolist(), actual.batch_sizes[b], guesses, found[i, k, b])
+        return Deviations.between(names[i].tolist(), devices[k].tolist(), actual.batch_sizes[b], guesses, measured[i, k, b])
 
 
 def _rising(samples: Samples, what: Amount) -> tuple[Lines, BoolArray]:
-    """Return lines that do not fall, and which ones did."""
+    """Return the lines, with decreasing ones replaced by the mean, and which ones were replaced."""
     lines = fit(samples.batch_sizes, getattr(samples, what))
     for i, k in np.argwhere((lines.samples > 0) & np.isnan(lines.slope)):
         sizes = samples.batch_sizes[np.isfinite(getattr(samples, what)[i, k])]
@@ -127,13 +127,13 @@ def _rising(samples: Samples, what: Amount) -> tuple[Lines, BoolArray]:
     falls = lines.slope < 0
     flat = lines._replace(slope=np.where(falls, 0.0, lines.slope), intercept=np.where(falls, lines.mean, lines.intercept))
     width = np.ptp(samples.batch_sizes) if len(samples.batch_sizes) else 0
-    return flat, lines.slope * width < -1e-9 * lines.mean  # a rounding error is no fall
+    return flat, lines.slope * width < -1e-9 * lines.mean  # beyond rounding errors
 
 
-def _places(names: Iterable[str], known: tuple[str, ...], what: str) -> IntArray:
-    index = {name: i for i, name in enumerate(known)}
+def _places(names: Iterable[str], names_known: tuple[str, ...], what: str) -> IntArray:
+    index = {name: i for i, name in enumerate(names_known)}
     try:
         return np.array([index[name] for name in names], np.int64)
     except KeyError as error:
-        some = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
+        some = ", ".join(names_known[:8]) + (", ..." if len(names_known) > 8 else "")
         raise InvalidProblem(f"{what} {error.args[0]!r} was not measured; the samples have {some or 'none'}") from None

@@ -39,7 +39,7 @@ FREE_OPS = frozenset(
         "identity",
     }
 )
-"""Operator types that only name data in another way: they take no time."""
+"""Operator types that only rename data and take no time."""
 
 
 @checked
@@ -51,23 +51,23 @@ class Roofline:
 
         launch_overhead + max(b * flops / (efficiency * peak), bytes(b) / memory_bandwidth)
 
-    with ``bytes(b) = weight_bytes + b * (bytes_accessed - weight_bytes)``: weights are read once a
-    batch, all else once an input. A task that accesses fewer bytes than it has weights (a look-up in
-    a table) reads no weight in common between inputs: ``bytes(b) = b * bytes_accessed``.
+    with ``bytes(b) = weight_bytes + b * (bytes_accessed - weight_bytes)``: weights are read once per
+    batch, other bytes once per input. A task that accesses fewer bytes than it has weights (a lookup in
+    a table) shares no weights between inputs: ``bytes(b) = b * bytes_accessed``.
 
     Parameters
     ----------
     dtype : str
-        Which of a device's `peak_flops` counts. Bytes are the graph's and not rescaled.
+        Key of a device's `peak_flops`. The bytes of the graph are not rescaled.
     efficiency : float
         Share of the peak that operators reach, in (0, 1].
     free_ops : iterable of str
-        Operator types that take no time at all, not even a launch: inputs and views.
+        Operator types that take no time, not even a launch: inputs and views.
 
     Notes
     -----
-    Tasks of unknown (NaN) `flops` take what their traffic takes, and one warning tells how many and of which operators.
-    Unknown `bytes_accessed` count ``weight_bytes + input_bytes + output_bytes``.
+    Tasks of unknown (NaN) `flops` take the time of their memory traffic, and one warning names their number and operators.
+    Unknown `bytes_accessed` are estimated as ``weight_bytes + input_bytes + output_bytes``.
 
     References
     ----------
@@ -82,7 +82,7 @@ class Roofline:
     def __post_init__(self) -> None:
         if not 0 < self.efficiency <= 1:
             raise InvalidProblem(f"efficiency is {self.efficiency!r}; it must be a share of the peak in (0, 1]")
-        ops = tuple(self.free_ops)  # an iterator would be used up by the first graph
+        ops = tuple(self.free_ops)  # an iterator would be exhausted by the first graph
         if not all(isinstance(op, str) for op in ops):
             raise InvalidProblem(f"free_ops is {shown(ops)}; it must be operator types")
         object.__setattr__(self, "free_ops", frozenset(ops))
@@ -104,8 +104,8 @@ class Roofline:
         free = np.array([op in self.free_ops for op in graph.op], bool)
         _tell_unknown(graph, np.flatnonzero(np.isnan(graph.flops) & ~free))
         flops = np.nan_to_num(graph.flops, nan=0.0)
-        whole = graph.weight_bytes + graph.input_bytes + graph.output_bytes
-        accessed = np.where(np.isnan(graph.bytes_accessed), whole, graph.bytes_accessed)
+        total = graph.weight_bytes + graph.input_bytes + graph.output_bytes
+        accessed = np.where(np.isnan(graph.bytes_accessed), total, graph.bytes_accessed)
         shared = np.where(accessed >= graph.weight_bytes, graph.weight_bytes, 0.0)
         traffic = shared[:, None, None] + (accessed - shared)[:, None, None] * batch
         arithmetic = flops[:, None, None] * batch / (self.efficiency * peak)
@@ -115,16 +115,16 @@ class Roofline:
 
     def _peak(self, device: Device) -> float:
         if self.dtype not in device.peak_flops:
-            known = ", ".join(device.peak_flops) or "none"
+            dtypes = ", ".join(device.peak_flops) or "none"
             raise InvalidProblem(
-                f"device {device.name!r} has no peak_flops for {self.dtype!r} (it has {known}); "
+                f"device {device.name!r} has no peak_flops for {self.dtype!r} (it has {dtypes}); "
                 "choose another dtype, give the device that peak, or take it from hetsched.costs.device(kind)"
             )
         return device.peak_flops[self.dtype]
 
 
 def _tell_unknown(graph: TaskGraph, tasks: IntArray) -> None:
-    """Warn that tasks of unknown FLOPs are timed by their traffic alone."""
+    """Warn that tasks of unknown FLOPs are timed by their memory traffic alone."""
     if len(tasks):
         ops = list(dict.fromkeys(graph.op[i] for i in tasks.tolist() if graph.op[i]))
         which = f"operators {named(range(len(ops)), ops, 8)}" if ops else named(tasks, graph.names)

@@ -15,18 +15,18 @@ from hetsched.problem.graph import unique_names
 
 
 class Samples(Frozen):
-    """What tasks took on devices, one batch of each size.
+    """Measurements of tasks on devices, one batch of each size.
 
     Parameters
     ----------
     tasks, devices : iterable of str
         Names.
     batch_sizes : sequence of int
-        In any order; a size measured twice is there twice.
+        In any order; a size that was measured twice appears twice.
     seconds : array [n, K, B]
         NaN where the task cannot run on the device, or was not measured.
     memory_bytes : array [n, K, B], optional
-        Bytes likewise; not measured unless given.
+        Bytes likewise; default NaN.
 
     Raises
     ------
@@ -69,16 +69,16 @@ class Samples(Frozen):
         devices: Iterable[str] | None = None,
         on_progress: Callable[[str, int], object] | None = None,
     ) -> Samples:
-        """Return what a profiler measures with all tasks on one device, of each device and batch size.
+        """Return the measurements of a profiler with all tasks on one device, for each device and batch size.
 
         Parameters
         ----------
         profiler : Profiler
         batch_sizes : iterable of int
         devices : iterable of str
-            Default: all that the profiler has.
+            Default: all devices of the profiler.
         on_progress : callable, optional
-            Called with a device and a batch size before they are measured.
+            Called with a device and a batch size before their measurement.
         """
         names = [device.name for device in profiler.devices] if devices is None else list(devices)
         sizes = [check_count(size, "batch size") for size in batch_sizes]

@@ -1,4 +1,4 @@
-"""A model of one device that runs several small kernels at a time: what a stage costs."""
+"""Costs of stages on a device that runs several small kernels at a time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hetsched.problem.graph import TaskGraph, named
 from hetsched.problem.problem import CostModel
 
 V100_THREADS = 80 * 2048
-"""Threads a V100 holds at a time: 80 multiprocessors of 2048, by NVIDIA's white paper on Volta."""
+"""Resident threads of a V100: 2048 on each of 80 multiprocessors, by NVIDIA's white paper on Volta."""
 
 
 _FITTED = {
@@ -29,14 +29,14 @@ _FITTED = {
     "interference": (1e-4, 4.0),
     "efficiency": (1e-4, 1e4),
 }
-"""The parameters that are fitted, and between what."""
+"""The fitted parameters and their ranges."""
 
 
 class Convolution(NamedTuple):
-    """The shape of a convolution, which a graph does not tell: what merging needs to know.
+    """The shape of a convolution, which merging needs and a graph does not have.
 
-    Merged convolutions read the same tensor with one stride and make outputs of one height and width;
-    kernels are padded with zeros to the largest height and width and stacked.
+    Merged convolutions read the same tensor with the same stride, and their outputs have the same height
+    and width; kernels are padded with zeros to the largest height and width and stacked.
     """
 
     in_channels: int
@@ -48,44 +48,44 @@ class Convolution(NamedTuple):
 
 
 class Contention:
-    """Stage costs from a cost model and how much of the device each task can fill.
+    """Stage costs from a cost model and the share of the device that each task can fill.
 
-    A task alone takes its launch overhead, then ``body / share`` seconds: `body` is what the cost model gives
-    beyond the overhead, divided by `efficiency`, and `share` the part of the device that the task fills, ``output_bytes * inputs / filled``
+    A task alone takes its launch overhead, then ``body / share`` seconds: `body` is the time of the cost model without
+    the overhead, divided by `efficiency`, and `share` the part of the device that the task fills, ``output_bytes * inputs / filled``
     within [least_share, 1]. Small kernels share the device and large ones saturate it: while the shares of
-    those that run at a time sum to more than 1, each is slower by that sum to the power of 1 + `interference`.
-    Launches of different groups do not disturb each other. A stage begins with `synchronisation` seconds.
+    concurrent kernels sum to more than 1, each is slower by that sum to the power of 1 + `interference`.
+    Launches of different groups are independent. A stage begins with `synchronisation` seconds.
 
-    A merged stage is one convolution, see `Convolution`, under the same model. It is inf where shapes are not
-    known, operators, strides or sizes differ, or the tasks do not read the same tasks; tasks that read none
-    are not taken to read the same tensor.
+    A merged stage is one convolution, see `Convolution`, under the same model. Its cost is inf if shapes are unknown,
+    if operators, strides or sizes differ, or if the tasks do not read the same tasks; tasks without predecessors
+    are assumed to read different tensors.
 
     Parameters
     ----------
     graph : TaskGraph
     device : Device
-        As the cost model needs it; its `launch_overhead` is paid by each kernel.
+        The device, with the figures that the cost model needs; each kernel has its `launch_overhead`.
     inputs : int
-        Items in one batch.
+        Number of inputs in the batch.
     costs : CostModel, optional
-        What a task takes that fills the device. Default: `Roofline`.
+        Durations of tasks that fill the device. Default: `Roofline`.
     filled : float
-        Bytes of output with which a kernel fills the device. Default: one float32 for each thread of a V100.
+        Output bytes of a kernel that fills the device. Default: one float32 for each thread of a V100.
     least_share : float
-        No task fills less of the device, in (0, 1]. Default: one of 80 multiprocessors.
+        The least share of the device that a task fills, in (0, 1]. Default: one of 80 multiprocessors.
     synchronisation : float
         Seconds. The default is a round figure, not a measurement; see `fitted`.
     interference : float
-        >= 0; 0 is no loss by contention but that of sharing.
+        Loss by contention beyond that of sharing, >= 0.
     efficiency : float
-        Part of the cost model's speed that kernels reach which fill the device, > 0.
+        Speed of kernels that fill the device relative to the cost model, > 0.
     convolutions : mapping of str to Convolution, optional
-        By task name.
+        Shapes by task name.
 
     Raises
     ------
     InvalidProblem
-        A parameter is out of range, a name is no task, or a task cannot run on the device.
+        A parameter is out of range, a name is not that of a task, or a task cannot run on the device.
     """
 
     @checked
@@ -120,12 +120,12 @@ class Contention:
         self.convolutions = dict(convolutions or {})
         strange = [name for name in self.convolutions if name not in graph.index]
         if strange:
-            raise InvalidProblem(f"convolutions names {strange[0]!r}, which is no task of the graph")
+            raise InvalidProblem(f"convolutions names {strange[0]!r}, which is not a task of the graph")
         self._launch, self._body, self._share = self._columns(graph)
         self._parents = [frozenset(graph.pred[a:b].tolist()) for a, b in zip(graph.pred_ptr[:-1], graph.pred_ptr[1:], strict=True)]
 
     def _columns(self, graph: TaskGraph) -> tuple[list[float], list[float], list[float]]:
-        """Return launch and body seconds and the share of each task."""
+        """Return the launch seconds, the body seconds and the share of each task."""
         seconds = np.asarray(self.costs.durations(graph, Cluster([self.device]), [self.inputs]), np.float64)[:, 0, 0]
         if np.isnan(seconds).any():
             raise InvalidProblem(f"{named(np.flatnonzero(np.isnan(seconds)), graph.names)} cannot run on device {self.device.name!r}")
@@ -143,35 +143,35 @@ class Contention:
 
     @checked
     def fitted(self, measured: Iterable[tuple[tuple[str, ...], str, float]]) -> Contention:
-        """Return the model whose parameters make it come closest to measured stages.
+        """Return the model whose parameters are fitted to measured stages.
 
-        `filled`, `least_share`, `synchronisation`, `interference` and `efficiency` are varied, from what they are here, so that the
-        sum of squares of the logarithms of predicted over measured seconds is least. Measure single tasks, and stages of several
-        groups; only these tell how tasks share the device.
+        `filled`, `least_share`, `synchronisation`, `interference` and `efficiency`, starting from their current values, minimise the
+        sum of squares of the logarithms of predicted over measured seconds. The measurements should include single tasks, and
+        stages of several groups, on which the sharing of the device depends.
 
         Parameters
         ----------
         measured : iterable of (tasks, strategy, seconds)
-            As the cost is called, and what it should say.
+            Arguments of the cost, and its measured value.
 
         Raises
         ------
         InvalidProblem
-            There are fewer than five stages, or one has no finite positive time, measured or in the model.
+            There are fewer than five stages, or the time of one is not finite and positive, measured or in the model.
         """
         from scipy.optimize import least_squares
 
         rows = check_rows(measured, "measured", "tasks", "strategy", "seconds", error=InvalidProblem)
-        found = [(tuple(tasks), strategy, check_number(seconds, "seconds", error=InvalidProblem)) for tasks, strategy, seconds in rows]
-        if len(found) < len(_FITTED):
-            raise InvalidProblem(f"{len(found)} stages are measured; {len(_FITTED)} parameters need as many at the least")
-        for tasks, strategy, seconds in found:
+        stages = [(tuple(tasks), strategy, check_number(seconds, "seconds", error=InvalidProblem)) for tasks, strategy, seconds in rows]
+        if len(stages) < len(_FITTED):
+            raise InvalidProblem(f"{len(stages)} stages are measured; {len(_FITTED)} parameters need at least as many")
+        for tasks, strategy, seconds in stages:
             strange = [name for name in tasks if name not in self.graph.index]
             if strange:
-                raise InvalidProblem(f"{strange[0]!r} of a stage is no task of the graph")
+                raise InvalidProblem(f"{strange[0]!r} of a stage is not a task of the graph")
             if not (0 < seconds < math.inf and math.isfinite(self(tasks, strategy))):
-                raise InvalidProblem(f"stage {', '.join(tasks)} ({strategy}) takes {seconds} s; leave out what cannot be done")
-        wanted = np.log([seconds for _, _, seconds in found])
+                raise InvalidProblem(f"stage {', '.join(tasks)} ({strategy}) takes {seconds} s; leave out impossible stages")
+        measured_logs = np.log([seconds for _, _, seconds in stages])
 
         def model(logs: FloatArray) -> Contention:
             values = dict(zip(_FITTED, np.exp(logs).tolist(), strict=True))
@@ -179,7 +179,7 @@ class Contention:
 
         def misses(logs: FloatArray) -> FloatArray:
             cost = model(logs)
-            return np.log([cost(tasks, strategy) for tasks, strategy, _ in found]) - wanted
+            return np.log([cost(tasks, strategy) for tasks, strategy, _ in stages]) - measured_logs
 
         low, high = np.log(list(_FITTED.values())).T
         start = np.clip(np.log([max(getattr(self, name), 1e-300) for name in _FITTED]), low, high)
@@ -187,7 +187,7 @@ class Contention:
 
     @cached_property
     def bound(self) -> ContentionBound:
-        """A cheap lower bound, called as the cost is: the longest group alone, and the work on a full device."""
+        """A cheap lower bound with the arguments of the cost: the longest group alone, and the work on a full device."""
         return ContentionBound(self)
 
     def alone(self, i: int) -> float:
@@ -198,7 +198,7 @@ class Contention:
             raise InvalidArgument(f"i is {shown(i)}; it must be the number of a task, below {len(self._launch)}") from None
 
     def _groups(self, tasks: Iterable[str]) -> list[list[int]]:
-        """Return the connected components, each in the order given."""
+        """Return the connected components, each in the order of `tasks`."""
         group: dict[int, list[int]] = {}
         try:
             places = [self.graph.index[name] for name in tasks]
@@ -206,16 +206,16 @@ class Contention:
             raise InvalidArgument(f"tasks is {shown(tasks)}; it must be names of tasks of the graph") from None
         for i in places:
             group[i] = joined = [i]
-            for each in {id(group[p]): group[p] for p in self._parents[i] if p in group}.values():
-                joined[:0] = each
-                for j in each:
+            for other in {id(group[p]): group[p] for p in self._parents[i] if p in group}.values():
+                joined[:0] = other
+                for j in other:
                     group[j] = joined
-        return list({id(each): each for each in group.values()}.values())
+        return list({id(other): other for other in group.values()}.values())
 
     def _together(self, groups: list[list[int]]) -> float:
-        """Return when the last of some groups ends that start at once."""
+        """Return the seconds until all of some groups end that start at the same time."""
         now = 0.0
-        places = [0] * len(groups)  # launches and bodies that each group is done with
+        places = [0] * len(groups)  # completed launches and bodies of each group
         left = [self._launch[group[0]] for group in groups]
         share = [0.0] * len(groups)
         running = list(range(len(groups)))
@@ -288,7 +288,7 @@ class ContentionBound:
         return cost.synchronisation + max(longest, math.fsum(cost._body[i] for group in groups for i in group))
 
     def table(self, names: tuple[str, ...], parent: npt.NDArray[np.int32], last: npt.NDArray[np.int32]) -> FloatArray:
-        """Return the bounds of many stages under both strategies, see `StageCost`."""
+        """Return the bounds of many stages under both strategies, [stages, 2], see `StageCost`."""
         from hetsched.costs import stage_kernels
 
         cost, graph = self.cost, self.cost.graph
@@ -300,8 +300,8 @@ class ContentionBound:
         ptr = np.searchsorted(ends[:, 0], np.arange(len(own) + 1))
         alone, body = np.array([cost.alone(i) for i in own]), np.array([cost._body[i] for i in own])
         longest, total = stage_kernels.longest_and_sum(parent, last, ptr, ends[:, 1].copy(), alone, body)
-        found = np.full((len(parent), 2), math.inf)
-        found[:, 0] = cost.synchronisation + np.maximum(longest, total)
+        bounds = np.full((len(parent), 2), math.inf)
+        bounds[:, 0] = cost.synchronisation + np.maximum(longest, total)
         sorts: dict[object, int] = {}
         sort = [
             -1 if name not in cost.convolutions else sorts.setdefault(cost._parents[i], len(sorts))
@@ -312,5 +312,5 @@ class ContentionBound:
             while at:
                 tasks.append(names[last[at]])
                 at = parent[at]
-            found[s, 1] = cost._merged(tuple(tasks[::-1]))
-        return found
+            bounds[s, 1] = cost._merged(tuple(tasks[::-1]))
+        return bounds

@@ -113,7 +113,7 @@ def test_what_nobody_measured_is_named(tmp_path):
     kept.write(tmp_path / "measured.json")
     again = Recorded.read(tmp_path / "measured.json")
     again.measure(2, "x")
-    with pytest.raises(hs.InvalidProblem, match="a run of 2 inputs on x was recorded 1 times and is asked for once more; give a profiler"):
+    with pytest.raises(hs.InvalidProblem, match="a run of 2 inputs on x was recorded 1 times, but is requested once more; give a profiler"):
         again.measure(2, "x")
     with pytest.raises(hs.InvalidProblem, match="a run of 2 inputs on the devices of that placement was recorded 0 times"):
         again.measure(2, {"a": "x", "b": "y", "c": "x"})
@@ -159,10 +159,10 @@ def test_a_file_of_something_else_is_refused(tmp_path):
     path, noisy = tmp_path / "measured.json", Noisy()
     Recorded(noisy).write(path)
     noisy.devices = (hs.Device("x"), hs.Device("z"))
-    with pytest.raises(hs.InvalidProblem, match="measured.json is of other devices than the profiler's; record to another file"):
+    with pytest.raises(hs.InvalidProblem, match="measured.json has other devices than the profiler; record to another file"):
         Recorded.read(path, noisy)
     noisy.graph = hs.TaskGraph(["a"])
-    with pytest.raises(hs.InvalidProblem, match="measured.json is of another graph than the profiler's"):
+    with pytest.raises(hs.InvalidProblem, match="measured.json has another graph than the profiler"):
         Recorded.read(path, noisy)
     hs.documents.write(hs.TaskGraph(["a"]), path)
     with pytest.raises(hs.InvalidProblem, match="format 'hetsched-graph' is not one of 'hetsched-measurements'"):

@@ -143,7 +143,7 @@ def test_the_search_merges_where_it_pays():
         ({"least_share": 2.0}, "least_share is 2.0"),
         ({"synchronisation": -1.0}, "synchronisation"),
         ({"interference": math.nan}, "interference"),
-        ({"convolutions": {"z": CONV}}, "'z', which is no task"),
+        ({"convolutions": {"z": CONV}}, "'z', which is not a task"),
     ],
 )
 def test_parameters_out_of_range_are_refused(settings, message):
@@ -197,9 +197,9 @@ def test_fitted_parameters_foretell_stages_that_were_not_measured(interference):
 @pytest.mark.parametrize(
     ("measured", "message"),
     [
-        ([(("t0",), "concurrent", 1.0)] * 4, "4 stages are measured; 5 parameters need as many at the least"),
-        ([(("x",), "concurrent", 1.0)] * 5, "'x' of a stage is no task of the graph"),
-        ([(("t0",), "concurrent", 0.0)] * 5, r"stage t0 \(concurrent\) takes 0.0 s; leave out what cannot be done"),
+        ([(("t0",), "concurrent", 1.0)] * 4, "4 stages are measured; 5 parameters need at least as many"),
+        ([(("x",), "concurrent", 1.0)] * 5, "'x' of a stage is not a task of the graph"),
+        ([(("t0",), "concurrent", 0.0)] * 5, r"stage t0 \(concurrent\) takes 0.0 s; leave out impossible stages"),
         ([(("t2", "t3"), "merge", 1.0)] * 5, r"stage t2, t3 \(merge\) takes 1.0 s; leave out"),
     ],
 )
