@@ -31,6 +31,8 @@ class BoundFunction(Protocol):
     problem, made by the caller; `best` is the best bound so far, which it may begin from.
     """
 
+    __name__: str
+
     def __call__(self, problem: Problem, *, levels: Levels | None = None, best: Bound = NO_BOUND, deadline: Deadline = NEVER) -> Bound: ...
 
 

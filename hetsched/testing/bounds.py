@@ -1,10 +1,10 @@
-"""A suite of tests for a lower bound, to inherit from."""
+"""A suite of tests for a lower bound, to inherit from, and one for each bound of a list."""
 
 from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,7 +15,7 @@ from hypothesis.strategies import DataObject, SearchStrategy
 
 from hetsched.analysis.levels import Levels
 from hetsched.arrays import IntArray
-from hetsched.bounds.best import BoundFunction
+from hetsched.bounds.best import BoundFunction, Cost, Entry
 from hetsched.documents import encode
 from hetsched.errors import OutOfTime, UnsupportedFeature
 from hetsched.problem.graph import TaskGraph
@@ -29,6 +29,8 @@ from hetsched.testing.clocks import SteppingClock
 from hetsched.testing.profiles import examples
 
 TOLERANCE = 1e-9
+SECONDS = 60.0
+"""For a solver, which on such problems needs a fraction of it."""
 
 
 class BoundSuite:
@@ -38,6 +40,8 @@ class BoundSuite:
 
         class TestMine(BoundSuite):
             function = staticmethod(mine)
+
+    `suites` makes the classes of many bounds.
 
     Attributes
     ----------
@@ -138,6 +142,32 @@ class BoundSuite:
         with contextlib.suppress(OutOfTime):
             type(self).function(problem, deadline=deadline)
         assert clock.late(deadline) <= self.looks_to_stop
+
+
+def suites(entries: Iterable[Entry], suite: type[BoundSuite] = BoundSuite, **attributes: Any) -> type:
+    """Return a class that holds a suite for each entry of a list of bounds; pytest collects it under any name that begins with "Test".
+
+    Those of bounds that ask a solver carry the marker ``slow``, which the configuration of pytest has to register; they get
+    `SECONDS`, and need not scale, for a solver's tolerances do not.
+
+    Parameters
+    ----------
+    entries : iterable of Entry
+        As in `hetsched.bounds.best.BOUNDS`.
+    suite : subclass of BoundSuite
+        What the suites derive from.
+    **attributes
+        Attributes of all of them.
+    """
+    classes: dict[str, type] = {}
+    for entry in entries:
+        title = "Test" + entry.bound.__name__.title().replace("_", "")
+        own: dict[str, object] = {"function": staticmethod(entry.bound), "fits": staticmethod(entry.fits)}
+        if entry.cost is Cost.MODEL:
+            own |= {"time_limit": SECONDS, "scales": False}
+        made = type(title, (suite,), {"__module__": suite.__module__, **own, **attributes})
+        classes[title] = pytest.mark.slow(made) if entry.cost is Cost.MODEL else made
+    return type("Suites", (), {"__doc__": "A suite for each of some bounds.", **classes})
 
 
 def renumbered(problem: Problem, tasks: IntArray, devices: IntArray) -> Problem:

@@ -1,9 +1,10 @@
-"""A suite of tests for a scheduling method, to inherit from."""
+"""A suite of tests for a scheduling method, to inherit from, and one for each method of a list."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,7 +21,7 @@ from hetsched.problem.links import CONTENDED
 from hetsched.problem.problem import Problem
 from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.simulate import simulate
-from hetsched.search import Supports
+from hetsched.search import Kind, Method, Supports
 from hetsched.search.solution import Solution, Status
 from hetsched.solving import methods, solve
 from hetsched.testing import corpus, strategies
@@ -42,6 +43,8 @@ class MethodSuite:
 
         class TestMine(conformance.MethodSuite):
             method = "mine"
+
+    `suites` makes the classes of many methods.
 
     Attributes
     ----------
@@ -246,6 +249,38 @@ class MethodSuite:
         if solution is not None:
             assert solution.methods.evaluations.sum() <= 1 + self.evaluations_to_stop
             assert solution.schedule is None or verify(problem, solution.schedule) == []
+
+
+def suites(methods: Iterable[Method], suite: type[MethodSuite] = MethodSuite, **attributes: Any) -> type:
+    """Return a class that holds a suite for each method; pytest collects it under any name that begins with "Test".
+
+    ::
+
+        TestAll = conformance.suites(select(kind=Kind.SEARCH), time_limit=5.0)
+
+    The suite of "my-method" is ``TestAll::TestMyMethod``. Those that `slow` says are slow carry the marker ``slow``, which the
+    configuration of pytest has to register.
+
+    Parameters
+    ----------
+    methods : iterable of Method
+        As `hetsched.search.select` returns them.
+    suite : subclass of MethodSuite
+        What the suites derive from.
+    **attributes
+        Attributes of all of them.
+    """
+    classes: dict[str, type] = {}
+    for method in methods:
+        title = "Test" + "".join(part.capitalize() for part in re.findall("[A-Za-z0-9]+", method.name))
+        made = type(title, (suite,), {"__module__": suite.__module__, "__test__": True, **attributes, "method": method.name})
+        classes[title] = pytest.mark.slow(made) if slow(method) else made
+    return type("Suites", (), {"__doc__": "A suite for each of some methods.", **classes})
+
+
+def slow(method: Method) -> bool:
+    """Tell whether the suite of a method is slow: its time grows faster than the graph, or it solves models that `auto` leaves alone."""
+    return method.growth > 1 or (method.kind is Kind.EXACT and method.auto is None)
 
 
 def check_rules(problem: Problem, solution: Solution) -> None:

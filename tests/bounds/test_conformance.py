@@ -2,50 +2,43 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import instances
-import pytest
 from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
 
 import hetsched as hs
 from hetsched.analysis.levels import Levels
-from hetsched.bounds.best import BOUNDS, Cost, Entry
+from hetsched.bounds.best import BOUNDS
+from hetsched.bounds.combinatorial import critical_path, load, memory
 from hetsched.bounds.relaxation import split_modules
 from hetsched.search import MAKESPAN
 from hetsched.search.solution import NO_BOUND, Bound
 from hetsched.stopping import NEVER, Deadline
-from hetsched.testing import strategies
-from hetsched.testing.bounds import BoundSuite
+from hetsched.testing import bounds, strategies
 
-SAME = ("memory", "critical_path", "load")
+OPTIMA = (memory, critical_path, load)
 """Bounds that are optima of their kind, so that numbering does not matter."""
-SECONDS = 60.0
-"""For solvers, which on such problems need a fraction of it."""
+ENTRIES = [entry for entry in BOUNDS if entry.objectives >= MAKESPAN]
 
 
-def suite(entry: Entry) -> type[BoundSuite]:
-    name = entry.bound.__name__
-    attributes: dict[str, object] = {
-        "function": staticmethod(entry.bound),
-        "fits": staticmethod(entry.fits),
-        "time_limit": SECONDS if entry.cost is Cost.MODEL else None,
-        "scales": entry.cost is not Cost.MODEL,
-        "ignores_numbering": name in SAME,
-        "__module__": __name__,
-    }
-    if entry.bound is split_modules:  # random graphs that fall apart are few
-        attributes["problems"] = lambda _, **features: strategies.problems(**{**features, "inputs": 1})
-        attributes["large_problems"] = lambda _: st.integers(0, 99).map(lambda seed: instances.stack("er", 10, 3, seed=seed))
-    made = type(f"Test{name.title().replace('_', '')}", (BoundSuite,), attributes)
-    return pytest.mark.slow(made) if entry.cost is Cost.MODEL else made
+class OfModules(bounds.BoundSuite):
+    """Problems whose graphs fall apart, of which few are drawn by chance."""
+
+    def problems(self, **features: Any) -> SearchStrategy[hs.Problem]:
+        return strategies.problems(**{**features, "inputs": 1})
+
+    def large_problems(self) -> SearchStrategy[hs.Problem]:
+        return st.integers(0, 99).map(lambda seed: instances.stack("er", 10, 3, seed=seed))
 
 
-for _entry in BOUNDS:
-    if _entry.objectives >= MAKESPAN:
-        _suite = suite(_entry)
-        globals()[_suite.__name__] = _suite
+TestOptima = bounds.suites(entry for entry in ENTRIES if entry.bound in OPTIMA)
+TestOfModules = bounds.suites((entry for entry in ENTRIES if entry.bound is split_modules), OfModules, ignores_numbering=False)
+TestOthers = bounds.suites((entry for entry in ENTRIES if entry.bound not in (*OPTIMA, split_modules)), ignores_numbering=False)
 
 
-class TestBound(BoundSuite):
+class TestBest(bounds.BoundSuite):
     """The best of all."""
 
     ignores_numbering = False

@@ -11,11 +11,19 @@ import hetsched as hs
 from hetsched.documents import encode
 from hetsched.heuristics import diviml_kernels as kernels
 from hetsched.heuristics.local_search.states import States
-from hetsched.testing import strategies
+from hetsched.testing import conformance, strategies
 from hetsched.testing.clocks import watched
 from tests.heuristics.test_randomised import layered
 
 NAN = np.nan
+
+
+class TestSa(conformance.MethodSuite):
+    method = "sa"
+
+
+class TestEa(conformance.MethodSuite):
+    method = "ea"
 
 
 class Strings:

@@ -10,11 +10,15 @@ from hypothesis import strategies as st
 import hetsched as hs
 from hetsched.documents import encode
 from hetsched.heuristics.randomised_kernels import by_start
-from hetsched.testing import strategies
+from hetsched.testing import conformance, strategies
 from hetsched.testing.clocks import watched
 from tests.golden import topcuoglu
 
 NAME = "random-heft"
+
+
+class TestRandomHeft(conformance.MethodSuite):
+    method = NAME
 
 
 def layered(n: int = 100, communication: str = "delay") -> hs.Problem:

@@ -1,8 +1,11 @@
-"""The exact methods through the published suite of methods."""
+"""The exact methods with a formulation of their own through the published suite of methods."""
 
 from __future__ import annotations
 
+from hetsched.search import Kind, select
 from hetsched.testing import conformance
+
+METHODS = [each for each in select(kind=Kind.EXACT, objective="makespan") if each.function.__module__.startswith("hetsched.models.")]
 
 
 class Exact(conformance.MethodSuite):
@@ -10,12 +13,8 @@ class Exact(conformance.MethodSuite):
 
     evaluations = None
     time_limit = 20.0
-    answers_plain = True
     scales = False  # a proof ends where the solver's tolerance does
-    __test__ = False
 
 
-for _name in ("milp", "milp:highs", "cpsat", "moirai", "pesto", "getf", "assignment"):
-    _title = "Test" + _name.title().replace(":", "")
-    _limited = {"answers_plain": False} if _name in ("pesto", "getf") else {}
-    globals()[_title] = type(_title, (Exact,), {"method": _name, "__module__": __name__, "__test__": True, **_limited})
+TestFormulations = conformance.suites([each for each in METHODS if not each.supports.besides], Exact)
+TestNarrowFormulations = conformance.suites([each for each in METHODS if each.supports.besides], Exact, answers_plain=False)

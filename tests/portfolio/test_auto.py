@@ -15,12 +15,16 @@ from hetsched.analysis import model_size
 from hetsched.portfolio import members, workers
 from hetsched.portfolio.auto import Race
 from hetsched.search import Budget, Kind, Method, Monitor
-from hetsched.testing import strategies
+from hetsched.testing import conformance, strategies
 from hetsched.testing.backends import PLENTY
 from hetsched.testing.clocks import SteppingClock, watched
 from hetsched.testing.profiles import examples
 from tests.golden import topcuoglu
 from tests.portfolio.strange_methods import tangle
+
+
+class TestAuto(conformance.MethodSuite):
+    method = "auto"
 
 
 @pytest.fixture

@@ -174,3 +174,28 @@ def test_methods_that_go_on_after_their_time_are_unmasked(goes_on):
 def test_methods_that_heed_no_evaluation_limit_are_unmasked(goes_on):
     with pytest.raises(AssertionError):
         goes_on(lambda monitor, decision: monitor.offer(decision)).test_little_is_done_after_the_last_evaluation_allowed()
+
+
+def marks(suite):
+    return [mark.name for mark in getattr(suite, "pytestmark", [])]
+
+
+def test_suites_are_made_of_a_query(mine):
+    for growth, name in ((1, "my:method"), (2, "my-slow-method")):
+        hs.method(name, summary="mine", growth=growth)(lambda problem, monitor: monitor.run("heft"))
+    chosen = [each for name, each in search.registered().items() if name.startswith("my")]
+    made = conformance.suites(chosen, evaluations=7)
+    found = {name: each for name, each in vars(made).items() if name.startswith("Test")}
+    assert {name: (each.method, each.evaluations) for name, each in found.items()} == {
+        "TestMyMethod": ("my:method", 7),
+        "TestMySlowMethod": ("my-slow-method", 7),
+    }
+    assert all(issubclass(each, conformance.MethodSuite) for each in found.values())
+    assert [marks(each) for each in found.values()] == [["slow"], []]
+
+
+def test_which_suites_are_slow_follows_from_what_methods_declare():
+    """A solver's models are slow, but `auto` uses those of two; so is what takes the square of the tasks."""
+    known = search.registered()
+    assert {name for name, each in known.items() if conformance.slow(each)} >= {"etf", "m-sct", "moirai", "milp:highs"}
+    assert not any(conformance.slow(known[name]) for name in ("heft", "annealing", "auto", "milp", "cpsat"))

@@ -21,7 +21,7 @@ from hetsched.heuristics.list_scheduling import kernels as list_kernels
 from hetsched.heuristics.placement import baechi, celeritas, partitions
 from hetsched.heuristics.placement import kernels as placement_kernels
 from hetsched.stopping import NEVER
-from hetsched.testing import conformance, problems
+from hetsched.testing import problems
 from hetsched.testing.profiles import examples
 
 plain = {
@@ -35,12 +35,6 @@ plain = {
     "transfers": False,
 }
 tiny = problems(n_tasks=st.integers(1, 7), colocation=False, **plain)
-
-QUICKLY = ("celeritas", "m-sct")
-for _name in sorted({*QUICKLY, "order-place", "m-topo", "m-etf", "block", "random-partition", "metis", "linear-clustering"}):
-    _title = "Test" + _name.title().replace("-", "")
-    _class = type(_title, (conformance.MethodSuite,), {"method": _name, "__module__": __name__})
-    globals()[_title] = _class if _name in QUICKLY else pytest.mark.slow(_class)
 
 
 def chain(n, *, memory, weight=1.0, devices=3, seconds=1.0, size=1.0, **arguments):
