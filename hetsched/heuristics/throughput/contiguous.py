@@ -11,7 +11,7 @@ import numpy as np
 
 from hetsched.analysis.ideals import Ideals, chain, ideals
 from hetsched.analysis.load_data import LoadData, device_prices, linear_order, load_data, sums, unit_order, without_pendants
-from hetsched.arrays import FloatArray, IntArray, row_starts
+from hetsched.arrays import FloatArray, IntArray, readonly, row_starts
 from hetsched.errors import InvalidSchedule, UnsupportedFeature
 from hetsched.heuristics.memory_accounts import memory_needs
 from hetsched.problem.problem import Problem
@@ -174,7 +174,7 @@ class _Program:
 
     def run(self, monitor: Monitor, found: Ideals, enter: FloatArray, leave: FloatArray) -> IntArray | None:
         """Return the device of each unit in the best contiguous assignment below the incumbent; None if there is none."""
-        from hetsched.heuristics.throughput.contiguous_kernels import extend
+        from hetsched.heuristics.throughput.contiguous_kernels import DeviceClasses, Lattice, Prices, Table, extend, new_path
 
         kinds = self._classes(enter, leave)
         stride = np.concatenate([[1], np.cumprod(kinds.number + 1)])
@@ -186,52 +186,30 @@ class _Program:
             )
         smaller = _smaller(found)
         monitor.deadline.check("the tables of a dynamic program")
-        price, worth, priced_to = self._prices(smaller, kinds, stride, n_states)
+        prices = Prices(*self._prices(smaller, kinds, stride, n_states))
         best = np.full((found.number, n_states), np.inf)
         best[0, 0] = 0.0
         from_ideal, from_class = np.zeros(best.shape, np.int32), np.zeros(best.shape, np.int8)
         incumbent = monitor.incumbent * self.problem.inputs if monitor.objective == self._objective else np.inf
         bound = np.array([min(incumbent, self.missing)])
-        count = len(self.cost)
-        scratch = (
-            np.zeros(len(self.source), np.int64),
-            np.zeros(count, np.bool_),
-            np.zeros(count, np.bool_),
-            np.zeros(count + 1),
-            np.zeros((count + 2, 4 + 5 * len(kinds.number))),
+        data = self.data._replace(
+            cost=self.cost[:, kinds.first],
+            source=self.source,
+            reader=self.reader,
+            out_ptr=self.out_ptr,
+            out=self.out,
+            read_ptr=self.read_ptr,
+            read=self.read,
+            time=np.stack([enter[:, kinds.first], leave[:, kinds.first]], axis=1),
         )
+        data = LoadData(data.host, *map(readonly, data[1:]))
+        classes = DeviceClasses(kinds.number, stride, self.capacity[kinds.first], self.need)
+        table = Table(best, from_ideal, from_class, bound)
+        path = new_path(len(self.source), len(self.cost), len(kinds.number))
         begin, chunk = 0, 1
         while begin < found.number and not monitor.should_stop:
             started = time.perf_counter()
-            extend(
-                begin,
-                min(begin + chunk, found.number),
-                *found,
-                *smaller,
-                self.cost[:, kinds.first],
-                self.need,
-                self.capacity[kinds.first],
-                not self.data.host,
-                self.source,
-                self.data.reader_ptr,
-                self.reader,
-                self.out_ptr,
-                self.out,
-                self.read_ptr,
-                self.read,
-                np.ascontiguousarray(enter[:, kinds.first]),
-                np.ascontiguousarray(leave[:, kinds.first]),
-                kinds.number,
-                stride,
-                price,
-                worth,
-                priced_to,
-                best,
-                from_ideal,
-                from_class,
-                bound,
-                *scratch,
-            )
+            extend(begin, min(begin + chunk, found.number), Lattice(*found, *smaller), data, classes, prices, table, path)
             begin += chunk
             took = max(time.perf_counter() - started, 1e-6)
             chunk = max(1, min(10_000, int(chunk * min(2.0, _SECONDS / took))))
@@ -255,10 +233,7 @@ class _Program:
     def _prices(
         self, smaller: tuple[IntArray, IntArray], kinds: _Classes, stride: IntArray, n_states: int
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return prices, see `extend`: of the devices that a state leaves, of the work of units, of the work in each ideal.
-
-        Work on devices whose loads are at most T is worth at most T times the prices of the devices.
-        """
+        """Return the fields of `contiguous_kernels.Prices`."""
         prices = device_prices(self.cost)
         each = np.array([prices[kinds.of == c].mean() for c in range(len(kinds.number))])
         cost = self.cost[:, kinds.first]

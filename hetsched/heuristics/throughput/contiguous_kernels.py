@@ -1,192 +1,268 @@
-"""Kernels of the contiguous dynamic program: every interval of ideals, on every class of devices."""
+"""Kernels of the contiguous dynamic program: every interval of ideals, on every class of devices.
+
+A state counts the devices in use, ``sum(used[c] * stride[c])`` over the classes c. The interval that is tried grows
+unit by unit along a path; `Path` has a row for each of its units.
+"""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+import numpy.typing as npt
 
-from hetsched.compiled import builder
+from hetsched.analysis.load_data import LoadData
+from hetsched.arrays import BoolArray, FloatArray, IntArray
+from hetsched.compiled import inner, kernel
+
+WORK, IN, OUT, IN_BELOW, OUT_BELOW, LOADS = 0, 1, 2, 3, 4, 5
+"""Seconds of an interval on a device of each class: of its units; of its tensors in and out, and of those among them
+that are exchanged with the ideal it begins at, which remain however the interval grows. Their number."""
+ROUNDING = 1e-12
+SLACK = 1 + 1e-9
 
 
-@builder
-def extend(  # type: ignore[no-untyped-def]
-    begin,
-    end,
-    ptr,
-    element,
-    larger,
-    parent,
-    added,
-    cost,
-    need,
-    capacity,
-    overlap,
-    source,
-    reader_ptr,
-    reader,
-    out_ptr,
-    out,
-    read_ptr,
-    read,
-    enter,
-    leave,
-    number,
-    stride,
-    price,
-    worth,
-    priced_to,
-    best,
-    from_ideal,
-    from_class,
-    limit,
-    inside,
-    within,
-    below,
-    beyond,
-    path,
-):
-    """Extend the ideals `begin` to `end` by every interval whose load stays below ``limit[0]``.
+class Lattice(NamedTuple):
+    """The ideals, see `Ideals`; elements are units, in topological order."""
+
+    ptr: IntArray
+    element: IntArray
+    larger: IntArray
+    parent: IntArray
+    """[I]: an ideal with one element less, 0 for the empty one."""
+    added: IntArray
+    """[I]: that element."""
+
+
+class DeviceClasses(NamedTuple):
+    """Classes of devices that are alike, C of them."""
+
+    number: IntArray
+    """[C]: devices of each class."""
+    stride: IntArray
+    """[C]"""
+    capacity: FloatArray
+    """[C]: bytes of one device."""
+    need: FloatArray
+    """[U]: bytes that each unit claims of it."""
+
+
+class Prices(NamedTuple):
+    """Work on devices whose loads are at most T is worth at most T times the prices of the devices."""
+
+    free: FloatArray
+    """[S]: prices of the devices that a state leaves free."""
+    unit: FloatArray
+    """[U]: worth of the work of a unit."""
+    ideal: FloatArray
+    """[I]: worth of the work of the units in an ideal."""
+
+
+class Table(NamedTuple):
+    """The dynamic program's table."""
+
+    value: FloatArray
+    """[I, S]: least largest load so far, in seconds."""
+    from_ideal: npt.NDArray[np.int32]
+    from_class: npt.NDArray[np.int8]
+    """[I, S]: the ideal that the last interval begins at, and the class of its device."""
+    limit: FloatArray
+    """[1]: loads from here on are of no interest; falls to the best value of all units."""
+
+
+class Path(NamedTuple):
+    """Scratch: the interval that is tried."""
+
+    readers: IntArray
+    """[H]: readers of each tensor in the interval."""
+    within: BoolArray
+    """[U]: whether a unit is in it."""
+    below: BoolArray
+    """[U]: whether a unit is in the ideal it begins at."""
+    later: FloatArray
+    """[U + 1]: worth of the units from each on that are not."""
+    ideal: IntArray
+    unit: IntArray
+    place: IntArray
+    """[U + 2]: ideal reached by a row, unit taken in, and where to go on among the successors."""
+    need: FloatArray
+    """[U + 2] bytes"""
+    load: FloatArray
+    """[U + 2, C, LOADS] seconds"""
+
+
+def new_path(n_tensors: int, n_units: int, n_classes: int) -> Path:
+    """Return room for the interval that is tried."""
+    rows = n_units + 2
+    return Path(
+        readers=np.zeros(n_tensors, np.int64),
+        within=np.zeros(n_units, np.bool_),
+        below=np.zeros(n_units, np.bool_),
+        later=np.zeros(n_units + 1),
+        ideal=np.zeros(rows, np.int64),
+        unit=np.zeros(rows, np.int64),
+        place=np.zeros(rows, np.int64),
+        need=np.zeros(rows),
+        load=np.zeros((rows, n_classes, LOADS)),
+    )
+
+
+@kernel
+def extend(
+    begin: int, end: int, lattice: Lattice, data: LoadData, classes: DeviceClasses, prices: Prices, table: Table, path: Path
+) -> None:
+    """Extend the ideals `begin` to `end` by every interval whose load stays below ``table.limit[0]``.
 
     An interval is entered element by element in ascending order, so each is met once. Its load on a
-    device of a class is its work and what its tensors take in and out: the largest of the three if
-    they `overlap`, else their sum. What is exchanged with the ideal it begins at remains, however the
-    interval grows.
-
-    Parameters
-    ----------
-    ptr, element, larger
-        The ideals, see `Ideals`; elements are units, in topological order.
-    parent, added
-        [I] a smaller ideal, and the element that it lacks.
-    cost, need, capacity
-        [U, C] seconds, [U] bytes, [C] bytes of one device.
-    source, reader_ptr, reader, out_ptr, out, read_ptr, read, enter, leave
-        The tensors, see `LoadData`; [H, C] seconds in and out.
-    number, stride
-        [C] devices of each class; state ``sum(used[c] * stride[c])`` counts those in use.
-    price, worth, priced_to
-        [S] prices of the devices a state leaves, [U] worth of the work of a unit at these prices, [I] of
-        the units in an ideal: what is left must fit on the devices left.
-    best, from_ideal, from_class
-        [I, S] least largest load so far, and where it comes from.
-    inside, within, below, beyond, path
-        Scratch: [H] readers in the interval, [U] whether a unit is in it, [U] in the ideal it begins at,
-        [U + 1] worth of later units, [U + 2, 4 + 5 C] stack.
+    device of a class is its work and what its tensors take in and out: the largest of the three, or with
+    ``data.host`` their sum. ``data.cost`` [U, C] and ``data.time`` [H, 2, C] are of one device of each class.
     """
-    n_states = best.shape[1]
-    n_classes = cost.shape[1]
-    full = best.shape[0] - 1
-    margin = 1e-12 * priced_to[full]
+    margin = ROUNDING * prices.ideal[-1]
     for c in range(begin, end):
-        # What an interval from here must be worth at the least, so that the rest fits on the devices left.
-        wanted = np.inf
-        for s in range(n_states):
-            if best[c, s] < limit[0]:
-                for k in range(n_classes):
-                    if (s // stride[k]) % (number[k] + 1) < number[k]:
-                        after = price[s + stride[k]]
-                        rest = priced_to[full] - priced_to[c] - (after * limit[0] * (1 + 1e-9) if after > 0 else 0.0)
-                        wanted = min(wanted, rest - margin)
-        if wanted == np.inf:
+        wanted = _least_worth(c, classes, prices, table)
+        if wanted < np.inf:
+            _begin_at(c, lattice, prices, path)
+            _walk(lattice, data, classes, prices, table, path, wanted - margin)
+
+
+@inner
+def _least_worth(c: int, classes: DeviceClasses, prices: Prices, table: Table) -> float:
+    """Return what an interval from ideal c must be worth at the least, so that the rest fits on the devices left; inf if none fits."""
+    number, stride, limit, whole = classes.number, classes.stride, table.limit[0], prices.ideal[-1]
+    wanted = np.inf
+    for s in range(table.value.shape[1]):
+        if table.value[c, s] < limit:
+            for k in range(len(number)):
+                if (s // stride[k]) % (number[k] + 1) < number[k]:
+                    after = prices.free[s + stride[k]]
+                    rest = whole - prices.ideal[c] - (after * limit * SLACK if after > 0 else 0.0)
+                    wanted = min(wanted, rest - ROUNDING * whole)
+    return wanted
+
+
+@inner
+def _begin_at(c: int, lattice: Lattice, prices: Prices, path: Path) -> None:
+    """Write the first row of the path: an empty interval at ideal c."""
+    below, later = path.below, path.later
+    for y in range(len(below)):
+        below[y] = False
+    smaller = c
+    while smaller > 0:
+        below[lattice.added[smaller]] = True
+        smaller = lattice.parent[smaller]
+    later[len(below)] = 0.0
+    for y in range(len(below) - 1, -1, -1):
+        later[y] = later[y + 1] + (0.0 if below[y] else prices.unit[y])
+    path.ideal[0], path.unit[0], path.place[0], path.need[0] = c, -1, lattice.ptr[c], 0.0
+    for k in range(path.load.shape[1]):
+        for x in range(LOADS):
+            path.load[0, k, x] = 0.0
+
+
+@inner
+def _walk(lattice: Lattice, data: LoadData, classes: DeviceClasses, prices: Prices, table: Table, path: Path, wanted: float) -> None:
+    """Try every interval from the ideal of the path's first row."""
+    c, depth = path.ideal[0], 0
+    while depth >= 0:
+        step = path.place[depth]
+        if step == lattice.ptr[path.ideal[depth] + 1]:
+            if depth > 0:
+                _leave_out(path.unit[depth], data, path)
+            depth -= 1
             continue
-        below[:] = False
-        smaller = c
-        while smaller > 0:
-            below[added[smaller]] = True
-            smaller = parent[smaller]
-        beyond[len(worth)] = 0.0
-        for y in range(len(worth) - 1, -1, -1):
-            beyond[y] = beyond[y + 1] + (0.0 if below[y] else worth[y])
-        # A row of the path: ideal, its unit, where to go on in its successors, need; then for each class work, in, out,
-        # and what of the latter two remains.
-        depth = 0
-        ideal = path[:, 0]
-        unit = path[:, 1]
-        place = path[:, 2]
-        room = path[:, 3]
-        load = path[:, 4:]
-        ideal[0], unit[0], place[0], room[0] = c, -1, ptr[c], 0.0
-        load[0, :] = 0.0
-        while depth >= 0:
-            here = int(ideal[depth])
-            step = int(place[depth])
-            if step == ptr[here + 1]:
-                y = int(unit[depth])
-                if y >= 0:
-                    within[y] = False
-                    for a in range(read_ptr[y], read_ptr[y + 1]):
-                        inside[read[a]] -= 1
-                depth -= 1
-                continue
-            place[depth] += 1
-            y = element[step]
-            if y <= unit[depth]:
-                continue
-            target = larger[step]
-            if priced_to[target] - priced_to[c] + beyond[y + 1] < wanted - margin:
-                continue  # units passed over do not come in later
-            # Take the unit in.
-            then = depth + 1
-            load[then] = load[depth]
-            room[then] = room[depth] + need[y]
-            for k in range(n_classes):
-                load[then, 5 * k] += cost[y, k]
-            within[y] = True
-            for a in range(out_ptr[y], out_ptr[y + 1]):
-                t = out[a]
-                read_below = False
-                for b in range(reader_ptr[t], reader_ptr[t + 1]):
-                    read_below |= below[reader[b]]
+        path.place[depth] += 1
+        y, target = lattice.element[step], lattice.larger[step]
+        if y <= path.unit[depth]:
+            continue
+        if prices.ideal[target] - prices.ideal[c] + path.later[y + 1] < wanted:
+            continue  # units passed over do not come in later
+        _take_in(y, depth + 1, data, classes, path)
+        if _put_on_devices(depth + 1, target, data, classes, prices, table, path):
+            depth += 1
+            path.ideal[depth], path.unit[depth], path.place[depth] = target, y, lattice.ptr[target]
+        else:
+            _leave_out(y, data, path)
+
+
+@inner
+def _take_in(y: int, row: int, data: LoadData, classes: DeviceClasses, path: Path) -> None:
+    """Write needs and loads of the path's `row`, with unit y taken in."""
+    load, time, readers, below, within = path.load, data.time, path.readers, path.below, path.within
+    n_classes = load.shape[1]
+    path.need[row] = path.need[row - 1] + classes.need[y]
+    for k in range(n_classes):
+        for x in range(LOADS):
+            load[row, k, x] = load[row - 1, k, x]
+        load[row, k, WORK] += data.cost[y, k]
+    within[y] = True
+    for a in range(data.out_ptr[y], data.out_ptr[y + 1]):
+        t = data.out[a]
+        read_below = False
+        for b in range(data.reader_ptr[t], data.reader_ptr[t + 1]):
+            read_below = read_below or below[data.reader[b]]
+        for k in range(n_classes):
+            if readers[t] > 0:
+                load[row, k, IN] -= time[t, 0, k]
+            if readers[t] < data.reader_ptr[t + 1] - data.reader_ptr[t]:
+                load[row, k, OUT] += time[t, 1, k]
+            if read_below:
+                load[row, k, OUT_BELOW] += time[t, 1, k]
+    for a in range(data.read_ptr[y], data.read_ptr[y + 1]):
+        t = data.read[a]
+        readers[t] += 1
+        if within[data.source[t]]:
+            if readers[t] == data.reader_ptr[t + 1] - data.reader_ptr[t]:
                 for k in range(n_classes):
-                    if inside[t] > 0:
-                        load[then, 5 * k + 1] -= enter[t, k]
-                    if inside[t] < reader_ptr[t + 1] - reader_ptr[t]:
-                        load[then, 5 * k + 2] += leave[t, k]
-                    if read_below:
-                        load[then, 5 * k + 4] += leave[t, k]
-            for a in range(read_ptr[y], read_ptr[y + 1]):
-                t = read[a]
-                inside[t] += 1
-                if within[source[t]]:
-                    if inside[t] == reader_ptr[t + 1] - reader_ptr[t]:
-                        for k in range(n_classes):
-                            load[then, 5 * k + 2] -= leave[t, k]
-                elif inside[t] == 1:
-                    for k in range(n_classes):
-                        load[then, 5 * k + 1] += enter[t, k]
-                        if below[source[t]]:
-                            load[then, 5 * k + 3] += enter[t, k]
-            # Put it on a device of each class.
-            alive = False
+                    load[row, k, OUT] -= time[t, 1, k]
+        elif readers[t] == 1:
             for k in range(n_classes):
-                work, coming, going = load[then, 5 * k], load[then, 5 * k + 1], load[then, 5 * k + 2]
-                if room[then] > capacity[k]:
-                    continue
-                stays_in, stays_out = load[then, 5 * k + 3], load[then, 5 * k + 4]
-                least = max(work, stays_in, stays_out) if overlap else work + stays_in + stays_out
-                if not least * (1 - 1e-12) < limit[0]:
-                    continue
-                alive = True
-                total = max(work, coming, going) if overlap else work + coming + going
-                if not total < limit[0]:
-                    continue
-                left = priced_to[full] - priced_to[target]
-                for s in range(n_states):
-                    if not best[c, s] < limit[0] or (s // stride[k]) % (number[k] + 1) == number[k]:
-                        continue
-                    after = s + stride[k]
-                    if left > (price[after] * limit[0] * (1 + 1e-9) if price[after] > 0 else 0.0) + margin:
-                        continue
-                    value = max(best[c, s], total)
-                    if value < best[target, after]:
-                        best[target, after] = value
-                        from_ideal[target, after] = c
-                        from_class[target, after] = k
-                        if target == full and value < limit[0]:
-                            limit[0] = value
-            if alive:
-                depth = then
-                ideal[depth], unit[depth], place[depth] = target, y, ptr[target]
-            else:
-                within[y] = False
-                for a in range(read_ptr[y], read_ptr[y + 1]):
-                    inside[read[a]] -= 1
+                load[row, k, IN] += time[t, 0, k]
+                if below[data.source[t]]:
+                    load[row, k, IN_BELOW] += time[t, 0, k]
+
+
+@inner
+def _leave_out(y: int, data: LoadData, path: Path) -> None:
+    """Undo what `_take_in` noted of unit y."""
+    path.within[y] = False
+    for a in range(data.read_ptr[y], data.read_ptr[y + 1]):
+        path.readers[data.read[a]] -= 1
+
+
+@inner
+def _put_on_devices(row: int, target: int, data: LoadData, classes: DeviceClasses, prices: Prices, table: Table, path: Path) -> bool:
+    """Put the interval of the path's `row`, which ends at ideal `target`, on a device of each class.
+
+    Returns whether a longer one may fit.
+    """
+    load, number, stride, value, limit = path.load, classes.number, classes.stride, table.value, table.limit
+    c, full = path.ideal[0], len(value) - 1
+    left, margin = prices.ideal[full] - prices.ideal[target], ROUNDING * prices.ideal[full]
+    alive = False
+    for k in range(load.shape[1]):
+        if path.need[row] > classes.capacity[k]:
+            continue
+        if not _largest(data.host, load[row, k, WORK], load[row, k, IN_BELOW], load[row, k, OUT_BELOW]) * (1 - ROUNDING) < limit[0]:
+            continue
+        alive = True
+        total = _largest(data.host, load[row, k, WORK], load[row, k, IN], load[row, k, OUT])
+        if not total < limit[0]:
+            continue
+        for s in range(value.shape[1]):
+            if not value[c, s] < limit[0] or (s // stride[k]) % (number[k] + 1) == number[k]:
+                continue
+            after = s + stride[k]
+            if left > (prices.free[after] * limit[0] * SLACK if prices.free[after] > 0 else 0.0) + margin:
+                continue
+            largest = max(value[c, s], total)
+            if largest < value[target, after]:
+                value[target, after], table.from_ideal[target, after], table.from_class[target, after] = largest, c, k
+                if target == full and largest < limit[0]:
+                    limit[0] = largest
+    return alive
+
+
+@inner
+def _largest(host: bool, work: float, coming: float, going: float) -> float:
+    """Return the load of a device: the largest of what goes on side by side, or the sum of what it does one after another."""
+    return work + coming + going if host else max(work, coming, going)

@@ -1,200 +1,296 @@
 """Kernels of the search for a least load: one assignment of units to devices, and moves that keep its loads up to date.
 
-The state is the tuple `State` in `load_search`: the device of each unit, the load of each resource (devices, then
-channels or ports), the bytes on each device, and for tensors by way of a host how many readers each device has.
-What a move costs is seen in the `excess`: the sum of squares of what loads exceed a target by, as shares of it, and of
+What a move costs is seen in the *excess*: the sum of squares of what loads exceed a target by, as shares of it, and of
 what memory exceeds the capacity by.
 """
 
 from __future__ import annotations
 
-import numpy as np
+from typing import NamedTuple
 
-from hetsched.compiled import builder
+import numpy as np
+import numpy.typing as npt
+
+from hetsched.analysis.load_data import LoadData
+from hetsched.arrays import BoolArray, FloatArray, IntArray
+from hetsched.compiled import inner, kernel
 
 _MEMORY_WEIGHT = 1.0
 _MOST = 64  # units in a group
+_LEAST_ROOM = 1e-300
+_FITS = 1 + 1e-12
+ANY_NEIGHBOUR, READERS, READ = 0, 1, 2
+"""Which neighbours of a unit join its group: any, those that read what it makes, those whose tensors it reads."""
+SWAPS, GROUPS, KINDS = 2, 5, 8
+"""Of `KINDS` moves the first are swaps, those from `SWAPS` on up to `GROUPS` move groups, the others single units."""
 
 
-@builder
-def _next(state):  # type: ignore[no-untyped-def]
-    """Return the next random uint64 (xorshift64*)."""
-    x = state[0]
+class LoadProblem(NamedTuple):
+    """What does not change in a search."""
+
+    data: LoadData
+    """With finite numbers for what is impossible."""
+    need: FloatArray
+    """[U] bytes"""
+    capacity: FloatArray
+    """[K] bytes"""
+    allowed: BoolArray
+    """[U, K]: where each unit can run."""
+
+
+class LoadState(NamedTuple):
+    """An assignment, and what follows from it."""
+
+    device: IntArray
+    """[U]"""
+    load: FloatArray
+    """[K + R] seconds: of devices, then of the resources of links."""
+    held: FloatArray
+    """[K]: bytes on each device."""
+    readers: IntArray
+    """[H, K]: readers of each tensor on each device, for tensors that pass through the host; else [0, K]."""
+    remote: IntArray
+    """[H]: devices other than its source's that read a tensor."""
+    excess: FloatArray
+    """[1]"""
+    random: npt.NDArray[np.uint64]
+    """[1]: of the generator."""
+    temperature: FloatArray
+    """[1]"""
+    group: IntArray
+    """Scratch: [64] units."""
+    chosen: BoolArray
+    """Scratch: [U], none between two calls."""
+
+
+def new_state(problem: LoadProblem, random: int) -> LoadState:
+    """Return room for an assignment, and a generator of random numbers that begins at `random`, not 0."""
+    data, (units, size) = problem.data, problem.data.cost.shape
+    return LoadState(
+        device=np.zeros(units, np.int64),
+        load=np.zeros(size + len(data.user)),
+        held=np.zeros(size),
+        readers=np.zeros((len(data.source) if data.host else 0, size), np.int64),
+        remote=np.zeros(len(data.source), np.int64),
+        excess=np.zeros(1),
+        random=np.array([random], np.uint64),
+        temperature=np.zeros(1),
+        group=np.zeros(_MOST, np.int64),
+        chosen=np.zeros(units, np.bool_),
+    )
+
+
+@inner
+def _next(s: LoadState) -> np.uint64:
+    """Return the next random number (xorshift64*)."""
+    x = s.random[0]
     x ^= x >> np.uint64(12)
     x ^= x << np.uint64(25)
     x ^= x >> np.uint64(27)
-    state[0] = x
-    return x * np.uint64(2685821657736338717)
+    s.random[0] = x
+    return x * np.uint64(2685821657736338717)  # type: ignore[no-any-return]
 
 
-@builder
-def _below(state, count):  # type: ignore[no-untyped-def]
+@inner
+def _below(s: LoadState, count: int) -> int:
     """Return a random number from 0 to count - 1."""
-    return np.int64((_next(state) >> np.uint64(33)) % np.uint64(count))
+    return np.int64((_next(s) >> np.uint64(33)) % np.uint64(count))  # type: ignore[return-value]
 
 
-@builder
-def _unit_interval(state):  # type: ignore[no-untyped-def]
-    return np.float64(_next(state) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+@inner
+def _unit_interval(s: LoadState) -> float:
+    return np.float64(_next(s) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
-@builder
-def _add(load, r, amount, target, total):  # type: ignore[no-untyped-def]
-    """Add to a load and keep the excess, ``total[0]``."""
-    over = load[r] / target - 1.0
+@inner
+def _add(s: LoadState, r: int, amount: float, target: float) -> None:
+    """Add to a load and keep the excess."""
+    over = s.load[r] / target - 1.0
     if over > 0.0:
-        total[0] -= over * over
-    load[r] += amount
-    over = load[r] / target - 1.0
+        s.excess[0] -= over * over
+    s.load[r] += amount
+    over = s.load[r] / target - 1.0
     if over > 0.0:
-        total[0] += over * over
+        s.excess[0] += over * over
 
 
-@builder
-def _hold(held, capacity, k, amount, total):  # type: ignore[no-untyped-def]
+@inner
+def _hold(s: LoadState, capacity: FloatArray, k: int, amount: float) -> None:
     """Add to the bytes on a device and keep the excess."""
     if amount == 0.0 or capacity[k] == np.inf:
         return
-    room = max(capacity[k], 1e-300)
-    over = held[k] / room - 1.0
+    room = max(capacity[k], _LEAST_ROOM)
+    over = s.held[k] / room - 1.0
     if over > 0.0:
-        total[0] -= _MEMORY_WEIGHT * over * over
-    held[k] += amount
-    over = held[k] / room - 1.0
+        s.excess[0] -= _MEMORY_WEIGHT * over * over
+    s.held[k] += amount
+    over = s.held[k] / room - 1.0
     if over > 0.0:
-        total[0] += _MEMORY_WEIGHT * over * over
+        s.excess[0] += _MEMORY_WEIGHT * over * over
 
 
-@builder
-def move(u, k, data, need, capacity, device, load, held, readers, remote, target, total):  # type: ignore[no-untyped-def]
+@inner
+def _move(p: LoadProblem, s: LoadState, u: int, k: int, target: float) -> None:
     """Move unit u to device k."""
-    host, resource, _, cost, source, _, reader, out_ptr, out, read_ptr, read, time = data
-    n_devices = cost.shape[1]
-    h = device[u]
+    h = s.device[u]
     if h == k:
         return
-    _add(load, h, -cost[u, h], target, total)
-    _add(load, k, cost[u, k], target, total)
-    _hold(held, capacity, h, -need[u], total)
-    _hold(held, capacity, k, need[u], total)
-    if host:
-        for a in range(out_ptr[u], out_ptr[u + 1]):
-            t = out[a]
-            if remote[t] > 0:
-                _add(load, h, -time[t, 1, h], target, total)
-            if readers[t, h] > 0:  # they were at home
-                _add(load, h, time[t, 0, h], target, total)
-                remote[t] += 1
-            if readers[t, k] > 0:
-                _add(load, k, -time[t, 0, k], target, total)
-                remote[t] -= 1
-            if remote[t] > 0:
-                _add(load, k, time[t, 1, k], target, total)
-        for a in range(read_ptr[u], read_ptr[u + 1]):
-            t = read[a]
-            s = device[source[t]]
-            readers[t, h] -= 1
-            if readers[t, h] == 0 and h != s:
-                _add(load, h, -time[t, 0, h], target, total)
-                remote[t] -= 1
-                if remote[t] == 0:
-                    _add(load, s, -time[t, 1, s], target, total)
-            readers[t, k] += 1
-            if readers[t, k] == 1 and k != s:
-                _add(load, k, time[t, 0, k], target, total)
-                remote[t] += 1
-                if remote[t] == 1:
-                    _add(load, s, time[t, 1, s], target, total)
+    _add(s, h, -p.data.cost[u, h], target)
+    _add(s, k, p.data.cost[u, k], target)
+    _hold(s, p.capacity, h, -p.need[u])
+    _hold(s, p.capacity, k, p.need[u])
+    if p.data.host:
+        _move_tensors_by_host(p.data, s, u, h, k, target)
     else:
-        for side in range(2):
-            first = out_ptr[u] if side == 0 else read_ptr[u]
-            last = out_ptr[u + 1] if side == 0 else read_ptr[u + 1]
-            for a in range(first, last):
-                t = out[a] if side == 0 else read[a]
-                d = device[reader[t]] if side == 0 else device[source[t]]  # each tensor has one reader here
-                for end in range(2):
-                    x = h if end == 0 else k
-                    if x == d:
-                        continue
-                    i, j = (x, d) if side == 0 else (d, x)
-                    seconds = time[t, i, j] if end == 1 else -time[t, i, j]
-                    one, other = resource[i, j, 0], resource[i, j, 1]
-                    if one >= 0:
-                        _add(load, n_devices + one, seconds, target, total)
-                    if other != one:
-                        _add(load, n_devices + other, seconds, target, total)
-    device[u] = k
+        _move_tensors(p.data, s, u, h, k, target)
+    s.device[u] = k
 
 
-@builder
-def reckon(data, need, capacity, device, load, held, readers, remote, target, total):  # type: ignore[no-untyped-def]
-    """Work out all loads of an assignment anew, so that rounding does not pile up."""
-    host, resource, _, cost, source, reader_ptr, reader, _, _, _, _, time = data
-    n_devices = cost.shape[1]
-    load[:] = 0.0
-    held[:] = 0.0
-    readers[:] = 0
-    remote[:] = 0
-    for u in range(len(cost)):
-        load[device[u]] += cost[u, device[u]]
-        held[device[u]] += need[u]
-    for t in range(len(source)):
-        s = device[source[t]]
-        for a in range(reader_ptr[t], reader_ptr[t + 1]):
-            d = device[reader[a]]
-            if host:
+@inner
+def _move_tensors_by_host(data: LoadData, s: LoadState, u: int, h: int, k: int, target: float) -> None:
+    """Account for the tensors of unit u, which goes from device h to k, in and out of devices."""
+    time, readers, remote = data.time, s.readers, s.remote
+    for a in range(data.out_ptr[u], data.out_ptr[u + 1]):
+        t = data.out[a]
+        if remote[t] > 0:
+            _add(s, h, -time[t, 1, h], target)
+        if readers[t, h] > 0:  # they were at home
+            _add(s, h, time[t, 0, h], target)
+            remote[t] += 1
+        if readers[t, k] > 0:
+            _add(s, k, -time[t, 0, k], target)
+            remote[t] -= 1
+        if remote[t] > 0:
+            _add(s, k, time[t, 1, k], target)
+    for a in range(data.read_ptr[u], data.read_ptr[u + 1]):
+        t = data.read[a]
+        home = s.device[data.source[t]]
+        readers[t, h] -= 1
+        if readers[t, h] == 0 and h != home:
+            _add(s, h, -time[t, 0, h], target)
+            remote[t] -= 1
+            if remote[t] == 0:
+                _add(s, home, -time[t, 1, home], target)
+        readers[t, k] += 1
+        if readers[t, k] == 1 and k != home:
+            _add(s, k, time[t, 0, k], target)
+            remote[t] += 1
+            if remote[t] == 1:
+                _add(s, home, time[t, 1, home], target)
+
+
+@inner
+def _move_tensors(data: LoadData, s: LoadState, u: int, h: int, k: int, target: float) -> None:
+    """Account for the tensors of unit u, which goes from device h to k, on the resources of links."""
+    for a in range(data.out_ptr[u], data.out_ptr[u + 1]):
+        t = data.out[a]
+        d = s.device[data.reader[t]]  # each tensor has one reader here
+        if h != d:
+            _transfer(data, s, h, d, -data.time[t, h, d], target)
+        if k != d:
+            _transfer(data, s, k, d, data.time[t, k, d], target)
+    for a in range(data.read_ptr[u], data.read_ptr[u + 1]):
+        t = data.read[a]
+        d = s.device[data.source[t]]
+        if h != d:
+            _transfer(data, s, d, h, -data.time[t, d, h], target)
+        if k != d:
+            _transfer(data, s, d, k, data.time[t, d, k], target)
+
+
+@inner
+def _transfer(data: LoadData, s: LoadState, i: int, j: int, seconds: float, target: float) -> None:
+    """Add a transfer from device i to j to the resources that it holds."""
+    one, other, n_devices = data.resource[i, j, 0], data.resource[i, j, 1], data.cost.shape[1]
+    if one >= 0:
+        _add(s, n_devices + one, seconds, target)
+    if other != one:
+        _add(s, n_devices + other, seconds, target)
+
+
+@kernel
+def recompute(p: LoadProblem, s: LoadState, target: float) -> None:
+    """Compute all loads of an assignment anew, so that rounding does not accumulate."""
+    for r in range(len(s.load)):
+        s.load[r] = 0.0
+    for k in range(len(s.held)):
+        s.held[k] = 0.0
+    for u in range(len(s.device)):
+        s.load[s.device[u]] += p.data.cost[u, s.device[u]]
+        s.held[s.device[u]] += p.need[u]
+    _recompute_tensors(p.data, s)
+    s.excess[0] = 0.0
+    for r in range(len(s.load)):
+        over = s.load[r] / target - 1.0
+        if over > 0.0:
+            s.excess[0] += over * over
+    for k in range(len(s.held)):
+        if p.capacity[k] != np.inf:
+            over = s.held[k] / max(p.capacity[k], _LEAST_ROOM) - 1.0
+            if over > 0.0:
+                s.excess[0] += _MEMORY_WEIGHT * over * over
+
+
+@inner
+def _recompute_tensors(data: LoadData, s: LoadState) -> None:
+    """Add the loads of all tensors, and count their readers."""
+    time, readers, remote, load, n_devices = data.time, s.readers, s.remote, s.load, data.cost.shape[1]
+    for t in range(len(data.source)):
+        remote[t] = 0
+        for k in range(n_devices if data.host else 0):
+            readers[t, k] = 0
+        home = s.device[data.source[t]]
+        for a in range(data.reader_ptr[t], data.reader_ptr[t + 1]):
+            d = s.device[data.reader[a]]
+            if data.host:
                 readers[t, d] += 1
-                if readers[t, d] == 1 and d != s:
+                if readers[t, d] == 1 and d != home:
                     remote[t] += 1
                     load[d] += time[t, 0, d]
-            elif d != s:
-                one, other = resource[s, d, 0], resource[s, d, 1]
+            elif d != home:
+                one, other = data.resource[home, d, 0], data.resource[home, d, 1]
                 if one >= 0:
-                    load[n_devices + one] += time[t, s, d]
+                    load[n_devices + one] += time[t, home, d]
                 if other != one:
-                    load[n_devices + other] += time[t, s, d]
-        if host and remote[t] > 0:
-            load[s] += time[t, 1, s]
-    total[0] = 0.0
-    for r in range(len(load)):
-        over = load[r] / target - 1.0
-        if over > 0.0:
-            total[0] += over * over
-    for k in range(n_devices):
-        if capacity[k] != np.inf:
-            over = held[k] / max(capacity[k], 1e-300) - 1.0
-            if over > 0.0:
-                total[0] += _MEMORY_WEIGHT * over * over
+                    load[n_devices + other] += time[t, home, d]
+        if data.host and remote[t] > 0:
+            load[home] += time[t, 1, home]
 
 
-@builder
-def fits(held, capacity):  # type: ignore[no-untyped-def]
-    """Return whether every device has the memory for what it holds."""
-    return np.all(held <= capacity * (1 + 1e-12))
+@kernel
+def largest_load(p: LoadProblem, s: LoadState) -> float:
+    """Return the largest load, inf if some device lacks the memory for what it holds."""
+    largest = 0.0
+    for k in range(len(s.held)):
+        if not s.held[k] <= p.capacity[k] * _FITS:
+            return np.inf
+    for r in range(len(s.load)):
+        largest = max(largest, s.load[r])
+    return largest
 
 
-@builder
-def _grow(u, size, way, data, device, random, group, chosen):  # type: ignore[no-untyped-def]
-    """Write into `group` up to `size` connected units of u's device; `way` 0 any neighbour, 1 what reads, 2 what is read."""
-    _, _, _, _, source, reader_ptr, reader, out_ptr, out, read_ptr, read, _ = data
+@inner
+def _grow(p: LoadProblem, s: LoadState, u: int, size: int, way: int) -> int:
+    """Write into `group` up to `size` connected units of u's device, joined by `way`; return how many."""
+    data, group, chosen, device = p.data, s.group, s.chosen, s.device
     count, done = 1, 0
     group[0] = u
     chosen[u] = True
     while done < count and count < size:
         x = group[done]
         done += 1
-        if way != 2:
-            for a in range(out_ptr[x], out_ptr[x + 1]):
-                for b in range(reader_ptr[out[a]], reader_ptr[out[a] + 1]):
-                    y = reader[b]
-                    if count < size and not chosen[y] and device[y] == device[u] and (way == 1 or _below(random, 4) > 0):
+        if way != READ:
+            for a in range(data.out_ptr[x], data.out_ptr[x + 1]):
+                for b in range(data.reader_ptr[data.out[a]], data.reader_ptr[data.out[a] + 1]):
+                    y = data.reader[b]
+                    if count < size and not chosen[y] and device[y] == device[u] and (way == READERS or _below(s, 4) > 0):
                         group[count] = y
                         chosen[y] = True
                         count += 1
-        if way != 1:
-            for a in range(read_ptr[x], read_ptr[x + 1]):
-                y = source[read[a]]
-                if count < size and not chosen[y] and device[y] == device[u] and (way == 2 or _below(random, 4) > 0):
+        if way != READERS:
+            for a in range(data.read_ptr[x], data.read_ptr[x + 1]):
+                y = data.source[data.read[a]]
+                if count < size and not chosen[y] and device[y] == device[u] and (way == READ or _below(s, 4) > 0):
                     group[count] = y
                     chosen[y] = True
                     count += 1
@@ -203,87 +299,102 @@ def _grow(u, size, way, data, device, random, group, chosen):  # type: ignore[no
     return count
 
 
-@builder
-def _neighbour(u, data, device, random):  # type: ignore[no-untyped-def]
+@inner
+def _neighbours_device(p: LoadProblem, s: LoadState, u: int) -> int:
     """Return the device of a random neighbour of u, its own without one."""
-    _, _, _, _, source, reader_ptr, reader, out_ptr, out, read_ptr, read, _ = data
-    n_out, n_read = out_ptr[u + 1] - out_ptr[u], read_ptr[u + 1] - read_ptr[u]
+    data = p.data
+    n_out, n_read = data.out_ptr[u + 1] - data.out_ptr[u], data.read_ptr[u + 1] - data.read_ptr[u]
     if n_out + n_read == 0:
-        return device[u]
-    pick = _below(random, n_out + n_read)
+        return int(s.device[u])
+    pick = _below(s, n_out + n_read)
     if pick >= n_out:
-        return device[source[read[read_ptr[u] + pick - n_out]]]
-    t = out[out_ptr[u] + pick]
-    return device[reader[reader_ptr[t] + _below(random, reader_ptr[t + 1] - reader_ptr[t])]]
+        return int(s.device[data.source[data.read[data.read_ptr[u] + pick - n_out]]])
+    t = data.out[data.out_ptr[u] + pick]
+    return int(s.device[data.reader[data.reader_ptr[t] + _below(s, data.reader_ptr[t + 1] - data.reader_ptr[t])]])
 
 
-@builder
-def anneal(  # type: ignore[no-untyped-def]
-    moves, data, need, capacity, device, load, held, readers, remote, allowed, random, temperature, cooling, target, incumbent, best
-):
-    """Try `moves` moves from `device`; return the value of the best assignment that is below `incumbent`, which goes to `best`.
+@inner
+def _unit_to_move(p: LoadProblem, s: LoadState) -> int:
+    """Return a random unit, half of the time one of the device that has most to do with the largest load."""
+    n_units, n_devices = p.data.cost.shape
+    u = _below(s, n_units)
+    if _below(s, 2) == 0:
+        worst = 0
+        for r in range(1, len(s.load)):
+            if s.load[r] > s.load[worst]:
+                worst = r
+        if worst >= n_devices:
+            worst = p.data.user[worst - n_devices]
+        for _ in range(8):
+            if s.device[u] == worst:
+                break
+            u = _below(s, n_units)
+    return u
 
-    Accepts by the excess over `target` seconds at ``temperature[0]``, which falls by the factor `cooling` with each move.
+
+@inner
+def _swapped(p: LoadProblem, s: LoadState, h: int, k: int) -> int:
+    """Return a random unit of device k that can go to h in exchange, -1 if none is met."""
+    for _ in range(8):
+        v = _below(s, len(s.device))
+        if s.device[v] == k:
+            return v if p.allowed[v, h] else -1
+    return -1
+
+
+@inner
+def _group_to_move(p: LoadProblem, s: LoadState, u: int, k: int) -> int:
+    """Write into `group` connected units that go to device k; return how many, 0 if one of them cannot."""
+    n_units, n_devices = p.data.cost.shape
+    size = 2 + _below(s, min(_MOST - 1, max(2, 2 * n_units // n_devices)))
+    if _below(s, 2) == 0:
+        size = min(size, 2 + _below(s, 4))
+    count = _grow(p, s, u, size, _below(s, 3))
+    for a in range(count):
+        if not p.allowed[s.group[a], k]:
+            return 0
+    return count
+
+
+@kernel
+def anneal(moves: int, p: LoadProblem, s: LoadState, cooling: float, target: float, incumbent: float, best: IntArray) -> float:
+    """Try `moves` moves; return the value of the best assignment that is below `incumbent`, which goes to `best`.
+
+    Accepts by the excess over `target` seconds at the temperature, which falls by the factor `cooling` with each move.
     """
-    _, _, user, cost, _, _, _, _, _, _, _, _ = data
-    n_units, n_devices = cost.shape
-    total = np.zeros(1)
-    reckon(data, need, capacity, device, load, held, readers, remote, target, total)
-    group = np.empty(_MOST, np.int64)
-    chosen = np.zeros(n_units, np.bool_)
+    n_devices = p.data.cost.shape[1]
+    recompute(p, s, target)
     value = incumbent
     for _ in range(moves):
-        temperature[0] *= cooling
-        u = _below(random, n_units)
-        if _below(random, 2) == 0:
-            worst = 0
-            for r in range(1, len(load)):
-                if load[r] > load[worst]:
-                    worst = r
-            if worst >= n_devices:
-                worst = user[worst - n_devices]
-            for _ in range(8):
-                if device[u] == worst:
-                    break
-                u = _below(random, n_units)
-        h = device[u]
-        k = _neighbour(u, data, device, random) if _below(random, 2) == 0 else _below(random, n_devices)
+        s.temperature[0] *= cooling
+        u = _unit_to_move(p, s)
+        h = s.device[u]
+        k = _neighbours_device(p, s, u) if _below(s, 2) == 0 else _below(s, n_devices)
         if k == h:
-            k = (h + 1 + _below(random, n_devices - 1)) % n_devices
-        if not allowed[u, k]:
+            k = (h + 1 + _below(s, n_devices - 1)) % n_devices
+        if not p.allowed[u, k]:
             continue
-        before = total[0]
-        kind = _below(random, 8)
-        count, back = 1, np.int64(-1)
-        group[0] = u
-        if kind < 2:  # swap
-            for _ in range(8):
-                v = _below(random, n_units)
-                if device[v] == k:
-                    if allowed[v, h]:
-                        back = v
-                    break
-        elif kind < 5:
-            size = 2 + _below(random, min(_MOST - 1, max(2, 2 * n_units // n_devices)))
-            if _below(random, 2) == 0:
-                size = min(size, 2 + _below(random, 4))
-            count = _grow(u, size, _below(random, 3), data, device, random, group, chosen)
-            for a in range(count):
-                if not allowed[group[a], k]:
-                    count = 0
-                    break
+        before = s.excess[0]
+        kind = _below(s, KINDS)
+        count, back = 1, -1
+        s.group[0] = u
+        if kind < SWAPS:
+            back = _swapped(p, s, h, k)
+        elif kind < GROUPS:
+            count = _group_to_move(p, s, u, k)
         for a in range(count):
-            move(group[a], k, data, need, capacity, device, load, held, readers, remote, target, total)
+            _move(p, s, s.group[a], k, target)
         if back >= 0:
-            move(back, h, data, need, capacity, device, load, held, readers, remote, target, total)
-        if total[0] <= before or _unit_interval(random) < np.exp((before - total[0]) / temperature[0]):
-            worst_load = load.max()
-            if worst_load < value and fits(held, capacity):
-                value = worst_load
-                best[:] = device
+            _move(p, s, back, h, target)
+        if s.excess[0] <= before or _unit_interval(s) < np.exp((before - s.excess[0]) / s.temperature[0]):
+            largest = largest_load(p, s)
+            if largest < value:
+                value = largest
+                for v in range(len(best)):
+                    best[v] = s.device[v]
         else:
             if back >= 0:
-                move(back, k, data, need, capacity, device, load, held, readers, remote, target, total)
+                _move(p, s, back, k, target)
             for a in range(count):
-                move(group[a], h, data, need, capacity, device, load, held, readers, remote, target, total)
+                _move(p, s, s.group[a], h, target)
     return value

@@ -9,7 +9,7 @@ import numpy as np
 
 from hetsched.analysis.load import priced
 from hetsched.analysis.load_data import LoadData, device_prices, load_data, unit_order
-from hetsched.arrays import FloatArray, IntArray
+from hetsched.arrays import FloatArray, IntArray, readonly
 from hetsched.errors import InvalidSchedule
 from hetsched.heuristics.memory_accounts import memory_needs
 from hetsched.problem.problem import Problem
@@ -52,24 +52,20 @@ class _Search:
     """One search, with memory claimed in one way."""
 
     def __init__(self, problem: Problem, monitor: Monitor, data: LoadData, need: FloatArray) -> None:
+        from hetsched.heuristics.throughput.load_kernels import LoadProblem, new_state
+
         self.problem, self.monitor = problem, monitor
-        size, count = problem.n_devices, data.n_units
-        self.allowed = np.isfinite(data.cost)
-        self.capacity, self.need = problem.cluster.memory_bytes, need
-        self.missing = data.missing
+        self.allowed, self.missing = readonly(np.isfinite(data.cost)), data.missing
         self.data = data._replace(
-            cost=np.where(self.allowed, data.cost, self.missing), time=np.where(np.isfinite(data.time), data.time, self.missing)
+            cost=readonly(np.where(self.allowed, data.cost, self.missing)),
+            time=readonly(np.where(np.isfinite(data.time), data.time, self.missing)),
         )
-        self.state = (
-            np.zeros(size + len(data.user)),
-            np.zeros(size),
-            np.zeros((len(data.source), size) if data.host else (0, size), np.int64),
-            np.zeros(len(data.source), np.int64),
-        )
+        self.tables = LoadProblem(self.data, readonly(need), problem.cluster.memory_bytes, self.allowed)
         self.least = priced(data.cost, device_prices(data.cost))
-        self.value, self.best = math.inf, np.zeros(count, np.int64)
+        self.value, self.best = math.inf, np.zeros(data.n_units, np.int64)
         self.offered = math.inf
-        self.random = np.array([monitor.rng.integers(1, 2**63)], np.uint64)
+        self.failed = 0  # rounds that ended without a valid assignment
+        self.state = new_state(self.tables, int(monitor.rng.integers(1, 2**63)))
 
     @cached_property
     def linear(self) -> IntArray:
@@ -95,6 +91,7 @@ class _Search:
         number = int(self.monitor.rng.integers(12))  # a search that is taken up again does not begin as it did before
         while done < moves and not self.monitor.should_stop and self.left > 0 and self.value > self.least * (1 + 1e-9):
             self.round(self.start(number), min(length, moves - done), number)
+            self.failed += math.isinf(self.value)
             done += length
             number += 1
             length = min(int(length * 1.3), max(length, 400 * _CHUNK))
@@ -132,44 +129,38 @@ class _Search:
 
     def take(self, where: IntArray) -> None:
         """Keep an assignment if it is the best and valid."""
-        from hetsched.heuristics.throughput.load_kernels import fits, reckon
+        from hetsched.heuristics.throughput.load_kernels import largest_load, recompute
 
-        load, held, readers, remote = self.state
-        reckon(self.data, self.need, self.capacity, where, load, held, readers, remote, 1.0, np.zeros(1))
-        if load.max() < min(self.value, self.missing) and fits(held, self.capacity):
-            self.value, self.best = float(load.max()), where.copy()
+        self.state.device[:] = where
+        recompute(self.tables, self.state, 1.0)
+        value = largest_load(self.tables, self.state)
+        if value < min(self.value, self.missing):
+            self.value, self.best = float(value), where.copy()
+
+    def target(self, number: int) -> float:
+        """Return the load in seconds that a round aims at.
+
+        While no assignment is valid, every other round, and each where no work takes time, allows all loads of valid
+        ones, so that only memory and missing paths count.
+        """
+        if math.isfinite(self.value):
+            return max(self.least + _AIMS[number % len(_AIMS)] * (self.value - self.least), 1e-9 * self.value)
+        if self.failed % 2 or self.least == 0:
+            return self.missing / 2
+        return max(2 * self.least, 1e-9 * self.missing)
 
     def round(self, device: IntArray, length: int, number: int) -> None:
         """Anneal once, offering what is found."""
         from hetsched.heuristics.throughput.load_kernels import anneal
 
-        scale = self.value if math.isfinite(self.value) else self.missing
-        target = self.least + _AIMS[number % len(_AIMS)] * (scale - self.least) if math.isfinite(self.value) else 2 * self.least
-        target = max(target, 1e-9 * scale)
+        target = self.target(number)
         hot = _HOT if number % 3 == 2 else _HOT / 4 ** (number % 2 + 1)
-        temperature, cooling = np.array([hot]), (_COLD / hot) ** (1.0 / length)
-        load, held, readers, remote = self.state
+        cooling = (_COLD / hot) ** (1.0 / length)
+        self.state.device[:], self.state.temperature[0] = device, hot
         best = self.best.copy()
         while length > 0 and not self.monitor.should_stop and self.left > 0:
             chunk = min(length, _CHUNK, self.left)
-            value = anneal(
-                chunk,
-                self.data,
-                self.need,
-                self.capacity,
-                device,
-                load,
-                held,
-                readers,
-                remote,
-                self.allowed,
-                self.random,
-                temperature,
-                cooling,
-                target,
-                min(self.value, self.missing),
-                best,
-            )
+            value = anneal(chunk, self.tables, self.state, cooling, target, min(self.value, self.missing), best)
             self.monitor.evaluated(chunk)
             length -= chunk
             if value < min(self.value, self.missing):

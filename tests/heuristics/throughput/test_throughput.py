@@ -77,6 +77,14 @@ def test_the_search_finds_the_optimum_of_tiny_problems(drawn: tuple[hs.Problem, 
     assert solution.value == pytest.approx(optimum(problem, objective), rel=CLOSE)
 
 
+def test_the_search_parts_what_fits_no_device_also_where_no_work_takes_time() -> None:
+    """Loads that could be 0 weigh more than any lack of memory, were they aimed at."""
+    graph = hs.TaskGraph(["a", "b"], [("a", "b", 1.0)], output_bytes=1.0)
+    cluster = hs.Cluster([hs.Device(name, memory_bytes=1.5) for name in ("x", "y")], bandwidth=0.5)
+    problem = hs.Problem(graph, cluster, durations=np.zeros((2, 2)))
+    assert hs.solve(problem, "load-search", objective="period", evaluations=5_000).value == 2.0
+
+
 def test_an_evaluation_limit_is_kept_and_the_same_seed_gives_the_same_answer() -> None:
     problem = layers(12)
     first, second = (hs.solve(problem, "load-search", objective="period", evaluations=30_001, seed=5) for _ in range(2))
