@@ -54,7 +54,12 @@ def value(problem: hs.Problem, where: tuple[int, ...], objective: str) -> float:
     if objective == "period":
         for e, (i, j) in enumerate(edges):
             h, k = where[i], where[j]
-            if h != k and problem.communication == "port":
+            node = [device.node or number for number, device in enumerate(problem.cluster.devices)]
+            if problem.communication == "node":
+                if node[h] != node[k]:
+                    add(("sends", node[h]), seconds(problem, e, h, k))
+                    add(("receives", node[k]), seconds(problem, e, h, k))
+            elif h != k and problem.communication == "port":
                 add(("sends", h), seconds(problem, e, h, k))
                 add(("receives", k), seconds(problem, e, h, k))
             elif h != k:

@@ -117,7 +117,7 @@ Communication = Annotated[
     str,
     typer.Option(
         help="delay: transfers never wait; per-input: as delay, and their time does not grow with the batch; channel: one "
-        "at a time on each link; port: one in and one out at a time on each device.",
+        "at a time on each link; port: one in and one out at a time on each device; node: the same on each node.",
         metavar="MODEL",
         autocompletion=completion.communication,
         rich_help_panel=_RULES,

@@ -93,8 +93,7 @@ def _kinds() -> Iterator[Problem]:
     """Yield tiny problems between which every way to account for transfers, batches and memory occurs."""
     one = _pair()
     yield one
-    for communication in CONTENDED:
-        yield one.replace(communication=communication)
+    yield one.replace(communication=CONTENDED[0])
     yield one.replace(transfers=[[[0.0, 1.0], [1.0, 0.0]]])
     yield Problem(one.graph, one.cluster, durations=[[[1.0, 1.5], [2.0, 3.0]], [[2.0, 2.5], [1.0, 1.5]]], batch_sizes=[1, 2], inputs=2)
 

@@ -32,7 +32,7 @@ class Device:
     kind : str
         What it is, for instance ``"a100"``; free text that reports show.
     node : str
-        The host it sits in.
+        The host it is in; with ``communication="node"`` its devices share one network port each way.
     memory_bytes : float
         Capacity in bytes; infinite means unlimited.
     peak_flops : mapping of str to float

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from hetsched.arrays import FloatArray, IntArray, readonly
 from hetsched.problem.cluster import Cluster
 
-Communication = Literal["delay", "per-input", "channel", "port"]
+Communication = Literal["delay", "per-input", "channel", "port", "node"]
 
 
 class LinkTable(NamedTuple):
@@ -72,33 +72,37 @@ def channels(cluster: Cluster) -> Resources:
     """Return one channel for each ordered pair of devices."""
     size, names = cluster.n_devices, cluster.names
     channel = np.arange(size * size).reshape(size, size)
-    return _resources(channel, channel, size * size, lambda number: f"{names[number // size]} -> {names[number % size]}")
+    table = np.stack([channel, channel], axis=2)
+    table[np.eye(size, dtype=bool)] = -1  # within a device nothing is sent
+    return Resources(readonly(table), size * size, lambda number: f"{names[number // size]} -> {names[number % size]}")
 
 
-def ports(cluster: Cluster) -> Resources:
+def device_ports(cluster: Cluster) -> Resources:
     """Return a sending and a receiving port for each device."""
-    size, names = cluster.n_devices, cluster.names
-    sending = np.arange(size)
-    return _resources(
-        sending[:, None], size + sending, 2 * size, lambda number: f"{names[number % size]} {('sends', 'receives')[number // size]}"
-    )
+    return _ports(cluster.names, np.arange(cluster.n_devices))
 
 
-def _resources(one: IntArray, other: IntArray, count: int, name: Callable[[int], str]) -> Resources:
-    size = max(one.shape[0], other.shape[0])
-    table = np.empty((size, size, 2), np.int64)
-    table[:, :, 0], table[:, :, 1] = one, other
-    diagonal = np.arange(size)
-    table[diagonal, diagonal] = -1  # within a device nothing is sent
-    table.setflags(write=False)
-    return Resources(table, count, name)
+def node_ports(cluster: Cluster) -> Resources:
+    """Return a sending and a receiving port for each node; a device without a node is one by itself."""
+    hosts = [("node", device.node) if device.node else ("device", device.name) for device in cluster.devices]
+    number = {host: position for position, host in enumerate(dict.fromkeys(hosts))}
+    return _ports([name for _, name in number], np.array([number[host] for host in hosts], np.int64))
+
+
+def _ports(names: Sequence[str], owner: IntArray) -> Resources:
+    """Return the ports of owners of devices, `owner` [K]; within an owner transfers hold none."""
+    count = len(names)
+    table = np.stack(np.broadcast_arrays(owner[:, None], count + owner), axis=2)
+    table[owner[:, None] == owner] = -1
+    return Resources(readonly(table), 2 * count, lambda number: f"{names[number % count]} {('sends', 'receives')[number // count]}")
 
 
 MODELS: dict[Communication, CommunicationModel] = {
     "delay": CommunicationModel(per_input=False, contended=False, resources=channels),
     "per-input": CommunicationModel(per_input=True, contended=False, resources=channels),
     "channel": CommunicationModel(per_input=False, contended=True, resources=channels),
-    "port": CommunicationModel(per_input=False, contended=True, resources=ports),
+    "port": CommunicationModel(per_input=False, contended=True, resources=device_ports),
+    "node": CommunicationModel(per_input=False, contended=True, resources=node_ports),
 }
 CONTENDED = tuple(name for name, model in MODELS.items() if model.contended)
 UNCONTENDED = tuple(name for name, model in MODELS.items() if not model.contended)

@@ -70,7 +70,7 @@ class Problem(Frozen):
         Number L of inputs that flow through the graph.
     batching : {"once", "free"}
         At most one batch per task and device, or any number.
-    communication : {"delay", "per-input", "channel", "port"}
+    communication : {"delay", "per-input", "channel", "port", "node"}
     memory : {"static", "peak"}
     transfers : array [E, K, K], optional
         Transfer seconds for one input along each edge between each ordered pair of devices, in the

@@ -197,12 +197,18 @@ class _Orders:
             self.after[a].append(b)
             return
         seconds = float(self.problem.transfer_times(edge, h, k, shared))
-        channel = {"channel": (n_devices + h * n_devices + k,), "port": (n_devices + h, 2 * n_devices + k)}
+        nodes = [device.node or None for device in self.problem.cluster.devices]
+        g, m = (n_devices + nodes.index(nodes[x]) if nodes[x] else n_devices + x for x in (h, k))
+        held: dict[str, tuple[int, ...]] = {
+            "channel": (n_devices + h * n_devices + k,),
+            "port": (n_devices + h, 2 * n_devices + k),
+            "node": () if g == m else (g, n_devices + m),
+        }
         self.moves[len(self.after)] = (edge, a, b)
         self.after[a].append(len(self.after))
         self.after.append([b])
         self.seconds.append(seconds)
-        self.resources.append(channel.get(self.problem.communication, ()) if seconds > 0 else ())
+        self.resources.append(held.get(self.problem.communication, ()) if seconds > 0 else ())
 
     def _tails(self) -> list[float]:
         """Return the longest path from each operation's start to the end."""

@@ -122,6 +122,7 @@ def clusters(
     bandwidth: Given[float] = BANDWIDTHS,
     latency: Given[float] = LATENCIES,
     missing_links: Given[bool] = FLAGS,
+    nodes: Given[bool] = FLAGS,
 ) -> Cluster:
     """Draw a cluster of devices d0, d1, ...
 
@@ -134,6 +135,8 @@ def clusters(
         Bandwidth and latency of one channel.
     missing_links : bool
         Whether some pairs of devices may have no direct link.
+    nodes : bool
+        Whether devices may share a node.
     """
     size = _value(draw, n_devices)
     beta = np.array(_each(draw, bandwidth, size * size)).reshape(size, size)
@@ -141,7 +144,11 @@ def clusters(
         for h, k in draw(st.lists(st.tuples(st.integers(0, size - 1), st.integers(0, size - 1)), max_size=size * size)):
             beta[h, k] = 0.0
     alpha = np.array(_each(draw, latency, size * size)).reshape(size, size)
-    return Cluster([Device(f"d{k}", memory_bytes=room) for k, room in enumerate(_each(draw, memory_bytes, size))], beta, alpha)
+    room = _each(draw, memory_bytes, size)
+    hosts = [""] * size
+    if size > 1 and _value(draw, nodes):
+        hosts = draw(st.lists(st.sampled_from(["", "a", "b"]), min_size=size, max_size=size))
+    return Cluster([Device(f"d{k}", node=hosts[k], memory_bytes=room[k]) for k in range(size)], beta, alpha)
 
 
 @st.composite
@@ -162,6 +169,7 @@ def problems(
     pins: Given[bool] = FLAGS,
     colocation: Given[bool] = FLAGS,
     missing_links: Given[bool] = FLAGS,
+    nodes: Given[bool] = FLAGS,
     transfers: Given[bool] = FLAGS,
 ) -> Problem:
     """Draw a problem that is feasible except for its memory and for combinations of paths.
@@ -179,7 +187,7 @@ def problems(
         Whether the cluster may have less memory than the graph needs, possibly too little.
     absent : bool
         Whether durations may be missing.
-    pins, colocation, missing_links : bool
+    pins, colocation, missing_links, nodes : bool
         Whether the problem may have them.
     transfers : bool
         Whether transfer times are explicit.
@@ -195,7 +203,7 @@ def problems(
         if _value(draw, tight):
             need = float((tasks.weight_bytes + count * (tasks.input_bytes + tasks.output_bytes)).sum())
             room = st.sampled_from([math.inf, need, need * 3 / 4, need / 2, need / 4])
-        network = draw(clusters(n_devices=len(names), memory_bytes=room, missing_links=missing_links))
+        network = draw(clusters(n_devices=len(names), memory_bytes=room, missing_links=missing_links, nodes=nodes))
     sizes = sorted(draw(st.sets(st.integers(1, count), min_size=1)))
     shape = (tasks.n_tasks, len(names), len(sizes))
     times = np.array(_each(draw, durations, math.prod(shape))).reshape(shape)

@@ -37,6 +37,7 @@ RULES = {
     "transfer-early": "a transfer starts after its producer's finish (amount: seconds too early)",
     "channel-overlap": "with communication='channel', an ordered device pair moves one transfer at a time (amount: seconds of overlap)",
     "port-overlap": "with communication='port', a device sends one and receives one transfer at a time (amount: seconds of overlap)",
+    "node-overlap": "with communication='node', a node sends one and receives one transfer at a time (amount: seconds of overlap)",
     "memory": "a device holds no more than its capacity under the problem's memory model (amount: bytes over)",
     "makespan": "the stated makespan is the last finish (amount: seconds off)",
 }
@@ -366,13 +367,20 @@ def _contention(facts: Facts) -> Iterator[Violation]:
     model, devices = facts.problem.communication, facts.problem.cluster.names
     lawful = np.flatnonzero(facts.arc_of_move >= 0)
     h, k = facts.device[facts.move_source[lawful]], facts.device[facts.move_target[lawful]]
+    ports: Sequence[str] = devices
     resources = {"channel": [("", h * len(devices) + k)], "port": [("send", h), ("receive", k)]}.get(model, [])
+    if model == "node":
+        nodes = [device.node for device in facts.problem.cluster.devices]
+        ports = [node or devices[x] for x, node in enumerate(nodes)]
+        host = np.array([nodes.index(node) if node else x for x, node in enumerate(nodes)])  # a device without a node is one by itself
+        lawful = lawful[host[h] != host[k]]
+        resources = [("send", host[facts.device[facts.move_source[lawful]]]), ("receive", host[facts.device[facts.move_target[lawful]]])]
     start, finish = facts.move_start[lawful], facts.move_finish[lawful]
     for role, resource in resources:
         for x, y, overlap in _overlaps(resource, start, finish, facts.tolerance):
             first, second = int(lawful[x]), int(lawful[y])
             ends = [facts.move(first), facts.move(second)]
-            where = f"the {role} port of {devices[resource[x]]!r}" if role else f"the channel {devices[h[x]]!r} -> {devices[k[x]]!r}"
+            where = f"the {role} port of {ports[resource[x]]!r}" if role else f"the channel {devices[h[x]]!r} -> {devices[k[x]]!r}"
             message = f"{facts.transfer(*ends[0])} and {facts.transfer(*ends[1])} overlap on {where} by {overlap:.9g} s"
             times = (start[y], finish[x])
             yield _of_batches(facts, f"{model}-overlap", message, overlap, *ends[0][1:], *ends[1][1:], times=times)

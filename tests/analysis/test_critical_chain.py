@@ -45,7 +45,12 @@ def test_every_step_follows_what_it_waited_for(case: tuple[hs.Problem, hs.Schedu
             ends = [
                 (batches.device[moves.source[each["transfer"]]], batches.device[moves.target[each["transfer"]]]) for each in (before, step)
             ]
-            assert ends[0] == ends[1] or (problem.communication == "port" and (ends[0][0] == ends[1][0] or ends[0][1] == ends[1][1]))
+            if problem.communication == "node":
+                node = [device.node or number for number, device in enumerate(problem.cluster.devices)]
+                ends = [(node[h], node[k]) for h, k in ends]
+                assert all(h != k for h, k in ends)
+            shares = ends[0][0] == ends[1][0] or ends[0][1] == ends[1][1]
+            assert ends[0] == ends[1] if problem.communication == "channel" else shares
 
 
 def test_the_steps_of_a_diamond() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched.decomposition.series import Series, cut
-from hetsched.problem.links import MODELS, UNCONTENDED
+from hetsched.problem.links import CONTENDED, MODELS, UNCONTENDED
 from hetsched.testing import brute_force, conformance, problems
 from hetsched.testing.profiles import examples
 
@@ -138,7 +138,7 @@ def stacks(draw):
         costs += [float(cost[i]) for i in order] + [float(cost[size])]
     graph = hs.TaskGraph([f"t{i}" for i in range(len(costs))], [(f"t{i}", f"t{j}", size) for i, j, size in edges])
     cluster = hs.Cluster([f"d{k}" for k in range(len(speed))], bandwidth=1.0)
-    communication = draw(st.sampled_from(["delay", "channel", "port"]))
+    communication = draw(st.sampled_from(["delay", *CONTENDED]))
     return hs.Problem(graph, cluster, durations=np.outer(costs, 1 / speed), communication=communication), times
 
 

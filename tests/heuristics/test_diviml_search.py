@@ -11,6 +11,7 @@ import hetsched as hs
 from hetsched.documents import encode
 from hetsched.heuristics import diviml_kernels as kernels
 from hetsched.heuristics.local_search.states import States
+from hetsched.problem.links import CONTENDED
 from hetsched.testing import conformance, strategies
 from hetsched.testing.clocks import watched
 from tests.heuristics.test_randomised import layered
@@ -86,7 +87,7 @@ def test_the_fastest_counts_are_those_of_least_device_time():
     assert Strings(problem).fastest().tolist() == [[2, 2]], "2 + 2.5 s against 9, and 4 + 2 with three on x"
 
 
-@pytest.mark.parametrize("communication", ["delay", "channel", "port"])
+@pytest.mark.parametrize("communication", ["delay", *CONTENDED])
 @pytest.mark.parametrize("batching", ["once", "free"])
 def test_a_string_is_worth_what_its_decision_simulates_to(batching, communication):
     strings = Strings(batched(batching, communication))

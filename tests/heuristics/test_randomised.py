@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import hetsched as hs
 from hetsched.documents import encode
 from hetsched.heuristics.randomised_kernels import by_start
+from hetsched.problem.links import CONTENDED
 from hetsched.testing import conformance, strategies
 from hetsched.testing.clocks import watched
 from tests.golden import topcuoglu
@@ -63,7 +64,7 @@ def test_either_noise_alone_finds_something():
         assert hs.solve(problem, NAME, evaluations=300, options=options).makespan < reference
 
 
-@pytest.mark.parametrize("communication", ["channel", "port"])
+@pytest.mark.parametrize("communication", CONTENDED)
 def test_dear_transfers_are_avoided_where_they_contend(communication):
     """HEFT fills the channels; taking transfers for longer than they are keeps tasks together."""
     problem = layered(communication=communication)

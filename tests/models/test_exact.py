@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched.models import BatchedMakespan, CongestionAware, Formulation
-from hetsched.problem.links import UNCONTENDED
+from hetsched.problem.links import CONTENDED, UNCONTENDED
 from hetsched.testing import brute_force, decisions, problems
 from hetsched.testing.profiles import examples
 from tests.golden import arabnejad, topcuoglu
@@ -46,7 +46,7 @@ def test_batched_makespan_finds_the_optimum(solver: str, problem: hs.Problem) ->
 
 @pytest.mark.parametrize("solver", SOLVERS)
 @few
-@given(problem=problems(**quiet, inputs=1, communication=st.sampled_from(["delay", "channel", "port"])))
+@given(problem=problems(**quiet, inputs=1, communication=st.sampled_from(["delay", *CONTENDED])))
 def test_congestion_aware_finds_the_optimum(solver: str, problem: hs.Problem) -> None:
     agrees(problem, CongestionAware(problem), solver)
 
@@ -110,7 +110,7 @@ def test_presolve_of_cp_sat_cuts_no_optimum_off() -> None:
     assert solution.status == "optimal"
 
 
-@pytest.mark.parametrize("communication", ["delay", "channel", "port"])
+@pytest.mark.parametrize("communication", ["delay", *CONTENDED])
 def test_moirai_example(shared_data: Path, communication: str) -> None:
     problem = instances.moirai(shared_data / "moirai" / "example-1.json", communication)
     assert CongestionAware(problem).solve("cpsat", time_limit=60).makespan == 30

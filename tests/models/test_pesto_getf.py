@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import hetsched as hs
 from hetsched.models import Assignment, CongestionAware, Pesto, getf
 from hetsched.models.shortage import shortage
+from hetsched.problem.links import CONTENDED
 from hetsched.testing import brute_force, problems, task_graphs
 from hetsched.testing.profiles import examples
 from tests.golden import topcuoglu
@@ -141,7 +142,7 @@ def test_pesto_knows_its_limits(devices: int, communication: str, message: str) 
 
 
 @few
-@given(problem=problems(**{**plain, "communication": st.sampled_from(["delay", "channel", "port"])}, inputs=1))
+@given(problem=problems(**{**plain, "communication": st.sampled_from(["delay", *CONTENDED])}, inputs=1))
 def test_moirai_as_printed_finds_the_optimum(problem: hs.Problem) -> None:
     optimum = brute_force(problem)
     solution = CongestionAware(problem, faithful=True).solve("cpsat", time_limit=60)

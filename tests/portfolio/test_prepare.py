@@ -20,7 +20,7 @@ def test_every_family_of_heuristics_is_prepared() -> None:
 
 def test_the_kinds_of_problems_differ_in_what_kernels_account_for() -> None:
     kinds = list(prepare._kinds())
-    assert {problem.communication for problem in kinds} == {"delay", "channel", "port"}
+    assert {problem.links.contended for problem in kinds} == {True, False}
     assert {problem.links.given for problem in kinds} == {True, False}
     assert {problem.inputs for problem in kinds} == {1, 2}
 

@@ -16,35 +16,42 @@ from hetsched.testing import problems
 
 def test_every_model_of_communication_has_an_entry():
     assert tuple(MODELS) == get_args(Communication)
-    assert CONTENDED == ("channel", "port")
+    assert CONTENDED == ("channel", "port", "node")
     assert UNCONTENDED == ("delay", "per-input")
     assert [name for name, model in MODELS.items() if model.per_input] == ["per-input"]
 
 
+NODES = ["a", "", "a", "b", ""]
+
+
 def excluded(communication: str, one: tuple[int, int], other: tuple[int, int]) -> bool:
     """Tell by the rules whether two transfers may not overlap, if resources are contended; "delay" counts channels."""
+    if communication == "node":
+        node = [name or number for number, name in enumerate(NODES)]
+        ends = [(node[h], node[k]) for h, k in (one, other)]
+        return all(h != k for h, k in ends) and (ends[0][0] == ends[1][0] or ends[0][1] == ends[1][1])
     return one[0] == other[0] or one[1] == other[1] if communication == "port" else one == other
 
 
 @pytest.mark.parametrize("communication", MODELS)
-@pytest.mark.parametrize("size", [1, 2, 4])
+@pytest.mark.parametrize("size", [1, 2, 5])
 def test_transfers_exclude_one_another_where_they_hold_the_same_resource(communication, size):
-    cluster = hs.Cluster([f"d{k}" for k in range(size)], bandwidth=1.0)
+    cluster = hs.Cluster([hs.Device(f"d{k}", node=NODES[k]) for k in range(size)], bandwidth=1.0)
     problem = hs.Problem(hs.TaskGraph(["t"]), cluster, durations=[[1.0] * size], communication=communication)
     table = problem.links.resource
     pairs = [(h, k) for h in range(size) for k in range(size) if h != k]
     for one in pairs:
         for other in pairs:
-            assert bool(set(table[one]) & set(table[other])) == excluded(communication, one, other)
+            assert bool(set(table[one]) & set(table[other]) - {-1}) == excluded(communication, one, other)
     assert (np.diagonal(table) == -1).all()
-    used = sorted({int(number) for pair in pairs for number in table[pair]})
+    used = sorted({int(number) for pair in pairs for number in table[pair]} - {-1})
     assert used == [] or (used[0] >= 0 and used[-1] < problem.links.n_resources)
-    assert problem.links.contended == (communication in ("channel", "port"))
+    assert problem.links.contended == (communication in ("channel", "port", "node"))
 
 
 def test_resources_are_named_after_their_devices():
-    cluster = hs.Cluster(["x", "y"], bandwidth=1.0)
-    for communication, expected in (("channel", {"x -> y"}), ("port", {"x sends", "y receives"})):
+    cluster = hs.Cluster([hs.Device("x", node="a"), hs.Device("y")], bandwidth=1.0)
+    for communication, expected in (("channel", {"x -> y"}), ("port", {"x sends", "y receives"}), ("node", {"a sends", "y receives"})):
         resources = MODELS[communication].resources(cluster)
         assert {resources.name(int(number)) for number in resources.table[0, 1]} == expected
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -57,6 +58,9 @@ class Reference:
 
     def resources(self, link: tuple[int, int, int]) -> set[object]:
         h, k = self.device[link[1]], self.device[link[2]]
+        if self.problem.communication == "node":
+            host = [device.node or number for number, device in enumerate(self.problem.cluster.devices)]
+            return set() if host[h] == host[k] else {("send", host[h]), ("receive", host[k])}
         return {(h, k)} if self.problem.communication == "channel" else {("send", h), ("receive", k)}
 
     def done(self, b: int, now: float) -> bool:
@@ -257,3 +261,45 @@ def test_batches_and_transfers_of_zero_length_wait_for_nobody():
     schedule = hs.simulate(problem, decision)
     assert [schedule.start(name) for name in "abcd"] == [0, 0, 0, 8]
     assert hs.verify(problem, schedule) == []
+
+
+def exchanged(communication: str, nodes: list[str], ends: list[tuple[int, int]]) -> list[float]:
+    """Return when transfers of 2 s between tasks that end at 1 s start, one for each pair of devices."""
+    size = len(nodes)
+    graph = hs.TaskGraph(
+        [f"{kind}{x}" for kind in ("from", "to") for x in range(len(ends))], [(f"from{x}", f"to{x}", 2.0) for x in range(len(ends))]
+    )
+    cluster = hs.Cluster([hs.Device(f"d{k}", node=node) for k, node in enumerate(nodes)], bandwidth=1.0)
+    times = [[1.0] * size] * len(ends) + [[0.0] * size] * len(ends)
+    problem = hs.Problem(graph, cluster, durations=times, communication=communication)
+    device = {f"from{x}": f"d{h}" for x, (h, _) in enumerate(ends)} | {f"to{x}": f"d{k}" for x, (_, k) in enumerate(ends)}
+    schedule = hs.simulate(problem, hs.Decision.from_assignment(problem, device, list(graph.names)))
+    assert hs.verify(problem, schedule) == []
+    return schedule.transfers.start.tolist()
+
+
+@pytest.mark.parametrize(
+    ("nodes", "ends", "by_port", "by_node"),
+    [
+        (["a", "a", "b", "b"], [(0, 2), (1, 3)], [1, 1], [1, 3]),  # two devices of a node send to two of another
+        (["a", "a", "b", "c"], [(0, 2), (1, 3)], [1, 1], [1, 3]),  # or to two others
+        (["a", "a", "a", "b"], [(0, 2), (1, 3)], [1, 1], [1, 1]),  # within a node nothing is held
+        (["a", "a", "a", "b"], [(0, 2), (1, 2)], [1, 3], [1, 1]),
+        (["a", "a", "b", "b"], [(0, 2), (3, 1)], [1, 1], [1, 1]),  # one sends, the other receives
+        (["", "", "b", "b"], [(0, 2), (1, 3)], [1, 1], [1, 3]),  # devices without a node are nodes of their own
+        (["", "", "", ""], [(0, 2), (1, 3)], [1, 1], [1, 1]),
+    ],
+)
+def test_nodes_share_their_ports(nodes, ends, by_port, by_node):
+    assert exchanged("port", nodes, ends) == by_port
+    assert exchanged("node", nodes, ends) == by_node
+
+
+@given(problems(communication="node"), st.data())
+def test_nodes_of_one_device_are_ports_and_a_single_node_is_no_contention(problem, data):
+    cluster = problem.cluster
+    for node, equal in (("", "port"), ("a", "delay")):
+        devices = [dataclasses.replace(device, node=node) for device in cluster.devices]
+        alone = problem.replace(cluster=cluster.replace(devices=devices))
+        decision = data.draw(decisions(alone, transfer_order=False))
+        assert hs.simulate(alone, decision).makespan == hs.simulate(alone.replace(communication=equal), decision).makespan

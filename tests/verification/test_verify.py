@@ -281,7 +281,14 @@ def test_contention_is_found_exactly_where_transfers_overlap(data):
     moves, device = schedule.transfers, schedule.batches.device
     h, k = device[moves.source].tolist(), device[moves.target].tolist()
     rows = list(zip(moves.start.tolist(), moves.finish.tolist(), strict=True))
-    for model, clash in (("channel", lambda x, y: (h[x], k[x]) == (h[y], k[y])), ("port", lambda x, y: h[x] == h[y] or k[x] == k[y])):
+    host = [device.node or number for number, device in enumerate(problem.cluster.devices)]
+    g, m = [host[x] for x in h], [host[x] for x in k]
+    clashes = {
+        "channel": lambda x, y: (h[x], k[x]) == (h[y], k[y]),
+        "port": lambda x, y: h[x] == h[y] or k[x] == k[y],
+        "node": lambda x, y: g[x] != m[x] and g[y] != m[y] and (g[x] == g[y] or m[x] == m[y]),
+    }
+    for model, clash in clashes.items():
         amounts = {overlap(rows[x], rows[y]) for x, y in itertools.combinations(range(len(rows)), 2) if clash(x, y)} - {0.0}
         violations = hs.verify(problem.replace(communication=model), schedule)
         assert {violation.rule for violation in violations} == ({f"{model}-overlap"} if amounts else set())

@@ -118,6 +118,16 @@ def test_a_valid_schedule_by_hand_has_no_violation():
             ],
         ),
         (
+            [A, B, C],
+            [AB, AC],
+            {"communication": "node"},
+            [
+                f"node-overlap: the transfer 'a' -> 'c' from 'x' to 'y' and the transfer 'a' -> 'b' from 'x' to 'y' overlap "
+                f"on the {port} by 2 s"
+                for port in ("send port of 'x'", "receive port of 'y'")
+            ],
+        ),
+        (
             [("a", "x", [0], -1.0, 1.0), B, C],
             [AB, AC],
             {},
