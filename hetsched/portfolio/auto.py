@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -14,7 +13,7 @@ from hetsched.errors import UnsupportedFeature
 from hetsched.modeling import backends
 from hetsched.portfolio.members import Member, choose
 from hetsched.portfolio.prepare import prepare_bounds, prepare_methods
-from hetsched.portfolio.protocol import Done, Job
+from hetsched.portfolio.protocol import Done, Failure, Job
 from hetsched.portfolio.workers import JobMonitor, JobReceiver, Pool, Worker, run_here
 from hetsched.problem.problem import Problem
 from hetsched.processes import ProcessDied
@@ -151,9 +150,9 @@ class Race:
                 return
             if not first and self._estimate(member) > min(share, self.left / 2):
                 continue  # it gets a turn later, if there is time
-            began = self.monitor.clock()
+            began = self.monitor.elapsed
             self.monitor.attempt(member.name)
-            took = self.monitor.clock() - began
+            took = self.monitor.elapsed - began
             share -= took
             self.pace = max(self.pace, took) if first else self.pace
             member.retired = True
@@ -206,7 +205,7 @@ class Race:
 
     def _ended(self, member: Member, done: Done, improved: bool) -> None:
         """Draw conclusions from the end of a turn."""
-        if done.kind == "unknown":
+        if done.failure is Failure.UNKNOWN:
             member.here = True
             return
         member.stalled_turns = member.stalled_turns + 1 if done.stopped is Stop.FINISHED and not improved else 0
@@ -352,9 +351,9 @@ class Race:
 
     def _wait(self, pool: Pool) -> None:
         """Take what workers tell; waiting for it is no work of ours."""
-        began = time.monotonic()
+        began = self.monitor.elapsed
         self._hear(pool, WAKE)
-        self.monitor.credit(self.monitor.source, seconds=began - time.monotonic())
+        self.monitor.credit(self.monitor.source, seconds=began - self.monitor.elapsed)
 
     def _hear(self, pool: Pool, seconds: float) -> None:
         """Take what workers tell, waiting so long for the first word."""
@@ -383,8 +382,8 @@ class Race:
     def _finish(self, pool: Pool) -> None:
         """Hear the last words; the processes end with the pool."""
         pool.stop()
-        limit = time.monotonic() + (GRACE if self.left > 0 else MARGIN)
-        while self.at_work and time.monotonic() < limit:
+        patience = Deadline.after(GRACE if self.left > 0 else MARGIN, self.monitor.clock)
+        while self.at_work and not patience.over:
             self._wait(pool)
         for worker in self.at_work:
             if worker.receiver is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, TypeAlias
 
 from hetsched.processes import ProcessDied, Ready
@@ -46,6 +47,21 @@ class Proved:
     nodes: int = 0
 
 
+class Failure(StrEnum):
+    """How a job failed."""
+
+    NONE = ""
+    """It has not."""
+    REFUSED = "refused"
+    """The method does not take the problem or an option."""
+    UNKNOWN = "unknown"
+    """The process has no such method."""
+    INCONSISTENT = "inconsistent"
+    """A bound lies above a schedule."""
+    FAILED = "failed"
+    """Any other error."""
+
+
 @dataclass(frozen=True)
 class Done:
     """A job has ended."""
@@ -54,10 +70,9 @@ class Done:
     """(method, best value, evaluations, seconds) of the method and of those it called."""
     messages: tuple[str, ...] = ()
     stopped: Stop = Stop.FINISHED
-    failure: str = ""
-    """Its error; with `kind` "unknown" that there is no such method in this process."""
-    kind: str = ""
-    """Of the failure: "refused", "unknown", "inconsistent" or "failed"."""
+    failure: Failure = Failure.NONE
+    error: str = ""
+    """Its message."""
 
 
 Message: TypeAlias = Ready | Found | Proved | Done | ProcessDied

@@ -6,7 +6,6 @@ import contextlib
 import importlib
 import pickle
 import queue
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,14 +13,14 @@ from typing import NoReturn
 
 from hetsched.errors import InconsistentBound, UnsupportedFeature
 from hetsched.modeling.backends import in_process
-from hetsched.portfolio.protocol import Done, Found, Job, Message, Proved
+from hetsched.portfolio.protocol import Done, Failure, Found, Job, Message, Proved
 from hetsched.problem.problem import Problem
 from hetsched.processes import Channel, Process, ProcessDied, Ready, StopRequest
 from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.simulate import simulate
 from hetsched.search import Budget, Event, Monitor, discover, registered
 from hetsched.search.solution import Bound
-from hetsched.stopping import Stop
+from hetsched.stopping import Deadline, Stop
 
 _WAKE = 0.01  # seconds between looks at the messages, while something runs in this process
 
@@ -82,20 +81,20 @@ class JobMonitor(Monitor):
 
     def perform(self, job: Job) -> Done:
         """Run the job to its end and say how it went."""
-        failure = kind = ""
+        failure, message = Failure.NONE, ""
         try:
             if not self.should_stop:
                 self.run(job.method, job.options)
         except UnsupportedFeature as error:
-            failure, kind = str(error), "refused"
+            failure, message = Failure.REFUSED, str(error)
         except InconsistentBound as error:
-            failure, kind = str(error), "inconsistent"
+            failure, message = Failure.INCONSISTENT, str(error)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # a method may fail as it likes, even by SystemExit; that costs only itself
-            failure, kind = f"{type(error).__name__}: {error}", "failed"
+            failure, message = Failure.FAILED, f"{type(error).__name__}: {error}"
         efforts = tuple((name, effort.value, effort.evaluations, effort.seconds) for name, effort in self._efforts.items() if name)
-        return Done(efforts, tuple(self._messages), self.stopped or Stop.FINISHED, failure, kind)
+        return Done(efforts, tuple(self._messages), self.stopped or Stop.FINISHED, failure, message)
 
 
 class JobReceiver:
@@ -103,8 +102,7 @@ class JobReceiver:
 
     def __init__(self, monitor: Monitor, name: str) -> None:
         self.monitor, self.name = monitor, name
-        self.began = time.monotonic()
-        self.best = monitor.incumbent
+        self.began = monitor.elapsed
         self._offered: Counter[str] = Counter()
 
     @property
@@ -142,14 +140,14 @@ class JobReceiver:
         monitor.source = ""
         for message in done.messages:
             monitor.note(message)
-        if done.kind == "inconsistent":
-            raise InconsistentBound(done.failure)
-        if done.failure and done.kind != "unknown":
-            monitor.note(f"{self.name}{' failed' if done.kind == 'failed' else ''}: {done.failure}")
+        if done.failure is Failure.INCONSISTENT:
+            raise InconsistentBound(done.error)
+        if done.failure in (Failure.REFUSED, Failure.FAILED):
+            monitor.note(f"{self.name}{' failed' if done.failure is Failure.FAILED else ''}: {done.error}")
 
     def abandon(self) -> None:
         """Count the seconds of a job that will not tell of its end."""
-        self.monitor.credit(self.name, seconds=time.monotonic() - self.began)
+        self.monitor.credit(self.name, seconds=self.monitor.elapsed - self.began)
 
 
 def run_here(monitor: Monitor, job: Job, look: Callable[[JobMonitor], object] | None = None) -> tuple[Done, bool]:
@@ -159,18 +157,18 @@ def run_here(monitor: Monitor, job: Job, look: Callable[[JobMonitor], object] | 
     hundredth of a second, and may stop it. Returns how it went and whether it found a better schedule.
     """
     receiver = JobReceiver(monitor, job.method)
-    looked = 0.0
+    due = Deadline.after(0.0, monitor.clock)
 
     def often() -> None:
-        nonlocal looked
-        if look is not None and time.monotonic() - looked >= _WAKE:
-            looked = time.monotonic()
+        nonlocal due
+        if look is not None and due.over:
+            due = Deadline.after(_WAKE, monitor.clock)
             look(job_monitor)
 
     job_monitor = JobMonitor(monitor.problem, job, receiver.take, look=often, parent=monitor)
-    began = time.monotonic()
+    began = monitor.elapsed
     done = job_monitor.perform(job)
-    monitor.credit(monitor.source, seconds=began - time.monotonic())  # the caller's share is without that of what it called
+    monitor.credit(monitor.source, seconds=began - monitor.elapsed)  # the caller's share is without that of what it called
     receiver.take(done)
     return done, receiver.improved
 
@@ -182,8 +180,6 @@ class Worker(Process):
         self.ready = False
         self.receiver: JobReceiver | None = None
         """Of the job it works on."""
-        self.until = 0.0
-        """When the job should end, in monotonic time."""
         super().__init__("hetsched.portfolio.workers:serve", lambda message: inbox.put((self, message)))
         self.send(hello)
 
@@ -229,7 +225,6 @@ class Pool:
         """Give an idle worker a job; raises an error if the job cannot be pickled."""
         worker.send(pickle.dumps(job, pickle.HIGHEST_PROTOCOL))
         worker.receiver = receiver
-        worker.until = time.monotonic() + (float("inf") if job.time_limit is None else job.time_limit)
 
     def receive(self, seconds: float = 0.0) -> Iterator[tuple[Worker, Message, JobReceiver | None]]:
         """Yield what has been told, with the receiver of the worker's job, waiting so long for the first word.
@@ -303,9 +298,9 @@ class _Side:
             try:
                 importlib.import_module(module)
             except BaseException as error:  # SystemExit too
-                return Done(failure=f"{module} cannot be imported: {type(error).__name__}: {error}", kind="unknown")
+                return Done(failure=Failure.UNKNOWN, error=f"{module} cannot be imported: {type(error).__name__}: {error}")
         if job.method not in registered():
-            return Done(failure=f"{module} registers no method {job.method!r} when it is imported", kind="unknown")
+            return Done(failure=Failure.UNKNOWN, error=f"{module} registers no method {job.method!r} when it is imported")
         job_monitor = JobMonitor(hello.problem, job, self.channel.tell, look=lambda: self._look(job_monitor))
         return job_monitor.perform(job)
 

@@ -98,9 +98,9 @@ def test_prints_do_not_get_between_the_messages(pool: Pool, capfd: pytest.Captur
 
 def test_failures_cost_only_the_task(pool: Pool) -> None:
     monitor = Monitor(topcuoglu())
-    assert told(pool, Job("raises"), monitor)[-1].kind == "failed"
-    assert told(pool, Job("exits"), monitor)[-1].kind == "failed"
-    assert told(pool, Job("pesto"), monitor)[-1].kind == "refused"
+    assert told(pool, Job("raises"), monitor)[-1].failure == "failed"
+    assert told(pool, Job("exits"), monitor)[-1].failure == "failed"
+    assert told(pool, Job("pesto"), monitor)[-1].failure == "refused"
     assert monitor.incumbent < float("inf")
     failed, exited, refused = monitor.solution("x").messages
     assert failed == "raises failed: RuntimeError: out of luck"
@@ -109,7 +109,7 @@ def test_failures_cost_only_the_task(pool: Pool) -> None:
 
 
 def test_a_method_that_no_module_brings_is_unknown_there(pool: Pool) -> None:
-    assert told(pool, Job("nowhere"), Monitor(topcuoglu()))[-1].kind == "unknown"
+    assert told(pool, Job("nowhere"), Monitor(topcuoglu()))[-1].failure == "unknown"
 
 
 def test_a_task_is_stopped_when_asked(pool: Pool) -> None:
