@@ -196,11 +196,11 @@ class Series:
         self.states = [np.empty((1, 0), np.int64)]
         self.states += [_states(problem, module.tasks[module.ends], known) for module in modules[:-1]]
         self.states.append(self.states[0])
-        shortest = levels.least_durations(problem)
+        self._shortest = levels.least_durations(problem)
         rows, lower = [], []
         boundaries = zip(self.modules, pairwise(self.states), strict=True)
         for x, (module, (before, after)) in deadline.watch(enumerate(boundaries), "the bounding of modules", every=20):
-            least = module.least(problem, before, after, shortest)
+            least = module.least(problem, before, after, self._shortest)
             i, j = np.nonzero(~np.isnan(least))
             rows.append([np.full(len(i), x), i, j])
             lower.append(least[i, j])
@@ -270,7 +270,7 @@ class Series:
         """Return what a plain module does."""
         own = [target[place] for place, end in enumerate(module.ends.tolist()) if end == module.given]
         if not own:  # it may end anywhere, and does so where that is earliest
-            own = [module.plain_finishes(self.problem, source[None], levels.least_durations(self.problem))[0, -1].argmin()]
+            own = [module.plain_finishes(self.problem, source[None], self._shortest)[0, -1].argmin()]
         devices = np.array([*source, own[0]])
         return PartialDecision(Decision(np.arange(len(devices)), devices), np.arange(len(module.edges) if devices[0] != devices[-1] else 0))
 
