@@ -7,7 +7,8 @@ import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,9 @@ from hetsched.errors import InvalidModel
 from hetsched.modeling.expression import Expression
 from hetsched.modeling.model import Model
 from hetsched.stopping import NEVER, Deadline, Stop
+
+if TYPE_CHECKING:
+    from hetsched.modeling.path_kernels import Transitions
 
 TOLERANCE = 1e-6
 """Relative distance of a cost's bounds at which it counts as known."""
@@ -131,7 +135,6 @@ class DynamicProgram:
         self._check()
         self.n_states = int(self.head.max()) + 1
         self._order = np.argsort(self.tail, kind="stable")
-        self._arcs = self.tail[self._order], self.head[self._order], self.kind[self._order]
 
     def __repr__(self) -> str:
         return f"<DynamicProgram of {self.n_states} states and {self.n_transitions} transitions>"
@@ -194,18 +197,27 @@ class DynamicProgram:
             state = int(self.tail[found[-1]])
         return float(distance[-1]), np.array(found[::-1], np.int64)
 
+    @cached_property
+    def _paths(self) -> Transitions:
+        """The transitions by ascending tail."""
+        from hetsched.modeling import path_kernels
+
+        return path_kernels.transitions(*(column[self._order] for column in (self.tail, self.head, self.kind)))
+
     def _from_first(self, cost: FloatArray) -> tuple[FloatArray, IntArray]:
         """Return the distance of each state from the first, and the place of the transition it is reached by."""
         from hetsched.modeling import path_kernels
 
-        cost = check_array(cost, "cost", (self.n_kinds,), error=InvalidModel)
-        return path_kernels.from_first(*self._arcs, cost, self.n_states)  # type: ignore[no-any-return]
+        given = check_array(cost, "cost", (self.n_kinds,), error=InvalidModel)
+        distance, last = path_kernels.from_first(self._paths, _writable(given), self.n_states)
+        return distance, last
 
     def _to_last(self, cost: FloatArray) -> FloatArray:
         """Return the distance of each state to the last."""
         from hetsched.modeling import path_kernels
 
-        return path_kernels.to_last(*self._arcs, cost, self.n_states)  # type: ignore[no-any-return]
+        distance: FloatArray = path_kernels.to_last(self._paths, _writable(cost), self.n_states)
+        return distance
 
     @checked
     def solve(
@@ -267,6 +279,11 @@ class DynamicProgram:
         model.add(net == demand, tag="flow")
         model.minimise(np.where(np.isfinite(values), values, 0.0) @ flow)
         return model, flow
+
+
+def _writable(cost: FloatArray) -> FloatArray:
+    """Return costs as the one kind of array that the kernels are compiled for, copied only where they are another."""
+    return np.require(cost, np.float64, ["C", "W"])
 
 
 class _Run:
@@ -363,7 +380,7 @@ class _Run:
         kind = int(self.program.kind[t])
         tries = int(self.tries[kind])
         seconds = min(left, left / (_SHARES * shared) * self.parallel * 2.0**tries)
-        rest = path_kernels.least_around(*self.program._arcs, self.before, self.program._to_last(self.known), kind)
+        rest = path_kernels.least_around(self.program._paths, self.before, self.program._to_last(self.known), kind)
         self.evaluated += not tries
         self.tries[kind] += 1
         return Query(t, seconds, self.value - rest, tries, self.answers[kind])

@@ -1,57 +1,76 @@
-"""Shortest paths through states in topological order.
-
-Transitions [T] are sorted by their tail, which is less than their head; costs [K] are those of their kinds [T].
-"""
+"""Shortest paths through states in topological order."""
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any, NamedTuple
 
-from hetsched.compiled import builder
+import numpy as np
+import numpy.typing as npt
+
+from hetsched.arrays import FloatArray, IntArray
+from hetsched.compiled import builder, kernel
+
+
+class Transitions(NamedTuple):
+    """Transitions sorted by their tail, which is less than their head, [T] each; see `transitions`."""
+
+    tail: IntArray
+    head: IntArray
+    kind: IntArray
+    """Costs [K] are those of kinds."""
+
+
+def transitions(tail: npt.NDArray[np.integer[Any]], head: npt.NDArray[np.integer[Any]], kind: npt.NDArray[np.integer[Any]]) -> Transitions:
+    """Return transitions as the kernels take them: int64 and read-only; what is int64 already is not copied."""
+    columns = [np.ascontiguousarray(column, np.int64).view() for column in (tail, head, kind)]
+    for column in columns:
+        column.setflags(write=False)
+    return Transitions(*columns)
 
 
 @builder
-def from_first(tail, head, kind, cost, states):  # type: ignore[no-untyped-def]
-    """Return the distance of each state from the first, and the transition it is best reached by."""
+def from_first(paths: Transitions, cost: FloatArray, states: int) -> tuple[FloatArray, IntArray]:
+    """Return the distance of each state from the first, and the transition it is best reached by, or -1."""
     distance, last = np.full(states, np.inf), np.full(states, -1)
     distance[0] = 0.0
-    for t in range(len(tail)):
-        reached = distance[tail[t]] + cost[kind[t]]
-        if reached < distance[head[t]]:
-            distance[head[t]] = reached
-            last[head[t]] = t
+    for t in range(len(paths.tail)):
+        head = paths.head[t]
+        reached = distance[paths.tail[t]] + cost[paths.kind[t]]
+        if reached < distance[head]:
+            distance[head] = reached
+            last[head] = t
     return distance, last
 
 
 @builder
-def to_last(tail, head, kind, cost, states):  # type: ignore[no-untyped-def]
+def to_last(paths: Transitions, cost: FloatArray, states: int) -> FloatArray:
     """Return the distance of each state to the last."""
     distance = np.full(states, np.inf)
     distance[-1] = 0.0
-    for t in range(len(tail) - 1, -1, -1):
-        reached = distance[head[t]] + cost[kind[t]]
-        distance[tail[t]] = min(distance[tail[t]], reached)
+    for t in range(len(paths.tail) - 1, -1, -1):
+        tail = paths.tail[t]
+        distance[tail] = min(distance[tail], distance[paths.head[t]] + cost[paths.kind[t]])
     return distance
 
 
-@builder
-def least_around(tail, head, kind, before, after, wanted):  # type: ignore[no-untyped-def]
+@kernel
+def least_around(paths: Transitions, before: FloatArray, after: FloatArray, kind: int) -> float:
     """Return the least cost of the rest of a path with a transition of a kind, from the distances before and after it."""
     least = np.inf
-    for t in range(len(tail)):
-        if kind[t] == wanted:
-            least = min(least, before[tail[t]] + after[head[t]])
+    for t in range(len(paths.tail)):
+        if paths.kind[t] == kind:
+            least = min(least, before[paths.tail[t]] + after[paths.head[t]])
     return least
 
 
 @builder
-def on_short_paths(tail, head, kind, cost, before, after, most):  # type: ignore[no-untyped-def]
+def on_short_paths(paths: Transitions, cost: FloatArray, before: FloatArray, after: FloatArray, most: float) -> IntArray:
     """Return the transitions on paths that cost at most so much."""
-    found = np.empty(len(tail), np.int64)
+    chosen = np.empty(len(paths.tail), np.int64)
     used = 0
-    for t in range(len(tail)):
-        whole = before[tail[t]] + cost[kind[t]] + after[head[t]]
+    for t in range(len(paths.tail)):
+        whole = before[paths.tail[t]] + cost[paths.kind[t]] + after[paths.head[t]]
         if whole <= most and whole < np.inf:
-            found[used] = t
+            chosen[used] = t
             used += 1
-    return found[:used].copy()
+    return chosen[:used].copy()

@@ -309,9 +309,9 @@ class _Search:
         from hetsched.modeling import path_kernels
 
         block = self.block
-        arcs, end = (block.tail, block.head, block.stage), block.n_states
+        paths, end = path_kernels.transitions(block.tail, block.head, block.stage), block.n_states
         kind, least = self._least()
-        distance, last = path_kernels.from_first(*arcs, least, end)
+        distance, last = path_kernels.from_first(paths, least, end)
         value, state = 0.0, end - 1 if np.isfinite(distance[-1]) else 0
         while state:
             on_path = int(kind[block.stage[last[state]]])
@@ -319,9 +319,10 @@ class _Search:
             value += self.lower[on_path]
             state = int(block.tail[last[state]])
         _, least = self._least()
-        before, _ = path_kernels.from_first(*arcs, least, end)
-        after = path_kernels.to_last(*arcs, least, end)
-        return path_kernels.on_short_paths(*arcs, least, before, after, value * (1 + TOLERANCE))  # type: ignore[no-any-return]
+        before, _ = path_kernels.from_first(paths, least, end)
+        after = path_kernels.to_last(paths, least, end)
+        kept: IntArray = path_kernels.on_short_paths(paths, least, before, after, value * (1 + TOLERANCE))
+        return kept
 
     def _least(self) -> tuple[IntArray, FloatArray]:
         """Return for each stage the kind of the lower bound, and that."""
