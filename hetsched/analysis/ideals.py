@@ -9,7 +9,7 @@ import numpy as np
 
 from hetsched.arrays import IntArray
 
-_CHUNK = 100_000  # pairs of ideals and elements between two looks at the clock
+_CHUNK = 100_000  # pairs of ideals and elements looked into between two calls of `stop`
 
 
 class Ideals(NamedTuple):
@@ -39,17 +39,14 @@ def ideals(size: int, pairs: IntArray, *, limit: int, stop: Callable[[], bool] =
 
     `pairs` [P, 2] are (before, after) and must have no cycle.
     """
-    from hetsched.analysis.ideal_kernels import grow
+    from hetsched.analysis.ideal_kernels import PartialOrder, grow, growth, ideal_table
 
     words = max(1, (size + 63) // 64)
     below = np.zeros((size, words), np.uint64)
     for before, after in pairs.tolist():
         below[after, before // 64] |= np.uint64(1 << (before % 64))
-    mark = np.random.default_rng(0).integers(1, 2**63, size, np.uint64)  # sums of these are the hashes
-    sets = np.zeros((limit + 1, words), np.uint64)
-    hashes = np.zeros(limit + 1, np.uint64)
-    slots = np.full(1 << int(np.ceil(np.log2(2 * limit + 16))), -1)
-    slots[0] = 0
+    order = PartialOrder(below, np.random.default_rng(0).integers(1, 2**63, size, np.uint64))
+    table = ideal_table(words, limit)
     count, done = 1, 0
     counts: list[IntArray] = [np.zeros(1, np.int64)]
     elements: list[IntArray] = []
@@ -57,16 +54,15 @@ def ideals(size: int, pairs: IntArray, *, limit: int, stop: Callable[[], bool] =
     while done < count:
         if stop():
             return None
-        end = min(count, done + max(1, _CHUNK // max(1, size)))
-        room = (end - done) * size
-        numbers, element, result = np.empty(end - done, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
-        count = int(grow(done, end, count, limit, below, mark, sets, hashes, slots, numbers, element, result))
+        found = growth(max(1, _CHUNK // max(1, size)), size)
+        end, count = grow(done, count, order, table, found)
         if count < 0:
             return None
+        numbers = found.numbers[: end - done]
         used = int(numbers.sum())
         counts.append(numbers)
-        elements.append(element[:used])
-        larger.append(result[:used])
+        elements.append(found.element[:used])
+        larger.append(found.larger[:used])
         done = end
     nothing = [np.zeros(0, np.int64)]
     return Ideals(np.cumsum(np.concatenate(counts)), np.concatenate(elements or nothing), np.concatenate(larger or nothing))
