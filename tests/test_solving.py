@@ -91,7 +91,7 @@ def test_warm_starts_never_worsen_the_answer():
         assert solution.makespan == 76
         assert solution.method == "start"
     assert hs.solve(problem, "min-min", start=hs.solve(problem, "olb")).makespan == 76
-    with pytest.raises(hs.InvalidSchedule, match="the start is a schedule of 10 tasks, 3 devices and 1 inputs that are not those"):
+    with pytest.raises(hs.InvalidSchedule, match="the 10 tasks, 3 devices and 1 inputs of the start are not those"):
         hs.solve(chain(), start=good)
 
 
@@ -157,7 +157,7 @@ def test_a_wrong_bound_is_an_error_and_never_clipped(mine):
         monitor.run("heft")
         monitor.raise_bound(hs.Bound(81.0, "hearsay", "somebody said so"))
 
-    with pytest.raises(hs.InconsistentBound, match="'hearsay' = 81.0 s lies above the makespan 80.0 s that 'heft' found"):
+    with pytest.raises(hs.InconsistentBound, match="'hearsay' = 81.0 s is above the makespan 80.0 s of 'heft'"):
         hs.solve(topcuoglu(), "overconfident")
 
 

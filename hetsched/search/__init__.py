@@ -1,4 +1,4 @@
-"""The frame of every search: budget, monitor, solution, and the registry of methods."""
+"""Budget, monitor, solution, and the registry of methods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a solve may spend, and the cores it may use."""
+"""The budget of a solve, and the number of available cores."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from hetsched.arguments import checked
 @checked
 @dataclass(frozen=True)
 class Budget:
-    """What a solve may spend: seconds of wall time, schedule evaluations; None for no limit."""
+    """Limits of a solve: seconds of wall-clock time, schedule evaluations; None for no limit."""
 
     time_limit: float | None = None
     evaluations: int | None = None
 
 
 def cores() -> int:
-    """Return how many cores this process may use: those it may run on, or fewer where a container has less time."""
+    """Return the number of cores that this process may use, by its affinity and the quota of its container."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
         return max(1, min(count, round(int(quota) / int(period))))
-    except (OSError, ValueError):  # there are no such groups, or the quota is "max"
+    except (OSError, ValueError):  # no control groups, or the quota is "max"
         return count

@@ -1,4 +1,4 @@
-"""The monitor that a running method offers its decisions to."""
+"""The monitor, to which a running method offers its decisions."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ _UNLIMITED = Budget()
 
 @dataclass(frozen=True)
 class Event:
-    """News of a running solve: a better schedule (`incumbent` fell) or a better bound."""
+    """Progress of a solve: a better schedule (a lower `incumbent`) or a better bound."""
 
     time: float
     """Seconds since the start of the solve."""
     incumbent: float
-    """Value of the best schedule so far (its makespan, unless another objective was asked for), inf before the first."""
+    """Value of the best schedule so far (its makespan unless the objective is another), inf before the first."""
     bound: float
     source: str
-    """The method or bound it comes from."""
+    """The method or bound that it comes from."""
     nodes: int = 0
     """Nodes or branches that a solver has explored."""
 
@@ -52,7 +52,7 @@ class Event:
 
 @dataclass
 class _Effort:
-    """What one method did in a solve."""
+    """The work of one method in a solve."""
 
     value: float = math.inf
     evaluations: int = 0
@@ -60,10 +60,10 @@ class _Effort:
 
 
 class Monitor:
-    """What a running method talks to.
+    """The interface of a running method to its solve.
 
-    It simulates the decisions offered, keeps the best schedule and the best bound, writes the
-    history, tells the callback, and says when to stop.
+    It simulates the decisions offered, keeps the best schedule and the best bound, records the
+    history, calls the callback, and signals the end.
 
     Parameters
     ----------
@@ -73,13 +73,13 @@ class Monitor:
     on_progress : callable, optional
         Called with an `Event` at every improvement; returning True stops the solve.
     parent : Monitor, optional
-        The monitor of the solve this one is part of; its stop is this one's too.
+        The monitor of the solve that this one is part of; a stop of the parent stops this one too.
     objective : "makespan", "period" or "max-load"
-        What schedules are compared by; bounds on anything else are passed over.
+        The value of schedules; bounds on other objectives are ignored.
     executor : concurrent.futures.Executor, optional
-        Where a method may have parts of its work done.
+        The executor over which a method may distribute its work.
     clock : callable
-        Returns seconds; a test may give one that it advances. A part of another solve has its parent's.
+        Returns seconds; a test may give one that it advances. Default for a part of a solve: the parent's.
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ class Monitor:
         Value of the best schedule so far, inf before the first.
     bound : Bound
     deadline : Deadline
-        When the solve, and all that it is part of, has to end.
+        The end of the solve and of those that it is part of.
     nodes : int
         Nodes or branches explored, for methods that count them.
     rng : numpy.random.Generator
@@ -120,14 +120,14 @@ class Monitor:
         self.evaluations = 0
         self.nodes = 0
         self._found_by = ""
-        self._nearest: tuple[float, Schedule] | None = None  # bytes over capacity, and the schedule that is least so
+        self._nearest: tuple[float, Schedule] | None = None  # bytes over capacity, the least so far, and their schedule
         self._on_progress = on_progress
         self._parent = parent
         self._events: list[Event] = []
         self._efforts: dict[str, _Effort] = {}
         self._messages: dict[str, None] = {}
         self._stopped = Stop.NONE
-        self._cut_short = False  # a method gave up for want of time, maybe before the limit
+        self._cut_short = False  # a method gave up for lack of time, possibly before the limit
         self.clock: Clock = clock if parent is None else parent.clock
         self._started = self.clock()
         own = Deadline.after(budget.time_limit, self.clock)
@@ -136,7 +136,7 @@ class Monitor:
 
     @property
     def rng(self) -> np.random.Generator:
-        """The only source of randomness a method may use."""
+        """The only source of randomness that a method may use."""
         if self._rng is None:
             self._rng = np.random.default_rng(self.seed)
         return self._rng
@@ -153,12 +153,12 @@ class Monitor:
 
     @checked
     def time_limit(self, share: float = 1.0) -> float | None:
-        """Return the time limit of what the method calls now: a share of the seconds left, None without a limit."""
+        """Return a time limit for a part of the method: a share of the seconds left, or None without a limit."""
         return self.deadline.part(share).limit
 
     @property
     def stopped(self) -> Stop:
-        """Why the method has to stop; `Stop.NONE`, an empty string, while it may go on."""
+        """The reason to stop; `Stop.NONE`, an empty string, while the method may continue."""
         if not self._stopped:
             if self.best is not None and relative_gap(self.incumbent, self.bound.value) <= OPTIMALITY_GAP:
                 self._stopped = Stop.OPTIMAL
@@ -179,25 +179,25 @@ class Monitor:
 
     @checked
     def stop(self, reason: Stop) -> None:
-        """Ask the method to stop."""
+        """Request that the method stops, for a reason."""
         self._stopped = self._stopped or reason
 
     @checked
     def note(self, message: str) -> None:
-        """Record something the user should read, once; an empty message is none."""
+        """Record a message for the user, once; an empty message is ignored."""
         if not message:
             return
         self._messages.setdefault(f"{self.source}: {message}" if self.source else message)
 
     @checked
     def evaluated(self, count: int) -> None:
-        """Count evaluations a method made by itself (an offer counts as one already)."""
+        """Count evaluations of a method outside `offer`, which counts as one."""
         self.evaluations += count
         self._effort.evaluations += count
 
     @checked
     def credit(self, method: str, *, value: float = math.inf, evaluations: int = 0, seconds: float = 0.0) -> None:
-        """Count what a method did outside this monitor, in another process for instance; `value` is the best it found."""
+        """Count the work of a method outside this monitor, for instance in another process; `value` is its best."""
         effort = self._efforts.setdefault(method, _Effort())
         effort.value = min(effort.value, value)
         effort.evaluations += evaluations
@@ -210,7 +210,7 @@ class Monitor:
 
     @contextlib.contextmanager
     def as_source(self, name: str) -> Iterator[None]:
-        """Credit what is offered and noted meanwhile to a name."""
+        """Attribute offers and notes in the context to `name`."""
         before, self.source = self.source, name
         try:
             yield
@@ -219,13 +219,13 @@ class Monitor:
 
     @checked
     def offer(self, decision: Decision) -> float:
-        """Simulate a decision and keep its schedule if it is valid and the best so far.
+        """Simulate a decision, and keep its schedule if it is valid and the best so far.
 
         Returns
         -------
         float
-            Its value, that is its makespan in seconds unless another objective was asked for; inf if it
-            needs more memory than there is, which is noted; of these the one nearest to it is kept as a best effort.
+            The value in seconds, the makespan unless the objective is another; inf if the decision exceeds the
+            memory. That is noted, and the schedule with the least excess is kept as the best effort.
 
         Raises
         ------
@@ -258,7 +258,7 @@ class Monitor:
 
     @checked
     def raise_bound(self, bound: Bound) -> None:
-        """Record a lower bound if it is the best so far; one on another objective tells at most that there is no schedule."""
+        """Record a lower bound if it is the best so far; one on another objective matters only if it is inf."""
         if bound.objective != self.objective and not math.isinf(bound.value):
             return
         if bound.value > self.bound.value:
@@ -269,8 +269,8 @@ class Monitor:
     def _check_bound(self) -> None:
         if self.bound.value > self.incumbent * (1 + TOLERANCE):
             raise InconsistentBound(
-                f"bound {self.bound.name!r} = {self.bound.value!r} s lies above the {self.objective} {self.incumbent!r} s that "
-                f"{self._found_by!r} found: one of them is wrong; please report it with the problem's document"
+                f"bound {self.bound.name!r} = {self.bound.value!r} s is above the {self.objective} {self.incumbent!r} s "
+                f"of {self._found_by!r}: one of them is wrong; please report it with the problem's document"
             )
 
     def _tell(self, source: str) -> None:
@@ -281,9 +281,9 @@ class Monitor:
 
     @checked
     def run(self, name: str, options: Mapping[str, Any] | None = None) -> None:
-        """Run a registered method on this problem, its finds coming here under its name; `OutOfTime` ends it with a note.
+        """Run a registered method on this monitor, under the method's name; `OutOfTime` ends it with a note.
 
-        Raises `UnsupportedFeature` if the method does not take the problem or an option.
+        Raises `UnsupportedFeature` if the method does not support the problem or an option.
         """
         chosen, options = find_method(name), options or {}
         chosen.check_options(options)
@@ -298,15 +298,15 @@ class Monitor:
             self.note(str(spent))
             self._cut_short = True
         finally:
-            took = self.elapsed - started
-            self._effort.seconds += took
+            seconds = self.elapsed - started
+            self._effort.seconds += seconds
             self.source = before
             if before:
-                self._effort.seconds -= took  # the caller's share is without that of what it called
+                self._effort.seconds -= seconds  # the caller's seconds exclude those of the method it calls
 
     @checked
     def attempt(self, name: str) -> None:
-        """Run a registered method; what it refuses is noted."""
+        """Run a registered method; a refusal is noted."""
         try:
             self.run(name)
         except UnsupportedFeature as refusal:
@@ -323,20 +323,20 @@ class Monitor:
         start: Solution | Schedule | Decision | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> Solution:
-        """Solve another problem for the same objective by a method's name, within this solve's time and stop."""
+        """Solve another problem for the same objective by a registered method, within the limits of this solve."""
         if self.budget.evaluations is not None:
             left = max(0, self.budget.evaluations - self.evaluations)
             evaluations = left if evaluations is None else min(left, evaluations)
         child = Monitor(problem, Budget(time_limit, evaluations), seed=int(self.rng.integers(2**31)), parent=self, objective=self.objective)
-        found = child.run_alone(method, start, options)
+        solution = child.run_alone(method, start, options)
         self.evaluations += child.evaluations
-        return found
+        return solution
 
     @checked
     def run_alone(
         self, method: str, start: Solution | Schedule | Decision | None = None, options: Mapping[str, Any] | None = None
     ) -> Solution:
-        """Run a single method from a start and return what it found."""
+        """Run a single method from a start and return its solution."""
         self.warm_start(start)
         if not self.should_stop:
             self.run(method, options)
@@ -344,15 +344,15 @@ class Monitor:
 
     @checked
     def warm_start(self, start: Solution | Schedule | Decision | None) -> None:
-        """Offer what an earlier solve left."""
+        """Offer the schedule of an earlier solve."""
         if isinstance(start, Solution):
             start = start.schedule
         if isinstance(start, Schedule):
-            theirs, ours = (start.tasks, start.devices, start.n_inputs), (self.problem.graph.names, self.problem.cluster.names)
-            if theirs != (*ours, self.problem.inputs):
+            of_start, of_problem = (start.tasks, start.devices, start.n_inputs), (self.problem.graph.names, self.problem.cluster.names)
+            if of_start != (*of_problem, self.problem.inputs):
                 raise InvalidSchedule(
-                    f"the start is a schedule of {len(start.tasks)} tasks, {len(start.devices)} devices and {start.n_inputs} inputs "
-                    "that are not those of this problem; start from a schedule of the same tasks and devices"
+                    f"the {len(start.tasks)} tasks, {len(start.devices)} devices and {start.n_inputs} inputs of the start "
+                    "are not those of this problem; start from a schedule of the same tasks and devices"
                 )
             start = start.decision
         if start is not None:
@@ -361,7 +361,7 @@ class Monitor:
 
     @checked
     def solution(self, asked: str) -> Solution:
-        """Return what has been found; `asked` names the method where nothing was."""
+        """Return the solution; `asked` is its method's name if there is no schedule."""
         events = self._events
         history = Columns(
             time=[event.time for event in events],
@@ -392,7 +392,7 @@ class Monitor:
         )
 
     def _effort_over(self) -> BestEffort | None:
-        """Return what is nearest to the memory there is where nothing is within it."""
+        """Return the best effort, or None if there is a valid schedule or no decision."""
         if self.best is not None or self._nearest is None:
             return None
         from hetsched.verification.verify import verify
@@ -409,6 +409,6 @@ class Monitor:
 
 
 class MethodFunction(Protocol):
-    """A scheduling method: offers decisions to the monitor until it is done or told to stop."""
+    """A scheduling method: it offers decisions to the monitor until it is done or has to stop."""
 
     def __call__(self, problem: Problem, monitor: Monitor, /, **options: Any) -> None: ...

@@ -1,4 +1,4 @@
-"""Methods: what each declares, the registry of all, and queries over it."""
+"""Methods: their declarations, the registry, and queries over it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hetsched.problem.problem import Problem
 from hetsched.schedule.objectives import OBJECTIVES
 
 LARGE = 1000
-"""Tasks beyond which a graph counts as large."""
+"""A graph with more tasks is large."""
 MAKESPAN, ALL = frozenset({"makespan"}), frozenset(OBJECTIVES)
 LOADS = ALL - MAKESPAN
 ENTRY_POINTS = "hetsched.methods"
@@ -49,18 +49,18 @@ BUILT_IN = (
     "bounds.methods",
     "portfolio.auto",
 )
-"""Modules below `hetsched` that register methods when they are imported."""
+"""Modules below `hetsched` that register methods on import."""
 
 
 class Kind(StrEnum):
-    """How a method works."""
+    """The kind of a method."""
 
     CONSTRUCTIVE = "constructive"
-    """One pass; done as soon as it has begun."""
+    """One pass."""
     SEARCH = "search"
-    """Anytime: begins at the best schedule of the monitor and improves it until the budget is spent."""
+    """Anytime: improves the best schedule of the monitor until the budget is spent."""
     EXACT = "exact"
-    """Hands a model to a solver, or branches."""
+    """Exact, by a solver or by branch and bound."""
     BOUND = "bound"
     """Lower bounds only."""
     PORTFOLIO = "portfolio"
@@ -68,20 +68,20 @@ class Kind(StrEnum):
 
 
 class Role(StrEnum):
-    """What other methods use a method for."""
+    """The use of a method by other methods."""
 
     START = "start"
-    """Searches and solvers begin with it."""
+    """A start of searches and solvers."""
     UPPER = "upper bound"
     """The upper bound of formulations is the best of these."""
     PACKING = "packing"
-    """Asked for a placement where no start fits the memory."""
+    """Provides a placement if no start fits the memory."""
     BASELINE = "baseline"
-    """`multilevel` is never worse than any of these that its time allows."""
+    """A baseline of `multilevel`, which is never worse than those that its time permits."""
 
 
 When: TypeAlias = Callable[[Problem], bool]
-"""Whether a method takes part on a problem."""
+"""Whether a method is used for a problem."""
 
 
 def always(_: Problem) -> bool:
@@ -107,22 +107,22 @@ def tasks_up_to(n: int) -> When:
 @checked
 @dataclass(frozen=True)
 class Supports:
-    """The problems a method takes; `Monitor.run` refuses the others before the method begins."""
+    """The problems that a method supports; `Monitor.run` refuses others before the method begins."""
 
     inputs: Literal["one", "whole", "any"] = "any"
     """"whole": every task needs a batch of all inputs on some device."""
     batching: tuple[str, ...] = ("once", "free")
     communication: tuple[str, ...] | None = None
-    """None: every model of communication."""
+    """Communication models; None for all."""
     contended_batches: bool = True
-    """Several inputs where transfers contend."""
+    """Whether several inputs are supported if transfers contend."""
     memory: tuple[str, ...] = ("static", "peak")
     besides: str = ""
-    """What the method refuses by itself, in a few words."""
+    """Further problems that the method itself refuses, in a few words."""
 
     @checked
     def refusal(self, problem: Problem) -> str:
-        """Return why the method does not take a problem, with the remedy, or an empty text."""
+        """Return why the method does not support a problem, with a remedy, or an empty text."""
         inputs = problem.inputs
         if self.inputs == "one" and inputs > 1:
             return f"one input is supported, but the problem has {inputs}; use problem.replace(inputs=1), or a search method"
@@ -150,88 +150,88 @@ class Supports:
 
     @property
     def refused(self) -> tuple[str, ...]:
-        """What is refused, in a few words each."""
-        found = []
+        """The features of problems that are refused, in a few words each."""
+        features = []
         if self.inputs == "one":
-            found.append("several inputs")
+            features.append("several inputs")
         elif not self.contended_batches:
-            found.append("several inputs with contention")
+            features.append("several inputs with contention")
         if self.inputs == "whole":
-            found.append("tasks without a batch of all inputs")
-        found += [f"{value} memory" for value in ("static", "peak") if value not in self.memory]
-        found += [f"batching {value}" for value in ("once", "free") if value not in self.batching]
+            features.append("tasks without a batch of all inputs")
+        features += [f"{value} memory" for value in ("static", "peak") if value not in self.memory]
+        features += [f"batching {value}" for value in ("once", "free") if value not in self.batching]
         if self.communication is not None:
-            found.append(f"communication other than {', '.join(self.communication)}")
-        return tuple(filter(None, (*found, self.besides)))
+            features.append(f"communication other than {', '.join(self.communication)}")
+        return tuple(filter(None, (*features, self.besides)))
 
 
 @checked
 @dataclass(frozen=True)
 class Auto:
-    """Where a method declares it, `auto` runs the method without being asked."""
+    """Declares that a method is a default member of `auto`."""
 
     weight: float = 1.0
-    """Its share of the time among searches."""
+    """Relative share of the time among searches."""
     when: When = always
 
 
 @checked
 @dataclass(frozen=True)
 class Method:
-    """A registered method: what it is, and what others may use it for."""
+    """A registered method and its declarations."""
 
     name: str
     summary: str
     function: Callable[..., None] = field(repr=False)
     source: str = ""
-    """The paper it follows."""
+    """The paper that it follows."""
     kind: Kind = Kind.SEARCH
     objectives: frozenset[str] = MAKESPAN
-    """The objectives it is made for; under another one it offers what it finds."""
+    """The objectives that it minimises; under another objective its schedules are only offered."""
     roles: Mapping[Role, When] = field(default_factory=dict)
     deterministic: bool = True
-    """Same problem, seed and evaluation limit, same answer to the bit."""
+    """Whether the same problem, seed and evaluation limit give the same answer to the bit."""
     growth: int = 1
-    """The power of the number of tasks that its time grows with."""
+    """Exponent of the growth of its time in the number of tasks."""
     solver: str | None = None
-    """The name of the backend that it hands its models to."""
+    """The name of the backend that solves its models."""
     needs: str | None = None
     """A module that must be importable."""
     supports: Supports = Supports()
     distributes: bool = False
-    """Has parts of its work done by the executor of the solve."""
+    """Whether it distributes work over the executor of the solve."""
     turn: int = 1000
-    """Of methods that run one after another the one with the lowest is first; those of hetsched are below 1000."""
+    """Methods that run one after another are ordered by it; those of hetsched are below 1000."""
     auto: Auto | None = None
 
     @functools.cached_property
     def options(self) -> dict[str, Any]:
-        """Names and defaults of the options it takes."""
+        """Names and defaults of its options."""
         parameters = list(inspect.signature(self.function).parameters.values())[2:]
         return {p.name: p.default for p in parameters if p.kind is not p.VAR_KEYWORD}
 
     @property
     def at_once(self) -> bool:
-        """Whether it is done as soon as it has begun."""
+        """Whether it is constructive."""
         return self.kind is Kind.CONSTRUCTIVE
 
     @property
     def proves(self) -> bool:
-        """Whether it is there for the bound as well."""
+        """Whether it computes bounds."""
         return self.kind in (Kind.EXACT, Kind.BOUND)
 
     @property
     def available(self) -> bool:
-        """Whether what it needs is installed."""
+        """Whether the modules that it needs are installed."""
         return self.needs is None or importlib.util.find_spec(self.needs) is not None
 
     @checked
     def check_options(self, options: Mapping[str, Any]) -> None:
-        """Raise `UnsupportedFeature` for an option the method does not take."""
+        """Raise `UnsupportedFeature` for an option that the method does not have."""
         for name in options:
             if name not in self.options:
-                known = ", ".join(f"{n}={d!r}" for n, d in self.options.items()) or "none"
-                raise UnsupportedFeature(f"method {self.name!r} takes no option {name!r}; its options: {known}")
+                listed = ", ".join(f"{n}={d!r}" for n, d in self.options.items()) or "none"
+                raise UnsupportedFeature(f"method {self.name!r} takes no option {name!r}; its options: {listed}")
 
 
 _registry: dict[str, Method] = {}
@@ -256,19 +256,24 @@ def method(
     turn: int = 1000,
     auto: Auto | None = None,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Register ``function(problem, monitor, **options)`` as a method that `solve` knows by `name`.
+    """Register ``function(problem, monitor, **options)`` as a method of `solve`.
 
     The function offers decisions with ``monitor.offer(decision)``, stops soon after
-    ``monitor.should_stop``, and draws randomness from ``monitor.rng`` only. Registering the same
-    function again is allowed (modules get reloaded); another function of the same name is not.
+    ``monitor.should_stop``, and draws random numbers from ``monitor.rng`` only. The same function may be
+    registered again (on a reload of its module), but not another function of the same name.
     The parameters are the fields of `Method`.
     """
     unique_names([name], "method")
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
-        known = _registry.get(name)
-        if known is not None and (known.function.__module__, known.function.__qualname__) != (function.__module__, function.__qualname__):
-            raise UnsupportedFeature(f"a method named {name!r} is registered already, by {known.function.__module__}; choose another name")
+        existing = _registry.get(name)
+        if existing is not None and (existing.function.__module__, existing.function.__qualname__) != (
+            function.__module__,
+            function.__qualname__,
+        ):
+            raise UnsupportedFeature(
+                f"a method named {name!r} is registered already, by {existing.function.__module__}; choose another name"
+            )
         _registry[name] = Method(
             name,
             summary,
@@ -292,11 +297,11 @@ def method(
 
 
 def discover(*, plug_ins: bool = True) -> None:
-    """Import the modules of `BUILT_IN`, then the methods that other packages announce; once a process."""
+    """Import the modules of `BUILT_IN`, then the entry points of other packages; once in a process."""
     global _discovered
     if _discovered:
         return
-    _discovered = True  # before the imports: a module may ask for methods while it is imported
+    _discovered = True  # before the imports, during which a module may query methods
     for name in BUILT_IN:
         importlib.import_module(f"hetsched.{name}")
     for entry in importlib.metadata.entry_points(group=ENTRY_POINTS) if plug_ins else ():
@@ -304,17 +309,17 @@ def discover(*, plug_ins: bool = True) -> None:
             entry.load()
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # SystemExit too: what others install must not end this process
+        except BaseException as error:  # SystemExit too: a plug-in must not end this process
             reason = str(error) if isinstance(error, Exception) else repr(error)
             warn(f"methods of entry point {entry.name!r} ({entry.value}) cannot be loaded: {reason}", UserWarning)
 
 
 @contextlib.contextmanager
 def temporarily(*methods: Method) -> Iterator[None]:
-    """Register methods, in place of those of the same name, and forget at the end whatever was registered meanwhile."""
+    """Register methods in the context, in place of those of the same name; restore the registry at its end."""
     discover()
     before = dict(_registry)
-    _registry.update({each.name: each for each in methods})
+    _registry.update({added.name: added for added in methods})
     try:
         yield
     finally:
@@ -330,7 +335,7 @@ def registered() -> Mapping[str, Method]:
 
 @checked
 def find_method(name: str) -> Method:
-    """Return a registered method; raises `UnsupportedFeature` naming those there are."""
+    """Return a registered method; raise `UnsupportedFeature` with the available names for another."""
     discover()
     if name not in _registry:
         raise UnsupportedFeature(f"unknown method {name!r}; choose from {', '.join(sorted(_registry))}")
@@ -347,47 +352,47 @@ def select(
     ----------
     kind : Kind, optional
     objective : "makespan", "period" or "max-load", optional
-        Methods made for it.
+        Only methods that minimise it.
     role : Role, optional
-        Methods that have it.
+        Only methods that have it.
     auto : bool
-        Only methods that `auto` runs without being asked.
+        Only default members of `auto`.
     problem : Problem, optional
-        Only methods that take it, and that the condition of their role, or of `auto`, lets take part.
+        Only methods that support it and whose condition, of their role or of `auto`, holds for it.
     """
     discover()
     chosen = []
-    for each in sorted(_registry.values(), key=lambda each: (each.turn, each.name)):
-        fits = (kind is None or each.kind is kind) and (objective is None or objective in each.objectives)
-        if not fits or (role is not None and role not in each.roles) or (auto and each.auto is None) or not each.available:
+    for candidate in sorted(_registry.values(), key=lambda candidate: (candidate.turn, candidate.name)):
+        fits = (kind is None or candidate.kind is kind) and (objective is None or objective in candidate.objectives)
+        if not fits or (role is not None and role not in candidate.roles) or (auto and candidate.auto is None) or not candidate.available:
             continue
         if problem is not None:
-            conditions = [each.roles[role]] if role is not None else []
-            conditions += [each.auto.when] if auto and each.auto is not None else []
-            if each.supports.refusal(problem) or not all(condition(problem) for condition in conditions):
+            conditions = [candidate.roles[role]] if role is not None else []
+            conditions += [candidate.auto.when] if auto and candidate.auto is not None else []
+            if candidate.supports.refusal(problem) or not all(condition(problem) for condition in conditions):
                 continue
-        chosen.append(each)
+        chosen.append(candidate)
     return chosen
 
 
 @checked
 def exact(solver: str, objective: str = "makespan") -> Method:
-    """Return the exact method for an objective that stands for a solver.
+    """Return the exact method of a solver for an objective.
 
-    It is the one that hands its models to that solver, else the one of that name, else the one that `auto`
-    runs for the objective and that has an option ``solver``.
+    It is the method whose models that solver solves, else the method of that name, else the default member of
+    `auto` for the objective that has an option ``solver``.
 
     Raises `UnsupportedFeature` if there is none.
     """
-    fitting = [each for each in registered().values() if each.kind is Kind.EXACT and objective in each.objectives]
+    fitting = [candidate for candidate in registered().values() if candidate.kind is Kind.EXACT and objective in candidate.objectives]
     conditions: tuple[Callable[[Method], bool], ...] = (
-        lambda each: each.solver == solver,
-        lambda each: each.name == solver,
-        lambda each: each.auto is not None and not each.distributes and "solver" in each.options,
+        lambda candidate: candidate.solver == solver,
+        lambda candidate: candidate.name == solver,
+        lambda candidate: candidate.auto is not None and not candidate.distributes and "solver" in candidate.options,
     )
     for condition in conditions:
-        for each in fitting:
-            if condition(each):
-                return each
-    known = sorted({each.solver or each.name for each in fitting})
-    raise UnsupportedFeature(f"no exact method for the {objective} stands for solver {solver!r}; choose from {', '.join(known)}")
+        for candidate in fitting:
+            if condition(candidate):
+                return candidate
+    solvers = sorted({candidate.solver or candidate.name for candidate in fitting})
+    raise UnsupportedFeature(f"no exact method for the {objective} uses solver {solver!r}; choose from {', '.join(solvers)}")

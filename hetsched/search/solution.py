@@ -1,4 +1,4 @@
-"""Outcomes: status, bound, solution."""
+"""Results of a solve: status, bound, solution."""
 
 from __future__ import annotations
 
@@ -21,38 +21,38 @@ OPTIMALITY_GAP = 1e-6
 
 
 class Status(StrEnum):
-    """What is known at the end of a solve."""
+    """The status at the end of a solve."""
 
     OPTIMAL = "optimal"
     """A schedule whose gap to the bound is at most 1e-6."""
     FEASIBLE = "feasible"
-    """A schedule."""
+    """A schedule with a larger gap."""
     INFEASIBLE = "infeasible"
-    """Proven to have no schedule; the bound's evidence says why."""
+    """A proof that there is no schedule, in the bound's evidence."""
     UNKNOWN = "unknown"
-    """No schedule found, none excluded."""
+    """No schedule found, and no proof that there is none."""
 
 
 def _unicode(message: str) -> str:
-    """Return what a solver, a file system or a plug-in said as text that a document can hold."""
+    """Return a message of a solver, a file system or a plug-in as text that a document can hold."""
     return TEXT.check(message, "a message").encode("utf-8", "backslashreplace").decode()  # type: ignore[no-any-return]
 
 
 @checked
 @dataclass(frozen=True)
 class Bound:
-    """A number proven to be at most the optimum of one problem.
+    """A lower bound on the optimum of a problem.
 
     Attributes
     ----------
     value : float
-        Seconds; inf if it is proven that there is no schedule.
+        Seconds; inf as a proof that there is no schedule.
     name : str
-        Which bound.
+        Name of the bound.
     evidence : str
-        What it rests on, in a line.
+        Its evidence, in a line.
     objective : str
-        What it bounds: "makespan", "period" or "max-load".
+        The objective that it bounds: "makespan", "period" or "max-load".
     """
 
     value: float
@@ -71,53 +71,53 @@ NO_BOUND = Bound(0.0, "none", "no schedule ends before it starts")
 
 
 class BestEffort(NamedTuple):
-    """The schedule that comes nearest to the memory there is, where none within it was found: no answer, for no device can hold it."""
+    """The schedule with the least excess over the memory, if no schedule within it was found; it is not a valid answer."""
 
     schedule: Schedule
     violations: tuple[Violation, ...]
-    """What `hetsched.verify` says of it: by how many bytes which device is over its capacity."""
+    """The violations by `hetsched.verify`: the devices over capacity, and the bytes."""
 
     @property
     def bytes_over(self) -> float:
-        """Bytes over capacity, all devices together."""
-        return sum(each.amount for each in self.violations)
+        """Bytes over capacity, summed over devices."""
+        return sum(violation.amount for violation in self.violations)
 
 
 def relative_gap(value: float, bound: float) -> float:
-    """Return (value - bound) / value, 0 for an empty schedule, 1 for none."""
+    """Return (value - bound) / value; 0 for an empty schedule, 1 without a schedule."""
     if math.isinf(value):
         return 1.0
     return max(0.0, (value - bound) / value) if value > 0 else 0.0
 
 
 class Solution(Frozen):
-    """The outcome of a solve; every method returns this.
+    """The result of a solve.
 
     Attributes
     ----------
     schedule : Schedule or None
     objective : str
-        What was minimised: "makespan", "period" or "max-load".
+        The objective: "makespan", "period" or "max-load".
     value : float
         The schedule's value under it in seconds, inf without a schedule.
     proof : Bound
-        The best lower bound, its name and what it rests on.
+        The best lower bound, with its name and evidence.
     status : Status
     method : str
-        The method that found the schedule, or was asked if there is none.
+        The method that found the schedule, or without one the method requested.
     seed : int
     history : Columns (time, incumbent, bound, source)
         Every improvement, in seconds since the start; incumbents are values.
     methods : Columns (method, makespan, evaluations, seconds)
-        Every method that ran: the best value of its valid schedules, that is the makespan unless there
-        was another objective (inf if it found none), the schedules it evaluated and its seconds,
-        without those of the methods it called.
+        Every method that ran: the best value of its valid schedules (the makespan unless the objective is
+        another; inf if it found none), the number of schedules it evaluated, and its seconds without
+        those of the methods it called.
     messages : tuple of str
-        What methods had to say, for instance why one found nothing.
+        Notes of the methods, for instance why one found no schedule.
     best_effort : BestEffort or None
-        Where there is no schedule: the decision offered that was least over the memory there is, and by how much.
+        Without a schedule: the schedule with the least excess over the memory.
     stopped : Stop
-        Why it ended.
+        The reason of the end.
     """
 
     _format = "hetsched-solution"
@@ -175,8 +175,8 @@ class Solution(Frozen):
         )
 
     def __repr__(self) -> str:
-        found = "no schedule" if self.schedule is None else f"{self.objective} {self.value:.6g} s, gap {self.gap:.2%}"
-        return f"<Solution by {self.method}: {self.status}, {found}>"
+        result = "no schedule" if self.schedule is None else f"{self.objective} {self.value:.6g} s, gap {self.gap:.2%}"
+        return f"<Solution by {self.method}: {self.status}, {result}>"
 
     @property
     def makespan(self) -> float:
@@ -185,15 +185,15 @@ class Solution(Frozen):
 
     @property
     def period(self) -> float:
-        """Seconds per input when inputs stream through, inf without a schedule: the value, or makespan / L where the makespan was
-        minimised and schedules follow one another."""
+        """Seconds per input of a stream of inputs, inf without a schedule: the value, or makespan / L if the objective is the
+        makespan and schedules follow one another."""
         if self.objective != "makespan" or self.schedule is None:
             return self.value
         return self.makespan / self.schedule.n_inputs
 
     @property
     def throughput(self) -> float:
-        """Inputs per second, 0 without a schedule: L / makespan, or 1 / period where that was minimised."""
+        """Inputs per second, 0 without a schedule: L / makespan, or 1 / period if that is the objective."""
         if self.schedule is None:
             return 0.0
         if self.objective == "makespan":
@@ -211,16 +211,16 @@ class Solution(Frozen):
         return relative_gap(self.value, self.bound)
 
     def raise_for_status(self) -> None:
-        """Raise `Infeasible` if it is proven that there is no schedule, `HetschedError` if none was found."""
+        """Raise `Infeasible` if no schedule exists, `HetschedError` if none was found."""
         if self.status is Status.INFEASIBLE:
             raise Infeasible(f"the problem has no valid schedule: {self.proof.evidence}")
         if self.schedule is None:
-            said = "; ".join(self.messages) or "no message"
+            notes = "; ".join(self.messages) or "no message"
             if self.best_effort is not None:
-                said += f"; solution.best_effort is {self.best_effort.bytes_over:.6g} bytes over the memory there is"
-            raise HetschedError(f"{self.method} found no valid schedule ({self.stopped}): {said}")
+                notes += f"; solution.best_effort is {self.best_effort.bytes_over:.6g} bytes over the available memory"
+            raise HetschedError(f"{self.method} found no valid schedule ({self.stopped}): {notes}")
 
     @checked
     def write(self, path: str | PathLike[str]) -> None:
-        """Write the solution as a JSON document; ``hetsched.read`` reads it back to the bit."""
+        """Write the solution as a JSON document; ``hetsched.read`` restores it to the bit."""
         documents.write(self, path)

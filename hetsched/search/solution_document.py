@@ -15,7 +15,7 @@ from hetsched.verification.verify import Violation
 
 
 class BoundRow(Row):
-    """A lower bound in seconds; null if it is proven that there is no schedule."""
+    """A lower bound in seconds; null as a proof that there is no schedule."""
 
     value: Number
     name: str
@@ -32,7 +32,7 @@ class HistoryRow(Row):
 
 
 class MethodRow(Row):
-    """What one method did; its makespan (or value, under another objective) is null if it found no valid schedule."""
+    """The work of one method; its makespan (or value, under another objective) is null if it found no valid schedule."""
 
     method: str
     makespan: Number
@@ -53,7 +53,7 @@ class ViolationRow(Row):
 
 
 class BestEffortPart(Row):
-    """The schedule nearest to the memory there is, and the rules it breaks."""
+    """The schedule with the least excess over the memory, and the rules that it breaks."""
 
     schedule: SchedulePart
     violations: list[ViolationRow]
@@ -69,17 +69,17 @@ class BestEffortPart(Row):
 
     def value(self) -> BestEffort:
         """Return the best effort."""
-        found = [
+        violations = [
             Violation(v.rule, v.message, float(v.amount), tuple(v.tasks), tuple(v.devices), tuple(v.items), tuple(map(float, v.times)))
             for v in self.violations
         ]
-        return BestEffort(self.schedule.value(), tuple(found))
+        return BestEffort(self.schedule.value(), tuple(violations))
 
 
 class SolutionDocument(Document[Solution], kw_only=True, tag="hetsched-solution"):
-    """The outcome of a solve; `status` is derived from the schedule's value and the bound.
+    """The result of a solve; `status` is derived from the schedule's value and the bound.
 
-    The value of the schedule is its makespan where that is the objective, and given otherwise.
+    The value of the schedule is its makespan if that is the objective, and explicit otherwise.
     """
 
     schedule: SchedulePart | None

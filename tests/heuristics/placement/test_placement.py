@@ -137,7 +137,7 @@ def test_a_best_effort_is_told_and_goes_when_a_schedule_is_found():
     blocked = hs.solve(problem, "best-device")
     assert blocked.schedule is None
     assert blocked.best_effort.bytes_over == 1.5
-    with pytest.raises(hs.HetschedError, match=r"solution.best_effort is 1.5 bytes over the memory there is"):
+    with pytest.raises(hs.HetschedError, match=r"solution.best_effort is 1.5 bytes over the available memory"):
         blocked.raise_for_status()
     assert hs.solve(problem, ["best-device", "order-place"]).best_effort is None
 
