@@ -1,4 +1,4 @@
-"""Formulations: what is said to a solver, as lists of components over one abstract model."""
+"""Formulations: mixed-integer models of a problem, made of components over the abstract model layer."""
 
 from __future__ import annotations
 

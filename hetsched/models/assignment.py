@@ -1,4 +1,4 @@
-"""Where tasks go if only the load of devices counts."""
+"""The assignment of tasks to devices that minimises the load of the busiest device."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from hetsched.schedule.schedule import Schedule
 
 
 class BusiestDevice(Component):
-    """C is at least the time that each device is busy; what runs when is left open."""
+    """C is at least the time that each device is busy; there is no order of tasks."""
 
     def add_to(self, f: Formulation) -> None:
-        least = f.model.time("C", (), lower=0.0, upper=f.ticks)
-        f.model.add(least >= f.assign.duration.sum(axis=0), tag="load")
-        f.minimise(Objective(least, "makespan", f.second, lambda _, schedule: float(schedule.busy_time.max(initial=0.0))))
+        makespan = f.model.time("C", (), lower=0.0, upper=f.ticks)
+        f.model.add(makespan >= f.assign.duration.sum(axis=0), tag="load")
+        f.minimise(Objective(makespan, "makespan", f.second, lambda _, schedule: float(schedule.busy_time.max(initial=0.0))))
 
     def fill(self, f: Formulation, schedule: Schedule, values: Values) -> None:
         fill_objective(f, schedule, values)
@@ -29,9 +29,9 @@ class BusiestDevice(Component):
 class Assignment(Formulation):
     """The least load of the busiest device, within memory: a relaxation of every other formulation.
 
-    No precedence, no order, of transfers only whether there is a path; so it stays solvable for thousands of tasks. Its optimum is a
-    bound on the makespan; the devices it chooses, in topological order, make a schedule. A bound for
-    several inputs holds for ``batching="once"``.
+    It has no precedence and no order, and of transfers only the existence of paths, so that it can be solved for thousands of
+    tasks. Its optimum is a bound on the makespan; its devices, with tasks in topological order, give a schedule. With
+    several inputs the bound holds for ``batching="once"``.
     """
 
     name = "assignment"

@@ -14,9 +14,9 @@ from hetsched.search import Supports
 class BatchedMakespan(Formulation):
     """DiviML, equations (1) to (7): devices, batches and order of tasks for the least makespan.
 
-    `faithful` keeps the paper's literal (3), which for several inputs also orders batches that share
-    none; without it rows bind only where they must, times keep to windows under the upper bound, and
-    redundant load rows are added. Its bounds hold for ``batching="once"``.
+    `faithful` keeps the paper's literal (3), which for several inputs also orders batches without a
+    common input; without it rows bind only where they must, times are limited to windows under the upper
+    bound, and redundant load rows are added. Its bounds hold for ``batching="once"``.
     """
 
     name = "milp"

@@ -1,4 +1,4 @@
-"""The components that formulations are lists of; tags are the equation numbers of the papers."""
+"""Components of formulations; their tags are the equation numbers of the papers."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from hetsched.schedule.objectives import find_objective
 from hetsched.schedule.schedule import Schedule
 
 ROW = 3e-7
-"""Seconds that a row for an edge, two devices and an input takes, on an ordinary machine."""
+"""Estimated seconds to add a row for an edge, two devices and an input."""
 
 
 class Placement(Component):
-    """Which device runs which inputs of a task: `AssignmentVariables`; DiviML (1), (4), (5).
+    """The assignment of inputs of tasks to devices, `AssignmentVariables`; DiviML (1), (4), (5).
 
-    With several inputs there are batches ``b[i, u, p]`` of the sizes there are.
+    With several inputs, ``b[i, u, p]`` chooses the batch size.
     """
 
     takes: BoolArray | None = None
-    """[n, K, B], where some sizes of a task take time on a device and others none: those that do."""
+    """[n, K, B]: sizes with a positive duration, for tasks and devices that also have sizes of duration 0."""
 
     def add_to(self, f: Formulation) -> None:
         problem, model = f.problem, f.model
         n, k, inputs = problem.n_tasks, problem.n_devices, problem.inputs
         possible = f.possible * 1.0
         x = model.binary("x", (n, k, inputs), upper=possible[:, :, None])
-        # What takes longer than the upper bound is in no schedule that can be represented: twice that is a number solvers take.
+        # A batch longer than the upper bound is in no representable schedule; twice the bound is a number that suits solvers.
         seconds = np.minimum(np.where(np.isfinite(problem.durations), problem.durations, 0.0) * f.second, 2.0 * f.ticks)
         model.exactly_one(_devices_last(x), tag="(1)")
         if inputs == 1:
@@ -51,7 +51,7 @@ class Placement(Component):
             busy = on
             takes = (seconds > 0) & (usable > 0)
             if (takes.any(axis=2) & (takes != (usable > 0)).any(axis=2)).any():
-                # Some sizes of a task take no time there, others do: only the latter keep the device busy.
+                # Only sizes of positive duration occupy the device.
                 busy = model.binary("busy", (n, k))
                 model.add(busy == (b * takes).sum(axis=2), tag="busy")
                 self.takes = takes
@@ -83,18 +83,18 @@ class Placement(Component):
 
 
 class SharedTiming(Component):
-    """One start and one finish a task, wherever it runs, for one input: `TimeVariables` of shape [n]."""
+    """One start and one finish for each task, on any device, for one input: `TimeVariables` of shape [n]."""
 
     def add_to(self, f: Formulation) -> None:
         if f.problem.inputs > 1:
-            raise UnsupportedFeature("one start a task is enough for one input only; use Timing")
+            raise UnsupportedFeature("one start for each task is enough for one input only; use Timing")
         n, length = f.problem.n_tasks, f.assign.duration.sum(axis=1)
         if f.faithful:
             start, finish = (f.model.time(name, n, upper=f.ticks) for name in ("start", "finish"))
             f.model.add(finish == start + length, tag="finish")
             f.provide(TimeVariables(start, finish))
             return
-        # A task that can run nowhere has no window; that it must run somewhere makes the model infeasible.
+        # A task without a possible device has no window; another row makes the model infeasible.
         first = np.where(f.possible, f.windows.start * f.second, 0.0)
         last = np.where(f.possible, f.windows.finish * f.second, f.ticks)
         early, end = _over(f, first, np.min), _over(f, last, np.max)
@@ -102,7 +102,7 @@ class SharedTiming(Component):
         start = f.model.time("start", n, lower=early, upper=np.maximum(early, late))
         finish = f.model.time("finish", n, lower=np.minimum(head, end), upper=end)
         f.model.add(finish == start + length, tag="finish")
-        # Where it can start depends on where it runs.
+        # The window of the start depends on the device.
         heads = np.where(f.possible, first - early[:, None], 0.0)
         tail = np.where(f.possible, end[:, None] - last, 0.0)
         f.model.add(start - (f.assign.on * heads).sum(axis=1) >= early, tag="window", cut=True)
@@ -112,19 +112,19 @@ class SharedTiming(Component):
     def fill(self, f: Formulation, schedule: Schedule, values: Values) -> None:
         task = schedule.batches.task
         for columns, times in ((f.times.start, schedule.batches.start), (f.times.finish, schedule.batches.finish)):
-            known = np.empty(f.problem.n_tasks)
-            known[task] = times
-            values[columns] = known * f.second
+            starts = np.empty(f.problem.n_tasks)
+            starts[task] = times
+            values[columns] = starts * f.second
 
 
 class Timing(Component):
-    """A start for each task on each device, whether it runs there or not: `TimeVariables` of shape [n, K]."""
+    """A start for each task on each device, even if it does not run there: `TimeVariables` of shape [n, K]."""
 
     def add_to(self, f: Formulation) -> None:
         start = f.model.time("start", (f.problem.n_tasks, f.problem.n_devices), upper=f.ticks)
         finish = start + f.assign.duration
         f.provide(TimeVariables(start, finish))
-        if not f.faithful:  # windows, which bind where the task runs
+        if not f.faithful:  # windows, which bind on devices that run the task
             first = np.where(f.possible, f.windows.start * f.second, 0.0)
             last = np.where(f.possible, f.windows.finish * f.second, f.ticks)
             f.model.add(start - f.assign.on * first >= 0, tag="window", cut=True)
@@ -132,18 +132,18 @@ class Timing(Component):
 
     def fill(self, f: Formulation, schedule: Schedule, values: Values) -> None:
         batches = schedule.batches
-        known = _literal_starts(f.problem, schedule) if f.faithful else np.zeros(f.times.start.shape)
-        known[batches.task, batches.device] = batches.start
-        values[f.times.start] = known * f.second
+        starts = _literal_starts(f.problem, schedule) if f.faithful else np.zeros(f.times.start.shape)
+        starts[batches.task, batches.device] = batches.start
+        values[f.times.start] = starts * f.second
 
 
 class Precedence(Component):
-    """A task starts after its parents, and after their data where they run elsewhere; DiviML (3), as weak as it can be."""
+    """A task starts after its parents, and after the transfer of their data from other devices; a relaxed DiviML (3)."""
 
     flows: tuple[Expression, IntArray] | None = None
     """Columns of `add_flows`, and their edges."""
     shared: tuple[Expression, tuple[IntArray, IntArray, IntArray, IntArray]] | None = None
-    """[P, L] binaries: both ends of a pair have an input; and the task and device at either end."""
+    """[P, L] binaries: both ends of a pair have an input; with the task and device of both ends."""
 
     def add_to(self, f: Formulation) -> None:
         if f.problem.inputs == 1:
@@ -159,7 +159,7 @@ class Precedence(Component):
         model.add(start[j] >= finish[i], tag="(3)")
         uniform = _uniform(times)
         even = np.flatnonzero(~np.isnan(uniform) & (uniform > 0))
-        if len(even):  # one time between any two devices: charged where a device has the parent but not the child
+        if len(even):  # one time between any two devices: charged if a device runs the parent but not the child
             gap = on[i[even]] - on[j[even]]
             late = (start[j[even]] - finish[i[even]]).reshape(-1, 1)
             model.add(late - gap * uniform[even, None] >= 0, tag="(3)")
@@ -172,25 +172,25 @@ class Precedence(Component):
             self.flows = pair, uneven
 
     def _each_input(self, f: Formulation) -> None:
-        """Bind a pair of devices where they share an input, and for as long as what they share takes."""
+        """Bind pairs of batches on two devices if they share inputs, by the transfer time of these inputs."""
         problem, model = f.problem, f.model
         graph, k, inputs = problem.graph, problem.n_devices, problem.inputs
         one, rest = transfer_ticks(f), np.zeros((graph.n_edges, k, k))
         if not problem.links.per_input:
-            rest = np.where(np.isfinite(one), transfer_ticks(f, 2) - np.where(np.isfinite(one), one, 0.0), 0.0)  # of each further input
-        e, u, v = (each.ravel() for each in np.indices((graph.n_edges, k, k)))
+            rest = np.where(np.isfinite(one), transfer_ticks(f, 2) - np.where(np.isfinite(one), one, 0.0), 0.0)  # for each further input
+        e, u, v = (axis.ravel() for axis in np.indices((graph.n_edges, k, k)))
         i, j = graph.source[e], graph.target[e]
         real = f.possible[i, u] & f.possible[j, v]
-        e, u, v, i, j = (each[real] for each in (e, u, v, i, j))
+        e, u, v, i, j = (axis[real] for axis in (e, u, v, i, j))
         both = np.isfinite(one[e, u, v])
         Paths().add_to(f)
-        e, u, v, i, j = (each[both] for each in (e, u, v, i, j))
+        e, u, v, i, j = (axis[both] for axis in (e, u, v, i, j))
         far = np.flatnonzero((u != v) & (rest[e, u, v] > 0))
         near = np.setdiff1d(np.arange(len(e)), far)
         seconds = f.times.start[j, v] - f.times.finish[i, u] - one[e, u, v]
         self._bind(f, (i[near], u[near], j[near], v[near]), seconds[near])
         if len(far):
-            # Each input of a far pair after the first takes its own time.
+            # Each further input of a pair on different devices adds its time.
             shared = model.binary("shared", (len(far), inputs))
             ends = (i[far], u[far], j[far], v[far])
             model.add(shared >= f.assign.x[ends[0], ends[1]] + f.assign.x[ends[2], ends[3]] - 1, tag="(3)")
@@ -200,7 +200,7 @@ class Precedence(Component):
 
     @staticmethod
     def _bind(f: Formulation, ends: tuple[IntArray, IntArray, IntArray, IntArray], late: Expression) -> None:
-        """Require ``late >= 0`` where both ends have an input."""
+        """Require ``late >= 0`` if both ends have an input."""
         i, u, j, v = ends
         rows = late.size * f.problem.inputs
         f.deadline.require(ROW * rows, f"adding {rows:,} rows of precedence")
@@ -217,7 +217,7 @@ class Precedence(Component):
 
 
 class Paths(Component):
-    """The ends of an edge do not run on devices between which there is no path."""
+    """The ends of an edge run on devices that have a path between them."""
 
     def add_to(self, f: Formulation) -> None:
         e, u, v = np.nonzero(np.isinf(transfer_ticks(f)))
@@ -227,24 +227,24 @@ class Paths(Component):
 
 
 class LiteralPrecedence(Component):
-    """DiviML (3) as printed: it orders starts also where only one of the ends is there."""
+    """DiviML (3) as printed: it orders starts even if a device runs only one of the ends."""
 
     def add_to(self, f: Formulation) -> None:
         problem, model = f.problem, f.model
         graph, k = problem.graph, problem.n_devices
         times = transfer_ticks(f)
-        e, u, v = (each.ravel() for each in np.indices((graph.n_edges, k, k)))
+        e, u, v = (axis.ravel() for axis in np.indices((graph.n_edges, k, k)))
         i, j = graph.source[e], graph.target[e]
         seconds = times[e, u, v]
         Paths().add_to(f)
         kept = np.flatnonzero(np.isfinite(seconds))
-        e, u, v, i, j, seconds = (each[kept] for each in (e, u, v, i, j, seconds))
+        e, u, v, i, j, seconds = (axis[kept] for axis in (e, u, v, i, j, seconds))
         comm = (f.assign.x[j, v] + f.assign.x[i, u] - 1) * seconds[:, None]
         model.add((f.times.start[j, v] - f.times.finish[i, u]).reshape(-1, 1) - comm >= 0, tag="(3)")
 
 
 class NonOverlap(Component):
-    """No two batches overlap on a device; DiviML (7). Pairs that a path joins are left out where the path orders them."""
+    """No two batches overlap on a device; DiviML (7). Pairs connected by a path are omitted if the path orders them."""
 
     def add_to(self, f: Formulation) -> None:
         problem = f.problem
@@ -256,7 +256,7 @@ class NonOverlap(Component):
 
 
 class StaticMemory(Component):
-    """Weights of what runs on a device once each, inputs and outputs of every input, within its capacity; DiviML (6)."""
+    """The weights of the tasks on a device, and their bytes for every input, fit its capacity; DiviML (6)."""
 
     def add_to(self, f: Formulation) -> None:
         problem = f.problem
@@ -264,8 +264,8 @@ class StaticMemory(Component):
         limited = np.flatnonzero(np.isfinite(capacity))
         if not len(limited):
             return
-        # In shares of the capacity, so that a solver's tolerance is one too; the law forgives 1e-9. What does not fit alone
-        # counts as two of them, so that coefficients stay small and a device without memory has a row like any other.
+        # In shares of the capacity, so that a solver's tolerance is relative; the rules permit 1e-9. A claim that does not fit
+        # by itself counts as 2, so that coefficients stay small and a device without memory has a row like any other.
         room = capacity[limited]
         weight, activation = (_share(claim, room) for claim in (problem.graph.weight_bytes, problem.static_bytes[:, 1]))
         needed = (f.assign.on[:, limited] * weight).sum(axis=0) + (f.assign.x.sum(axis=2)[:, limited] * activation).sum(axis=0)
@@ -273,7 +273,7 @@ class StaticMemory(Component):
 
 
 def _share(claim: FloatArray, room: FloatArray) -> FloatArray:
-    """Return claims as shares of capacities, [n, K], at most 2."""
+    """Return memory claims as shares of capacities, [n, K], at most 2."""
     shares = np.where(claim[:, None] > 0, 2.0, np.zeros(len(room)))
     return np.divide(claim[:, None], room, out=shares, where=claim[:, None] < 2.0 * room)
 
@@ -293,7 +293,7 @@ class Makespan(Component):
 def transfer_ticks(f: Formulation, count: int = 1) -> FloatArray:
     """Return the time of every edge between every two devices in the model's time, [E, K, K]; inf without a path.
 
-    At most twice the upper bound, beyond which it is in no schedule that can be represented.
+    Times are at most twice the upper bound, for a longer transfer is in no representable schedule.
     """
     every, edge = np.arange(f.problem.n_devices), np.arange(f.problem.graph.n_edges)
     times = np.asarray(f.problem.transfer_times(edge[:, None, None], every[:, None], every, count)) * f.second
@@ -339,7 +339,7 @@ def fill_objective(f: Formulation, schedule: Schedule, values: Values) -> None:
 
 
 def _uniform(times: FloatArray) -> FloatArray:
-    """Return the time between any two different devices where there is but one, else NaN, [E]."""
+    """Return the time between different devices if it is the same for all pairs, else NaN, [E]."""
     size = times.shape[1]
     if size < 2:
         return np.zeros(len(times))
@@ -354,13 +354,13 @@ def _devices_last(x: Expression) -> Expression:
 
 
 def _over(f: Formulation, times: FloatArray, choose: Callable[[FloatArray], float]) -> FloatArray:
-    """Return the least or largest of [n, K] times over the devices where each task can run, over all if there is none, [n]."""
+    """Return the least or largest of [n, K] times over the possible devices of each task, or over all without one, [n]."""
     somewhere = np.where(np.any(f.possible, axis=1)[:, None], f.possible, True)
     return np.array([choose(row[here]) for row, here in zip(times, somewhere, strict=True)], np.float64).reshape(len(times))
 
 
 def _literal_starts(problem: Problem, schedule: Schedule) -> FloatArray:
-    """Return starts that keep the literal (3) where a task does not run: as early as its parents allow, [n, K] seconds."""
+    """Return starts that satisfy the literal (3) on all devices: as early as the parents permit, [n, K] seconds."""
     batches, graph = schedule.batches, problem.graph
     start = np.zeros((problem.n_tasks, problem.n_devices))
     here = np.zeros(start.shape, bool)

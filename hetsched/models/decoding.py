@@ -1,4 +1,4 @@
-"""From values of a formulation's columns to the decision that they stand for."""
+"""Decoding: the decision for values of a formulation's columns."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ Times = tuple[FloatArray, FloatArray]
 
 
 def decode(problem: Problem, x: BoolArray, times: Times | None = None, transfers: Times | None = None) -> Decision:
-    """Return the decision of an assignment, in the order of its times where there are any, else in topological order.
+    """Return the decision of an assignment, in the order of its times if given, else in topological order.
 
     Parameters
     ----------
     problem : Problem
     x : bool array [n, K, L]
-        Which device runs each task on each input.
+        Whether a device runs a task on an input.
     times : two float arrays, [n] or [n, K], optional
-        Start and finish of tasks. No batch comes before one that it needs, though a solver's tolerance may have it
-        so where times are short.
+        Start and finish of tasks. The order respects precedence even if these times, within a solver's tolerance,
+        do not.
     transfers : two float arrays [E], optional
-        Start and finish of the transfer of each edge, for one input; the decision has their order.
+        Start and finish of the transfer of each edge, for one input, which order the transfers.
     """
     if times is None:
         order = problem.graph.topological_order
@@ -35,9 +35,9 @@ def decode(problem: Problem, x: BoolArray, times: Times | None = None, transfers
 
 
 def _listed(x: BoolArray, task: IntArray, device: IntArray) -> Decision:
-    """Return the decision with one batch for each task and device given, in that order."""
+    """Return the decision with one batch for each pair of `task` and `device`, in that order."""
     items = [np.flatnonzero(x[i, u]) for i, u in zip(task.tolist(), device.tolist(), strict=True)]
-    pointers = np.cumsum([0, *(len(each) for each in items)])
+    pointers = np.cumsum([0, *(len(group) for group in items)])
     return Decision(task, device, pointers, np.concatenate([np.zeros(0, np.int64), *items]))
 
 
@@ -60,7 +60,7 @@ def _by_times(problem: Problem, x: BoolArray, start: FloatArray, finish: FloatAr
 
 
 def _with_transfers(problem: Problem, decision: Decision, leave: FloatArray, arrive: FloatArray) -> Decision:
-    """Return the decision with its transfers ordered by their times; none comes before one that brings what it carries on."""
+    """Return the decision with its transfers ordered by their times and by precedence."""
     graph = problem.graph
     batch = np.empty(problem.n_tasks, np.int64)
     batch[decision.task] = np.arange(decision.n_batches)
@@ -79,6 +79,6 @@ def _with_transfers(problem: Problem, decision: Decision, leave: FloatArray, arr
 
 
 def _edges_by(end: IntArray, n: int) -> list[IntArray]:
-    """Return the edges that have each task at an end, by task."""
+    """Return the edges of each task, those whose `end` it is."""
     order = np.argsort(end, kind="stable")
     return np.split(order, np.searchsorted(end[order], np.arange(1, n)))

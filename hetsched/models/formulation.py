@@ -1,4 +1,4 @@
-"""The frame of every formulation: a problem, a model, components, and the way from decisions to values and back."""
+"""The base class of formulations: a problem, a model, components, and the conversion of decisions to values and back."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from hetsched.search.solution import Bound, Solution
 from hetsched.stopping import NEVER, Deadline, Stop
 
 V = TypeVar("V")
-SLACK = 1e-9  # relative, of the upper bound: a schedule as long as it stays feasible
+SLACK = 1e-9  # relative slack of the upper bound: a schedule of exactly that length stays feasible
 COLUMN, PAIR = 1e-6, 2e-8
-"""Seconds that making a column with its terms, and looking at a pair, take on an ordinary machine."""
+"""Estimated seconds to make a column with its terms, and to compare a pair of tasks."""
 
 
 class Component(ABC):
-    """A part of a formulation: columns, rows, and how their values follow from a schedule.
+    """A part of a formulation: columns, rows, and their values for a schedule.
 
-    Columns that other components need it provides as a frozen record, see `Formulation.provide`; by its class
-    they ask for it, see `Formulation.variables`. An instance belongs to one formulation.
+    Columns for other components are provided as a frozen record, see `Formulation.provide`, which they get by
+    its class, see `Formulation.variables`. An instance belongs to one formulation.
     """
 
     @abstractmethod
@@ -48,33 +48,33 @@ class Component(ABC):
         """Add its columns and rows to ``f.model``."""
 
     def fill(self, f: Formulation, schedule: Schedule, values: Values) -> None:  # noqa: B027  # most components make no columns
-        """Set the values of the columns it made for a schedule; those it does not set stay unknown (NaN)."""
+        """Set the values of its columns for a schedule; values that are not set stay unknown (NaN)."""
 
     def canonical(self, problem: Problem, schedule: Schedule) -> Decision:
-        """Return an equivalent decision that keeps its rows, where they choose among equivalent ones."""
+        """Return an equivalent decision that satisfies its rows, if these choose among equivalent decisions."""
         return schedule.decision
 
 
 class Formulation(ABC):
     """A problem as a mixed-integer model, made of components.
 
-    Times in the model are in units of `second` to the second, so that the upper bound is some
-    thousands, whatever the problem's scale: solvers' tolerances are absolute.
+    One second of the problem is `second` units of the model's time, so that the upper bound is a few
+    thousand at every scale of the problem, for the tolerances of solvers are absolute.
 
     Parameters
     ----------
     problem : Problem
     faithful : bool
-        The paper's literal form instead of ours.
+        The paper's literal form instead of the tightened one.
     upper : float, optional
-        Seconds: schedules longer than this are cut off. Default: the best of some list schedulers.
+        Seconds; longer schedules are excluded. Default: the best makespan of some list schedulers.
     symmetry : "batches", "tasks" or "time", optional
-        Put identical devices, nodes and inputs in order by this criterion, see `redundant.DeviceOrder`.
-        Left out unless asked for: rows of your own may tell them apart.
+        Order identical devices, nodes and inputs by this criterion, see `redundant.DeviceOrder`. Default
+        None, for rows of the user may distinguish them.
     components : iterable, optional
-        Instead of those of the formulation, see `recipe`.
+        Components in place of those of the formulation, see `recipe`.
     deadline : Deadline, optional
-        By when the model has to be made; what would take longer is not begun.
+        The time by which the model must be complete; steps that would take longer are refused.
 
     Attributes
     ----------
@@ -84,20 +84,20 @@ class Formulation(ABC):
         Seconds.
     levels : Levels
     windows : Windows
-        Where and when tasks can run in a schedule of that length.
+        Devices and intervals of tasks in schedules of that length.
     deadline : Deadline
 
     Raises
     ------
     UnsupportedFeature
-        The formulation cannot state the problem.
+        The formulation does not cover the problem.
     OutOfTime
         The model cannot be made by the deadline.
     """
 
     name = "formulation"
     supports = Supports(memory=("static",))
-    """The problems that can be stated."""
+    """The problems that the formulation covers."""
 
     @checked
     def __init__(
@@ -141,7 +141,7 @@ class Formulation(ABC):
     @classmethod
     @checked
     def check(cls, problem: Problem) -> None:
-        """Raise `UnsupportedFeature` for what the formulation cannot say."""
+        """Raise `UnsupportedFeature` if the formulation does not cover the problem."""
         refusal = cls.supports.refusal(problem)
         if refusal:
             raise UnsupportedFeature(f"{cls.name}: {refusal}")
@@ -149,12 +149,12 @@ class Formulation(ABC):
     @classmethod
     @checked
     def columns(cls, problem: Problem) -> int:
-        """Return about how many columns the model of a problem has, orders of tasks not counted."""
+        """Return the approximate number of columns of the model, without those for the order of tasks."""
         return model_size.assignments(problem) + model_size.flows(problem) * problem.inputs
 
     @abstractmethod
     def recipe(self) -> Iterator[Component]:
-        """Yield the components the formulation is made of, in order."""
+        """Yield the components of the formulation, in order."""
 
     @checked
     def add(self, component: Component) -> None:
@@ -163,32 +163,32 @@ class Formulation(ABC):
         component.add_to(self)
         self.components.append(component)
 
-    # What components share
+    # Records shared by components
 
     def provide(self, record: object) -> None:
-        """Make a record of variables known to the components that follow; raises `InvalidModel` if there is one of its class."""
+        """Provide a record of variables to later components; raise `InvalidModel` if there is one of its class."""
         if type(record) in self._records:
             raise InvalidModel(f"there are {type(record).__name__} already; leave out one of the components that provide them")
         self._records[type(record)] = record
 
     def variables(self, kind: type[V]) -> V:
-        """Return the record of a class; raises `InvalidModel` if no component provides it."""
+        """Return the record of a class; raise `InvalidModel` if no component provides it."""
         if not isinstance(kind, type):
             raise InvalidModel(f"kind is {shown(kind)}; it must be the class of a record, such as TimeVariables")
-        found = self._records.get(kind)
-        if not isinstance(found, kind):
+        record = self._records.get(kind)
+        if not isinstance(record, kind):
             makers = getattr(kind, "made_by", "the component that provides them")
             raise InvalidModel(f"{self._adding or type(self).__name__} needs {kind.__name__}; put {makers} before it")
-        return found
+        return record
 
     @property
     def assign(self) -> AssignmentVariables:
-        """Which device runs what."""
+        """The assignment."""
         return self.variables(AssignmentVariables)
 
     @property
     def times(self) -> TimeVariables:
-        """When tasks run."""
+        """The times of tasks."""
         return self.variables(TimeVariables)
 
     @property
@@ -198,12 +198,12 @@ class Formulation(ABC):
 
     @property
     def objective(self) -> Objective:
-        """What the formulation minimises by itself."""
+        """The objective of the formulation."""
         return self.variables(Objective)
 
     @checked
     def minimise(self, objective: Objective) -> None:
-        """Provide the objective and set it as that of the model."""
+        """Provide the objective and set it in the model."""
         self.provide(objective)
         self.model.minimise(objective.expression)
 
@@ -214,14 +214,14 @@ class Formulation(ABC):
 
     @property
     def possible(self) -> BoolArray:
-        """[n, K]: where tasks can run at all, and unless `faithful` in a schedule no longer than the upper bound."""
+        """Possible devices of tasks, unless `faithful` those in schedules within the upper bound, [n, K]."""
         if self.faithful:
             return self.problem.eligible & np.isfinite(self.problem.durations).any(axis=2)
-        found = self.windows
-        return self.problem.eligible & found.possible & np.isfinite(found.start) & np.isfinite(found.finish)
+        windows = self.windows
+        return self.problem.eligible & windows.possible & np.isfinite(windows.start) & np.isfinite(windows.finish)
 
     def unordered_pairs(self) -> IntArray:
-        """Return the pairs of tasks that no path joins, [P, 2]; raises `OutOfTime` where there is none to look at all pairs."""
+        """Return the pairs of tasks without a path between them, [P, 2]; raise `OutOfTime` if there is no time for all pairs."""
         self.deadline.require(PAIR * self.problem.n_tasks**2, f"comparing {self.problem.n_tasks:,} tasks with one another")
         before = ancestors(self.problem.graph, self.deadline)
         return unordered(len(before), lambda some: before[some] | before[:, some].T, self.deadline)
@@ -230,12 +230,12 @@ class Formulation(ABC):
 
     @checked
     def encode(self, decision: Decision | Schedule | Solution) -> FloatArray:
-        """Return values of all columns for a decision, those nobody knows NaN.
+        """Return values of all columns for a decision, NaN if unknown.
 
-        Where rows put identical devices or inputs in order, they trade places first.
+        If rows order identical devices or inputs, these are exchanged first to satisfy the rows.
 
-        Raises `InvalidSchedule` if its schedule is longer than the upper bound, or one of those that the
-        literal form forbids for several inputs.
+        Raises `InvalidSchedule` if its schedule is longer than the upper bound, or if the literal form for
+        several inputs excludes it.
         """
         schedule = simulate(self.problem, _decision(decision))
         for component in self.components:
@@ -244,25 +244,27 @@ class Formulation(ABC):
                 schedule = simulate(self.problem, canonical)
         if not self.representable(schedule):
             raise InvalidSchedule(
-                f"the schedule is {schedule.makespan:.6g} s long and has {len(schedule.batches)} batches; the model has those up to "
+                f"the schedule is {schedule.makespan:.6g} s long and has {len(schedule.batches)} batches; the model covers schedules up to "
                 f"{self.upper:.6g} s with one batch of a task on a device; make the formulation with a larger `upper`"
             )
         values = np.full(self.model.program.n_columns, np.nan)
         for component in self.components:
             component.fill(self, schedule, Values(values))
         if self.faithful and self.problem.inputs > 1 and self.model.violations(values, tolerance=1e-5):
-            raise InvalidSchedule("the literal form orders batches that share no input and so forbids this schedule; use the tightened one")
+            raise InvalidSchedule(
+                "the literal form orders batches without a common input, which excludes this schedule; use the tightened one"
+            )
         return values
 
     @checked
     def representable(self, schedule: Schedule) -> bool:
-        """Return whether a schedule is one of the model's: short enough, with one batch of a task on a device at most."""
+        """Return whether the model covers a schedule: within the upper bound, and at most one batch of a task on a device."""
         pair = schedule.batches.task * len(schedule.devices) + schedule.batches.device
         return schedule.makespan <= self.upper and len(np.unique(pair)) == len(pair)
 
     @checked
     def decode(self, values: FloatArray) -> Decision:
-        """Return the decision that values of the columns stand for; `simulate` gives it its times."""
+        """Return the decision for values of the columns; `simulate` computes its times."""
         x = self.assign.x.value(values) > 0.5
         times, flows = self._records.get(TimeVariables), self._records.get(FlowVariables)
         moments = (times.start.value(values), times.finish.value(values)) if isinstance(times, TimeVariables) else None
@@ -288,7 +290,7 @@ class Formulation(ABC):
     ) -> Solution:
         """Solve the formulation; parameters are those of ``Model.solve`` and of ``hetsched.solve``.
 
-        The schedules are re-timed by `simulate`; the bound is the solver's, its tolerance taken off.
+        Schedules get their times from `simulate`; the bound is the solver's, less its tolerance.
         """
         monitor = Monitor(self.problem, Budget(time_limit), seed=seed, on_progress=on_progress)
         settings = SolveSettings(monitor.deadline, gap, threads, seed, cuts, dict(options or {}))
@@ -302,7 +304,7 @@ class Formulation(ABC):
     def run(
         self, monitor: Monitor, solver: str | Backend, settings: SolveSettings, *, start: Solution | Schedule | Decision | None = None
     ) -> Outcome:
-        """Solve under a monitor, which gets the schedules and bounds as they are found."""
+        """Solve under a monitor, which receives schedules and bounds as they are found."""
         if isinstance(solver, str):
             name, capabilities = solver, info(solver, threads=settings.threads).capabilities
         else:
@@ -313,16 +315,16 @@ class Formulation(ABC):
         for begin in (self.known, start):
             monitor.deadline.check(f"the reading of a start into {self.model!r}")
             hint = self._begin(monitor, begin, hint)
-        ours = self.is_ours
+        own_objective = self.is_ours
 
         def incumbent(found: Incumbent) -> bool:
-            if ours:
+            if own_objective:
                 monitor.nodes = found.nodes
                 monitor.offer(self.decode(found.values))
             return False
 
         def bound(found: NewBound) -> bool:
-            if ours:
+            if own_objective:
                 monitor.nodes = found.nodes
                 self._raise_bound(monitor, found.bound, name, tolerance)
             return False
@@ -335,14 +337,14 @@ class Formulation(ABC):
         if outcome.proven == "infeasible" and not self.bounds_problem:
             literal = ", and the literal form orders all batches" if self.faithful else ""
             monitor.note(f"the model has no solution, but it has only one batch of a task on a device{literal}; use a search")
-        if ours or outcome.proven == "infeasible":
+        if own_objective or outcome.proven == "infeasible":
             self._raise_bound(monitor, outcome.bound, name, tolerance)
         outcome.raise_for_failure()
         monitor.note(outcome.detail)
         return outcome
 
     def _begin(self, monitor: Monitor, begin: Solution | Schedule | Decision | None, hint: FloatArray | None) -> FloatArray | None:
-        """Offer a start that keeps every row, those of the user's own too, and return the better hint."""
+        """Offer a start that satisfies every row, also those of the user, and return the better hint."""
         if begin is None or (isinstance(begin, Solution) and begin.schedule is None):
             return hint
         schedule = simulate(self.problem, _decision(begin))
@@ -359,7 +361,7 @@ class Formulation(ABC):
         return values if hint is None else hint
 
     def _raise_bound(self, monitor: Monitor, value: float, solver: str, tolerance: float) -> None:
-        """Raise the bound by a solver's, in the model's units; nothing beyond the upper bound is claimed."""
+        """Raise the bound to a solver's, in the model's units, but not beyond the upper bound."""
         if not (value > 0 and self.bounds_problem):
             return
         name, objective = f"{self.name} by {solver}", self._records.get(Objective)
@@ -367,44 +369,44 @@ class Formulation(ABC):
         if math.isinf(value) and self.upper >= longest(self.problem):
             monitor.raise_bound(Bound(math.inf, name, "proven: no schedule keeps every rule", minimised))
             return
-        least = self.objective.bound(value, tolerance)
-        if minimised == "makespan":  # what is cut off is longer than the upper bound, so no more than that is known
-            least = min(least, self.upper / (1 + SLACK))
-        monitor.raise_bound(Bound(least, name, f"dual bound of {self.model!r}", minimised))
+        lower = self.objective.bound(value, tolerance)
+        if minimised == "makespan":  # the model excludes schedules longer than the upper bound
+            lower = min(lower, self.upper / (1 + SLACK))
+        monitor.raise_bound(Bound(lower, name, f"dual bound of {self.model!r}", minimised))
 
     @property
     def is_ours(self) -> bool:
-        """Whether the objective of the model is that of the formulation, and not one of the user's own."""
+        """Whether the objective of the model is that of the formulation, not one of the user."""
         objective = self._records.get(Objective)
         return isinstance(objective, Objective) and self.model.objective is objective.expression
 
     @property
     def bounds_problem(self) -> bool:
-        """Whether a bound on the formulation is one on the problem: for several inputs the literal form
-        forbids some schedules, and every form those with more than one batch of a task on a device."""
+        """Whether a bound on the formulation is one on the problem: with several inputs the literal form
+        excludes some schedules, and every form those with several batches of a task on a device."""
         return self.problem.inputs == 1 or (self.problem.batching == "once" and not self.faithful)
 
 
 def _decision(given: Solution | Schedule | Decision) -> Decision:
-    found = given.schedule if isinstance(given, Solution) else given
-    if found is None:
+    schedule = given.schedule if isinstance(given, Solution) else given
+    if schedule is None:
         raise InvalidSchedule("the solution holds no schedule to start from")
-    return found.decision if isinstance(found, Schedule) else found
+    return schedule.decision if isinstance(schedule, Schedule) else schedule
 
 
 def quick(problem: Problem, deadline: Deadline = NEVER) -> Solution:
-    """Return the best of some list schedulers, maybe without a schedule; at least the first has its time."""
+    """Return the best solution of some list schedulers, possibly without a schedule; the first one always runs."""
     monitor = Monitor(problem, Budget(deadline.limit), clock=deadline.clock)
-    for each in select(role=Role.UPPER, problem=problem):
-        began = deadline.clock()
-        monitor.attempt(each.name)
-        if deadline.left < 2 * (deadline.clock() - began):  # the next takes about as long, and what is found is timed once more
+    for method in select(role=Role.UPPER, problem=problem):
+        start = deadline.clock()
+        monitor.attempt(method.name)
+        if deadline.left < 2 * (deadline.clock() - start):  # the next takes about as long, and its schedule is simulated again
             break
     return monitor.solution("list schedulers")
 
 
 def longest(problem: Problem) -> float:
-    """Return a length beyond which no semi-active schedule goes: all tasks and transfers one after another."""
+    """Return an upper bound on the makespan of semi-active schedules: all tasks and transfers one after another."""
     durations = np.where(np.isfinite(problem.durations), problem.durations, 0.0)
     every = np.arange(problem.n_devices)
     edge = np.arange(problem.graph.n_edges)

@@ -1,4 +1,4 @@
-"""GETF: a group of devices of like speed for each task by a rounded linear program, then earliest start first."""
+"""GETF: a group of devices of similar speed for each task by a rounded linear program, then earliest start first."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from hetsched.problem.problem import Problem
 from hetsched.search import Monitor
 from hetsched.stopping import NEVER, Deadline
 
-RELATED = 1e-6  # relative, by which durations may differ from work over speed
+RELATED = 1e-6  # relative tolerance between durations and work / speed
 
 
 @checked
 def related(problem: Problem) -> tuple[FloatArray, FloatArray]:
-    """Return (work [n], speed [K]) with durations = work / speed; raises `UnsupportedFeature` if there are none."""
+    """Return (work [n], speed [K]) with durations = work / speed; raise `UnsupportedFeature` for unrelated devices."""
     durations = problem.whole_durations
     usable = problem.eligible & np.isfinite(durations)
     complete = np.where(usable & (durations > 0), durations, 1.0)
@@ -44,8 +44,8 @@ def related(problem: Problem) -> tuple[FloatArray, FloatArray]:
 def group_program(problem: Problem, work: FloatArray, speed: FloatArray, deadline: Deadline = NEVER) -> tuple[Model, Any]:
     """Return the linear program of the group assignment and its fractions x[u, k] of co-location units.
 
-    Least T with every unit wholly assigned, completion times of tasks along precedence, and the work of each
-    device and every completion time within T. Times are shares of the work on the slowest device.
+    It minimises T such that every unit is fully assigned, completion times of tasks respect precedence, and the load
+    of each device and every completion time are at most T. Times are shares of the work on the slowest device.
     """
     check_array(work, "work", (problem.n_tasks,))
     check_array(speed, "speed", (problem.n_devices,))
@@ -68,9 +68,9 @@ def group_program(problem: Problem, work: FloatArray, speed: FloatArray, deadlin
 
 @checked
 def speed_groups(speed: FloatArray) -> IntArray:
-    """Return the group of each device, slow to fast, -1 for those slower than the fastest by more than their number.
+    """Return the group of each device, from slow to fast; -1 if it is more than m times slower than the fastest of m devices.
 
-    Within a group speeds differ by less than gamma = log m / log log m, at least 2.
+    Within a group speeds differ by less than a factor of gamma = log m / log log m, at least 2.
     """
     m = check_array(speed, "speed", ("devices",)).size
     if not m:
@@ -85,8 +85,8 @@ def speed_groups(speed: FloatArray) -> IntArray:
 def chosen_groups(fractions: FloatArray, group: IntArray, speed: FloatArray) -> IntArray:
     """Return the group of each row of fractions, that is of each unit.
 
-    The slowest group such that half of the unit lies in it or in faster ones; from there on the one
-    with the most speed in all.
+    Of the slowest group such that half of the unit is assigned to it or to faster ones, and those faster ones, it
+    is the group with the largest total speed.
     """
     devices = check_array(speed, "speed", ("devices",)).size
     check_array(group, "group", (devices,), np.int64)
@@ -103,7 +103,7 @@ def chosen_groups(fractions: FloatArray, group: IntArray, speed: FloatArray) -> 
 
 
 def getf(problem: Problem, monitor: Monitor, solver: str) -> None:
-    """Assign tasks to groups of devices of like speed by a rounded linear program, then schedule by earliest start within them."""
+    """Assign tasks to groups of devices of similar speed by a rounded linear program, then schedule by earliest start within them."""
     work, speed = related(problem)
     model, x = group_program(problem, work, speed, monitor.deadline)
     outcome = model.solve(solver, deadline=monitor.deadline, seed=monitor.seed, stop=lambda: monitor.should_stop).raise_for_failure()
@@ -114,11 +114,11 @@ def getf(problem: Problem, monitor: Monitor, solver: str) -> None:
     chosen = chosen_groups(x.value(outcome.values), group, speed)[problem.unit]
     try:
         narrowed = problem.replace(durations=np.where((chosen[:, None] == group)[:, :, None], problem.durations, np.nan))
-    except InvalidProblem as reason:  # paths are missing between groups
-        monitor.note(f"the groups chosen allow no schedule: {reason}")
+    except InvalidProblem as reason:  # no paths between groups
+        monitor.note(f"the chosen groups permit no schedule: {reason}")
         return
-    found = monitor.subsolve(narrowed, "etf")
-    if found.schedule is None:
-        monitor.note(f"etf finds no schedule within the groups chosen: {'; '.join(found.messages) or found.stopped}")
+    solution = monitor.subsolve(narrowed, "etf")
+    if solution.schedule is None:
+        monitor.note(f"etf finds no schedule within the chosen groups: {'; '.join(solution.messages) or solution.stopped}")
         return
-    monitor.offer(found.schedule.decision)
+    monitor.offer(solution.schedule.decision)

@@ -1,4 +1,4 @@
-"""Exact methods: formulations handed to solvers, under the names that `solve` knows."""
+"""Exact methods: formulations that are solved by a backend."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ONE_STATIC = Supports(inputs="one", memory=("static",))
 
 @checked
 def fitting(problem: Problem) -> type[Formulation]:
-    """Return the formulation that fits a problem: Moirai's where transfers contend, else DiviML's."""
+    """Return the formulation for a problem: Moirai's if transfers contend, else DiviML's."""
     from hetsched.models.batched import BatchedMakespan
     from hetsched.models.moirai import CongestionAware
 
@@ -39,7 +39,7 @@ def fitting(problem: Problem) -> type[Formulation]:
 def formulate(
     problem: Problem, *, faithful: bool = False, upper: float | None = None, symmetry: str | None = None, deadline: Deadline = NEVER
 ) -> Formulation:
-    """Return the problem in the formulation that fits it, see `fitting`; parameters and errors are those of `Formulation`."""
+    """Return the formulation of a problem, of the class `fitting`; parameters and errors are those of `Formulation`."""
     return fitting(problem)(problem, faithful=faithful, upper=upper, symmetry=symmetry, deadline=deadline)
 
 
@@ -56,9 +56,9 @@ def _solve(
     symmetry: str | None = None,
     faithful: bool = False,
 ) -> None:
-    """State the problem in a formulation and hand it over; what list schedulers find is offered first and narrows its windows.
+    """Solve a formulation of the problem; schedules of list schedulers are offered first and tighten its windows.
 
-    What cannot be asked is refused before anything is found.
+    Unsupported settings are refused before any work.
     """
     from hetsched.models.formulation import quick
     from hetsched.models.redundant import check_criterion
@@ -68,18 +68,18 @@ def _solve(
     settings = SolveSettings(monitor.deadline, gap, threads, monitor.seed, cuts)
     if symmetry is not None:
         check_criterion(symmetry)
-    found = quick(problem, monitor.deadline)
+    start = quick(problem, monitor.deadline)
     best = math.inf if monitor.best is None else monitor.best.makespan
-    if found.schedule is not None and found.makespan < best and found.makespan <= upper:
-        with monitor.as_source(found.method):
-            monitor.offer(found.schedule.decision)
-    least = min(best, found.makespan, upper)
-    formulation = kind(problem, faithful=faithful, upper=least, symmetry=symmetry, deadline=monitor.deadline)
+    if start.schedule is not None and start.makespan < best and start.makespan <= upper:
+        with monitor.as_source(start.method):
+            monitor.offer(start.schedule.decision)
+    shortest = min(best, start.makespan, upper)
+    formulation = kind(problem, faithful=faithful, upper=shortest, symmetry=symmetry, deadline=monitor.deadline)
     formulation.run(monitor, solver, settings, start=monitor.best)
 
 
-def _by_solver(known: BackendInfo) -> None:
-    """Register the method that hands the formulation that fits a problem to a backend."""
+def _by_solver(backend: BackendInfo) -> None:
+    """Register the method that solves the formulation of a problem by a backend."""
 
     def function(
         problem: Problem,
@@ -92,24 +92,24 @@ def _by_solver(known: BackendInfo) -> None:
         symmetry: str | None = "tasks",
     ) -> None:
         limit = math.inf if upper is None else upper
-        _solve(fitting(problem), problem, monitor, known.name, gap=gap, threads=threads, cuts=cuts, upper=limit, symmetry=symmetry)
+        _solve(fitting(problem), problem, monitor, backend.name, gap=gap, threads=threads, cuts=cuts, upper=limit, symmetry=symmetry)
 
-    function.__name__ = function.__qualname__ = f"by_{known.name}"
-    function.__doc__ = f"""Solve by {known.title} to a relative gap; schedules longer than `upper` seconds are not looked for.
+    function.__name__ = function.__qualname__ = f"by_{backend.name}"
+    function.__doc__ = f"""Solve by {backend.title} to a relative gap, among schedules of at most `upper` seconds.
 
-    `symmetry` ("batches", "tasks" or "time") puts identical devices, nodes and inputs in order; None leaves them be.
+    `symmetry` ("batches", "tasks" or "time") orders identical devices, nodes and inputs; None does not.
     """
     method(
-        known.method,
-        summary=f"the batched MILP, with contention Moirai's, tightened, solved by {known.title}",
+        backend.method,
+        summary=f"the batched MILP, with contention Moirai's, tightened, solved by {backend.title}",
         source=DIVIML,
         kind=Kind.EXACT,
-        deterministic=known.deterministic,
-        solver=known.name,
-        needs=known.requires,
+        deterministic=backend.deterministic,
+        solver=backend.name,
+        needs=backend.requires,
         supports=Supports(contended_batches=False, memory=("static",)),
-        turn=430 + known.turn,
-        auto=None if known.proves_up_to is None else Auto(when=columns_up_to(known.proves_up_to)),
+        turn=430 + backend.turn,
+        auto=None if backend.proves_up_to is None else Auto(when=columns_up_to(backend.proves_up_to)),
     )(function)
 
 
@@ -151,7 +151,7 @@ def pesto(problem: Problem, monitor: Monitor, *, solver: str = "scip", gap: floa
     turn=490,
 )
 def getf(problem: Problem, monitor: Monitor, *, solver: str = "scip") -> None:
-    """Round the linear program's fractions to groups of devices of like speed."""
+    """Round the linear program's fractions to groups of devices of similar speed."""
     from hetsched.models.getf import getf as run
 
     run(problem, monitor, solver)
@@ -167,7 +167,7 @@ def getf(problem: Problem, monitor: Monitor, *, solver: str = "scip") -> None:
     turn=176,
 )
 def assignment(problem: Problem, monitor: Monitor, *, solver: str = "scip", gap: float = 0.0, threads: int | None = None) -> None:
-    """Solve the load-only relaxation: a bound, and a schedule of what it chooses."""
+    """Solve the load-only relaxation for a bound, and schedule its assignment."""
     from hetsched.models.assignment import Assignment
 
     _solve(Assignment, problem, monitor, solver, gap=gap, threads=threads, symmetry="tasks")
@@ -184,9 +184,9 @@ def assignment(problem: Problem, monitor: Monitor, *, solver: str = "scip", gap:
     auto=Auto(when=columns_up_to(1000)),
 )
 def load_milp(problem: Problem, monitor: Monitor, *, solver: str = "scip", gap: float = 0.0, threads: int | None = None) -> None:
-    """Solve to a relative gap by ``"scip"`` or ``"highs"``, from the best of a short search if there is no start.
+    """Solve to a relative gap by ``"scip"`` or ``"highs"``, without a start from the result of a short search.
 
-    Under another objective than max-load the period is minimised.
+    Under objectives other than max-load the period is minimised.
     """
     from hetsched.models.steady_state import SteadyState
 

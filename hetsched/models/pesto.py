@@ -10,10 +10,10 @@ from hetsched.search import Supports
 
 
 class Pesto(CongestionAware):
-    """Moirai's formulation on two devices whose channel is shared, which is what Pesto's integer program places on.
+    """Moirai's formulation on two devices with a shared channel, the setting of Pesto's integer program.
 
     Pesto (Hafeez et al. 2021) merges operations first; its program for the coarse graph is this one, with
-    one binary a task, transfers as tasks on the channels and memory rows.
+    one binary for each task, transfers as tasks on the channels and memory rows.
     """
 
     name = "pesto"

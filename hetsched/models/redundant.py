@@ -1,4 +1,4 @@
-"""Rows that change no optimal value, only how fast it is proven: loads between heads and tails, and symmetries."""
+"""Rows that do not change the optimal value but speed up its proof: loads between heads and tails, and symmetries."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ CRITERIA = ("batches", "tasks", "time")
 
 
 class LoadCuts(Component):
-    """Redundant rows: heads before, loads during, tails after; for one input.
+    """Redundant rows for one input: heads before, loads during, tails after.
 
     On each device u, with heads h and tails q that hold on every device: all work, and the work with
-    ``h >= a`` and ``q >= b`` for some a and b, fits between a and the makespan less b; what all
-    ancestors of a task do on u fits before its start, what its descendants do after its finish. These
-    last are left out where they would have more than `terms` terms: there they cost more than they gain.
+    ``h >= a`` and ``q >= b`` for some a and b, fits between a and the makespan less b; the work of all
+    ancestors of a task on u fits before its start, that of its descendants after its finish. These last rows
+    are omitted if they have more than `terms` terms, for then they cost more than they gain.
     """
 
     @checked
@@ -39,11 +39,11 @@ class LoadCuts(Component):
             return
         problem, model, makespan = f.problem, f.model, f.objective.expression
         levels = f.levels
-        found = head_tail_set(levels)
-        if math.isinf(found.head):  # a task can run nowhere, so the model is infeasible anyway
+        heads_tails = head_tail_set(levels)
+        if math.isinf(heads_tails.head):  # a task has no possible device, so the model is infeasible
             return
-        if found.load:  # what no choice of devices can avoid: the rows below imply it, but only together
-            model.add(makespan >= (found.head + found.load + found.tail) * f.second, tag="load", cut=True)
+        if heads_tails.load:  # the load of every choice of devices: the rows below imply it, but only together
+            model.add(makespan >= (heads_tails.head + heads_tails.load + heads_tails.tail) * f.second, tag="load", cut=True)
         head = np.where(np.isfinite(levels.least), levels.starts, np.inf).min(axis=1) * f.second
         tail = np.where(np.isfinite(levels.least), levels.tails, np.inf).min(axis=1) * f.second
         for a in _steps(head, self.levels):
@@ -65,15 +65,15 @@ class LoadCuts(Component):
 
 
 def check_criterion(criterion: str) -> None:
-    """Raise `UnsupportedFeature` if a criterion for symmetries is none."""
+    """Raise `UnsupportedFeature` for an unknown criterion of symmetries."""
     if criterion not in CRITERIA:
         raise UnsupportedFeature(f"unknown criterion {criterion!r} for symmetries; choose from {', '.join(CRITERIA)}")
 
 
 class DeviceOrder(Component):
-    """Identical devices and identical nodes in order: of two that may trade places the first does no less; DiviML, section VI.
+    """Orders identical devices and identical nodes: the first of two has at least the work of the second; DiviML, section VI.
 
-    What they do is counted in `batches`, in `tasks` (inputs of tasks), or in `time`.
+    Work is the number of `batches`, of `tasks` (inputs of tasks), or the `time`.
     """
 
     @checked
@@ -111,7 +111,7 @@ class DeviceOrder(Component):
 
 
 class InputOrder(Component):
-    """Inputs are alike: the first task runs input l + 1 on no device before that of input l."""
+    """Orders inputs: the device of the first task for input l + 1 has no lower number than that for input l."""
 
     def add_to(self, f: Formulation) -> None:
         problem = f.problem
@@ -121,25 +121,25 @@ class InputOrder(Component):
             f.model.add(number[1:] >= number[:-1], tag="symmetry of inputs", cut=True)
 
     def canonical(self, problem: Problem, schedule: Schedule) -> Decision:
-        """Return the decision with inputs renamed so that the rows hold."""
+        """Return the decision with inputs renumbered so that the rows hold."""
         decision = schedule.decision
         if problem.inputs == 1 or not problem.n_tasks:
             return decision
         of_item = np.repeat(np.arange(len(decision.task)), np.diff(decision.item_ptr))
-        mine = decision.task[of_item] == problem.graph.topological_order[0]
-        order = np.lexsort((decision.items[mine], decision.device[of_item[mine]]))
+        of_first = decision.task[of_item] == problem.graph.topological_order[0]
+        order = np.lexsort((decision.items[of_first], decision.device[of_item[of_first]]))
         name = np.empty(problem.inputs, np.int64)
-        name[decision.items[mine][order]] = np.arange(problem.inputs)
+        name[decision.items[of_first][order]] = np.arange(problem.inputs)
         return Decision(decision.task, decision.device, decision.item_ptr, name[decision.items], transfer_order=decision.transfer_order)
 
 
 def symmetry_order(criterion: str | None) -> Iterator[Component]:
-    """Yield the components that put identical devices, nodes and inputs in order, none without a criterion."""
+    """Yield the components that order identical devices, nodes and inputs; none without a criterion."""
     if criterion is not None:
         yield DeviceOrder(criterion)
         yield InputOrder()
 
 
 def _steps(levels: FloatArray, count: int) -> FloatArray:
-    """Return some of the values of a level, from 0 up."""
+    """Return up to `count` values of a level, from 0 up."""
     return np.unique(np.quantile(levels, np.linspace(0.0, 0.9, count), method="lower")) if len(levels) else np.zeros(1)

@@ -1,4 +1,4 @@
-"""Why memory alone allows no schedule: how many bytes are missing at the least, where, and for which tasks."""
+"""Explanation of insufficient memory: the least number of missing bytes, with devices and tasks."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from hetsched.stopping import NEVER, Deadline
 
 
 class Excess(Component):
-    """Bytes beyond a device's memory, as few as can be."""
+    """The least number of bytes over the memory of devices."""
 
     total: float
-    """Bytes that all tasks need."""
+    """Bytes needed by all tasks."""
     shares: Expression
-    """[K]: bytes beyond, as shares of `total`."""
+    """[K]: bytes over the memory, as shares of `total`."""
 
     def add_to(self, f: Formulation) -> None:
         problem = f.problem
@@ -38,17 +38,17 @@ class Excess(Component):
 
 
 SECONDS = 5.0
-"""That explaining missing memory may take."""
+"""Time limit of the explanation."""
 LARGEST = 5000
-"""Pairs of a unit and a device, up to which missing memory is explained."""
+"""The most pairs of a unit and a device for which there is an explanation."""
 
 
 @checked
 def shortage(problem: Problem, *, solver: str = "scip", deadline: Deadline = NEVER) -> str:
-    """Return why memory alone allows no schedule: how many bytes are missing at the least, where, and for which tasks.
+    """Return why memory alone excludes every schedule: the least number of missing bytes, with devices and tasks.
 
-    An empty string if it allows one, or if that is not known by the deadline or within `SECONDS`, or is not asked for the
-    problem's size. Counts what ``memory="static"`` does.
+    The result is empty if a placement fits, if the answer is not known by the deadline or within `SECONDS`, or if the
+    problem is too large. Bytes are counted as for ``memory="static"``.
     """
     large = problem.n_units * problem.n_devices > LARGEST
     if large or problem.memory != "static" or np.isinf(problem.cluster.memory_bytes).all():

@@ -1,4 +1,4 @@
-"""The variables that components of a formulation share: typed records of columns, and values of all columns by expression."""
+"""Variables shared by the components of a formulation: typed records of columns, and values of columns by expression."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hetsched.schedule.schedule import Schedule
 @checked
 @dataclass(frozen=True, eq=False)
 class AssignmentVariables:
-    """Which device runs which inputs of a task; n tasks, K devices, L inputs, B batch sizes."""
+    """The devices of the inputs of tasks; n tasks, K devices, L inputs, B batch sizes."""
 
     made_by: ClassVar[str] = "Placement"
 
@@ -29,11 +29,11 @@ class AssignmentVariables:
     on: Expression
     """[n, K] binaries: the device runs the task on some input; with one input ``x[:, :, 0]``."""
     busy: Expression
-    """[n, K] binaries: the device runs a batch of the task that takes time; `on` where all batches do, or none."""
+    """[n, K] binaries: the device runs a batch of the task with a positive duration; `on` if all durations or none are positive."""
     duration: Expression
     """[n, K] model time that the device spends on the task."""
     seconds: FloatArray
-    """[n, K] model time of the longest batch of the task on the device, 0 where there is none; with one input the only one."""
+    """[n, K] model time of the longest batch of the task on the device, 0 without one."""
     batches: Expression | None
     """[n, K, B] binaries: the batch size used; None with one input."""
 
@@ -44,7 +44,7 @@ class AssignmentVariables:
 @checked
 @dataclass(frozen=True, eq=False)
 class TimeVariables:
-    """When batches run, in model time."""
+    """Starts and finishes of batches, in model time."""
 
     made_by: ClassVar[str] = "SharedTiming or Timing"
 
@@ -61,7 +61,7 @@ class TimeVariables:
 @checked
 @dataclass(frozen=True, eq=False)
 class FlowVariables:
-    """Transfers, one an edge, in model time."""
+    """Transfers, one for each edge, in model time."""
 
     made_by: ClassVar[str] = "Flows or LiteralFlows"
 
@@ -74,13 +74,13 @@ class FlowVariables:
     moving: Expression
     """[E]: time from `leave` to `arrive`."""
     seconds: FloatArray
-    """[E, K, K] model time, 0 where there is no path."""
+    """[E, K, K] model time, 0 without a path."""
 
 
 @checked
 @dataclass(frozen=True, eq=False)
 class Objective:
-    """What is minimised, and how its value in the model is read."""
+    """The objective of a model, and the conversion of its value."""
 
     made_by: ClassVar[str] = "Makespan, BusiestDevice or Load"
 
@@ -89,11 +89,11 @@ class Objective:
     """The objective that its bounds hold for: "makespan", "period" or "max-load"."""
     ticks_per_second: float
     value: Callable[[Problem, Schedule], float]
-    """Seconds of a schedule, as the expression counts them."""
+    """Seconds of a schedule by the expression."""
 
     @checked
     def bound(self, value: float, tolerance: float) -> float:
-        """Return a solver's bound in seconds, the solver's relative tolerance taken off."""
+        """Return a solver's bound in seconds, less the solver's relative tolerance."""
         return value / self.ticks_per_second * (1 - tolerance)
 
 
@@ -103,7 +103,7 @@ class Values:
     Parameters
     ----------
     array : float array [columns]
-        Changed in place; NaN where nothing is known.
+        Changed in place; NaN for unknown values.
     """
 
     def __init__(self, array: FloatArray) -> None:
@@ -112,7 +112,7 @@ class Values:
     def __getitem__(self, columns: Expression) -> FloatArray:
         return columns.value(self.array)
 
-    def __setitem__(self, columns: Expression, known: npt.ArrayLike) -> None:
+    def __setitem__(self, columns: Expression, numbers: npt.ArrayLike) -> None:
         if len(columns.column) != columns.size:
             raise InvalidModel("values belong to columns, not to expressions of them; set those that the model returned")
-        self.array[columns.column] = np.broadcast_to(np.asarray(known, np.float64), columns.shape).ravel()
+        self.array[columns.column] = np.broadcast_to(np.asarray(numbers, np.float64), columns.shape).ravel()

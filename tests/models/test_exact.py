@@ -144,7 +144,7 @@ def test_schedules_that_the_literal_form_forbids_are_refused() -> None:
     schedule = hs.simulate(problem, hs.Decision([0, 1, 0, 1], [0, 0, 1, 1], [0, 1, 2, 3, 4], [0, 0, 1, 1]))
     assert BatchedMakespan(problem, upper=20.0).model.violations(BatchedMakespan(problem, upper=20.0).encode(schedule)) == []
     literal = BatchedMakespan(problem, upper=20.0, faithful=True)
-    with pytest.raises(hs.InvalidSchedule, match="forbids this schedule; use the tightened one"):
+    with pytest.raises(hs.InvalidSchedule, match="excludes this schedule; use the tightened one"):
         literal.encode(schedule)
 
 

@@ -1,4 +1,4 @@
-"""Stages on one device: IOS, its dynamic program over the endings of a graph, and how large that is."""
+"""Stages on one device: IOS, its dynamic program over the endings of a graph, and the size of that program."""
 
 from __future__ import annotations
 

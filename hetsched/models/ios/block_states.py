@@ -1,4 +1,4 @@
-"""The states and stages of a part of a graph, walked by a kernel (`kernels`), none missed."""
+"""The states and stages of a part of a graph, enumerated by a kernel (`kernels`)."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from hetsched.problem.graph import TaskGraph, named, plural
 MOST_STATES = 1 << 22
 """The most states of a block."""
 MOST_TRANSITIONS = 1 << 23
-"""The most transitions of a block: pairs of a state and an ending of it."""
+"""The most transitions of a block, pairs of a state and an ending of it."""
 
 OF_A_PART = 64
-"""A block that has too many is cut into parts that have so many times fewer: it is not solved exactly, so it is solved quickly."""
+"""Divisor of these limits for the parts of a block that exceeds them, whose solution is not optimal and should be fast."""
 
 MOST_KEPT = 1 << 21
-"""The most transitions of a block that are kept for others like it."""
+"""The most transitions of a block that are cached for isomorphic blocks."""
 
 _NO_LIMIT = 1 << 30
 Indices = npt.NDArray[np.int32]
 
 
 class _Walk(NamedTuple):
-    """What is found of a block, whatever its tasks are called."""
+    """The states and transitions of a block, independent of the names of its tasks."""
 
     n_states: int
     tail: Indices
@@ -53,21 +53,21 @@ class Block:
     tasks : int array
         The part, in topological order.
     groups, group_size : int or None
-        The limits on a stage.
+        The limits of a stage.
     share : int
-        By which the most states and transitions are divided.
+        Divisor of the limits on states and transitions.
 
     Attributes
     ----------
     n_states : int
-        State 0 is empty, the last one the whole block.
+        State 0 is empty, the last one the entire block.
     names : tuple of str
         The tasks, in topological order.
     tail, head, stage : int32 arrays [T]
-        Transitions, by ascending tail: a stage leads from one state to another.
+        Transitions, by ascending tail: a stage leads from state `tail` to state `head`.
     parent, last : int32 arrays [S]
-        The tasks of each stage: those of a stage of lower number, and one more, by its place in `names`. Stage 0 is empty;
-        some others are in no transition.
+        The tasks of each stage: those of stage `parent`, which has a lower number, and the task at position `last` of
+        `names`. Stage 0 is empty; some others are in no transition.
     """
 
     @checked
@@ -76,52 +76,52 @@ class Block:
         self.names = tuple(graph.names[i] for i in tasks.tolist())
         ptr, pred, pairs = within(graph, tasks)
         key = ptr.tobytes(), pred.tobytes(), groups or _NO_LIMIT, group_size or _NO_LIMIT
-        found = _walked.get(key)
-        if found is None:
-            found = self._walk(ptr, pred, pairs, *key[2:])
+        walk = _walked.get(key)
+        if walk is None:
+            walk = self._walk(ptr, pred, pairs, *key[2:])
             with _lock:
-                while len(_walked) >= 4:  # the cells of a network are alike, but there are some kinds of them
+                while len(_walked) >= 4:  # the cells of a network are of a few kinds
                     del _walked[next(iter(_walked))]
-                if len(found.tail) <= MOST_KEPT:
-                    _walked[key] = found
-        self.n_states, self.tail, self.head, self.stage, self.parent, self.last = found
+                if len(walk.tail) <= MOST_KEPT:
+                    _walked[key] = walk
+        self.n_states, self.tail, self.head, self.stage, self.parent, self.last = walk
 
     @checked
     def members(self, stage: int) -> tuple[str, ...]:
         """Return the tasks of a stage, in topological order."""
-        found: list[str] = []
+        names: list[str] = []
         while stage:
-            found.append(self.names[self.last[stage]])
+            names.append(self.names[self.last[stage]])
             stage = self.parent[stage]
-        return tuple(found[::-1])
+        return tuple(names[::-1])
 
     def _walk(self, ptr: IntArray, pred: IntArray, pairs: IntArray, groups: int, group_size: int) -> _Walk:
         from hetsched.models.ios import kernels
 
-        found = lattice(self.graph, self.tasks, pairs, MOST_STATES // self.share)
+        states = lattice(self.graph, self.tasks, pairs, MOST_STATES // self.share)
         most = MOST_TRANSITIONS // self.share
         arcs = [np.empty(1 << 12, np.int32) for _ in range(3)]
         trie = [np.zeros(1 << 10, np.int32), np.full(1 << 10, -1, np.int32), np.zeros(1 << 10, np.int32)]
         keys, values = np.full(1 << 12, -1), np.empty(1 << 12, np.int32)
-        first, used, known = 0, 0, 1
+        first, used, number = 0, 0, 1
         kernel: Any = kernels.stages
         while True:
-            first, used, known = kernel(first, used, known, *found, ptr, pred, groups, group_size, *arcs, *trie, keys, values)
-            if first == found.number:
+            first, used, number = kernel(first, used, number, *states, ptr, pred, groups, group_size, *arcs, *trie, keys, values)
+            if first == states.number:
                 break
-            if known == len(trie[0]):
-                trie = [_doubled(each) for each in trie]
+            if number == len(trie[0]):
+                trie = [_doubled(column) for column in trie]
                 old = keys, values
                 keys, values = np.full(2 * len(keys), -1), np.empty(2 * len(values), np.int32)
                 kernels.rehash(*old, keys, values)
             elif len(arcs[0]) < most:
-                arcs = [_doubled(each) for each in arcs]
+                arcs = [_doubled(column) for column in arcs]
             else:
                 raise UnsupportedFeature(
                     f"{described(self.graph, self.tasks)} has more than {most} transitions; lower groups or group_size"
                 )
-        tail, head, stage = (readonly(each[:used].copy()) for each in arcs)
-        return _Walk(found.number, tail, head, stage, readonly(trie[0][:known].copy()), readonly(trie[1][:known].copy()))
+        tail, head, stage = (readonly(column[:used].copy()) for column in arcs)
+        return _Walk(states.number, tail, head, stage, readonly(trie[0][:number].copy()), readonly(trie[1][:number].copy()))
 
 
 def _doubled(values: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
@@ -129,7 +129,7 @@ def _doubled(values: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
 
 
 def within(graph: TaskGraph, tasks: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the predecessors of each task within a part, (row starts, indices), and the edges [E, 2], all by places in the part."""
+    """Return the predecessors of each task within a part, (row starts, indices), and the edges [E, 2], by positions in the part."""
     place = np.full(graph.n_tasks, -1)
     place[tasks] = np.arange(len(tasks))
     pairs = place[graph.edges].reshape(-1, 2)
@@ -139,16 +139,16 @@ def within(graph: TaskGraph, tasks: IntArray) -> tuple[IntArray, IntArray, IntAr
 
 
 def lattice(graph: TaskGraph, tasks: IntArray, pairs: IntArray, most: int | None = None) -> Ideals:
-    """Return what of a part of a graph can have run at some time, its edges given by places in the part."""
+    """Return the ideals of a part of a graph, with edges by positions in the part."""
     most = MOST_STATES if most is None else most
     limit = 1 << 14
-    while (found := ideals(len(tasks), pairs, limit=min(limit, most))) is None:
+    while (states := ideals(len(tasks), pairs, limit=min(limit, most))) is None:
         if limit >= most:
             raise UnsupportedFeature(f"{described(graph, tasks)} has more than {most} states; it is too wide for this method")
         limit *= 4
-    return found
+    return states
 
 
 def described(graph: TaskGraph, tasks: IntArray) -> str:
-    """Return the words for a part of a graph in messages."""
+    """Return the description of a part of a graph in messages."""
     return f"the block of {plural(len(tasks), 'task')} {named(tasks, graph.names, 2)}"

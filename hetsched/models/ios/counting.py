@@ -1,4 +1,4 @@
-"""How large the stage problem of a graph is: width, bounds, transitions, schedules."""
+"""The size of the stage problem of a graph: width, bounds, transitions, schedules."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from hetsched.problem.graph import TaskGraph, plural
 
 
 class Counts:
-    """How large the stage problem of a graph is, without limits on stages; each number is found when asked for.
+    """The size of the stage problem of a graph, without limits on stages; each number is computed at its first use.
 
     Parameters
     ----------
     graph : TaskGraph
-        One block; `blocks` cuts a network apart.
+        One block; `blocks` divides a network.
     """
 
     @checked
@@ -40,12 +40,12 @@ class Counts:
 
     @property
     def width(self) -> int:
-        """The most tasks of which no two are joined by a path."""
+        """The most tasks without a path between any two."""
         return len(self._chains)
 
     @property
     def bound(self) -> float:
-        """The paper's bound on the transitions, C(n/d + 2, 2)^d with the real n/d; it counts empty endings. Inf beyond floats."""
+        """The paper's bound on the transitions, C(n/d + 2, 2)^d with the real n/d, with empty endings; inf if it overflows."""
         n, d = self.graph.n_tasks, max(1, self.width)
         exact = (Fraction(n + 2 * d, d) * Fraction(n + d, d) / 2) ** d
         try:
@@ -55,49 +55,49 @@ class Counts:
 
     @property
     def chain_bound(self) -> int:
-        """The product of C(c + 2, 2) over a partition into the fewest chains, of c tasks each: a bound that is at most `bound`."""
+        """The product of C(c + 2, 2) over a partition into the fewest chains, of c tasks each, which is at most `bound`."""
         return math.prod((c + 2) * (c + 1) // 2 for c in self._chains)
 
     @cached_property
     def transitions(self) -> int:
         """Pairs of a state and a non-empty ending of it.
 
-        Pieces that no edge joins are counted one by one: pairs of states, one within the other, multiply.
+        Connected components are counted separately: the numbers of pairs of states, one a subset of the other, multiply.
         """
         pairs, states = 1, 1
         for tasks in _pieces(self.graph):
-            found, own, _ = self._walk(tasks, 1)
-            pairs, states = pairs * (own + found.number), states * found.number
+            ideals, own, _ = self._walk(tasks, 1)
+            pairs, states = pairs * (own + ideals.number), states * ideals.number
         return pairs - states
 
     @cached_property
     def schedules(self) -> int:
-        """Ordered partitions of the tasks into stages, strategies left out."""
+        """Ordered partitions of the tasks into stages, without strategies."""
         n = self.graph.n_tasks
-        bits = (math.lgamma(n + 1) - (n + 1) * math.log(math.log(2))) / math.log(2)  # ordered partitions if there were no edges
+        bits = (math.lgamma(n + 1) - (n + 1) * math.log(math.log(2))) / math.log(2)  # ordered partitions without edges
         digits = self._walk(self.graph.topological_order, int(bits) // 32 + 2)[2]
         return sum(int(digit) << (32 * x) for x, digit in enumerate(digits))
 
     def _walk(self, tasks: IntArray, digits: int) -> tuple[Ideals, int, npt.NDArray[np.uint64]]:
         from hetsched.models.ios import kernels
 
-        found = lattice(self.graph, tasks, within(self.graph, tasks)[2])
-        pairs, ways = kernels.count(*found, digits)
-        return found, int(pairs), ways
+        states = lattice(self.graph, tasks, within(self.graph, tasks)[2])
+        pairs, ways = kernels.count(*states, digits)
+        return states, int(pairs), ways
 
 
 @checked
 def counts(graph: TaskGraph) -> Counts:
-    """Return how large the stage problem of a graph is: width, bound, transitions, schedules.
+    """Return the size of the stage problem of a graph: width, bound, transitions, schedules.
 
-    Transitions and schedules are exact whole numbers. Both take time in proportion to the transitions of the
-    largest connected piece, resp. of the graph, and raise `UnsupportedFeature` if it has more than 2^22 states.
+    Transitions and schedules are exact whole numbers. Their times are proportional to the transitions of the largest
+    connected component and of the graph; both raise `UnsupportedFeature` for more than 2^22 states.
     """
     return Counts(graph)
 
 
 def _pieces(graph: TaskGraph) -> Iterator[IntArray]:
-    """Yield the tasks of each connected piece, in topological order."""
+    """Yield the tasks of each connected component, in topological order."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 

@@ -1,7 +1,7 @@
 """IOS's dynamic program over the endings of a graph: stages on one device.
 
-A state is what has run; a stage leads from one state to a larger one (`block_states`). Which stages to ask the cost for is
-left to `modeling.DynamicProgram`.
+A state is the set of tasks that have run; a stage leads from one state to a larger one (`block_states`).
+`modeling.DynamicProgram` chooses the stages whose cost is evaluated.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def stages(
     time_limit: float | None = None,
     on_progress: Callable[[Progress], object] | None = None,
 ) -> StageSchedule:
-    """Cut a graph into stages that run one after another on one device, at the least sum of their costs.
+    """Divide a graph into stages that run one after another on one device, with the least sum of costs.
 
-    In a stage either the groups, its connected components, run side by side and the tasks of a group one
-    after another ("concurrent"), or all tasks become one operator ("merge").
+    In a stage either its groups, the connected components, run in parallel and the tasks of a group one after
+    another ("concurrent"), or all tasks are merged into one operator ("merge").
 
     Parameters
     ----------
@@ -50,40 +50,40 @@ def stages(
         Only names and edges matter.
     cost : StageCost
         ``cost(tasks, strategy)``: seconds of a stage of these tasks, a tuple of names in topological order;
-        inf if it cannot be done. Each stage is asked for once. A stage of one task has nothing to merge and is
-        asked for as "concurrent".
+        inf if it is impossible. Each stage is evaluated once. A stage of one task cannot be merged and is evaluated
+        as "concurrent".
     groups, group_size : int or None
-        The most groups of a stage, and the most tasks of a group. None is no limit. The default is the paper's.
+        The most groups of a stage, and the most tasks of a group; None for no limit. The defaults are the paper's.
     strategies : "concurrent", "merge" or "both"
-        "merge" allows stages of one task and merged ones.
+        "merge" permits stages of one task and merged stages.
     bound : StageCost, optional
-        Never more than the cost, and cheap. Then the cost is asked only where it decides; the optimum is the same.
-        Without it, the cost of every stage is asked for. Either of the two may also say all at once, see
+        A cheap lower bound on the cost. With it, the cost is evaluated only for stages that can matter; the optimum is the
+        same. Without it, the cost of every stage is evaluated. Both may return tables of many stages, see
         `hetsched.costs.StageCost`.
     blocks : bool or sequence of iterables of str
-        Whether no stage may reach over a boundary of `hetsched.models.ios.blocks`, as in the paper. Else the optimum is over
-        all stages; the difference is at most that tasks in a row over a boundary can share a stage. Or the names of the
-        tasks of each block, in running order: for networks whose cells read more than the cell before, such as NASNet.
+        Whether stages are limited to the blocks of `hetsched.models.ios.blocks`, as in the paper. If not, the optimum is over
+        all stages; it differs only by stages with consecutive tasks of two blocks. Or the names of the tasks of each block,
+        in the order of execution, for networks whose cells read more than the cell before, such as NASNet.
     time_limit : float, optional
-        Seconds, for costs that take long; needs a `bound`. Blocks that are not through by then keep the best stages known: at the
-        least those that are best by the bounds, whose costs are asked for in any case.
+        Seconds, for expensive costs; needs a `bound`. Blocks that are not finished by then have the best stages so far, at
+        least those that are best by the bounds, whose costs are always evaluated.
     on_progress : callable, optional
-        Called with a `Progress` after each cost asked for one by one; with a `bound`, returning True stops as the time limit does.
+        Called with a `Progress` after each cost evaluated by itself; with a `bound`, returning True stops as the time limit does.
 
     Returns
     -------
     StageSchedule
-        The optimum, to 1e-6 where there is a bound, with how many costs were `asked` for of those `possible`. Its own `bound`
-        is less than its latency by more than that only if the search was stopped, or if a block has too many states or
-        transitions: such a block is halved, between levels where that can be, until its parts have not, and no stage reaches
-        over a cut. The other blocks stay at their optimum, and `messages` tell which were cut; nothing is proven of these.
+        The optimum, to 1e-6 with a bound, with the number of costs `asked` for of those `possible`. Its own `bound` is
+        further below its latency only if the search was stopped, or if a block has too many states or transitions. Such a
+        block is halved, between levels if possible, until its parts are small enough, and no stage crosses a cut. The other
+        blocks stay optimal, and `messages` name those that were cut, whose stages need not be.
 
     Raises
     ------
     Infeasible
         Every schedule has a stage of infinite cost.
     InvalidProblem
-        A cost is negative or no number, or below its bound; or blocks that are given do not hold every task once, or one reads a
+        A cost is negative, not a number, or below its bound; or given blocks do not contain every task once, or one reads a
         later one.
     UnsupportedFeature
         An argument is out of range.
@@ -99,42 +99,42 @@ def stages(
     if time_limit is not None and bound is None:
         raise UnsupportedFeature(f"time_limit is {time_limit!r}; costs that may be left out need a bound")
     deadline = Deadline.after(time_limit)
-    found: list[_Stage] = []
-    asked = possible = 0
-    least, stopped = 0.0, False
+    best_stages: list[_Stage] = []
+    evaluated = possible = 0
+    lower, stopped = 0.0, False
 
-    def told(number: int, search: _Search) -> None:
+    def report(number: int, search: _Search) -> None:
         nonlocal stopped
         if on_progress is not None:
-            now = Progress(number, len(parts), asked + len(search.known), possible + search.possible)
+            now = Progress(number, len(parts), evaluated + len(search.costs), possible + search.possible)
             stopped = on_progress(now) is True or stopped
 
     messages = []
     for number, tasks in enumerate(parts):
         bounds = []
         for block in _within_reach(graph, tasks, groups, group_size):
-            search = _Search(block, cost, strategies, bound, partial(told, number))
+            search = _Search(block, cost, strategies, bound, partial(report, number))
             best, own = search.best(lambda: stopped or deadline.over)
-            found += best
+            best_stages += best
             bounds.append(own)
-            asked += len(search.known)
+            evaluated += len(search.costs)
             possible += search.possible
         if len(bounds) == 1:
-            least += bounds[0]
+            lower += bounds[0]
         else:
             messages.append(f"{described(graph, tasks)} is too wide to be solved as one and was cut into {len(bounds)} parts")
-    return _schedule(graph, found, asked, possible, least, messages)
+    return _schedule(graph, best_stages, evaluated, possible, lower, messages)
 
 
 def _within_reach(graph: TaskGraph, tasks: IntArray, groups: int | None, group_size: int | None, share: int = 1) -> Iterator[Block]:
-    """Yield a part of a graph as a block, or cut into several, in running order, where it has too many states or transitions."""
+    """Yield a part of a graph as a block or, if it has too many states or transitions, as several, in the order of execution."""
     try:
-        whole = Block(graph, tasks, groups, group_size, share)
+        block = Block(graph, tasks, groups, group_size, share)
     except UnsupportedFeature:
         if len(tasks) == 1:
             raise
     else:
-        yield whole
+        yield block
         return
     level = _levels(graph)[tasks]
     tasks, level = tasks[np.argsort(level, kind="stable")], np.sort(level)
@@ -146,32 +146,32 @@ def _within_reach(graph: TaskGraph, tasks: IntArray, groups: int | None, group_s
 
 
 class Progress(NamedTuple):
-    """How far a search for stages is."""
+    """The progress of a search for stages."""
 
     block: int
-    """The block it is at, of so many `blocks`."""
+    """The current block, of `blocks`."""
     blocks: int
     asked: int
-    """Costs asked for so far."""
+    """Number of costs evaluated so far."""
     possible: int
-    """Those that there are, in the blocks so far."""
+    """Number of costs in the blocks so far."""
 
 
 @checked
 def sequential(graph: TaskGraph, cost: StageCost) -> StageSchedule:
-    """Return the schedule of one task a stage, in topological order: the first baseline of the paper."""
-    return _ask(graph, cost, [[i] for i in graph.topological_order.tolist()])
+    """Return the schedule with one task in each stage, in topological order: the first baseline of the paper."""
+    return _from_stages(graph, cost, [[i] for i in graph.topological_order.tolist()])
 
 
 @checked
 def greedy(graph: TaskGraph, cost: StageCost) -> StageSchedule:
-    """Return the schedule whose every stage runs all tasks that are ready, side by side: the paper's second baseline."""
+    """Return the schedule in which each stage runs all ready tasks in parallel: the second baseline of the paper."""
     level, order = _levels(graph), graph.topological_order
-    return _ask(graph, cost, [order[level[order] == x].tolist() for x in range(int(level.max(initial=-1)) + 1)])
+    return _from_stages(graph, cost, [order[level[order] == x].tolist() for x in range(int(level.max(initial=-1)) + 1)])
 
 
 def _levels(graph: TaskGraph) -> IntArray:
-    """Return of each task the most edges on a path to it, [n]."""
+    """Return the most edges on a path to each task, [n]."""
     level = np.zeros(graph.n_tasks, np.int64)
     for i in graph.topological_order.tolist():
         level[i] = level[graph.pred[graph.pred_ptr[i] : graph.pred_ptr[i + 1]]].max(initial=-1) + 1
@@ -180,10 +180,10 @@ def _levels(graph: TaskGraph) -> IntArray:
 
 @checked
 def blocks(graph: TaskGraph) -> list[tuple[str, ...]]:
-    """Return the blocks of a graph in running order, each as the names of its tasks in topological order.
+    """Return the blocks of a graph in the order of execution, each as the names of its tasks in topological order.
 
-    A block ends with a task that is ancestor or descendant of all others: between two of these lies a region of one entry
-    and one exit. Such tasks that follow one another are one block.
+    A block ends with a task that is an ancestor or descendant of all others: between two of these is a region with one
+    entry and one exit. Consecutive tasks of this kind form one block.
     """
     return [tuple(graph.names[i] for i in tasks.tolist()) for tasks in _blocks(graph)]
 
@@ -192,18 +192,18 @@ def _blocks(graph: TaskGraph) -> list[IntArray]:
     n, order = graph.n_tasks, graph.topological_order
     ends = np.union1d(graph.rank[series_cuts(graph)] + 1, [n])
     single = np.diff(ends, prepend=0) == 1
-    inner = single[:-1] & single[1:]  # boundaries within a row of single tasks
+    inner = single[:-1] & single[1:]  # boundaries between consecutive single tasks
     ends = np.append(ends[:-1][~inner], ends[-1]) if n else ends
     return [part for part in np.split(order, ends) if len(part)]
 
 
 def _given(graph: TaskGraph, blocks: Sequence[Iterable[str]]) -> list[IntArray]:
-    """Return given blocks, each in topological order."""
+    """Return the given blocks, each in topological order."""
     block = np.full(graph.n_tasks, -1)
     for x, names in enumerate(blocks):
         for name in names:
             if not isinstance(name, str) or name not in graph.index:
-                raise InvalidProblem(f"blocks[{x}] names {name!r}, which is no task of the graph")
+                raise InvalidProblem(f"blocks[{x}] names {name!r}, which is not a task of the graph")
             if block[graph.index[name]] >= 0:
                 raise InvalidProblem(f"{name!r} is in blocks[{block[graph.index[name]]}] and in blocks[{x}]; it can be in one")
             block[graph.index[name]] = x
@@ -212,7 +212,7 @@ def _given(graph: TaskGraph, blocks: Sequence[Iterable[str]]) -> list[IntArray]:
         raise InvalidProblem(f"{named(missing, graph.names)} {'is' if len(missing) == 1 else 'are'} in none of the blocks")
     for i, j in graph.edges[block[graph.source] > block[graph.target]].tolist():
         a, b = graph.names[i], graph.names[j]
-        raise InvalidProblem(f"{b!r} of blocks[{block[j]}] reads {a!r} of blocks[{block[i]}]; give blocks in running order")
+        raise InvalidProblem(f"{b!r} of blocks[{block[j]}] reads {a!r} of blocks[{block[i]}]; give blocks in the order of execution")
     order = graph.topological_order
     return [order[block[order] == x] for x in range(len(blocks)) if (block == x).any()]
 
@@ -235,19 +235,19 @@ class _Search:
         cost: StageCost,
         strategies: Strategies,
         bound: StageCost | None,
-        told: Callable[[_Search], object] = lambda _: None,
+        report: Callable[[_Search], object] = lambda _: None,
     ) -> None:
-        self.block, self.cost, self.lazy, self.told = block, cost, bound is not None, told
+        self.block, self.cost, self.lazy, self.report = block, cost, bound is not None, report
         used = np.flatnonzero(np.bincount(block.stage, minlength=len(block.parent)))
         alone = block.parent[used] == 0
         together, merged = used if strategies != "merge" else used[alone], used[~alone] if strategies != "concurrent" else used[:0]
-        self.stages = np.concatenate([together, merged])  # of each kind; kinds are a stage under a strategy
+        self.stages = np.concatenate([together, merged])  # of each kind; a kind is a stage under a strategy
         self.first_merged = len(together)
-        self.known: dict[int, float] = {}  # costs asked for, by kind
+        self.costs: dict[int, float] = {}  # evaluated costs, by kind
         self.possible = len(self.stages)
         self.lower = self._table(cost if bound is None else bound)
         if bound is None:
-            self.known = dict(enumerate(self.lower.tolist()))
+            self.costs = dict(enumerate(self.lower.tolist()))
         finite = np.isfinite(self.lower)
         if self.lazy:
             self.possible = int(finite.sum())
@@ -256,30 +256,30 @@ class _Search:
             row[self.stages[part]] = np.where(finite[part], np.arange(len(finite))[part], -1)
 
     def _table(self, cost: StageCost) -> FloatArray:
-        """Return what a cost, or bound, says of every kind."""
+        """Return the costs, or bounds, of all kinds."""
         table = getattr(cost, "table", None)
         if table is None:
-            return np.array([self._told(cost, kind) for kind in range(len(self.stages))], np.float64)
+            return np.array([self._evaluated(cost, kind) for kind in range(len(self.stages))], np.float64)
         both = np.asarray(table(self.block.names, self.block.parent, self.block.last), np.float64)
         if both.shape != (len(self.block.parent), 2):
             raise InvalidProblem(f"table returned shape {both.shape} for {len(self.block.parent)} stages; it must be [stages, 2]")
-        found = np.concatenate([both[self.stages[: self.first_merged], 0], both[self.stages[self.first_merged :], 1]])
-        for kind in np.flatnonzero(~(found >= 0))[:1].tolist():
-            _check_seconds(float(found[kind]), *self._named(kind))
-        return found
+        values = np.concatenate([both[self.stages[: self.first_merged], 0], both[self.stages[self.first_merged :], 1]])
+        for kind in np.flatnonzero(~(values >= 0))[:1].tolist():
+            _check_seconds(float(values[kind]), *self._named(kind))
+        return values
 
-    def _told(self, cost: StageCost, kind: int) -> float:
-        seconds = _asked(cost, *self._named(kind))
+    def _evaluated(self, cost: StageCost, kind: int) -> float:
+        seconds = _seconds_of(cost, *self._named(kind))
         if not self.lazy:  # it is the cost, not a bound
-            self.known[kind] = seconds
-            self.told(self)
+            self.costs[kind] = seconds
+            self.report(self)
         return seconds
 
     def _named(self, kind: int) -> tuple[tuple[str, ...], str]:
         return self.block.members(int(self.stages[kind])), "concurrent" if kind < self.first_merged else "merge"
 
     def program(self, transitions: IntArray | None = None) -> DynamicProgram | None:
-        """Return the dynamic program over the states, by some transitions of the block or all; None if the last is not reached."""
+        """Return the dynamic program over some transitions of the block or all; None if the last state is not reachable."""
         block = self.block
         some = np.arange(len(block.tail)) if transitions is None else transitions
         kind = self.kinds[:, block.stage[some]]
@@ -288,69 +288,71 @@ class _Search:
         if head.max(initial=0) < block.n_states - 1:
             return None
         upper = np.full(len(self.lower), np.inf)
-        upper[list(self.known)] = list(self.known.values())
-        return DynamicProgram(tail, head, self.lower, upper=np.maximum(upper, self.lower), kind=kind[row, place])  # maximum: rounding
+        upper[list(self.costs)] = list(self.costs.values())
+        return DynamicProgram(
+            tail, head, self.lower, upper=np.maximum(upper, self.lower), kind=kind[row, place]
+        )  # maximum: against rounding
 
     def best(self, stop: Callable[[], bool] = lambda: False) -> tuple[list[_Stage], float]:
-        """Return the stages of the best schedule known in running order, and what none costs less than."""
+        """Return the stages of the best schedule so far in the order of execution, and a lower bound."""
         program = self.program(self._near())
         if program is not None:
             kinds = program.kind
             evaluate = partial(self._evaluate, kinds)
             path = program.solve(evaluate, stop=stop)
             if path.transitions is None and path.stopped is Stop.STOPPED:
-                path = program.solve(evaluate)  # nothing is known yet
+                path = program.solve(evaluate)  # no cost is evaluated yet
             if path.transitions is not None:
-                return [_Stage(*self._named(kind), self.known[kind]) for kind in kinds[path.transitions].tolist()], path.bound
+                return [_Stage(*self._named(kind), self.costs[kind]) for kind in kinds[path.transitions].tolist()], path.bound
         raise Infeasible(f"{described(self.block.graph, self.block.tasks)}: every schedule of it has a stage of infinite cost")
 
     def _near(self) -> IntArray:
-        """Ask for the stages of the path that is best by the bounds, and return the transitions that a better path can have."""
+        """Evaluate the stages of the path that is best by the bounds, and return the transitions of possibly better paths."""
         from hetsched.modeling import path_kernels
 
         block = self.block
         paths, end = path_kernels.transitions(block.tail, block.head, block.stage), block.n_states
-        kind, least = self._least()
-        distance, last = path_kernels.from_first(paths, least, end)
+        kind, bounds = self._least()
+        distance, last = path_kernels.from_first(paths, bounds, end)
         value, state = 0.0, end - 1 if np.isfinite(distance[-1]) else 0
         while state:
             on_path = int(kind[block.stage[last[state]]])
-            self.lower[on_path] = self._ask(on_path)
+            self.lower[on_path] = self._cost_of(on_path)
             value += self.lower[on_path]
             state = int(block.tail[last[state]])
-        _, least = self._least()
-        before, _ = path_kernels.from_first(paths, least, end)
-        after = path_kernels.to_last(paths, least, end)
-        kept: IntArray = path_kernels.on_short_paths(paths, least, before, after, value * (1 + TOLERANCE))
+        _, bounds = self._least()
+        before, _ = path_kernels.from_first(paths, bounds, end)
+        after = path_kernels.to_last(paths, bounds, end)
+        kept: IntArray = path_kernels.on_short_paths(paths, bounds, before, after, value * (1 + TOLERANCE))
         return kept
 
     def _least(self) -> tuple[IntArray, FloatArray]:
-        """Return for each stage the kind of the lower bound, and that."""
+        """Return the kind with the least bound for each stage, and that bound."""
         bounds = np.append(self.lower, np.inf)[self.kinds]
         row = bounds.argmin(axis=0)
-        each = np.arange(len(row))
-        return self.kinds[row, each], bounds[row, each]
+        rows = np.arange(len(row))
+        return self.kinds[row, rows], bounds[row, rows]
 
     def _evaluate(self, kinds: IntArray, query: Query) -> Evaluation:
-        seconds = self._ask(int(kinds[query.transition]))
+        seconds = self._cost_of(int(kinds[query.transition]))
         return Evaluation(seconds, seconds, None, True)
 
-    def _ask(self, kind: int) -> float:
+    def _cost_of(self, kind: int) -> float:
         """Return the cost of a stage under a strategy."""
-        if kind in self.known:
-            return self.known[kind]
+        if kind in self.costs:
+            return self.costs[kind]
         tasks, strategy = self._named(kind)
-        seconds = self.known[kind] = _asked(self.cost, tasks, strategy)
-        self.told(self)
+        seconds = self.costs[kind] = _seconds_of(self.cost, tasks, strategy)
+        self.report(self)
         if self.lower[kind] > seconds * (1 + TOLERANCE):
             raise InvalidProblem(
-                f"stage {_list(tasks)} ({strategy}) costs {seconds} s, but its bound says {self.lower[kind]} s at least; "
+                f"stage {_list(tasks)} ({strategy}) costs {seconds} s, but its bound is {self.lower[kind]} s; "
                 "a bound must never exceed the cost"
             )
         return seconds
 
 
-def _asked(cost: StageCost, tasks: tuple[str, ...], strategy: str) -> float:
+def _seconds_of(cost: StageCost, tasks: tuple[str, ...], strategy: str) -> float:
     return _check_seconds(float(cost(tasks, strategy)), tasks, strategy)
 
 
@@ -364,9 +366,9 @@ def _list(tasks: tuple[str, ...]) -> str:
     return named(range(len(tasks)), tasks)
 
 
-def _ask(graph: TaskGraph, cost: StageCost, found: list[list[int]]) -> StageSchedule:
-    rows = [tuple(graph.names[i] for i in tasks) for tasks in found]
-    costs = [_asked(cost, tasks, "concurrent") for tasks in rows]
+def _from_stages(graph: TaskGraph, cost: StageCost, stages: list[list[int]]) -> StageSchedule:
+    rows = [tuple(graph.names[i] for i in tasks) for tasks in stages]
+    costs = [_seconds_of(cost, tasks, "concurrent") for tasks in rows]
     for tasks, seconds in zip(rows, costs, strict=True):
         if math.isinf(seconds):
             raise Infeasible(f"stage {_list(tasks)} has infinite cost")
@@ -376,13 +378,13 @@ def _ask(graph: TaskGraph, cost: StageCost, found: list[list[int]]) -> StageSche
 
 
 def _schedule(
-    graph: TaskGraph, found: list[_Stage], asked: int, possible: int, bound: float | None = None, messages: Iterable[str] = ()
+    graph: TaskGraph, stages: list[_Stage], asked: int, possible: int, bound: float | None = None, messages: Iterable[str] = ()
 ) -> StageSchedule:
     return StageSchedule.from_groups(
         graph.names,
-        [connected(graph, stage.tasks) for stage in found],
-        [stage.strategy for stage in found],
-        [stage.seconds for stage in found],
+        [connected(graph, stage.tasks) for stage in stages],
+        [stage.strategy for stage in stages],
+        [stage.seconds for stage in stages],
         asked=asked,
         possible=possible,
         bound=bound,
@@ -394,7 +396,7 @@ def connected(graph: TaskGraph, tasks: tuple[str, ...]) -> list[list[str]]:
     """Return the connected components of some tasks, which keep their order."""
     strange = [name for name in tasks if name not in graph.index]
     if strange:
-        raise InvalidArgument(f"{shown(strange[0])} is no task of the graph; name some that are")
+        raise InvalidArgument(f"{shown(strange[0])} is not a task of the graph; give names of its tasks")
     root = {graph.index[name]: graph.index[name] for name in tasks}
 
     def find(i: int) -> int:

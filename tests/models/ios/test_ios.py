@@ -414,8 +414,8 @@ def part(graph, names):
     [
         ([["a"], ["b"]], "'c' is in none of the blocks"),
         ([["a", "b"], ["b", "c"]], r"'b' is in blocks\[0\] and in blocks\[1\]; it can be in one"),
-        ([["a", "b", "c", "d"]], r"blocks\[0\] names 'd', which is no task of the graph"),
-        ([["b", "c"], ["a"]], r"'b' of blocks\[0\] reads 'a' of blocks\[1\]; give blocks in running order"),
+        ([["a", "b", "c", "d"]], r"blocks\[0\] names 'd', which is not a task of the graph"),
+        ([["b", "c"], ["a"]], r"'b' of blocks\[0\] reads 'a' of blocks\[1\]; give blocks in the order of execution"),
     ],
 )
 def test_blocks_that_do_not_fit_are_refused(blocks, message):
