@@ -1,4 +1,4 @@
-"""The abstract model layer: what is to be solved, said once; how a solver hears it is the backend's business."""
+"""The abstract model layer: solver-independent models, and backends that solve them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lazy dynamic programs: a shortest path whose costs are dear to find out."""
+"""Lazy dynamic programs: shortest paths with costs that are expensive to evaluate."""
 
 from __future__ import annotations
 
@@ -24,57 +24,57 @@ if TYPE_CHECKING:
     from hetsched.modeling.path_kernels import Transitions
 
 TOLERANCE = 1e-6
-"""Relative distance of a cost's bounds at which it counts as known."""
-_SHARES = 4.0  # the first evaluations together may take this part of the time that is left
-_WAKE = 0.05  # seconds between looks at the clock while others evaluate
+"""Relative difference of a cost's bounds at which it counts as known."""
+_SHARES = 4.0  # the first evaluations together get 1 / _SHARES of the time left
+_WAKE = 0.05  # seconds between readings of the clock while the executor works
 
 
 class Query(NamedTuple):
-    """What `DynamicProgram.solve` asks of an evaluation."""
+    """A request of `DynamicProgram.solve` for an evaluation."""
 
     transition: int
     seconds: float
-    """How long it may take, inf for as long as it needs."""
+    """Time limit in seconds, or inf."""
     cutoff: float
-    """What costs as much cannot be part of the best path: to show that it does is enough."""
+    """A transition of at least this cost is not in the best path: a lower bound of this value is enough."""
     tries: int
-    """How often it was looked into before."""
+    """Number of previous evaluations of the transition."""
     answer: Any
-    """The best answer known so far, or None."""
+    """The best answer so far, or None."""
 
 
 class Evaluation(NamedTuple):
-    """What is known of a transition's cost after looking into it."""
+    """The result of an evaluation of a transition."""
 
     lower: float
-    """No answer costs less; inf if there is none."""
+    """Lower bound of the cost; inf if there is no answer."""
     upper: float
     """Cost of the answer found, inf without one."""
     answer: Any = None
     done: bool = False
-    """Whether to look again would be in vain; taken for granted once the bounds meet."""
+    """Whether further evaluations are useless; implied if the bounds are equal."""
 
 
 @dataclass(frozen=True)
 class Path:
-    """What is known of a dynamic program, in the end or on the way.
+    """The result of a dynamic program, final or intermediate.
 
     Attributes
     ----------
     transitions : int64 array or None
-        Of the best path whose transitions all have an answer, in order.
+        The best path of transitions that all have an answer, in order.
     answers : list
-        One for each of them.
+        The answers of these transitions.
     value : float
-        Its cost, inf without a path.
+        Cost of the path, inf without one.
     bound : float
-        No path costs less; inf if there is none.
+        Lower bound of the cost of every path; inf if there is none.
     evaluated : int
-        How many kinds of transitions were looked into at all, of `DynamicProgram.n_kinds`.
+        Number of kinds of transitions evaluated at least once, of `DynamicProgram.n_kinds`.
     stopped : Stop
-        `Stop.NONE` on the way.
+        `Stop.NONE` in intermediate results.
     troubles : tuple of str
-        What the executor could not do and was done here.
+        Failures of the executor, after which work was done in this process.
     """
 
     transitions: IntArray | None
@@ -87,30 +87,30 @@ class Path:
 
 
 class DynamicProgram:
-    """States, transitions between them, and bounds on what each transition costs.
+    """States, transitions between them, and bounds on the costs of transitions.
 
-    The least costly path from the first state to the last is found lazily: the path that is best by
-    what is known is looked into, transition by transition, until its costs are exact. A transition
-    whose bound already rules it out is never evaluated.
+    The shortest path from the first state to the last is found lazily: the transitions of the path that
+    is best by the bounds are evaluated until its costs are exact. A transition whose bound excludes it
+    is never evaluated.
 
     Parameters
     ----------
     tail, head : int arrays [T]
-        States a transition leads from and to, numbered from 0 so that ``tail < head``. Several may
-        join the same two states.
+        The states before and after each transition, numbered from 0 so that ``tail < head``. Several
+        transitions may have the same states.
     lower : float array [K]
-        Cheap lower bounds of the costs, >= 0, by kind of transition; inf where there is no such transition.
+        Cheap lower bounds of the costs, >= 0, by kind of transition; inf for an impossible transition.
     upper : float array [K], optional
-        Costs of answers known in advance, inf where there is none.
+        Costs of initial answers, inf without one.
     answers : list [K], optional
-        Those answers.
+        The initial answers.
     kind : int array [T], optional
-        Transitions of a kind cost the same and share answers: one is looked into for all. Default: each is its own kind.
+        Transitions of a kind have the same cost and answer; one of them is evaluated for all. Default: each is its own kind.
 
     Raises
     ------
     InvalidModel
-        Arrays do not fit, a transition leads back, a bound is negative or above the cost known.
+        Arrays do not fit, ``tail < head`` does not hold, a bound is negative or above the initial cost.
     """
 
     @checked
@@ -154,17 +154,17 @@ class DynamicProgram:
             ("tail, head and kind", (self.tail, self.head, self.kind)),
             ("bounds and answers", (self.lower, self.upper, self.answers)),
         ):
-            lengths = {len(each) for each in arrays}
+            lengths = {len(column) for column in arrays}
             if len(lengths) > 1 or 0 in lengths:
                 raise InvalidModel(f"{what} have lengths {sorted(lengths)}; they must be the same, and not zero")
         back = np.flatnonzero(~((self.tail >= 0) & (self.tail < self.head)))
         if len(back):
             t = int(back[0])
-            raise InvalidModel(f"transition {t} leads from state {self.tail[t]} to {self.head[t]}; number the states so that it leads up")
-        least, most = int(self.kind.min()), int(self.kind.max())
-        if least < 0 or most >= self.n_kinds:
+            raise InvalidModel(f"transition {t} leads from state {self.tail[t]} to {self.head[t]}; number the states so that tail < head")
+        first, last = int(self.kind.min()), int(self.kind.max())
+        if first < 0 or last >= self.n_kinds:
             raise InvalidModel(
-                f"kinds go from {least} to {most}, and bounds are given for {self.n_kinds}; number the kinds from 0, with a bound each"
+                f"kinds go from {first} to {last}, but there are {self.n_kinds} bounds; number the kinds from 0, each with a bound"
             )
         bad = np.flatnonzero(~((self.lower >= 0) & (self.lower <= self.upper * (1 + TOLERANCE))))
         if len(bad):
@@ -173,29 +173,29 @@ class DynamicProgram:
 
     @checked
     def shortest(self, cost: FloatArray) -> tuple[float, IntArray | None]:
-        """Return the least cost of a path under given costs [K], and its transitions; inf and None if there is none."""
+        """Return the cost of the shortest path for costs [K], and its transitions; inf and None without a path."""
         return self._path(*self._from_first(cost))
 
     @checked
     def least(self, cost: FloatArray) -> float:
-        """Return the least cost of a path under given costs [K], inf if there is none."""
+        """Return the cost of the shortest path for costs [K], inf without a path."""
         return float(self._from_first(cost)[0][-1])
 
     @checked
     def around(self, cost: FloatArray) -> FloatArray:
-        """Return for each transition the least cost of the rest of a path that takes it, [T]."""
+        """Return the least cost of the other transitions of a path through each transition, [T]."""
         rest: FloatArray = self._from_first(cost)[0][self.tail] + self._to_last(cost)[self.head]
         return rest
 
     def _path(self, distance: FloatArray, last: IntArray) -> tuple[float, IntArray | None]:
         if math.isinf(distance[-1]):
             return math.inf, None
-        found: list[int] = []
+        transitions: list[int] = []
         state = self.n_states - 1
         while state:
-            found.append(int(self._order[last[state]]))
-            state = int(self.tail[found[-1]])
-        return float(distance[-1]), np.array(found[::-1], np.int64)
+            transitions.append(int(self._order[last[state]]))
+            state = int(self.tail[transitions[-1]])
+        return float(distance[-1]), np.array(transitions[::-1], np.int64)
 
     @cached_property
     def _paths(self) -> Transitions:
@@ -205,7 +205,7 @@ class DynamicProgram:
         return path_kernels.transitions(*(column[self._order] for column in (self.tail, self.head, self.kind)))
 
     def _from_first(self, cost: FloatArray) -> tuple[FloatArray, IntArray]:
-        """Return the distance of each state from the first, and the place of the transition it is reached by."""
+        """Return the distance of each state from the first, and the last transition of its path."""
         from hetsched.modeling import path_kernels
 
         given = check_array(cost, "cost", (self.n_kinds,), error=InvalidModel)
@@ -231,38 +231,38 @@ class DynamicProgram:
         on_progress: Callable[[Path], object] | None = None,
         stop: Callable[[], object] | None = None,
     ) -> Path:
-        """Find the least costly path.
+        """Find the shortest path.
 
         Parameters
         ----------
         evaluate : callable
-            Looks into the transition that a `Query` names. One whose bounds do not meet is asked for again,
-            with twice the time.
+            Evaluates the transition of a `Query`. A transition whose bounds stay different is evaluated
+            again, with twice the time.
         time_limit : float, optional
-            Seconds of wall time; then the best path known and a valid bound are returned.
+            Seconds of wall-clock time; afterwards the best path so far and a valid bound are returned.
         deadline : Deadline, optional
-            The same as a point in time; the earlier counts.
+            The same as a point in time; the earlier one applies.
         executor : Executor, optional
-            Evaluates transitions side by side; one of processes needs `evaluate` to be picklable. What it
-            fails at is evaluated here.
+            Evaluates transitions in parallel; one with processes needs a picklable `evaluate`. Failed
+            evaluations are repeated in this process.
         parallel : int, optional
-            How many are handed to it at once; default the number of cores here. Beyond those on the best
-            path they are the most promising ones.
+            The most evaluations submitted at a time; default the number of cores. Transitions of the best
+            path come first, then the most promising others.
         on_progress : callable, optional
-            Called with the state of things after each evaluation; returning True stops.
+            Called with an intermediate `Path` after each evaluation; returning True stops.
         stop : callable, optional
-            Asked between evaluations; once it returns something true the solve stops.
+            Called between evaluations; a true result stops the solve.
         """
         end = Deadline.after(time_limit, deadline.clock).earlier(deadline)
         return _Run(self, evaluate, end, executor, parallel, on_progress, stop).run()
 
     def to_model(self, cost: npt.ArrayLike | None = None) -> tuple[Model, Expression]:
-        """Return the program as a linear one, a unit of flow from the first state to the last, and its columns [T].
+        """Return a linear program for a unit of flow from the first state to the last, and its columns [T].
 
         Parameters
         ----------
         cost : float array [K], optional
-            Default: the costs known, lower bounds where there is none.
+            Default: initial costs, or lower bounds where there is none.
         """
         if cost is None:
             cost = np.where(np.isfinite(self.upper), self.upper, self.lower)
@@ -287,7 +287,7 @@ def _writable(cost: FloatArray) -> FloatArray:
 
 
 class _Run:
-    """One solve: what is known, what is being looked into."""
+    """The state of one solve: known costs and running evaluations."""
 
     def __init__(
         self,
@@ -304,7 +304,7 @@ class _Run:
         self.deadline, self.on_progress, self.stop = deadline, on_progress, stop
         self.lower, self.upper, self.answers = program.lower.copy(), program.upper.copy(), list(program.answers)
         self.done = _meet(self.lower, self.upper)
-        self.known = np.where(self.done, self.upper, self.lower)  # what each kind costs as far as is known, and ever will be
+        self.known = np.where(self.done, self.upper, self.lower)  # cost of each finished kind, lower bound of others
         self.tries = np.zeros(program.n_kinds, np.int64)
         self.evaluated = 0
         self.waiting: dict[concurrent.futures.Future[Evaluation], Query] = {}
@@ -312,7 +312,7 @@ class _Run:
         self.stopped = Stop.NONE
 
     def run(self) -> Path:
-        """Look into the best path until it is known."""
+        """Evaluate the best path until its costs are known."""
         try:
             while not self._over():
                 path = self._open_path()
@@ -331,7 +331,7 @@ class _Run:
         return self.state()
 
     def state(self) -> Path:
-        """Return what is known."""
+        """Return the current result."""
         value, transitions = self.program.shortest(self.upper)
         answers = [] if transitions is None else [self.answers[k] for k in self.program.kind[transitions]]
         bound = min(self.program.least(self.lower), value)
@@ -345,7 +345,7 @@ class _Run:
         return bool(self.stopped)
 
     def _open_path(self) -> list[int]:
-        """Return those transitions of the best path to look into, the least known first; none if none can be better than the best known."""
+        """Return the transitions of the best path to evaluate, by decreasing uncertainty; none if no path can be better."""
         self.value = self.program.least(self.upper)
         self.before, last = self.program._from_first(self.known)
         best, transitions = self.program._path(self.before, last)
@@ -360,20 +360,20 @@ class _Run:
         return transitions[np.sort(first)].tolist()  # type: ignore[no-any-return]
 
     def _wanted(self, path: list[int]) -> list[int]:
-        """Return what to hand out now: the path, and while there is room the most promising transitions beside it."""
+        """Return the transitions to submit: those of the path, and up to the limit the most promising others."""
         kind = self.program.kind
         busy = np.zeros(self.program.n_kinds, np.bool_)
         busy[[kind[query.transition] for query in self.waiting.values()]] = True
-        wanted = [t for t in path if not busy[kind[t]]]
-        if self.parallel - len(self.waiting) <= len(wanted):
-            return wanted
+        selected = [t for t in path if not busy[kind[t]]]
+        if self.parallel - len(self.waiting) <= len(selected):
+            return selected
         through = self.program.around(self.known) + self.known[kind]
         open_ones = np.flatnonzero(~self.done[kind] & ~busy[kind] & (through < self.value))
         promising = open_ones[np.argsort(through[open_ones], kind="stable")]
-        return self._one_of_each(np.concatenate([np.array(wanted, np.int64), promising]))[: self.parallel - len(self.waiting)]
+        return self._one_of_each(np.concatenate([np.array(selected, np.int64), promising]))[: self.parallel - len(self.waiting)]
 
     def _query(self, t: int, shared: int) -> Query:
-        """Return what to ask of a transition on a path with so many open ones."""
+        """Return the query for a transition, whose time is shared by `shared` open ones."""
         from hetsched.modeling import path_kernels
 
         left = max(0.0, self.deadline.left)
@@ -389,38 +389,38 @@ class _Run:
         query = self._query(t, shared)
         try:
             self.waiting[executor.submit(self.evaluate, query)] = query
-        except Exception as error:  # a broken pool, a lost connection: whatever it is, the work can be done here
+        except Exception as error:  # a broken pool or a lost connection: the work can be done here
             self._here(query, error)
 
     def _collect(self) -> None:
-        """Wait for one evaluation at least, and learn from all that have ended."""
+        """Wait for at least one evaluation, and record all that have ended."""
         left = max(0.0, min(self.deadline.left, _WAKE))
         for future in concurrent.futures.wait(self.waiting, left, concurrent.futures.FIRST_COMPLETED).done:
             query = self.waiting.pop(future)
             try:
-                found = future.result()
-            except Exception as error:  # the same error comes again here, if it is the evaluation's own
+                evaluation = future.result()
+            except Exception as error:  # an error of the evaluation itself is raised again here
                 self._here(query, error)
             else:
-                self._learn(query, found)
+                self._learn(query, evaluation)
 
     def _here(self, query: Query, error: Exception) -> None:
-        self.troubles.setdefault(f"the executor failed ({type(error).__name__}: {error}); what it had to do was done here")
+        self.troubles.setdefault(f"the executor failed ({type(error).__name__}: {error}); its work was done in this process")
         self._learn(query, self.evaluate(query))
 
-    def _learn(self, query: Query, found: Evaluation) -> None:
+    def _learn(self, query: Query, evaluation: Evaluation) -> None:
         t, kind = query.transition, int(self.program.kind[query.transition])
-        self.lower[kind] = max(self.lower[kind], found.lower)
-        if found.upper < self.upper[kind]:
-            self.upper[kind], self.answers[kind] = found.upper, found.answer
+        self.lower[kind] = max(self.lower[kind], evaluation.lower)
+        if evaluation.upper < self.upper[kind]:
+            self.upper[kind], self.answers[kind] = evaluation.upper, evaluation.answer
         if self.lower[kind] > self.upper[kind] * (1 + TOLERANCE):
-            raise InvalidModel(f"transition {t} is said to cost {self.lower[kind]} at least, but an answer costs {self.upper[kind]}")
-        self.done[kind] = found.done or _meet(self.lower[kind], self.upper[kind])
+            raise InvalidModel(f"transition {t} has lower bound {self.lower[kind]}, but an answer costs {self.upper[kind]}")
+        self.done[kind] = evaluation.done or _meet(self.lower[kind], self.upper[kind])
         self.known[kind] = self.upper[kind] if self.done[kind] else self.lower[kind]
         if self.on_progress is not None and self.on_progress(self.state()) is True:
             self.stopped = Stop.STOPPED
 
 
 def _meet(lower: Any, upper: Any) -> Any:
-    """Return where nothing is left to find out: the bounds are the same but for the tolerance, or there is no answer."""
+    """Return where costs are known: the bounds are equal up to the tolerance, or there is no answer."""
     return np.isinf(lower) | (lower >= upper * (1 - TOLERANCE))

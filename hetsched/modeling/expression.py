@@ -1,4 +1,4 @@
-"""Arrays of linear expressions over the columns of a model, and the rows that comparing them makes."""
+"""Arrays of linear expressions over the columns of a model, and rows by comparisons of these."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hetsched.errors import InvalidModel
 class Expression:
     """An array of linear expressions; entry r is ``constant[r] + sum of coefficient * column`` over its terms.
 
-    Slices, broadcasts and adds up like a numpy array. ``+``, ``-``, ``*`` by numbers, ``@`` with a
+    It can be indexed, broadcast and summed like a numpy array. ``+``, ``-``, ``*`` by numbers, ``@`` with a
     constant matrix, `sum`, `reshape` and indexing give expressions; ``<=``, ``>=`` and ``==`` give `Rows`
     for ``model.add``. Columns of a model are expressions of one term each.
 
@@ -29,7 +29,7 @@ class Expression:
     """
 
     __slots__ = ("coefficient", "column", "constant", "ptr", "shape")
-    __array_ufunc__ = None  # numpy leaves `array * expression` to us
+    __array_ufunc__ = None  # so that numpy calls our operators for `array * expression`
     __hash__ = None  # type: ignore[assignment]  # `==` makes rows
 
     @checked
@@ -47,8 +47,8 @@ class Expression:
     def of_numbers(cls, values: npt.ArrayLike) -> Expression:
         """Return numbers as expressions without terms."""
         array = check_array(values, "values", error=InvalidModel)
-        nothing = np.zeros(0, np.int64)
-        return cls(array.shape, np.zeros(array.size + 1, np.int64), nothing, np.zeros(0), array.ravel().copy())
+        empty = np.zeros(0, np.int64)
+        return cls(array.shape, np.zeros(array.size + 1, np.int64), empty, np.zeros(0), array.ravel().copy())
 
     def __repr__(self) -> str:
         return f"<Expression of shape {self.shape}, {len(self.column)} terms>"
@@ -79,7 +79,7 @@ class Expression:
         return np.repeat(np.arange(self.size), np.diff(self.ptr))
 
     def _take(self, entries: npt.NDArray[Any]) -> Expression:
-        """Return an expression of some entries, in the shape of `entries`."""
+        """Return the expression of some entries, in the shape of `entries`."""
         flat = np.asarray(entries, np.int64).ravel()
         length = self.ptr[flat + 1] - self.ptr[flat]
         ptr = row_starts(length)
@@ -95,11 +95,11 @@ class Expression:
     @checked
     def reshape(self, *shape: int | tuple[int, ...]) -> Expression:
         """Return the entries in another shape; one length may be -1."""
-        wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
+        target = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
         try:
-            new = np.arange(self.size).reshape(wanted).shape  # type: ignore[arg-type]
+            new = np.arange(self.size).reshape(target).shape  # type: ignore[arg-type]
         except ValueError:
-            raise InvalidModel(f"an expression of shape {self.shape} cannot take the shape {wanted}") from None
+            raise InvalidModel(f"an expression of shape {self.shape} cannot take the shape {target}") from None
         return Expression(new, self.ptr, self.column, self.coefficient, self.constant)
 
     @checked
@@ -111,14 +111,14 @@ class Expression:
     def sum(self, axis: int | tuple[int, ...] | None = None) -> Expression:
         """Return sums over all entries or over some axes."""
         axes = range(self.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
-        if any(not -self.ndim <= each < self.ndim for each in axes):
+        if any(not -self.ndim <= axis_number < self.ndim for axis_number in axes):
             raise InvalidModel(f"an expression of shape {self.shape} has no axis {axis}")
-        gone = sorted({each % self.ndim for each in axes})
-        kept = [each for each in range(self.ndim) if each not in gone]
-        shape = tuple(self.shape[each] for each in kept)
+        summed = sorted({axis_number % self.ndim for axis_number in axes})
+        kept = [axis_number for axis_number in range(self.ndim) if axis_number not in summed]
+        shape = tuple(self.shape[axis_number] for axis_number in kept)
         size = int(np.prod(shape))
-        width = int(np.prod([self.shape[each] for each in gone]))
-        entries = np.arange(self.size).reshape(self.shape).transpose(*kept, *gone).reshape(size, width)
+        width = int(np.prod([self.shape[axis_number] for axis_number in summed]))
+        entries = np.arange(self.size).reshape(self.shape).transpose(*kept, *summed).reshape(size, width)
         lined = self._take(entries)
         return Expression(
             shape,
@@ -205,7 +205,7 @@ class Expression:
 
     @checked
     def bounds(self, lower: FloatArray, upper: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the least and largest value of each entry for columns within bounds, flat."""
+        """Return the least and the largest value of each entry for columns within bounds, flat."""
         self._reaches(lower, "lower")
         self._reaches(upper, "upper")
         positive = self.coefficient > 0
@@ -217,19 +217,19 @@ class Expression:
         return ends[0], ends[1]
 
     def _reaches(self, values: FloatArray, what: str) -> None:
-        """Refuse values that are not one for each column, as far as the columns are known here."""
+        """Raise an error if `values` does not have one number for each column of the expression."""
         needed = int(self.column.max(initial=-1)) + 1
         if values.ndim != 1 or len(values) < needed:
-            raise InvalidModel(f"{what} has shape {list(values.shape)}; give one number for each column, {needed} at the least")
+            raise InvalidModel(f"{what} has shape {list(values.shape)}; give one number for each column, at least {needed}")
 
 
 class Rows:
-    """An array of rows ``lower <= expression <= upper``; comparing expressions makes them.
+    """An array of rows ``lower <= expression <= upper``, made by comparisons of expressions.
 
     Attributes
     ----------
     expression : Expression
-        Without constants.
+        An expression without constants.
     lower, upper : float64 arrays, flat
         -inf or inf for no limit.
     """
@@ -277,32 +277,32 @@ def concatenate(expressions: Sequence[Expression]) -> Expression:
     """Return expressions joined along their first axis."""
     if not expressions:
         raise InvalidModel("there is nothing to concatenate")
-    tails = {each.shape[1:] for each in expressions}
-    if len(tails) > 1 or any(not each.shape for each in expressions):
-        raise InvalidModel(f"expressions of shapes {[each.shape for each in expressions]} cannot be joined along the first axis")
-    offsets = row_starts([len(each.column) for each in expressions])
-    ptr = np.concatenate([[0], *(each.ptr[1:] + offset for each, offset in zip(expressions, offsets, strict=False))])
+    tails = {part.shape[1:] for part in expressions}
+    if len(tails) > 1 or any(not part.shape for part in expressions):
+        raise InvalidModel(f"expressions of shapes {[part.shape for part in expressions]} cannot be joined along the first axis")
+    offsets = row_starts([len(part.column) for part in expressions])
+    ptr = np.concatenate([[0], *(part.ptr[1:] + offset for part, offset in zip(expressions, offsets, strict=False))])
     return Expression(
-        (sum(each.shape[0] for each in expressions), *tails.pop()),
+        (sum(part.shape[0] for part in expressions), *tails.pop()),
         ptr.astype(np.int64),
-        np.concatenate([each.column for each in expressions]),
-        np.concatenate([each.coefficient for each in expressions]),
-        np.concatenate([each.constant for each in expressions]),
+        np.concatenate([part.column for part in expressions]),
+        np.concatenate([part.coefficient for part in expressions]),
+        np.concatenate([part.constant for part in expressions]),
     )
 
 
 @checked
 def stack(expressions: Sequence[Expression]) -> Expression:
     """Return expressions of one shape joined along a new last axis."""
-    if len({each.shape for each in expressions}) != 1:
-        raise InvalidModel(f"expressions of shapes {[each.shape for each in expressions]} cannot be stacked; they must have one shape")
+    if len({part.shape for part in expressions}) != 1:
+        raise InvalidModel(f"expressions of shapes {[part.shape for part in expressions]} cannot be stacked; they must have one shape")
     shape, size = expressions[0].shape, expressions[0].size
-    joined = concatenate([each.reshape(size) for each in expressions])
+    joined = concatenate([part.reshape(size) for part in expressions])
     return joined._take(np.arange(len(expressions) * size).reshape(len(expressions), *shape).transpose(*range(1, len(shape) + 1), 0))
 
 
 def expression(value: Expression | npt.ArrayLike) -> Expression:
-    """Return an expression as it is, numbers as an expression without terms."""
+    """Return an expression unchanged, or numbers as an expression without terms."""
     return value if isinstance(value, Expression) else Expression.of_numbers(value)
 
 

@@ -1,11 +1,11 @@
-"""From real times to whole units: every row rounded so that it only gets weaker.
+"""Conversion of real times to whole units, with every row rounded to a weaker one.
 
 Let u be the unit and T = floor(t / u) for every time t. A row ``sum of a x + sum of b t <= r`` over whole x
 and times t then implies ``sum of (a/u) x + sum of b T <= r/u - sum of b f`` with 0 <= f < 1, whose right
 side is below ``r/u + sum of |b| over negative b`` if there is such a b. With x and T shifted to begin at 0,
-coefficients rounded down weaken the row further. So whatever is feasible in real times is feasible in
-units, and a bound on the one problem is a bound on the other, whatever the unit. Where some optimum has
-times that are multiples of a common unit, f is 0.
+coefficients rounded down weaken the row further. So every feasible solution in real times is feasible in
+units, and a bound on the one problem is a bound on the other, for every unit. If some optimum has times
+that are multiples of a common unit, f is 0.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from hetsched.errors import InvalidModel, UnsupportedFeature
 from hetsched.modeling.expression import Expression, Rows, totals
 from hetsched.modeling.program import Implies, Kind, Linear, Maximum, NoOverlap, Program
 
-NEAR, NEAR_OF_LARGE = 1e-9, 1e-13  # what is so near a whole number, absolutely and relatively, is one
-LARGEST = 2.0**40  # of a time in units, or less where there are so many that these would not add up to 64 bits
-MOST = 2.0**60  # that the parts of a row may add up to
+NEAR, NEAR_OF_LARGE = 1e-9, 1e-13  # absolute and relative distance at which a number counts as whole
+LARGEST = 2.0**40  # largest time in units, or less if the sum of many would exceed 64 bits
+MOST = 2.0**60  # largest sum of the parts of a row
 DECIMALS = 9
-ROUNDING = 2e-7  # of the horizon, that all roundings along a path may amount to
+ROUNDING = 2e-7  # largest sum of roundings along a path, relative to the horizon
 
 
 @dataclass(frozen=True)
@@ -37,32 +37,32 @@ class IntegerRows:
     coefficient: IntArray
     limit: IntArray
     row: IntArray
-    """Which of the rows given each comes from."""
+    """The original row of each."""
     exact: bool
-    """Whether nothing was rounded."""
+    """Whether no number was rounded."""
 
 
 @dataclass(frozen=True)
 class Units:
-    """How columns are counted: a time is `unit` seconds long, all else counts as it is."""
+    """Units of the columns: of times `unit` seconds, of others 1."""
 
     unit: float
     scale: FloatArray
-    """[columns]: the unit of times, 1 of whole numbers."""
+    """[columns]: the unit of a time, 1 for a whole number."""
     lower: IntArray
     upper: IntArray
     """Bounds in units."""
     is_time: np.ndarray
     common: bool
-    """Whether all that the model says of times is a multiple of the unit."""
+    """Whether all numbers of seconds in the model are multiples of the unit."""
 
 
 def units(program: Program, gap: float) -> Units:
-    """Return the units of a program: one common to all its times if there is one, else one that keeps rounding small."""
+    """Return the units of a program: a common unit of all its times if there is one, else one with small roundings."""
     if (program.kind == Kind.CONTINUOUS).any():
         name = program.column_names()[int(np.argmax(program.kind == Kind.CONTINUOUS))]
         raise UnsupportedFeature(
-            f"cpsat knows whole numbers and times only, but {name} is continuous; make it a time, or use scip or highs"
+            f"cpsat supports whole numbers and times only, but {name} is continuous; make it a time, or use scip or highs"
         )
     infinite = np.isinf(program.lower) | np.isinf(program.upper)
     if infinite.any():
@@ -71,14 +71,14 @@ def units(program: Program, gap: float) -> Units:
         )
     is_time = program.kind == Kind.TIME
     horizon = float(np.abs(np.concatenate([program.lower[is_time], program.upper[is_time], [0.0]])).max())
-    said = np.unique(np.abs(np.concatenate([np.zeros(1), *_said_of_times(program, is_time)])))
-    said = said[np.isfinite(said) & (said > 0)]
-    intervals = [each.intervals for each in program.constraints if isinstance(each, NoOverlap)]
-    steps = sum(each.n for each in intervals) or int(is_time.sum())
-    times = int(is_time.sum()) + sum(3 * each.n * each.resources for each in intervals)  # of an interval start, size and end
+    seconds = np.unique(np.abs(np.concatenate([np.zeros(1), *_said_of_times(program, is_time)])))
+    seconds = seconds[np.isfinite(seconds) & (seconds > 0)]
+    intervals = [part.intervals for part in program.constraints if isinstance(part, NoOverlap)]
+    steps = sum(part.n for part in intervals) or int(is_time.sum())
+    times = int(is_time.sum()) + sum(3 * part.n * part.resources for part in intervals)  # start, size and end of intervals
     largest = min(LARGEST, MOST / (2 * max(times, 1)))
-    unit, common = _common_unit(said, horizon, largest)
-    common &= all(_differences(each.rows, is_time) for each in program.constraints if isinstance(each, Linear | Implies) and not each.cut)
+    unit, common = _common_unit(seconds, horizon, largest)
+    common &= all(_differences(part.rows, is_time) for part in program.constraints if isinstance(part, Linear | Implies) and not part.cut)
     if not common:
         unit = max(horizon * max(gap / 2, ROUNDING) / (2 * max(steps, 1)), horizon / largest) or 1.0
     scale = np.where(is_time, unit, 1.0)
@@ -87,7 +87,7 @@ def units(program: Program, gap: float) -> Units:
 
 
 def _differences(rows: Rows, is_time: np.ndarray) -> bool:
-    """Return whether rows bound single times or differences of two: only then some optimum has whole times."""
+    """Return whether rows bound single times or differences of two, which implies an optimum with whole times."""
     expression = rows.expression
     timed = is_time[expression.column]
     sign, row = expression.coefficient[timed], expression.row[timed]
@@ -96,31 +96,31 @@ def _differences(rows: Rows, is_time: np.ndarray) -> bool:
 
 
 def _said_of_times(program: Program, is_time: np.ndarray) -> Iterator[FloatArray]:
-    """Yield the numbers of seconds in a program, cuts left out."""
+    """Yield the numbers of seconds in a program, except those of cuts."""
     yield program.lower[is_time]
-    for each in program.constraints:
-        if isinstance(each, Linear | Implies) and not each.cut:
-            expression = each.rows.expression
-            timed = np.zeros(len(each.rows), bool)
+    for constraint in program.constraints:
+        if isinstance(constraint, Linear | Implies) and not constraint.cut:
+            expression = constraint.rows.expression
+            timed = np.zeros(len(constraint.rows), bool)
             timed[expression.row[is_time[expression.column]]] = True
             yield expression.coefficient[timed[expression.row] & ~is_time[expression.column]]
-            yield each.rows.lower[timed]
-            yield each.rows.upper[timed]
-        elif isinstance(each, NoOverlap):
-            yield each.intervals.size.coefficient
-            yield each.intervals.size.constant
-        elif isinstance(each, Maximum):
-            yield each.terms.constant
-            yield each.terms.coefficient[~is_time[each.terms.column]]
+            yield constraint.rows.lower[timed]
+            yield constraint.rows.upper[timed]
+        elif isinstance(constraint, NoOverlap):
+            yield constraint.intervals.size.coefficient
+            yield constraint.intervals.size.constant
+        elif isinstance(constraint, Maximum):
+            yield constraint.terms.constant
+            yield constraint.terms.coefficient[~is_time[constraint.terms.column]]
 
 
-def _common_unit(said: FloatArray, horizon: float, largest: float) -> tuple[float, bool]:
+def _common_unit(seconds: FloatArray, horizon: float, largest: float) -> tuple[float, bool]:
     """Return the largest unit of which all numbers are multiples, if it is decimal and not too small."""
-    if not len(said):
+    if not len(seconds):
         return 1.0, True
     for decimals in range(-6, DECIMALS + 1):
         unit = 10.0**-decimals
-        count = said / unit
+        count = seconds / unit
         if horizon / unit > largest:
             break
         if whole_numbers(count).all() and (np.round(count) > 0).all():
@@ -130,7 +130,7 @@ def _common_unit(said: FloatArray, horizon: float, largest: float) -> tuple[floa
 
 
 def rounded(rows: Rows, counted: Units) -> IntegerRows:
-    """Return rows over whole columns that follow from the rows given; an equality gives two."""
+    """Return rows over whole columns that follow from `rows`; an equality gives two."""
     expression = rows.expression
     parts = []
     exact = True
@@ -162,24 +162,24 @@ def _one_sided(expression: Expression, limit: FloatArray, counted: Units) -> Int
     has_time[row[timed]] = True
     weight = np.where(has_time, 1.0 / counted.unit, 1.0) * _multiplier(expression, limit, has_time, counted)
     alpha = amount * weight[row]
-    whole = down(alpha)
+    integral = down(alpha)
     shift = totals(row, alpha * counted.lower[column], size)
     beta = limit * weight - shift
-    negative = timed & (alpha < 0) & (not counted.common)  # with a common unit nothing is lost of a time
+    negative = timed & (alpha < 0) & (not counted.common)  # with a common unit times are exact
     slack = totals(row[negative], -alpha[negative], size)
     below = np.zeros(size, bool)
     below[row[negative]] = True
     most = np.where(below, -down(-(beta + slack)) - 1, down(beta))
-    # A fraction lost in a coefficient or limit means that the row is not the same any more.
-    exact = bool((np.abs(alpha - whole) <= 1e-6).all() and (np.abs(beta - np.round(beta)) <= 1e-6 * np.maximum(1.0, np.abs(beta))).all())
-    back = totals(row, whole * counted.lower[column], size)
-    if size and not (np.abs(most + back).max(initial=0.0) < 2.0**62 and np.abs(whole).max(initial=0.0) < 2.0**62):
+    # A row with a rounded coefficient or limit is not equivalent.
+    exact = bool((np.abs(alpha - integral) <= 1e-6).all() and (np.abs(beta - np.round(beta)) <= 1e-6 * np.maximum(1.0, np.abs(beta))).all())
+    back = totals(row, integral * counted.lower[column], size)
+    if size and not (np.abs(most + back).max(initial=0.0) < 2.0**62 and np.abs(integral).max(initial=0.0) < 2.0**62):
         raise InvalidModel("a coefficient is too large for whole numbers; use scip or highs")
-    return IntegerRows(expression.ptr, column, whole.astype(np.int64), (most + back).astype(np.int64), np.arange(size), exact)
+    return IntegerRows(expression.ptr, column, integral.astype(np.int64), (most + back).astype(np.int64), np.arange(size), exact)
 
 
 def _multiplier(expression: Expression, limit: FloatArray, has_time: np.ndarray, counted: Units) -> FloatArray:
-    """Return by what to multiply each row so that its coefficients are whole, or lose little when rounded."""
+    """Return a factor for each row that makes its coefficients whole, or their roundings small."""
     row, column, size = expression.row, expression.column, expression.size
     start = np.where(has_time, 1.0 / counted.unit, 1.0)
     base = expression.coefficient * counted.scale[column] * start[row]
@@ -197,18 +197,18 @@ def _multiplier(expression: Expression, limit: FloatArray, has_time: np.ndarray,
         open_rows &= ~settled
         if not open_rows.any():
             return factor
-    # Times keep their unit: a fraction of it is what rounding may cost. The rest gets nine digits.
+    # Rows with times keep the unit, for rounding costs a fraction of it. Others get nine digits.
     fine = np.where(has_time, 1.0, 1e9 / np.maximum(largest, 1e-300))
     factor[open_rows] = np.minimum(fine, MOST / np.maximum(largest, 1e-300))[open_rows]
     return factor
 
 
 def whole_numbers(values: FloatArray) -> np.ndarray:
-    """Return which numbers are whole but for rounding in their last digits."""
+    """Return which numbers are whole up to rounding in their last digits."""
     return np.abs(values - np.round(values)) <= NEAR + NEAR_OF_LARGE * np.abs(values)
 
 
 def down(values: npt.ArrayLike) -> FloatArray:
-    """Return numbers rounded down, those that are whole but for rounding kept."""
+    """Return numbers rounded down, where those that are whole up to rounding are rounded to the nearest."""
     numbers = np.asarray(values, np.float64)
     return np.where(whole_numbers(numbers), np.round(numbers), np.floor(numbers))

@@ -1,4 +1,4 @@
-"""From what a model says to rows of a linear program: a list of pure passes, each from a program to a program."""
+"""Lowering of models to linear programs, by pure passes from program to program."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from hetsched.stopping import NEVER, Deadline
 Pass = Callable[[Program], Program]
 MOST_PAIRS = 500_000
 TERM = 2e-7
-"""Seconds that lowering takes for a term, on an ordinary machine."""
+"""Estimated seconds to lower a term."""
 
 
 @dataclass(frozen=True)
 class Matrix:
     """A mixed-integer linear program: minimise ``cost @ x + offset``, ``row_lower <= A x <= row_upper``.
 
-    `start`, `column`, `coefficient` are A by rows, with at most one term a column; `program` is the
-    lowered program, whose first columns are the model's own.
+    `start`, `column`, `coefficient` are A by rows, with at most one term for each column; `program` is
+    the lowered program, whose first columns are those of the model.
     """
 
     program: Program
@@ -41,18 +41,18 @@ class Matrix:
     row_upper: FloatArray
 
     def edits(self, old: Matrix) -> Edits | None:
-        """Return what turns `old` into this matrix; None if that takes more than changed numbers and rows more."""
-        mine, theirs = self.program, old.program
-        if mine.blocks != theirs.blocks or (self.integer != old.integer).any():
+        """Return the edits from `old` to this matrix, or None if more changes than numbers and additional rows."""
+        new_program, old_program = self.program, old.program
+        if new_program.blocks != old_program.blocks or (self.integer != old.integer).any():
             return None
         kept = len(old.row_lower)
         if len(self.row_lower) < kept:
             return None
-        now, before = (each.rows(kept) for each in (self, old))
+        now, before = (matrix_rows.rows(kept) for matrix_rows in (self, old))
         changed = np.zeros(kept, bool)
         changed[(now - before).nonzero()[0]] = True
         changed |= (self.row_lower[:kept] != old.row_lower) | (self.row_upper[:kept] != old.row_upper)
-        moved = (mine.lower != theirs.lower) | (mine.upper != theirs.upper)
+        moved = (new_program.lower != old_program.lower) | (new_program.upper != old_program.upper)
         return Edits(
             np.flatnonzero(moved), np.flatnonzero(self.cost != old.cost), np.flatnonzero(changed), np.arange(kept, len(self.row_lower))
         )
@@ -73,7 +73,7 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Edits:
-    """How one matrix differs from another: columns with other bounds or costs, rows that changed, rows that are new."""
+    """Differences of two matrices: columns with other bounds or costs, changed rows, new rows."""
 
     bounds: IntArray
     costs: IntArray
@@ -82,9 +82,9 @@ class Edits:
 
 
 def linear(program: Program, *, cuts: bool = True, deadline: Deadline = NEVER) -> Matrix:
-    """Return a program as a mixed-integer linear program; every pass is listed here.
+    """Return a program as a mixed-integer linear program, by all passes.
 
-    Raises `OutOfTime` if that takes longer than the deadline allows.
+    Raises `OutOfTime` if that takes longer than the deadline permits.
     """
     what = f"lowering {program.n_columns:,} columns to linear rows"
     deadline.require(TERM * program.n_terms, what)
@@ -98,71 +98,71 @@ def linear(program: Program, *, cuts: bool = True, deadline: Deadline = NEVER) -
 
 
 def without_cuts(program: Program) -> Program:
-    """Leave redundant rows out."""
-    return replace(program, constraints=tuple(each for each in program.constraints if not getattr(each, "cut", False)))
+    """Remove redundant rows."""
+    return replace(program, constraints=tuple(constraint for constraint in program.constraints if not getattr(constraint, "cut", False)))
 
 
 def maxima(program: Program) -> Program:
-    """Turn each maximum into rows: at least each of its terms."""
+    """Replace each maximum by rows: it is at least each of its terms."""
 
-    def rows(each: Maximum) -> Iterator[Constraint]:
-        yield Linear(each.target.reshape(-1, 1) - each.terms >= 0, each.tag)
+    def rows(maximum: Maximum) -> Iterator[Constraint]:
+        yield Linear(maximum.target.reshape(-1, 1) - maximum.terms >= 0, maximum.tag)
 
     return _replaced(program, Maximum, rows)
 
 
 def choices(program: Program) -> Program:
-    """Turn each choice of exactly one into a row."""
+    """Replace each choice of exactly one by a row."""
 
-    def rows(each: ExactlyOne) -> Iterator[Constraint]:
-        yield Linear(each.literals.sum(axis=1) == 1, each.tag)
+    def rows(choice: ExactlyOne) -> Iterator[Constraint]:
+        yield Linear(choice.literals.sum(axis=1) == 1, choice.tag)
 
     return _replaced(program, ExactlyOne, rows)
 
 
 def _replaced(program: Program, kind: type, rows: Callable[..., Iterator[Constraint]]) -> Program:
     kept: list[Constraint] = []
-    for each in program.constraints:
-        kept.extend(rows(each) if isinstance(each, kind) else [each])
+    for constraint in program.constraints:
+        kept.extend(rows(constraint) if isinstance(constraint, kind) else [constraint])
     return replace(program, constraints=tuple(kept))
 
 
 def orders(program: Program) -> Program:
-    """Turn non-overlap into binaries that say which interval of a pair is first, and what follows.
+    """Replace non-overlap by binaries for the order of pairs of intervals, and their implications.
 
-    Where intervals may be absent there are two binaries a pair, one each way, at least one of them
-    one if both are present (on the same resource); they serve all resources if start and end do.
-    Where all are present one binary a pair is enough.
+    If intervals may be absent there are two binaries for each pair, one for each order, of which at least
+    one is 1 if both intervals are present (on the same resource); they serve all resources if start and
+    end do. If all are present, one binary for each pair is enough.
     """
     kept: list[Constraint] = []
-    for each in program.constraints:
-        if isinstance(each, NoOverlap):
-            program, rows = _ordered(program, each)
+    for constraint in program.constraints:
+        if isinstance(constraint, NoOverlap):
+            program, rows = _ordered(program, constraint)
             kept.extend(rows)
         else:
-            kept.append(each)
+            kept.append(constraint)
     return replace(program, constraints=tuple(kept))
 
 
 def _few(pairs: int, tag: str) -> None:
-    """Raise `UnsupportedFeature` for more pairs than a linear solver could do anything with."""
+    """Raise `UnsupportedFeature` for more pairs than linear solvers can handle."""
     if pairs > MOST_PAIRS:
         raise UnsupportedFeature(
-            f"non-overlap {tag!r} takes order binaries for {pairs:,} pairs in linear rows, more than {MOST_PAIRS:,}; "
-            "use cpsat, which takes intervals as they are, or a search method"
+            f"non-overlap {tag!r} needs order binaries for {pairs:,} pairs in linear rows, more than {MOST_PAIRS:,}; "
+            "use cpsat, which has intervals, or a search method"
         )
 
 
-def _ordered(program: Program, said: NoOverlap) -> tuple[Program, list[Constraint]]:
-    intervals, tag = said.intervals, said.tag
-    i, j = said.pairs.T
+def _ordered(program: Program, constraint: NoOverlap) -> tuple[Program, list[Constraint]]:
+    intervals, tag = constraint.intervals, constraint.tag
+    i, j = constraint.pairs.T
     _few(len(i), tag)
     presence = intervals.presence
-    name = re.sub(r"[^\w().]", "_", f"order{tag}.{program.n_columns}")  # as files of linear programs allow
+    name = re.sub(r"[^\w().]", "_", f"order{tag}.{program.n_columns}")  # a valid name in files of linear programs
     if presence is None:
         taking = (_bounds(program, intervals.size)[1] > 0).ravel()
-        i, j = said.pairs[taking[i] & taking[j]].T
-        start, end = (each.reshape(intervals.n) for each in (intervals.start, intervals.end))
+        i, j = constraint.pairs[taking[i] & taking[j]].T
+        start, end = (bound.reshape(intervals.n) for bound in (intervals.start, intervals.end))
         forth, back = Rows.of(end[i] - start[j], -np.inf, 0.0), Rows.of(end[j] - start[i], -np.inf, 0.0)
         never = [_bounds(program, rows.expression)[0] > rows.upper for rows in (forth, back)]
         low, high = (never[1] & ~never[0]).astype(np.float64), (~never[0]).astype(np.float64)
@@ -171,10 +171,10 @@ def _ordered(program: Program, said: NoOverlap) -> tuple[Program, list[Constrain
     possible_there = _bounds(program, presence)[1].reshape(presence.shape) > 0.5
     width = 1 if intervals.size.ndim == 1 else intervals.size.shape[1]
     real = np.broadcast_to(_bounds(program, intervals.size)[1].reshape(intervals.n, width) > 0, presence.shape)
-    occupied = possible_there & real  # what takes no time occupies nothing
+    occupied = possible_there & real  # an interval of zero length occupies no resource
     together = occupied[i] & occupied[j]
     _few(int(together.sum()), tag)
-    if intervals.start.ndim == 1:  # the same time on every resource: one order a pair serves all
+    if intervals.start.ndim == 1:  # with the same time on every resource, one order of a pair serves all
         pair, resource = np.nonzero(together)
         apart = np.flatnonzero(together.any(axis=1))
         order_of = np.searchsorted(apart, pair)
@@ -199,10 +199,10 @@ def _ordered(program: Program, said: NoOverlap) -> tuple[Program, list[Constrain
 
 
 def _first(end: Expression, start: Expression, a: IntArray, b: IntArray) -> Callable[[FloatArray], FloatArray]:
-    """Return what tells from a solution whether a ends before b starts; NaN where it does not say."""
+    """Return the function from a solution to whether a ends before b starts; NaN if unknown."""
 
-    def values(known: FloatArray) -> FloatArray:
-        finish, begin = end[a].value(known), start[b].value(known)
+    def values(solution: FloatArray) -> FloatArray:
+        finish, begin = end[a].value(solution), start[b].value(solution)
         slack = 1e-9 * np.maximum(1.0, np.abs(np.nan_to_num(finish)))
         return np.where(np.isnan(finish) | np.isnan(begin), np.nan, (finish <= begin + slack) * 1.0)
 
@@ -210,10 +210,10 @@ def _first(end: Expression, start: Expression, a: IntArray, b: IntArray) -> Call
 
 
 def in_order(program: Program, values: FloatArray) -> Program:
-    """Turn non-overlap into rows that keep the order that intervals have in a solution, rounded ones too."""
+    """Replace non-overlap by rows for the order of intervals in a solution, possibly a rounded one."""
 
-    def rows(each: NoOverlap) -> Iterator[Constraint]:
-        intervals = each.intervals
+    def rows(constraint: NoOverlap) -> Iterator[Constraint]:
+        intervals = constraint.intervals
         start, end, taking = _placed(program, intervals, values)
         width = 1 if intervals.start.ndim == 1 else intervals.resources
         column = np.broadcast_to(np.arange(intervals.n * width).reshape(intervals.n, width), taking.shape)
@@ -221,68 +221,70 @@ def in_order(program: Program, values: FloatArray) -> Program:
             there = np.flatnonzero(taking[:, r])
             line = column[there[np.lexsort((end[there, r], start[there, r]))], r]
             if len(line) > 1:
-                yield Linear(intervals.end.reshape(-1)[line[:-1]] <= intervals.start.reshape(-1)[line[1:]], each.tag)
+                yield Linear(intervals.end.reshape(-1)[line[:-1]] <= intervals.start.reshape(-1)[line[1:]], constraint.tag)
 
     return _replaced(program, NoOverlap, rows)
 
 
 def implications(program: Program) -> Program:
-    """Turn each implication into a row that a big M lifts unless all its literals are one.
+    """Replace each implication by a row with a big M that relaxes it unless all its literals are 1.
 
-    M is computed for each row from the bounds of its columns, of which exactly one may be one where
-    the model says so. Rows that always hold are left out.
+    M is computed for each row from the bounds of its columns and the choices of exactly one among them.
+    Rows that always hold are omitted.
     """
 
-    def rows(each: Implies) -> Iterator[Constraint]:
-        least, most = _bounds(program, each.rows.expression)
-        missing = each.literals.shape[1] - each.literals.sum(axis=1)
-        for limit, reach, sign in ((each.rows.upper, most, 1.0), (each.rows.lower, least, -1.0)):
+    def rows(implication: Implies) -> Iterator[Constraint]:
+        low, high = _bounds(program, implication.rows.expression)
+        missing = implication.literals.shape[1] - implication.literals.sum(axis=1)
+        for limit, reach, sign in ((implication.rows.upper, high, 1.0), (implication.rows.lower, low, -1.0)):
             lift = sign * (reach - limit)
             needed = np.flatnonzero(np.isfinite(limit) & (lift > 0))
             if np.isinf(lift[needed]).any():
-                bad = each.rows.expression._take(needed[np.isinf(lift[needed])][:1]).column
+                bad = implication.rows.expression._take(needed[np.isinf(lift[needed])][:1]).column
                 name = program.column_names()[int(bad[np.isinf(program.lower[bad]) | np.isinf(program.upper[bad])][0])]
-                raise InvalidModel(f"an implication of {each.tag!r} needs a big M, but column {name} lacks a finite bound; give it both")
-            body = each.rows.expression._take(needed) * sign - missing._take(needed) * lift[needed]
-            yield Linear(body <= sign * limit[needed], each.tag, each.cut)
+                raise InvalidModel(
+                    f"an implication of {implication.tag!r} needs a big M, but column {name} lacks a finite bound; give it both"
+                )
+            body = implication.rows.expression._take(needed) * sign - missing._take(needed) * lift[needed]
+            yield Linear(body <= sign * limit[needed], implication.tag, implication.cut)
 
     return _replaced(program, Implies, rows)
 
 
-def _bounds(program: Program, found: Expression) -> tuple[FloatArray, FloatArray]:
-    """Return the least and largest value of each entry, using that of some columns exactly one is one."""
+def _bounds(program: Program, expression: Expression) -> tuple[FloatArray, FloatArray]:
+    """Return the least and the largest value of each entry, given the choices of exactly one."""
     group = np.full(program.n_columns, -1)
     size: list[int] = []
-    for each in program.constraints:
-        if isinstance(each, ExactlyOne):
-            lines = each.literals
+    for constraint in program.constraints:
+        if isinstance(constraint, ExactlyOne):
+            lines = constraint.literals
             plain = (lines.coefficient == 1).all() and not lines.constant.any() and (np.diff(lines.ptr) == 1).all()
             if plain and (group[lines.column] < 0).all():
                 group[lines.column] = np.repeat(np.arange(lines.shape[0]), lines.shape[1]) + len(size)
                 size += [lines.shape[1]] * lines.shape[0]
-    own = group[found.column]
-    chosen, row = own >= 0, found.row
+    own = group[expression.column]
+    chosen, row = own >= 0, expression.row
     free = ~chosen
     least, most = (
-        totals(row[free], part, found.size) + found.constant
-        for part in _reach(found.coefficient[free], program.lower[found.column[free]], program.upper[found.column[free]])
+        totals(row[free], part, expression.size) + expression.constant
+        for part in _reach(expression.coefficient[free], program.lower[expression.column[free]], program.upper[expression.column[free]])
     )
     if chosen.any():
-        # One term a (row, group): of its columns one is one, or none of those that the row names.
+        # One term for each (row, group): one of the group's columns is 1, possibly none of those in the row.
         key = row[chosen] * (len(size) + 1) + own[chosen]
         ranked = np.argsort(key, kind="stable")
-        usable = program.upper[found.column[chosen]] > 0.5
-        value = found.coefficient[chosen]
+        usable = program.upper[expression.column[chosen]] > 0.5
+        value = expression.coefficient[chosen]
         where = np.flatnonzero(np.diff(key[ranked], prepend=-1))
         count = np.add.reduceat(np.ones(len(ranked), np.int64), where)
-        whole = count == np.asarray(size)[own[chosen][ranked][where]]
+        complete = count == np.asarray(size)[own[chosen][ranked][where]]
         low = np.minimum.reduceat(np.where(usable, value, np.inf)[ranked], where)
         high = np.maximum.reduceat(np.where(usable, value, -np.inf)[ranked], where)
         target = row[chosen][ranked][where]
-        low = np.where(whole & np.isfinite(low), low, np.minimum(low, 0.0))
-        high = np.where(whole & np.isfinite(high), high, np.maximum(high, 0.0))
-        least += totals(target, low, found.size)
-        most += totals(target, high, found.size)
+        low = np.where(complete & np.isfinite(low), low, np.minimum(low, 0.0))
+        high = np.where(complete & np.isfinite(high), high, np.maximum(high, 0.0))
+        least += totals(target, low, expression.size)
+        most += totals(target, high, expression.size)
     return least, most
 
 
@@ -293,19 +295,19 @@ def _reach(coefficient: FloatArray, lower: FloatArray, upper: FloatArray) -> tup
 
 
 def matrix(program: Program) -> Matrix:
-    """Return a program of linear rows only as arrays, terms of one column in one row added up."""
+    """Return a program of only linear rows as arrays, with the terms of a column in a row summed."""
     from scipy.sparse import csr_matrix
 
     rows = []
-    for each in program.constraints:
-        if not isinstance(each, Linear):
-            raise InvalidModel(f"{type(each).__name__} of {each.tag!r} has not been lowered")
-        rows.append(each.rows)
-    heights = row_starts([len(each) for each in rows])
+    for part in program.constraints:
+        if not isinstance(part, Linear):
+            raise InvalidModel(f"{type(part).__name__} of {part.tag!r} has not been lowered")
+        rows.append(part.rows)
+    heights = row_starts([len(part) for part in rows])
     none = np.zeros(0)
-    entry = np.concatenate([none, *(each.expression.row + first for each, first in zip(rows, heights, strict=False))]).astype(np.int64)
-    column = np.concatenate([none, *(each.expression.column for each in rows)]).astype(np.int64)
-    coefficient = np.concatenate([none, *(each.expression.coefficient for each in rows)])
+    entry = np.concatenate([none, *(part.expression.row + first for part, first in zip(rows, heights, strict=False))]).astype(np.int64)
+    column = np.concatenate([none, *(part.expression.column for part in rows)]).astype(np.int64)
+    coefficient = np.concatenate([none, *(part.expression.coefficient for part in rows)])
     added = csr_matrix((coefficient, (entry, column)), shape=(int(heights[-1]), program.n_columns))
     added.eliminate_zeros()
     goal = program.objective
@@ -317,42 +319,42 @@ def matrix(program: Program) -> Matrix:
         added.indptr.astype(np.int64),
         added.indices.astype(np.int64),
         added.data,
-        np.concatenate([none, *(each.lower for each in rows)]),
-        np.concatenate([none, *(each.upper for each in rows)]),
+        np.concatenate([none, *(part.lower for part in rows)]),
+        np.concatenate([none, *(part.upper for part in rows)]),
     )
 
 
 def violations(program: Program, values: FloatArray, tolerance: float) -> list[str]:
-    """Return what values of the model's columns violate, a line each."""
+    """Return the violations by values of the model's columns, one line each."""
     if values.shape != (program.n_columns,):
         raise InvalidModel(f"values have shape {values.shape}; one for each of the {program.n_columns} columns is needed")
     names = program.column_names()
     scale = tolerance * np.maximum(1.0, np.abs(values))
     outside = ~((program.lower - scale <= values) & (values <= program.upper + scale))
-    found = [
+    messages = [
         f"column {names[c]} is {values[c]:.9g}, outside {program.lower[c]:.9g} to {program.upper[c]:.9g}"
         for c in np.flatnonzero(outside).tolist()
     ]
-    whole = (program.kind == Kind.INTEGER) & ~(np.abs(values - np.round(values)) <= tolerance)
-    found += [f"column {names[c]} is {values[c]:.9g}, no whole number" for c in np.flatnonzero(whole).tolist()]
-    for each in program.constraints:
-        found += [f"{each.tag}: {text}" for text in _broken(program, each, values, tolerance)]
-    return found
+    fractional = (program.kind == Kind.INTEGER) & ~(np.abs(values - np.round(values)) <= tolerance)
+    messages += [f"column {names[c]} is {values[c]:.9g}, not a whole number" for c in np.flatnonzero(fractional).tolist()]
+    for constraint in program.constraints:
+        messages += [f"{constraint.tag}: {text}" for text in _broken(program, constraint, values, tolerance)]
+    return messages
 
 
-def _broken(program: Program, said: Constraint, values: FloatArray, tolerance: float) -> Iterator[str]:
-    if isinstance(said, Linear | Implies):
-        literals = said.literals.value(values) if isinstance(said, Implies) else np.ones((len(said.rows), 1))
-        yield from _off(said.rows, values, np.asarray((literals > 0.5).all(axis=1)), tolerance)
-    elif isinstance(said, ExactlyOne):
-        total = said.literals.value(values).sum(axis=1)
+def _broken(program: Program, constraint: Constraint, values: FloatArray, tolerance: float) -> Iterator[str]:
+    if isinstance(constraint, Linear | Implies):
+        literals = constraint.literals.value(values) if isinstance(constraint, Implies) else np.ones((len(constraint.rows), 1))
+        yield from _off(constraint.rows, values, np.asarray((literals > 0.5).all(axis=1)), tolerance)
+    elif isinstance(constraint, ExactlyOne):
+        total = constraint.literals.value(values).sum(axis=1)
         for row in np.flatnonzero(np.abs(total - 1) > tolerance).tolist():
             yield f"line {row} has {total[row]:.9g} ones"
-    elif isinstance(said, Maximum):
-        wide = said.target.reshape(-1, 1) - said.terms
+    elif isinstance(constraint, Maximum):
+        wide = constraint.target.reshape(-1, 1) - constraint.terms
         yield from _off(Rows.of(wide, 0.0, np.inf), values, np.ones(wide.size, bool), tolerance)
     else:
-        yield from _overlaps(program, said.intervals, values, tolerance)
+        yield from _overlaps(program, constraint.intervals, values, tolerance)
 
 
 def _off(rows: Rows, values: FloatArray, active: BoolArray, tolerance: float) -> Iterator[str]:
@@ -370,7 +372,7 @@ def _overlaps(program: Program, intervals: Intervals, values: FloatArray, tolera
     slack = tolerance * max(1.0, float(np.abs(end).max(initial=0.0)))
     for r in range(intervals.resources):
         there = np.flatnonzero(taking[:, r])
-        line = there[np.argsort(start[there, r] + end[there, r], kind="stable")]  # by their middle: what touches stays in order
+        line = there[np.argsort(start[there, r] + end[there, r], kind="stable")]  # by their middle, which orders adjacent intervals
         latest = np.maximum.accumulate(end[line, r])
         for place in np.flatnonzero(start[line[1:], r] < latest[:-1] - slack).tolist():
             before = line[: place + 1]

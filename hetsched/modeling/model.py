@@ -1,4 +1,4 @@
-"""Models: columns, rows that keep their meaning, an objective; solved by any backend."""
+"""Models: columns, high-level rows and an objective, solved by any backend."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ def _bound(values: npt.ArrayLike, what: str, shape: tuple[int, ...]) -> FloatArr
 
 
 class Model:
-    """A mixed-integer model, said once and solved by any backend.
+    """A mixed-integer model, independent of the solver.
 
     Columns are made in arrays (`binary`, `integer`, `continuous`, `time`) and combine to expressions
-    like numpy arrays. Rows keep their meaning (`add`, `exactly_one`, `implies`, `no_overlap`,
-    `maximum`) until a backend's passes lower them to what its solver knows.
+    like numpy arrays. High-level rows (`add`, `exactly_one`, `implies`, `no_overlap`, `maximum`) are
+    lowered by a backend to the features of its solver.
 
     Parameters
     ----------
     deadline : Deadline, optional
-        Past it no column and no row can be added: `OutOfTime` is raised.
+        After it `OutOfTime` is raised for new columns and rows.
 
     Examples
     --------
@@ -116,25 +116,25 @@ class Model:
     def time(
         self, name: str, shape: int | tuple[int, ...] = (), *, lower: npt.ArrayLike = 0.0, upper: npt.ArrayLike = np.inf
     ) -> Expression:
-        """Return new columns of times: real numbers, of which a solver of integers takes multiples of a unit."""
+        """Return new columns of times: real numbers, which integer solvers round to multiples of a unit."""
         return self._columns(name, shape, Kind.TIME, lower, upper)
 
     @checked
     def set_bounds(self, columns: Expression, *, lower: npt.ArrayLike | None = None, upper: npt.ArrayLike | None = None) -> None:
-        """Change bounds of columns, for instance of slices of those that `binary` returned.
+        """Change bounds of columns, for instance of a slice of the result of `binary`.
 
-        Those of whole numbers are rounded inwards.
+        Bounds of whole numbers are rounded inwards.
         """
         if (np.diff(columns.ptr) != 1).any() or (columns.coefficient != 1).any() or columns.constant.any():
             raise InvalidModel("bounds belong to columns, not to expressions of them; add a row instead")
         if columns.column.max(initial=-1) >= self._n_columns:
-            raise InvalidModel("the columns are another model's; give some that this one returned")
+            raise InvalidModel("the columns belong to another model; give columns of this one")
         kind, place = np.concatenate(self._kind)[columns.column], columns.column
         ends = [np.concatenate(self._lower), np.concatenate(self._upper)]
         for end, values, inwards in zip(ends, (lower, upper), (np.ceil, np.floor), strict=True):
             if values is not None:
-                wanted = _bound(values, "a bound", columns.shape)
-                end[place] = np.where(kind == Kind.INTEGER, inwards(wanted), wanted)
+                limits = _bound(values, "a bound", columns.shape)
+                end[place] = np.where(kind == Kind.INTEGER, inwards(limits), limits)
         crossed = np.flatnonzero(~(ends[0][place] <= ends[1][place]))
         if len(crossed):
             c = int(place[crossed[0]])
@@ -154,34 +154,34 @@ class Model:
     def add(self, rows: Rows, *, tag: str = "", cut: bool = False) -> None:
         """Add rows; `tag` names them in `describe` and in `violations`.
 
-        A `cut` is redundant: leaving it out changes no optimal value, only how fast it is proven.
+        A `cut` is redundant: it does not change the optimal value, but may speed up its proof.
         """
         if not isinstance(rows, Rows):
-            raise InvalidModel(f"{rows!r} is no row; compare expressions: model.add(x.sum() <= 1)")
+            raise InvalidModel(f"{rows!r} is not a row; compare expressions: model.add(x.sum() <= 1)")
         self._say(Linear(rows, tag, cut))
 
     @checked
     def exactly_one(self, literals: Expression, *, axis: int = -1, tag: str = "") -> None:
-        """Require that along an axis exactly one binary is one."""
+        """Require that exactly one binary along an axis is 1."""
         size = literals.shape[axis]
         lines = literals._take(np.moveaxis(np.arange(literals.size).reshape(literals.shape), axis, -1).reshape(-1, size))
         self._say(ExactlyOne(lines, tag))
 
     @checked
     def implies(self, literals: Expression, rows: Rows, *, tag: str = "", cut: bool = False) -> None:
-        """Require rows where their literals are one.
+        """Require rows where their literals are 1.
 
         Parameters
         ----------
         literals : Expression
-            Binaries or ``1 - binary``, of the shape of the rows, or with one more axis at the end of
-            literals that must all be one.
+            Binaries or ``1 - binary``, of the shape of the rows, or with another axis at the end of
+            literals that must all be 1.
         rows : Rows
         """
         if literals.shape == rows.shape:
             literals = literals.reshape(*literals.shape, 1)
         if literals.shape[:-1] != rows.shape:
-            raise InvalidModel(f"literals of shape {literals.shape} do not fit rows of shape {rows.shape}, with or without an axis more")
+            raise InvalidModel(f"literals of shape {literals.shape} do not fit rows of shape {rows.shape}, with or without another axis")
         flat = Rows(rows.expression.reshape(-1), rows.lower, rows.upper)
         self._say(Implies(literals.reshape(len(rows), literals.shape[-1]), flat, tag, cut))
 
@@ -196,9 +196,9 @@ class Model:
         start : Expression [n] or [n, R]
         size : Expression or array, [n] or [n, R]
         end : Expression, optional
-            The same shape as `start`; default ``start + size``. Rows that tie it to start and size are the caller's.
+            Of the shape of `start`; default ``start + size``. The caller adds rows that relate it to start and size.
         presence : Expression [n, R], optional
-            Binaries: whether the interval is on the resource; without it all are on one.
+            Binaries: whether the interval is on the resource; default: all on the same one.
         """
         length = expression(size)
         if end is None:
@@ -214,10 +214,10 @@ class Model:
 
     @checked
     def no_overlap(self, intervals: Intervals, pairs: npt.ArrayLike | None = None, *, tag: str = "") -> None:
-        """Require that intervals present on one resource do not overlap there.
+        """Require that intervals present on the same resource do not overlap there.
 
-        One whose size can only be 0 occupies nothing; one whose size can be more lies in the order
-        even where it is 0.
+        An interval whose size can only be 0 occupies no resource; one whose size may be larger is in the
+        order even if it is 0.
 
         `pairs` [P, 2] are those for which it does not follow from other rows; default all.
         """
@@ -233,10 +233,10 @@ class Model:
 
     @checked
     def maximum(self, name: str, terms: Expression, *, tag: str = "") -> Expression:
-        """Return a new time that is at least each of the terms [..., m], in an optimum their maximum if it is minimised."""
+        """Return a new time that is at least each of the terms [..., m], and their maximum in an optimum that minimises it."""
         lines = terms.reshape(-1, terms.shape[-1]) if terms.ndim > 1 else terms.reshape(1, -1)
         low, high = lines.bounds(np.concatenate(self._lower), np.concatenate(self._upper))
-        ends = [each.reshape(lines.shape).max(axis=1).reshape(terms.shape[:-1]) for each in (low, high)]
+        ends = [bound.reshape(lines.shape).max(axis=1).reshape(terms.shape[:-1]) for bound in (low, high)]
         target = self.time(name, terms.shape[:-1], lower=ends[0], upper=ends[1])
         self._say(Maximum(target.reshape(-1), lines, tag))
         return target
@@ -245,25 +245,25 @@ class Model:
 
     @checked
     def minimise(self, objective: Expression) -> None:
-        """Set what is to be made as small as can be."""
+        """Minimise an expression."""
         self.objective, self._sign = objective, 1.0
 
     @checked
     def maximise(self, objective: Expression) -> None:
-        """Set what is to be made as large as can be."""
+        """Maximise an expression."""
         self.objective, self._sign = objective, -1.0
 
-    # What it says
+    # Contents
 
     @property
     def program(self) -> Program:
         """The model as data."""
-        nothing = np.zeros(0)
+        empty = np.zeros(0)
         return Program(
             tuple(self._blocks),
             np.concatenate([np.zeros(0, np.int8), *self._kind]),
-            np.concatenate([nothing, *self._lower]),
-            np.concatenate([nothing, *self._upper]),
+            np.concatenate([empty, *self._lower]),
+            np.concatenate([empty, *self._upper]),
             tuple(self._constraints),
             self.objective * self._sign,
         )
@@ -283,7 +283,7 @@ class Model:
 
     @checked
     def violations(self, values: npt.ArrayLike, *, tolerance: float = 1e-6) -> list[str]:
-        """Return what values of all columns violate, a line each, naming the tag; relative to the rows' terms."""
+        """Return the violations by values of all columns, one line each with the tag; `tolerance` is relative to the terms."""
         from hetsched.modeling.lowering import violations
 
         return violations(self.program, check_array(values, "values", (self._n_columns,), error=InvalidModel), tolerance)
@@ -310,41 +310,42 @@ class Model:
         Parameters
         ----------
         solver : "scip", "highs", "cpsat", or a backend
-            A name has the solver run in a process of its own, which is started once: if the solver aborts, the
-            outcome holds what it had found. A backend (``hetsched.modeling.backends.backend(name)``) runs in this
-            process and keeps what it has built, so that solving with it again after changed bounds, objective or
-            more rows is quicker.
+            A solver given by name runs in a separate process, which is started once; if it aborts, the outcome
+            has its results so far. A backend (``hetsched.modeling.backends.backend(name)``) runs in this process
+            and keeps its model, so that it is faster to solve again after changes of bounds or objective, or with
+            more rows.
         time_limit : float, optional
-            Seconds of wall time, kept to half a second; handing the model over counts, and is not begun if it would take longer.
+            Seconds of wall-clock time, kept to half a second. They include passing the model to the solver, which is refused
+            if it would take longer.
         deadline : Deadline, optional
-            The same as a point in time; the earlier counts.
+            The same as a point in time; the earlier one applies.
         gap : float
             Relative gap at which to stop.
         threads : int, optional
-            How many threads the solver may use; default its own choice: one, and for cpsat one a core.
+            The most threads of the solver; default its own choice: one, and for cpsat one for each core.
         seed : int
         hint : array [columns], optional
-            A start; NaN where nothing is known.
+            A start; NaN for unknown values.
         cuts : bool
-            Whether to tell the solver rows that are redundant.
+            Whether to use redundant rows.
         on_incumbent : callable, optional
             Called with each better solution; returning True stops the solve.
         on_bound : callable, optional
             Called with each better bound; returning True stops the solve.
         stop : callable, optional
-            Asked some times a second; once it returns something true the solve stops.
+            Called several times a second; a true result stops the solve.
         options : mapping, optional
-            The solver's own parameters by their names.
+            Parameters of the solver by name.
 
         Returns
         -------
         Outcome
-            Ctrl-C returns what has been found.
+            After Ctrl-C it has the results so far.
 
         Raises
         ------
         UnsupportedFeature
-            The solver cannot do what the model asks; the message names one that can.
+            The solver lacks a feature that the model needs; the message names one that has it.
         MissingDependency
             The solver is not installed.
         InvalidModel
@@ -357,14 +358,14 @@ class Model:
 
     @checked(UnsupportedFeature, solver=SOLVER)
     def run(self, solver: str | Backend, request: Request) -> Outcome:
-        """Solve the model as a request says; see `solve`."""
+        """Solve the model for a request; see `solve`."""
         from hetsched.modeling import backends
 
         return backends.solve(solver, self.program.check(), request).signed(self._sign)
 
     @checked
     def native(self, solver: str = "scip") -> Any:
-        """Return the model as an object of the solver's own, to go on with by its own means."""
+        """Return the model as an object of the solver's library."""
         from hetsched.modeling.backends import backend
 
         return backend(solver).native(self.program.check())
@@ -381,7 +382,7 @@ class Model:
 
 
 def _size(constraint: Constraint) -> int:
-    """Return how many things a constraint says."""
+    """Return the number of rows, choices or intervals of a constraint."""
     if isinstance(constraint, Linear | Implies):
         return len(constraint.rows)
     if isinstance(constraint, NoOverlap):

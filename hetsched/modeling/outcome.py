@@ -1,4 +1,4 @@
-"""What a solver returns: why it stopped, whether there is a solution, what is proven."""
+"""Results of a solver: the reason of the end, the solution, the proof."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hetsched.stopping import Stop
 
 @dataclass(frozen=True)
 class Incumbent:
-    """A better solution found on the way."""
+    """A better solution during a solve."""
 
     time: float
     """Seconds since the start of the solve."""
@@ -26,39 +26,39 @@ class Incumbent:
 
 @dataclass(frozen=True)
 class NewBound:
-    """A better bound found on the way."""
+    """A better bound during a solve."""
 
     time: float
     """Seconds since the start of the solve."""
     bound: float
-    """On the objective."""
+    """Bound on the objective."""
     nodes: int = 0
     """Nodes or branches explored so far."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a solve: three facts that do not follow from one another, and numbers.
+    """The result of a solve; `stopped`, `values` and `proven` are independent of one another.
 
     Attributes
     ----------
     stopped : Stop
-        Why it ended; at another limit of the solver's own "stopped", and `detail` has the solver's word.
+        The reason of the end; for other limits of the solver "stopped", with the solver's status in `detail`.
     values : float64 array [columns] or None
         The best solution found.
     proven : str
-        "optimal" (within the solver's tolerance), "infeasible", "unbounded", or "" for nothing.
+        "optimal" (within the solver's tolerance), "infeasible", "unbounded", or "" without a proof.
     objective : float
-        Of the best solution; inf (-inf when maximising) without one.
+        Objective of the best solution; inf (-inf when maximising) without one.
     bound : float
-        Proven bound on the optimal objective; kept even where there is no solution.
+        Proven bound on the optimal objective, also without a solution.
     solver : str
     seconds : float
-        Wall time, building included.
+        Wall-clock time, including the construction of the model.
     nodes : int
         Nodes or branches explored.
     detail : str
-        What the user should read about the end, if anything: how the solver's process died, or what there was no time for.
+        Details of the end, if any: how the solver's process died, or the step for which there was no time.
     """
 
     stopped: Stop
@@ -79,12 +79,12 @@ class Outcome:
         return abs(self.objective - self.bound) / max(abs(self.objective), 1e-9)
 
     def raise_for_failure(self) -> Outcome:
-        """Return the outcome; raises `SolverFailed` if the solver's process died."""
+        """Return the outcome; raise `SolverFailed` if the solver's process died."""
         if self.stopped is Stop.FAILED:
             raise SolverFailed(self.detail)
         return self
 
     @checked
     def signed(self, sign: float) -> Outcome:
-        """Return the outcome of the model before it was made a minimisation."""
+        """Return the outcome of the original model, for `sign` -1 of a maximisation."""
         return self if sign > 0 else replace(self, objective=-self.objective, bound=-self.bound)

@@ -1,4 +1,4 @@
-"""What a model says, as data: columns, constraints that keep their meaning, an objective. Passes turn one into another."""
+"""Models as data: columns, high-level constraints, an objective. Passes transform one program into another."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from hetsched.modeling.expression import Expression, Rows
 
 
 class Kind(IntEnum):
-    """What values a column takes."""
+    """The kind of a column's values."""
 
     CONTINUOUS = 0
     INTEGER = 1
-    """Binary, if its bounds are 0 and 1."""
+    """Whole numbers; binary if its bounds are 0 and 1."""
     TIME = 2
-    """Continuous for a linear solver; whole multiples of a unit for a solver of integers."""
+    """Continuous for a linear solver; multiples of a unit for an integer solver."""
 
 
 @dataclass(frozen=True)
@@ -48,12 +48,12 @@ class Linear:
     rows: Rows
     tag: str
     cut: bool = False
-    """Redundant: following from the others for some optimal solution, so that a backend may leave it out."""
+    """Whether the rows are redundant: some optimal solution satisfies them, so that a backend may omit them."""
 
 
 @dataclass(frozen=True)
 class Implies:
-    """Rows that hold where all their literals are one; literals are [rows, m]."""
+    """Rows that hold where all their literals [rows, m] are 1."""
 
     literals: Expression
     rows: Rows
@@ -63,7 +63,7 @@ class Implies:
 
 @dataclass(frozen=True)
 class ExactlyOne:
-    """Of each line of the binaries [lines, m] exactly one is one."""
+    """Exactly one binary in each line [lines, m] is 1."""
 
     literals: Expression
     tag: str
@@ -95,7 +95,7 @@ class Intervals:
 
 @dataclass(frozen=True)
 class NoOverlap:
-    """Intervals present on one resource do not overlap there; `pairs` [P, 2] need saying."""
+    """Intervals present on the same resource do not overlap there; `pairs` [P, 2] are those not implied by other rows."""
 
     intervals: Intervals
     pairs: IntArray
@@ -104,7 +104,7 @@ class NoOverlap:
 
 @dataclass(frozen=True)
 class Maximum:
-    """Each target [g] is at least its terms [g, m], and the largest of them where it matters."""
+    """Each target [g] is at least its terms [g, m], and their maximum in an optimum that minimises it."""
 
     target: Expression
     terms: Expression
@@ -116,12 +116,12 @@ Constraint = Linear | Implies | ExactlyOne | NoOverlap | Maximum
 
 @dataclass(frozen=True)
 class Derived:
-    """Columns that a pass has added, and how their values follow from those of the columns before."""
+    """Columns added by a pass, and their values as a function of those of earlier columns."""
 
     first: int
     count: int
     values: Callable[[FloatArray], FloatArray]
-    """From values of the columns before `first` (NaN = not known) to the values of these."""
+    """Function from values of the columns before `first` (NaN = unknown) to the values of these."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class Program:
     lower, upper : float64 arrays [columns]
     constraints : tuple
     objective : Expression
-        Without dimensions; to be made as small as can be.
+        An expression without dimensions, which is minimised.
     derived : tuple of Derived
     """
 
@@ -155,7 +155,7 @@ class Program:
     def with_columns(
         self, name: str, shape: tuple[int, ...], lower: FloatArray, upper: FloatArray, values: Callable[[FloatArray], FloatArray]
     ) -> tuple[Program, Expression]:
-        """Return the program with binaries added, and these; `values` is as in `Derived`."""
+        """Return the program with new binaries, and these; `values` is as in `Derived`."""
         first, size = self.n_columns, int(np.prod(shape))
         grown = replace(
             self,
@@ -168,7 +168,7 @@ class Program:
         return grown, Expression.of_columns(first, shape)
 
     def complete(self, values: FloatArray) -> FloatArray:
-        """Return values of the model's own columns with those of derived columns behind them."""
+        """Return values of the model's columns, followed by those of derived columns."""
         for added in self.derived:
             values = np.concatenate([values[: added.first], added.values(values[: added.first])])
         return values
@@ -179,16 +179,16 @@ class Program:
 
     @property
     def n_rows(self) -> int:
-        """How many rows, choices and intervals it says, as they are."""
+        """Number of rows, choices and intervals before lowering."""
         return sum(map(_height, self.constraints))
 
     @property
     def n_terms(self) -> int:
-        """About how many terms it has once it is lowered to linear rows."""
+        """Approximate number of terms after lowering to linear rows."""
         return sum(map(_terms, self.constraints))
 
     def check(self) -> Program:
-        """Return the program if it is well-formed, else raise `InvalidModel`: a pass or a caller is wrong."""
+        """Return the program if it is well-formed, else raise `InvalidModel`."""
         n = self.n_columns
         if not len(self.lower) == len(self.upper) == n or sum(int(np.prod(block.shape)) for block in self.blocks) != n:
             raise InvalidModel(f"{n} columns have {len(self.lower)} lower and {len(self.upper)} upper bounds")
@@ -198,28 +198,28 @@ class Program:
             raise InvalidModel(f"the objective has shape {self.objective.shape}; sum it up")
         for constraint in self.constraints:
             for part in vars(constraint).values():
-                for found in _expressions(part):
-                    if len(found.ptr) != found.size + 1 or found.ptr[-1] != len(found.column) or (np.diff(found.ptr) < 0).any():
+                for entry in _expressions(part):
+                    if len(entry.ptr) != entry.size + 1 or entry.ptr[-1] != len(entry.column) or (np.diff(entry.ptr) < 0).any():
                         raise InvalidModel(f"an expression of {constraint.tag!r} is broken")
-                    if len(found.column) and not (0 <= found.column.min() and found.column.max() < n):
-                        raise InvalidModel(f"an expression of {constraint.tag!r} names column {found.column.max()} of {n}")
-                    if not (np.isfinite(found.coefficient).all() and np.isfinite(found.constant).all()):
+                    if len(entry.column) and not (0 <= entry.column.min() and entry.column.max() < n):
+                        raise InvalidModel(f"an expression of {constraint.tag!r} names column {entry.column.max()} of {n}")
+                    if not (np.isfinite(entry.coefficient).all() and np.isfinite(entry.constant).all()):
                         raise InvalidModel(f"a coefficient of {constraint.tag!r} is not finite")
         return self
 
 
-def _height(said: Constraint) -> int:
-    if isinstance(said, Linear | Implies):
-        return len(said.rows)
-    if isinstance(said, NoOverlap):
-        return said.intervals.n * said.intervals.resources
-    return said.literals.shape[0] if isinstance(said, ExactlyOne) else said.terms.size
+def _height(constraint: Constraint) -> int:
+    if isinstance(constraint, Linear | Implies):
+        return len(constraint.rows)
+    if isinstance(constraint, NoOverlap):
+        return constraint.intervals.n * constraint.intervals.resources
+    return constraint.literals.shape[0] if isinstance(constraint, ExactlyOne) else constraint.terms.size
 
 
-def _terms(said: Constraint) -> int:
-    if isinstance(said, NoOverlap):  # two orders a pair, and on each resource that one of them holds
-        return 10 * len(said.pairs) * (1 + said.intervals.resources)
-    return sum(len(found.column) for part in vars(said).values() for found in _expressions(part))
+def _terms(constraint: Constraint) -> int:
+    if isinstance(constraint, NoOverlap):  # two orders for each pair, and on each resource a row that one of them holds
+        return 10 * len(constraint.pairs) * (1 + constraint.intervals.resources)
+    return sum(len(entry.column) for part in vars(constraint).values() for entry in _expressions(part))
 
 
 def _expressions(part: Any) -> list[Expression]:
@@ -228,5 +228,5 @@ def _expressions(part: Any) -> list[Expression]:
     if isinstance(part, Rows):
         return [part.expression]
     if isinstance(part, Intervals):
-        return [each for each in vars(part).values() if each is not None]
+        return [entry for entry in vars(part).values() if entry is not None]
     return []

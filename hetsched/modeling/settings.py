@@ -1,4 +1,4 @@
-"""How a model is solved, as one value."""
+"""Settings of a solve."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from hetsched.stopping import NEVER, Deadline
 @checked(UnsupportedFeature)
 @dataclass(frozen=True)
 class SolveSettings:
-    """What a solver is asked to keep to; raises `UnsupportedFeature` for a gap that is none."""
+    """Settings of a solver; raises `UnsupportedFeature` for an invalid gap."""
 
     deadline: Deadline = NEVER
-    """When it has to end; kept to half a second."""
+    """The end of the solve, kept to half a second."""
     gap: float = 0.0
     """Relative gap at which to stop."""
     threads: int | None = None
     """None for the solver's own choice."""
     seed: int = 0
     cuts: bool = True
-    """Whether redundant rows are handed over."""
+    """Whether redundant rows are used."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """The solver's own parameters by their names."""
+    """Parameters of the solver by name."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.gap, int | float) or not 0 <= self.gap < math.inf:

@@ -297,10 +297,10 @@ def test_refusals(tail, head, lower, upper, message):
 
 @pytest.mark.parametrize("kind", [[0, 2], [-1, 0]])
 def test_kinds_have_a_bound_each(kind):
-    with pytest.raises(InvalidModel, match=f"kinds go from {kind[0]} to {kind[1]}, and bounds are given for 2; number the kinds from 0"):
+    with pytest.raises(InvalidModel, match=f"kinds go from {kind[0]} to {kind[1]}, but there are 2 bounds; number the kinds from 0"):
         DynamicProgram([0, 0], [1, 1], [0.0, 0.0], kind=kind)
 
 
 def test_contradicting_bounds_are_an_error():
-    with pytest.raises(InvalidModel, match="is said to cost 3"):
+    with pytest.raises(InvalidModel, match="has lower bound 3"):
         DynamicProgram([0], [1], [0.0]).solve(lambda query: Evaluation(3.0, 2.0))

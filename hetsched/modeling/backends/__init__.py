@@ -1,4 +1,4 @@
-"""Solvers that models are handed to: which there are, and how one is called."""
+"""Solvers of models: the registry of backends, and the call of one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Backend", "BackendInfo", "Capabilities", "Request", "Run", "backend"
 ENTRY_POINTS = "hetsched.backends"
 
 in_process: ContextVar[bool] = ContextVar("in_process", default=False)
-"""Whether solvers named by a text run in this process: quicker to start, but one that aborts takes this process along."""
+"""Whether solvers given by name run in this process: this starts faster, but a solver that aborts ends this process too."""
 
 _LINEAR = Capabilities(
     continuous=True, unbounded=True, threads=False, intervals=False, incremental=True, deterministic=True, bound_tolerance=5e-7
@@ -51,46 +51,46 @@ _OURS = (
 
 @functools.cache
 def _known() -> dict[str, BackendInfo]:
-    """Return what is known of every solver by name: of ours, then of those that other packages announce."""
-    found = {each.name: each for each in _OURS}
+    """Return the declarations of solvers by name: those of hetsched, then those of entry points of other packages."""
+    infos = {entry_info.name: entry_info for entry_info in _OURS}
     for entry in importlib.metadata.entry_points(group=ENTRY_POINTS):
         try:
             given = entry.load()
-            if not isinstance(given, BackendInfo) or given.name in found:
+            if not isinstance(given, BackendInfo) or given.name in infos:
                 raise UnsupportedFeature(f"it is {given!r}; it must be a BackendInfo with a name of its own")
-            found[given.name] = given
+            infos[given.name] = given
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # SystemExit too: what others install must not end this process
+        except BaseException as error:  # SystemExit too: a plug-in must not end this process
             reason = str(error) if isinstance(error, Exception) else repr(error)
             warn(f"the backend of entry point {entry.name!r} ({entry.value}) cannot be loaded: {reason}", UserWarning)
-    return found
+    return infos
 
 
 def known() -> tuple[BackendInfo, ...]:
-    """Return what is known of every solver, none of which is loaded for it."""
+    """Return the declarations of all solvers, without loading any."""
     return tuple(_known().values())
 
 
 @checked(UnsupportedFeature)
 def info(name: str, *, threads: int | None = None) -> BackendInfo:
-    """Return what is known of a solver, without loading it; raises what `backend` does."""
+    """Return the declaration of a solver, without loading it; the errors are those of `backend`."""
     if name not in _known():
         raise UnsupportedFeature(f"unknown solver {name!r}; choose from {', '.join(_known())}")
-    found = _known()[name]
-    check_threads(name, threads, several=found.capabilities.threads)
-    if not _installed(found):
-        raise MissingDependency(found.requires, found.extra)
-    return found
+    declared = _known()[name]
+    check_threads(name, threads, several=declared.capabilities.threads)
+    if not _installed(declared):
+        raise MissingDependency(declared.requires, declared.extra)
+    return declared
 
 
 def preferred() -> str:
-    """Return the name of the solver to use where none is asked for: the first by turn that is installed."""
-    return min(known(), key=lambda each: (not _installed(each), each.turn)).name
+    """Return the name of the default solver: the first by turn that is installed."""
+    return min(known(), key=lambda solver: (not _installed(solver), solver.turn)).name
 
 
-def _installed(found: BackendInfo) -> bool:
-    return importlib.util.find_spec(found.requires) is not None
+def _installed(solver: BackendInfo) -> bool:
+    return importlib.util.find_spec(solver.requires) is not None
 
 
 @checked
@@ -105,13 +105,13 @@ def backend(name: str, *, threads: int | None = None) -> Backend:
 
 
 def solve(solver: str | Backend, program: Program, request: Request) -> Outcome:
-    """Solve a program: by a solver's name in a process of its own unless `in_process` says otherwise, by a backend here.
+    """Solve a program: by a solver's name in a separate process, unless `in_process` is set, or by a backend in this one.
 
-    Where there is no time to begin, the outcome is one without values, and its `detail` says so.
+    If there is no time to begin, the outcome has no values, and its `detail` has the reason.
     """
     if isinstance(solver, str) and in_process.get():
         solver = backend(solver, threads=request.settings.threads)
-    began = request.settings.deadline.clock()
+    start = request.settings.deadline.clock()
     try:
         if not isinstance(solver, str):
             return solver.solve(program, request)
@@ -119,5 +119,5 @@ def solve(solver: str | Backend, program: Program, request: Request) -> Outcome:
 
         return apart.solve(info(solver, threads=request.settings.threads), program, request)
     except OutOfTime as spent:
-        name, seconds = solver if isinstance(solver, str) else solver.name, request.settings.deadline.clock() - began
+        name, seconds = solver if isinstance(solver, str) else solver.name, request.settings.deadline.clock() - start
         return Outcome(Stop.TIME_LIMIT, None, "", math.inf, -math.inf, name, seconds, detail=str(spent))

@@ -1,7 +1,7 @@
-"""Solvers in processes of their own: one that aborts, or that heeds no clock, takes nothing along but itself.
+"""Solvers in separate processes, so that one that aborts, or ignores its time limit, ends only itself.
 
-A process is started when the first model is handed over, which takes a third of a second (CP-SAT: a whole
-one), waits for the next model when it has solved one, and ends with this process.
+A process is started for the first model, which takes a third of a second (CP-SAT: one second), waits for
+the next model after each solve, and ends with this process.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from hetsched.modeling.program import Program
 from hetsched.processes import Channel, Process, ProcessDied, Ready, StopRequest
 from hetsched.stopping import NEVER, Deadline, Stop
 
-GRACE = 0.3  # seconds that a solver has to answer after it was asked to stop at the end of its time
-PATIENCE = 3.0  # the same where there is time left: to start another process would take longer than most answers
+GRACE = 0.3  # seconds for the answer of a solver that was stopped at the end of its time
+PATIENCE = 3.0  # the same if there is time left: a new process would take longer than most answers
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class _Job:
     program: Program
     request: Request
     seconds: float | None
-    """That are left: a clock belongs to its process."""
+    """Seconds left, for clocks of processes differ."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ _Message: TypeAlias = Ready | Incumbent | NewBound | Outcome | _Failed | Process
 
 
 class _Child:
-    """A process that solves the models of one solver, one after another, as seen from here."""
+    """The parent's side of a process that solves models by one solver, one after another."""
 
     def __init__(self, solver: str) -> None:
         self.solver = solver
@@ -92,30 +92,30 @@ def _end() -> None:
     _idle.clear()
 
 
-if hasattr(os, "register_at_fork"):  # a fork must not talk to the processes of the one it came from
+if hasattr(os, "register_at_fork"):  # a fork must not use the processes of its parent
     os.register_at_fork(after_in_child=_idle.clear)
 
 
 def solve(info: BackendInfo, program: Program, request: Request) -> Outcome:
-    """Solve a program by a solver in a process of its own.
+    """Solve a program by a solver in a separate process.
 
-    If that process dies, or is ended because it does not answer soon after it was asked to stop, the outcome
-    is made of what it had told; in the first case it was stopped by "failed", and its `detail` says how.
+    If that process dies, or is killed because it does not answer soon after a request to stop, the outcome has
+    the results that it had sent; in the first case it was stopped by "failed", and its `detail` has the reason.
     """
     return _Solve(info.name, program, request).outcome()
 
 
 class _Solve:
-    """One solve: a conversation with the process of a solver."""
+    """One solve by the process of a solver."""
 
     def __init__(self, solver: str, program: Program, request: Request) -> None:
         self.solver, self.program = solver, program
         self.run = Run(request)
         self.child: _Child
         self.at_work = False
-        """Whether the solver has been given the program."""
+        """Whether the program has been sent."""
         self.asked_to_stop = 0.0
-        """When, in monotonic time."""
+        """Time of the request to stop, by the monotonic clock."""
         self.end: Outcome | _Failed | ProcessDied | None = None
         self.best = Incumbent(0.0, float("inf"), None)  # type: ignore[arg-type]  # none yet
         self.bound = float("-inf")
@@ -125,13 +125,13 @@ class _Solve:
         run = self.run
         if isinstance(self.end, Outcome):
             return dataclasses.replace(self.end, stopped=run.stopped or self.end.stopped, seconds=run.elapsed)
-        detail = "" if run.stopped else f"the process of {self.solver} {self.end}; what it had found is kept"
+        detail = "" if run.stopped else f"the process of {self.solver} {self.end}; its results so far are kept"
         return Outcome(
             run.stopped or Stop.FAILED, self.best.values, "", self.best.objective, self.bound, self.solver, run.elapsed, run.nodes, detail
         )
 
     def _converse(self) -> None:
-        """Hand the program over and listen to the end."""
+        """Send the program and receive messages until the end."""
         self.child = _take(self.solver)
         try:
             if self._is_ready():
@@ -142,7 +142,7 @@ class _Solve:
                 while self.end is None:
                     self._hear(self.child.inbox.get())
         except BaseException:
-            self.child.process.kill()  # it is in the midst of something
+            self.child.process.kill()  # it is busy
             raise
         if not isinstance(self.end, ProcessDied):
             _give_back(self.child)
@@ -150,7 +150,7 @@ class _Solve:
             raise self.end.error
 
     def _is_ready(self) -> bool:
-        """Wait until the process has loaded its solver, unless the solve is stopped before."""
+        """Wait until the process has loaded its solver; return False if the solve is stopped before."""
         while not self.child.ready and self.end is None:
             try:
                 self._hear(self.child.inbox.get(timeout=WAKE))
@@ -173,7 +173,7 @@ class _Solve:
             self.end = message
 
     def _interrupt(self) -> None:
-        """Ask the solver to stop; end its process if it does not."""
+        """Request that the solver stops; kill its process if it does not."""
         if not self.at_work:
             return
         if not self.asked_to_stop:
@@ -183,11 +183,11 @@ class _Solve:
             self.child.process.kill()
 
 
-# ---------------------------------------------------------------- the other side
+# ---------------------------------------------------------------- the child's side
 
 
 def serve(log: int) -> NoReturn:
-    """Be the process of a solver: read models from standard input and tell what is found on standard output."""
+    """Run the process of a solver: read models from standard input and write results to standard output."""
     in_process.set(True)
     channel = Channel(log)
     name = channel.asked.get().solver
@@ -209,7 +209,7 @@ def serve(log: int) -> NoReturn:
 
 
 def _sendable(error: Exception) -> Exception:
-    """Return an error that can be pickled and read again: the same if it can, else one of its words."""
+    """Return an error that can be pickled and unpickled: `error` itself if possible, else one with its text."""
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:

@@ -1,4 +1,4 @@
-"""OR-tools' CP-SAT: optional intervals, non-overlap and enforced rows as they are, times in whole units."""
+"""The backend of OR-tools' CP-SAT: native optional intervals, non-overlap and enforced rows, times in whole units."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ except ModuleNotFoundError as error:
 
 PROVEN = {cp_model.OPTIMAL: "optimal", cp_model.INFEASIBLE: "infeasible"}
 SCHEDULING = ("no_lp", "default_lp", "quick_restart_no_lp", "quick_restart", "reduced_costs", "max_lp")
-"""CP-SAT's own names of full searches, the best for schedules first."""
+"""Full searches by their names in CP-SAT, the best for schedules first."""
 LEAST_WORKERS = 3  # two full searches, and one for neighbourhoods
 PIECE = 2e-5
-"""Seconds that a column or a row takes to be handed over, on an ordinary machine."""
-TOLERANCE = 2e-9  # relative, of a bound: numbers that near whole ones were taken for whole
+"""Estimated seconds to pass a column or a row to the solver."""
+TOLERANCE = 2e-9  # relative tolerance of a bound: numbers so close to whole ones were rounded
 
 
 class CpSat:
@@ -47,8 +47,8 @@ class CpSat:
     def solve(self, program: Program, request: Request) -> Outcome:
         """Solve a program.
 
-        Bounds hold for the program in real times whatever the unit. Where the times have no common
-        unit, a solution is made exact again by a linear program that keeps all choices and orders.
+        Bounds hold for the program in real times for every unit. If the times have no common unit, a
+        linear program with all choices and orders fixed computes exact times of a solution.
         """
         run = Run(request, self)
         if not request.settings.cuts:
@@ -61,9 +61,9 @@ class CpSat:
         parameters.num_workers = request.settings.threads or max(LEAST_WORKERS, _cores())
         parameters.random_seed = request.settings.seed % (2**31)
         parameters.relative_gap_limit, parameters.catch_sigint_signal = request.settings.gap, False
-        # In 9.15 this part of presolve cuts optima off (google/or-tools issue 5293).
+        # In 9.15 this part of presolve excludes optima (google/or-tools issue 5293).
         parameters.presolve_inclusion_work_limit = 0
-        if any(isinstance(each, NoOverlap) for each in program.constraints):
+        if any(isinstance(constraint, NoOverlap) for constraint in program.constraints):
             _search_for_schedules(parameters)
         if run.time_left is not None:
             parameters.max_time_in_seconds = run.time_left
@@ -71,7 +71,7 @@ class CpSat:
             try:
                 setattr(parameters, name, value)
             except (AttributeError, TypeError, ValueError) as error:
-                raise UnsupportedFeature(f"CP-SAT takes no parameter {name!r} = {value!r}: {error}") from None
+                raise UnsupportedFeature(f"CP-SAT has no parameter {name!r} = {value!r}: {error}") from None
         listener = _Listener(run, built)
         solver.best_bound_callback = lambda bound: run.bounded(built.real_bound(bound))
         status: list[Any] = []
@@ -98,7 +98,7 @@ class _Listener(cp_model.CpSolverSolutionCallback):
 
 
 class _Build:
-    """A CP-SAT model of a program, and the way back."""
+    """A CP-SAT model of a program, and the conversion of its solutions."""
 
     def __init__(self, program: Program, gap: float, deadline: Deadline = NEVER) -> None:
         self.program = maxima(program).check()
@@ -111,20 +111,20 @@ class _Build:
         names = self.program.column_names()
         low, high = self.units.lower.tolist(), self.units.upper.tolist()
         self.columns = [self.model.new_int_var(a, b, name) for a, b, name in self._watch(zip(low, high, names, strict=True))]
-        for each in self.program.constraints:
-            self._add(each)
+        for constraint in self.program.constraints:
+            self._add(constraint)
         self._minimise()
 
-    def _add(self, said: Constraint) -> None:
-        if isinstance(said, Linear):
-            self._rows(rounded(said.rows, self.units), None, said.cut)
-        elif isinstance(said, Implies):
-            self._rows(rounded(said.rows, self.units), self._literals(said.literals, said.tag), said.cut)
-        elif isinstance(said, ExactlyOne):
-            for line in self._watch(self._literals(said.literals, said.tag)):
+    def _add(self, constraint: Constraint) -> None:
+        if isinstance(constraint, Linear):
+            self._rows(rounded(constraint.rows, self.units), None, constraint.cut)
+        elif isinstance(constraint, Implies):
+            self._rows(rounded(constraint.rows, self.units), self._literals(constraint.literals, constraint.tag), constraint.cut)
+        elif isinstance(constraint, ExactlyOne):
+            for line in self._watch(self._literals(constraint.literals, constraint.tag)):
                 self.model.add_exactly_one(line)
-        elif isinstance(said, NoOverlap):
-            self._no_overlap(said)
+        elif isinstance(constraint, NoOverlap):
+            self._no_overlap(constraint)
 
     def _rows(self, rows: IntegerRows, literals: list[list[Any]] | None, cut: bool) -> None:
         self.exact &= rows.exact or cut
@@ -137,43 +137,43 @@ class _Build:
                 added.only_enforce_if(literals[source])
 
     def _literals(self, literals: Expression, tag: str) -> list[list[Any]]:
-        """Return binaries or their negations, a list a line."""
+        """Return binaries or their negations, a list for each line."""
         plain = np.diff(literals.ptr) == 1
         sign = literals.coefficient if plain.all() else np.zeros(0)
         if not plain.all() or not (((sign == 1) & (literals.constant == 0)) | ((sign == -1) & (literals.constant == 1))).all():
-            raise UnsupportedFeature(f"a literal of {tag!r} is neither a binary x nor 1 - x; say it so, or use scip or highs")
-        found = [
+            raise UnsupportedFeature(f"a literal of {tag!r} is neither a binary x nor 1 - x; write it in this form, or use scip or highs")
+        literals_of_lines = [
             self.columns[c] if s > 0 else self.columns[c].negated() for c, s in zip(literals.column.tolist(), sign.tolist(), strict=True)
         ]
         width = literals.shape[-1]
-        return [found[i : i + width] for i in range(0, len(found), width)]
+        return [literals_of_lines[i : i + width] for i in range(0, len(literals_of_lines), width)]
 
-    def _no_overlap(self, said: NoOverlap) -> None:
-        intervals = said.intervals
+    def _no_overlap(self, constraint: NoOverlap) -> None:
+        intervals = constraint.intervals
         for resource in range(intervals.resources):
-            made = (self._interval(said, i, resource) for i in self._watch(range(intervals.n)))
+            made = (self._interval(constraint, i, resource) for i in self._watch(range(intervals.n)))
             self.model.add_no_overlap([interval for interval in made if interval is not None])
 
-    def _interval(self, said: NoOverlap, i: int, resource: int) -> Any:
-        """Return the interval of i on a resource in units, None if it cannot be there or takes no time."""
-        intervals = said.intervals
-        start, size = (_entry(each, i, resource) for each in (intervals.start, intervals.size))
+    def _interval(self, constraint: NoOverlap, i: int, resource: int) -> Any:
+        """Return interval i on a resource in units, None if it cannot be present or has no length."""
+        intervals = constraint.intervals
+        start, size = (_entry(part, i, resource) for part in (intervals.start, intervals.size))
         presence = None
         if intervals.presence is not None:
             there = _entry(intervals.presence, i, resource)
-            ((presence,),) = self._literals(there.reshape(1, 1), said.tag)
+            ((presence,),) = self._literals(there.reshape(1, 1), constraint.tag)
             if self.units.upper[int(there.column[0])] == 0:
                 return None
-        begin, length = self._affine(start, said.tag), self._affine(size, said.tag)
+        begin, length = self._affine(start, constraint.tag), self._affine(size, constraint.tag)
         if isinstance(length, int) and length <= 0:
             return None
-        name = f"{said.tag}[{i},{resource}]"
+        name = f"{constraint.tag}[{i},{resource}]"
         if isinstance(length, int):
             if presence is None:
                 return self.model.new_fixed_size_interval_var(begin, length, name)
             return self.model.new_optional_fixed_size_interval_var(begin, length, presence, name)
-        (low, high), (least, most) = _domain(begin), _domain(length)
-        end = self.model.new_int_var(low + least, high + most, f"end of {name}")
+        (low, high), (shortest, longest) = _domain(begin), _domain(length)
+        end = self.model.new_int_var(low + shortest, high + longest, f"end of {name}")
         if presence is None:
             return self.model.new_interval_var(begin, length, end, name)
         return self.model.new_optional_interval_var(begin, length, end, presence, name)
@@ -184,14 +184,14 @@ class _Build:
         constant = float(expression.constant[0])
         if not len(expression.column):
             counted = constant / unit
-            whole = int(down(counted))
-            self.exact &= abs(counted - whole) <= 1e-6
-            return whole
+            integer = int(down(counted))
+            self.exact &= abs(counted - integer) <= 1e-6
+            return integer
         if len(expression.column) == 1 and expression.coefficient[0] == 1 and constant == 0 and self.units.is_time[expression.column[0]]:
             return self.columns[int(expression.column[0])]
         low, high = expression.reshape(1).bounds(self.program.lower, self.program.upper)
         below = self.model.new_int_var(math.floor(low[0] / unit) - 1, math.ceil(high[0] / unit) + 1, f"part of {tag}")
-        # expression - unit < unit * below' <= expression, and every part rounded down is within that.
+        # expression - unit < unit * below' <= expression, and so is every part rounded down.
         parts = [
             (self.columns[c], a / unit * self.units.scale[c])
             for c, a in zip(expression.column.tolist(), expression.coefficient.tolist(), strict=True)
@@ -224,13 +224,13 @@ class _Build:
         if (np.abs(scaled - np.round(scaled)) > 1e-9 * np.abs(scaled)).any() or reach * self.factor > MOST:
             self.factor = min(1e9 / float(np.abs(weight[used]).max()), MOST / reach if reach else math.inf)
             scaled = weight[used] * self.factor
-        whole = down(scaled)
-        # Rounded down from the lower end of each column; a time with a negative weight may be a unit longer.
-        self.offset += float((weight[used] * low).sum() - (whole * low).sum() / self.factor)
+        weights = down(scaled)
+        # Rounded down from the lower bound of each column; a time with a negative weight may be one unit longer.
+        self.offset += float((weight[used] * low).sum() - (weights * low).sum() / self.factor)
         longer = np.minimum(weight[used] * self.units.is_time[used], 0.0)
         self.offset += float(longer.sum())
         self.exact &= not longer.any()
-        self.model.minimize(cp_model.LinearExpr.weighted_sum([self.columns[c] for c in used.tolist()], whole.astype(np.int64).tolist()))
+        self.model.minimize(cp_model.LinearExpr.weighted_sum([self.columns[c] for c in used.tolist()], weights.astype(np.int64).tolist()))
 
     def real_bound(self, bound: float) -> float:
         """Return a bound on the program's objective from one on the model's."""
@@ -242,20 +242,20 @@ class _Build:
         return np.asarray(values, np.float64) * self.units.scale
 
     def hint(self, values: FloatArray) -> None:
-        """Hand a start over, as far as it is known."""
-        known = np.flatnonzero(np.isfinite(values))
-        scaled = np.clip(np.floor(values[known] / self.units.scale[known] + 1e-6), self.units.lower[known], self.units.upper[known])
-        for c, value in zip(known.tolist(), scaled.astype(np.int64).tolist(), strict=True):
+        """Pass the known values of a start to the solver."""
+        columns = np.flatnonzero(np.isfinite(values))
+        scaled = np.clip(np.floor(values[columns] / self.units.scale[columns] + 1e-6), self.units.lower[columns], self.units.upper[columns])
+        for c, value in zip(columns.tolist(), scaled.astype(np.int64).tolist(), strict=True):
             self.model.add_hint(self.columns[c], value)
 
     def repair(self, values: FloatArray) -> FloatArray | None:
-        """Return exact times for the choices and orders of a solution in units; None if there are none."""
+        """Return exact times for the choices and orders of a solution in units, or None if infeasible."""
         from scipy.optimize import linprog
         from scipy.sparse import vstack
 
         lowered = linear(in_order(self.program, values), cuts=False)
-        whole = lowered.integer
-        bounds = np.column_stack([np.where(whole, values, lowered.program.lower), np.where(whole, values, lowered.program.upper)])
+        integral = lowered.integer
+        bounds = np.column_stack([np.where(integral, values, lowered.program.lower), np.where(integral, values, lowered.program.upper)])
         rows = lowered.rows(len(lowered.row_lower))
         above, below = np.isfinite(lowered.row_upper), np.isfinite(lowered.row_lower)
         solved = linprog(
@@ -272,28 +272,28 @@ def _domain(part: Any) -> tuple[int, int]:
     """Return the least and the largest value of a number or a variable."""
     if isinstance(part, int):
         return part, part
-    low, high = part.proto.domain  # two numbers; at -1 there is none
+    low, high = part.proto.domain  # two numbers
     return low, high
 
 
 def _entry(part: Expression, i: int, resource: int) -> Expression:
-    """Return what an expression [n], [n, 1] or [n, R] says of an interval on a resource; indexing would look at all of it each time."""
+    """Return the entry of an expression [n], [n, 1] or [n, R] for an interval on a resource, faster than by general indexing."""
     width = 1 if part.ndim == 1 else part.shape[1]
     return part._take(np.asarray(i * width + (resource if width > 1 else 0)))
 
 
 def _cores() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _search_for_schedules(parameters: Any) -> None:
-    """Set the search to what proves schedules: full searches with and without linear relaxation, beside them neighbourhoods."""
+    """Set a search that is good at proofs for schedules: full searches with and without linear relaxation, and neighbourhoods."""
     workers = parameters.num_workers
-    if workers == 1:  # turns of several searches stall now and then; this one alone proves most
+    if workers == 1:  # several searches in turns stall at times; this one alone proves most
         parameters.linearization_level = 0
     else:
-        parameters.subsolvers.extend(SCHEDULING[: max(2, workers // 2)])  # of two workers none is left for neighbourhoods
+        parameters.subsolvers.extend(SCHEDULING[: max(2, workers // 2)])  # with two workers there is none for neighbourhoods
 
 
 def _outcome(solver: Any, status: Any, built: _Build, run: Run) -> Outcome:

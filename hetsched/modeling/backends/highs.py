@@ -1,4 +1,4 @@
-"""HiGHS, through highspy."""
+"""The backend of HiGHS, by highspy."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Highs:
         self._kept: tuple[Any, Matrix] | None = None
 
     def native(self, program: Program) -> Any:
-        """Return a ``highspy.Highs``; its columns are called as in `Program.column_names`."""
+        """Return a ``highspy.Highs`` with columns named as in `Program.column_names`."""
         return load(linear(program))
 
     def solve(self, program: Program, request: Request) -> Outcome:
@@ -56,19 +56,19 @@ class Highs:
         }
         for name, value in {**settings, **request.settings.options}.items():
             if model.setOptionValue(name, value) != highspy.HighsStatus.kOk:
-                raise UnsupportedFeature(f"HiGHS takes no option {name!r} = {value!r}")
+                raise UnsupportedFeature(f"HiGHS has no option {name!r} = {value!r}")
         if run.time_left is not None:
             model.setOptionValue("time_limit", run.time_left)
         if request.hint is not None:
             values = lowered.program.complete(request.hint)
-            known = np.flatnonzero(np.isfinite(values)).astype(np.int32)
-            model.setSolution(len(known), known, values[known])
+            columns = np.flatnonzero(np.isfinite(values)).astype(np.int32)
+            model.setSolution(len(columns), columns, values[columns])
         _listen(model, run, program.n_columns)
         run.work(model.run, model.cancelSolve)
         return _outcome(model, program, run)
 
     def _loaded(self, lowered: Matrix) -> Any:
-        """Return a model of a matrix: the last one, edited, or a new one."""
+        """Return a model of a matrix: the previous one, edited, or a new one."""
         edits = None if self._kept is None else lowered.edits(self._kept[1])
         if self._kept is None or edits is None:
             model = load(lowered)
@@ -77,14 +77,14 @@ class Highs:
             model.resetOptions()
             model.setOptionValue("output_flag", False)
             for event in (model.cbMipImprovingSolution, model.cbMipLogging, model.cbMipInterrupt):
-                event.clear()  # who listened to the last solve
+                event.clear()  # the listener of the previous solve
             _edit(model, lowered, old, edits)
         self._kept = (model, lowered)
         return model
 
 
 def _edit(model: Any, lowered: Matrix, old: Matrix, edits: Edits) -> None:
-    """Make a model of one matrix that of another."""
+    """Change the model of one matrix into that of another."""
     infinity, program = highspy.kHighsInf, lowered.program
     low, high = (np.clip(bound, -infinity, infinity) for bound in (program.lower, program.upper))
     row_low, row_high = (np.clip(bound, -infinity, infinity) for bound in (lowered.row_lower, lowered.row_upper))
@@ -105,7 +105,7 @@ def _edit(model: Any, lowered: Matrix, old: Matrix, edits: Edits) -> None:
 
 
 def _listen(model: Any, run: Run, own: int) -> None:
-    """Tell of better solutions and bounds, and let the solve be stopped."""
+    """Report better solutions and bounds, and stop the solve on request."""
 
     def improved(event: Any) -> None:
         data = event.data_out
@@ -151,7 +151,7 @@ def _outcome(model: Any, program: Program, run: Run) -> Outcome:
 
 
 def load(lowered: Matrix) -> Any:
-    """Return a HiGHS model of a matrix, handed over in one piece."""
+    """Return a HiGHS model of a matrix, passed in one call."""
     program, infinity = lowered.program, highspy.kHighsInf
     lp = highspy.HighsLp()
     lp.num_col_, lp.num_row_ = program.n_columns, len(lowered.row_lower)
@@ -163,12 +163,12 @@ def load(lowered: Matrix) -> Any:
     lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = lowered.start, lowered.column, lowered.coefficient
     if lowered.integer.any():
         kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
-        lp.integrality_ = [kinds[whole] for whole in lowered.integer.tolist()]
+        lp.integrality_ = [kinds[integral] for integral in lowered.integer.tolist()]
     lp.col_names_ = program.column_names()
     model = highspy.Highs()
     model.setOptionValue("output_flag", False)
     if model.passModel(lp) == highspy.HighsStatus.kError:
-        raise UnsupportedFeature("HiGHS refuses the model; a coefficient may be beyond what it takes")
+        raise UnsupportedFeature("HiGHS refuses the model; a coefficient may be out of its range")
     return model
 
 

@@ -1,4 +1,4 @@
-"""What a solver must do to be handed models, and what one solve of it is."""
+"""The interface of backends, and the state of one solve."""
 
 from __future__ import annotations
 
@@ -16,59 +16,59 @@ from hetsched.modeling.settings import SolveSettings
 from hetsched.stopping import Stop, reason
 
 SOLVER = rule("the name of a solver, or a backend", lambda value: isinstance(value, str) or callable(getattr(value, "solve", None)))
-WAKE, DEAF = 0.02, 0.1  # seconds between looks at the clock, and after which a solver has not kept the limit
+WAKE, DEAF = 0.02, 0.1  # seconds between readings of the clock, and after which a solver has exceeded the limit
 
 
 @checked
 @dataclass(frozen=True)
 class Capabilities:
-    """What a solver can do; what it cannot it refuses with `UnsupportedFeature`."""
+    """Features of a solver; it raises `UnsupportedFeature` for others."""
 
     continuous: bool
-    """Takes columns that are neither whole numbers nor times."""
+    """Columns that are neither whole numbers nor times."""
     unbounded: bool
-    """Takes columns without finite bounds."""
+    """Columns without finite bounds."""
     threads: bool
-    """Can use more than one thread."""
+    """More than one thread."""
     intervals: bool
-    """Takes intervals, non-overlap and enforced rows as they are; else they are lowered to linear rows."""
+    """Native intervals, non-overlap and enforced rows; otherwise these are lowered to linear rows."""
     incremental: bool
-    """Solves a changed model again without building it anew."""
+    """Solves of a changed model without building it again."""
     deterministic: bool
-    """With one thread, the same model and seed give the same answer."""
+    """The same answer for the same model and seed with one thread."""
     bound_tolerance: float
-    """Relative error of the bounds that it reports, at most."""
+    """The largest relative error of the bounds that it reports."""
 
 
 @checked
 @dataclass(frozen=True)
 class BackendInfo:
-    """What is known of a solver before it is loaded."""
+    """The declaration of a solver, available without loading it."""
 
     name: str
     title: str
     """Its name in prose."""
     module: str
-    """Of its backend: a class `BACKEND` without arguments that follows `Backend`."""
+    """Module of its backend, with a class `BACKEND` without arguments that implements `Backend`."""
     requires: str
     """The package that must be installed."""
     extra: str
     """The extra of hetsched that installs it, or an empty text."""
     method: str
-    """The name of the method that hands a problem to it."""
+    """The name of the method that solves problems by it."""
     turn: int
-    """Among the solvers that are installed, the one with the lowest is preferred; those of hetsched are below 100."""
+    """The installed solver with the lowest turn is preferred; those of hetsched are below 100."""
     capabilities: Capabilities
     deterministic: bool = True
-    """With as many threads as it takes by itself, the same model and seed give the same answer."""
+    """Whether the same model and seed give the same answer with its default number of threads."""
     proves_up_to: int | None = None
-    """Columns up to which `auto` gives it a core; None for never."""
+    """The most columns for which `auto` runs it; None for never."""
 
 
 @checked
 @dataclass(frozen=True)
 class Request:
-    """One solve of a program: settings, a start, and who listens; see ``Model.solve``."""
+    """One solve of a program: settings, a start, and callbacks; see ``Model.solve``."""
 
     settings: SolveSettings = field(default_factory=SolveSettings)
     hint: FloatArray | None = None
@@ -80,12 +80,12 @@ class Request:
 class Backend(Protocol):
     """A solver.
 
-    An object keeps what it has built: where the next program to `solve` differs by bounds, costs or rows
-    only, `incremental` ones pass on no more than that.
+    An object keeps the model that it has built: if the next program to `solve` differs only in bounds, costs
+    or rows, `incremental` backends apply only these changes.
 
-    `solve` minimises the program's objective. It keeps the deadline to half a second, raising `OutOfTime`
-    where the solver cannot be begun by then, stops with the best solution found when `request.stop` or a
-    callback says so or on Ctrl-C, and reports values of the program's own columns.
+    `solve` minimises the program's objective. It keeps the deadline to half a second, and raises `OutOfTime`
+    if the solver cannot begin before it. It stops with the best solution found when `request.stop` or a
+    callback returns True, or on Ctrl-C, and reports values of the columns of the program.
     """
 
     name: str
@@ -96,12 +96,12 @@ class Backend(Protocol):
         ...
 
     def native(self, program: Program) -> Any:
-        """Return the program as an object of the solver's own."""
+        """Return the program as an object of the solver's library."""
         ...
 
 
 def check_threads(solver: str, threads: int | None, *, several: bool) -> None:
-    """Raise `UnsupportedFeature` if a solver cannot use so many threads; `several`: whether it can use more than one."""
+    """Raise `UnsupportedFeature` if a solver cannot use `threads`; `several` is whether it can use more than one."""
     if threads is not None and threads < 1:
         raise UnsupportedFeature(f"threads is {threads}; it must be 1 or more, or None for the solver's own choice")
     if threads not in (None, 1) and not several:
@@ -109,7 +109,7 @@ def check_threads(solver: str, threads: int | None, *, several: bool) -> None:
 
 
 class Run:
-    """One solve: the clock, the callbacks, and a thread to work in while this one listens for Ctrl-C."""
+    """One solve: the clock, the callbacks, and a thread for the solver while this one waits for Ctrl-C."""
 
     def __init__(self, request: Request, solver: Backend | None = None) -> None:
         if solver is not None:
@@ -129,18 +129,18 @@ class Run:
 
     @property
     def time_left(self) -> float | None:
-        """Seconds until the deadline, None without one."""
+        """Seconds until the deadline, or None without one."""
         return self.request.settings.deadline.limit
 
     def found(self, objective: float, values: Callable[[], FloatArray]) -> None:
-        """Tell of a better solution; its values are asked for only if somebody listens."""
+        """Report a better solution; its values are computed only for a callback."""
         self.heard = True
         listener = self.request.on_incumbent
         if listener is not None:
             self._tell(lambda: listener(Incumbent(self.elapsed, objective, values(), self.nodes)))
 
     def bounded(self, bound: float) -> None:
-        """Tell of a better bound."""
+        """Report a better bound."""
         listener = self.request.on_bound
         if bound > self._told:
             self._told = bound
@@ -148,7 +148,7 @@ class Run:
                 self._tell(lambda: listener(NewBound(self.elapsed, bound, self.nodes)))
 
     def _tell(self, call: Callable[[], object]) -> None:
-        """Call a listener from within a solver, which no exception may pass through: it is raised when the solver has stopped."""
+        """Call a callback from within a solver; an exception is raised only after the solver has stopped."""
         if self._failure is not None:
             return
         try:
@@ -159,13 +159,13 @@ class Run:
             self.stopped = self.stopped or Stop.FAILED
 
     def work(self, solve: Callable[[], object], interrupt: Callable[[], object]) -> None:
-        """Run `solve` in a thread of its own; call `interrupt` when it has to stop, until it does.
+        """Run `solve` in a separate thread; call `interrupt` when it has to stop, until it does.
 
         Raises `OutOfTime` if there is no time to begin.
         """
         self.request.settings.deadline.check("handing the model over")
         failure: list[BaseException] = []
-        done = threading.Event()  # a join that Ctrl-C breaks into may take the thread for dead
+        done = threading.Event()  # a join that Ctrl-C interrupts may consider the thread dead
 
         def body() -> None:
             try:
@@ -191,6 +191,6 @@ class Run:
     def _look(self) -> None:
         if self.request.stop is not None and not self.stopped and self.request.stop():
             self.stopped = Stop.STOPPED
-        # The solver keeps the limit by itself; this is for when it is deaf.
+        # The solver keeps the limit by itself; this is for solvers that exceed it.
         if not self.stopped and self.request.settings.deadline.left < -DEAF:
             self.stopped = Stop.TIME_LIMIT

@@ -1,4 +1,4 @@
-"""SCIP, through pyscipopt."""
+"""The backend of SCIP, by pyscipopt."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ STOPPED = {
 }
 OKAY = 1
 TOO_LATE = "cannot be called at this time"
-"""What SCIP says where a solve has ended between the look at its stage and the call."""
+"""SCIP's message if a solve has ended between the check of its stage and the call."""
 RUNNING = (
     SCIP_STAGE.TRANSFORMED,
     SCIP_STAGE.INITPRESOLVE,
@@ -47,7 +47,7 @@ RUNNING = (
     SCIP_STAGE.SOLVING,
 )
 PIECE = 1.5e-5
-"""Seconds that a column or a row takes to be handed over, and to be copied by SCIP as it begins, on an ordinary machine."""
+"""Estimated seconds to pass a column or a row to SCIP, and for SCIP to copy it at the start."""
 EVENTS = (SCIP_EVENTTYPE.BESTSOLFOUND, SCIP_EVENTTYPE.NODESOLVED, SCIP_EVENTTYPE.FIRSTLPSOLVED, SCIP_EVENTTYPE.LPSOLVED)
 
 
@@ -61,7 +61,7 @@ class Scip:
         self._kept: tuple[_Loaded, Matrix] | None = None
 
     def native(self, program: Program) -> Any:
-        """Return a ``pyscipopt.Model``; its columns are called as in `Program.column_names`."""
+        """Return a ``pyscipopt.Model`` with columns named as in `Program.column_names`."""
         return _Loaded(linear(program)).model
 
     def solve(self, program: Program, request: Request) -> Outcome:
@@ -78,18 +78,18 @@ class Scip:
             try:
                 model.setParam(name, value)
             except (KeyError, LookupError, ValueError) as error:
-                raise UnsupportedFeature(f"SCIP takes no parameter {name!r} = {value!r}: {error}") from None
+                raise UnsupportedFeature(f"SCIP has no parameter {name!r} = {value!r}: {error}") from None
         if request.hint is not None:
             _start(model, columns, program, lowered, request.hint)
         loaded.listener.listen(run, columns[: program.n_columns])
         run.work(model.optimizeNogil, lambda: interrupt(model))
         outcome = _outcome(model, columns, program, run)
-        if outcome.values is not None and not run.heard:  # the last solve's solution is still the best
+        if outcome.values is not None and not run.heard:  # the solution of the previous solve is still the best
             run.found(outcome.objective, lambda: np.asarray(outcome.values))
         return outcome
 
     def _loaded(self, lowered: Matrix, deadline: Deadline) -> _Loaded:
-        """Return a model of a matrix: the last one, edited, or a new one."""
+        """Return a model of a matrix: the previous one, edited, or a new one."""
         edits = None if self._kept is None else lowered.edits(self._kept[1])
         if self._kept is None or edits is None:
             loaded = _Loaded(lowered, deadline)
@@ -101,10 +101,10 @@ class Scip:
 
 
 class _Listener(Eventhdlr):
-    """Tells of better solutions and bounds."""
+    """Reports better solutions and bounds."""
 
     def listen(self, run: Run, columns: list[Any]) -> None:
-        """Tell a run from now on, with values of these columns."""
+        """Report to `run`, with values of `columns`."""
         self.run, self.columns = run, columns
 
     def eventinit(self) -> None:
@@ -130,18 +130,18 @@ class _Listener(Eventhdlr):
 
 
 def interrupt(model: Any) -> None:
-    """Ask a solve to stop if it is running; else SCIP would print that it cannot be asked."""
+    """Interrupt a solve if it is running; otherwise SCIP would print an error."""
     if model.getStage() not in RUNNING:
         return
     try:
         model.interruptSolve()
-    except Exception as error:  # pyscipopt has no class of its own for it
+    except Exception as error:  # pyscipopt has no class for it
         if TOO_LATE not in str(error):
             raise
 
 
 def _start(model: Any, columns: list[Any], program: Program, lowered: Matrix, hint: FloatArray) -> None:
-    """Hand a start to SCIP, whole or in parts."""
+    """Pass a start to SCIP, complete or partial."""
     values = lowered.program.complete(hint)
     solution = model.createSol() if np.isfinite(values).all() else model.createPartialSol()
     for c in np.flatnonzero(np.isfinite(values)).tolist():
@@ -172,8 +172,8 @@ def _outcome(model: Any, columns: list[Any], program: Program, run: Run) -> Outc
 class _Loaded:
     """A SCIP model of a matrix, its columns in order, and the addresses of its rows.
 
-    Rows go in through SCIP's C interface, found in the library that pyscipopt brings: row by row
-    through Python objects takes three times as long.
+    Rows are added by SCIP's C interface, from the library that pyscipopt includes; Python objects for each row take
+    three times as long.
     """
 
     def __init__(self, lowered: Matrix, deadline: Deadline = NEVER) -> None:
@@ -202,10 +202,10 @@ class _Loaded:
 
     def _hush(self) -> None:
         self.model.hideOutput()
-        self.model.setParam("misc/catchctrlc", False)  # Ctrl-C is this process's, see Run
+        self.model.setParam("misc/catchctrlc", False)  # Ctrl-C is handled by this process, see Run
 
     def edit(self, lowered: Matrix, edits: Edits) -> None:
-        """Make it the model of another matrix."""
+        """Change it into the model of another matrix."""
         model, program = self.model, lowered.program
         model.freeTransform()
         model.resetParams()
@@ -224,7 +224,7 @@ class _Loaded:
         self.rows += self._add(lowered, edits.added.tolist())
 
     def _add(self, lowered: Matrix, rows: Iterable[int]) -> list[int]:
-        """Hand rows over and return their addresses."""
+        """Add rows and return their addresses."""
         library, scip, infinity = self._library, self._scip, self.model.infinity()
         pointers = np.array([column.ptr() for column in self.columns], np.uintp)[lowered.column]
         coefficients = np.ascontiguousarray(lowered.coefficient, np.float64)
@@ -246,11 +246,11 @@ class _Loaded:
 
 def _done(code: int) -> None:
     if code != OKAY:
-        raise MemoryError(f"SCIP could not take a change of the model (code {code})")
+        raise MemoryError(f"SCIP could not change the model (code {code})")
 
 
 def _library() -> ctypes.CDLL:
-    """Return SCIP's own functions; they are found through the extension module that is linked to them."""
+    """Return SCIP's C functions, from the extension module that is linked with them."""
     import pyscipopt.scip
 
     library = ctypes.CDLL(pyscipopt.scip.__file__)
