@@ -1,4 +1,4 @@
-"""Smaller problems whose tasks are clusters of tasks, and the way back."""
+"""Smaller problems whose tasks are clusters of tasks, and the lift of their decisions."""
 
 from __future__ import annotations
 

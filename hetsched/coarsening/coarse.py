@@ -1,4 +1,4 @@
-"""Clusters of tasks as the tasks of a smaller problem, and the way back."""
+"""Contraction of clusters of tasks to the tasks of a smaller problem, and the lift of its decisions."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from hetsched.schedule.decision import Decision
 
 
 class Coarsening(Frozen):
-    """A problem, a smaller one whose tasks are clusters of its tasks, and the way back.
+    """A problem and a smaller one whose tasks are clusters of its tasks.
 
     Attributes
     ----------
     problem, coarse : Problem
     cluster : int64 array [n]
-        The task of `coarse` that each task of `problem` is part of.
+        The task of `coarse` that contains each task of `problem`.
     """
 
     problem: Problem
@@ -39,7 +39,7 @@ class Coarsening(Frozen):
     @classmethod
     @checked
     def through(cls, problem: Problem, levels: Iterable[Coarsening]) -> Coarsening:
-        """Return in one coarsenings of the problem, of the first's coarse problem, and so on; the problem as it is without any."""
+        """Return the composition of coarsenings of the problem, of the first's coarse problem, and so on; `levels` may be empty."""
         return reduce(cls.then, levels, cls(problem, problem, np.arange(problem.n_tasks)))
 
     def __repr__(self) -> str:
@@ -48,14 +48,14 @@ class Coarsening(Frozen):
 
     @checked
     def then(self, further: Coarsening) -> Coarsening:
-        """Return this coarsening and one of its coarse problem in one."""
+        """Return the composition of this coarsening and one of its coarse problem."""
         return Coarsening(self.problem, further.coarse, further.cluster[self.cluster])
 
     @checked
     def lift(self, decision: Decision) -> Decision:
-        """Return a decision on the coarse problem as one on the fine: the members of a cluster in topological order in its place.
+        """Return a decision on the coarse problem as one on the fine, with the members of each cluster in topological order.
 
-        What order transfers had is dropped: there are others now.
+        The order of transfers is dropped, for the fine problem has others.
         """
         members = np.lexsort((self.problem.graph.rank, self.cluster))
         size = np.bincount(self.cluster, minlength=self.coarse.n_tasks)
@@ -72,17 +72,17 @@ class Coarsening(Frozen):
 
 
 def _repeated(counts: IntArray) -> tuple[IntArray, IntArray]:
-    """Return 0 ... as often as `counts` says, and the number of each repetition."""
+    """Return each index repeated `counts` times, and the number of each repetition."""
     row = np.repeat(np.arange(len(counts)), counts)
     return row, np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
 @checked
 def ccr(problem: Problem) -> float:
-    """Return the communication-to-computation ratio: mean transfer times over all edges by mean durations over all tasks.
+    """Return the communication-to-computation ratio: mean transfer time of all edges divided by mean duration of all tasks.
 
-    0 without communication, inf without work. Celeritas (Xu et al. 2022), (1); means are over pairs of different devices and
-    over devices.
+    It is 0 without communication, inf without work. Celeritas (Xu et al. 2022), (1); means are over pairs of different devices
+    and over devices.
     """
     moved, work = mean_transfers(problem).sum(), mean_durations(problem).sum()
     return float(moved / work) if work > 0 else (np.inf if moved > 0 else 0.0)
@@ -97,14 +97,14 @@ def mean_transfers(problem: Problem) -> FloatArray:
 
 
 def mean_durations(problem: Problem) -> FloatArray:
-    """Return the mean seconds of each task over the devices that can run it, [n], for all inputs as cheaply as batches allow."""
+    """Return the mean seconds of each task over its devices, [n], for all inputs in the cheapest batches."""
     per_input = np.where(problem.pinned[:, :, None], problem.durations, np.nan) / problem.batch_sizes
     best = np.fmin.reduce(np.where(problem.batch_sizes <= problem.inputs, per_input, np.nan), axis=2) * problem.inputs
     return np.asarray(np.nansum(best, axis=1) / np.maximum(1, np.isfinite(best).sum(axis=1)))
 
 
 def memory_share(problem: Problem, share: float) -> float:
-    """Return a share in bytes of the memory of the smallest device that any task can run on."""
+    """Return a share, in bytes, of the smallest memory among devices that can run any task."""
     used = problem.cluster.memory_bytes[problem.eligible.any(axis=0)]
     return float(share * used.min(initial=np.inf)) if share < np.inf else np.inf
 
@@ -113,33 +113,33 @@ def memory_share(problem: Problem, share: float) -> float:
 def contract(problem: Problem, cluster: npt.ArrayLike) -> Coarsening:
     """Return the problem whose tasks are clusters.
 
-    Durations, weights, inputs, outputs, flops and bytes of the members add up, and so do the bytes (or the given times) of
-    edges between the same two clusters; edges within a cluster are gone. A cluster is of its members' operator type if they
-    have one in common, else of type "cluster". Where a member cannot run, its cluster cannot.
-    Clusters with a co-location label in common share one.
+    Durations, weights, inputs, outputs, flops and bytes of the members are summed, and so are the bytes (or explicit times) of
+    edges between the same two clusters; edges within a cluster are dropped. A cluster has the operator type of its members if
+    they share one, else the type "cluster". It can run only where all its members can.
+    Clusters whose members share a co-location label share one.
 
     Parameters
     ----------
     cluster : int array [n]
-        Any number for each task; tasks of one number become one task, named after its first.
+        A number for each task; tasks of the same number become one task, named after the first.
 
     Raises
     ------
     InvalidProblem
-        The clusters have a cycle (`acyclic` mends that), or leave no device for some (`settled` does).
+        The clusters have a cycle (see `acyclic`), or one has no device (see `settled`).
     """
     graph, order = problem.graph, problem.graph.topological_order
     given = check_array(cluster, "cluster", None, np.int64, error=InvalidProblem)
     if given.shape != (problem.n_tasks,):
         raise InvalidProblem(f"cluster has shape {given.shape} but the graph has {problem.n_tasks} tasks; give one number per task")
-    _, found, inverse = np.unique(given[order], return_index=True, return_inverse=True)
+    _, first_places, inverse = np.unique(given[order], return_index=True, return_inverse=True)
     number = np.empty(problem.n_tasks, np.int64)
-    number[order] = np.argsort(np.argsort(found))[inverse]  # by their first tasks
+    number[order] = np.argsort(np.argsort(first_places))[inverse]  # by their first tasks
     members = order[np.argsort(number[order], kind="stable")]
-    size = np.bincount(number, minlength=len(found))
+    size = np.bincount(number, minlength=len(first_places))
     start = np.cumsum(size) - size
     first = members[start]
-    count = len(found)
+    count = len(first_places)
 
     ends = number[graph.edges]
     crossing = np.flatnonzero(ends[:, 0] != ends[:, 1])
@@ -174,14 +174,14 @@ def _operators(graph: TaskGraph, members: IntArray, start: IntArray) -> list[str
     if not len(start):
         return []
     numbers: dict[str, int] = {}
-    each = np.array([numbers.setdefault(name, len(numbers)) for name in graph.op])[members]
-    alike = np.minimum.reduceat(each, start) == np.maximum.reduceat(each, start)
+    codes = np.array([numbers.setdefault(name, len(numbers)) for name in graph.op])[members]
+    alike = np.minimum.reduceat(codes, start) == np.maximum.reduceat(codes, start)
     names = list(numbers)
-    return [names[each[s]] if same else "cluster" for s, same in zip(start.tolist(), alike.tolist(), strict=True)]
+    return [names[codes[s]] if same else "cluster" for s, same in zip(start.tolist(), alike.tolist(), strict=True)]
 
 
 def _pins(problem: Problem, number: IntArray, count: int) -> list[list[str] | None] | None:
-    """Return the devices that the pins of all members of each cluster admit; where there is none, durations say so."""
+    """Return the devices that the pins of all members of each cluster permit; without one, durations exclude all devices."""
     if problem.pinned.all():
         return None
     names = problem.cluster.names
@@ -191,7 +191,7 @@ def _pins(problem: Problem, number: IntArray, count: int) -> list[list[str] | No
 
 
 def _labels(problem: Problem, number: IntArray, count: int) -> list[str | None] | None:
-    """Return a label for each cluster that has to share its device with another."""
+    """Return a label for each cluster that must share its device with another."""
     if problem.n_units == problem.n_tasks:
         return None
     component = united(problem, number, count)
@@ -204,7 +204,7 @@ def _labels(problem: Problem, number: IntArray, count: int) -> list[str | None] 
 
 
 def united(problem: Problem, number: IntArray, count: int) -> IntArray:
-    """Return a number for each cluster, the same for those that co-location binds together."""
+    """Return a number for each cluster, equal for co-located ones."""
     ends = number, count + problem.unit
     return components(*ends, count + problem.n_units, "weak")[:count]
 
@@ -220,7 +220,7 @@ def components(source: IntArray, target: IntArray, size: int, kind: Literal["wea
 
 @checked
 def acyclic(problem: Problem, cluster: npt.ArrayLike) -> IntArray:
-    """Return clusters without a cycle: those on one are cut where a path comes back to them.
+    """Return clusters without a cycle: clusters on one are divided where a path returns to them.
 
     Parameters
     ----------
@@ -229,7 +229,7 @@ def acyclic(problem: Problem, cluster: npt.ArrayLike) -> IntArray:
     Returns
     -------
     int64 array [n]
-        The same clusters where no cycle leads through them.
+        Clusters that are on no cycle are unchanged.
     """
     from hetsched.coarsening import kernels
 
@@ -241,18 +241,18 @@ def acyclic(problem: Problem, cluster: npt.ArrayLike) -> IntArray:
     ring = components(ends[:, 0], ends[:, 1], count, "strong")
     if len(np.unique(ring)) == count:
         return np.asarray(number)
-    # On a ring of clusters a path enters a later phase whenever it changes cluster, so that phases lead only up.
+    # On a cycle of clusters a path enters a later phase whenever it changes its cluster, so that phases only increase.
     phase = kernels.phases(graph.topological_order, graph.pred_ptr, graph.pred, number, ring[number])
     return np.asarray(np.unique(number * (phase.max() + 1) + phase, return_inverse=True)[1])
 
 
 @checked
 def settled(problem: Problem, cluster: npt.ArrayLike, most_claim: float = np.inf) -> IntArray:
-    """Return clusters that each can run somewhere, co-location included, if need be as a batch of all inputs.
+    """Return clusters that each have a device, also with co-location, if required for a batch of all inputs.
 
-    A cluster is cut, along its tasks in topological order, where no device could run the tasks before and the next, or where they
-    differ in the batch sizes of a device; and where its tasks, with all that co-location binds to them, would claim more than
-    `most_claim` bytes of static memory. Clusters that co-location leaves without a device even so are taken apart.
+    A cluster is divided, along its tasks in topological order, where no device can run the tasks before and the next one, where
+    these differ in the batch sizes of a device, and where its tasks, with all co-located tasks, would need more than
+    `most_claim` bytes of static memory. Clusters that still have no device because of co-location are divided into their tasks.
     """
     from hetsched.coarsening import kernels
 
@@ -261,7 +261,7 @@ def settled(problem: Problem, cluster: npt.ArrayLike, most_claim: float = np.inf
     number = np.unique(given, return_inverse=True)[1]
     able = np.isfinite(problem.durations) & problem.eligible[:, :, None]
     usable = np.isfinite(problem.whole_durations)[:, :, None]
-    if not usable.any(axis=1).all():  # then batches of all inputs are not what is asked for
+    if not usable.any(axis=1).all():  # then batches of all inputs are not required
         usable = able
     one, other = (flags.reshape(len(order), flags.shape[1] * flags.shape[2]) for flags in (usable, able))
     number = kernels.cut_by_ability(order, number, one, other, problem.n_sizes > 1)
@@ -280,7 +280,7 @@ def settled(problem: Problem, cluster: npt.ArrayLike, most_claim: float = np.inf
 
 
 def _common(able: BoolArray, number: IntArray, count: int) -> BoolArray:
-    """Return what all of the same number have, [count, ...]."""
+    """Return the conjunction over all rows of the same number, [count, ...]."""
     lacking = np.zeros((count, *able.shape[1:]), np.bool_)
     missing = np.nonzero(~able)
     lacking[(number[missing[0]], *missing[1:])] = True

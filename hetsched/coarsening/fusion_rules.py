@@ -1,4 +1,4 @@
-"""Operators that a back end runs as one: Moirai's graph coarsening by fusion rules."""
+"""Fusion of operators that a back end runs as one: Moirai's graph coarsening by fusion rules."""
 
 from __future__ import annotations
 
@@ -48,27 +48,27 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         ("Add", "Relu"),
     ),
 }
-"""Sets of rules by name: operator types in running order, as captured from PyTorch for cuDNN, or as in ONNX."""
+"""Sets of rules by name: operator types in the order of execution, as captured from PyTorch for cuDNN, or as in ONNX."""
 
 
 @checked(UnsupportedFeature)
 def fuse(problem: Problem, rules: str | Iterable[Sequence[str]] = "cudnn", *, costs: CostModel | None = None) -> Coarsening:
     """Fuse operators by rules: Moirai's Algorithm 1.
 
-    Depth first from the sources, two parts are bound together if their types, one after the other, are a piece of a rule and
-    the edge between them is the only one that leaves the first (a direct or a multi-input connection, never a multi-output
-    one). In the end a part that is no rule is released: it falls into the longest rules that it holds, and single operators.
+    Depth first from the sources, two parts are joined if the sequence of their types is part of a rule and the edge between
+    them is the only one from the first (a direct or a multi-input connection, never a multi-output one). Finally, a part that
+    is not a complete rule is divided into the longest rules that it contains, and single operators.
 
-    Unlike clusters, fused operators are smaller than the sum of their members: what goes from one to the next is not written
-    nor read, and of the outputs only the last is kept. So a decision carried back to the single operators may need more memory
-    than there is; it is one for a back end that fuses.
+    Unlike clusters, fused operators need less than the sum of their members: tensors between members are neither written nor
+    read, and only the last output is kept. So a decision lifted to single operators may exceed the memory; it is meant for a
+    back end that fuses.
 
     Parameters
     ----------
     rules : str or sequences of operator types
-        A name of `RULES`, or rules of one's own.
+        A name of `RULES`, or other rules.
     costs : CostModel, optional
-        What the fused graph costs; default: the durations of the members add up, which is on the safe side.
+        Cost model of the fused graph; default: the sum of the members' durations, an upper estimate.
 
     References
     ----------
@@ -79,8 +79,8 @@ def fuse(problem: Problem, rules: str | Iterable[Sequence[str]] = "cudnn", *, co
     number = np.arange(problem.n_tasks)
     for group in groups:
         number[group] = group[0]
-    found = contract(problem, settled(problem, number))
-    return Coarsening(problem, _recosted(found, costs), found.cluster)
+    coarsening = contract(problem, settled(problem, number))
+    return Coarsening(problem, _recosted(coarsening, costs), coarsening.cluster)
 
 
 def _rules(rules: str | Iterable[Sequence[str]]) -> set[Rule]:
@@ -88,14 +88,14 @@ def _rules(rules: str | Iterable[Sequence[str]]) -> set[Rule]:
         if rules not in RULES:
             raise UnsupportedFeature(f"rules is {rules!r}; choose one of {', '.join(RULES)}, or give sequences of operator types")
         return set(RULES[rules])
-    found = [tuple(rule) if isinstance(rule, Iterable) else () for rule in rules if not isinstance(rule, str)]
-    if not found or any(len(rule) < 2 or not all(isinstance(op, str) and op for op in rule) for rule in found):
+    sequences = [tuple(rule) if isinstance(rule, Iterable) else () for rule in rules if not isinstance(rule, str)]
+    if not sequences or any(len(rule) < 2 or not all(isinstance(op, str) and op for op in rule) for rule in sequences):
         raise UnsupportedFeature(f"rules is {shown(rules)}; each rule is two operator types or more, such as ('conv2d', 'relu')")
-    return set(found)
+    return set(sequences)
 
 
 def _groups(problem: Problem, rules: set[Rule]) -> list[list[int]]:
-    """Return the parts of several operators that are rules, each in running order."""
+    """Return the parts of several operators that match rules, each in the order of execution."""
     graph = problem.graph
     pieces = {rule[a:b] for rule in rules for a in range(len(rule)) for b in range(a + 1, len(rule) + 1)}
     part = {i: [i] for i in range(graph.n_tasks)}
@@ -105,7 +105,7 @@ def _groups(problem: Problem, rules: set[Rule]) -> list[list[int]]:
         return tuple(graph.op[i] for i in group)
 
     changed = True
-    while changed:  # what is bound late may complete what was met early
+    while changed:  # a later join may complete an earlier part
         changed = False
         for i in _depth_first(problem):
             if not only[i] or part[i][-1] != i:
@@ -122,7 +122,7 @@ def _groups(problem: Problem, rules: set[Rule]) -> list[list[int]]:
 
 
 def _depth_first(problem: Problem) -> IntArray:
-    """Return the tasks in the order in which a search from the sources meets them first, children in the order of edges."""
+    """Return the tasks in depth-first preorder from the sources, children in the order of edges."""
     from hetsched.coarsening import kernels
 
     graph = problem.graph
@@ -131,7 +131,7 @@ def _depth_first(problem: Problem) -> IntArray:
 
 
 def _released(group: list[int], types: Rule, rules: set[Rule]) -> Iterable[list[int]]:
-    """Yield the longest rule that a part holds, and those of what is left before and after it."""
+    """Yield the longest rule in a part, and recursively those before and after it."""
     for size in range(len(group), 1, -1):
         for a in range(len(group) - size + 1):
             if types[a : a + size] in rules:
@@ -141,27 +141,27 @@ def _released(group: list[int], types: Rule, rules: set[Rule]) -> Iterable[list[
                 return
 
 
-def _recosted(found: Coarsening, costs: CostModel | None) -> Problem:
-    """Return the fused problem without what only its members write for one another."""
-    graph, number, coarse = found.problem.graph, found.cluster, found.coarse.graph
+def _recosted(coarsening: Coarsening, costs: CostModel | None) -> Problem:
+    """Return the fused problem without the tensors between members."""
+    graph, number, coarse = coarsening.problem.graph, coarsening.cluster, coarsening.coarse.graph
     inner = number[graph.source] == number[graph.target]
     inside = np.bincount(number[graph.source[inner]], graph.edge_bytes[inner], coarse.n_tasks)
     handed = np.zeros(graph.n_tasks, np.bool_)
-    handed[graph.source[inner]] = True  # to its only successor
+    handed[graph.source[inner]] = True  # its only reader is in the same part
     received = np.bincount(graph.target[inner], graph.edge_bytes[inner], graph.n_tasks)
     changes: dict[str, Any] = {
         "input_bytes": np.bincount(number, np.maximum(graph.input_bytes - received, 0.0), coarse.n_tasks),
         "output_bytes": np.bincount(number, np.where(handed, 0.0, graph.output_bytes), coarse.n_tasks),
         "bytes_accessed": np.maximum(coarse.bytes_accessed - 2 * inside, 0.0),
-        "op": _fused(found),
+        "op": _fused(coarsening),
     }
     fused = coarse.replace(**changes)
-    return found.coarse.replace(graph=fused) if costs is None else found.coarse.replace(graph=fused, costs=costs)
+    return coarsening.coarse.replace(graph=fused) if costs is None else coarsening.coarse.replace(graph=fused, costs=costs)
 
 
-def _fused(found: Coarsening) -> list[str]:
-    """Return the types of each cluster's members, one after the other."""
-    words: list[list[str]] = [[] for _ in range(found.coarse.n_tasks)]
-    for i in found.problem.graph.topological_order.tolist():
-        words[found.cluster[i]].append(found.problem.graph.op[i])
-    return [" ".join(each) for each in words]
+def _fused(coarsening: Coarsening) -> list[str]:
+    """Return the types of each cluster's members, in order."""
+    words: list[list[str]] = [[] for _ in range(coarsening.coarse.n_tasks)]
+    for i in coarsening.problem.graph.topological_order.tolist():
+        words[coarsening.cluster[i]].append(coarsening.problem.graph.op[i])
+    return [" ".join(types) for types in words]

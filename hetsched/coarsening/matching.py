@@ -1,4 +1,4 @@
-"""Merging along edges: heavy ones, level by level, or all those that are the only way on or back."""
+"""Merging along edges: heavy ones, level by level, or all edges to an only child or from an only parent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hetsched.errors import InvalidProblem, UnsupportedFeature
 from hetsched.problem.problem import Problem
 
 STALLED = 0.95
-"""A level with more than this share of the tasks of the one before is the last."""
+"""The hierarchy ends at a level with more than this share of the tasks of the one before."""
 
 
 @checked(UnsupportedFeature)
@@ -27,22 +27,22 @@ def heavy_edges(
     within: npt.ArrayLike | None = None,
     rng: np.random.Generator | None = None,
 ) -> Coarsening:
-    """Merge tasks in pairs along heavy edges, then those that are left with others that read the same.
+    """Merge tasks in pairs along heavy edges, then other tasks with tasks that have a common parent.
 
-    No cycle can come of it: a pair along an edge joins neighbouring levels (longest paths from the sources, in edges), and no
-    edge leads from the lower task of a pair to the upper one of another; other pairs are of one level. A cycle of clusters
-    would have to go down a level in each of its clusters.
+    This makes no cycle: a pair along an edge connects adjacent levels (longest paths from the sources, in edges), and no edge
+    leads from the lower task of a pair to the upper one of another; other pairs are within a level. A cycle of clusters would
+    have to descend a level in each of its clusters.
 
     Parameters
     ----------
     largest : float
-        The most work of a pair, as a share of that of the whole graph.
+        The most work of a pair, as a share of the graph's.
     memory : float
         The most static memory of a pair, as a share of the smallest device's.
     within : int array [n], optional
-        Only tasks of the same number are merged, those on one device of a schedule for instance.
+        Only tasks of the same number are merged, for instance those on the same device of a schedule.
     rng : numpy.random.Generator, optional
-        Draws the order in which tasks are asked; default: by ascending work.
+        Draws the order in which tasks are visited; default: by ascending work.
 
     References
     ----------
@@ -77,16 +77,16 @@ def heavy_edges(
         largest * work.sum(),
         most,
     )
-    each = np.arange(problem.n_tasks)
-    return contract(problem, settled(problem, np.where(partner >= 0, np.minimum(each, partner), each), most))
+    every = np.arange(problem.n_tasks)
+    return contract(problem, settled(problem, np.where(partner >= 0, np.minimum(every, partner), every), most))
 
 
 @checked(UnsupportedFeature)
 def degree_one(problem: Problem, *, memory: float = 0.25) -> Coarsening:
     """Merge along edges that are the only one out of a task, or the only one into it: Baechi's operator fusion.
 
-    A baseline of `operation_fusion`: one such edge can make no cycle, but few edges of a large graph are of that kind. Where many
-    of them together would make one, they are cut, and so are clusters of more than a share `memory` of the smallest device.
+    It is a baseline of `operation_fusion`: one such edge makes no cycle, but large graphs have few of them. Clusters on a cycle
+    that several of them make are divided, and so are clusters of more than a share `memory` of the smallest device.
 
     References
     ----------
@@ -110,19 +110,19 @@ def hierarchy(
     within: npt.ArrayLike | None = None,
     rng: np.random.Generator | None = None,
 ) -> Iterator[Coarsening]:
-    """Yield coarsenings of the problem, of the first's coarse problem, and so on, until that has at most so many tasks.
+    """Yield coarsenings of the problem, of the first's coarse problem, and so on, until there are at most `tasks` tasks.
 
-    It ends as well where hardly anything can be merged any more. The other parameters are those of `heavy_edges`.
+    It also ends if hardly any tasks can be merged. The other parameters are those of `heavy_edges`.
     """
     part = None if within is None else _parts(problem, within)
     while problem.n_tasks > tasks:
-        found = heavy_edges(problem, largest=largest, memory=memory, within=part, rng=rng)
-        if found.coarse.n_tasks > STALLED * problem.n_tasks:
+        level = heavy_edges(problem, largest=largest, memory=memory, within=part, rng=rng)
+        if level.coarse.n_tasks > STALLED * problem.n_tasks:
             return
-        yield found
-        problem = found.coarse
+        yield level
+        problem = level.coarse
         if part is not None:
-            part = part[np.unique(found.cluster, return_index=True)[1]]
+            part = part[np.unique(level.cluster, return_index=True)[1]]
 
 
 def _parts(problem: Problem, within: npt.ArrayLike) -> IntArray:

@@ -1,4 +1,4 @@
-"""Clusters by the names that captured models give their tasks."""
+"""Clusters by the names of tasks in captured models."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from hetsched.problem.problem import Problem
 
 @checked(UnsupportedFeature)
 def by_module(problem: Problem, depth: int = 1, *, memory: float = np.inf) -> Coarsening:
-    """Merge the tasks of a module: of ``"layers.3.attention.query/linear"`` the first `depth` names between dots.
+    """Merge the tasks of each module, given by the first `depth` parts of names like ``"layers.3.attention.query/linear"``.
 
-    Where a module is entered again after it was left, which would make a cycle, it becomes several tasks.
+    A module that would be on a cycle, for paths leave and enter it again, becomes several tasks.
 
     Parameters
     ----------
     depth : int
-        How many names: 1 keeps the outermost modules, 2 their children, and so on. Numbers (``layers.3``) belong to the name
+        Number of parts: 1 for the outermost modules, 2 for their children, and so on. Numbers (``layers.3``) belong to the part
         before them.
     memory : float
-        The most static memory that co-location may bind together, as a share of the smallest device's.
+        The most static memory of co-located clusters, as a share of the smallest device's.
     """
     depth = check_count(depth, "depth", error=UnsupportedFeature)
     numbers: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Celeritas: orders of a graph, and clusters that are pieces of such a sequence."""
+"""Celeritas: topological orders of a graph, and clusters that are intervals of such an order."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _MOST_BITS = 62
 def topological_order(problem: Problem, order: Order = "cpd-topo") -> IntArray:
     """Return all tasks in one of Celeritas' topological orders, [n].
 
-    ``"m-topo"`` is breadth-first, ``"dfs-topo"`` goes on with children that are ready, the last listed first, and
-    ``"cpd-topo"`` takes of sources and of these children first the one with the longest path through it, mean durations and
-    mean transfers (2), (3) included.
+    ``"m-topo"`` is breadth-first, ``"dfs-topo"`` continues with ready children, the last listed first, and
+    ``"cpd-topo"`` selects the source or ready child with the longest path through it, by mean durations and mean
+    transfers, (2) and (3).
 
     References
     ----------
@@ -45,7 +45,7 @@ def topological_order(problem: Problem, order: Order = "cpd-topo") -> IntArray:
 
 
 def through_levels(problem: Problem) -> FloatArray:
-    """Return the longest path through each task, [n] seconds: mean durations, mean transfers."""
+    """Return the length of the longest path through each task, [n] seconds, by mean durations and mean transfers."""
     from hetsched.analysis import ranking_kernels
 
     weight, transfer, order = mean_durations(problem), mean_transfers(problem), problem.graph.topological_order
@@ -57,9 +57,9 @@ def through_levels(problem: Problem) -> FloatArray:
 
 @checked(UnsupportedFeature)
 def operation_fusion(problem: Problem, *, order: Order = "cpd-topo", window: int = 200, memory: float = 0.25) -> Coarsening:
-    """Merge pieces of a topological order so that the mean transfers between them are least: optimal operation fusion.
+    """Merge intervals of a topological order with the least mean transfers between them: optimal operation fusion.
 
-    In a sequence no merging of neighbours makes a cycle. Kernighan's dynamic program finds the best break points in time
+    Intervals of a topological order make no cycle. Kernighan's dynamic program finds the optimal break points in time
     proportional to edges + tasks x window.
 
     Parameters
@@ -68,7 +68,7 @@ def operation_fusion(problem: Problem, *, order: Order = "cpd-topo", window: int
     window : int
         The most tasks of a cluster.
     memory : float
-        The most static memory of a cluster, as a share of the smallest device's; a task alone may need more.
+        The most static memory of a cluster, as a share of the smallest device's; a single task may need more.
 
     References
     ----------
@@ -88,7 +88,7 @@ def operation_fusion(problem: Problem, *, order: Order = "cpd-topo", window: int
     out = np.bincount(graph.source, cost, problem.n_tasks)
     claim = problem.static_bytes @ [1.0, problem.inputs]
     most = memory_share(problem, memory)
-    found = kernels.break_points(
+    breaks = kernels.break_points(
         position[graph.source[by_target]],
         ptr,
         cost[by_target],
@@ -98,11 +98,11 @@ def operation_fusion(problem: Problem, *, order: Order = "cpd-topo", window: int
         window,
         most,
     )
-    return contract(problem, settled(problem, found[position], most))
+    return contract(problem, settled(problem, breaks[position], most))
 
 
 def device_bits(problem: Problem) -> IntArray:
-    """Return the devices that each task can run on as bits, [n]; all ones where there are too many devices for that."""
+    """Return the devices that each task can run on as bits, [n]; all ones if there are too many devices."""
     if problem.n_devices > _MOST_BITS:
         return np.full(problem.n_tasks, -1)
     return np.asarray(problem.eligible @ (1 << np.arange(problem.n_devices)))

@@ -1,1 +1,1 @@
-"""Modules of a graph solved one by one and joined: DiviML's MILP-SPLIT."""
+"""Modules of a graph, solved separately and joined: DiviML's MILP-SPLIT."""

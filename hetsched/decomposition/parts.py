@@ -1,4 +1,4 @@
-"""Parts of a problem: some of its tasks as a problem of their own, and the way back."""
+"""Parts of a problem: subproblems of some tasks, and the join of their decisions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hetsched.schedule.schedule import Schedule
 
 
 class PartialDecision(NamedTuple):
-    """What a part of a problem does in a schedule of its own."""
+    """The decision of a part of a problem, from a schedule of the part."""
 
     decision: Decision
     transfers: IntArray
@@ -24,29 +24,29 @@ class PartialDecision(NamedTuple):
 
     @classmethod
     def of(cls, schedule: Schedule) -> PartialDecision:
-        """Return what a schedule does."""
+        """Return the decision of a schedule."""
         return cls(schedule.decision, schedule.transfers.edge[np.argsort(schedule.transfers.start, kind="stable")])
 
 
 def subproblem(problem: Problem, tasks: IntArray, *, edges: IntArray | None = None, durations: FloatArray | None = None) -> Problem:
-    """Return the problem of some tasks alone: what any schedule of the whole has to do with them.
+    """Return the problem of some tasks, a relaxation of `problem` for these.
 
-    Its tasks are in the order of `tasks`. Where the whole says that a task cannot run, neither can it
-    here. Peak memory is left aside: what a schedule holds at a time is not known without the rest.
+    Its tasks are in the order of `tasks`. Tasks have only the devices that they have in `problem`. Peak
+    memory is ignored, for it depends on the other tasks.
 
     Parameters
     ----------
     problem : Problem
     tasks : int array [m]
     edges : int array, optional
-        The edges between them, ascending, if that is known.
+        The edges between the tasks, ascending; default: computed.
     durations : array [m, K, B], optional
-        Seconds instead of those of the whole; NaN where a task cannot run.
+        Seconds in place of those of `problem`; NaN where a task cannot run.
 
     Raises
     ------
     InvalidProblem
-        By the durations given some task has no device.
+        A task has no device with the given durations.
     """
     graph, cluster = problem.graph, problem.cluster
     edges = within(graph, tasks) if edges is None else edges
@@ -88,21 +88,21 @@ def within(graph: TaskGraph, tasks: IntArray) -> IntArray:
 
 
 def usable_durations(problem: Problem, tasks: IntArray) -> FloatArray:
-    """Return the durations of some tasks [m, K, B], NaN also where pins and the like keep a task from running."""
-    found = problem.arrays.durations[tasks]
-    return np.where(np.isfinite(found), found, np.nan)
+    """Return the durations of some tasks [m, K, B], NaN also where pins and other rules exclude a device."""
+    durations = problem.arrays.durations[tasks]
+    return np.where(np.isfinite(durations), durations, np.nan)
 
 
 def join(problem: Problem, pieces: Iterable[tuple[PartialDecision, IntArray, IntArray]]) -> Decision:
-    """Return what pieces choose together, those of one part after those of the part before.
+    """Return the joint decision of parts, each after the part before.
 
     Parameters
     ----------
     problem : Problem
-        The whole.
+        The complete problem.
     pieces : iterable of (PartialDecision, int array, int array)
-        Each with the tasks that those of its part are in the whole, -1 for one that another part
-        brings in, and likewise its edges.
+        Decisions of parts, each with the numbers of its tasks in the problem, -1 for tasks of another
+        part, and likewise those of its edges.
     """
     task, device, counts, items, edges = [], [], [], [], []
     for (decision, transfers), tasks, its_edges in pieces:
@@ -115,7 +115,7 @@ def join(problem: Problem, pieces: Iterable[tuple[PartialDecision, IntArray, Int
         edges.append(its_edges[transfers])
     every = np.concatenate(task)
     order = None
-    if problem.links.contended and problem.inputs == 1:  # several inputs may be in other batches before and after
+    if problem.links.contended and problem.inputs == 1:  # several inputs may be in different batches before and after
         batch = np.argsort(every)
         moved = np.concatenate(edges)
         order = np.column_stack([moved, batch[problem.graph.source[moved]], batch[problem.graph.target[moved]]])

@@ -1,4 +1,4 @@
-"""A problem cut into modules, and the dynamic program over the devices of what goes from one to the next."""
+"""Division of a problem into modules, and the dynamic program over the devices of the channels between them."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ from hetsched.schedule.schedule import Schedule
 from hetsched.stopping import NEVER, Deadline
 
 MOST_STATES = 81
-"""Combinations of devices tried at a boundary: all those of four channels and three devices."""
+"""The most combinations of devices at a boundary: all those of four channels and three devices."""
 
 
 @checked
 @dataclass(frozen=True)
 class Module:
-    """Tasks to be scheduled between two boundaries: once those that bring something in have ended, until all have.
+    """The tasks between two boundaries, from the end of the channels before until the end of all tasks.
 
     Attributes
     ----------
     tasks : int array
-        First the channels of the boundary before, which have ended on known devices; then its own, in
-        topological order.
+        First the channels of the boundary before, which have ended on given devices; then the module's own
+        tasks, in topological order.
     edges : int array
-        Those between them, ascending.
+        The edges between these tasks, ascending.
     given : int
-        How many are channels of the boundary before.
+        Number of channels of the boundary before.
     ends : int array
-        Places in `tasks` of the channels of the boundary after.
+        Positions in `tasks` of the channels of the boundary after.
     clean : bool
-        Whether nothing but one task is known behind it of what came before, or nothing comes behind it.
+        Whether later modules depend on only one task up to its end, or there are none.
     """
 
     tasks: IntArray
@@ -55,14 +55,14 @@ class Module:
 
     @property
     def plain(self) -> bool:
-        """Whether it is a single task with a single channel at most, so that its longest path is all there is to know."""
+        """Whether it is a single task with at most one channel, so that its longest path is its optimum."""
         return len(self.tasks) - self.given == 1 and self.given <= 1
 
     @checked
     def between(self, problem: Problem, source: IntArray, target: IntArray | None = None) -> Problem | None:
-        """Return the module as a problem, its channels on given devices; None if some task then has no device.
+        """Return the module as a problem with its channels on given devices, or None if a task then has no device.
 
-        Without `target` those of the boundary after may be anywhere.
+        Without `target` the channels of the boundary after may be on any device.
         """
         self._check_ends(problem, source, target)
         durations = usable_durations(problem, self.tasks)
@@ -75,23 +75,23 @@ class Module:
                 durations[place, np.arange(problem.n_devices) != device] = np.nan
         try:
             return subproblem(problem, self.tasks, edges=self.edges, durations=durations)
-        except InvalidProblem:  # what it says: with these channels, no device is left for some task
+        except InvalidProblem:  # with these channels a task has no device
             return None
 
     def _check_ends(self, problem: Problem, source: IntArray, target: IntArray | None) -> None:
-        """Raise `InvalidArgument` for devices of channels that are none, or not one for each channel."""
+        """Raise `InvalidArgument` for unknown devices, or if there is not one for each channel."""
         for name, devices, count in (("source", source, self.given), ("target", target, len(self.ends))):
             if devices is not None:
                 check_array(check_indices(devices, name, problem.n_devices), name, (count,), np.int64)
 
     @checked
     def moved(self, alone: Problem, known: Schedule, source: IntArray, target: IntArray) -> Decision | None:
-        """Return a schedule of one input for other devices as a decision for these; None if some task cannot be where it then is.
+        """Return a schedule of one input, for other devices, as a decision for these; None if a task cannot run on its device.
 
-        `alone` is the module as a problem; what shares a label with a channel moves with it.
+        `alone` is the module as a problem; tasks with the label of a channel move with it.
         """
         self._check_ends(alone, source, target)
-        order = np.lexsort((known.batches.task, known.batches.start))  # in topological order where starts are the same
+        order = np.lexsort((known.batches.task, known.batches.start))  # ties in topological order
         task = known.batches.task[order]
         home = np.full(alone.n_units, -1)
         home[alone.unit[self.ends]] = target
@@ -104,8 +104,8 @@ class Module:
     def least(self, problem: Problem, sources: IntArray, targets: IntArray, shortest: FloatArray) -> FloatArray:
         """Return lower bounds by the longest paths for all devices of the channels before and after, [sources, targets].
 
-        NaN where a task that is a channel of both would be on two devices. `shortest` [n, K] are the
-        shortest durations of the whole.
+        NaN if a channel of both boundaries would be on two devices. `shortest` [n, K] are the shortest
+        durations of the problem.
         """
         check_array(sources, "sources", ("sources", self.given), np.int64)
         check_array(targets, "targets", ("targets", len(self.ends)), np.int64)
@@ -117,20 +117,20 @@ class Module:
         return np.where(torn, np.nan, np.maximum(at_all[:, None], at_ends))
 
     def _finishes(self, problem: Problem, sources: IntArray) -> FloatArray:
-        """Return when each task can have ended on each device at the earliest, for all sources, [sources, m, K]."""
+        """Return the earliest finish of each task on each device, for all sources, [sources, m, K]."""
         alone = subproblem(problem, self.tasks, edges=self.edges)
         shortest = levels.least_durations(alone)
         finish = np.repeat(shortest[None], len(sources), axis=0)
         front = finish[:, : self.given]
         front[np.isfinite(front)] = 0.0
         front[np.arange(problem.n_devices) != sources[:, :, None]] = math.inf
-        for least in finish:
-            least += levels.earliest_starts(alone, least)
+        for earliest in finish:
+            earliest += levels.earliest_starts(alone, earliest)
         return finish
 
     @checked
     def plain_finishes(self, problem: Problem, sources: IntArray, shortest: FloatArray) -> FloatArray:
-        """Return when each task of a plain module has ended on each device, for all sources, [sources, m, K]."""
+        """Return the finish of each task of a plain module on each device, for all sources, [sources, m, K]."""
         check_array(shortest, "shortest", (problem.n_tasks, problem.n_devices))
         check_array(sources, "sources", ("sources", self.given), np.int64)
         finish = np.repeat(shortest[self.tasks][None], len(sources), axis=0)
@@ -148,16 +148,16 @@ class Module:
 @checked
 def cut(problem: Problem, channels: int | None = None, largest: int = LARGEST, deadline: Deadline = NEVER) -> list[Module]:
     """Return the modules of a problem's graph, see `hetsched.analysis.modules`."""
-    found = modules(problem.graph, channels=channels, largest=largest, deadline=deadline)
-    source, target = problem.graph.source, found.of_task[problem.graph.target]
+    division = modules(problem.graph, channels=channels, largest=largest, deadline=deadline)
+    source, target = problem.graph.source, division.of_task[problem.graph.target]
     order = np.argsort(target, kind="stable")
-    inside = np.split(order, np.searchsorted(target[order], np.arange(1, found.number)))
-    channels_after = [np.unique(source[edges]) for edges in found.boundaries()]
-    nothing = np.empty(0, np.int64)
-    clean = [*(found.cuts >= 0).tolist(), True]
+    inside = np.split(order, np.searchsorted(target[order], np.arange(1, division.number)))
+    channels_after = [np.unique(source[edges]) for edges in division.boundaries()]
+    empty = np.empty(0, np.int64)
+    clean = [*(division.cuts >= 0).tolist(), True]
     result = []
     for own, edges, before, after, alone in zip(
-        found.tasks(), inside, [nothing, *channels_after], [*channels_after, nothing], clean, strict=True
+        division.tasks(), inside, [empty, *channels_after], [*channels_after, empty], clean, strict=True
     ):
         tasks = np.concatenate([before, own])
         place = np.argsort(tasks)
@@ -169,18 +169,18 @@ def cut(problem: Problem, channels: int | None = None, largest: int = LARGEST, d
 class Series:
     """The modules of a problem, and the dynamic program over the devices of the channels between them.
 
-    A state is a boundary with a device for each of its channels: all combinations of devices, or where
-    they are more than `MOST_STATES` those near to a schedule known.
+    A state is a boundary with a device for each of its channels: all combinations of devices, or if
+    these are more than `MOST_STATES` those close to a given schedule.
 
     Attributes
     ----------
     modules : list of Module
-        Tasks of identical ones in corresponding order.
+        The modules; the tasks of identical ones are in corresponding order.
     program : DynamicProgram
-        Identical modules between devices that may trade places are alike.
+        The dynamic program, in which identical modules between exchangeable devices have the same kind.
     exact : bool
-        Whether no schedule is shorter than the least costly path: there is one input, and every boundary
-        is clean.
+        Whether no schedule is shorter than the shortest path: there is one input, and every boundary is
+        clean.
     """
 
     @checked
@@ -200,10 +200,10 @@ class Series:
         rows, lower = [], []
         boundaries = zip(self.modules, pairwise(self.states), strict=True)
         for x, (module, (before, after)) in deadline.watch(enumerate(boundaries), "the bounding of modules", every=20):
-            least = module.least(problem, before, after, self._shortest)
-            i, j = np.nonzero(~np.isnan(least))
+            lowest = module.least(problem, before, after, self._shortest)
+            i, j = np.nonzero(~np.isnan(lowest))
             rows.append([np.full(len(i), x), i, j])
-            lower.append(least[i, j])
+            lower.append(lowest[i, j])
         self._module, self._before, self._after = (np.concatenate(column) for column in zip(*rows, strict=True))
         first = row_starts([len(row) for row in self.states])
         bound = np.concatenate(lower)
@@ -219,23 +219,23 @@ class Series:
 
     @cached_property
     def n_open(self) -> int:
-        """How many kinds of transitions there are to look into."""
+        """Number of kinds of transitions to evaluate."""
         return int(np.isinf(self.program.upper).sum())
 
     @checked
     def ends(self, t: int) -> tuple[Module, IntArray, IntArray]:
-        """Return what a transition stands for: a module, and the devices of the channels before and after it."""
+        """Return the module of a transition, and the devices of the channels before and after it."""
         x = self._module[t]
         return self.modules[x], self.states[x][self._before[t]], self.states[x + 1][self._after[t]]
 
     @checked
     def model(self, t: int) -> tuple[Module, IntArray, IntArray]:
-        """Return the one that stands for it and all those alike: answers are in its tasks and devices."""
+        """Return the representative of all transitions of the same kind; answers are in its tasks and devices."""
         _, source, target = self.ends(t)
         return self.modules[self._first[self._module[t]]], *self._orbits.first(source, target)
 
     def _alike(self, plain: BoolArray) -> IntArray:
-        """Return a number for each transition, the same for those that one answer will do for."""
+        """Return a number for each transition, equal for those that share an answer."""
         numbers: dict[tuple[int, bytes, bytes], int] = {}
         alike = np.arange(len(plain))
         for t in np.flatnonzero(~plain).tolist():
@@ -245,7 +245,7 @@ class Series:
 
     @property
     def coupled(self) -> bool:
-        """Whether memory or a co-location label may join modules, so that what is best for each may not be for all."""
+        """Whether memory or a co-location label may couple modules, so that optimal modules may not be optimal together."""
         problem = self.problem
         claim = np.where(problem.eligible, (problem.static_bytes @ [1.0, problem.inputs])[:, None], 0.0)
         if (claim.sum(axis=0) > problem.cluster.memory_bytes).any():
@@ -255,21 +255,21 @@ class Series:
 
     @checked
     def join(self, path: Path) -> Decision:
-        """Return the decision that the answers along a path make together."""
+        """Return the joint decision of the answers along a path."""
         assert path.transitions is not None
         chosen = []
         for t, piece in zip(path.transitions.tolist(), path.answers, strict=True):
             module, source, target = self.ends(t)
             tasks = module.tasks.copy()
-            tasks[: module.given] = -1  # the modules before have them
-            found = self._plain(module, source, target) if piece is None else self._orbits.carried(piece, source, target)
-            chosen.append((found, tasks, module.edges))
+            tasks[: module.given] = -1  # they belong to earlier modules
+            decision = self._plain(module, source, target) if piece is None else self._orbits.carried(piece, source, target)
+            chosen.append((decision, tasks, module.edges))
         return join(self.problem, chosen)
 
     def _plain(self, module: Module, source: IntArray, target: IntArray) -> PartialDecision:
-        """Return what a plain module does."""
+        """Return the decision of a plain module."""
         own = [target[place] for place, end in enumerate(module.ends.tolist()) if end == module.given]
-        if not own:  # it may end anywhere, and does so where that is earliest
+        if not own:  # its device is free, and the one with the earliest finish is best
             own = [module.plain_finishes(self.problem, source[None], self._shortest)[0, -1].argmin()]
         devices = np.array([*source, own[0]])
         return PartialDecision(Decision(np.arange(len(devices)), devices), np.arange(len(module.edges) if devices[0] != devices[-1] else 0))
@@ -278,40 +278,40 @@ class Series:
 def _aligned(problem: Problem, modules: list[Module]) -> tuple[list[Module], IntArray]:
     """Return the modules with the tasks and edges of identical ones in corresponding order, and the first of each kind."""
     first, result = np.arange(len(modules)), list(modules)
-    asked = [x for x, module in enumerate(modules) if not module.plain]
+    nontrivial = [x for x, module in enumerate(modules) if not module.plain]
     marks, bare = [], []
-    for x in asked:
+    for x in nontrivial:
         module = modules[x]
         mark = np.zeros(len(module.tasks), np.int64)
         mark[: module.given] = 1 + np.arange(module.given)
         mark[module.ends] += (1 + module.given) * (1 + np.arange(len(module.ends)))
         marks.append(mark)
         bare.append(np.arange(len(mark)) < (module.given if np.isinf(problem.cluster.memory_bytes).all() else 0))
-    for x, copy in zip(asked, identical_parts(problem, [modules[x].tasks for x in asked], marks=marks, bare=bare), strict=True):
-        first[x] = asked[copy.of]
+    for x, copy in zip(nontrivial, identical_parts(problem, [modules[x].tasks for x in nontrivial], marks=marks, bare=bare), strict=True):
+        first[x] = nontrivial[copy.of]
         model = result[first[x]]
         if first[x] != x:
-            wanted, have = _places(problem, model.tasks, model.edges), _places(problem, copy.tasks, modules[x].edges)
-            edges = modules[x].edges[np.argsort(have)][np.argsort(np.argsort(wanted))]
+            model_places, have = _places(problem, model.tasks, model.edges), _places(problem, copy.tasks, modules[x].edges)
+            edges = modules[x].edges[np.argsort(have)][np.argsort(np.argsort(model_places))]
             result[x] = Module(copy.tasks, edges, model.given, model.ends, modules[x].clean)
     return result, first
 
 
 def _places(problem: Problem, tasks: IntArray, edges: IntArray) -> IntArray:
-    """Return a number for each edge that tells the places of its ends among the tasks."""
+    """Return a number for each edge that identifies the positions of its ends among the tasks."""
     order = np.argsort(tasks)
     ends = order[np.searchsorted(tasks[order], problem.graph.edges[edges])]
     return np.asarray(ends[:, 0] * len(tasks) + ends[:, 1])
 
 
 class _Orbits:
-    """Which pairs of devices are alike, because devices may trade places without changing any time."""
+    """The orbits of pairs of devices under exchanges of devices that change no time."""
 
     def __init__(self, problem: Problem, exchanged: list[Exchange]) -> None:
         self.size = problem.n_devices
         images = []
         for one, other in exchanged:
-            image = np.arange(self.size + 1)  # the last stands for no device
+            image = np.arange(self.size + 1)  # the last represents no device
             image[one], image[other] = other, one
             images.append(image)
         self.known: dict[tuple[int, int], tuple[tuple[int, int], IntArray]] = {}
@@ -337,31 +337,31 @@ class _Orbits:
         return self.known[(int(source[0]) if len(source) else self.size, int(target[0]) if len(target) else self.size)]
 
     def first(self, source: IntArray, target: IntArray) -> tuple[IntArray, IntArray]:
-        """Return the devices that stand for these and all alike."""
-        found = self._of(source, target)
-        if found is None:
+        """Return the representatives of the orbit of these devices."""
+        orbit = self._of(source, target)
+        if orbit is None:
             return source, target
-        (h, k), _ = found
+        (h, k), _ = orbit
         return np.full(len(source), h), np.full(len(target), k)
 
     def carried(self, piece: PartialDecision, source: IntArray, target: IntArray) -> PartialDecision:
-        """Return what a piece for those devices means for these."""
-        found = self._of(source, target)
-        if found is None:
+        """Return the decision for these devices from one for the representatives of their orbit."""
+        orbit = self._of(source, target)
+        if orbit is None:
             return piece
         given = piece.decision
-        return piece._replace(decision=Decision(given.task, found[1][given.device], given.item_ptr, given.items))
+        return piece._replace(decision=Decision(given.task, orbit[1][given.device], given.item_ptr, given.items))
 
 
-def _states(problem: Problem, channels: IntArray, known: Schedule | None) -> IntArray:
+def _states(problem: Problem, channels: IntArray, schedule: Schedule | None) -> IntArray:
     """Return combinations of devices for some tasks, [states, channels]."""
     usable = [np.flatnonzero(row) for row in problem.eligible[channels]]
     count = math.prod(map(len, usable))
     if len(channels) <= 1 or count <= MOST_STATES:
         return np.array(list(product(*usable)), np.int64).reshape(count, len(channels))
     near = [np.full(len(channels), k) for k in range(problem.n_devices)]
-    if known is not None:
-        devices = known.batches.device[known.batch_of[channels, 0]]
+    if schedule is not None:
+        devices = schedule.batches.device[schedule.batch_of[channels, 0]]
         near += [np.where(np.arange(len(channels)) == c, k, devices) for c in range(len(channels)) for k in usable[c]]
     rows = np.unique(near, axis=0)
     return np.asarray(rows[problem.eligible[channels, rows].all(axis=1)])

@@ -1,4 +1,4 @@
-"""MILP-SPLIT: the graph cut into modules, each solved for every pair of end devices, joined by a dynamic program."""
+"""MILP-SPLIT: the graph divided into modules, each solved for every pair of end devices, joined by a dynamic program."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from hetsched.search.solution import Bound, Solution
 from hetsched.stopping import Stop
 
 LOOKS: Mapping[str, list[dict[str, Any]]] = {"branch": [{"nodes": 1}, {"nodes": 100}], "bounds": [{"quick": True}]}
-"""First looks at a module, in milliseconds: at a small one, of which the smallest are solved by it, and at one of any size."""
+"""Methods of the first, short evaluation of a module: of a small one, which may solve it, and of one of any size."""
 SMALL = 100
-"""The most tasks of a module that the first of them looks at."""
+"""The most tasks of a small module."""
 _WORKERS = Rule("a whole number, at least 1, or None for one a core", COUNT.or_none.take)
 SECONDS = 1.0
-"""For each look of a search at a module."""
+"""Time limit of a search for a module."""
 SHARE = 0.5
-"""Part of the time for the modules, where a search has to follow."""
+"""Share of the time for the modules if a search follows."""
 
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Looks into a module between two devices: its bound first, then a solver.
+    """Evaluates a module between two devices: first by a bound, then by a solver.
 
-    It may be sent to another process, where it has no monitor to answer to.
+    It may be sent to another process, where it has no monitor.
     """
 
     series: Series
@@ -49,18 +49,18 @@ class Evaluate:
     options: dict[str, Any]
     exact: bool
     budget: Budget
-    """For each look; of a solver's the time alone counts."""
+    """Budget of an evaluation; a solver uses only its time."""
     seed: int
     monitor: Monitor | None = field(default=None, repr=False)
     found: dict[int, Schedule] = field(default_factory=dict, repr=False)
-    """The last schedule of each module, whatever its devices: where the next pair begins."""
+    """The last schedule of each module, for any devices: the start for the next pair."""
 
     def __getstate__(self) -> dict[str, Any]:
         homes = {find_method(name).function.__module__ for name in (self.method, *LOOKS)}
         return {**self.__dict__, "monitor": None, "found": {}, "homes": homes}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        for module in state.pop("homes"):  # it registers the methods
+        for module in state.pop("homes"):  # the import registers the methods
             importlib.import_module(module)
         self.__dict__.update(state)
 
@@ -79,22 +79,22 @@ class Evaluate:
         start = None if query.answer is None else query.answer.decision
         if start is None and problem.inputs == 1 and id(module) in self.found:
             start = module.moved(problem, self.found[id(module)], source, target)
-        found = self._solve(problem, query, method, options, start)
+        solution = self._solve(problem, query, method, options, start)
         answer = None
-        if found.schedule is not None:
-            answer, self.found[id(module)] = PartialDecision.of(found.schedule), found.schedule
-        known = not first and found.stopped in (Stop.FINISHED, Stop.OPTIMAL, Stop.INFEASIBLE)
-        return Evaluation(found.bound, found.makespan, answer, done=known or not self.exact)
+        if solution.schedule is not None:
+            answer, self.found[id(module)] = PartialDecision.of(solution.schedule), solution.schedule
+        final = not first and solution.stopped in (Stop.FINISHED, Stop.OPTIMAL, Stop.INFEASIBLE)
+        return Evaluation(solution.bound, solution.makespan, answer, done=final or not self.exact)
 
     def _solve(self, problem: Problem, query: Query, method: str, options: Mapping[str, Any], start: Decision | None) -> Solution:
-        limits = [each for each in (query.seconds, self.budget.time_limit) if each is not None and math.isfinite(each)]
+        limits = [limit for limit in (query.seconds, self.budget.time_limit) if limit is not None and math.isfinite(limit)]
         budget = Budget(min(limits, default=None), self.budget.evaluations)
         monitor = Monitor(problem, budget, seed=self.seed + query.transition, parent=self.monitor)
         return monitor.run_alone(method, start, options)
 
 
 def _worth_splitting(problem: Problem) -> bool:
-    """Return whether `auto` splits a problem: its bounds hold, and it falls apart into modules that are worth it."""
+    """Return whether `auto` splits a problem: its bounds hold, and it has modules of useful sizes."""
     modelled = problem.memory == "static" and (problem.inputs == 1 or not problem.links.contended)
     return modelled and model_size.columns(problem) > model_size.TINY and falls_apart(problem)
 
@@ -120,27 +120,26 @@ def split(
 ) -> None:
     """Solve each module for the pairs of end devices that matter, and join the best.
 
-    Modules joined by several channels, several inputs, memory and co-location labels make of it a
-    heuristic: what the modules choose together is timed anew, without waiting for one another, and annealing
-    goes on from there.
+    With several channels between modules, several inputs, memory limits or co-location labels it is a
+    heuristic: the joint decision is simulated, with modules that overlap, and improved by annealing.
 
     Parameters
     ----------
     solver : str, optional
-        What solves the modules that short looks by branch and bound leave open: "scip", "highs", "cpsat",
-        "branch", or the name of a method; default the first of cpsat, scip and highs that is installed. A search
-        looks at all by itself, for a second each, or its share of the evaluations.
+        The solver of modules that a short branch and bound does not solve: "scip", "highs", "cpsat",
+        "branch", or the name of a method; default the first of cpsat, scip and highs that is installed. A
+        search evaluates all modules by itself, each for a second or its share of the evaluations.
     channels : int, optional
-        The most tasks whose output goes from one module to later ones; default as few as leave no module
-        larger than `largest`, see `hetsched.analysis.modules`.
+        The most tasks whose output later modules read; default the least number without a module larger
+        than `largest`, see `hetsched.analysis.modules`.
     largest : int
-        The most tasks of a module, where the channels allow it.
+        The most tasks of a module, if the channels permit it.
     workers : int, optional
-        Modules solved at once, in threads or where the `executor` of the solve has them done. Default: one
-        a core; with an evaluation limit one, so that the answer can be repeated.
+        The number of modules solved at a time, in threads or by the `executor` of the solve. Default: one
+        for each core; with an evaluation limit one, so that the answer is reproducible.
     symmetry : str or None
-        How solvers put identical devices in order: "batches", "tasks" or "time". None leaves symmetries be:
-        then pairs of devices that may trade places are looked into one by one, too.
+        Criterion by which solvers order identical devices: "batches", "tasks" or "time". With None symmetries
+        are ignored, and exchangeable pairs of devices are evaluated separately.
     """
     _WORKERS.check(workers, "workers", UnsupportedFeature)
     for start in select(role=Role.START, problem=problem):
@@ -185,7 +184,7 @@ def _evaluator(series: Series, monitor: Monitor, solver: str, symmetry: str | No
 
 
 class _News:
-    """Passes on what the dynamic program finds."""
+    """Reports the results of the dynamic program to the monitor."""
 
     def __init__(self, series: Series, monitor: Monitor) -> None:
         self.series, self.monitor = series, monitor

@@ -1,4 +1,4 @@
-"""What `verify` reads off a problem and a schedule before it judges: derived columns, and how messages call things."""
+"""The derived columns of a problem and a schedule that `verify` checks, and the names of things in messages."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from hetsched.problem.problem import Problem
 from hetsched.schedule.schedule import Schedule
 
 TOLERANCE = 1e-9
-"""Relative to the last finish for times, to the capacity for memory."""
+"""Relative tolerance: to the last finish for times, to the capacity for memory."""
 
 
 class Arcs(NamedTuple):
-    """What must be bridged: an edge, a source and a target batch that share inputs."""
+    """Data dependencies: an edge, and batches of its source and target that share inputs."""
 
     edge: IntArray
     source: IntArray
     target: IntArray
     shared: IntArray
-    """Inputs in both."""
+    """Number of inputs in both batches."""
     seconds: FloatArray
     """Transfer time; 0 on one device, inf without a path."""
     remote: BoolArray
     transfer: IntArray
-    """Row of the schedule's transfers that serves it, -1 for none."""
+    """Row of its transfer in the schedule, -1 without one."""
 
 
 class Facts:
-    """A schedule's columns, and what follows from them and the problem."""
+    """A schedule's columns, and columns derived from these and the problem."""
 
     def __init__(self, problem: Problem, schedule: Schedule) -> None:
         self.problem, self.schedule = problem, schedule
@@ -42,7 +42,7 @@ class Facts:
         self.makespan = float(np.fmax.reduce(self.finish, initial=0.0))
         self.tolerance = TOLERANCE * self.makespan
         n_rows = np.diff(schedule.item_ptr)
-        # One row a (batch, input), an input that a batch lists twice only once.
+        # One row for each (batch, input), even if a batch lists an input twice.
         rows = np.unique(np.repeat(np.arange(len(self.task)), n_rows) * problem.inputs + schedule.items)
         self.row_batch, self.row_item = np.divmod(rows, problem.inputs)
         self.count = np.bincount(self.row_batch, minlength=len(self.task))
@@ -84,14 +84,14 @@ class Facts:
         return edge[pair], row[first[ahead[pair]] + a], row[first[behind[pair]] + b]
 
     def _serving(self, keys: IntArray, edge: IntArray, remote: BoolArray) -> IntArray:
-        """Return the arc each transfer serves; -1 if there is none, or an earlier row serves it."""
+        """Return the arc of each transfer; -1 without one, or if an earlier row has it."""
         result = np.full(len(self.move_edge), -1)
         if len(keys):
-            wanted = self.move_source * len(self.task) + self.move_target
-            place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-            found = np.flatnonzero((keys[place] == wanted) & (edge[place] == self.move_edge) & remote[place])
-            arc, first = np.unique(place[found], return_index=True)
-            result[found[first]] = arc
+            pairs = self.move_source * len(self.task) + self.move_target
+            place = np.minimum(np.searchsorted(keys, pairs), len(keys) - 1)
+            rows = np.flatnonzero((keys[place] == pairs) & (edge[place] == self.move_edge) & remote[place])
+            arc, first = np.unique(place[rows], return_index=True)
+            result[rows[first]] = arc
         return result
 
     def move(self, row: int) -> tuple[int, int, int]:
@@ -103,7 +103,7 @@ class Facts:
         return tuple(self.row_item[slice(*np.searchsorted(self.row_batch, [batch, batch + 1]))].tolist())
 
     def batch(self, b: int) -> str:
-        """Return how messages call a batch."""
+        """Return the text for a batch in messages."""
         which = "" if self.problem.inputs == 1 else f" ({inputs_text(self.items(b))})"
         return f"{self.task_name(b)!r}{which} on {self.device_name(b)!r}"
 
@@ -116,28 +116,28 @@ class Facts:
         return self.problem.cluster.names[int(self.device[b])]
 
     def edge_text(self, e: int) -> str:
-        """Return how messages call an edge."""
+        """Return the text for an edge in messages."""
         i, j = self.problem.graph.edges[e]
         return f"{self.problem.graph.names[i]!r} -> {self.problem.graph.names[j]!r}"
 
     def transfer(self, edge: int, source: int, target: int) -> str:
-        """Return how messages call a transfer."""
+        """Return the text for a transfer in messages."""
         which = "" if self.problem.inputs == 1 else f" ({inputs_text(self.items(source))} to {inputs_text(self.items(target))})"
         return f"the transfer {self.edge_text(edge)}{which} from {self.device_name(source)!r} to {self.device_name(target)!r}"
 
 
 def _integers(column: npt.NDArray[np.generic]) -> IntArray:
-    return np.asarray(column, np.int64)  # an empty column may have come as floats
+    return np.asarray(column, np.int64)  # an empty column may be of floats
 
 
 def _times(columns: Columns) -> tuple[FloatArray, FloatArray]:
-    """Return starts and finishes; NaN, which breaks no other rule, where either is not finite."""
+    """Return starts and finishes; both are NaN, which breaks no other rule, if either is not finite."""
     start, finish = (np.asarray(columns[name], np.float64) for name in ("start", "finish"))
     proper = np.isfinite(start) & np.isfinite(finish)
     return np.where(proper, start, np.nan), np.where(proper, finish, np.nan)
 
 
 def inputs_text(items: Sequence[int]) -> str:
-    """Return how messages call some inputs."""
+    """Return the text for some inputs in messages."""
     shown = ", ".join(map(str, items[:6])) + (f" and {len(items) - 6} more" if len(items) > 6 else "")
     return f"input {shown}" if len(items) == 1 else f"inputs {shown}" if items else "no input"

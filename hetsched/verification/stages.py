@@ -22,7 +22,7 @@ STAGE_RULES = {
     "latency": "the latency of a stage is finite, not negative, and what the cost says (amount: seconds off, or inf)",
     "total": "the stated latency is the sum over the stages (amount: seconds off)",
 }
-"""Every rule `verify_stages` checks, in its order, with what it asks and the unit of ``Violation.amount``."""
+"""The rules of `verify_stages`, in order, with the unit of ``Violation.amount``."""
 
 
 @checked
@@ -31,39 +31,39 @@ def verify_stages(
 ) -> list[Violation]:
     """Return every violation of the rules of stages; an empty list if the schedule is valid.
 
-    It shares no code with what makes such schedules.
+    It shares no code with the construction of stages.
 
     Parameters
     ----------
     graph : TaskGraph
     schedule : StageSchedule
-        From anywhere.
+        A schedule of any origin.
     groups, group_size : int, optional
-        The limits it was made under: groups of a stage, tasks of a group. None checks no limit.
+        Its limits: groups of a stage, tasks of a group. None checks no limit.
     cost : StageCost, optional
-        The latencies are compared with what it says, with a tolerance of 1e-9 of the whole. For a pure
-        function only: a measurement is never the same twice.
+        The cost with which latencies are compared, with a tolerance of 1e-9 of their sum. It must be a pure
+        function, not a measurement.
 
     Raises
     ------
     InvalidSchedule
-        The schedule is about other tasks than the graph's.
+        The schedule has other tasks than the graph.
     """
     if graph.names != schedule.tasks:
         strange = sorted(set(schedule.tasks) ^ set(graph.names))
         which = f"; they differ in {named(range(len(strange)), strange)}" if strange else ", in another order"
         raise InvalidSchedule(f"the schedule has {plural(len(schedule.tasks), 'task')}, the graph {len(graph.names)}{which}")
-    found = [[[graph.index[name] for name in group] for group in schedule.groups(s)] for s in range(len(schedule))]
-    result = [*_coverage(graph, found), *_ending(graph, found)]
-    for s, own in enumerate(found):
+    tasks_of_groups = [[[graph.index[name] for name in group] for group in schedule.groups(s)] for s in range(len(schedule))]
+    result = [*_coverage(graph, tasks_of_groups), *_ending(graph, tasks_of_groups)]
+    for s, own in enumerate(tasks_of_groups):
         result += [*_groups(graph, s, own), *_limits(graph, s, own, groups, group_size)]
-    return result + _times(graph, schedule, found, cost)
+    return result + _times(graph, schedule, tasks_of_groups, cost)
 
 
-def _coverage(graph: TaskGraph, found: list[list[list[int]]]) -> list[Violation]:
+def _coverage(graph: TaskGraph, tasks_of_groups: list[list[list[int]]]) -> list[Violation]:
     times = [0] * graph.n_tasks
     result = []
-    for s, own in enumerate(found):
+    for s, own in enumerate(tasks_of_groups):
         hollow = sum(not group for group in own) or int(not own)
         if hollow:
             result.append(Violation("coverage", f"stage {s} is empty or has an empty group", float(hollow)))
@@ -77,8 +77,8 @@ def _coverage(graph: TaskGraph, found: list[list[list[int]]]) -> list[Violation]
     return result
 
 
-def _ending(graph: TaskGraph, found: list[list[list[int]]]) -> list[Violation]:
-    stage = {i: s for s, own in enumerate(found) for group in own for i in group}
+def _ending(graph: TaskGraph, tasks_of_groups: list[list[list[int]]]) -> list[Violation]:
+    stage = {i: s for s, own in enumerate(tasks_of_groups) for group in own for i in group}
     result = []
     for i, j in graph.edges.tolist():
         if i in stage and j in stage and stage[i] > stage[j]:
@@ -89,7 +89,7 @@ def _ending(graph: TaskGraph, found: list[list[list[int]]]) -> list[Violation]:
 
 
 def _groups(graph: TaskGraph, s: int, own: list[list[int]]) -> list[Violation]:
-    """Check that no edge joins two groups, that each hangs together, and the order in it."""
+    """Check that no edge joins two groups, that each is connected, and its order."""
     names = graph.names
     where = {i: g for g, group in enumerate(own) for i in group}
     place = {i: x for group in own for x, i in enumerate(group)}
@@ -134,7 +134,7 @@ def _limits(graph: TaskGraph, s: int, own: list[list[int]], groups: int | None, 
     return result
 
 
-def _times(graph: TaskGraph, schedule: StageSchedule, found: list[list[list[int]]], cost: StageCost | None) -> list[Violation]:
+def _times(graph: TaskGraph, schedule: StageSchedule, tasks_of_groups: list[list[list[int]]], cost: StageCost | None) -> list[Violation]:
     seconds, strategies = schedule.stages.latency.tolist(), schedule.stages.strategy.tolist()
     total = math.fsum(seconds) if all(map(math.isfinite, seconds)) else math.inf
     slack = TOLERANCE * (abs(total) if math.isfinite(total) else 1.0)
@@ -147,11 +147,11 @@ def _times(graph: TaskGraph, schedule: StageSchedule, found: list[list[list[int]
             amount = -stated if -math.inf < stated < 0 else math.inf
             result.append(Violation("latency", f"stage {s} takes {stated} s", amount, times=(stated,)))
         elif cost is not None and strategy in STRATEGIES:
-            tasks = sorted({i for group in found[s] for i in group}, key=order.__getitem__)
-            said = float(cost(tuple(graph.names[i] for i in tasks), strategy))
-            if not abs(said - stated) <= slack:
-                message = f"stage {s} takes {stated} s, but the cost says {said} s"
-                result.append(Violation("latency", message, abs(said - stated), times=(stated, said)))
+            tasks = sorted({i for group in tasks_of_groups[s] for i in group}, key=order.__getitem__)
+            expected = float(cost(tuple(graph.names[i] for i in tasks), strategy))
+            if not abs(expected - stated) <= slack:
+                message = f"stage {s} takes {stated} s, but the cost says {expected} s"
+                result.append(Violation("latency", message, abs(expected - stated), times=(stated, expected)))
     if not abs(schedule.latency - total) <= slack:
         message = f"the stated latency is {schedule.latency} s, the stages sum to {total} s"
         amount = abs(schedule.latency - total)

@@ -1,7 +1,7 @@
 """The independent check: every rule of the problem statement, applied to the columns of a schedule.
 
-It reads the problem's data and the schedule's columns, works out by itself what must hold, and
-shares no code with whatever made the schedule.
+It reads the problem's data and the schedule's columns, derives by itself what must hold, and shares no
+code with the construction of schedules.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ RULES = {
     "memory": "a device holds no more than its capacity under the problem's memory model (amount: bytes over)",
     "makespan": "the stated makespan is the last finish (amount: seconds off)",
 }
-"""Every rule `verify` checks, in its order, with what it asks and the unit of ``Violation.amount``."""
+"""The rules of `verify`, in order, with the unit of ``Violation.amount``."""
 
 
 @dataclass(frozen=True)
@@ -53,15 +53,15 @@ class Violation:
     rule : str
         A key of `RULES`.
     message : str
-        One plain line.
+        One line.
     amount : float
-        By how much, in the unit `RULES` names.
+        The extent of the violation, in the unit given in `RULES`.
     tasks, devices : tuple of str
-        Names concerned.
+        Names of the tasks and devices concerned.
     items : tuple of int
         Inputs concerned.
     times : tuple of float
-        The times that clash, in seconds.
+        The conflicting times in seconds.
     """
 
     rule: str
@@ -84,13 +84,13 @@ def verify(problem: Problem, schedule: Schedule) -> list[Violation]:
     ----------
     problem : Problem
     schedule : Schedule
-        From anywhere. Times are compared with a tolerance of 1e-9 of the last finish, memory with
-        1e-9 of the capacity.
+        A schedule of any origin. Times are compared with a tolerance of 1e-9 of the last finish, memory
+        with 1e-9 of the capacity.
 
     Raises
     ------
     InvalidSchedule
-        The schedule is about other tasks, devices, inputs or edges than the problem's.
+        The schedule has other tasks, devices, inputs or edges than the problem.
     """
     _check_same_names(problem, schedule)
     facts = Facts(problem, schedule)
@@ -118,18 +118,18 @@ def verify(problem: Problem, schedule: Schedule) -> list[Violation]:
 
 
 def _check_same_names(problem: Problem, schedule: Schedule) -> None:
-    for what, ours, theirs in (("task", problem.graph.names, schedule.tasks), ("device", problem.cluster.names, schedule.devices)):
-        known, given = set(ours), set(theirs)
-        lacking, strange = [name for name in ours if name not in given], [name for name in theirs if name not in known]
+    for what, expected, actual in (("task", problem.graph.names, schedule.tasks), ("device", problem.cluster.names, schedule.devices)):
+        known, given = set(expected), set(actual)
+        lacking, strange = [name for name in expected if name not in given], [name for name in actual if name not in known]
         differences = [f"{verb} {named(range(len(names)), names)}" for verb, names in (("lacks", lacking), ("adds", strange)) if names]
-        if not differences and len(ours) != len(theirs):
+        if not differences and len(expected) != len(actual):
             differences = ["names some twice"]
         if differences:
             raise InvalidSchedule(
-                f"the schedule has {len(theirs)} {what}s, the problem {len(ours)}: it {' and '.join(differences)}; "
+                f"the schedule has {len(actual)} {what}s, the problem {len(expected)}: it {' and '.join(differences)}; "
                 "check it against the problem it was made for"
             )
-        for x, (our, their) in enumerate(zip(ours, theirs, strict=True)):
+        for x, (our, their) in enumerate(zip(expected, actual, strict=True)):
             if our != their:
                 raise InvalidSchedule(
                     f"{what} {x} is {their!r} in the schedule but {our!r} in the problem; list the {what}s in the problem's order"
@@ -147,7 +147,7 @@ def _rows(mask: BoolArray) -> list[int]:
 
 
 def _of_batches(facts: Facts, rule: str, message: str, amount: float, *batches: int, times: Sequence[float] = ()) -> Violation:
-    """Return a violation that concerns whole batches."""
+    """Return a violation that concerns complete batches."""
     return Violation(
         rule,
         message,
@@ -159,7 +159,7 @@ def _of_batches(facts: Facts, rule: str, message: str, amount: float, *batches: 
     )
 
 
-# ---------------------------------------------------------------------- what runs where
+# ---------------------------------------------------------------------- assignment
 
 
 def _coverage(facts: Facts) -> Iterator[Violation]:
@@ -225,10 +225,10 @@ def _colocation(facts: Facts) -> Iterator[Violation]:
     label = np.array([-1 if name is None else number[name] for name in labels], np.int64)[facts.task[facts.row_batch]]
     rows = np.flatnonzero(label >= 0)
     cell, device = label[rows] * facts.problem.inputs + facts.row_item[rows], facts.device[facts.row_batch[rows]]
-    least, most = np.full(len(number) * facts.problem.inputs, len(devices)), np.full(len(number) * facts.problem.inputs, -1)
-    np.minimum.at(least, cell, device)
-    np.maximum.at(most, cell, device)
-    split = (least < most).reshape(len(number), facts.problem.inputs)
+    lowest, highest = np.full(len(number) * facts.problem.inputs, len(devices)), np.full(len(number) * facts.problem.inputs, -1)
+    np.minimum.at(lowest, cell, device)
+    np.maximum.at(highest, cell, device)
+    split = (lowest < highest).reshape(len(number), facts.problem.inputs)
     for name, x in number.items():
         if split[x].any():
             items = _rows(split[x])
@@ -243,7 +243,7 @@ def _colocation(facts: Facts) -> Iterator[Violation]:
             yield Violation("colocation", message, len(items), tasks, where, tuple(items))
 
 
-# ---------------------------------------------------------------------- when
+# ---------------------------------------------------------------------- times
 
 
 def _time(facts: Facts) -> Iterator[Violation]:
@@ -259,7 +259,7 @@ def _time(facts: Facts) -> Iterator[Violation]:
 
 
 def _improper(columns: Columns, tolerance: float) -> Iterator[tuple[int, float, float, float]]:
-    """Yield (row, start, finish, amount) of times that are none."""
+    """Yield (row, start, finish, amount) of invalid times."""
     finite = np.isfinite(columns.start) & np.isfinite(columns.finish)
     before = -np.minimum(columns.start, columns.finish)
     for x in _rows(~finite | (before > tolerance)):
@@ -274,7 +274,7 @@ def _duration(facts: Facts) -> Iterator[Violation]:
 
 
 def _overlaps(resource: IntArray, start: FloatArray, finish: FloatArray, tolerance: float) -> Iterator[tuple[int, int, float]]:
-    """Yield (earlier, later, seconds) for each half-open interval that starts while its resource is held."""
+    """Yield (earlier, later, seconds) for each half-open interval that starts while its resource is in use."""
     busy = np.flatnonzero(finish > start)
     order = busy[np.lexsort((finish[busy], start[busy], resource[busy]))]
     for group in np.split(order, np.flatnonzero(np.diff(resource[order])) + 1):
@@ -390,7 +390,7 @@ def _contention(facts: Facts) -> Iterator[Violation]:
 
 
 def _static_bytes(facts: Facts) -> FloatArray:
-    """Return weights once per device, plus input and output of every (task, input), [K]."""
+    """Return the weights of tasks once per device, plus input and output bytes of every (task, input), [K]."""
     graph, n_devices = facts.problem.graph, facts.problem.n_devices
     device, task = np.unique(np.stack([facts.device, facts.task]), axis=1)
     moved = graph.input_bytes + graph.output_bytes
@@ -421,7 +421,7 @@ def _peak_bytes(facts: Facts) -> FloatArray:
     most = np.zeros(n_devices)
     for k in range(n_devices):
         held = (holders == k) & (until - since > facts.tolerance)
-        moments = np.concatenate([since[held], until[held] - facts.tolerance])  # what leaves by then makes room
+        moments = np.concatenate([since[held], until[held] - facts.tolerance])  # bytes released by then are free
         times, moment = np.unique(moments, return_inverse=True)
         change = np.bincount(moment, weights=np.concatenate([size[held], -size[held]]), minlength=len(times))
         most[k] = np.cumsum(change).max(initial=0.0)
