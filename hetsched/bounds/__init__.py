@@ -1,1 +1,1 @@
-"""Lower bounds on the makespan, cheap to dear; every one is a proof, never a guess."""
+"""Lower bounds on the makespan, from cheap to expensive, each with a proof."""

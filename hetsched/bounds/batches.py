@@ -1,4 +1,4 @@
-"""DiviML's bound for several inputs: while some have passed the modules so far, the others have the rest still before them."""
+"""DiviML's bound for several inputs: when some inputs have passed the first modules, the others still need the rest."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from hetsched.problem.problem import Problem
 from hetsched.stopping import Deadline
 
 _LARGEST = 4000
-"""The most tasks for which it is known which come before which."""
+"""The most tasks for which all ancestors are computed."""
 _ITERATIONS = 20
 
 
 class Handover(NamedTuple):
-    """The bound, and where the inputs are counted."""
+    """The bound, and the boundary and number of inputs that give it."""
 
     value: float
     boundary: int
-    """Number of modules before it."""
+    """Number of modules before the boundary."""
     inputs: int
-    """How many inputs have passed those modules before the rest is counted."""
+    """Number of inputs that have passed those modules before the rest is counted."""
 
 
 @checked
@@ -54,7 +54,7 @@ def handover(problem: Problem, modules: list[IntArray], deadline: Deadline) -> H
 
 
 class _Part(NamedTuple):
-    """Some tasks, and what their longest paths say of them alone."""
+    """Some tasks, and their levels as a problem by themselves."""
 
     tasks: IntArray
     path: float
@@ -63,7 +63,7 @@ class _Part(NamedTuple):
 
 
 class _Chain:
-    """One problem, and the times its inputs take from boundary to boundary; past the deadline all are 0."""
+    """One problem, and the times of its inputs from boundary to boundary; all are 0 after the deadline."""
 
     def __init__(self, problem: Problem, modules: list[IntArray], deadline: Deadline) -> None:
         if not modules:
@@ -75,57 +75,57 @@ class _Chain:
         self.needed[modules[-1]] = True
         self.counts: list[int] = np.unique(np.ceil(problem.inputs * np.array([0.0, 0.5, 1.0])).clip(1)).astype(int).tolist()
         usable = problem.arrays.durations
-        self._cheapest = np.minimum.accumulate(usable[:, :, ::-1], axis=2)[:, :, ::-1]  # of the batches at least as large
+        self._cheapest = np.minimum.accumulate(usable[:, :, ::-1], axis=2)[:, :, ::-1]  # over batches of at least that size
         self._work: dict[int, FloatArray] = {}
 
     def best(self) -> Handover:
         """Return the largest sum found."""
-        found, up_to = Handover(0.0, 0, 0), np.zeros(self.problem.n_tasks, bool)
+        largest, up_to = Handover(0.0, 0, 0), np.zeros(self.problem.n_tasks, bool)
         passed, depending = [0.0] * len(self.counts), list[BoolArray]()
         for t, tasks in enumerate(self.modules[:-1]):
             up_to[tasks] = True
             region = up_to & self.needed
-            longer = self._extended(passed, self._parts([each & region for each in depending]))
-            whole = self._parts([region])
-            passed = [max(self._rest(whole, b), value) for b, value in zip(self.counts, longer, strict=True)]
+            longer = self._extended(passed, self._parts([dependants & region for dependants in depending]))
+            total = self._parts([region])
+            passed = [max(self._rest(total, b), value) for b, value in zip(self.counts, longer, strict=True)]
             depending = self._dependants(region)
             beyond = self._parts(depending)
             for b, value in zip(self.counts, passed, strict=True):
-                found = max(found, Handover(value + self._rest(beyond, self.problem.inputs - b + 1), t + 1, b))
+                largest = max(largest, Handover(value + self._rest(beyond, self.problem.inputs - b + 1), t + 1, b))
             if self._over:
                 break
-        return found
+        return largest
 
     @property
     def _over(self) -> bool:
         return self.deadline.over
 
     def _dependants(self, region: BoolArray) -> list[BoolArray]:
-        """Return for each end of a region that comes before no other task of it what depends on it."""
+        """Return the dependants of each end of a region that has no successor in the region."""
         graph = self.problem.graph
         ends = np.unique(graph.source[region[graph.source] & ~region[graph.target] & self.needed[graph.target]])
         return [self.before[:, i] for i in ends.tolist() if not (self.before[:, i] & region).any()]
 
     def _parts(self, chosen: list[BoolArray]) -> list[_Part]:
-        """Return the longest paths of each of some sets of tasks; nothing if one of them is empty, for then nothing has to be done."""
-        if self._over or not all(each.any() for each in chosen):
+        """Return the longest paths of each set of tasks, or an empty list if one is empty, for then the time is 0."""
+        if self._over or not all(members.any() for members in chosen):
             return []
         parts = []
-        for each in chosen:
-            alone = _alone(self.problem, np.flatnonzero(each))
-            least = levels.least_durations(alone)
-            start, tail = levels.earliest_starts(alone, least), levels.tails(alone, least)
-            path = float((start + least + tail).min(axis=1).max())
-            parts.append(_Part(np.flatnonzero(each), path, start.min(axis=1), tail.min(axis=1)))
+        for members in chosen:
+            alone = _alone(self.problem, np.flatnonzero(members))
+            shortest = levels.least_durations(alone)
+            start, tail = levels.earliest_starts(alone, shortest), levels.tails(alone, shortest)
+            path = float((start + shortest + tail).min(axis=1).max())
+            parts.append(_Part(np.flatnonzero(members), path, start.min(axis=1), tail.min(axis=1)))
         return parts
 
     def _extended(self, passed: list[float], parts: list[_Part]) -> list[float]:
-        """Return for each count the best sum of a time up to the boundary before and one from there on."""
+        """Return for each number of inputs the best sum of a time up to the boundary before and one from there on."""
         rest = {q: self._rest(parts, q) for q in {b - a + 1 for a in self.counts for b in self.counts if a <= b}}
         return [max(value + rest[b - a + 1] for a, value in zip(self.counts, passed, strict=True) if a <= b) for b in self.counts]
 
     def _rest(self, parts: list[_Part], inputs: int) -> float:
-        """Return how long so many inputs need if each has one of the parts before it, whichever that is."""
+        """Return the least time of `inputs` inputs if each needs any one of the parts."""
         if not parts or self._over:
             return 0.0
         alike = -(-inputs // len(parts))
@@ -133,17 +133,17 @@ class _Chain:
         if len(parts) == 1:
             return value
         work = [self._work_of(inputs)[part.tasks] for part in parts]
-        prices = [device_prices(each) for each in work]
-        return max(value, *(min(priced(each, price) for each in work) for price in prices))
+        prices = [device_prices(amounts) for amounts in work]
+        return max(value, *(min(priced(amounts, price) for amounts in work) for price in prices))
 
     def _alike(self, part: _Part, inputs: int) -> float:
-        """Return how long so many inputs need if all have the same part before them."""
+        """Return the least time of `inputs` inputs that all need the same part."""
         work, (tasks, path, head, tail) = self._work_of(inputs), part
         _, a, b, prices = best_thresholds(head, tail, work[tasks], thresholds(head), thresholds(tail), _ITERATIONS)
         return max(path, a + priced(work[tasks[(head >= a) & (tail >= b)]], prices) + b)
 
     def _work_of(self, inputs: int) -> FloatArray:
-        """Return the least seconds that a device spends on so many inputs of each task, [n, K]; inf = cannot run."""
+        """Return the least seconds of a device for `inputs` inputs of each task, [n, K]; inf = cannot run."""
         if inputs not in self._work:
             sizes = np.arange(1, inputs + 1)
             place = np.searchsorted(self.problem.batch_sizes, sizes)
@@ -153,7 +153,7 @@ class _Chain:
 
 
 def _alone(problem: Problem, tasks: IntArray) -> Problem:
-    """Return the problem of some tasks and one input, its batches as short as any; memory left aside."""
+    """Return the problem of some tasks and one input, with the shortest batches and without memory limits."""
     graph, cluster = problem.graph, problem.cluster
     place = np.full(problem.n_tasks, -1)
     place[tasks] = np.arange(len(tasks))

@@ -28,7 +28,7 @@ class BoundFunction(Protocol):
     """A lower bound: a pure function whose docstring proves it, tested by `hetsched.testing.bounds.BoundSuite`.
 
     It returns a `Bound` on the makespan (or on the loads), by the deadline or soon after; `levels` are those of the
-    problem, made by the caller; `best` is the best bound so far, which it may begin from.
+    problem, if the caller has them; `best` is the best bound so far, from which it may start.
     """
 
     __name__: str
@@ -37,7 +37,7 @@ class BoundFunction(Protocol):
 
 
 class Cost(IntEnum):
-    """What computing a bound takes."""
+    """The cost class of a bound."""
 
     QUICK = 1
     """Milliseconds."""
@@ -46,20 +46,20 @@ class Cost(IntEnum):
     EXPENSIVE = 3
     """Refutations of supposed makespans."""
     MODEL = 4
-    """A solver; only under a time limit."""
+    """A solver, only under a time limit."""
 
 
 @checked
 @dataclass(frozen=True)
 class Entry:
-    """A bound in the list of all."""
+    """A bound in the list of all bounds."""
 
     bound: BoundFunction
     cost: Cost
     weight: float = 1.0
-    """Its share of the time left among the expensive bounds that follow and itself."""
+    """Relative share of the time left, among this and the later expensive bounds."""
     fits: When = always
-    """Whether it is worth its time on a problem."""
+    """Whether it is useful for a problem."""
     objectives: frozenset[str] = MAKESPAN
 
 
@@ -85,8 +85,8 @@ BOUNDS = (
 def quick(problem: Problem, objective: str = "makespan") -> Iterator[Bound]:
     """Yield the bounds that need neither search nor a linear program.
 
-    If memory alone rules every schedule out, that proof (value inf) is the only one. 50,000 tasks on
-    three devices take less than a second in all, a module of 32 tasks some milliseconds.
+    If memory alone excludes every schedule, that proof (value inf) is the only one. 50,000 tasks on three
+    devices take less than a second, a module of 32 tasks some milliseconds.
     """
     find_objective(objective)
     yield from _walk(problem, objective, [entry for entry in BOUNDS if entry.cost is Cost.QUICK], NEVER)
@@ -98,19 +98,19 @@ def every(
 ) -> Iterator[Bound]:
     """Yield all bounds of `BOUNDS` that fit the problem, from cheap to expensive.
 
-    What does not fit the time is left out or cut short, but for the very first; a proof that
-    there is no schedule (value inf), or an optimum, is the last.
+    All except the first are omitted or shortened if time is too short; a proof that there is no
+    schedule (value inf), or an optimum, is the last.
 
     Parameters
     ----------
     problem : Problem
     objective : "makespan", "period" or "max-load"
     deadline : Deadline
-        When to end.
+        The end.
     expensive : bool
-        If not, only those of `quick`, and `destructive`.
+        If False, only those of `quick`, and `destructive`.
     models : bool
-        Whether to ask a solver too, where there is a deadline and a model is small.
+        Whether to use a solver too, if there is a deadline and a model is small.
     """
     find_objective(objective)
     costs = {Cost.QUICK, Cost.CHEAP, Cost.EXPENSIVE} if expensive else {Cost.QUICK}
@@ -121,19 +121,19 @@ def every(
 
 
 def _walk(problem: Problem, objective: str, entries: list[Entry], deadline: Deadline) -> Iterator[Bound]:
-    """Yield the bounds of the entries that fit the problem, the expensive ones each within its share of the time left."""
+    """Yield the bounds of the entries that fit the problem, each expensive one within its share of the time left."""
     levels, best = Levels(problem), NO_BOUND
     for entry, until in _timed(problem, [entry for entry in entries if objective in entry.objectives], deadline):
         try:
-            found = entry.bound(problem, levels=levels, best=best, deadline=until)
+            proof = entry.bound(problem, levels=levels, best=best, deadline=until)
         except OutOfTime:
             continue
-        if entry.bound is memory and not math.isinf(found.value):
+        if entry.bound is memory and not math.isinf(proof.value):
             continue
-        last = isinstance(found, Optimum) or math.isinf(found.value)
-        found = Bound(found.value, found.name, found.evidence, objective)
-        best = found if best is NO_BOUND or found.value > best.value else best
-        yield found
+        last = isinstance(proof, Optimum) or math.isinf(proof.value)
+        proof = Bound(proof.value, proof.name, proof.evidence, objective)
+        best = proof if best is NO_BOUND or proof.value > best.value else best
+        yield proof
         if last or deadline.over:
             return
 
@@ -155,11 +155,11 @@ def bound(problem: Problem, *, objective: str = "makespan", time_limit: float | 
     problem : Problem
     objective : "makespan", "period" or "max-load"
     time_limit : float, optional
-        Seconds of wall time; see `every` for the order in which it is spent.
+        Seconds of wall-clock time; see `every` for the order of the bounds.
 
     Returns
     -------
     Bound
-        Its value is inf if no schedule exists; the evidence says why.
+        Its value is inf if no schedule exists; the evidence has the reason.
     """
-    return max(every(problem, objective=objective, deadline=Deadline.after(time_limit)), key=lambda found: found.value)
+    return max(every(problem, objective=objective, deadline=Deadline.after(time_limit)), key=lambda candidate: candidate.value)

@@ -1,4 +1,4 @@
-"""Branch and bound as a method: schedules from above, refutations from below, until they meet."""
+"""Branch and bound as a method: better schedules and refutations, until incumbent and bound are equal."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from hetsched.search import Kind, Monitor, Role, select
 from hetsched.search.solution import Bound
 
 LARGEST = 300
-"""The most tasks: a node takes memory and time with their square."""
+"""The most tasks; memory and time of a node grow with their square."""
 EVALUATIONS = 300
-"""For each task, of the search for a better schedule once a quick look has not been enough."""
+"""Evaluations for each task in the search for a better schedule after the first pass."""
 WORK = 1e8
-"""Where there is no time limit: about ten seconds."""
+"""Limit of the work without a time limit: about ten seconds."""
 NODES = (30, 300, 3000, 30_000, 300_000)
-"""Of one refutation, pass after pass."""
+"""Nodes of one refutation in each pass."""
 
 
 def branch(problem: Problem, monitor: Monitor, upper: float = math.inf, nodes: int = NODES[-1]) -> None:
@@ -53,16 +53,16 @@ def branch(problem: Problem, monitor: Monitor, upper: float = math.inf, nodes: i
 
 
 def _search(problem: Problem, monitor: Monitor) -> None:
-    """Look for a better schedule for a while."""
+    """Search for a better schedule for a limited time."""
     evaluations = EVALUATIONS * problem.n_tasks
     search = select(kind=Kind.SEARCH, objective="makespan", auto=True)[0]
-    found = monitor.subsolve(problem, search.name, time_limit=monitor.time_limit(0.1), evaluations=evaluations, start=monitor.best)
-    if found.schedule is not None:
-        monitor.offer(found.schedule.decision)
+    solution = monitor.subsolve(problem, search.name, time_limit=monitor.time_limit(0.1), evaluations=evaluations, start=monitor.best)
+    if solution.schedule is not None:
+        monitor.offer(solution.schedule.decision)
 
 
 def _decision(subset: TaskSubset) -> Decision:
-    """Return the schedule that has just been found."""
+    """Return the decision of the schedule that has just been found."""
     device, start = subset.schedule()
     order = np.lexsort((np.arange(len(start)), start))  # the subset's tasks are in topological order
     return Decision(subset.tasks[order], device[order])

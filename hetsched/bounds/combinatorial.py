@@ -74,8 +74,8 @@ def load(problem: Problem, *, levels: Levels | None = None, best: Bound = NO_BOU
     if math.isinf(proof.value):
         return Bound(proof.value, "load", proof.evidence)
     cost = unit_sums(problem, levels.work)
-    found = least_load(cost, _burden(problem, cost < np.inf))
-    return Bound(found.value, "load", "work spread over the devices at " + _price_list(problem, found))
+    spread = least_load(cost, _burden(problem, cost < np.inf))
+    return Bound(spread.value, "load", "work spread over the devices at " + _price_list(problem, spread))
 
 
 @checked
@@ -95,15 +95,15 @@ def quick_head_tail_load(problem: Problem, *, levels: Levels | None = None, best
 
 
 def _head_tail_load(problem: Problem, levels: Levels | None, *, program: bool) -> Bound:
-    found = head_tail_set(Levels(problem) if levels is None else levels, program=program)
-    if math.isinf(found.head):
-        reason = f"no device is left for {named(found.tasks, problem.graph.names)}, memory and paths considered"
+    between = head_tail_set(Levels(problem) if levels is None else levels, program=program)
+    if math.isinf(between.head):
+        reason = f"no device is left for {named(between.tasks, problem.graph.names)}, memory and paths considered"
         return Bound(math.inf, "head-tail load", reason)
     return Bound(
-        found.head + found.load + found.tail,
+        between.head + between.load + between.tail,
         "head-tail load",
-        f"{plural(len(found.tasks), 'task')} that start after {found.head:.6g} s and end {found.tail:.6g} s before the end "
-        f"keep a device busy for {found.load:.6g} s",
+        f"{plural(len(between.tasks), 'task')} that start after {between.head:.6g} s and end {between.tail:.6g} s before the end "
+        f"keep a device busy for {between.load:.6g} s",
     )
 
 

@@ -1,4 +1,4 @@
-"""Destructive improvement: suppose a makespan, look for a contradiction, raise the bound."""
+"""Destructive improvement: suppose a makespan, derive a contradiction, raise the bound."""
 
 from __future__ import annotations
 
@@ -42,20 +42,22 @@ def destructive(
     Parameters
     ----------
     levels : Levels, optional
-        Of the problem.
+        Levels of the problem.
     best : Bound, optional
-        The bound to begin from; default the best of `critical_path`, `load`, `head_tail_load`.
+        The initial bound; default the best of `critical_path`, `load`, `head_tail_load`.
     deadline : Deadline
-        When the best so far is returned.
+        The time at which the best so far is returned.
     precision : float
-        Relative; the default is below the gap at which a schedule counts as optimal.
+        Relative precision; the default is below the gap at which a schedule counts as optimal.
     release, delivery : arrays [n, K], optional
-        Known already: when a batch of a task starts on a device at the earliest, and how long before the
-        makespan it ends; inf = it never runs there.
+        Valid lower bounds: of the start of a batch of a task on a device, and of the time from its end to
+        the makespan; inf = it never runs there.
     """
     levels = Levels(problem) if levels is None else levels
     if best is NO_BOUND:
-        best = max((bound(problem, levels=levels) for bound in (critical_path, load, head_tail_load)), key=lambda found: found.value)
+        best = max(
+            (bound(problem, levels=levels) for bound in (critical_path, load, head_tail_load)), key=lambda candidate: candidate.value
+        )
     if best.value == 0 or math.isinf(best.value):
         return best
     trial = _Trial(levels, deadline, release, delivery)
@@ -63,7 +65,7 @@ def destructive(
     while trial.refutes(low * (1 + step)):
         low *= 1 + step
         step *= 2
-    high, middle = low * (1 + step), low * (1 + precision)  # the finest step first: often nothing is left to gain
+    high, middle = low * (1 + step), low * (1 + precision)  # the finest step first: often no improvement is left
     while high - low > precision * low and not deadline.over:
         if trial.refutes(middle):
             low = middle
@@ -76,7 +78,7 @@ def destructive(
 
 
 class _Trial:
-    """What is known of all schedules below the least makespan not refuted so far."""
+    """Releases and deliveries of all schedules below the least makespan not refuted so far."""
 
     def __init__(self, levels: Levels, deadline: Deadline, release: FloatArray | None = None, delivery: FloatArray | None = None) -> None:
         self.problem, self.deadline = levels.problem, deadline
@@ -87,44 +89,44 @@ class _Trial:
         if problem.n_tasks <= _CLOSURE_LIMIT:
             self.ancestors = ancestors(problem.graph)
             self.descendants = np.ascontiguousarray(self.ancestors.T)
-        least = levels.least
+        shortest = levels.least
         self.known = (
-            least,
+            shortest,
             *(
-                np.zeros_like(least) if known is None else check_array(known, what, least.shape)
-                for what, known in (("release", release), ("delivery", delivery))
+                np.zeros_like(shortest) if given is None else check_array(given, what, shortest.shape)
+                for what, given in (("release", release), ("delivery", delivery))
             ),
         )
 
     def refutes(self, horizon: float) -> bool:
-        """Tell whether a makespan of at most `horizon` seconds is shown to be impossible; False at the deadline.
+        """Return whether a makespan of at most `horizon` seconds is refuted; False at the deadline.
 
-        Horizons must be below the least one not refuted: what held there is the start here.
+        Horizons must be below the least one not refuted, whose releases and deliveries are used here.
         """
         from hetsched.analysis import level_kernels, load_kernels
 
         problem, order = self.problem, self.order
-        least, release, delivery = (column.copy() for column in self.known)
-        start, tail = np.empty_like(least), np.empty_like(least)
+        shortest, release, delivery = (column.copy() for column in self.known)
+        start, tail = np.empty_like(shortest), np.empty_like(shortest)
         for _ in range(_ROUNDS):
             if self.deadline.over:
                 return False
-            if not level_kernels.narrow(problem.arrays, order, problem.unit, least, release, delivery, horizon, start, tail):
+            if not level_kernels.narrow(problem.arrays, order, problem.unit, shortest, release, delivery, horizon, start, tail):
                 return True
             if self.ancestors is None:
                 break
             heads, tails = start.min(axis=1), tail.min(axis=1)
-            risen = load_kernels.tighten_releases(order, self.ancestors, heads, least, release, _ITERATIONS)
-            risen |= load_kernels.tighten_releases(order[::-1], self.descendants, tails, least, delivery, _ITERATIONS)
+            risen = load_kernels.tighten_releases(order, self.ancestors, heads, shortest, release, _ITERATIONS)
+            risen |= load_kernels.tighten_releases(order[::-1], self.descendants, tails, shortest, delivery, _ITERATIONS)
             if not risen:
                 break
         if self._overloads(start, tail, horizon):
             return True
-        self.known = (least, release, delivery)
+        self.known = (shortest, release, delivery)
         return False
 
     def _overloads(self, start: FloatArray, tail: FloatArray, horizon: float) -> bool:
-        """Tell whether the tasks between some head and some tail need more than the horizon."""
+        """Return whether the tasks between some head and some tail need more than the horizon."""
         possible = start[:, :, None] + self.durations + tail[:, :, None] <= horizon * (1 + 1e-9)
         work = least_work(self.problem, np.where(possible, self.durations, np.inf))
         head, end = start.min(axis=1), tail.min(axis=1)

@@ -1,4 +1,4 @@
-"""Lower bounds under the name of a method, so that `auto` and others can give them their share of a budget."""
+"""Lower bounds as methods, so that `auto` and others can run them with a share of the budget."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hetsched.search import ALL, Auto, Kind, Monitor, Supports, method
 
 @method(
     "bounds",
-    summary="every lower bound from cheap to dear; finds no schedule",
+    summary="every lower bound from cheap to expensive; finds no schedule",
     source="those of hetsched.bounds",
     kind=Kind.BOUND,
     objectives=ALL,
@@ -19,15 +19,15 @@ from hetsched.search import ALL, Auto, Kind, Monitor, Supports, method
     auto=Auto(),
 )
 def bounds(problem: Problem, monitor: Monitor, *, quick: bool = False) -> None:
-    """Raise the bound by one after the other, until the time limit; what solvers find is the business of their methods.
+    """Raise the bound by all bounds without solvers, one after another, until the time limit.
 
     Parameters
     ----------
     quick : bool
-        Only those that take milliseconds, and `destructive`.
+        Whether to use only bounds that take milliseconds, and `destructive`.
     """
-    for found in best.every(problem, objective=monitor.objective, deadline=monitor.deadline, expensive=not quick, models=False):
-        monitor.raise_bound(found)
+    for proof in best.every(problem, objective=monitor.objective, deadline=monitor.deadline, expensive=not quick, models=False):
+        monitor.raise_bound(proof)
         if monitor.should_stop:
             return
 
@@ -43,16 +43,16 @@ def bounds(problem: Problem, monitor: Monitor, *, quick: bool = False) -> None:
 def branch(problem: Problem, monitor: Monitor, *, upper: float | None = None, nodes: int = branch_and_bound.NODES[-1]) -> None:
     """Shorten the best schedule and raise the bound until they meet, or for about ten seconds.
 
-    A node of the search tells where and since when tasks can still run if the makespan is to be less
-    than some horizon, by heads, tails, loads, and pairs of tasks that have no room for one of their
-    orders. Branches are the devices of a task, then the orders of two tasks. Transfers do not disturb
-    one another here: where they contend, the bound is that without contention.
+    A node of the search has the possible devices of tasks and their earliest starts if the makespan is
+    less than some horizon, by heads, tails, loads, and pairs of tasks with only one possible order.
+    Branches are the devices of a task, then the orders of two tasks. Transfers are independent here: if
+    they contend, the bound is that without contention.
 
     Parameters
     ----------
     upper : float, optional
-        Schedules of that many seconds or more are not looked for.
+        Seconds; only shorter schedules are searched for.
     nodes : int
-        The most nodes of one refutation; with 1 there are no branches, and no schedule is looked for.
+        The most nodes of one refutation; with 1 there are no branches, and no search for schedules.
     """
     branch_and_bound.branch(problem, monitor, math.inf if upper is None else upper, nodes)

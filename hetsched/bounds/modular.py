@@ -56,11 +56,11 @@ from hetsched.search.solution import NO_BOUND, Bound
 from hetsched.stopping import NEVER, Deadline
 
 _SMALL = 2000
-"""The most tasks of a graph that is cut at more than one channel unless told how."""
+"""The most tasks of a graph that by default is divided at more than one channel."""
 TYPICAL = 16
-"""The most tasks of a module if the channels allow."""
+"""The most tasks of a module if the channels permit."""
 _WORK = 5e6
-"""Where there is no time limit: about a second."""
+"""Limit of the work without a time limit: about a second."""
 _PASSES = (
     (1, 1),
     (1, 10),
@@ -76,7 +76,7 @@ _PASSES = (
     (3, 10_000),
     (4, 10_000),
 )
-"""Modules of a window and nodes of a refutation, pass after pass."""
+"""Modules of a window and nodes of a refutation in each pass."""
 
 
 @checked
@@ -98,48 +98,48 @@ def modular(
     ----------
     problem : Problem
     levels : Levels, optional
-        Of the problem.
+        Levels of the problem.
     best : Bound, optional
-        Not used: what is known of the whole does not shorten the passes.
+        Not used, for a bound on the problem does not shorten the passes.
     modules : iterable of int arrays, optional
         The tasks of each module; every edge stays in its module or leads to a later one. Default: those
         of `hetsched.analysis.modules`, of at most 16 tasks if four channels allow.
     deadline : Deadline
-        When to end; without an end about a second's work is done.
+        The end; without one the work takes about a second.
 
     Raises
     ------
     InvalidProblem
-        The modules are no such partition.
+        The modules are not such a partition.
     """
     parts = [] if modules is None else _checked(problem.graph, modules)
     levels = Levels(problem) if levels is None else levels
     proof = critical_path(problem, levels=levels)
-    found = Bound(proof.value, "modular", proof.evidence)
+    result = Bound(proof.value, "modular", proof.evidence)
     if math.isinf(proof.value) or not problem.n_tasks or deadline.over:
-        return found
+        return result
     budget = RefutationBudget(deadline=deadline, most=_WORK if math.isinf(deadline.end) else math.inf)
     for passed in _every(levels, parts or _default(problem.graph), budget):
-        found = max(found, passed, key=lambda each: each.value)
-    return found
+        result = max(result, passed, key=lambda candidate: candidate.value)
+    return result
 
 
 def _default(graph: TaskGraph) -> list[IntArray]:
-    """Return modules of a handful of tasks; of large graphs those between tasks at which they can be cut, which are found at once."""
+    """Return modules of a few tasks; of large graphs those with one channel, which are computed fast."""
     return partition(graph, channels=None if graph.n_tasks <= _SMALL else 1, largest=TYPICAL).tasks()
 
 
 def _every(levels: Levels, modules: list[IntArray], budget: RefutationBudget) -> Iterator[Bound]:
-    """Yield what each pass proves."""
+    """Yield the bound of each pass."""
     problem = levels.problem
     turned = reverse(problem)
     heads, tails = ReleaseTimes(problem, levels.least, modules), ReleaseTimes(turned, levels.least, modules[::-1])
     what = f"{plural(len(modules), 'module')}, at most {plural(heads.channels, 'channel')}"
     if problem.inputs > 1:
         for side, parts, read in ((problem, modules, "past"), (turned, modules[::-1], "ahead of")):
-            found = handover(side, parts, budget.deadline)
-            few, passed = plural(found.inputs, "input"), plural(found.boundary, "module")
-            yield Bound(found.value, "modular", f"{what}: {few} {read} {passed}, the others still to come")
+            passing = handover(side, parts, budget.deadline)
+            few, passed = plural(passing.inputs, "input"), plural(passing.boundary, "module")
+            yield Bound(passing.value, "modular", f"{what}: {few} {read} {passed}, the others still to come")
     finished: set[int] = set()
     combined = False
     widest = len(modules) if heads.channels > 1 else 1  # with one channel nothing is lost at a boundary
@@ -165,7 +165,7 @@ def _every(levels: Levels, modules: list[IntArray], budget: RefutationBudget) ->
 
 
 def _joined(heads: ReleaseTimes, tails: ReleaseTimes, width: int, budget: RefutationBudget, what: str) -> Bound:
-    """Return the better of what heads and tails say of a task and of a window."""
+    """Return the better of the bounds by heads and tails for a task and for a window."""
     through = (heads.release + heads.single_input.least + tails.release).min(axis=1)
     i = int(through.argmax())
     best = Bound(float(through[i]), "modular", f"{what}: head and tail of {heads.single_input.problem.graph.names[i]!r}")
@@ -178,7 +178,7 @@ def _joined(heads: ReleaseTimes, tails: ReleaseTimes, width: int, budget: Refuta
 
 
 def _checked(graph: TaskGraph, modules: Iterable[npt.ArrayLike]) -> list[IntArray]:
-    """Return the modules, without those that are empty."""
+    """Return the modules without empty ones."""
     parts = [np.asarray(tasks) for tasks in modules]
     module = np.full(graph.n_tasks, -1)
     for t, tasks in enumerate(parts):

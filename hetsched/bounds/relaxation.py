@@ -1,4 +1,4 @@
-"""Bounds through the model layer: the linear relaxation of a formulation, and what a solver proves of it in the time given."""
+"""Bounds by the model layer: the linear relaxation of a formulation, and the dual bound of a solver within a time limit."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from hetsched.stopping import NEVER, Deadline
 
 
 class Optimum(Bound):
-    """A bound that is the optimum: no other can be better."""
+    """A bound that equals the optimum."""
 
 
 LARGEST = 1000
-"""The most columns, before orders of tasks come in, of a model worth making for its bound."""
+"""The most columns, without those for orders of tasks, of a model that is made for its bound."""
 
 
 @checked
@@ -102,13 +102,13 @@ def relax(formulation: Formulation, deadline: Deadline = NEVER) -> Bound:
 
         program["A_ub"] = vstack([rows[below], -rows[above]])
         program["b_ub"] = np.concatenate([lowered.row_upper[below], -lowered.row_lower[above]])
-    found = linprog(method="highs", options={} if (limit := deadline.limit) is None else {"time_limit": limit}, **program)
-    if found.status == 2:  # no fraction of a schedule is as short as the upper bound
+    solution = linprog(method="highs", options={} if (limit := deadline.limit) is None else {"time_limit": limit}, **program)
+    if solution.status == 2:  # no fraction of a schedule is as short as the upper bound
         return Bound(formulation.upper / (1 + SLACK), name, f"{evidence}: nothing is shorter than a schedule known")
-    if found.status != 0:
+    if solution.status != 0:
         return Bound(0.0, name, "no time was left")
     prices = np.zeros(len(lowered.row_lower))
-    marginals = np.minimum(found.ineqlin.marginals, 0.0) if "A_ub" in program else np.zeros(0)
+    marginals = np.minimum(solution.ineqlin.marginals, 0.0) if "A_ub" in program else np.zeros(0)
     prices[below] += marginals[: below.sum()]
     prices[above] -= marginals[below.sum() :]
     value = _lagrangian(lowered, rows, prices) / formulation.second
@@ -123,12 +123,12 @@ def _lagrangian(lowered: Matrix, rows: Any, prices: FloatArray) -> float:
     lower, upper = lowered.program.lower, lowered.program.upper
     with np.errstate(invalid="ignore"):
         at_lower, at_upper = (np.where(reduced == 0.0, 0.0, reduced * bound) for bound in (lower, upper))
-    least = np.minimum(at_lower, at_upper)
+    lowest = np.minimum(at_lower, at_upper)
     room = np.maximum(np.abs(lower), np.abs(upper))
     sides = np.where(prices > 0, lowered.row_lower, lowered.row_upper)
     paid = np.where(prices == 0.0, 0.0, prices * np.where(prices == 0.0, 0.0, sides))
-    total = float(least.sum() + paid.sum()) + lowered.offset
-    terms = float(np.abs(least).sum() + np.abs(paid).sum()) + abs(lowered.offset)
-    margin = float((error * room).sum()) + 4 * np.finfo(float).eps * (len(least) + len(paid)) * terms
+    total = float(lowest.sum() + paid.sum()) + lowered.offset
+    terms = float(np.abs(lowest).sum() + np.abs(paid).sum()) + abs(lowered.offset)
+    margin = float((error * room).sum()) + 4 * np.finfo(float).eps * (len(lowest) + len(paid)) * terms
     value = total - margin
     return value if math.isfinite(value) else -math.inf

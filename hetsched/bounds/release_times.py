@@ -1,4 +1,4 @@
-"""Earliest starts of all tasks, raised subset by subset; `hetsched.bounds.modular` says why they hold."""
+"""Earliest starts of all tasks, raised subset by subset; their proof is in `hetsched.bounds.modular`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hetsched.problem.problem import Problem
 LARGEST = 120
 """The most tasks of a subset."""
 _SETS = 8
-"""The most sets of ends of one boundary that are looked at together."""
+"""The most sets of several ends at one boundary."""
 
 Ends = tuple[int, ...]
 
@@ -24,10 +24,10 @@ class ReleaseTimes:
     Attributes
     ----------
     release : array [n, K]
-        When a task starts on a device at the earliest, inf = never.
+        Earliest start of a task on a device, inf = never.
     last : dict
-        ``last[t, ends][i]`` [K]: the same for task i if of all `ends` it is the one that finishes last. Ends
-        are tasks of the modules up to t.
+        ``last[t, ends][i]`` [K]: the same for task i if it is the last of all `ends` to finish. Ends are
+        tasks of the modules up to t.
     """
 
     @checked
@@ -49,7 +49,7 @@ class ReleaseTimes:
 
     @property
     def channels(self) -> int:
-        """The most tasks up to a boundary that are read beyond it."""
+        """The most tasks before a boundary that later modules read."""
         read = self.read_until > self.module
         passing = np.zeros(len(self.modules) + 1, np.int64)
         np.add.at(passing, self.module[read], 1)
@@ -58,7 +58,7 @@ class ReleaseTimes:
 
     @checked
     def subset(self, t: int, width: int) -> TaskSubset | None:
-        """Return the subset of `width` modules up to t and of what they read; None if it is too large."""
+        """Return the subset of `width` modules up to t and the tasks that they read, or None if it is too large."""
         if (t, width) not in self._subsets:
             check_count(t, "t", 0, len(self.modules) - 1)
             check_count(width, "width")
@@ -83,7 +83,7 @@ class ReleaseTimes:
     def raise_(self, width: int, budget: RefutationBudget) -> None:
         """Raise heads once from the first module to the last."""
         check_count(width, "width")
-        wanted = self._wanted(width, budget)
+        selected = self._wanted(width, budget)
         for t in range(len(self.modules)):
             if budget.over:
                 return
@@ -91,54 +91,54 @@ class ReleaseTimes:
             if subset is None:
                 self._follow_levels(t)
                 continue
-            mine = subset.tasks[self.module[subset.tasks] == t]
-            start = subset.starts(subset.node(self.release))[[subset.place[i] for i in mine.tolist()]]
-            self.release[mine] = np.maximum(self.release[mine], start)
-            for ends in wanted[t]:
+            own_tasks = subset.tasks[self.module[subset.tasks] == t]
+            start = subset.starts(subset.node(self.release))[[subset.place[i] for i in own_tasks.tolist()]]
+            self.release[own_tasks] = np.maximum(self.release[own_tasks], start)
+            for ends in selected[t]:
                 self._raise_ends(t, width, ends, budget)
 
     def _wanted(self, width: int, budget: RefutationBudget) -> list[list[Ends]]:
-        """Return for each boundary the sets of ends to look at: single ones first, then those that subsets begin with."""
-        wanted: list[list[Ends]] = [[] for _ in self.modules]
+        """Return the sets of ends for each boundary: first single ones, then the entries of subsets."""
+        selected: list[list[Ends]] = [[] for _ in self.modules]
         for t in range(len(self.modules) - 1, -1, -1):
             subset = None if budget.over else self.subset(t, width)
             if subset is None:
                 continue
-            inside = {ends for ends in wanted[t] if all(self.module[i] > t - width for i in ends)}
-            wanted[t] = [(i,) for i in self.ends(t)] + sorted(inside, key=lambda ends: (-len(ends), ends))[:_SETS]
+            inside = {ends for ends in selected[t] if all(self.module[i] > t - width for i in ends)}
+            selected[t] = [(i,) for i in self.ends(t)] + sorted(inside, key=lambda ends: (-len(ends), ends))[:_SETS]
             if t >= width:
-                for ends in (None, *wanted[t]):
+                for ends in (None, *selected[t]):
                     entries = self.entries(subset if ends is None else subset.ancestry(ends), t, width)
                     if len(entries) > 1:
-                        wanted[t - width].append(entries)
-        return wanted
+                        selected[t - width].append(entries)
+        return selected
 
     def _raise_ends(self, t: int, width: int, ends: Ends, budget: RefutationBudget) -> None:
         subset = self.subset(t, width)
         assert subset is not None
         part = subset.ancestry(ends)
         sinks = [i for i in ends if not part.before[part.place[i]].any()]
-        known = self.last.get((t, ends), {})
-        found = {}
+        previous = self.last.get((t, ends), {})
+        raised = {}
         for i in sinks:
-            start = np.maximum(self.release[i], known.get(i, 0.0))
+            start = np.maximum(self.release[i], previous.get(i, 0.0))
             for k in np.flatnonzero(np.isfinite(start + self.single_input.least[i])).tolist() if len(sinks) > 1 or len(ends) == 1 else []:
                 if budget.over:
                     break
                 nodes = self.alternatives(part, t, width, [(i, k)])
                 length = self.single_input.least[i, k]
                 start[k] = max(start[k], part.least(nodes, budget, start[k] + length) - length)
-            found[i] = start
+            raised[i] = start
         if len(ends) == 1:
-            self.release[ends[0]] = found[ends[0]]
+            self.release[ends[0]] = raised[ends[0]]
         else:
-            self.last[t, ends] = found
+            self.last[t, ends] = raised
 
     @checked
     def alternatives(
         self, subset: TaskSubset, t: int, width: int, pins: list[tuple[int, int]], delivery: FloatArray | None = None
     ) -> list[FloatArray]:
-        """Return the nodes of which one holds: which of the tasks that the subset begins with is the last, and where."""
+        """Return nodes of which one holds, one for each entry of the subset that may finish last and each of its devices."""
         entries = self.entries(subset, t, width)
         last = {i: self.release[i] for i in entries} if len(entries) == 1 else self.last.get((t - width, entries), {})
         if not last:
@@ -153,13 +153,13 @@ class ReleaseTimes:
 
     def _follow_levels(self, t: int) -> None:
         """Raise the releases of a module too large for a subset by its longest paths."""
-        graph, least = self.single_input.problem.graph, self.single_input.least
+        graph, shortest = self.single_input.problem.graph, self.single_input.least
         tasks = self.modules[t]
         for i in tasks[np.argsort(self.single_input.rank[tasks])].tolist():
             edges = graph.pred_edge[graph.pred_ptr[i] : graph.pred_ptr[i + 1]]
             if len(edges):
                 parents = graph.source[edges]
-                arrival = (self.release[parents] + least[parents])[:, :, None] + self.single_input.lag(edges)
+                arrival = (self.release[parents] + shortest[parents])[:, :, None] + self.single_input.lag(edges)
                 self.release[i] = np.maximum(self.release[i], arrival.min(axis=1).max(axis=0))
 
     @checked

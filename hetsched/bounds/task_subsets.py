@@ -1,4 +1,4 @@
-"""Task subsets: a few tasks of a problem, and the least time in which one input can pass through them, by branch and bound."""
+"""Task subsets: a few tasks of a problem, and the least time of one input through them, by branch and bound."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from hetsched.stopping import NEVER, Deadline
 
 _STEP = 0.02
 _CLOSE = 1e-7
-"""Relative distance below a schedule's length at which nothing shorter is looked for."""
+"""Relative improvement of a schedule below which the search ends."""
 _NEAR = 5e-3
-"""Relative distance of a bound and a schedule at which what lies between is refuted at once."""
+"""Relative distance of a bound and a schedule at which the interval between them is refuted in one step."""
 _COARSE = 2e-3
-"""The same where refutations end open, of the time from the first start."""
+"""The same if refutations end open, relative to the time from the first start."""
 _PRICES = 4
-"""How often prices of devices are improved; more costs more than it gains."""
+"""Improvements of the prices of devices; more cost more than they gain."""
 _ROWS = 5
 
 
 class SingleInputProblem:
-    """A problem as one of its inputs sees it: its own batches as short as can be, transfers undisturbed, memory for itself.
+    """The relaxation of a problem to one input: shortest batches, transfers without contention, all memory for one task.
 
     Attributes
     ----------
@@ -36,9 +36,9 @@ class SingleInputProblem:
     least : array [n, K]
         Seconds of the shortest batch, inf where a task cannot run.
     rank : int array [n]
-        Places of the tasks in the topological order.
+        Positions of the tasks in the topological order.
     bytes : array [n]
-        What a task takes from the memory of the device that it runs on, whatever else does.
+        Bytes of a task in the memory of its device in every schedule.
     room : array [K]
         Capacities; inf where they do not matter.
     """
@@ -54,34 +54,34 @@ class SingleInputProblem:
 
     @checked
     def lag(self, edges: IntArray) -> FloatArray:
-        """Return the seconds that edges take from device to device, [e, K, K]; inf = impossible."""
+        """Return the transfer times of edges between devices in seconds, [e, K, K]; inf = impossible."""
         problem, graph = self.problem, self.problem.graph
         edges = check_indices(edges, "edges", graph.n_edges)
         device = np.arange(problem.n_devices)
-        found = problem.transfer_times(edges[:, None, None], device[:, None], device)
+        seconds = problem.transfer_times(edges[:, None, None], device[:, None], device)
         together = problem.unit[graph.source[edges]] == problem.unit[graph.target[edges]]
-        found[together] = np.where(device[:, None] == device, 0.0, np.inf)
-        return found
+        seconds[together] = np.where(device[:, None] == device, 0.0, np.inf)
+        return seconds
 
 
 @checked
 @dataclass
 class RefutationBudget:
-    """How much may be spent, and what has been."""
+    """Limits and counts of the work of refutations."""
 
     nodes: int = 1
     """The most nodes of one refutation."""
     deadline: Deadline = NEVER
     most: float = math.inf
-    """The most work in all."""
+    """The most work in total."""
     work: float = 0.0
-    """Nodes so far, each times the square of its tasks times the devices: some ten million a second."""
+    """Sum over nodes of the square of the tasks times the devices: some ten million per second."""
     open: int = 0
-    """Refutations that ended without an answer."""
+    """Number of refutations that ended without an answer."""
     stop: Callable[[], bool] | None = None
-    """Asked whether to stop for another reason."""
+    """Returns True to stop for another reason."""
     found: Callable[[TaskSubset], object] | None = None
-    """Told of every schedule that a subset finds."""
+    """Called with the subset for every schedule found."""
 
     @property
     def over(self) -> bool:
@@ -92,15 +92,15 @@ class RefutationBudget:
 class TaskSubset:
     """Some tasks of a problem, in topological order, with edges between them.
 
-    Every schedule of the problem contains a schedule of these tasks, so a time in which they cannot be done is
-    too short for the whole. The proof in `hetsched.bounds.modular` calls such a subset a window.
+    Every schedule of the problem contains a schedule of these tasks, so a time too short for them is too short
+    for the problem. The proof in `hetsched.bounds.modular` calls such a subset a window.
 
     Parameters
     ----------
     single_input : SingleInputProblem
     tasks : int array [m]
     edges : int array
-        Those between the tasks, or some of them.
+        Edges between the tasks, or some of them.
     """
 
     @checked
@@ -131,14 +131,14 @@ class TaskSubset:
         self.lag, self.unit = lag, self.single_input.problem.unit[self.tasks]
         self.place = {i: x for x, i in enumerate(self.tasks.tolist())}
         self.mates = [np.flatnonzero(self.unit == unit) for unit in self.unit]
-        """Tasks that have to be on one device with each task, itself included."""
+        """Co-located tasks of each task, including itself."""
         self._levels, self._ints = np.empty((2, m, size)), np.empty((_ROWS, m), np.int64)
         self._room = np.empty((2, m)), np.empty((3, size))
         self._scarce = bool(np.isfinite(self.single_input.room).any())
 
     @checked
     def ancestry(self, tasks: Sequence[int]) -> TaskSubset:
-        """Return the subset of some of its tasks and all that come before one of them."""
+        """Return the subset of some of its tasks and their ancestors."""
         places = [self.place[i] for i in tasks if i in self.place]
         if len(places) < len(tasks):
             raise InvalidArgument(f"tasks is {shown(tasks)}; it must be tasks of the subset, which are {shown(self.tasks.tolist())}")
@@ -161,24 +161,24 @@ class TaskSubset:
     def node(
         self, release: FloatArray | None = None, delivery: FloatArray | None = None, pins: Iterable[tuple[int, int]] = ()
     ) -> FloatArray:
-        """Return what is known of all schedules, [3, m, K]: least durations, releases, deliveries.
+        """Return lower bounds for all schedules, [3, m, K]: durations, releases, deliveries.
 
-        Releases (no earlier start) and deliveries (what has to follow the finish) are those of all tasks
-        of the problem, [n, K]; a pin is a task and the only device it may have.
+        Releases (earliest starts) and deliveries (times from the finish to the end) are those of all tasks of
+        the problem, [n, K]; a pin is a task and its only device.
         """
-        found = np.zeros((3, *self._levels.shape[1:]))
-        found[0] = self.single_input.least[self.tasks]
+        lower = np.zeros((3, *self._levels.shape[1:]))
+        lower[0] = self.single_input.least[self.tasks]
         for task, device in check_rows(pins, "pins", "task", "device"):
             if task not in self.place:
                 raise InvalidArgument(f"pins has task {shown(task)}; it must be one of the subset")
-            check_count(device, "a pin's device", 0, found.shape[2] - 1)
-            _keep(found[0], self.mates[self.place[task]], device)
+            check_count(device, "a pin's device", 0, lower.shape[2] - 1)
+            _keep(lower[0], self.mates[self.place[task]], device)
         for row, given in ((1, release), (2, delivery)):
             if given is not None:
-                found[row] = check_array(given, "release" if row == 1 else "delivery", self.single_input.least.shape)[self.tasks]
-        found[0][np.isinf(found[1:]).any(axis=0)] = np.inf
-        found[1:, np.isinf(found[0])] = 0.0
-        return found
+                lower[row] = check_array(given, "release" if row == 1 else "delivery", self.single_input.least.shape)[self.tasks]
+        lower[0][np.isinf(lower[1:]).any(axis=0)] = np.inf
+        lower[1:, np.isinf(lower[0])] = 0.0
+        return lower
 
     @checked
     def starts(self, node: FloatArray) -> FloatArray:
@@ -202,9 +202,9 @@ class TaskSubset:
 
     @checked
     def least(self, nodes: list[FloatArray], budget: RefutationBudget, known: float = 0.0, best: float = math.inf) -> float:
-        """Return a time before which not all of it can be done and delivered; inf if it never can.
+        """Return a lower bound of the time in which all of it is done and delivered; inf if it is impossible.
 
-        Without branching that is where refutations cease; with enough nodes it is the optimum.
+        Without branching it is the largest time that is refuted; with enough nodes it is the optimum.
 
         Parameters
         ----------
@@ -212,9 +212,9 @@ class TaskSubset:
             Alternatives (see `node`); in every schedule one of them holds.
         budget : RefutationBudget
         known : float
-            Such a time that is known already.
+            A valid lower bound.
         best : float
-            No more than this is asked for.
+            The largest useful bound.
         """
         low = [max(self.path(node), known) for node in nodes]
         for x in sorted(range(len(nodes)), key=low.__getitem__):
@@ -225,14 +225,14 @@ class TaskSubset:
 
     def _climb(self, node: FloatArray, low: float, best: float, budget: RefutationBudget) -> float:
         """Return the largest time up to `best` that is refuted, at least `low`."""
-        if low == 0.0:  # no multiple of it leads anywhere: what takes any time takes at least the shortest that there is
-            times = np.concatenate([each[(each > 0.0) & np.isfinite(each)] for each in (*node, self.lag)])
+        if low == 0.0:  # no multiple of 0 is larger: a positive time is at least the shortest of all
+            times = np.concatenate([column[(column > 0.0) & np.isfinite(column)] for column in (*node, self.lag)])
             if not len(times) or self.refute(node, times.min() * (1 - _CLOSE), budget) is not True:
                 return 0.0
             low = min(times.min() * (1 - _CLOSE), best)
         if math.isfinite(best) and self.refute(node, math.nextafter(best, 0.0), budget) is True:
             return best
-        high, tight = best, True  # whether it is an open refutation that keeps the rest above `high` from being looked at
+        high, tight = best, True  # whether `high` is below `best` because of an open refutation
         begin = np.where(np.isfinite(node[0]), node[1], np.inf).min()
         step = _STEP
         while low < high and not budget.over:
@@ -250,7 +250,7 @@ class TaskSubset:
 
     @checked
     def refute(self, node: FloatArray, horizon: float, budget: RefutationBudget) -> bool | float:
-        """Tell whether nothing is done within `horizon` seconds: True, False if that stays open, or the length of a schedule."""
+        """Return True if no schedule has at most `horizon` seconds, False if that is open, or the length of a schedule."""
         from hetsched.bounds import branch_and_bound_kernels as kernels
 
         self._check(node)
@@ -283,7 +283,7 @@ class TaskSubset:
         check_array(node, "node", (3, *self._levels.shape[1:]))
 
     def _overfills(self, place: IntArray) -> bool:
-        """Tell whether the tasks that have one device left are too much for its memory; `place` is -1 for the others."""
+        """Return whether the tasks with only one device exceed its memory; `place` is -1 for the others."""
         settled = place >= 0
         needed = np.bincount(place[settled], self.single_input.bytes[self.tasks[settled]], len(self.single_input.room))
         return bool((needed > self.single_input.room).any())
@@ -294,7 +294,7 @@ class TaskSubset:
         return place, self._levels[0][np.arange(len(place)), place]
 
     def _branches(self, state: FloatArray, before: BoolArray, kind: int, task: int, other: int) -> list[tuple[FloatArray, BoolArray]]:
-        """Return the two branches of a node, the more promising one last."""
+        """Return the two branches of a node, the more promising last."""
         from hetsched.bounds import branch_and_bound_kernels as kernels
 
         second, behind = state.copy(), before.copy()
@@ -308,7 +308,7 @@ class TaskSubset:
 
 
 def _keep(least: FloatArray, tasks: IntArray, device: int) -> None:
-    """Take all devices but one from some tasks."""
+    """Remove all devices but one from some tasks."""
     kept = least[tasks, device]
     least[tasks] = np.inf
     least[tasks, device] = kept
