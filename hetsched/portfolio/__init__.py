@@ -1,1 +1,1 @@
-"""Many methods on one budget: who takes part, worker processes, and the method `auto`."""
+"""Many methods on one budget: the members, worker processes, and the method `auto`."""

@@ -1,4 +1,4 @@
-"""The members of `auto`: which methods it lets run on a problem, and with what weight."""
+"""The members of `auto` for a problem, and their weights."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from hetsched.search import Kind, Method, find_method, select
 
 @dataclass(eq=False)
 class Member:
-    """A method in the race, and how it fared so far."""
+    """A method in a run of `auto`, and its state."""
 
     name: str
     weight: float = 1.0
     here: bool = False
-    """Whether only this process knows it."""
+    """Whether it is registered only in this process."""
     charged: float = 0.0
-    """Seconds, or evaluations, given so far."""
+    """Seconds, or evaluations, used so far."""
     turns: int = 0
     stalled_turns: int = 0
-    """Turns in a row that it ended by itself without a better schedule."""
+    """Consecutive turns that it ended by itself without a better schedule."""
     deaths: int = 0
     retired: bool = False
     method: Method = field(init=False)
@@ -31,47 +31,51 @@ class Member:
     def __post_init__(self) -> None:
         self.method = find_method(self.name)
         function = self.method.function
-        # What a script or a function defines is not there for who imports the module; other cases are found out by asking.
+        # A worker cannot import a function of a script or of another function; other cases fail in the worker.
         self.here = function.__module__ == "__main__" or "<locals>" in function.__qualname__
 
     @property
     def at_once(self) -> bool:
-        """Whether it is done as soon as it has begun."""
+        """Whether it is constructive."""
         return self.method.at_once
 
     @property
     def proves(self) -> bool:
-        """Whether it is there for the bound as well."""
+        """Whether it computes bounds."""
         return self.method.proves
 
     @property
     def models(self) -> bool:
-        """Whether it hands models to a solver."""
+        """Whether it solves models by a solver."""
         return self.method.kind is Kind.EXACT and (self.method.solver is not None or "solver" in self.method.options)
 
 
 def usual(problem: Problem, objective: str) -> dict[str, float]:
-    """Return the members for a problem if the user names none, with their weights; of the exact methods only the first that fits."""
+    """Return the default members for a problem with their weights; of the exact methods only the first that fits."""
     chosen = select(objective=objective, auto=True, problem=problem)
-    exact = [each for each in chosen if each.kind is Kind.EXACT][:1]
-    return {each.name: each.auto.weight for each in chosen if each.auto is not None and (each.kind is not Kind.EXACT or each in exact)}
+    exact = [member for member in chosen if member.kind is Kind.EXACT][:1]
+    return {
+        member.name: member.auto.weight
+        for member in chosen
+        if member.auto is not None and (member.kind is not Kind.EXACT or member in exact)
+    }
 
 
 def choose(
     problem: Problem, objective: str, members: str | Iterable[str] | Mapping[str, float] | None, exclude: str | Iterable[str]
 ) -> list[Member]:
-    """Return the members of `auto` for a problem, in the order in which they would begin: first what is done at once, by turn.
+    """Return the members of `auto` for a problem in the order of their first turns, constructive methods first.
 
     Parameters
     ----------
     members : names, or mapping of name to weight, optional
-        A text holds names with commas between them.
+        A string holds names separated by commas.
     exclude : names
 
     Raises
     ------
     UnsupportedFeature
-        A name that is no method, a weight that is none, or nobody left.
+        An unknown name, an invalid weight, or no member left.
     """
     weights = _weights(usual(problem, objective) if members is None else members)
     banned = set(_names(exclude))
@@ -84,8 +88,8 @@ def choose(
         )
     if "auto" in chosen:
         raise UnsupportedFeature("'auto' is named as a member of itself; name the methods it should run, or leave members out")
-    found = [Member(name, weight) for name, weight in chosen.items()]
-    return sorted(found, key=lambda member: (not member.at_once, member.method.turn if member.at_once else 0))
+    listed = [Member(name, weight) for name, weight in chosen.items()]
+    return sorted(listed, key=lambda member: (not member.at_once, member.method.turn if member.at_once else 0))
 
 
 def _names(given: str | Iterable[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Compiling kernels before they are needed, by solving and bounding tiny problems; milliseconds where that has been done before."""
+"""Compilation of kernels in advance, by solving tiny problems; it takes milliseconds if they are compiled."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ EVALUATIONS = 50
 
 
 def prepare_methods(names: Sequence[str], problem: Problem | None = None) -> None:
-    """Compile what methods need for a problem, by default a tiny one, by running them one after another on one monitor.
+    """Compile the kernels of methods by running them, one after another, on a problem, by default a tiny one.
 
-    A search begins at what was found before it, so that nothing is started twice.
+    They share a monitor, so that a search starts from an earlier schedule and no start runs twice.
     """
     small = _pair() if problem is None else problem
     monitor = Monitor(small, Budget(evaluations=EVALUATIONS * len(names)))
@@ -32,54 +32,54 @@ def prepare_methods(names: Sequence[str], problem: Problem | None = None) -> Non
 
 
 def prepare_bounds() -> None:
-    """Compile what `best.every` needs, by bounding a small problem."""
+    """Compile the kernels of `best.every` by bounding a small problem."""
     names = [f"t{i}" for i in range(9)]
     arcs = [(f"t{i}", f"t{j}") for i, j in ((0, 1), (0, 2), (1, 3), (2, 3), (3, 4), (4, 5), (4, 6), (4, 7), (5, 8), (6, 8), (7, 8))]
     durations = [[1.0 + (3 * i) % 5, 2.0 + (2 * i) % 3] for i in range(9)]
     problem = Problem(TaskGraph(names, arcs, output_bytes=1.0), Cluster(["a", "b"], bandwidth=2.0), durations=durations)
     for _ in best.every(problem):
         pass
-    modules(problem.graph, channels=2, largest=2)  # what `every` asks of graphs that no single task cuts
+    modules(problem.graph, channels=2, largest=2)  # as in `every`, for graphs without a boundary of one channel
 
 
 def parts() -> dict[str, Callable[[], None]]:
-    """Return what `prepare` does, by name: bounds, and the methods of each family on problems of every kind.
+    """Return the parts of `prepare` by name: bounds, and the methods of each family on problems of every kind.
 
-    A part may run in another process; families share few kernels, so that little is compiled twice.
+    A part may run in another process; families share few kernels, so that few are compiled twice.
     """
     families: dict[str, list[Method]] = {}
     for method in sorted(registered().values(), key=lambda method: (method.turn, method.name)):
         module = method.function.__module__
         if module.startswith("hetsched.heuristics.") and method.available and method.name != "multilevel":
             families.setdefault(module.split(".")[2], []).append(method)
-    found: dict[str, Callable[[], None]] = {"bounds": prepare_bounds}
+    result: dict[str, Callable[[], None]] = {"bounds": prepare_bounds}
     for family, members in families.items():
-        found[family] = partial(_prepare_family, [method.name for method in members])
-    return found
+        result[family] = partial(_prepare_family, [method.name for method in members])
+    return result
 
 
 def prepare(jobs: int = 1) -> Iterator[tuple[str, float]]:
-    """Compile the kernels of bounds and heuristics, and yield the name and the seconds of each part that is done.
+    """Compile the kernels of bounds and heuristics; yield the name and the seconds of each part.
 
     Parameters
     ----------
     jobs : int
-        Processes that compile side by side; they share the cache of compiled kernels on disk.
+        Number of processes; they share the cache of compiled kernels on disk.
     """
     if jobs == 1:
         for name in parts():
             yield name, _run(name)
         return
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:  # forking is not safe beside threads
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:  # a fork is not safe in a process with threads
         running = {pool.submit(_run, name): name for name in parts()}
         for future in as_completed(running):
             yield running[future], future.result()
 
 
 def _run(name: str) -> float:
-    began = time.perf_counter()
+    start = time.perf_counter()
     parts()[name]()
-    return time.perf_counter() - began
+    return time.perf_counter() - start
 
 
 def _prepare_family(names: Sequence[str]) -> None:
@@ -90,7 +90,7 @@ def _prepare_family(names: Sequence[str]) -> None:
 
 
 def _kinds() -> Iterator[Problem]:
-    """Yield tiny problems between which every way to account for transfers, batches and memory occurs."""
+    """Yield tiny problems that cover all models of transfers, batches and memory."""
     one = _pair()
     yield one
     yield one.replace(communication=CONTENDED[0])

@@ -235,7 +235,7 @@ def test_threads_are_the_cores_of_a_solve():
     assert given == [3, 3]
     with pytest.raises(hs.InvalidArgument, match="threads is 0; it must be a whole number, at least 1, or None"):
         hs.solve(topcuoglu(), threads=0)
-    with pytest.raises(hs.UnsupportedFeature, match="threads=2 and the option workers=1 say the same twice; leave one of them out"):
+    with pytest.raises(hs.UnsupportedFeature, match="threads=2 and the option workers=1 are the same setting; leave one of them out"):
         hs.solve(topcuoglu(), threads=2, options={"workers": 1})
     with pytest.raises(hs.UnsupportedFeature, match="scip searches in one thread, not 2"):
         hs.solve(topcuoglu(), "milp", threads=2)
