@@ -1,8 +1,8 @@
-"""The arguments of public functions: one check of each before anything runs.
+"""The arguments of public functions, checked before anything runs.
 
-`checked` reads a function's annotations, which say of what kind an argument is; a range is a `Rule`
-by the argument's name. What a number is: an int, a float, a numpy scalar, a Fraction or a Decimal; the
-function receives an int or a float. True and False are no numbers.
+`checked` reads a function's annotations, which give the kinds of the arguments; a range is a `Rule`
+by the argument's name. A number is an int, a float, a numpy scalar, a Fraction or a Decimal; the
+function receives an int or a float. True and False are not numbers.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ def shown(value: object) -> str:
     """Return a value as one short line of a message."""
     try:
         text = _short.repr(value)
-    except Exception:  # an int of too many digits, or whatever __repr__ raises
+    except Exception:  # an int of too many digits, or an error of __repr__
         text = f"a value of type {type(value).__name__}"
     return " ".join(text.split())
 
 
 @dataclass(frozen=True)
 class Rule:
-    """What an argument must be."""
+    """A rule for an argument."""
 
     text: str
     """Follows "it must be" in a message."""
     take: Callable[[Any], Any]
-    """Returns the argument as the function receives it; `ValueError` or `TypeError` if it will not do."""
+    """Returns the argument as the function receives it; raises `ValueError` or `TypeError` if it breaks the rule."""
 
     def check(self, value: Any, what: str, error: type[HetschedError] = InvalidArgument) -> Any:
         """Return the value as the function receives it; raise `error`, which names it `what`, if it breaks the rule."""
@@ -71,12 +71,12 @@ class Rule:
 
     @property
     def or_none(self) -> Rule:
-        """The rule that admits None too."""
+        """The rule that also permits None."""
         return Rule(f"{self.text}, or None", lambda value: None if value is None else self.take(value))
 
 
 class _Part(ValueError):
-    """A part of an argument breaks a rule of its own."""
+    """A part of an argument breaks its rule."""
 
     def __init__(self, place: str, value: object, text: str) -> None:
         super().__init__(place, value, text)
@@ -102,8 +102,8 @@ def _as_number(value: Any) -> int | float:
         return value  # by far the most common
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real | decimal.Decimal):
         _refuse()
-    if isinstance(value, numbers.Integral) and abs(whole := int(value)) <= LARGEST_COUNT:
-        return whole
+    if isinstance(value, numbers.Integral) and abs(integer := int(value)) <= LARGEST_COUNT:
+        return integer
     return float(value)
 
 
@@ -113,10 +113,10 @@ def number(least: float = -math.inf, most: float = math.inf, *, above: float | N
     text = ["a number", *(f"{word} {limit:g}" for word, limit in limits if limit is not None and abs(limit) < math.inf)]
 
     def take(value: Any) -> int | float:
-        found = _as_number(value)
-        if not least <= found <= most or (above is not None and found <= above) or (below is not None and found >= below):
+        parsed = _as_number(value)
+        if not least <= parsed <= most or (above is not None and parsed <= above) or (below is not None and parsed >= below):
             _refuse()
-        return found
+        return parsed
 
     return Rule(" ".join(text[:2]) + "".join(f" and {part}" for part in text[2:]), take)
 
@@ -167,7 +167,7 @@ def rule(text: str, valid: Callable[[Any], object]) -> Rule:
 
 
 NUMBER = Rule("a number", lambda value: _as_number(value) if type(value) is float else number().take(value))
-"""What an annotation `float` stands for: NaN too, which a range refuses."""
+"""The rule of the annotation `float`: NaN is permitted, but not in a range."""
 WHOLE = whole()
 COUNT = whole(1)
 TEXT = kind(str, "a string")
@@ -185,18 +185,18 @@ NAMED = {
     "evaluations": Rule("a whole number, at least 0", whole(0).take),
     "threads": Rule("a whole number, at least 1", COUNT.take),
 }
-"""Rules of arguments that mean the same wherever they are."""
+"""Rules of arguments that have the same meaning everywhere."""
 
 
 def check_number(
     value: Any, what: str, least: float = -math.inf, most: float = math.inf, error: type[HetschedError] = InvalidArgument
 ) -> Any:
-    """Return a number from `least` to `most` as an int or a float; raise `error` if it is none."""
+    """Return a number from `least` to `most` as an int or a float; raise `error` for any other value."""
     return number(least, most).check(value, what, error)
 
 
 def check_count(value: Any, what: str, least: int = 1, most: int = LARGEST_COUNT, error: type[HetschedError] = InvalidArgument) -> int:
-    """Return a whole number from `least` to `most` as an int; raise `error` if it is none."""
+    """Return a whole number from `least` to `most` as an int; raise `error` for any other value."""
     return int(whole(least, most).check(value, what, error))
 
 
@@ -207,20 +207,20 @@ def check_kind(value: Any, which: type, what: str, error: type[HetschedError] = 
 
 def check_indices(values: Any, what: str, limit: int, error: type[HetschedError] = InvalidArgument) -> npt.NDArray[np.int64]:
     """Return a one-dimensional array of indices from 0 to below `limit`."""
-    found: npt.NDArray[np.int64] = check_array(values, what, ("any",), np.int64, error=error)
-    if len(found) and not (0 <= found.min() and found.max() < limit):
-        raise error(f"{what} runs from {found.min()} to {found.max()}; it must be indices from 0 to {limit - 1}")
-    return found
+    indices: npt.NDArray[np.int64] = check_array(values, what, ("any",), np.int64, error=error)
+    if len(indices) and not (0 <= indices.min() and indices.max() < limit):
+        raise error(f"{what} runs from {indices.min()} to {indices.max()}; it must be indices from 0 to {limit - 1}")
+    return indices
 
 
 def check_rows(rows: Any, what: str, *columns: str, error: type[HetschedError] = InvalidArgument) -> list[tuple[Any, ...]]:
-    """Return rows as tuples of the columns named; a row is any sequence of that many, but no string."""
-    found = []
+    """Return rows as tuples of the `columns`; a row is any sequence of that length except a string."""
+    result = []
     for place, row in enumerate(rows):
         if isinstance(row, str | bytes | Mapping) or not hasattr(row, "__iter__") or len(cells := tuple(row)) != len(columns):
             raise error(f"{what}[{place}] is {shown(row)}; it must be ({', '.join(columns)})")
-        found.append(cells)
-    return found
+        result.append(cells)
+    return result
 
 
 _KINDS = {"f": "numbers", "i": "whole numbers", "b": "True and False"}
@@ -241,43 +241,45 @@ def check_array(
     Parameters
     ----------
     values : array or nested sequence
-        Strings, complex numbers and dates are no numbers; floats may be whole numbers; a fraction or a decimal
+        Strings, complex numbers and dates are not numbers; floats may be whole numbers; a fraction or a decimal
         becomes a float, an array of bools ones and zeros.
     what : str
         Its name in the message.
     shape : tuple, optional
-        What it must have; a length that may be any is a text, which the message shows.
+        The required shape; a string, which messages contain, permits any length.
     dtype : dtype
         float64, int64 or bool.
     text : str
-        What it must be, to follow "it must be".
+        The requirement, for messages after "it must be".
     absent : bool
-        Whether None stands for NaN.
+        Whether None means NaN.
     """
     target = np.dtype(dtype)
     try:
-        found = np.asarray(values)
-        if found.dtype.kind == "O" and target.kind == "f":
-            found = np.array([np.nan if absent and each is None else _as_number(each) for each in found.flat], float).reshape(found.shape)
-        if found.dtype.kind == "f" and target.kind == "i" and (np.abs(found) < LARGEST_COUNT).all() and (found == np.rint(found)).all():
-            found = found.astype(target)  # numpy makes floats of empty lists
-        if found.dtype.kind not in {"f": "biuf", "i": "iu", "b": "b"}[target.kind] and (found.size or found.dtype.kind not in "iuf"):
+        array = np.asarray(values)
+        if array.dtype.kind == "O" and target.kind == "f":
+            array = np.array([np.nan if absent and entry is None else _as_number(entry) for entry in array.flat], float).reshape(
+                array.shape
+            )
+        if array.dtype.kind == "f" and target.kind == "i" and (np.abs(array) < LARGEST_COUNT).all() and (array == np.rint(array)).all():
+            array = array.astype(target)  # numpy makes floats of empty lists
+        if array.dtype.kind not in {"f": "biuf", "i": "iu", "b": "b"}[target.kind] and (array.size or array.dtype.kind not in "iuf"):
             _refuse()
-        found = found.astype(target, copy=False)
-    except Exception:  # whatever the array interface of a stranger's class raises
+        array = array.astype(target, copy=False)
+    except Exception:  # any error of the array interface of a foreign class
         raise error(f"{what} is {shown(values)}; it must be {text or f'an array of {_KINDS[target.kind]}'}") from None
     if shape is not None and (
-        found.ndim != len(shape) or any(isinstance(n, int) and n != m for n, m in zip(shape, found.shape, strict=True))
+        array.ndim != len(shape) or any(isinstance(n, int) and n != m for n, m in zip(shape, array.shape, strict=True))
     ):
-        raise error(f"{what} has shape {list(found.shape)}; it must be [{', '.join(map(str, shape))}]")
-    return found
+        raise error(f"{what} has shape {list(array.shape)}; it must be [{', '.join(map(str, shape))}]")
+    return array
 
 
 # ---------------------------------------------------------------- annotations
 
 
 class _Elsewhere(type):
-    """The type of classes that a module names without importing them: they are known by package and name."""
+    """The type of classes that annotations name without an import, identified by package and name."""
 
     def __getattr__(cls, name: str) -> _Elsewhere:
         if name.startswith("_"):
@@ -296,24 +298,24 @@ class _Elsewhere(type):
 
 
 class _Numpy:
-    """Stands for `numpy.typing` in annotations."""
+    """Replaces `numpy.typing` in annotations."""
 
-    ArrayLike = Any  # the function makes an array of it, and says what is wrong with it
+    ArrayLike = Any  # the function converts it to an array and checks it
     NDArray = npt.NDArray
 
 
 class _Names(dict[str, Any]):
-    """The names an annotation may use, in the module of its function."""
+    """The names that annotations of a module may use."""
 
     def __missing__(self, name: str) -> Any:
         return getattr(builtins, name) if hasattr(builtins, name) else _Elsewhere(name, (), {})
 
 
-def _hint(annotation: Any, known: dict[str, Any]) -> Any:
+def _hint(annotation: Any, scope: dict[str, Any]) -> Any:
     """Return an annotation as an object, alternatives as a tuple."""
     if not isinstance(annotation, str):
         return annotation
-    names = _Names(known | {"npt": _Numpy})
+    names = _Names(scope | {"npt": _Numpy})
 
     def parts(node: ast.expr) -> list[ast.expr]:
         return [*parts(node.left), *parts(node.right)] if isinstance(node, ast.BinOp) else [node]
@@ -347,9 +349,9 @@ _NONE = Rule("None", lambda value: None if value is None else _refuse())
 
 
 def _rule(hint: Any) -> Rule | None:
-    """Return the rule that a type stands for; None where anything will do."""
+    """Return the rule of a type, or None if it permits any value."""
     if isinstance(hint, tuple):
-        return _either([_rule(each) for each in hint])
+        return _either([_rule(part) for part in hint])
     if hint in (Any, object) or isinstance(hint, TypeVar):
         return None
     if hint is None or hint is types.NoneType:
@@ -359,7 +361,7 @@ def _rule(hint: Any) -> Rule | None:
         return plain[hint]
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        return _either([_rule(each) for each in arguments])
+        return _either([_rule(part) for part in arguments])
     if origin is Literal:
         return one_of(*arguments)
     if origin is np.ndarray:
@@ -386,28 +388,28 @@ def _array(dtype: Any) -> Rule | None:
 
 def _container(origin: Any, arguments: tuple[Any, ...]) -> Rule:
     text = {"Mapping": "a mapping", "Iterable": "a sequence or another iterable"}.get(origin.__name__, f"a {origin.__name__.lower()}")
-    wanted = collections.abc.Sequence if origin is list else origin
+    required = collections.abc.Sequence if origin is list else origin
     mapping = issubclass(origin, collections.abc.Mapping)
     fixed = origin is tuple and Ellipsis not in arguments
-    rules = [_rule(each) for each in arguments if each is not Ellipsis]
+    rules = [_rule(part_type) for part_type in arguments if part_type is not Ellipsis]
 
     def take(value: Any) -> Any:
         if origin is collections.abc.Sequence and isinstance(value, np.ndarray) and value.ndim:
             take(value.tolist())
             return value
-        if not isinstance(value, wanted) or (fixed and len(value) != len(rules)) or (isinstance(value, np.ndarray) and not value.ndim):
+        if not isinstance(value, required) or (fixed and len(value) != len(rules)) or (isinstance(value, np.ndarray) and not value.ndim):
             _refuse()
         if isinstance(value, str | bytes) and (not rules or rules[0] is None or rules[0] not in (TEXT,) or not isinstance(value, str)):
             _refuse()
-        if isinstance(value, Collection) and wanted is not collections.abc.Iterable:
-            for i, each in enumerate(value.items() if isinstance(value, Mapping) else value):
-                pairs = zip(rules, each, strict=True) if mapping else [(rules[i if fixed else 0], each)] if rules else []
+        if isinstance(value, Collection) and required is not collections.abc.Iterable:
+            for i, item in enumerate(value.items() if isinstance(value, Mapping) else value):
+                pairs = zip(rules, item, strict=True) if mapping else [(rules[i if fixed else 0], item)] if rules else []
                 for rule, part in pairs:
                     if rule is not None:
                         try:
                             rule.take(part)
                         except (TypeError, ValueError, OverflowError):
-                            raise _Part(f"[{shown(each[0] if mapping else i)}]", part, rule.text) from None
+                            raise _Part(f"[{shown(item[0] if mapping else i)}]", part, rule.text) from None
         return value
 
     return Rule(text, take)
@@ -425,16 +427,16 @@ def _protocol(hint: Any) -> Rule:
 
         return value if not isinstance(value, type) and all(map(held, members)) else _refuse()
 
-    wanted = " and ".join(sorted("a call" if name == "__call__" else name for name in members))
-    return Rule(f"a {hint.__name__}, which has {wanted}", take)
+    members_text = " and ".join(sorted("a call" if name == "__call__" else name for name in members))
+    return Rule(f"a {hint.__name__}, which has {members_text}", take)
 
 
 @functools.cache
 def rules(function: Callable[..., Any]) -> Mapping[str, Rule]:
-    """Return the rules of a function's arguments, by name, those given to `checked` among them."""
+    """Return the rules of a function's arguments by name, including those given to `checked`."""
     given: Mapping[str, Rule] = getattr(function, "_rules", {})
     plain = inspect.unwrap(function)
-    found: dict[str, Rule] = {}
+    result: dict[str, Rule] = {}
     for name, parameter in inspect.signature(plain).parameters.items():
         if parameter.annotation is parameter.empty:
             continue
@@ -446,12 +448,12 @@ def rules(function: Callable[..., Any]) -> Mapping[str, Rule]:
         elif None in kinds:
             rule = _unlimited(rule) if name == "time_limit" else rule.or_none
         if rule is not None:
-            found[name] = rule
-    return found
+            result[name] = rule
+    return result
 
 
 def _unlimited(rule: Rule) -> Rule:
-    """Return the rule of a time limit that may be left out: infinite means none."""
+    """Return the rule of an optional time limit, of which inf means None."""
 
     def take(value: Any) -> Any:
         seconds = None if value is None else rule.take(value)
@@ -470,14 +472,13 @@ def checked(function: F, /) -> F: ...
 @typing.overload
 def checked(**given: Rule) -> Callable[[F], F]: ...
 def checked(function: Any = InvalidArgument, /, **given: Rule) -> Any:
-    """Check the arguments of a public function, or of a class's constructor, when it is called.
+    """Check the arguments of a public function, or of the constructor of a class, at each call.
 
-    Each argument must be of the kind that its annotation says; one of the names in `NAMED`, and one
-    that a rule is given for here, must keep that rule. Raises `InvalidArgument`, or the error given,
-    before the function runs.
+    Each argument must be of the kind of its annotation, and satisfy its rule in `NAMED` or in `given`.
+    Raises `InvalidArgument`, or the error given, before the function runs.
     """
     if isinstance(function, type) and issubclass(function, HetschedError):
-        return lambda each: _checked(each, given, function)
+        return lambda target: _checked(target, given, function)
     return _checked(function, given, InvalidArgument)
 
 
@@ -508,16 +509,16 @@ def _checked(function: Any, given: Mapping[str, Rule], error: type[HetschedError
 
 
 def _plan(function: Callable[..., Any]) -> tuple[list[tuple[str, Rule | None]], Mapping[str, Rule], tuple[str, Rule | None], Rule | None]:
-    """Return the rules by place, by name, of further places and of further names."""
-    known = rules(function)
+    """Return the rules by position, by name, of further positional and of further named arguments."""
+    by_name = rules(function)
     places: list[tuple[str, Rule | None]] = []
     rest: tuple[str, Rule | None] = ("", None)
     others: Rule | None = None
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
-            places.append((name, known.get(name)))
+            places.append((name, by_name.get(name)))
         elif parameter.kind is parameter.VAR_POSITIONAL:
-            rest = (name, known.get(name))
+            rest = (name, by_name.get(name))
         elif parameter.kind is parameter.VAR_KEYWORD:
-            others = known.get(name)
-    return places, {**known}, rest, others
+            others = by_name.get(name)
+    return places, {**by_name}, rest, others

@@ -1,4 +1,4 @@
-"""Arrays: their types, their making, and immutable values that consist of them."""
+"""Array types, helpers for arrays, and immutable values made of arrays."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
 
 def readonly(values: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> npt.NDArray[Any]:
-    """Return `values` as a C-ordered array that nobody can write to; the caller's is not touched."""
+    """Return `values` as a read-only C-ordered array; the caller's array is not changed."""
     array = np.array(values, dtype=dtype, order="C")
     array.setflags(write=False)
     return array
 
 
 def row_starts(counts: npt.ArrayLike) -> IntArray:
-    """Return the row starts of compressed rows with so many entries each, shape [n + 1]; the last is the number of entries."""
+    """Return the row starts of compressed rows with `counts` entries each, shape [n + 1]; the last is the number of entries."""
     lengths = np.asarray(counts, dtype=np.int64)
     starts = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=starts[1:])
@@ -33,16 +33,16 @@ def row_starts(counts: npt.ArrayLike) -> IntArray:
 
 
 def texts(values: Iterable[str]) -> npt.NDArray[np.object_]:
-    """Return strings as a column in which each takes the room of its own length, not that of the longest."""
+    """Return strings as an array of objects, in which each needs memory for its own length, not the longest."""
     return np.array(list(values), dtype=object)
 
 
 class Frozen:
     """Base class of immutable values.
 
-    The attributes that a subclass annotates, but for a ``dataclasses.field(compare=False)``, make up its value.
-    It sets them once, with `_set` or as a dataclass (``@dataclass(frozen=True, eq=False)``). Equality compares them
-    (NaN equals NaN), pickling carries only them; cached properties are derived anew.
+    Its value consists of the attributes that a subclass annotates, except ``dataclasses.field(compare=False)``. They
+    are set once, with `_set` or by a dataclass (``@dataclass(frozen=True, eq=False)``). Equality compares them (NaN
+    equals NaN), and pickles contain only them; cached properties are computed again.
     """
 
     _fields: ClassVar[tuple[str, ...]] = ()
@@ -79,7 +79,7 @@ class Frozen:
             return NotImplemented
         return all(_same(self.__dict__[name], other.__dict__[name]) for name in self._fields)
 
-    __hash__ = None  # type: ignore[assignment]  # mutable-looking arrays inside: equal values need not hash equal
+    __hash__ = None  # type: ignore[assignment]  # arrays are not hashable
 
 
 def _same(a: object, b: object) -> bool:
@@ -95,8 +95,8 @@ def _same(a: object, b: object) -> bool:
 class Columns(Frozen):
     """A small immutable table: named one-dimensional arrays of one length.
 
-    Columns are attributes (``schedule.batches.start``); iterating yields one row at a time as a
-    dict; `to_dataframe` gives a pandas DataFrame.
+    Columns are attributes (``schedule.batches.start``); an iteration yields rows as dicts;
+    `to_dataframe` returns a pandas DataFrame.
     """
 
     _columns: dict[str, npt.NDArray[Any]]
@@ -146,7 +146,7 @@ class Columns(Frozen):
         return tuple(self._columns)
 
     def replace(self, **columns: npt.ArrayLike) -> Self:
-        """Return a copy with some columns exchanged or added."""
+        """Return a copy with some columns replaced or added."""
         return type(self)(**{**self._columns, **columns})
 
     def to_dict(self) -> Mapping[str, npt.NDArray[Any]]:
@@ -154,7 +154,7 @@ class Columns(Frozen):
         return dict(self._columns)
 
     def to_dataframe(self) -> Any:
-        """Return a ``pandas.DataFrame`` of the columns; raises `MissingDependency` without pandas."""
+        """Return a ``pandas.DataFrame`` of the columns; raise `MissingDependency` without pandas."""
         try:
             import pandas
         except ImportError as error:

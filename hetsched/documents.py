@@ -1,4 +1,4 @@
-"""The JSON documents: versioned, strict, read back to the bit.
+"""The JSON documents: versioned, strict, restored to the bit.
 
 One rule for absent numbers: ``null`` stands for NaN in durations, transfers and work (impossible,
 unknown) and for infinity in memory and bandwidth (unlimited).
@@ -30,12 +30,12 @@ __all__ = ["KINDS", "encode", "read", "schema", "write", "write_bytes"]
 
 VERSION = 1
 LARGEST_DOCUMENT = 2**28
-"""Bytes of a document at most."""
+"""The most bytes of a document."""
 Number = float | None
 Real = float | Literal["nan", "inf", "-inf"]
-"""A number that a rule forbids to be what it is, which `verify` says, not the document."""
+"""A number that may be nan or infinite, which `verify` reports, not the document."""
 Whole = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-"""A number that a column of whole numbers can hold."""
+"""A whole number within the range of int64 columns."""
 KINDS: Mapping[str, str] = {
     "hetsched-graph": "hetsched.problem.document:GraphDocument",
     "hetsched-cluster": "hetsched.problem.document:ClusterDocument",
@@ -44,30 +44,30 @@ KINDS: Mapping[str, str] = {
     "hetsched-solution": "hetsched.search.solution_document:SolutionDocument",
     "hetsched-stages": "hetsched.schedule.stage_document:StagesDocument",
 }
-"""Module and class of the document behind each `format` that `read` takes; imported when one is first met."""
+"""Module and class of the document of each `format` that `read` supports, imported at first use."""
 MEASUREMENTS: Mapping[str, str] = {"hetsched-measurements": "hetsched.costs.recorded:MeasurementsDocument"}
-"""The same for measurements, which have a `read` of their own."""
+"""The same for measurements, which are read by `Recorded.read`."""
 
 Value = TypeVar("Value")
 
 
 class Row(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
-    """Base of the parts of documents: defaults are not written, unknown fields are refused."""
+    """Base class of parts of documents: defaults are not written, unknown fields are refused."""
 
 
 class Document(Row, Generic[Value], kw_only=True, tag_field="format"):
-    """Base of the documents: a JSON object whose `format` names its kind."""
+    """Base class of documents: a JSON object whose `format` is its kind."""
 
     version: int
 
     @classmethod
     def of(cls, value: Value) -> Self:
-        """Return the document that describes a value."""
-        raise TypeError(f"{cls.__name__} describes nothing")
+        """Return the document of a value."""
+        raise TypeError(f"{cls.__name__} has no value class")
 
     def value(self) -> Value:
-        """Return what the document describes."""
-        raise TypeError(f"{type(self).__name__} describes nothing")
+        """Return the value of the document."""
+        raise TypeError(f"{type(self).__name__} has no value class")
 
 
 class _Header(msgspec.Struct):
@@ -76,7 +76,7 @@ class _Header(msgspec.Struct):
 
 
 def optional(column: FloatArray) -> list[Any]:
-    """Return nested lists with None for what is not finite."""
+    """Return nested lists with None for numbers that are not finite."""
     values = column.astype(object)
     values[~np.isfinite(column)] = None
     return cast("list[Any]", values.tolist())
@@ -88,13 +88,13 @@ def real(value: float) -> Any:
 
 
 def reals(column: FloatArray) -> list[Any]:
-    """Return a list of numbers, those that are not finite as "nan", "inf" and "-inf"."""
+    """Return a list of numbers, with "nan", "inf" and "-inf" for those that are not finite."""
     values: list[Any] = column.tolist()
     return values if np.isfinite(column).all() else list(map(real, values))
 
 
 def to_document(value: object) -> Document[Any]:
-    """Return the document that describes a value: its class names the format."""
+    """Return the document of a value, whose class has the format."""
     where = {**KINDS, **MEASUREMENTS}.get(getattr(type(value), "_format", ""))
     if where is None:
         raise InvalidArgument(f"{shown(value)} has no document format; give a graph, cluster, problem, schedule, solution or stages")
@@ -106,13 +106,13 @@ def to_document(value: object) -> Document[Any]:
 def _document_class(where: str) -> type[Document[Any]]:
     """Import a document's class from ``module:Class``."""
     module, _, name = where.partition(":")
-    found: type[Document[Any]] = getattr(importlib.import_module(module), name)
-    return found
+    document_class: type[Document[Any]] = getattr(importlib.import_module(module), name)
+    return document_class
 
 
 @contextlib.contextmanager
 def _no_collection() -> Iterator[None]:
-    """Make very many objects, none of which is garbage, without looking for garbage among them again and again."""
+    """Disable garbage collection while very many objects are made, none of which is garbage."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -128,7 +128,7 @@ def encode(value: object) -> bytes:
     Raises
     ------
     UnsupportedFeature
-        It would be larger than documents may be.
+        The document would be too large.
     """
     with _no_collection():
         data = msgspec.json.encode(to_document(value)) + b"\n"
@@ -138,12 +138,12 @@ def encode(value: object) -> bytes:
 
 
 def decode(data: bytes | str, kinds: Mapping[str, str] = KINDS, name: str = "document") -> Any:
-    """Return the value that a JSON document describes.
+    """Return the value of a JSON document.
 
     Raises
     ------
     InvalidProblem
-        In one line: where in the document, what rule, what was found.
+        One line with the place in the document, the rule and the value.
     """
     try:
         header = msgspec.json.decode(data, type=_Header)
@@ -163,7 +163,7 @@ def decode(data: bytes | str, kinds: Mapping[str, str] = KINDS, name: str = "doc
 def load(path: str | os.PathLike[str], kinds: Mapping[str, str] = KINDS) -> Any:
     """Return the value in the JSON document at `path`; see `decode`."""
     with open(path, "rb") as file:
-        data = file.read(LARGEST_DOCUMENT + 1)  # a device may have no end
+        data = file.read(LARGEST_DOCUMENT + 1)  # the file may be an endless device
     if len(data) > LARGEST_DOCUMENT:
         raise InvalidProblem(f"{os.fspath(path)} has more than the {LARGEST_DOCUMENT} bytes that a document may have")
     return decode(data, kinds, os.fspath(path))
@@ -171,59 +171,59 @@ def load(path: str | os.PathLike[str], kinds: Mapping[str, str] = KINDS) -> Any:
 
 @checked
 def write(value: object, path: str | os.PathLike[str]) -> None:
-    """Write a value's document to `path`, whole or not at all."""
+    """Write a value's document to `path`, completely or not at all."""
     write_bytes(encode(value), path)
 
 
 @checked
 def write_bytes(data: bytes, path: str | os.PathLike[str]) -> None:
-    """Write a file whole or not at all: beside the old one, which it then replaces, and whose mode it keeps.
+    """Write a file completely or not at all: as a new file that replaces the old one and keeps its mode.
 
-    A symbolic link goes on pointing to the file. Devices and pipes are written to as they are.
+    A symbolic link is kept and its target replaced. Devices and pipes are written to directly.
 
     Raises
     ------
     OSError
-        It names the file and says what became of it.
+        Its message has the file and its state.
     """
     outcome = ""
     try:
         if _special(Path(path)):
-            with open(path, "ab") as file:  # standard output may be a file that already has something in it
+            with open(path, "ab") as file:  # standard output may be a file with contents
                 file.write(data)
             return
         outcome = "; nothing is written"
-        target, known = Path(os.path.realpath(path)), None
+        target, status = Path(os.path.realpath(path)), None
         with contextlib.suppress(FileNotFoundError):
-            known = target.stat()
-            outcome = "; the file is as it was"
-        _replace(target, data, known)
+            status = target.stat()
+            outcome = "; the file is unchanged"
+        _replace(target, data, status)
     except OSError as error:
         remedy = "make room, or name a file elsewhere" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "name another file"
-        said = f"{error.strerror or error}{outcome and f'{outcome}; {remedy}'}"
-        raise OSError(error.errno, said, os.fspath(path)) from None
+        text = f"{error.strerror or error}{outcome and f'{outcome}; {remedy}'}"
+        raise OSError(error.errno, text, os.fspath(path)) from None
 
 
 def _special(path: Path) -> bool:
-    """Tell whether there is something at `path` that only its own kind of writing does: a device, a pipe, what a descriptor stands for."""
+    """Return whether `path` cannot be replaced by a new file: a device, a pipe, a file descriptor."""
     return path.exists() and (not path.is_file() or os.path.abspath(path).startswith(("/dev/", "/proc/")))
 
 
-def _replace(target: Path, data: bytes, known: os.stat_result | None) -> None:
-    """Put a new file in the place of one with the status `known`, or of none."""
-    if known is not None and not os.access(target, os.W_OK):
+def _replace(target: Path, data: bytes, status: os.stat_result | None) -> None:
+    """Write a new file in place of one with that `status`, or of none."""
+    if status is not None and not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     temporary = target.parent / f".hetsched-{secrets.token_hex(8)}"
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if known is None else 0o600)
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if status is None else 0o600)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
-            os.fsync(handle)  # what does not fit is told here, not after the old file has gone
-        if known is not None:
-            with contextlib.suppress(OSError, AttributeError):  # only root may give files away; Windows knows no owners
-                os.chown(temporary, known.st_uid, known.st_gid)
-            os.chmod(temporary, stat.S_IMODE(known.st_mode))
+            os.fsync(handle)  # a full disk raises here, before the old file is replaced
+        if status is not None:
+            with contextlib.suppress(OSError, AttributeError):  # only root may change owners; Windows has none
+                os.chown(temporary, status.st_uid, status.st_gid)
+            os.chmod(temporary, stat.S_IMODE(status.st_mode))
         os.replace(temporary, target)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
@@ -233,12 +233,12 @@ def _replace(target: Path, data: bytes, known: os.stat_result | None) -> None:
 
 @checked
 def read(path: str | os.PathLike[str]) -> Frozen:
-    """Return what the JSON document at `path` describes, a graph, cluster, problem, schedule, solution or stages, as its `format` says.
+    """Return the graph, cluster, problem, schedule, solution or stages of the JSON document at `path`, by its `format`.
 
     Raises
     ------
     InvalidProblem, InvalidSchedule
-        In one line: where in the document, what rule, what was found.
+        One line with the place in the document, the rule and the value.
     OSError
         The file cannot be read.
     """

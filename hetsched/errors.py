@@ -1,4 +1,4 @@
-"""The errors and warnings a user can meet; every message names the value, the rule and the remedy."""
+"""Errors and warnings of the package; every message has the value, the rule and the remedy."""
 
 from __future__ import annotations
 
@@ -9,13 +9,17 @@ from pathlib import Path
 _PACKAGE = str(Path(__file__).parent)
 
 LONGEST = 500
-"""Characters of an error's message at most."""
+"""The most characters of an error message."""
 
 
 def printable(text: object) -> str:
-    """Return `text` with its unprintable characters escaped (names come from anywhere, and a terminal obeys some characters)."""
-    said = str(text)
-    return said if said.isprintable() else "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in said)
+    """Return `text` with its unprintable characters escaped, for a terminal interprets some of them."""
+    characters = str(text)
+    return (
+        characters
+        if characters.isprintable()
+        else "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in characters)
+    )
 
 
 def one_line(text: object) -> str:
@@ -24,7 +28,7 @@ def one_line(text: object) -> str:
 
 
 def shortened(text: str, most: int = LONGEST) -> str:
-    """Return `text` with its middle left out if it is longer than `most` characters: value and remedy stand at the ends."""
+    """Return `text` without its middle if it has more than `most` characters: value and remedy are at the ends."""
     if len(text) <= most:
         return text
     kept = most - len(" ... ")
@@ -33,7 +37,7 @@ def shortened(text: str, most: int = LONGEST) -> str:
 
 
 def warn(message: str, category: type[Warning] = RuntimeWarning) -> None:
-    """Warn of something at the line that called the package, however deep in it that is noticed."""
+    """Emit a warning at the line of the user's code that called the package."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         level, frame = level + 1, frame.f_back
@@ -41,10 +45,10 @@ def warn(message: str, category: type[Warning] = RuntimeWarning) -> None:
 
 
 class HetschedError(Exception):
-    """Base class of every error this package raises on purpose; its message is one printable line of at most `LONGEST` characters."""
+    """Base class of the errors of this package; the message is one printable line of at most `LONGEST` characters."""
 
     def __init__(self, message: object = "") -> None:
-        super().__init__(shortened(one_line(shortened(str(message), 20 * LONGEST))))  # no megabyte is escaped to be thrown away
+        super().__init__(shortened(one_line(shortened(str(message), 20 * LONGEST))))  # shortened first, against the cost of long texts
 
 
 class InvalidArgument(HetschedError, ValueError, TypeError):
@@ -68,23 +72,23 @@ class Infeasible(HetschedError):
 
 
 class UnsupportedFeature(HetschedError):
-    """A method, solver or format was asked for something it declares it cannot do."""
+    """A method, solver or format does not support a request."""
 
 
 class SolverFailed(HetschedError):
-    """A solver's process died before it had finished; what it had found is kept."""
+    """A solver's process died before it had finished; its results so far are kept."""
 
 
 class OutOfTime(HetschedError):
-    """The time limit is over, or what is next would take longer than is left (see `hetsched.stopping.Deadline`)."""
+    """The time limit is over, or the next step would take longer than the time left (see `hetsched.stopping.Deadline`)."""
 
 
 class MissingDependency(HetschedError, ImportError):
     """An optional dependency is not installed."""
 
     def __init__(self, package: str, extra: str) -> None:
-        wanted = f"hetsched[{extra}]" if extra else package
-        super().__init__(f"{package!r} is not installed; install it with: pip install {wanted!r}")
+        requirement = f"hetsched[{extra}]" if extra else package
+        super().__init__(f"{package!r} is not installed; install it with: pip install {requirement!r}")
         self.package = package
         self.extra = extra
 
@@ -93,4 +97,4 @@ class MissingDependency(HetschedError, ImportError):
 
 
 class InconsistentBound(HetschedError):
-    """A lower bound lies above the makespan of a valid schedule: one of the two is a bug."""
+    """A lower bound is above the makespan of a valid schedule: one of the two is a bug."""

@@ -1,4 +1,4 @@
-"""Names of a package that are imported when they are first used."""
+"""Names of a package that are imported at first use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Homes = Mapping[str, Sequence[str]]
 def attach(
     package: str, homes: Homes, *, extras: Mapping[str, str] | None = None
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` of a package whose names are imported when they are first used.
+    """Return `__getattr__` and `__dir__` of a package whose names are imported at first use.
 
     Parameters
     ----------
@@ -22,7 +22,7 @@ def attach(
     homes : mapping of str to sequence of str
         Module of the package -> the names it defines; "" -> modules of the package.
     extras : mapping of str to str
-        Optional library -> the extra of hetsched that installs it. Where the library is missing, using a name raises
+        Optional library -> the extra of hetsched that installs it. If the library is missing, the use of a name raises
         `MissingDependency`.
     """
     home = {name: f"{package}.{module}" if module else "" for module, names in homes.items() for name in names}
@@ -35,11 +35,11 @@ def attach(
         except ModuleNotFoundError as error:
             if error.name is None or extras is None or error.name not in extras:
                 raise
-            from hetsched.errors import MissingDependency  # here, for `import hetsched` to stay quick
+            from hetsched.errors import MissingDependency  # here, to keep `import hetsched` fast
 
             raise MissingDependency(error.name, extras[error.name]) from error
         value: object = getattr(module, name) if home[name] else module
-        setattr(sys.modules[package], name, value)  # so that it is asked for once
+        setattr(sys.modules[package], name, value)  # for later uses
         return value
 
     def names() -> list[str]:

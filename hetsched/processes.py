@@ -1,8 +1,8 @@
-"""Python processes that work for this one and may be lost: they talk in pickles, through pipes.
+"""Child processes that may be lost: they exchange pickles with this process by pipes.
 
-Such a process is this interpreter started anew, not forked and not by `multiprocessing`: forking is not
-safe beside threads, and spawning would run the user's script once more. It ends when its input is
-closed, so none outlives the process it works for.
+Such a process is a new interpreter, not forked and not by `multiprocessing`: a fork is not safe in a
+process with threads, and spawning would run the user's script again. It ends when its input is closed,
+so none outlives its parent.
 """
 
 from __future__ import annotations
@@ -21,28 +21,30 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 _THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "NUMBA_NUM_THREADS")
-_START = "import sys; sys.path[:] = {path!r}; from {module} import {function}; {function}({log})"  # as -m does, but with our path alone
+_START = (
+    "import sys; sys.path[:] = {path!r}; from {module} import {function}; {function}({log})"  # like -m, but with the path of the parent
+)
 _TAIL = 4096  # bytes of standard error that are read after the end of a process
-_LONGEST = 200  # characters of its last words
+_LONGEST = 200  # characters of the last line of standard error
 
 
 @dataclass(frozen=True)
 class Ready:
-    """A process has loaded what it needs and waits for work."""
+    """A process has loaded its modules and waits for work."""
 
 
 @dataclass(frozen=True)
 class StopRequest:
-    """A process is to end soon what it is doing."""
+    """A request to end the current work soon."""
 
 
 @dataclass(frozen=True)
 class ProcessDied:
-    """A process has ended, though it was not asked to."""
+    """A process has ended without a request."""
 
     exit_code: int
     last_words: str = ""
-    """The last line that is no stack trace of what it wrote to standard error."""
+    """The last line of its standard error that is not part of a stack trace."""
 
     def __str__(self) -> str:
         words = f": {self.last_words}" if self.last_words else ""
@@ -56,17 +58,17 @@ class ProcessDied:
 
 
 class Process:
-    """A process that runs ``function(log)`` of a module of ours, as seen from here.
+    """The parent's side of a process that runs ``function(log)`` of a module of this package.
 
-    What it or its libraries write to C's standard error goes to a file, of which the last words are told
-    if it dies; what its Python code prints goes to this process's standard error.
+    The standard error of its C code goes to a file, whose last line is reported if it dies; the output of
+    its Python code goes to this process's standard error.
 
     Parameters
     ----------
     main : str
-        ``"module:function"``; the function makes a `Channel` first.
+        ``"module:function"``; the function first makes a `Channel`.
     hear : callable
-        Called, in a thread, with each message, and at last with `ProcessDied`.
+        Called, in a thread, with each message, and finally with `ProcessDied`.
     """
 
     def __init__(self, main: str, hear: Callable[[Any], object]) -> None:
@@ -75,8 +77,8 @@ class Process:
         settings: dict[str, Any] = {}
         log = -1
         if os.name == "posix":
-            settings["process_group"] = 0  # Ctrl-C at the terminal is for the process that decides
-            with contextlib.suppress(OSError):  # there is no standard error
+            settings["process_group"] = 0  # Ctrl-C at the terminal is handled by the parent
+            with contextlib.suppress(OSError):  # no standard error
                 log = os.dup(2)
                 settings["pass_fds"] = (log,)
         else:
@@ -101,11 +103,11 @@ class Process:
 
     @property
     def alive(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the process is running."""
         return self.process.poll() is None
 
     def send(self, message: bytes) -> None:
-        """Send a pickle, without waiting for it to be read."""
+        """Send a pickle without waiting until it is read."""
         self._outbox.put(message)
 
     def kill(self) -> None:
@@ -116,7 +118,7 @@ class Process:
     def _write(self) -> None:
         pipe = self.process.stdin
         assert pipe is not None
-        with contextlib.suppress(OSError):  # it has gone, which the reader notices
+        with contextlib.suppress(OSError):  # it has ended, which the reader detects
             while (message := self._outbox.get()) is not None:
                 pipe.write(message)
                 pipe.flush()
@@ -129,7 +131,7 @@ class Process:
         try:
             while True:
                 self._hear(pickle.load(pipe))
-        except Exception:  # the end, or half a message of a process that was killed
+        except Exception:  # the end, or an incomplete message of a killed process
             self.kill()
             self._hear(ProcessDied(self.process.wait(), self._last_words()))
         pipe.close()
@@ -140,37 +142,37 @@ class Process:
         with self._errors as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
             lines = [line.strip() for line in file.read().decode(errors="replace").splitlines()]
-        said = [line for line in lines if line and not line.startswith(("@", "***", "PC:"))]
-        return said[-1][:_LONGEST] if said else ""
+        relevant = [line for line in lines if line and not line.startswith(("@", "***", "PC:"))]
+        return relevant[-1][:_LONGEST] if relevant else ""
 
 
 class Channel:
-    """The side of a process that `Process` has started; the process ends when there is nobody to talk to.
+    """The child's side of a process that `Process` has started; the process ends when its parent has ended.
 
-    What is printed from here on goes to the file descriptor `log`.
+    Output of print goes to the file descriptor `log` afterwards.
 
     Attributes
     ----------
     asked : queue.SimpleQueue
-        What has been asked, but for `StopRequest`.
+        Messages received, except `StopRequest`.
     asked_to_stop : threading.Event
-        Set by a `StopRequest`, until the next is asked.
+        Set by a `StopRequest`, until the next message.
     """
 
     def __init__(self, log: int) -> None:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that asked decides
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # handled by the parent
         self._told, self._heard = os.fdopen(os.dup(1), "wb"), os.fdopen(os.dup(0), "rb")
         null = os.open(os.devnull, os.O_RDWR)
         os.dup2(null, 0)
         if log >= 0:
             sys.stderr = os.fdopen(log, "w", buffering=1, errors="backslashreplace")
         try:
-            os.dup2(log if log >= 0 else 2, 1)  # what a solver prints must not get between the messages
-        except OSError:  # there is no standard error
+            os.dup2(log if log >= 0 else 2, 1)  # output of a solver must not mix with the messages
+        except OSError:  # no standard error
             os.dup2(null, 1)
         self.asked: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.asked_to_stop = threading.Event()
-        self._one_at_a_time = threading.Lock()  # solvers tell of solutions and bounds from several threads
+        self._one_at_a_time = threading.Lock()  # solvers report solutions and bounds from several threads
         threading.Thread(target=self._listen, daemon=True).start()
 
     def tell(self, message: object) -> None:

@@ -1,4 +1,4 @@
-"""The one front door: `solve`, and the methods it knows."""
+"""The entry point `solve`, and the list of methods."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 def methods() -> Mapping[str, Method]:
-    """Return every method by name: ours, those registered by the user's code, those of entry points."""
+    """Return every method by name: those of hetsched, of the user's code and of entry points."""
     return registered()
 
 
@@ -50,7 +50,7 @@ def solve(
     options: Mapping[str, Any] | None = None,
     in_process: bool = False,
 ) -> Solution:
-    """Schedule a problem and prove the answer valid.
+    """Schedule a problem and verify the answer.
 
     Parameters
     ----------
@@ -58,45 +58,45 @@ def solve(
     method : str or several
         Names from `methods`; several run one after another and share the budget.
     objective : "makespan", "period" or "max-load"
-        What schedules are compared by: their length, or when inputs stream through the largest load
-        per input, see `hetsched.schedule.objectives`. Methods made for another objective offer what they find.
+        The value of schedules: the makespan, or for a stream of inputs the largest load per input, see
+        `hetsched.schedule.objectives`. Methods for another objective offer their schedules.
     time_limit : float, optional
-        Seconds of wall time; methods stop soon after.
+        Seconds of wall-clock time; methods stop soon after.
     evaluations : int, optional
-        Number of schedules evaluated; with it a deterministic method answers the same to the bit.
+        The most evaluations of schedules; with it the answer of a deterministic method is reproducible to the bit.
     seed : int
     threads : int, optional
-        How many cores the solve may use: worker processes of ``auto``, modules that ``split`` solves side by
-        side, threads of the solver of an exact method. Other methods use one. Default: ``auto`` and
-        ``split`` all there are, solvers their own choice.
+        The number of cores to use: worker processes of ``auto``, modules that ``split`` solves at a time, threads
+        of the solver of an exact method. Other methods use one. Default: all cores for ``auto`` and ``split``,
+        the solver's own choice for others.
     executor : concurrent.futures.Executor, or client of dask.distributed, optional
-        Where ``split`` has its modules solved, as many at once as `threads` says. What it fails at is done here.
+        Solves the modules of ``split``, `threads` at a time. Failed work is repeated in this process.
     start : Solution, Schedule or Decision, optional
-        A warm start: its decision is re-timed and the answer never falls behind that.
+        A warm start: its decision is simulated, and the answer is never worse.
     on_progress : callable, optional
         Called with an `Event` at every improvement; returning True stops the solve.
     options : mapping, optional
-        Options of the methods named, see ``Method.options``.
+        Options of the methods, see ``Method.options``.
     in_process : bool
-        Whether the solvers of exact methods run in this process. As a rule they run in processes of their own, one
-        for each solver, that are started once (a third of a second, CP-SAT a whole one) and wait for the next
-        solve: a solver that aborts then costs only itself, and what it had found is kept. Methods without a
-        solver pay nothing.
+        Whether the solvers of exact methods run in this process. By default they run in separate processes, one
+        for each solver, that are started once (a third of a second, CP-SAT one second) and wait for the next
+        solve: a solver that aborts then ends only its process, and its results so far are kept. Methods without
+        a solver start none.
 
     Returns
     -------
     Solution
-        Its status tells what is known; `solve` does not raise for it. Ctrl-C returns the best found,
-        as soon as the running method looks up; a second one does not wait for that.
+        Its status has the outcome; `solve` raises no error for it. Ctrl-C returns the best schedule as soon as the
+        running method checks for a stop; a second one interrupts the method.
 
     Raises
     ------
     UnsupportedFeature
-        Unknown method, option or objective, or a single method asked for what it cannot do.
+        Unknown method, option or objective, or a single method that does not support the problem.
     InvalidSchedule
-        `start` is no decision of this problem, or a method made a schedule that breaks a rule (a bug).
+        `start` is not a decision of this problem, or a method made a schedule that breaks a rule (a bug).
     InconsistentBound
-        A bound lies above a valid schedule (a bug).
+        A bound is above the value of a valid schedule (a bug).
     """
     names = [method] if isinstance(method, str) else [TEXT.check(name, "method") for name in method]
     if not names:
@@ -121,13 +121,13 @@ def solve(
 
 
 def _executor(given: Any) -> Executor | None:
-    """Return what futures are asked from; a client of dask.distributed makes such an executor of itself."""
+    """Normalise `executor` to a `concurrent.futures.Executor`; dask clients provide one by `get_executor()`."""
     return given.get_executor() if hasattr(given, "get_executor") else given  # type: ignore[no-any-return]
 
 
 @contextlib.contextmanager
 def _solvers(in_process: bool) -> Iterator[None]:
-    """Let solvers run in this process, where that is asked for."""
+    """Run solvers in this process within the context if `in_process`."""
     if not in_process:
         yield
         return
@@ -140,26 +140,25 @@ def _solvers(in_process: bool) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _signals(monitor: Monitor) -> Iterator[None]:
-    """Let the first Ctrl-C, or SIGTERM on the terminal, ask the method to stop, the second interrupt it.
+    """Stop the method at the first Ctrl-C, or SIGTERM in the terminal, and interrupt it at the second.
 
-    An exception in the midst of a compiled kernel would not be safe. Only where Ctrl-C would raise
-    `KeyboardInterrupt`, and SIGTERM what the terminal has it raise: handlers of one's own, and other threads,
-    are left alone.
+    An exception inside a compiled kernel would not be safe. Only the default handler of Ctrl-C and the
+    terminal's handler of SIGTERM are replaced, in the main thread; handlers of the user are kept.
     """
-    usual = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    ours = [number for number, handler in usual.items() if handler in (signal.default_int_handler, terminate)]
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    replaced = [number for number, handler in handlers.items() if handler in (signal.default_int_handler, terminate)]
     if threading.current_thread() is not threading.main_thread():
-        ours = []
+        replaced = []
 
     def ask(number: int, _frame: object) -> None:
         restore()
         monitor.stop(Stop.TERMINATED if number == signal.SIGTERM else Stop.INTERRUPTED)
 
     def restore() -> None:
-        for number in ours:
-            signal.signal(number, usual[number])
+        for number in replaced:
+            signal.signal(number, handlers[number])
 
-    for number in ours:
+    for number in replaced:
         signal.signal(number, ask)
     try:
         yield
@@ -168,20 +167,22 @@ def _signals(monitor: Monitor) -> Iterator[None]:
 
 
 def _options(chosen: Method, options: Mapping[str, Any], threads: int | None) -> dict[str, Any]:
-    """Return the options of a method, `threads` among them under the name it has there."""
+    """Return the options of a method, including `threads` under the method's name for it."""
     chosen.check_options(options)
     if threads is None:
         return dict(options)
     for name in ("threads", "workers"):
         if name in options:
-            raise UnsupportedFeature(f"threads={threads} and the option {name}={options[name]!r} say the same twice; leave one of them out")
+            raise UnsupportedFeature(
+                f"threads={threads} and the option {name}={options[name]!r} are the same setting; leave one of them out"
+            )
         if name in chosen.options:
             return {**options, name: threads}
     return dict(options)
 
 
 def _run(monitor: Monitor, chosen: list[tuple[str, dict[str, Any]]], start: Solution | Schedule | Decision | None) -> Exception | None:
-    """Run the quick bounds and the methods; return the first failure of one."""
+    """Run the quick bounds and the methods; return the first failure, or None."""
     from hetsched.bounds import best
 
     failure: Exception | None = None
@@ -199,7 +200,7 @@ def _run(monitor: Monitor, chosen: list[tuple[str, dict[str, Any]]], start: Solu
                 monitor.run(name, options)
             except (InconsistentBound, KeyboardInterrupt):
                 raise
-            except BaseException as error:  # SystemExit too: what was offered before it is kept
+            except BaseException as error:  # SystemExit too: earlier offers are kept
                 if not isinstance(error, UnsupportedFeature):
                     _log.exception("method %s failed", name)
                 failure = failure or (error if isinstance(error, Exception) else HetschedError(f"{name} failed: {error!r}"))

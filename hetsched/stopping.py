@@ -1,4 +1,4 @@
-"""What ends a solve from outside: the one clock, and signals."""
+"""Reasons of a stop, deadlines on the one clock, and signals."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ T = TypeVar("T")
 
 
 class Stop(StrEnum):
-    """Why a solve ended."""
+    """The reason of the end of a solve."""
 
     NONE = ""
-    """It has not."""
+    """It has not ended."""
     FINISHED = "finished"
     TIME_LIMIT = "time limit"
     EVALUATIONS = "evaluations"
     OPTIMAL = "optimal"
     GAP = "gap"
-    """The gap asked for was reached."""
+    """The requested gap was reached."""
     INFEASIBLE = "infeasible"
     CALLBACK = "callback"
     """A callback returned True."""
@@ -33,13 +33,13 @@ class Stop(StrEnum):
     TERMINATED = "terminated"
     """SIGTERM."""
     STOPPED = "stopped"
-    """The caller asked for it."""
+    """A request of the caller."""
     FAILED = "failed"
 
 
 Clock: TypeAlias = Callable[[], float]
 LONGEST = 1e9
-"""Seconds (some thirty years) from which on a limit is none; solvers refuse larger numbers."""
+"""Seconds (some thirty years) from which a limit is no limit; solvers refuse larger numbers."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Deadline:
 
     @classmethod
     def after(cls, seconds: float | None, clock: Clock = time.monotonic) -> Deadline:
-        """Return the deadline so many seconds from now; None, or more than `LONGEST`, for no limit."""
+        """Return the deadline in `seconds` from now; None, or more than `LONGEST`, for no limit."""
         return cls(math.inf if seconds is None or seconds > LONGEST else clock() + seconds, clock)
 
     @property
@@ -74,23 +74,23 @@ class Deadline:
 
     @property
     def limit(self) -> float | None:
-        """Seconds left as a time limit for what is called now: at least 0, None without a limit."""
+        """Seconds left, as a time limit: at least 0, None without a limit."""
         return None if math.isinf(self.end) else max(0.0, self.left)
 
     def check(self, what: str) -> None:
-        """Raise `OutOfTime` if the time is up: the one thing to do between the parts of `what` takes long."""
+        """Raise `OutOfTime` if the time is up; to be called between the steps of `what`, which takes long."""
         if self.over:
             raise OutOfTime(f"the time limit was reached during {what}; allow more time")
 
     def watch(self, items: Iterable[T], what: str, every: int = 1000) -> Iterator[T]:
-        """Yield the items, and `check` before the first and after every so many."""
+        """Yield the items, and call `check` before the first and after each `every` items."""
         for place, item in enumerate(items):
             if place % every == 0:
                 self.check(what)
             yield item
 
     def require(self, seconds: float, what: str) -> None:
-        """Raise `OutOfTime` if `what` takes about so many seconds, which are not left: some things cannot be broken off once begun."""
+        """Raise `OutOfTime` if fewer than `seconds`, the estimate for `what`, are left; for work that cannot be interrupted."""
         if seconds > self.left:
             raise OutOfTime(f"{what} takes about {seconds:.2g} s, but {max(0.0, self.left):.2g} s are left; allow more time")
         self.check(what)
@@ -108,7 +108,7 @@ NEVER = Deadline()
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM, handled as Ctrl-C is: what was found is kept. Raised where `terminate` handles the signal."""
+    """SIGTERM, handled like Ctrl-C: results so far are kept. Raised where `terminate` handles the signal."""
 
 
 def terminate(_number: int, _frame: object) -> NoReturn:
@@ -117,5 +117,5 @@ def terminate(_number: int, _frame: object) -> NoReturn:
 
 
 def reason(interruption: KeyboardInterrupt) -> Stop:
-    """Return why an interruption ends a solve."""
+    """Return the reason of the stop for an interruption."""
     return Stop.TERMINATED if isinstance(interruption, Terminated) else Stop.INTERRUPTED

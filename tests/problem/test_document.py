@@ -160,7 +160,7 @@ def test_a_failed_write_leaves_the_old_file_and_says_so(tmp_path, monkeypatch, s
     topcuoglu().write(path)
     before = path.read_bytes()
     monkeypatch.setattr(step, full)
-    with pytest.raises(OSError, match="No space left on device; the file is as it was; make room, or name a file elsewhere") as caught:
+    with pytest.raises(OSError, match="No space left on device; the file is unchanged; make room, or name a file elsewhere") as caught:
         awkward().write(path)
     assert caught.value.filename == str(path)
     assert path.read_bytes() == before
