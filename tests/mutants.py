@@ -1,0 +1,248 @@
+"""Mutation tests: does the default suite fail when a rule, a bound or a formula is wrong?
+
+    python -m tests.mutants [--list] [PART ...]
+
+makes one wrong copy of the package after another and runs, on each, those tests of the default suite that should fail.
+It prints "died" for a copy on which one did, "survived" for one on which none did, and exits with 1 if any survived. With
+PART only the mutants whose name contains one of these texts are made. All of them take the better part of an hour of one core,
+most of it compiling.
+
+rule NAME
+    `verify` passes over the violations of a rule.
+bound NAME
+    A bound of `BOUNDS` is 1 % too high.
+latency PLACE
+    A formula of transfer times leaves out the latency.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hetsched.bounds.best import BOUNDS, Cost
+from hetsched.search import MAKESPAN
+from hetsched.verification.verify import RULES
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "hetsched"
+FORMULAS = "problem/link_kernels.py"
+IMPORT = re.compile(r"^from hetsched\.problem\.link_kernels import .*$", re.MULTILINE)
+CALL = re.compile(r"\b(?:link|bytes)_seconds\(")
+INLINE = re.compile(r"\(latency\[(\w+), (\w+)\] \+ ")
+SUITES = {
+    "analysis/level_kernels.py": ("analysis/test_levels.py",),
+    "analysis/ranking_kernels.py": ("heuristics/list_scheduling/test_static.py",),
+    "heuristics/list_scheduling/kernels.py": ("heuristics/list_scheduling/test_static.py",),
+    "heuristics/list_scheduling/batch_kernels.py": ("heuristics/list_scheduling/test_batched.py",),
+    "heuristics/list_scheduling/lookahead_kernels.py": ("heuristics/list_scheduling/test_lookahead.py",),
+    "heuristics/local_search/disjunctive_kernels.py": ("heuristics/local_search/test_tabu.py",),
+    "heuristics/local_search/move_kernels.py": ("heuristics/local_search/test_annealing.py",),
+    "heuristics/local_search/state_kernels.py": ("heuristics/local_search/test_annealing.py",),
+    "heuristics/randomised_kernels.py": ("heuristics/test_randomised.py",),
+    "runtime/assistant_kernels.py": ("runtime/test_assistants.py",),
+}
+"""Modules with formulas of transfer times, and the test modules that should notice a wrong one."""
+
+WITHOUT_LATENCY = """
+
+@inner
+def free_bytes_seconds(links: LinkTable, amount: float, h: int, k: int) -> float:
+    return float(amount / links.bandwidth[h, k]) if links.latency[h, k] < inf else inf
+
+
+@inner
+def free_link_seconds(links: LinkTable, edge: int, h: int, k: int, factor: float) -> float:
+    if links.given:
+        return float(links.transfers[edge, h, k] * factor)
+    return free_bytes_seconds(links, links.edge_bytes[edge] * factor, h, k)
+"""
+RAISED = """
+
+def _raised(function):
+    import dataclasses
+    import functools
+
+    @functools.wraps(function)
+    def raised(*args, **kwargs):
+        found = function(*args, **kwargs)
+        return dataclasses.replace(found, value=1.01 * found.value)
+
+    return raised
+
+
+{name} = _raised({name})
+"""
+
+
+AT_ONCE = """
+
+from hypothesis import Phase  # noqa: E402
+
+settings.register_profile("mutants", settings.get_profile("dev"), phases=[Phase.explicit, Phase.generate], report_multiple_bugs=False)
+settings.load_profile("mutants")
+"""
+"""For the end of conftest.py: the examples of dev, but one that fails is not made smaller, which takes most of the time."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One wrong copy of the package.
+
+    Attributes
+    ----------
+    name : str
+    texts : dict of str
+        The new texts of modules, by their path in the package.
+    tests : tuple of str
+        The test modules that should fail, by their path in tests/.
+    compiled : bool
+        Whether a kernel is wrong: what calls it has to be compiled anew too, and numba watches only a kernel's own file.
+    """
+
+    name: str
+    texts: dict[str, str] = field(repr=False)
+    tests: tuple[str, ...]
+    compiled: bool = False
+
+
+def source(path: str) -> str:
+    """Return the text of a module of the package."""
+    return (PACKAGE / path).read_text(encoding="utf-8")
+
+
+def exchanged(text: str, old: str, new: str) -> str:
+    """Return a text with its only `old` exchanged for `new`; raises `ValueError` unless there is exactly one."""
+    if text.count(old) != 1:
+        raise ValueError(f"{text.count(old)} times {old!r}")
+    return text.replace(old, new)
+
+
+def mutants() -> Iterator[Mutant]:
+    """Yield all mutants, those of kernels last."""
+    yield from wrong_rules()
+    yield from wrong_bounds()
+    yield from wrong_transfers()
+
+
+def wrong_rules() -> Iterator[Mutant]:
+    """Yield a mutant for each rule of `verify`."""
+    path, last = "verification/verify.py", "for violation in check(facts)]"
+    for rule in RULES:
+        text = exchanged(source(path), last, f"{last[:-1]} if violation.rule != {rule!r}]")
+        yield Mutant(f"rule {rule}", {path: text}, ("verification/test_verify.py", "verification/test_verify_messages.py"))
+
+
+def wrong_bounds() -> Iterator[Mutant]:
+    """Yield a mutant for each bound; that of the memory, which is 0 or inf, is inf too early."""
+    for entry in BOUNDS:
+        name = entry.bound.__name__
+        path = f"{entry.bound.__module__.removeprefix('hetsched.').replace('.', '/')}.py"
+        if name == "memory":
+            text = exchanged(source(path), "if fill > 1.0:", "if 1.01 * fill > 1.0:")
+        else:
+            text = source(path) + RAISED.format(name=name)
+        tests: tuple[str, ...] = ("bounds/test_conformance.py",)
+        if entry.cost is Cost.MODEL:  # its suite is slow
+            tests = ("bounds/test_relaxation.py",)
+        elif not entry.objectives >= MAKESPAN:
+            tests = ("bounds/test_steady_state.py",)
+        yield Mutant(f"bound {name}", {path: text}, tests)
+
+
+def wrong_transfers() -> Iterator[Mutant]:
+    """Yield a mutant for each formula of transfer times: the table's, and wherever a kernel uses the only one or has it inline."""
+    path, one = "problem/problem.py", "self.cluster.route_latency[h, k] + moving"
+    text = exchanged(source(path), one, "np.where(np.isfinite(self.cluster.route_latency[h, k]), moving, np.inf)")
+    yield Mutant("latency of problems", {path: text}, ("problem/test_problem.py", "problem/test_links.py"))
+    free = exchanged(source(FORMULAS), "from hetsched.compiled import inner", "from math import inf\n\nfrom hetsched.compiled import inner")
+    free += WITHOUT_LATENCY
+    for path in kernel_modules():
+        text = source(path)
+        lines = text.splitlines()
+        imported = IMPORT.sub(lambda found: f"{found[0]}, free_bytes_seconds, free_link_seconds", text)
+        for number, found in enumerate(CALL.finditer(imported)):
+            wrong = f"{imported[: found.start()]}free_{imported[found.start() :]}"
+            line = lines[imported.count("\n", 0, found.start())].strip()
+            yield Mutant(f"latency {number} of {path}: {line}", {path: wrong, FORMULAS: free}, SUITES[path], compiled=True)
+        for number, found in enumerate(INLINE.finditer(text)):
+            wrong = f"{text[: found.start()]}(0.0 * {found[0][1:]}{text[found.end() :]}"
+            line = lines[text.count("\n", 0, found.start())].strip()
+            yield Mutant(f"latency inline {number} of {path}: {line}", {path: wrong}, SUITES[path], compiled=True)
+
+
+def kernel_modules() -> list[str]:
+    """Return the modules that use formulas of transfer times, but for the one that has them."""
+    paths = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*kernels.py"))
+    return [path for path in paths if path != FORMULAS and (IMPORT.search(source(path)) or INLINE.search(source(path)))]
+
+
+class Workshop:
+    """A copy of the repository in which one mutant after another is tested."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "copy"
+        self.caches = folder / "caches"
+        unwanted = shutil.ignore_patterns("__pycache__", ".*", "_build", "_made")
+        shutil.copytree(ROOT, self.folder, ignore=unwanted)
+        with open(self.folder / "tests" / "conftest.py", "a", encoding="utf-8") as conftest:
+            conftest.write(AT_ONCE)
+
+    def fails(self, tests: tuple[str, ...], texts: dict[str, str], cache: str) -> tuple[bool, str]:
+        """Tell whether a test fails with modules exchanged, and what pytest said last."""
+        places = {path: self.folder / "hetsched" / path for path in texts}
+        before = {place: (place.read_text(encoding="utf-8"), place.stat()) for place in places.values()}
+        for path, place in places.items():
+            place.write_text(texts[path], encoding="utf-8")
+        try:
+            environment = {**os.environ, "PYTHONPATH": str(self.folder), "NUMBA_CACHE_DIR": str(self.caches / cache)}
+            environment.pop("CI", None)
+            command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *(f"tests/{each}" for each in tests)]
+            done = subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True)
+        finally:
+            for place, (text, status) in before.items():
+                place.write_text(text, encoding="utf-8")
+                os.utime(place, ns=(status.st_atime_ns, status.st_mtime_ns))  # so that what was compiled from it still counts
+        if done.returncode not in (0, 1):
+            raise SystemExit(f"pytest ended with exit code {done.returncode}:\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
+        failed = [line for line in done.stdout.splitlines() if line.startswith("FAILED")]
+        return done.returncode == 1, failed[0].removeprefix("FAILED ").partition(" - ")[0] if failed else done.stdout.strip()[-80:]
+
+
+def main() -> int:
+    """Test the mutants named on the command line; return how many survived, at most 1."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("parts", nargs="*", metavar="PART", help="only mutants whose name contains one of these")
+    parser.add_argument("--list", action="store_true", help="only print the names")
+    arguments = parser.parse_args()
+    chosen = [each for each in mutants() if not arguments.parts or any(part in each.name for part in arguments.parts)]
+    if arguments.list:
+        print(*(each.name for each in chosen), sep="\n")
+        return 0
+    survived = []
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        workshop = Workshop(Path(folder))
+        for tests in dict.fromkeys(each.tests for each in chosen):
+            failed, what = workshop.fails(tests, {}, "usual")
+            if failed:
+                raise SystemExit(f"a test fails without any mutant: {what}")
+        for number, each in enumerate(chosen):
+            began = time.perf_counter()
+            died, what = workshop.fails(each.tests, each.texts, f"mutant {number}" if each.compiled else "usual")
+            print(f"{'died    ' if died else 'SURVIVED'} {each.name}  ({what}; {time.perf_counter() - began:.0f} s)", flush=True)
+            survived += [] if died else [each.name]
+    print(f"{len(chosen) - len(survived)} of {len(chosen)} mutants died")
+    return bool(survived)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,37 @@
+"""Mutants can be made of the package as it is: nothing that they change has been renamed or moved."""
+
+from __future__ import annotations
+
+import ast
+
+from hetsched.bounds.best import BOUNDS
+from hetsched.verification.verify import RULES
+from tests import mutants
+
+
+def test_every_mutant_is_a_module_that_differs() -> None:
+    made = list(mutants.mutants())
+    for each in made:
+        for path, text in each.texts.items():
+            ast.parse(text)
+            assert text != mutants.source(path), each.name
+        assert all((mutants.ROOT / "tests" / path).is_file() for path in each.tests), each.name
+    assert len({each.name for each in made}) == len(made)
+
+
+def test_there_is_one_of_each_rule_each_bound_and_each_formula_of_kernels() -> None:
+    names = [each.name for each in mutants.mutants()]
+    assert [name for name in names if name.startswith("rule ")] == [f"rule {rule}" for rule in RULES]
+    assert [name for name in names if name.startswith("bound ")] == [f"bound {entry.bound.__name__}" for entry in BOUNDS]
+    for path in mutants.kernel_modules():
+        calls = len(mutants.CALL.findall(mutants.source(path))) + len(mutants.INLINE.findall(mutants.source(path)))
+        assert sum(f"of {path}:" in name for name in names) == calls > 0
+
+
+def test_every_kernel_that_reads_latencies_is_known() -> None:
+    """A formula written out in another way has no mutant; the shortest routes and the means over all pairs have tests of their own."""
+    for path in mutants.PACKAGE.rglob("*kernels.py"):
+        name = path.relative_to(mutants.PACKAGE).as_posix()
+        left = mutants.INLINE.sub("", path.read_text(encoding="utf-8"))
+        if name not in (mutants.FORMULAS, "problem/topology_kernels.py", "analysis/ranking_kernels.py"):
+            assert "latency[" not in left, name
