@@ -152,8 +152,10 @@ def wrong_bounds() -> Iterator[Mutant]:
         else:
             text = source(path) + RAISED.format(name=name)
         tests: tuple[str, ...] = ("bounds/test_conformance.py",)
-        if entry.cost is Cost.MODEL:  # its suite is slow
-            tests = ("bounds/test_relaxation.py",)
+        if name == "memory":
+            tests = ("bounds/test_lower_bounds.py",)
+        elif entry.cost is Cost.MODEL:  # its suite is slow
+            tests = ("bounds/test_relaxation.py", "decomposition/test_split.py")
         elif not entry.objectives >= MAKESPAN:
             tests = ("bounds/test_steady_state.py",)
         yield Mutant(f"bound {name}", {path: text}, tests)

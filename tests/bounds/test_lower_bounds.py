@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from hetsched.bounds.combinatorial import critical_path, head_tail_load, load, m
 from hetsched.bounds.destructive import destructive
 from hetsched.bounds.modular import modular
 from hetsched.stopping import Deadline
-from hetsched.testing import brute_force, problems
+from hetsched.testing import brute_force, decisions, problems
 from tests import golden
 
 BOUNDS: list[Callable[[hs.Problem], hs.Bound]] = [critical_path, load, head_tail_load, quick_head_tail_load, destructive, modular, hs.bound]
@@ -67,6 +68,22 @@ def test_more_weights_than_memory_is_proven_infeasible(model: str) -> None:
     assert proof.evidence == "however the tasks are spread, some device needs at least 111.1111% of its capacity"
     assert hs.bound(small) == proof
     assert math.isinf(load(small).value)
+
+
+@given(data=st.data(), problem=problems(memory="static", tight=False))
+def test_capacities_that_a_schedule_fills_to_the_byte_are_enough(problem: hs.Problem, data: st.DataObject) -> None:
+    """And a hundredth less on every device is not, where each task has one batch in all: together they are too small."""
+    schedule = hs.simulate(problem, data.draw(decisions(problem)))
+    used = schedule.static_memory
+
+    def shrunk(share: float) -> hs.Problem:
+        cluster = problem.cluster
+        devices = [dataclasses.replace(each, memory_bytes=float(room)) for each, room in zip(cluster.devices, share * used, strict=True)]
+        return problem.replace(cluster=hs.Cluster(devices, cluster.bandwidth, cluster.latency))
+
+    assert memory(shrunk(1.0)).value == 0
+    if used.sum() > 0 and problem.inputs == 1:
+        assert memory(shrunk(0.99)).value == math.inf
 
 
 def test_activations_count_under_static_only() -> None:

@@ -9,9 +9,11 @@ import pytest
 
 import hetsched as hs
 from hetsched.bounds import best, relaxation
+from hetsched.bounds.best import BoundFunction
 from hetsched.errors import UnsupportedFeature
 from hetsched.models.methods import formulate
 from hetsched.stopping import Deadline
+from hetsched.testing import corpus
 from tests import golden
 
 
@@ -26,6 +28,17 @@ def test_fractions_fill_both_devices() -> None:
     """Three tasks of 2 s on two devices: halves of one lie on both."""
     problem = hs.Problem(hs.TaskGraph(["a", "b", "c"]), hs.Cluster(["x", "y"], bandwidth=1), durations=np.full((3, 2), 2.0))
     assert relaxation.relax(formulate(problem)).value == pytest.approx(3, rel=1e-6)
+    assert relaxation.linear_relaxation(problem).value == pytest.approx(3, rel=1e-6)
+
+
+@pytest.mark.parametrize("bound", [relaxation.linear_relaxation, relaxation.dual_bound], ids=lambda each: each.__name__)
+@pytest.mark.parametrize("feature", ["plain", "static memory", "several inputs", "port"])
+def test_they_are_never_above_a_stored_optimum(bound: BoundFunction, feature: corpus.Feature) -> None:
+    """On a few problems of the corpus; their suites, which try more, are slow."""
+    for case in corpus.sample(feature)[:4]:
+        if relaxation.small(case.problem):
+            optimum = math.inf if case.optimum is None else case.optimum
+            assert bound(case.problem, deadline=Deadline.after(60)).value <= optimum * (1 + 1e-9), case.name
 
 
 def test_nothing_beyond_the_upper_bound_is_claimed() -> None:

@@ -27,7 +27,6 @@ from hetsched.testing.profiles import examples
 from tests.golden import topcuoglu
 
 EXACT = {"scip": "milp", "highs": "milp:highs", "cpsat": "cpsat"}
-SIGNALS = [signal.SIGABRT, signal.SIGKILL]
 
 
 @pytest.fixture
@@ -66,8 +65,8 @@ def signal_when_at_work(monkeypatch: pytest.MonkeyPatch, number: int, seconds: f
     monkeypatch.setattr(apart._Child, "send", and_then)
 
 
-@pytest.mark.parametrize("number", SIGNALS)
 @pytest.mark.parametrize("solver", EXACT)
+@pytest.mark.parametrize("number", [signal.SIGABRT, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)])
 def test_what_a_solver_had_found_outlives_it(solver: str, number: int, started: list[apart._Child]) -> None:
     heard: list[float] = []
 
@@ -116,7 +115,7 @@ def test_other_methods_run_after_the_death_of_a_solver(started: list[apart._Chil
     assert "peft" in solution.methods.method
 
 
-@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGABRT, marks=pytest.mark.slow), signal.SIGKILL])
 def test_a_solve_on_the_terminal_survives_too(number: int, tmp_path: Path) -> None:
     problem, answer = tmp_path / "problem.json", tmp_path / "schedule.json"
     long().write(problem)
