@@ -21,21 +21,21 @@ from hetsched.search import ALL, Kind, Monitor, cores, method, select
 from hetsched.stopping import Deadline, Stop
 
 WORTH_WORKERS = 2.0
-"""Seconds left, below which no process is started: it takes one to load."""
-PROOF = 5.0  # seconds for a tiny problem's proof, at most; loading the solver is most of what it takes
+"""Seconds left below which no process is started, for it takes a second to load."""
+PROOF = 5.0  # the most seconds for the proof of a tiny problem, of which most is for loading the solver
 TINY_MODULE, MODULES_TINY = 16, 2000
-"""Tasks of a module that a split solves in milliseconds, and columns in all up to which it is given a moment for that."""
-MARGIN = 0.05  # seconds before the end at which workers stop by themselves, so that their last word is heard
-GRACE = 0.1  # seconds they get to answer when they are stopped
+"""The most tasks of a module that a split solves in milliseconds, and the most columns of a problem for such a split."""
+MARGIN = 0.05  # seconds before the end at which workers stop by themselves, so that their last messages arrive
+GRACE = 0.1  # seconds for their answers when they are stopped
 SHORTEST = 1.0  # seconds of a turn of a search
-HURRY = 0.5  # seconds left, below which no bound is looked for
+HURRY = 0.5  # seconds left below which no bound is computed
 _PROCESSES = Rule("a whole number of processes, 0 for none, or None for one a core", whole(0).or_none.take)
-WAKE = 0.02  # seconds between looks at the clock
+WAKE = 0.02  # seconds between readings of the clock
 
 
 @method(
     "auto",
-    summary="list schedulers, then searches, solvers and bounds side by side on all cores; stops at a proven optimum",
+    summary="list schedulers, then searches, solvers and bounds in parallel on all cores; stops at a proven optimum",
     kind=Kind.PORTFOLIO,
     deterministic=False,
     objectives=ALL,
@@ -51,26 +51,26 @@ def auto(
     seconds: float = 10.0,
     bound_seconds: float = 5.0,
 ) -> None:
-    """Spend the budget on many methods.
+    """Run many methods on one budget.
 
-    The list schedulers answer at once, the best single device and HEFT first. Then searches take turns,
-    each from the best schedule found by anyone; a solver proves what is small enough, and bounds get
-    their share. Where more than two seconds are left, they run in worker processes, one a core. With an
-    evaluation limit everything runs in this process, without solvers, and the schedule is reproducible.
+    The list schedulers run first, beginning with the best single device and HEFT. Then searches take turns,
+    each from the best schedule of all methods; a solver proves small problems, and bounds get a share of the
+    time. If more than two seconds are left, they run in worker processes, one for each core. With an evaluation
+    limit everything runs in this process, without solvers, and the schedule is reproducible.
 
     Parameters
     ----------
     members : names, or mapping of name to weight, optional
-        The methods that run, instead of those chosen by the problem's size. Time goes to searches in
-        proportion to their weights. "bounds" stands for the lower bounds.
+        The methods that run, in place of those chosen by the problem's size. The time of searches is
+        proportional to their weights. "bounds" is the method of all lower bounds.
     exclude : names, optional
-        Members to leave out.
+        Members to exclude.
     workers : int, optional
-        Worker processes, at most; 0 keeps everything in this process. Default: the cores this process may use.
+        The most worker processes; 0 runs everything in this process. Default: the number of available cores.
     seconds : float
-        Where the solve has no limit of its own: for how long to search.
+        Time limit if the solve has none.
     bound_seconds : float
-        For how long to look for better lower bounds, at most.
+        The most seconds for lower bounds.
     """
     _PROCESSES.check(workers, "workers", UnsupportedFeature)
     for what, value in (("seconds", seconds), ("bound_seconds", bound_seconds)):
@@ -100,15 +100,15 @@ class Race:
         self.by_evaluations = monitor.budget.evaluations is not None
         unlimited = math.isinf(monitor.time_left) and not self.by_evaluations
         self.deadline = Deadline.after(seconds, monitor.clock) if unlimited else monitor.deadline
-        """When to end: also where the solve has no limit of its own."""
+        """The end, also if the solve has no limit."""
         self.size = model_size.columns(problem)
         self.slots = 1
         self.threads = 1
         self.at_work: dict[Worker, Member] = {}
         self.pace = 0.0
-        """Seconds that the slower of the first two list schedulers took."""
+        """Seconds of the slower of the first two list schedulers."""
         self.lost = 0
-        """Processes that have died."""
+        """Number of processes that have died."""
         for member in members:
             why = self._unfit(member)
             if why:
@@ -120,12 +120,12 @@ class Race:
         if member.models and not member.method.distributes and self.size > model_size.LARGEST:
             return f"its model would have about {self.size} columns, more than {model_size.LARGEST}"
         if member.models and self.by_evaluations:
-            return "a solver heeds no evaluation limit"
+            return "a solver ignores an evaluation limit"
         return ""
 
     @property
     def left(self) -> float:
-        """Seconds left, at least 0; inf where only evaluations are limited."""
+        """Seconds left, at least 0; inf if only evaluations are limited."""
         return max(0.0, self.deadline.left)
 
     @property
@@ -135,13 +135,13 @@ class Race:
 
     @property
     def running(self) -> list[Member]:
-        """The members still in the race."""
+        """The members that have not retired."""
         return [member for member in self.members if not member.retired]
 
-    # ------------------------------------------------------------ at once
+    # ------------------------------------------------------------ constructive methods
 
     def begin(self) -> None:
-        """Run what answers at once: the first two whatever the time, the others while they take a small part of it."""
+        """Run constructive methods: the first two always, others while they take a small part of the time."""
         self.warm_up()
         share = self.left / 5
         for member in [member for member in self.members if member.at_once]:
@@ -150,19 +150,19 @@ class Race:
                 return
             if not first and self._estimate(member) > min(share, self.left / 2):
                 continue  # it gets a turn later, if there is time
-            began = self.monitor.elapsed
+            start = self.monitor.elapsed
             self.monitor.attempt(member.name)
-            took = self.monitor.elapsed - began
-            share -= took
-            self.pace = max(self.pace, took) if first else self.pace
+            spent = self.monitor.elapsed - start
+            share -= spent
+            self.pace = max(self.pace, spent) if first else self.pace
             member.retired = True
 
     def _estimate(self, member: Member) -> float:
-        """Return about how many seconds a list scheduler takes, from those of the first; some grow with the square of the tasks."""
+        """Return an estimate of a list scheduler's seconds, from those of the first two and the growth of its time."""
         return self.pace * (max(2.0, self.problem.n_tasks / 500) if member.method.growth > 1 else 2.0)
 
     def prove_tiny(self) -> None:
-        """Give a solver a moment where that is likely to prove the optimum."""
+        """Run a solver briefly on a problem that it is likely to prove."""
         exact = next((member for member in self.running if member.method.kind is Kind.EXACT), None)
         if exact is None or self.by_evaluations or self.over or self.left < HURRY:
             return
@@ -171,20 +171,20 @@ class Race:
             self._turn(exact, min(PROOF, self.left / 2))
 
     def warm_up(self) -> None:
-        """Compile what is to run in this process first, so that on the first run it takes nothing from the seconds given.
+        """Compile the kernels of the first methods of this process, and exclude that time from `seconds`.
 
-        Milliseconds where that has been done before. Under a time limit there is nothing to give.
+        It takes milliseconds if they are compiled. With a time limit nothing is excluded.
         """
         if self.deadline is self.monitor.deadline or self.over:
             return
-        began = self.monitor.clock()
-        # The other searches compile in their turns, in workers if there are any.
+        start = self.monitor.clock()
+        # The kernels of other searches are compiled in their turns, in workers if there are any.
         first = select(kind=Kind.SEARCH, objective="makespan", auto=True)[:1]
         names = [member.name for member in self.running if member.at_once or member.method in first]
         prepare_methods(names)
         if any(member.method.kind is Kind.BOUND for member in self.running):
             prepare_bounds()
-        self.deadline = Deadline(self.deadline.end + self.monitor.clock() - began, self.monitor.clock)
+        self.deadline = Deadline(self.deadline.end + self.monitor.clock() - start, self.monitor.clock)
 
     # ------------------------------------------------------------ in this process
 
@@ -197,14 +197,14 @@ class Race:
             self._turn(member, self._slice(member, apart=False))
 
     def _turn(self, member: Member, amount: float, look: Any = None) -> None:
-        """Run a member here for so many seconds, or evaluations."""
+        """Run a member in this process for `amount` seconds or evaluations."""
         member.turns += 1
         member.charged += amount
         done, improved = run_here(self.monitor, self._job(member, amount), look)
         self._ended(member, done, improved)
 
     def _ended(self, member: Member, done: Done, improved: bool) -> None:
-        """Draw conclusions from the end of a turn."""
+        """Update a member after its turn."""
         if done.failure is Failure.UNKNOWN:
             member.here = True
             return
@@ -216,9 +216,9 @@ class Race:
         member.retired = member.retired or bool(done.failure) or once or member.stalled_turns >= 2
 
     def _next(self, candidates: list[Member], *, apart: bool = False, proving: int = 0) -> Member | None:
-        """Return whose turn it is: one that proves while all slots but one are not full of such, else who had least for its weight.
+        """Return the next member: one that proves while more than one slot is free of these, else the least used for its weight.
 
-        Bounds come first where all take turns: they are short, and may be all that is needed.
+        If all take turns, bounds come first: they are short, and may prove the optimum.
         """
         if not apart and self.left <= WORTH_WORKERS:
             hurried = self.left < HURRY or self.problem.n_tasks * self.problem.n_devices > model_size.LARGEST
@@ -236,7 +236,7 @@ class Race:
         )
 
     def _slice(self, member: Member, *, apart: bool) -> float:
-        """Return the seconds of a member's turn; evaluations where they are limited."""
+        """Return the seconds of a member's turn, or its evaluations if these are limited."""
         if member.at_once:
             return self.left
         if member.method.kind is Kind.BOUND:
@@ -256,7 +256,7 @@ class Race:
         return min(self.left, max(SHORTEST, self.left / 4))
 
     def _job(self, member: Member, amount: float) -> Job:
-        """Return what a member is to do in so many seconds, or evaluations; none are left where time has passed since they were counted."""
+        """Return the job of a member for `amount` seconds or evaluations; a negative amount counts as 0."""
         options: dict[str, Any] = {}
         solver = member.method.solver
         if member.method.kind is Kind.EXACT and "threads" in member.method.options:
@@ -278,7 +278,7 @@ class Race:
     # ------------------------------------------------------------ in worker processes
 
     def run_apart(self, slots: int) -> None:
-        """Run members in worker processes, and here those that nobody else knows."""
+        """Run members in worker processes, and in this process those that only it has."""
         exact = any(member.method.kind is Kind.EXACT for member in self.running)
         self.threads = slots // 2 if exact and slots >= 4 else 1
         here = any(member.here for member in self.running)
@@ -295,23 +295,23 @@ class Race:
             while not self.over:
                 self._fill(pool)
                 busy = [worker for worker in pool.workers if worker.receiver is not None or not worker.ready]
-                mine = self._next([member for member in self.running if member.here], apart=True)
-                if mine is not None:
-                    self._turn(mine, self._slice(mine, apart=True), look=lambda _: self._attend(pool))
+                local = self._next([member for member in self.running if member.here], apart=True)
+                if local is not None:
+                    self._turn(local, self._slice(local, apart=True), look=lambda _: self._attend(pool))
                 elif busy:
                     self._wait(pool)
-                elif self.left > MARGIN and self.running:  # nobody is left to work for us
+                elif self.left > MARGIN and self.running:  # no worker is left
                     self.slots = 1
                     self.run_in_turn()
                     return
                 else:
                     break
             if self.running and self.monitor.time_left <= 2 * MARGIN:
-                self.monitor.stop(Stop.TIME_LIMIT)  # what is left is too short for another turn
+                self.monitor.stop(Stop.TIME_LIMIT)  # the time left is too short for another turn
             self._finish(pool)
 
     def _while_loading(self, pool: Pool) -> None:
-        """Search here until the workers have loaded, unless there are members for this process."""
+        """Search in this process until the workers have loaded, unless it has members."""
         if any(member.here for member in self.running):
             return
 
@@ -320,17 +320,17 @@ class Race:
             if all(worker.ready for worker in pool.workers):
                 job_monitor.stop(Stop.STOPPED)
 
-        # Ours only: what others wrote may crash, and is to crash apart.
-        ours = [member for member in self.running if member.method.function.__module__.startswith("hetsched.")]
-        searches = [member for member in ours if member.method.kind is Kind.SEARCH and member.method.auto is not None]
+        # Only methods of hetsched: a plug-in may crash, and must do so in a worker.
+        built_in = [member for member in self.running if member.method.function.__module__.startswith("hetsched.")]
+        searches = [member for member in built_in if member.method.kind is Kind.SEARCH and member.method.auto is not None]
         first = max(searches, key=lambda member: member.weight, default=None)
         while first is not None and not self.over and not all(worker.ready for worker in pool.workers):
             done, _ = run_here(self.monitor, self._job(first, SHORTEST), look)
-            if done.stopped is Stop.FINISHED:  # it has nothing to do here
+            if done.stopped is Stop.FINISHED:  # it has ended by itself
                 return
 
     def _attend(self, pool: Pool) -> None:
-        self._hear(pool, 0.0)
+        self._process_messages(pool, 0.0)
         self._fill(pool)
 
     def _fill(self, pool: Pool) -> None:
@@ -340,7 +340,7 @@ class Race:
                 continue
             busy = list(self.at_work.values())
             free = [member for member in self.running if not member.here and not ((member.proves or member.at_once) and member in busy)]
-            member = self._next(free, apart=True, proving=sum(each.proves for each in busy))
+            member = self._next(free, apart=True, proving=sum(other.proves for other in busy))
             if member is None:
                 continue
             amount = min(self._slice(member, apart=True), self.left - MARGIN)
@@ -350,13 +350,13 @@ class Race:
             self.at_work[worker] = member
 
     def _wait(self, pool: Pool) -> None:
-        """Take what workers tell; waiting for it is no work of ours."""
-        began = self.monitor.elapsed
-        self._hear(pool, WAKE)
-        self.monitor.credit(self.monitor.source, seconds=began - self.monitor.elapsed)
+        """Receive the workers' messages; waiting time is not charged to `auto`."""
+        start = self.monitor.elapsed
+        self._process_messages(pool, WAKE)
+        self.monitor.credit(self.monitor.source, seconds=start - self.monitor.elapsed)
 
-    def _hear(self, pool: Pool, seconds: float) -> None:
-        """Take what workers tell, waiting so long for the first word."""
+    def _process_messages(self, pool: Pool, seconds: float) -> None:
+        """Process the workers' messages, after waiting up to `seconds` for the first."""
         for worker, message, receiver in pool.receive(seconds):
             if receiver is not None:
                 receiver.take(message)
@@ -366,7 +366,7 @@ class Race:
                 self._lost(pool, self.at_work.pop(worker, None), message)
 
     def _lost(self, pool: Pool, member: Member | None, how: ProcessDied) -> None:
-        """Go on after the end of a process, with a new one if there is time and the loss does not repeat itself."""
+        """Handle the death of a process; start a new one if there is time and losses are few."""
         if member is None:
             self.monitor.note(f"a worker process {how} before it had a job")
         else:
@@ -380,7 +380,7 @@ class Race:
                 self.monitor.note(f"no new worker process can be started ({error})")
 
     def _finish(self, pool: Pool) -> None:
-        """Hear the last words; the processes end with the pool."""
+        """Receive the last messages; the processes end with the pool."""
         pool.stop()
         patience = Deadline.after(GRACE if self.left > 0 else MARGIN, self.monitor.clock)
         while self.at_work and not patience.over:

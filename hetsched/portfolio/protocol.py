@@ -1,4 +1,4 @@
-"""The messages between `auto` and its worker processes: what a job is, and what is told of it."""
+"""The messages between `auto` and its worker processes: jobs and their results."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from hetsched.stopping import Stop
 
 @dataclass(frozen=True)
 class Job:
-    """One run of a method: what it is given and may spend."""
+    """One run of a method: arguments, start and limits."""
 
     method: str
     options: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
     start: Schedule | Decision | None = None
-    """What it starts from; only what is better is told."""
+    """The start; only better decisions are reported."""
     bound: Bound = NO_BOUND
     time_limit: float | None = None
     evaluations: int | None = None
@@ -51,20 +51,20 @@ class Failure(StrEnum):
     """How a job failed."""
 
     NONE = ""
-    """It has not."""
+    """It has not failed."""
     REFUSED = "refused"
-    """The method does not take the problem or an option."""
+    """The method does not support the problem or an option."""
     UNKNOWN = "unknown"
     """The process has no such method."""
     INCONSISTENT = "inconsistent"
-    """A bound lies above a schedule."""
+    """A bound is above the value of a schedule."""
     FAILED = "failed"
     """Any other error."""
 
 
 @dataclass(frozen=True)
 class Done:
-    """A job has ended."""
+    """The end of a job."""
 
     efforts: tuple[tuple[str, float, int, float], ...] = ()
     """(method, best value, evaluations, seconds) of the method and of those it called."""
@@ -72,7 +72,7 @@ class Done:
     stopped: Stop = Stop.FINISHED
     failure: Failure = Failure.NONE
     error: str = ""
-    """Its message."""
+    """The message of the error."""
 
 
 Message: TypeAlias = Ready | Found | Proved | Done | ProcessDied

@@ -1,4 +1,4 @@
-"""Worker processes: methods run on a problem apart from this process and tell what they find as they find it."""
+"""Worker processes, which run methods on a problem and report results as they are found."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from hetsched.search import Budget, Event, Monitor, discover, registered
 from hetsched.search.solution import Bound
 from hetsched.stopping import Deadline, Stop
 
-_WAKE = 0.01  # seconds between looks at the messages, while something runs in this process
+_WAKE = 0.01  # seconds between checks for messages while a method runs in this process
 
 
 @dataclass(frozen=True)
 class _Hello:
     problem: Problem
     modules: Mapping[str, str]
-    """The module that registers each method."""
+    """The module that registers each method, by name."""
 
 
 class JobMonitor(Monitor):
-    """The monitor of a job: what is better than its start goes on to `tell` at once.
+    """The monitor of a job: results better than its start are passed to `tell` immediately.
 
-    `look` is called whenever the method asks whether to stop.
+    `look` is called whenever the method checks for a stop.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class JobMonitor(Monitor):
 
     @property
     def stopped(self) -> Stop:
-        """Why the method has to stop; `Stop.NONE`, an empty string, while it may go on."""
+        """The reason to stop; `Stop.NONE`, an empty string, while the method may continue."""
         if self._look is not None:
             self._look()
         return super().stopped
@@ -80,7 +80,7 @@ class JobMonitor(Monitor):
             self._tell_on(Proved(self.bound, event.nodes))
 
     def perform(self, job: Job) -> Done:
-        """Run the job to its end and say how it went."""
+        """Run the job to its end and return its outcome."""
         failure, message = Failure.NONE, ""
         try:
             if not self.should_stop:
@@ -91,14 +91,14 @@ class JobMonitor(Monitor):
             failure, message = Failure.INCONSISTENT, str(error)
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # a method may fail as it likes, even by SystemExit; that costs only itself
+        except BaseException as error:  # any failure of a method, even SystemExit, ends only its job
             failure, message = Failure.FAILED, f"{type(error).__name__}: {error}"
         efforts = tuple((name, effort.value, effort.evaluations, effort.seconds) for name, effort in self._efforts.items() if name)
         return Done(efforts, tuple(self._messages), self.stopped or Stop.FINISHED, failure, message)
 
 
 class JobReceiver:
-    """Receives the messages of one job into a monitor, under the names of the methods that found each result."""
+    """Passes the messages of one job to a monitor, under the names of the methods that found the results."""
 
     def __init__(self, monitor: Monitor, name: str) -> None:
         self.monitor, self.name = monitor, name
@@ -111,7 +111,7 @@ class JobReceiver:
         return self._offered.total() > 0
 
     def take(self, message: Message) -> None:
-        """Offer what was found; it is simulated here once more, whoever found it."""
+        """Offer a decision, which is simulated again in this process, or record a bound or the end."""
         monitor = self.monitor
         before = monitor.source
         try:
@@ -128,7 +128,7 @@ class JobReceiver:
                 self._close(message)
             elif isinstance(message, ProcessDied):
                 monitor.source = ""
-                monitor.note(f"{self.name}'s process {message}; what it had found is kept")
+                monitor.note(f"{self.name}'s process {message}; its results so far are kept")
                 self.abandon()
         finally:
             monitor.source = before
@@ -146,15 +146,15 @@ class JobReceiver:
             monitor.note(f"{self.name}{' failed' if done.failure is Failure.FAILED else ''}: {done.error}")
 
     def abandon(self) -> None:
-        """Count the seconds of a job that will not tell of its end."""
+        """Count the seconds of a job whose end will not be reported."""
         self.monitor.credit(self.name, seconds=self.monitor.elapsed - self.began)
 
 
 def run_here(monitor: Monitor, job: Job, look: Callable[[JobMonitor], object] | None = None) -> tuple[Done, bool]:
     """Run a job in this process, for a monitor whose own source is the caller's name.
 
-    `look` is called with the job's monitor whenever the method asks whether to stop, at most each
-    hundredth of a second, and may stop it. Returns how it went and whether it found a better schedule.
+    `look` is called with the job's monitor whenever the method checks for a stop, at most each hundredth of a
+    second, and may stop it. Returns the outcome and whether there is a better schedule.
     """
     receiver = JobReceiver(monitor, job.method)
     due = Deadline.after(0.0, monitor.clock)
@@ -166,15 +166,15 @@ def run_here(monitor: Monitor, job: Job, look: Callable[[JobMonitor], object] | 
             look(job_monitor)
 
     job_monitor = JobMonitor(monitor.problem, job, receiver.take, look=often, parent=monitor)
-    began = monitor.elapsed
+    start = monitor.elapsed
     done = job_monitor.perform(job)
-    monitor.credit(monitor.source, seconds=began - monitor.elapsed)  # the caller's share is without that of what it called
+    monitor.credit(monitor.source, seconds=start - monitor.elapsed)  # the caller's seconds exclude those of the job
     receiver.take(done)
     return done, receiver.improved
 
 
 class Worker(Process):
-    """A process that runs jobs one after another, as seen from here."""
+    """The parent's side of a process that runs jobs one after another."""
 
     def __init__(self, inbox: queue.SimpleQueue[tuple[Worker, Message]], hello: bytes) -> None:
         self.ready = False
@@ -190,13 +190,13 @@ class Worker(Process):
 
 
 class Pool:
-    """Worker processes for one problem; a context manager that leaves none behind.
+    """Worker processes for one problem; a context manager that ends them.
 
     Parameters
     ----------
     problem : Problem
     count : int
-        How many to start. They load in the background, which takes about a second.
+        Number of processes. They load in the background, which takes about a second.
     """
 
     def __init__(self, problem: Problem, count: int) -> None:
@@ -218,26 +218,26 @@ class Pool:
         self.close()
 
     def start(self) -> None:
-        """Start one more worker; raises `OSError` where no process can be started."""
+        """Start another worker; raise `OSError` if no process can be started."""
         self.workers.append(Worker(self._inbox, self._hello))
 
     def give(self, worker: Worker, job: Job, receiver: JobReceiver) -> None:
-        """Give an idle worker a job; raises an error if the job cannot be pickled."""
+        """Send a job to an idle worker; raise an error if the job cannot be pickled."""
         worker.send(pickle.dumps(job, pickle.HIGHEST_PROTOCOL))
         worker.receiver = receiver
 
     def receive(self, seconds: float = 0.0) -> Iterator[tuple[Worker, Message, JobReceiver | None]]:
-        """Yield what has been told, with the receiver of the worker's job, waiting so long for the first word.
+        """Yield the messages received, with the receiver of the worker's job, after waiting up to `seconds` for the first.
 
-        Of each worker's decisions that wait to be heard only the last is: it is the best.
+        Of several waiting decisions of a worker only the last is yielded, which is the best.
         """
-        told: list[tuple[Worker, Message]] = []
+        messages: list[tuple[Worker, Message]] = []
         with contextlib.suppress(queue.Empty):
-            told.append(self._inbox.get(timeout=seconds) if seconds > 0 else self._inbox.get_nowait())
+            messages.append(self._inbox.get(timeout=seconds) if seconds > 0 else self._inbox.get_nowait())
             while True:
-                told.append(self._inbox.get_nowait())
-        last = {worker: place for place, (worker, message) in enumerate(told) if isinstance(message, Found)}
-        for place, (worker, message) in enumerate(told):
+                messages.append(self._inbox.get_nowait())
+        last = {worker: place for place, (worker, message) in enumerate(messages) if isinstance(message, Found)}
+        for place, (worker, message) in enumerate(messages):
             if worker not in self.workers or (isinstance(message, Found) and last[worker] != place):
                 continue
             receiver = worker.receiver
@@ -252,13 +252,13 @@ class Pool:
             yield worker, message, receiver
 
     def stop(self) -> None:
-        """Ask all jobs to end soon."""
+        """Request that all jobs end soon."""
         for worker in self.workers:
             if worker.receiver is not None:
                 worker.send(pickle.dumps(StopRequest()))
 
     def close(self) -> None:
-        """Kill all workers and wait until they have gone."""
+        """Kill all workers and wait until they have ended."""
         for worker in self.workers:
             worker.kill()
         for worker in self.workers:
@@ -266,11 +266,11 @@ class Pool:
         self.workers = []
 
 
-# ---------------------------------------------------------------- the other side
+# ---------------------------------------------------------------- the child's side
 
 
 def serve(log: int) -> NoReturn:
-    """Be a worker: read a problem and jobs from standard input and tell what is found on standard output."""
+    """Run a worker: read a problem and jobs from standard input and write results to standard output."""
     in_process.set(True)  # this process may be lost
     _Side(Channel(log)).work()
 
@@ -285,7 +285,7 @@ class _Side:
         """Run job after job."""
         hello = self.channel.asked.get()
         assert isinstance(hello, _Hello)
-        discover(plug_ins=False)  # those that others wrote are loaded with their first job: they may crash
+        discover(plug_ins=False)  # plug-ins are loaded with their first job, for they may crash
         self.channel.tell(Ready())
         while True:
             job = self.channel.asked.get()

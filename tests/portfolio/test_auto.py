@@ -216,7 +216,9 @@ def test_nothing_large_is_handed_to_a_solver():
         "solve(problem, 'cpsat') tries it nevertheless",
     )
     counted = hs.solve(topcuoglu(), evaluations=10, options={"members": ["olb", "milp"]})
-    assert counted.messages == ("auto: milp is left out: a solver heeds no evaluation limit; solve(problem, 'milp') tries it nevertheless",)
+    assert counted.messages == (
+        "auto: milp is left out: a solver ignores an evaluation limit; solve(problem, 'milp') tries it nevertheless",
+    )
     assert hs.solve(topcuoglu(), evaluations=10).messages == ()
 
 

@@ -145,7 +145,7 @@ def test_a_killed_worker_loses_nothing_and_is_reported(pools: list[Pool]) -> Non
     assert killed
     assert solution.makespan <= min(killed.values())
     assert [m for m in solution.messages if "SIGKILL" in m] == [
-        "wanders's process was killed by signal 9 (SIGKILL); what it had found is kept"
+        "wanders's process was killed by signal 9 (SIGKILL); its results so far are kept"
     ]
     assert solution.stopped == "callback"
     assert pools[0].workers == []
@@ -161,7 +161,7 @@ def test_a_crash_is_reported_and_the_others_go_on(pools: list[Pool]) -> None:
 
     options = {"members": ["crashes", "wanders"], "workers": 2}
     solution = hs.solve(problem, time_limit=PLENTY, options=options, on_progress=third)
-    assert "crashes's process ended by itself with exit code 3; what it had found is kept" in solution.messages
+    assert "crashes's process ended by itself with exit code 3; its results so far are kept" in solution.messages
     assert solution.makespan <= hs.solve(problem, "olb").makespan
     efforts = dict(zip(solution.methods.method.tolist(), solution.methods.evaluations.tolist(), strict=True))
     assert efforts["wanders"] > 10
