@@ -43,7 +43,7 @@ def small(problem: Problem) -> bool:
 
 @checked
 def split_modules(problem: Problem, *, levels: Levels | None = None, best: Bound = NO_BOUND, deadline: Deadline = NEVER) -> Bound:
-    """Solve the modules of a problem that falls apart; an `Optimum` if that is proven, but for what joins modules."""
+    """Solve the modules of a problem in series; the bound is an `Optimum` if that is proven and nothing couples modules."""
     monitor = Monitor(relax_to_modelable(problem), Budget(deadline.limit), clock=deadline.clock)
     solution = monitor.run_alone("split")
     if solution.status in (Status.OPTIMAL, Status.INFEASIBLE):

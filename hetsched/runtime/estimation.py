@@ -90,8 +90,8 @@ def two_step(
     """
     regression = Regression(Samples.measured(profiler, batch_sizes))
     cluster = Links.measured(profiler).cluster() if cluster is None else cluster
-    foretold = regression.memory_bytes(profiler.graph, cluster, [inputs])[:, :, 0]
-    graph = _with_memory(profiler.graph, np.fmax.reduce(foretold, axis=1), inputs)
+    estimated_bytes = regression.memory_bytes(profiler.graph, cluster, [inputs])[:, :, 0]
+    graph = _with_memory(profiler.graph, np.fmax.reduce(estimated_bytes, axis=1), inputs)
     first = Problem(graph, cluster, costs=regression, batch_sizes=[inputs], inputs=inputs, **rules)
     solution = solve(first, method=method, time_limit=time_limit, seed=seed)
     solution.raise_for_status()
@@ -122,7 +122,7 @@ def two_step(
         second,
         compared(first.durations[every, device, 0], later.seconds),
         compared(measured.seconds, later.seconds),
-        compared(foretold[every, device], measured.memory_bytes),
+        compared(estimated_bytes[every, device], measured.memory_bytes),
     )
 
 

@@ -258,7 +258,7 @@ def suites(methods: Iterable[Method], suite: type[MethodSuite] = MethodSuite, **
 
         TestAll = conformance.suites(select(kind=Kind.SEARCH), time_limit=5.0)
 
-    The suite of "my-method" is ``TestAll::TestMyMethod``. Those that `slow` says are slow carry the marker ``slow``, which the
+    The suite of "my-method" is ``TestAll::TestMyMethod``. Those for which `slow` is true have the marker ``slow``, which the
     configuration of pytest has to register.
 
     Parameters
@@ -279,7 +279,7 @@ def suites(methods: Iterable[Method], suite: type[MethodSuite] = MethodSuite, **
 
 
 def slow(method: Method) -> bool:
-    """Tell whether the suite of a method is slow: its time grows faster than the graph, or it solves models that `auto` leaves alone."""
+    """Return whether the suite of a method is slow: its time grows faster than the graph, or it solves models that `auto` does not."""
     return method.growth > 1 or (method.kind is Kind.EXACT and method.auto is None)
 
 

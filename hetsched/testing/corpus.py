@@ -143,7 +143,7 @@ def text(cases: Sequence[Case]) -> bytes:
 
 @checked
 def derive(feature: Feature) -> tuple[Case, ...]:
-    """Draw the problems of one feature anew and enumerate their optima; the result is that of `problems`.
+    """Draw the problems of one feature again and enumerate their optima; the result is that of `problems`.
 
     Problems are drawn until there are `COUNT` for which no single device is optimal and, where `FEATURES` claims it, the
     feature changes the optimum. At most three have no schedule. The only source of randomness is

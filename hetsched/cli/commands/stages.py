@@ -29,7 +29,7 @@ def stages(
 ) -> None:
     """Divide a graph into stages that run one after another on one device.
 
-    In a stage groups of tasks run side by side, and the tasks of a group one after another. IOS finds the best
+    In a stage groups of tasks run in parallel, and the tasks of a group one after another. IOS finds the best
     stages of each block of the graph, for a cost model of the device from its data sheet, whose seconds are
     estimates. A block too wide for that is divided, and a note reports it. Each line is a stage: its start, its
     duration and its groups. Merged convolutions need shapes, which documents do not hold: see hetsched.stages in Python.

@@ -195,7 +195,7 @@ class _Loaded:
         model.addObjoffset(lowered.offset)
         model.setMinimize()
         self.listener = _Listener()
-        model.includeEventhdlr(self.listener, "hetsched", "tells of incumbents and bounds")
+        model.includeEventhdlr(self.listener, "hetsched", "reports incumbents and bounds")
         self._library, self._scip = _library(), _pointer(model)
         self.rows: list[int] = []
         self.rows += self._add(lowered, deadline.watch(range(len(lowered.row_lower)), what))
