@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
+from hetsched.arrays import BoolArray, FloatArray, IntArray
 from hetsched.compiled import builder
+
+Indices = npt.NDArray[np.int32]
 
 
 @builder
-def longest_and_sum(parent, last, ptr, near, alone, body):  # type: ignore[no-untyped-def]
+def longest_and_sum(
+    parent: Indices, last: Indices, ptr: IntArray, near: IntArray, alone: FloatArray, body: FloatArray
+) -> tuple[FloatArray, FloatArray]:
     """Return of each stage the seconds of its longest group, tasks alone, and the sum of its bodies, [S] each.
 
     Stage s is stage ``parent[s] < s`` and the task ``last[s]``; ``near[ptr[i]:ptr[i + 1]]`` are the tasks that an edge joins
@@ -40,15 +46,13 @@ def longest_and_sum(parent, last, ptr, near, alone, body):  # type: ignore[no-un
 
 
 @builder
-def alike(parent, last, sort):  # type: ignore[no-untyped-def]
+def alike(parent: Indices, last: Indices, sort: IntArray) -> BoolArray:
     """Return of each stage whether it has two tasks or more and all are of one sort, which is not -1."""
-    found = np.full(len(parent), -1)
-    for s in range(1, len(parent)):
+    stages = len(parent)
+    common, result = np.full(stages, -1), np.zeros(stages, np.bool_)
+    for s in range(1, stages):
         own = sort[last[s]]
-        if own >= 0 and (parent[s] == 0 or found[parent[s]] == own):
-            found[s] = own
-    result = found >= 0
-    for s in range(len(parent)):
-        if parent[s] == 0:
-            result[s] = False
+        if own >= 0 and (parent[s] == 0 or common[parent[s]] == own):
+            common[s] = own
+            result[s] = parent[s] != 0
     return result
