@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -100,28 +100,24 @@ class Block:
 
         states = lattice(self.graph, self.tasks, pairs, MOST_STATES // self.share)
         most = MOST_TRANSITIONS // self.share
-        arcs = [np.empty(1 << 12, np.int32) for _ in range(3)]
-        trie = [np.zeros(1 << 10, np.int32), np.full(1 << 10, -1, np.int32), np.zeros(1 << 10, np.int32)]
-        keys, values = np.full(1 << 12, -1), np.empty(1 << 12, np.int32)
-        first, used, number = 0, 0, 1
-        kernel: Any = kernels.stages
+        arcs, trie = kernels.transitions(1 << 12), kernels.trie(1 << 10)
+        before, limits = kernels.Predecessors(ptr, pred), kernels.Limits(groups, group_size)
+        reached = kernels.Reached(0, 0, 1)
         while True:
-            first, used, number = kernel(first, used, number, *states, ptr, pred, groups, group_size, *arcs, *trie, keys, values)
-            if first == states.number:
+            reached = kernels.stages(reached, states, before, limits, arcs, trie)
+            if reached.state == states.number:
                 break
-            if number == len(trie[0]):
-                trie = [_doubled(column) for column in trie]
-                old = keys, values
-                keys, values = np.full(2 * len(keys), -1), np.empty(2 * len(values), np.int32)
-                kernels.rehash(*old, keys, values)
-            elif len(arcs[0]) < most:
-                arcs = [_doubled(column) for column in arcs]
+            if reached.nodes == len(trie.parent):
+                smaller, trie = trie, kernels.trie(2 * len(trie.parent))
+                kernels.copy(smaller, trie, reached.nodes)
+            elif len(arcs.tail) < most:
+                arcs = kernels.Transitions(*map(_doubled, arcs))
             else:
                 raise UnsupportedFeature(
                     f"{described(self.graph, self.tasks)} has more than {most} transitions; lower groups or group_size"
                 )
-        tail, head, stage = (readonly(column[:used].copy()) for column in arcs)
-        return _Walk(states.number, tail, head, stage, readonly(trie[0][:number].copy()), readonly(trie[1][:number].copy()))
+        tail, head, stage = (readonly(column[: reached.transitions]) for column in arcs)
+        return _Walk(states.number, tail, head, stage, readonly(trie.parent[: reached.nodes]), readonly(trie.last[: reached.nodes]))
 
 
 def _doubled(values: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:

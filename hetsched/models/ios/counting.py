@@ -82,7 +82,7 @@ class Counts:
         from hetsched.models.ios import kernels
 
         states = lattice(self.graph, tasks, within(self.graph, tasks)[2])
-        pairs, ways = kernels.count(*states, digits)
+        pairs, ways = kernels.count(states, digits)
         return states, int(pairs), ways
 
 

@@ -8,36 +8,94 @@ Stages themselves are numbered as the nodes of a trie over their ascending tasks
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
+from hetsched.analysis.ideals import Ideals
 from hetsched.arrays import BoolArray, IntArray
-from hetsched.compiled import builder, inner
+from hetsched.compiled import builder, inner, kernel
 
+Indices = npt.NDArray[np.int32]
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
-@builder
-def rehash(keys, values, new_keys, new_values):  # type: ignore[no-untyped-def]
-    """Copy a table of hashes into a larger one, all -1; the lengths are powers of two."""
-    for at in range(len(keys)):
-        if keys[at] >= 0:
-            slot = np.int64((np.uint64(keys[at]) * _MIX) >> np.uint64(32)) & (len(new_keys) - 1)
-            while new_keys[slot] >= 0:
-                slot = (slot + 1) & (len(new_keys) - 1)
-            new_keys[slot], new_values[slot] = keys[at], values[at]
+class Predecessors(NamedTuple):
+    """The tasks ``pred[ptr[i]:ptr[i + 1]]`` right before each task i of a block."""
+
+    ptr: IntArray
+    pred: IntArray
+
+
+class Limits(NamedTuple):
+    """The largest stages that are allowed."""
+
+    groups: int
+    group_size: int
+
+
+class Reached(NamedTuple):
+    """How far a walk has come."""
+
+    state: int
+    """The first state whose transitions are not all known."""
+    transitions: int
+    """Known transitions."""
+    nodes: int
+    """Known nodes of the trie."""
+
+
+class Transitions(NamedTuple):
+    """From which state to which a stage leads."""
+
+    tail: Indices
+    head: Indices
+    stage: Indices
+
+
+class Trie(NamedTuple):
+    """Stages: node 0 is the empty one, any other is that of another node and one more task; see `trie`."""
+
+    parent: Indices
+    last: Indices
+    """The one more task, -1 at node 0."""
+    groups: Indices
+    """Groups of the stage; 0 where one is too large, which it stays in all that goes on from there."""
+    keys: IntArray
+    """A hash table of the nodes by parent and task, -1 where none is; the length is a power of two."""
+    nodes: Indices
+
+
+def transitions(most: int) -> Transitions:
+    """Return room for so many transitions."""
+    return Transitions(np.empty(most, np.int32), np.empty(most, np.int32), np.empty(most, np.int32))
+
+
+def trie(most: int) -> Trie:
+    """Return room for so many nodes, a power of two, with the empty stage."""
+    parent, last, groups = np.zeros(most, np.int32), np.full(most, -1, np.int32), np.zeros(most, np.int32)
+    return Trie(parent, last, groups, np.full(4 * most, -1), np.empty(4 * most, np.int32))
+
+
+@kernel
+def copy(old: Trie, new: Trie, count: int) -> None:
+    """Copy so many nodes into a larger trie that has only the empty stage."""
+    mask = len(new.keys) - 1
+    for x in range(count):
+        new.parent[x], new.last[x], new.groups[x] = old.parent[x], old.last[x], old.groups[x]
+    for at in range(len(old.keys)):
+        key = old.keys[at]
+        if key >= 0:
+            slot = np.int64((np.uint64(key) * _MIX) >> np.uint64(32)) & mask
+            while new.keys[slot] >= 0:
+                slot = (slot + 1) & mask
+            new.keys[slot], new.nodes[slot] = key, old.nodes[at]
 
 
 @inner
 def _join(
-    depth: int,
-    y: int,
-    task: IntArray,
-    position: IntArray,
-    group: npt.NDArray[np.int32],
-    pred_ptr: IntArray,
-    pred: IntArray,
-    touched: BoolArray,
+    depth: int, y: int, task: IntArray, position: IntArray, group: Indices, pred_ptr: IntArray, pred: IntArray, touched: BoolArray
 ) -> int:
     """Put the groups of a stage of `depth` tasks and y into row depth + 1; return the size of the group of y.
 
@@ -60,27 +118,31 @@ def _join(
     return size
 
 
-@builder
-def stages(  # type: ignore[no-untyped-def]
-    first, used, known, ptr, element, larger, pred_ptr, pred, most_groups, most_tasks, tail, head, which, parent, last, groups, keys, values
-):
-    """Add the transitions (tail, head, stage) that begin at state `first` and later, until an array is full.
+# The scratch of `stages` is its own: with the caller's arrays, which might overlap for all that the compiler knows, a
+# block of three chains of 11 with limits took 1.3 times as long. Tuples are unpacked before the loops for the same reason.
 
-    Returns the state to go on from once there is more room, or the number of states; the numbers of transitions and of
-    entries of the trie (parent, last task, groups), which begins with the empty stage. A stage of more groups than
-    allowed may lead to one of fewer and so is in the trie; no transition has it. One with a group that is too large, which
-    stays so in all that goes on from it, has no groups, and there the trie ends. `keys` and `values` find entries by
-    parent and task.
+
+@builder
+def stages(reached: Reached, lattice: Ideals, before: Predecessors, limits: Limits, arcs: Transitions, trie: Trie) -> Reached:
+    """Add the transitions that begin at the state reached and later, until an array is full or no state is left.
+
+    A stage of more groups than allowed may lead to one of fewer and so is in the trie; no transition has it. At one with
+    a group that is too large the trie ends.
     """
-    n, states = len(pred_ptr) - 1, len(ptr) - 1
+    first, used, known = reached
+    ptr, element, larger = lattice
+    parent, last, groups, keys, nodes = trie
+    tail, head, stage = arcs
+    pred_ptr, pred = before
+    most_groups, most_tasks = limits
+    n, states, mask = len(pred_ptr) - 1, len(ptr) - 1, len(keys) - 1
     state, place, node = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
     task, position, touched = np.empty(n, np.int64), np.full(n, n), np.empty(n, np.bool_)
     group, grouped = np.empty((n + 1, n), np.int32), np.zeros(n + 1, np.bool_)  # rows of groups, and which of them are made
     grouped[0] = True
-    mask = len(keys) - 1
     while first < states:
         begin = used
-        depth = 0
+        depth = int(np.int64(0))  # a literal is a type of its own: `_join` would be compiled for it as well
         state[0], place[0], node[0] = first, ptr[first + 1], 0
         while depth >= 0:
             at = place[depth] - 1
@@ -96,7 +158,7 @@ def stages(  # type: ignore[no-untyped-def]
             new = keys[slot] < 0
             if new:
                 if known == len(parent) or 2 * known > mask:
-                    return first, begin, known
+                    return Reached(first, begin, known)
                 made = depth
                 while not grouped[made]:
                     made -= 1
@@ -104,38 +166,36 @@ def stages(  # type: ignore[no-untyped-def]
                     _join(d, task[d], task, position, group, pred_ptr, pred, touched)
                     grouped[d + 1] = True
                 size = _join(depth, y, task, position, group, pred_ptr, pred, touched)
-                keys[slot], values[slot] = key, known
+                keys[slot], nodes[slot] = key, known
                 parent[known], last[known], groups[known] = node[depth], y, 0
                 if size <= most_tasks:
                     for d in range(depth + 1):
                         groups[known] += group[depth + 1, d] == d
                 known += 1
-            child = np.int64(values[slot])
+            child = np.int64(nodes[slot])
             number = groups[child]
             if number == 0:
                 continue
             if number <= most_groups:
                 if used == len(tail):
-                    return first, begin, known
-                tail[used], head[used], which[used] = first, larger[at], child
+                    return Reached(first, begin, known)
+                tail[used], head[used], stage[used] = first, larger[at], child
                 used += 1
             task[depth], position[y] = y, depth
             depth += 1
             state[depth], place[depth], node[depth], grouped[depth] = larger[at], ptr[larger[at] + 1], child, new
         first += 1
-    return first, used, known
+    return Reached(first, used, known)
 
 
 @builder
-def count(ptr, element, larger, digits):  # type: ignore[no-untyped-def]
+def count(lattice: Ideals, digits: int) -> tuple[int, npt.NDArray[np.uint64]]:
     """Return the number of pairs of a state and a non-empty ending of it, and of schedules in digits of base 2^32, the lowest first."""
+    ptr, element, larger = lattice
     states = len(ptr) - 1
     ways = np.zeros((states, digits), np.uint64)
     ways[0, 0] = 1
     pairs = 0
-    most = 0
-    for c in range(states):
-        most = max(most, ptr[c + 1] - ptr[c])
     state, place, least = np.empty(states, np.int64), np.empty(states, np.int64), np.empty(states, np.int64)
     for first in range(states):
         carry = np.uint64(0)
