@@ -54,29 +54,18 @@ def heavy_edges(
             raise UnsupportedFeature(f"{what} is {value!r}; it must be a share, above 0")
     from hetsched.coarsening import matching_kernels
 
-    graph, work = problem.graph, mean_durations(problem)
-    level = matching_kernels.levels(graph.topological_order, graph.pred_ptr, graph.pred)
-    claim = problem.static_bytes @ [1.0, problem.inputs]
+    work = mean_durations(problem)
     most = memory_share(problem, memory)
-    part = np.zeros(problem.n_tasks, np.int64) if within is None else _parts(problem, within)
-    order = np.argsort(work, kind="stable") if rng is None else rng.permutation(problem.n_tasks)
-    partner = matching_kernels.match(
-        order,
-        part,
-        level,
-        graph.pred_ptr,
-        graph.pred,
-        graph.pred_edge,
-        graph.succ_ptr,
-        graph.succ,
-        graph.succ_edge,
-        mean_transfers(problem),
-        work,
-        claim,
-        device_bits(problem),
-        largest * work.sum(),
-        most,
+    tasks = matching_kernels.Tasks(
+        part=np.zeros(problem.n_tasks, np.int64) if within is None else _parts(problem, within),
+        level=matching_kernels.levels(problem.arrays, problem.graph.topological_order),
+        work=work,
+        claim=problem.static_bytes @ [1.0, problem.inputs],
+        able=device_bits(problem),
     )
+    order = np.argsort(work, kind="stable") if rng is None else rng.permutation(problem.n_tasks)
+    limits = matching_kernels.Limits(work=largest * work.sum(), claim=most)
+    partner = matching_kernels.match(problem.arrays, order, mean_transfers(problem), tasks, limits)
     every = np.arange(problem.n_tasks)
     return contract(problem, settled(problem, np.where(partner >= 0, np.minimum(every, partner), every), most))
 

@@ -2,77 +2,122 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from hetsched.compiled import builder
+from hetsched.arrays import FloatArray, IntArray
+from hetsched.compiled import builder, inner
+from hetsched.problem.problem import ProblemArrays
+
+
+class Tasks(NamedTuple):
+    """What decides whether two tasks may be paired, [n] each."""
+
+    part: IntArray
+    """Only tasks of one part are."""
+    level: IntArray
+    """The most edges of a path to the task."""
+    work: FloatArray
+    """Mean seconds; of equal edges the one to the task with less is taken."""
+    claim: FloatArray
+    """Bytes."""
+    able: IntArray
+    """Devices that can run it, as bits; a pair must have one in common."""
+
+
+class Limits(NamedTuple):
+    """The most work, and the most bytes, of a pair."""
+
+    work: float
+    claim: float
 
 
 @builder
-def levels(order, pred_ptr, pred):  # type: ignore[no-untyped-def]
-    """Return the most edges of a path to each task, [n]."""
+def levels(arrays: ProblemArrays, order: IntArray) -> IntArray:
+    """Return the most edges of a path to each task, [n]; `order` is topological."""
     level = np.zeros(len(order), np.int64)
     for i in order:
-        for x in range(pred_ptr[i], pred_ptr[i + 1]):
-            level[i] = max(level[i], level[pred[x]] + 1)
+        for x in range(arrays.pred_ptr[i], arrays.pred_ptr[i + 1]):
+            level[i] = max(level[i], level[arrays.pred[x]] + 1)
     return level
 
 
-@builder
-def _joined(i, ptr, near, step, level, partner):  # type: ignore[no-untyped-def]
-    """Whether task i has a neighbour one level on that is paired with one of its own level."""
+@inner
+def _fits(i: int, j: int, tasks: Tasks, limits: Limits) -> bool:
+    """Tell whether two tasks together are within the limits, and can run on one device."""
+    return bool(
+        tasks.work[i] + tasks.work[j] <= limits.work
+        and tasks.claim[i] + tasks.claim[j] <= limits.claim
+        and tasks.able[i] & tasks.able[j] != 0
+    )
+
+
+@inner
+def _joined(i: int, wanted: int, ptr: IntArray, near: IntArray, level: IntArray, partner: IntArray) -> bool:
+    """Tell whether task i has a neighbour of level `wanted` that is paired with one of i's own level."""
     for x in range(ptr[i], ptr[i + 1]):
         j = near[x]
-        if level[j] == level[i] + step and partner[j] >= 0 and level[partner[j]] == level[i]:
+        if level[j] == wanted and partner[j] >= 0 and level[partner[j]] == level[i]:
             return True
     return False
 
 
-@builder
-def match(  # type: ignore[no-untyped-def]
-    order, part, level, pred_ptr, pred, pred_edge, succ_ptr, succ, succ_edge, cost, work, claim, able, most_work, most_claim
-):
-    """Return the partner of each task, or -1, [n].
-
-    Tasks are asked in `order` for the heaviest edge to a free neighbour that is one level on or back. Those left
-    over are paired with tasks of their level that read the same task, or are read by the same.
-    """
-    n = len(order)
-    partner = np.full(n, -1)
+@inner
+def _pair_along_edges(arrays: ProblemArrays, order: IntArray, cost: FloatArray, tasks: Tasks, limits: Limits, partner: IntArray) -> None:
+    """Pair tasks, asked in `order`, over the heaviest edge to a free neighbour that is one level on or back."""
+    level, part, work = tasks.level, tasks.part, tasks.work
     for i in order:
         if partner[i] >= 0:
             continue
         best, heaviest, least = -1, -1.0, 0.0
         for forward in (True, False):
-            ptr, near, edge = (succ_ptr, succ, succ_edge) if forward else (pred_ptr, pred, pred_edge)
+            ptr, near, edge = (
+                (arrays.succ_ptr, arrays.succ, arrays.succ_edge) if forward else (arrays.pred_ptr, arrays.pred, arrays.pred_edge)
+            )
+            step = 1 if forward else -1
             for x in range(ptr[i], ptr[i + 1]):
                 j = near[x]
-                if partner[j] >= 0 or part[j] != part[i] or level[j] != level[i] + (1 if forward else -1):
-                    continue
-                if work[i] + work[j] > most_work or claim[i] + claim[j] > most_claim or able[i] & able[j] == 0:
+                if partner[j] >= 0 or part[j] != part[i] or level[j] != level[i] + step or not _fits(i, j, tasks, limits):
                     continue
                 if cost[edge[x]] > heaviest or (cost[edge[x]] == heaviest and work[j] < least):
                     low, high = (i, j) if forward else (j, i)
-                    if not _joined(low, succ_ptr, succ, 1, level, partner) and not _joined(high, pred_ptr, pred, -1, level, partner):
+                    on, back = level[low] + 1, level[high] - 1
+                    if not _joined(low, on, arrays.succ_ptr, arrays.succ, level, partner) and not _joined(
+                        high, back, arrays.pred_ptr, arrays.pred, level, partner
+                    ):
                         best, heaviest, least = j, cost[edge[x]], work[j]
         if best >= 0:
             partner[i], partner[best] = best, i
-    for forward in (True, False):
-        ptr, near = (succ_ptr, succ) if forward else (pred_ptr, pred)
-        for parent in range(n):
-            waiting = -1
-            for x in range(ptr[parent], ptr[parent + 1]):
-                i = near[x]
-                if partner[i] >= 0:
-                    continue
-                fits = waiting >= 0 and level[i] == level[waiting] and part[i] == part[waiting]
-                if (
-                    fits
-                    and work[i] + work[waiting] <= most_work
-                    and claim[i] + claim[waiting] <= most_claim
-                    and able[i] & able[waiting] != 0
-                ):
-                    partner[i], partner[waiting] = waiting, i
-                    waiting = -1
-                else:
-                    waiting = i
+
+
+@inner
+def _pair_siblings(ptr: IntArray, near: IntArray, tasks: Tasks, limits: Limits, partner: IntArray) -> None:
+    """Pair free tasks of one level and part among ``near[ptr[p]:ptr[p + 1]]``, for each task p."""
+    level, part = tasks.level, tasks.part
+    none = len(partner)
+    for p in range(len(partner)):
+        waiting = none
+        for x in range(ptr[p], ptr[p + 1]):
+            i = near[x]
+            if partner[i] >= 0:
+                continue
+            if waiting < none and level[i] == level[waiting] and part[i] == part[waiting] and _fits(i, waiting, tasks, limits):
+                partner[i], partner[waiting] = waiting, i
+                waiting = none
+            else:
+                waiting = i
+
+
+@builder
+def match(arrays: ProblemArrays, order: IntArray, cost: FloatArray, tasks: Tasks, limits: Limits) -> IntArray:
+    """Return the partner of each task, or -1, [n]; `cost` [E] is that of edges.
+
+    Tasks are asked in `order` for the heaviest edge to a free neighbour that is one level on or back. Those left
+    over are paired with tasks of their level that read the same task, or are read by the same.
+    """
+    partner = np.full(len(order), -1)
+    _pair_along_edges(arrays, order, cost, tasks, limits, partner)
+    _pair_siblings(arrays.succ_ptr, arrays.succ, tasks, limits, partner)
+    _pair_siblings(arrays.pred_ptr, arrays.pred, tasks, limits, partner)
     return partner
