@@ -299,7 +299,8 @@ class _Orders:
         pointers = [0]
         for b in order:
             pointers.append(pointers[-1] + len(self.items[b]))
-        moves = [self.moves[x] for x in sequence if x >= n_batches]
+        free = [x for x in self.moves if self.seconds[x] > 0 and not self.resources[x]]  # between devices of a node, in any order
+        moves = [self.moves[x] for x in [*(x for x in sequence if x >= n_batches), *free]]
         contended = self.problem.links.contended
         decision = Decision(
             [self.task[b] for b in order],

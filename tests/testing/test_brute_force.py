@@ -123,3 +123,13 @@ def test_the_limit_holds_for_batches_of_many_inputs():
     )
     with pytest.raises(hs.UnsupportedFeature, match="more than limit=1000 partial schedules"):
         brute_force(problem, limit=1000)
+
+
+def test_transfers_within_a_node_hold_no_port_and_take_their_time() -> None:
+    graph = hs.TaskGraph(["a", "b"], [("a", "b")])
+    cluster = hs.Cluster([hs.Device("x", node="n"), hs.Device("y", node="n")], bandwidth=1.0, latency=1.0)
+    nan = float("nan")
+    problem = hs.Problem(graph, cluster, durations=[[1.0, nan], [nan, 1.0]], communication="node")
+    optimum = brute_force(problem)
+    assert optimum is not None
+    assert optimum.makespan == 3.0
