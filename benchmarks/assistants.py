@@ -1,9 +1,9 @@
-"""A device slows down in mid-run: what run-time assistants win back of the loss, beside re-solving and doing nothing.
+"""A device slows down during a run: the share of the loss that run-time assistants recover, compared with re-solving and no policy.
 
     python benchmarks/assistants.py [--quick]
 
-The busiest device of a good schedule takes twice as long from half of the iterations on. Every decision that a policy
-puts in force is verified.
+The busiest device of a good schedule takes twice as long from half of the iterations on. Every decision of a policy is
+verified.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ REGION = "assistants"
 FACTOR = 2.0
 NOISE = 0.05
 SETTLED = 0.05
-"""Within which of its last level an iteration time has settled."""
+"""Relative distance from its last level within which an iteration time has settled."""
 Graphs = Mapping[str, Callable[[], hs.Problem]]
 
 
@@ -42,14 +42,14 @@ POLICIES = ("static", "assistants", "assistants, gamma 0.9", "re-solve")
 
 
 def policy(name: str, evaluations: int) -> Policy:
-    """Return a policy by the name it has in the tables."""
+    """Return a policy by its name in the tables."""
     if name == "static":
         return Static()
     return Resolve("annealing", evaluations=evaluations) if name == "re-solve" else Assistants(gamma=0.9 if "0.9" in name else 0.5)
 
 
 class Race:
-    """All policies on one graph, from the same decision on, under the same luck."""
+    """All policies on one graph, with the same first decision and the same noise."""
 
     def __init__(self, problem: hs.Problem, iterations: int, evaluations: int, noises: Sequence[float]) -> None:
         schedule = hs.solve(problem, "annealing", evaluations=evaluations).schedule
@@ -79,7 +79,7 @@ class Race:
         return float(makespan[-len(makespan) // 4 :].mean())
 
     def recovered(self, name: str) -> float:
-        """Return the share of the loss that is won back: 0 as static, 1 as re-solving."""
+        """Return the share of the loss that is recovered: 0 for static, 1 for re-solving."""
         static = self.after("static")
         return (static - self.after(name)) / (static - self.after("re-solve"))
 
@@ -89,7 +89,7 @@ class Race:
         return int(away.max(initial=-1)) + 1
 
     def figures(self) -> dict[str, Any]:
-        """Return all of it as numbers."""
+        """Return the figures."""
         return {
             "slow": self.slow,
             "before": self.before(),
@@ -105,28 +105,28 @@ class Race:
 
 
 def levels(races: Mapping[str, Race]) -> str:
-    """Return the table of iteration times, and of the share of the loss won back."""
+    """Return the table of iteration times, and of the share of the loss recovered."""
     rows = []
     for name, race in races.items():
-        times = [figures.number(1e3 * seconds) for seconds in (race.before(), *(race.after(each) for each in POLICIES))]
-        rows.append([name, race.slow, *times, *(f"{race.recovered(each):.2f}" for each in POLICIES[1:3])])
+        times = [figures.number(1e3 * seconds) for seconds in (race.before(), *(race.after(policy) for policy in POLICIES))]
+        rows.append([name, race.slow, *times, *(f"{race.recovered(policy):.2f}" for policy in POLICIES[1:3])])
     head = ["graph", "slow device", "before, ms", *(f"{name}, ms" for name in POLICIES), "recovered", "recovered, gamma 0.9"]
     return figures.table(head, rows)
 
 
 def costs(races: Mapping[str, Race]) -> str:
-    """Return the table of what the policies that move pay."""
+    """Return the table of the costs of the policies that move tasks."""
     rows = []
     for name, race in races.items():
-        for each in POLICIES[1:]:
-            run = race.runs[each]
+        for policy in POLICIES[1:]:
+            run = race.runs[policy]
             rows.append(
                 [
-                    f"{name}: {each}",
+                    f"{name}: {policy}",
                     str(run.migrations),
                     str(int(run.moved[: race.change].sum())),
                     figures.number(1e3 * run.pause.sum()),
-                    str(race.settled(each)),
+                    str(race.settled(policy)),
                     figures.number(1e3 * run.thinking.max()),
                     figures.number(float(run.thinking.max() / race.after("static")), 2),
                 ]
@@ -136,7 +136,7 @@ def costs(races: Mapping[str, Race]) -> str:
 
 
 def calm(races: Mapping[str, Race], noises: Sequence[float]) -> str:
-    """Return the table of migrations by the assistants while no speed changes, and of what other load costs."""
+    """Return the table of migrations by the assistants without a change of speeds, and of the cost of other load."""
     rows = []
     for name, race in races.items():
         halves = [(run.moved[: len(run.moved) // 2].sum(), run.moved[len(run.moved) // 2 :].sum()) for run in race.steady]
@@ -156,9 +156,9 @@ def plot(races: Mapping[str, Race], path: Path) -> None:
     for ax in axes.flat[len(races) :]:
         ax.set_visible(False)
     for ax, (name, race) in zip(axes.flat, races.items(), strict=False):
-        for each, colour in zip(POLICIES, figures.COLOURS, strict=False):
-            seconds = race.runs[each].seconds / race.before()
-            ax.plot(np.arange(len(seconds)) - race.change, seconds, color=colour, linewidth=1.2, label=each)
+        for policy, colour in zip(POLICIES, figures.COLOURS, strict=False):
+            seconds = race.runs[policy].seconds / race.before()
+            ax.plot(np.arange(len(seconds)) - race.change, seconds, color=colour, linewidth=1.2, label=policy)
         ax.set_xlim(-0.2 * race.change, 0.6 * race.change)
         ax.set_ylim(bottom=0.9)
         ax.set_title(name, loc="left", fontsize=10)
@@ -178,12 +178,12 @@ def main(words: Sequence[str] | None = None) -> None:
     arguments = figures.parse(figures.parser(__doc__), words, region=REGION, plot=True)
     iterations, evaluations = (40, 5_000) if arguments.quick else (200, 500_000)
     noises = (0.0, 0.05, 0.2)
-    hs.solve(GRAPHS["googlenet, diviml"](), "annealing", evaluations=100)  # compile what is to be
+    hs.solve(GRAPHS["googlenet, diviml"](), "annealing", evaluations=100)  # compiles the kernels
     races = {}
     for name in list(GRAPHS)[-2 if arguments.quick else 0 :]:
         races[name] = Race(GRAPHS[name](), iterations, evaluations, noises)
-        said = ", ".join(f"{each} {1e3 * races[name].after(each):.3f}" for each in POLICIES)
-        print(f"{name}: {said} ms", flush=True)
+        text = ", ".join(f"{policy} {1e3 * races[name].after(policy):.3f}" for policy in POLICIES)
+        print(f"{name}: {text} ms", flush=True)
     parts = [
         f"Taken on: {figures.machine()}. {iterations} iterations, the change after {iterations // 2}; "
         f"{figures.number(evaluations)} evaluations a solve.",

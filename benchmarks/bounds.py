@@ -26,64 +26,64 @@ from hetsched.problem.graph import plural
 REGION = "bounds"
 INSTANCES = ("rwnn1x10", "rwnn1x10u", "rwnn1x32", "rwnn1x32u", "rwnn10x32", "rwnn10x32u")
 OPTIMA = {"rwnn10x32": 4280.9, "rwnn10x32u": 4909.2}
-"""Found by cutting the stacks apart, durations rounded to 0.1."""
+"""Optima by decomposition of the stacks, durations rounded to 0.1."""
 BOUNDS = ("critical path", "load", "head-tail load", "modular", "destructive")
 PAPER = {("sdep", 1): 0.0, ("sdep", 2): 6.6, ("sdep", 3): 14.8, ("sdep", 4): 22.5, ("wdep", 2): 1.3, ("wdep", 3): 6.3, ("wdep", 4): 13.3}
-"""Percent by which DiviML's LBound lies below its MILP, in table I."""
+"""Percent by which DiviML's LBound is below its MILP, in table I."""
 
 
 def timed(call: Callable[[], Any]) -> tuple[Any, float]:
-    """Return what the second of two calls returns and its wall time; the first compiles."""
+    """Return the result and the wall-clock time of the second of two calls; the first compiles."""
     call()
     started = time.perf_counter()
-    found = call()
-    return found, time.perf_counter() - started
+    result = call()
+    return result, time.perf_counter() - started
 
 
 def measure(problem: hs.Problem) -> dict[str, Any]:
     """Return each bound's best value, the wall time of all quick ones and of all, and the best list schedule."""
     _, quick = timed(lambda: list(best.quick(problem)))
-    found, every = timed(lambda: list(best.every(problem)))
+    computed, every = timed(lambda: list(best.every(problem)))
     values: dict[str, float] = {}
-    for bound in found:
+    for bound in computed:
         values[bound.name] = max(bound.value, values.get(bound.name, 0.0))
     return {"bounds": values, "quick_s": quick, "every_s": every, "makespan": hs.solve(problem, instances.list_schedulers()).makespan}
 
 
-def row(name: str, found: dict[str, Any]) -> list[str]:
+def row(name: str, figures_of_row: dict[str, Any]) -> list[str]:
     """Return the line of one instance."""
-    values, makespan, optimum = found["bounds"], found["makespan"], OPTIMA.get(name)
+    values, makespan, optimum = figures_of_row["bounds"], figures_of_row["makespan"], OPTIMA.get(name)
     value = max(values.values())
     below = "" if optimum is None else f"{(1 - value / optimum) * 100:.1f} %"
     cells = [f"{values[bound]:.1f}" if bound in values else "" for bound in BOUNDS]
-    times = [f"{figures.number(found[key] * 1e3, 2)}" for key in ("quick_s", "every_s")]
+    times = [f"{figures.number(figures_of_row[key] * 1e3, 2)}" for key in ("quick_s", "every_s")]
     return [name, *cells, f"{makespan:.1f}", f"{max(0.0, 1 - value / makespan) * 100:.1f} %", below, *times]
 
 
 def measure_stack(problem: hs.Problem, seconds: float) -> dict[str, float]:
-    """Return the makespan of a search of so many seconds, and bounds: the old ones, without a limit, and in as many seconds."""
+    """Return the makespan of a search of `seconds`, and bounds: the old ones, without a limit, and within `seconds`."""
     makespan = hs.solve(problem, "annealing", time_limit=seconds).makespan
     started = time.perf_counter()
     unlimited = hs.bound(problem).value
-    took = time.perf_counter() - started
+    spent = time.perf_counter() - started
     return {
         "makespan": makespan,
         "head-tail load": combinatorial.head_tail_load(problem).value,
         "destructive": destructive(problem).value,
         "bound": unlimited,
-        "bound_s": took,
+        "bound_s": spent,
         "longer": hs.bound(problem, time_limit=seconds).value,
     }
 
 
-def stack_row(kind: tuple[str, int], found: Sequence[dict[str, float]]) -> list[str]:
+def stack_row(kind: tuple[str, int], results: Sequence[dict[str, float]]) -> list[str]:
     """Return the line of one kind of stack: mean gaps over its instances."""
     gaps = [
-        figures.percent(sum(1 - each[name] / each["makespan"] for each in found) / len(found))
+        figures.percent(sum(1 - result[name] / result["makespan"] for result in results) / len(results))
         for name in ("head-tail load", "destructive", "bound", "longer")
     ]
-    took = figures.number(max(each["bound_s"] for each in found), 2)
-    return [f"{kind[0]}, {plural(kind[1], 'channel')}", *gaps, took, f"{PAPER[kind]:.1f} %"]
+    spent = figures.number(max(result["bound_s"] for result in results), 2)
+    return [f"{kind[0]}, {plural(kind[1], 'channel')}", *gaps, spent, f"{PAPER[kind]:.1f} %"]
 
 
 def main(words: Sequence[str] | None = None) -> None:

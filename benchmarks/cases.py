@@ -1,4 +1,4 @@
-"""Cases measured one by one in processes of their own, each result kept, so that a long run may be broken off and taken up again."""
+"""Cases measured in separate processes, with each result stored, so that a long run may be interrupted and continued."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KEPT = Path(__file__).resolve().parent / "results"
 SOLVERS = ("pyscipopt", "highspy", "ortools")
 """Packages whose versions are kept with each result."""
 Case = dict[str, Any]
-"""What tells one measurement from another: an instance, a method, limits."""
+"""The identity of a measurement: an instance, a method, limits."""
 Work = Callable[[Case], dict[str, Any]]
 """Measures a case; a function that another process can import."""
 
@@ -35,12 +35,12 @@ Work = Callable[[Case], dict[str, Any]]
 def options(parser: argparse.ArgumentParser, region: str) -> None:
     """Add the options of a benchmark that is run case by case."""
     parser.add_argument("--results", type=Path, help=f"file of results to go on with (default: {KEPT / region}.jsonl; with --quick none)")
-    parser.add_argument("--fresh", action="store_true", help="forget the results that are there and begin anew")
+    parser.add_argument("--fresh", action="store_true", help="discard stored results and measure again")
     parser.add_argument("--jobs", type=int, default=1, help="cases measured at once (default: %(default)s)")
 
 
 def parse(parser: argparse.ArgumentParser, words: Sequence[str] | None, *, region: str, plot: bool = False) -> argparse.Namespace:
-    """Parse as `figures.parse` does, and see that the solvers are there and where results go."""
+    """Parse as `figures.parse` does, and check the solvers and the folder of the results."""
     arguments = figures.parse(parser, words, region=region, plot=plot)
     if any(importlib.util.find_spec(module) is None for module in ("highspy", "ortools")):
         parser.error("a solver is not installed; install it with: pip install 'hetsched[solvers]'")
@@ -52,14 +52,14 @@ def parse(parser: argparse.ArgumentParser, words: Sequence[str] | None, *, regio
 
 
 def improvements(solution: hetsched.Solution) -> list[list[float]]:
-    """Return when a solve found each better schedule, in seconds, and its makespan."""
+    """Return the seconds at which a solve found each better schedule, and its makespan."""
     times, values = solution.history.time, solution.history.incumbent
     better = np.flatnonzero(values < np.concatenate([[np.inf], values[:-1]]))
     return [[round(float(times[x]), 4), float(values[x])] for x in better]
 
 
 class Results:
-    """What was measured, by case, in a file of JSON lines, or without a file for this run only."""
+    """Results by case, in a file of JSON lines, or without a file for this run only."""
 
     def __init__(self, path: Path | None, *, fresh: bool = False) -> None:
         self.path = path
@@ -74,7 +74,7 @@ class Results:
                 record = json.loads(line)
                 self._by_case[_key(record["case"])] = record
             except (ValueError, KeyError, TypeError):
-                raise SystemExit(f"line {number} of {path} is no result; take it out, or begin anew with --fresh") from None
+                raise SystemExit(f"line {number} of {path} is not a result; remove it, or measure again with --fresh") from None
 
     def __contains__(self, case: Case) -> bool:
         return _key(case) in self._by_case
@@ -83,7 +83,7 @@ class Results:
         return len(self._by_case)
 
     def add(self, case: Case, found: dict[str, Any]) -> None:
-        """Keep what was found for a case."""
+        """Store the result of a case."""
         date = str(datetime.datetime.now(datetime.UTC).date())
         record = {"case": case, "found": found, "where": figures.where(*SOLVERS), "date": date, "sources": sources()}
         self._by_case[_key(case)] = record
@@ -92,16 +92,16 @@ class Results:
                 file.write(json.dumps(record) + "\n")
 
     def rows(self, chosen: Callable[[Case], bool]) -> list[dict[str, Any]]:
-        """Return the chosen cases with what was found, each as one flat dictionary."""
+        """Return the chosen cases with their results, each as one flat dictionary."""
         return [record["case"] | record["found"] for record in self._by_case.values() if chosen(record["case"])]
 
     def outdated(self, cases: Iterable[Case]) -> int:
-        """Return how many of the cases were measured with other sources of hetsched than these."""
+        """Return the number of cases that were measured with other sources of hetsched."""
         records = [self._by_case[_key(case)] for case in cases if case in self]
         return sum(record.get("sources") != sources() for record in records)
 
     def taken(self, chosen: Callable[[Case], bool]) -> str:
-        """Return where and when the chosen cases were measured."""
+        """Return the machines and dates of the measurements of the chosen cases."""
         dates: dict[str, set[str]] = {}
         for record in self._by_case.values():
             if chosen(record["case"]):
@@ -110,15 +110,15 @@ class Results:
 
 
 def measure(cases: Sequence[Case], work: Work, results: Results, *, jobs: int = 1, heard: Callable[[Case], object] | None = None) -> None:
-    """Measure the cases that have no result yet, `jobs` at once; `heard` is called after each.
+    """Measure the cases without a result, `jobs` at a time; `heard` is called after each.
 
-    Ctrl-C exits with what is finished kept; so does a case that fails, with its error.
+    Ctrl-C exits with finished results stored; so does a case that fails, with its error.
     """
     left = [case for case in cases if case not in results]
     kept = f" in {results.path}" if results.path is not None else ""
     print(f"{len(cases) - len(left)} of {len(cases)} cases are measured already{kept}", flush=True)
     if outdated := results.outdated(cases):
-        print(f"{outdated} of them with hetsched as it was before it changed; --fresh measures all anew", flush=True)
+        print(f"{outdated} of them with an older version of hetsched; --fresh measures all again", flush=True)
     started, total = time.monotonic(), len(left)
     waiting = left[::-1]
     workers = [_Worker(work) for _ in range(min(jobs, total))]
@@ -128,10 +128,10 @@ def measure(cases: Sequence[Case], work: Work, results: Results, *, jobs: int = 
         while busy := {worker.connection: worker for worker in workers if worker.case is not None}:
             for connection in wait(list(busy)):
                 worker = busy[connection]  # type: ignore[index]
-                case, found = worker.result()
-                results.add(case, found)
-                done = total - len(waiting) - sum(each.case is not None for each in workers)
-                print(f"{done} of {total}, {time.monotonic() - started:.0f} s: {_title(case)}: {found['says']}", flush=True)
+                case, result = worker.result()
+                results.add(case, result)
+                done = total - len(waiting) - sum(busy_worker.case is not None for busy_worker in workers)
+                print(f"{done} of {total}, {time.monotonic() - started:.0f} s: {_title(case)}: {result['says']}", flush=True)
                 if heard is not None:
                     heard(case)
                 if waiting:
@@ -151,10 +151,10 @@ class _Worker:
     def __init__(self, work: Work) -> None:
         context = multiprocessing.get_context("spawn")  # a fork would share the threads of solvers
         self.case: Case | None = None
-        self.connection, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(work, theirs), daemon=True)
+        self.connection, child_end = context.Pipe()
+        self.process = context.Process(target=_serve, args=(work, child_end), daemon=True)
         self.process.start()
-        theirs.close()  # so that this end hears when the process dies
+        child_end.close()  # so that this end is closed when the process dies
 
     def take(self, case: Case) -> None:
         """Begin to measure a case."""
@@ -162,36 +162,36 @@ class _Worker:
         self.connection.send(case)
 
     def result(self) -> tuple[Case, dict[str, Any]]:
-        """Return the case and what was found; `SystemExit` if it failed."""
+        """Return the case and its result; raise `SystemExit` if it failed."""
         case, self.case = self.case, None
         assert case is not None
         try:
-            found = self.connection.recv()
+            message = self.connection.recv()
         except EOFError:
             self.process.join()
             raise SystemExit(f"the process that measured {_title(case)} died with exit code {self.process.exitcode}") from None
-        if isinstance(found, str):
-            raise SystemExit(f"{_title(case)} failed:\n{found}")
-        return case, found
+        if isinstance(message, str):
+            raise SystemExit(f"{_title(case)} failed:\n{message}")
+        return case, message
 
 
 def _serve(work: Work, connection: Connection) -> None:
-    signal(SIGINT, SIG_IGN)  # Ctrl-C is for the process that started this one, which ends it
+    signal(SIGINT, SIG_IGN)  # Ctrl-C is handled by the parent, which ends this process
     while True:
         try:
             case = connection.recv()
         except EOFError:
             return
         try:
-            found: object = work(case)
+            result: object = work(case)
         except Exception:
-            found = traceback.format_exc()
-        connection.send(found)
+            result = traceback.format_exc()
+        connection.send(result)
 
 
 @functools.cache
 def sources() -> str:
-    """Return a digest of hetsched's sources, as they are when first asked for."""
+    """Return a digest of hetsched's sources at the first call."""
     digest = hashlib.sha256()
     for path in sorted(Path(hetsched.__file__).parent.rglob("*.py")):
         digest.update(path.read_bytes())
@@ -199,18 +199,18 @@ def sources() -> str:
 
 
 def timed(call: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
-    """Return what a call returns, and its wall and CPU seconds, those of all threads."""
+    """Return the result of a call, its wall-clock seconds and the CPU seconds of all threads."""
     before = in_process.set(True)  # solvers too: the CPU time is this process's
     try:
         wall, cpu = time.perf_counter(), time.process_time()
-        found = call()
-        return found, {"wall_s": time.perf_counter() - wall, "cpu_s": time.process_time() - cpu}
+        result = call()
+        return result, {"wall_s": time.perf_counter() - wall, "cpu_s": time.process_time() - cpu}
     finally:
         in_process.reset(before)
 
 
 def spans(numbers: Iterable[int]) -> str:
-    """Return whole numbers as text, neighbours joined: ``0 to 3, 7``."""
+    """Return whole numbers as text, consecutive ones joined: ``0 to 3, 7``."""
     groups: list[list[int]] = []
     for number in sorted(set(numbers)):
         if groups and number == groups[-1][-1] + 1:

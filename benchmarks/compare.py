@@ -1,9 +1,9 @@
-"""Two checkouts of hetsched, the same work: CPU time a call, and whether the answers are the same to the bit.
+"""Comparison of two checkouts of hetsched on the same work: CPU time of each call, and equality of the answers to the bit.
 
     python benchmarks/compare.py BEFORE [--rounds 5] [--rows annealing period]
 
-BEFORE is the folder of another checkout; "after" is the one this script lies in. Each round runs both in processes
-of their own, one after the other, on one thread; in each process every row runs once for the kernels and is then
+BEFORE is the folder of another checkout; "after" is the one of this script. Each round runs both in separate
+processes, one after the other, on one thread; in each process every row runs once for the kernels and is then
 timed. A row's figure is the least CPU time of its process; the table shows the median over the rounds, the ratio of
 the least of all rounds, and the range of the rounds' ratios. A difference smaller than that range is none. Searches have a number of
 evaluations, not a time, so that both do the same work.
@@ -78,7 +78,7 @@ def rows() -> dict[str, Callable[[], tuple[float, object]]]:
 
 def measure(chosen: list[str], seconds: float) -> dict[str, Any]:
     """Return CPU seconds and answer of each chosen row, of the hetsched on the path."""
-    found = {}
+    results = {}
     for name, call in rows().items():
         if not chosen or any(word in name.split() for word in chosen):
             _, answer = call()
@@ -87,8 +87,8 @@ def measure(chosen: list[str], seconds: float) -> dict[str, Any]:
                 spent, again = call()
                 times.append(spent)
                 assert again == answer, f"{name} gave {answer}, then {again}"
-            found[name] = (min(times), answer)
-    return found
+            results[name] = (min(times), answer)
+    return results
 
 
 def run(checkout: Path, options: list[str]) -> dict[str, Any]:

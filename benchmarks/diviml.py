@@ -1,10 +1,10 @@
-"""DiviML's Tables I, III and IV and Figure 7 on instances of our own, beside the paper's figures.
+"""DiviML's Tables I, III and IV and Figure 7 on generated instances, beside the paper's figures.
 
     python benchmarks/diviml.py [--quick] [--jobs 2]
 
 Stacks of randomly wired modules joined by one to four channels: latency for one input, throughput for sixteen, of
 the paper's baselines, of its MILP as a whole, of the split, and the bound; how much faster the split is for more
-modules; quality over time. Results are kept, so that it may be broken off and taken up again. Table V is in gpt3.py.
+modules; quality over time. Results are stored, so that a run may be interrupted and continued. Table V is in gpt3.py.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ PAPER = {
 }
 """Tables I (milliseconds) and IV (images a second): baselines, MILP, MILP-SPLIT, bound; a line for each of `KINDS`."""
 PAPER_FACTORS = {("sdep", 5): 37, ("sdep", 10): 48, ("sdep", 20): 141, ("wdep", 5): 53, ("wdep", 10): 54, ("wdep", 20): 395}
-"""Table III: by how much the split is faster, two channels."""
+"""Table III: speed-up of the split, two channels."""
 Row = dict[str, Any]
 
 
@@ -71,20 +71,20 @@ def solve(case: Case) -> Row:
     problem = build(case)
     prepare(case["method"], case["inputs"])
     if case["method"] == BOUND:
-        found, took = cases.timed(lambda: hs.bound(problem, time_limit=case["limit"]))
-        return {"makespan": found.value, "history": [], "proven": False, **took, "says": f"{found.value:.6g} by {found.name}"}
-    solution, took = cases.timed(lambda: run(problem, case))
+        found, spent = cases.timed(lambda: hs.bound(problem, time_limit=case["limit"]))
+        return {"makespan": found.value, "history": [], "proven": False, **spent, "says": f"{found.value:.6g} by {found.name}"}
+    solution, spent = cases.timed(lambda: run(problem, case))
     assert solution.schedule is not None, f"no schedule: {solution.messages}"
     broken = hs.verify(problem, solution.schedule)
     assert not broken, broken[0].message
     history = cases.improvements(solution)
     proven = solution.status == hs.Status.OPTIMAL
-    says = f"{solution.makespan:.6g}, {took['wall_s']:.1f} s"
-    return {"makespan": solution.makespan, "history": history, "proven": proven, **took, "says": says}
+    text = f"{solution.makespan:.6g}, {spent['wall_s']:.1f} s"
+    return {"makespan": solution.makespan, "history": history, "proven": proven, **spent, "says": text}
 
 
 def run(problem: hs.Problem, case: Case) -> hs.Solution:
-    """Run a case's method; solvers by one thread, so that times compare."""
+    """Run a case's method, solvers with one thread, for comparable times."""
     channels = case["channels"]
     options: dict[str, Any] = {"threads": 1} if case["method"] == "cpsat" else {}
     if case["method"] == "split":
@@ -95,7 +95,7 @@ def run(problem: hs.Problem, case: Case) -> hs.Solution:
 
 @functools.cache
 def prepare(method: str, inputs: int) -> None:
-    """Import and compile what the first solve would, so that it is not measured."""
+    """Import modules and compile kernels before the first measurement."""
     problem = instances.profiled(4, 2, inputs=inputs)
     if method == BOUND:
         hs.bound(problem, time_limit=10)
@@ -132,8 +132,8 @@ def table(rows: Sequence[Row], inputs: int, modules: int) -> str:
     for dependence, channels in KINDS:
         cells, best = [], np.nan
         for method in METHODS[inputs]:
-            found = chosen(rows, dependence=dependence, channels=channels, inputs=inputs, modules=modules, method=method)
-            mean = float(np.mean([row["makespan"] for row in found])) if found else np.nan
+            selected = chosen(rows, dependence=dependence, channels=channels, inputs=inputs, modules=modules, method=method)
+            mean = float(np.mean([row["makespan"] for row in selected])) if selected else np.nan
             cells.append(mean)
             best = mean if method != BOUND and not mean >= best else best
         shown = [_unit(cell, inputs) if cell != best else f"**{_unit(cell, inputs)}**" for cell in cells]
@@ -169,7 +169,7 @@ def to_best(row: Row) -> float:
 
 
 def factors(rows: Sequence[Row], stacks: Sequence[int]) -> str:
-    """Return Table III: seconds of the whole and of the split to the best each finds, and how the two compare."""
+    """Return Table III: seconds of the whole and of the split to the best schedule of each, and their comparison."""
     lines = []
     for modules in stacks:
         for dependence in ("sdep", "wdep"):
@@ -197,17 +197,17 @@ def plot(rows: Sequence[Row], modules: int, path: Path) -> None:
     """Draw the paper's Figure 7: throughput over time, the mean of all stacks as a share of the best known of each."""
     import matplotlib.pyplot as plt
 
-    found = chosen(rows, inputs=INPUTS, modules=modules)
-    names = [name for name in METHODS[INPUTS] if name != BOUND and chosen(found, method=name)]
-    limit = max((row["limit"] for row in found), default=1.0)
+    selected = chosen(rows, inputs=INPUTS, modules=modules)
+    names = [name for name in METHODS[INPUTS] if name != BOUND and chosen(selected, method=name)]
+    limit = max((row["limit"] for row in selected), default=1.0)
     times = np.geomspace(0.01, limit, 200)
     best: dict[tuple[object, ...], float] = {}
-    for row in found:
+    for row in selected:
         if row["method"] != BOUND:
             best[_stack(row)] = min(best.get(_stack(row), np.inf), row["makespan"])
     figure, ax = plt.subplots(figsize=(6.4, 3.6))
     for name, colour in zip(names, figures.COLOURS * 2, strict=False):
-        shares = [[100 * best[_stack(row)] / _after(row, each) for each in times] for row in chosen(found, method=name)]
+        shares = [[100 * best[_stack(row)] / _after(row, each) for each in times] for row in chosen(selected, method=name)]
         ax.plot(
             times, np.mean(shares, axis=0), color=colour, label=name, linestyle="--" if names.index(name) >= len(figures.COLOURS) else "-"
         )
@@ -232,7 +232,7 @@ def _after(row: Row, seconds: float) -> float:
 
 
 def text(results: Results, arguments: argparse.Namespace) -> str:
-    """Return what goes into the page."""
+    """Return the text for the page."""
     limit, modules = arguments.time_limit, arguments.modules
     rows = results.rows(lambda case: case["limit"] == limit)
     seeds = cases.spans(row["seed"] for row in rows)
@@ -255,7 +255,7 @@ def text(results: Results, arguments: argparse.Namespace) -> str:
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Measure what is asked for and publish what there is."""
+    """Measure the requested cases and publish all results."""
     parser = figures.parser(__doc__)
     parser.add_argument("--modules", type=int, help="modules of a stack in Tables I and IV (default: 10, with --quick 2)")
     parser.add_argument("--stacks", type=int, nargs="+", help=f"modules in Table III (default: {cases.spans(STACKS)}, with --quick 2)")

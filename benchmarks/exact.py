@@ -1,10 +1,10 @@
-"""Exact methods on randomly wired modules: each solver with the tightened formulation, and with parts of it left out.
+"""Exact methods on randomly wired modules: each solver with the tightened formulation, and without parts of it.
 
     python benchmarks/exact.py [--quick] [--jobs 2]
 
-CPU time to the proven optimum, or the gap that is left at the limit of CPU time, so that what else the machine does
-counts little. The whole set takes hours; results are kept, so that it may be broken off and taken up again. The page
-shows all results there are with the limit given, also those of earlier runs.
+CPU time to the proven optimum, or the gap at the limit of CPU time, which hardly depends on other load of the machine.
+The complete set takes hours; results are stored, so that a run may be interrupted and continued. The page shows all
+results with the given limit, also those of earlier runs.
 """
 
 from __future__ import annotations
@@ -36,28 +36,35 @@ KINDS, SIZES, SEEDS, LIMIT = ("er", "ws", "ba"), (10, 32), tuple(range(10)), 60.
 SOLVERS = ("scip", "highs", "cpsat")
 VARIANTS = ("tightened", "without cuts", "without start", "literal")
 AGREE = 1e-6
-"""By so much, relative, a bound may lie above a makespan."""
+"""Relative tolerance between a bound and a makespan."""
 FASTEST = 0.01
-"""Seconds at which the plot begins."""
+"""Start of the plot in seconds."""
 Row = dict[str, Any]
 
 
 def solve(case: Case) -> Row:
-    """Measure one case: from the problem to the solver's last word, in one thread."""
+    """Measure one case, from the problem to the end of the solver, in one thread."""
     problem = instances.module(case["kind"], case["n"], case["seed"], unrelated=case["seed"] % 2 == 1)
     prepare(case["solver"])
-    found, took = cases.timed(lambda: formulated(problem, case["solver"], case["variant"], case["limit"]))
-    if found.schedule is not None:
-        broken = hs.verify(problem, found.schedule)
+    solution, spent = cases.timed(lambda: formulated(problem, case["solver"], case["variant"], case["limit"]))
+    if solution.schedule is not None:
+        broken = hs.verify(problem, solution.schedule)
         assert not broken, broken[0].message
-    says = f"{found.status}, gap {found.gap:.2%}, {took['cpu_s']:.2f} s"
-    makespan = None if math.isinf(found.makespan) else found.makespan
-    return {"makespan": makespan, "bound": found.bound, "gap": found.gap, "proven": found.status == hs.Status.OPTIMAL, **took, "says": says}
+    text = f"{solution.status}, gap {solution.gap:.2%}, {spent['cpu_s']:.2f} s"
+    makespan = None if math.isinf(solution.makespan) else solution.makespan
+    return {
+        "makespan": makespan,
+        "bound": solution.bound,
+        "gap": solution.gap,
+        "proven": solution.status == hs.Status.OPTIMAL,
+        **spent,
+        "says": text,
+    }
 
 
 def formulated(problem: hs.Problem, solver: str, variant: str, limit: float) -> hs.Solution:
     """Solve a problem by a variant of the formulation."""
-    # The windows under the list schedule's length stay, but the solver is not told the schedule.
+    # The windows under the list schedule's length stay, but the solver does not receive the schedule.
     upper = quick(problem).makespan if variant == "without start" else None
     formulation = BatchedMakespan(problem, faithful=variant == "literal", upper=upper)
     monitor = CpuLimit(problem, limit)
@@ -67,7 +74,7 @@ def formulated(problem: hs.Problem, solver: str, variant: str, limit: float) -> 
 
 
 class CpuLimit(Monitor):
-    """A monitor that stops after so many seconds of this process's CPU time."""
+    """A monitor that stops after a limit of CPU seconds of this process."""
 
     def __init__(self, problem: hs.Problem, limit: float) -> None:
         super().__init__(problem)
@@ -82,13 +89,13 @@ class CpuLimit(Monitor):
 
 @functools.cache
 def prepare(solver: str) -> None:
-    """Import and compile what the first solve would, so that it is not measured."""
+    """Import modules and compile kernels before the first measurement."""
     for variant in VARIANTS:
         formulated(instances.module("er", 4, 0), solver, variant, 10.0)
 
 
 def check(results: Results, case: Case) -> None:
-    """Stop if a bound on the case's instance lies above a makespan found of it by whatever solver."""
+    """Stop if a bound on the case's instance is above a makespan of any solver."""
     names = ("kind", "n", "seed")
     rows = results.rows(lambda other: all(other[name] == case[name] for name in names))
     highest = max(rows, key=lambda row: row["bound"])
@@ -103,7 +110,7 @@ def check(results: Results, case: Case) -> None:
 
 
 def wanted(arguments: argparse.Namespace) -> list[Case]:
-    """Return the cases asked for; seeds change slowest, so that what is broken off can be compared."""
+    """Return the requested cases; seeds change slowest, so that interrupted runs can be compared."""
     return [
         {"kind": kind, "n": n, "seed": seed, "solver": solver, "variant": variant, "limit": arguments.time_limit}
         for seed in arguments.seeds
@@ -120,7 +127,7 @@ def chosen(rows: Sequence[Row], **fields: object) -> list[Row]:
 
 
 def middle(rows: Sequence[Row], limit: float) -> str:
-    """Return the median CPU time, for which a case that is not proven has taken longer than the limit."""
+    """Return the median CPU time, where a case that is not proven counts as longer than the limit."""
     median = float(np.median([row["cpu_s"] if row["proven"] else math.inf for row in rows]))
     return figures.number(median, 2) if math.isfinite(median) else f"> {limit:g}"
 
@@ -130,17 +137,17 @@ def table(rows: Sequence[Row], n: int, limit: float) -> str:
     lines = []
     for solver in SOLVERS:
         for variant in VARIANTS:
-            found = chosen(rows, n=n, solver=solver, variant=variant)
-            if not found:
+            selected = chosen(rows, n=n, solver=solver, variant=variant)
+            if not selected:
                 continue
-            gaps = [row["gap"] for row in found]
+            gaps = [row["gap"] for row in selected]
             lines.append(
                 [
                     f"{solver}, {variant}",
-                    cases.spans(row["seed"] for row in found),
-                    f"{sum(row['proven'] for row in found)} of {len(found)}",
-                    str(sum(row["makespan"] is None for row in found)),
-                    middle(found, limit),
+                    cases.spans(row["seed"] for row in selected),
+                    f"{sum(row['proven'] for row in selected)} of {len(selected)}",
+                    str(sum(row["makespan"] is None for row in selected)),
+                    middle(selected, limit),
                     figures.percent(np.mean(gaps)),
                     figures.percent(max(gaps)),
                 ]
@@ -150,19 +157,19 @@ def table(rows: Sequence[Row], n: int, limit: float) -> str:
 
 
 def targets(rows: Sequence[Row], limit: float) -> str:
-    """Return the table of what was to be reached; a line for a target that was measured."""
+    """Return the table of targets, a line for each that was measured."""
     lines = []
     for solver, most in (("scip", 2.0), ("cpsat", 0.2)):
-        if found := chosen(rows, n=10, solver=solver, variant="tightened", kind="er"):
-            times = [row["cpu_s"] if row["proven"] else math.inf for row in found]
-            median = middle(found, limit) + " s"
+        if selected := chosen(rows, n=10, solver=solver, variant="tightened", kind="er"):
+            times = [row["cpu_s"] if row["proven"] else math.inf for row in selected]
+            median = middle(selected, limit) + " s"
             lines.append(_target(f"{solver}, er, 10 tasks: proven in {most:g} s of CPU time", times, most, median))
-    if found := chosen(rows, n=32, solver="scip", variant="tightened"):
-        gaps = [row["gap"] for row in found]
+    if selected := chosen(rows, n=32, solver="scip", variant="tightened"):
+        gaps = [row["gap"] for row in selected]
         lines.append(_target(f"scip, 32 tasks: a gap of at most 3 % in {limit:g} s", gaps, 0.03, figures.percent(np.median(gaps))))
-    if found := chosen(rows, n=32, solver="cpsat", variant="tightened"):
-        times = [row["cpu_s"] if row["proven"] else math.inf for row in found]
-        lines.append(_target(f"cpsat, 32 tasks: proven in {limit:g} s", times, math.inf, middle(found, limit) + " s"))
+    if selected := chosen(rows, n=32, solver="cpsat", variant="tightened"):
+        times = [row["cpu_s"] if row["proven"] else math.inf for row in selected]
+        lines.append(_target(f"cpsat, 32 tasks: proven in {limit:g} s", times, math.inf, middle(selected, limit) + " s"))
     return figures.table(["target, tightened", "reached", "median"], lines)
 
 
@@ -226,7 +233,7 @@ def _dress(left: Any, right: Any, limit: float, widest: float) -> None:
 
 
 def text(results: Results, limit: float) -> str:
-    """Return what goes into the page."""
+    """Return the text for the page."""
     rows = results.rows(lambda case: case["limit"] == limit)
     sizes = [n for n in SIZES if chosen(rows, n=n)]
     kinds = [kind for kind in KINDS if chosen(rows, kind=kind)]
@@ -260,12 +267,12 @@ def options(words: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Measure what is asked for and publish what there is."""
+    """Measure the requested cases and publish all results."""
     arguments = options(words)
     results = Results(arguments.results, fresh=arguments.fresh)
-    asked = wanted(arguments)
-    cases.measure(asked, solve, results, jobs=arguments.jobs, heard=lambda case: check(results, case))
-    for case in asked:
+    requested = wanted(arguments)
+    cases.measure(requested, solve, results, jobs=arguments.jobs, heard=lambda case: check(results, case))
+    for case in requested:
         check(results, case)
     limit = arguments.time_limit
     rows = results.rows(lambda case: case["limit"] == limit)

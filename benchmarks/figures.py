@@ -1,4 +1,4 @@
-"""What the benchmarks share: timing, tables, the regions of the page they write, plots."""
+"""Common functions of the benchmarks: timing, tables, regions of the page, plots."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from typing import Any
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Okabe and Ito's, which the colour-blind tell apart."""
+"""Colours of Okabe and Ito, distinct for every common colour vision."""
 MARKERS = "osD^vP*"
 
 
 def parser(what: str | None) -> argparse.ArgumentParser:
-    """Return a parser with the options every benchmark has."""
+    """Return a parser with the options of every benchmark."""
     made = argparse.ArgumentParser(description=what, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--quick", action="store_true", help="small instances, few repeats; writes nothing unless --docs is given")
     made.add_argument("--docs", type=Path, help=f"folder with benchmarks.md and images/ to write to (default: {DOCS}; with --quick none)")
@@ -30,7 +30,7 @@ def parser(what: str | None) -> argparse.ArgumentParser:
 
 
 def parse(parser: argparse.ArgumentParser, words: Sequence[str] | None = None, *, region: str, plot: bool = False) -> argparse.Namespace:
-    """Parse the command line; stop at once if what is needed at the end is not there."""
+    """Parse the command line; exit if a library or folder that is needed at the end is missing."""
     arguments = parser.parse_args(words)
     if arguments.docs is None and not arguments.quick:
         arguments.docs = DOCS
@@ -42,7 +42,7 @@ def parse(parser: argparse.ArgumentParser, words: Sequence[str] | None = None, *
 
 
 def publish(arguments: argparse.Namespace, region: str, text: str, figures: object) -> None:
-    """Print a benchmark's text, write it into the page and the figures into the JSON file, where there are such."""
+    """Print a benchmark's text, write it to the page and the figures to the JSON file, if requested."""
     print(f"\n{text}")
     if arguments.docs is not None:
         page = arguments.docs / "benchmarks.md"
@@ -53,9 +53,9 @@ def publish(arguments: argparse.Namespace, region: str, text: str, figures: obje
 
 
 def replaced(page: Path, region: str, text: str) -> str:
-    """Return the text of a page with a region's content exchanged.
+    """Return the text of a page with the content of a region replaced.
 
-    A region lies between ``<!-- NAME: begin -->`` and ``<!-- NAME: end -->``, both on lines of their own.
+    A region is between ``<!-- NAME: begin -->`` and ``<!-- NAME: end -->``, both on separate lines.
     """
     old = page.read_text()
     begin, end = f"<!-- {region}: begin -->\n", f"<!-- {region}: end -->\n"
@@ -78,7 +78,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def number(value: float, digits: int = 3) -> str:
-    """Return a number to some significant digits, without an exponent, thousands apart."""
+    """Return a number to some significant digits, without an exponent, with thousands separated."""
     exponent = int(f"{value:.{digits - 1}e}".partition("e")[2])
     return f"{value:,.{max(0, digits - 1 - exponent)}f}".replace(",", "\N{NO-BREAK SPACE}")
 
@@ -101,12 +101,12 @@ def least(call: Callable[[], object], seconds: float = 0.2) -> float:
 
 
 def machine() -> str:
-    """Return one line on where and when figures were taken."""
+    """Return one line with the machine and the date of the figures."""
     return f"{where()}, {datetime.datetime.now(datetime.UTC).date()}"
 
 
 def where(*packages: str) -> str:
-    """Return one line on the machine and the versions of what runs on it, `packages` first."""
+    """Return one line with the machine and the versions of its software, `packages` first."""
     name = platform.processor() or platform.machine()
     with open("/proc/cpuinfo") as file:
         name = next((line.partition(":")[2].strip() for line in file if line.startswith("model name")), name)
@@ -125,9 +125,9 @@ def save(figure: Any, path: Path) -> None:
 
 
 def dots(ax: Any, rows: Sequence[str], series: Sequence[tuple[str, dict[str, float]]], *, beyond: Callable[[str, str], bool]) -> None:
-    """Draw one line of dots a row, one dot a series.
+    """Draw a line of dots for each row, with a dot for each series.
 
-    `series` are pairs of name and value by row; `beyond(name, row)` tells that the true value is
+    `series` are pairs of name and value by row; `beyond(name, row)` is whether the true value is
     larger, which is drawn as a hollow arrowhead.
     """
     for place, (name, values) in enumerate(series):
@@ -145,7 +145,7 @@ def dots(ax: Any, rows: Sequence[str], series: Sequence[tuple[str, dict[str, flo
 
 
 def log_ticks(ax: Any, places: Sequence[float]) -> None:
-    """Make the x axis logarithmic, with those of the ticks that lie within it."""
+    """Make the x axis logarithmic, with the ticks within its range."""
     ax.set_xscale("log")
     low, high = ax.get_xlim()
     within = [place for place in places if low <= place <= high]
@@ -155,6 +155,6 @@ def log_ticks(ax: Any, places: Sequence[float]) -> None:
 
 
 def legend_below(figure: Any, ax: Any) -> None:
-    """Put the legend of `ax` under the whole figure."""
+    """Put the legend of `ax` below the figure."""
     handles, labels = ax.get_legend_handles_labels()
     figure.legend(handles, labels, loc="upper center", ncols=len(labels), bbox_to_anchor=(0.5, 0.03), frameon=False)

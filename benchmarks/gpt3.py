@@ -1,10 +1,10 @@
-"""GPT-3's decoder on six nodes of four GPUs, as in DiviML's Table V: one node's schedule repeated, or MILP-SPLIT over all.
+"""GPT-3's decoder on six nodes of four GPUs, as in DiviML's Table V: the schedule of one node repeated, or MILP-SPLIT over all.
 
     python benchmarks/gpt3.py [--quick] [--jobs 2]
 
-Two parts: `stack` schedules all of it; `half` takes the largest module alone, the attention half of a block
-between two devices, and measures how long the proof takes with each criterion for symmetries. Results are
-kept, so that a run may be broken off and taken up again.
+Two parts: `stack` schedules the decoder; `half` solves the largest module, the attention half of a block
+between two devices, and measures the time of the proof with each criterion for symmetries. Results are stored,
+so that a run may be interrupted and continued.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from hetsched.workloads import clusters
 
 REGION = "gpt3"
 SOLVERS = {"scip": "milp", "cpsat": "cpsat"}
-"""The methods that solve a problem whole, by solver."""
+"""The methods that solve a problem by one model, by solver."""
 NODES, INPUTS, LIMIT = 6, (1, 2), 60.0
 PARTS = ("stack", "half")
 CRITERIA: dict[str, str | None] = {"no symmetries": None, "by batches": "batches", "by tasks": "tasks", "by time": "time"}
@@ -39,10 +39,10 @@ SCHEDULES = ("list schedulers", "single node, MILP", "single node, split", *MULT
 PAPER = dict(zip(SCHEDULES, ("", "4.8", "5.7", "5.0", "5.6", "6.3", "6.3"), strict=True)) | {"upper bound": "9.9"}
 """Table V, inputs a second."""
 ENDS = {"the same": "n0.a100.0", "its twin": "n0.a100.1", "the other kind": "n0.t4.0", "another node": "n1.a100.0"}
-"""Where half a block that begins on the first device ends."""
+"""The device at the end of half a block that begins on the first device."""
 BEGIN = "n0.a100.0"
 AGREE = 1e-6
-"""By so much, relative, a bound may lie above a makespan."""
+"""Relative tolerance between a bound and a makespan."""
 Row = dict[str, Any]
 
 
@@ -57,40 +57,40 @@ def problem_of(model: str, layers: int | None, nodes: int, inputs: int) -> hs.Pr
     return hs.Problem(graph, clusters.diviml_nodes(nodes=nodes), costs=hs.costs.Roofline(dtype="float16"), inputs=inputs)
 
 
-# The whole stack
+# The complete stack
 
 
 def stack(case: Case) -> Row:
-    """Schedule the whole stack in one of the ways of `SCHEDULES`, in one thread."""
+    """Schedule the complete stack in one of the ways of `SCHEDULES`, in one thread."""
     layers, nodes, inputs, solver, limit = (case[name] for name in ("layers", "nodes", "inputs", "solver", "limit"))
     problem = problem_of(case["model"], layers, nodes, inputs)
     way = case["schedule"]
     prepare(solver)
     if way in MULTI:
         options = {"solver": solver, "symmetry": MULTI[way], "workers": 1}
-        found, took = cases.timed(lambda: hs.solve(problem, "split", time_limit=limit, options=options))
-        schedule, bound = found.schedule, found.bound
+        solution, spent = cases.timed(lambda: hs.solve(problem, "split", time_limit=limit, options=options))
+        schedule, bound = solution.schedule, solution.bound
     elif way == "list schedulers":
-        found, took = cases.timed(lambda: hs.solve(problem, ["heft", "bheft", "greedy", "bgreedy"]))
-        schedule, bound = found.schedule, found.bound
+        solution, spent = cases.timed(lambda: hs.solve(problem, ["heft", "bheft", "greedy", "bgreedy"]))
+        schedule, bound = solution.schedule, solution.bound
     else:
         part = problem_of(case["model"], layers // nodes, 1, inputs)
         method, options = (SOLVERS[solver], {"threads": 1}) if "MILP" in way else ("split", {"solver": solver, "workers": 1})
-        found, took = cases.timed(lambda: hs.solve(part, method, time_limit=limit, options=options))
-        schedule = None if found.schedule is None else hs.simulate(problem, repeated(found.schedule.decision, part, nodes))
+        solution, spent = cases.timed(lambda: hs.solve(part, method, time_limit=limit, options=options))
+        schedule = None if solution.schedule is None else hs.simulate(problem, repeated(solution.schedule.decision, part, nodes))
         bound = 0.0
     if schedule is not None:
         broken = hs.verify(problem, schedule)
         assert not broken, broken[0].message
     makespan = None if schedule is None else schedule.makespan
-    says = f"{found.status}, gap {found.gap:.2%}" + ("" if makespan is None else f", {inputs / makespan:.4g} inputs/s")
-    return {"makespan": makespan, "bound": bound, "gap": found.gap, **took, "says": f"{says}, {took['wall_s']:.1f} s"}
+    text = f"{solution.status}, gap {solution.gap:.2%}" + ("" if makespan is None else f", {inputs / makespan:.4g} inputs/s")
+    return {"makespan": makespan, "bound": bound, "gap": solution.gap, **spent, "says": f"{text}, {spent['wall_s']:.1f} s"}
 
 
 def repeated(decision: hs.Decision, part: hs.Problem, nodes: int) -> hs.Decision:
-    """Return the decision for a stack of which a node has a part: that of the first node repeated on the others.
+    """Return the decision for a stack of which each node has a part: that of the first node repeated on the others.
 
-    The first task of the part stands for what it reads; but for the first node that is what the part before returns.
+    The first task of the part represents its input, which for other nodes is the output of the part before.
     """
     own, devices = part.n_tasks - 1, part.n_devices
     kept = np.flatnonzero(decision.task > 0)
@@ -110,42 +110,42 @@ def repeated(decision: hs.Decision, part: hs.Problem, nodes: int) -> hs.Decision
 
 
 def half(case: Case) -> Row:
-    """Solve the attention half of a block between two devices, in one thread and so many seconds of CPU time."""
+    """Solve the attention half of a block between two devices, in one thread and with a limit of CPU seconds."""
     problem = half_problem(case["model"], case["nodes"], case["inputs"], case["ends"])
     prepare(case["solver"])
     monitor = CpuLimit(problem, case["limit"])
     criterion = CRITERIA[case["criterion"]]
-    _, took = cases.timed(
+    _, spent = cases.timed(
         lambda: formulate(problem, symmetry=criterion).run(monitor, case["solver"], SolveSettings(monitor.deadline, threads=1))
     )
-    found = monitor.solution(case["solver"])
-    proven = found.status == hs.Status.OPTIMAL
-    makespan = None if found.schedule is None else found.makespan
-    says = f"{found.status}, gap {found.gap:.2%}, {took['cpu_s']:.1f} s"
-    return {"makespan": makespan, "bound": found.bound, "gap": found.gap, "proven": proven, **took, "says": says}
+    solution = monitor.solution(case["solver"])
+    proven = solution.status == hs.Status.OPTIMAL
+    makespan = None if solution.schedule is None else solution.makespan
+    text = f"{solution.status}, gap {solution.gap:.2%}, {spent['cpu_s']:.1f} s"
+    return {"makespan": makespan, "bound": solution.bound, "gap": solution.gap, "proven": proven, **spent, "says": text}
 
 
 def half_problem(model: str, nodes: int, inputs: int, ends: str) -> hs.Problem:
-    """Return the attention half of a block that reads what is on the first device and returns it on another."""
-    whole = problem_of(model, 1, nodes, inputs)
-    index = whole.cluster.names.index
-    module = next(each for each in cut(whole) if not each.plain)
-    problem = module.between(whole, np.array([index(BEGIN)]), np.array([index(ENDS[ends])]))
+    """Return the attention half of a block with its input on the first device and its output on another."""
+    block_problem = problem_of(model, 1, nodes, inputs)
+    index = block_problem.cluster.names.index
+    module = next(candidate for candidate in cut(block_problem) if not candidate.plain)
+    problem = module.between(block_problem, np.array([index(BEGIN)]), np.array([index(ENDS[ends])]))
     assert problem is not None
     return problem
 
 
 @functools.cache
 def prepare(solver: str) -> None:
-    """Import and compile what the first solve would, so that it is not measured."""
+    """Import modules and compile kernels before the first measurement."""
     hs.solve(problem_of("125M", 1, 1, 1), "split", time_limit=10.0, options={"solver": solver, "workers": 1})
 
 
-# What is asked for and what is said of it
+# Cases and tables
 
 
 def wanted(arguments: argparse.Namespace) -> list[Case]:
-    """Return the cases asked for."""
+    """Return the requested cases."""
     base = {"model": arguments.model, "nodes": arguments.nodes}
     stacks = [
         {**base, "layers": arguments.layers, "inputs": inputs, "schedule": way, "solver": solver, "limit": arguments.time_limit}
@@ -164,14 +164,14 @@ def wanted(arguments: argparse.Namespace) -> list[Case]:
 
 
 def check(results: Results, case: Case) -> None:
-    """Stop if a bound on the case's instance lies above a makespan found of it by whatever means."""
+    """Stop if a bound on the case's instance is above any makespan found for it."""
     names = [name for name in ("model", "nodes", "layers", "inputs", "ends") if name in case]
     rows = results.rows(lambda other: all(other.get(name) == case[name] for name in names) and ("ends" in other) == ("ends" in case))
     highest = max(row["bound"] for row in rows)
     shortest = min((row["makespan"] for row in rows if row["makespan"] is not None), default=math.inf)
     if highest > shortest * (1 + AGREE):
-        told = ", ".join(f"{name} {case[name]}" for name in names)
-        raise SystemExit(f"one is wrong on {told}: a bound of {highest!r} s is proven, a makespan of {shortest!r} s found")
+        description = ", ".join(f"{name} {case[name]}" for name in names)
+        raise SystemExit(f"one is wrong on {description}: a bound of {highest!r} s is proven, a makespan of {shortest!r} s found")
 
 
 def stacks_table(rows: Sequence[Row]) -> str:
@@ -209,7 +209,7 @@ def _proof(row: Row | None, limit: float) -> str:
 
 
 def text(results: Results, arguments: argparse.Namespace) -> str:
-    """Return what goes into the page: all results there are with the model, the nodes and the limit given."""
+    """Return the text for the page: all results with the given model, nodes and limit."""
 
     def ours(case: Case) -> bool:
         fitting = all(case[name] == getattr(arguments, name) for name in ("model", "nodes"))
@@ -257,14 +257,14 @@ def options(words: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Measure what is asked for and publish what there is."""
+    """Measure the requested cases and publish all results."""
     arguments = options(words)
     results = Results(arguments.results, fresh=arguments.fresh)
-    asked = wanted(arguments)
-    cases.measure(asked, solve, results, jobs=arguments.jobs, heard=lambda case: check(results, case))
-    for case in asked:
+    requested = wanted(arguments)
+    cases.measure(requested, solve, results, jobs=arguments.jobs, heard=lambda case: check(results, case))
+    for case in requested:
         check(results, case)
-    figures.publish(arguments, REGION, text(results, arguments), results.rows(lambda case: case in asked))
+    figures.publish(arguments, REGION, text(results, arguments), results.rows(lambda case: case in requested))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Instances of the benchmarks and of the tests: readers for other people's, which lie beside the repository, and one generator."""
+"""Instances of the benchmarks and of the tests: readers of third-party instances, which are not in the repository, and generators."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import hetsched as hs
 from hetsched.search import Kind, select
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
-"""Where the public instances are looked for unless said otherwise."""
+"""The default folder of the public instances."""
 
 
 def rows(folder: Path) -> list[dict[str, str]]:
-    """Return all rows of a folder's reference.csv; in some a name stands more than once."""
+    """Return all rows of a folder's reference.csv; names need not be unique."""
     with open(folder / "reference.csv") as file:
         return list(csv.DictReader(file))
 
@@ -116,7 +116,7 @@ def arabnejad() -> hs.Problem:
 
 
 def _example(times: str, edges: str) -> hs.Problem:
-    """Return a problem on three devices of its table of times and its edges, which are as long as said between any two devices."""
+    """Return a problem on three devices from its table of times and the transfer times of its edges between any two devices."""
     durations = [[float(value) for value in row.split(",")] for row in times.split(";")]
     arcs = []
     for edge in edges.split(","):
@@ -159,11 +159,11 @@ def stack(
 
 
 def profiled(n: int, modules: int, *, channels: int = 1, dependence: str = "sdep", inputs: int = 1, seed: int = 0) -> hs.Problem:
-    """Generate a stack of ER(0.2) modules on DiviML's CPU, T4 and A100, with times such as profiles give.
+    """Generate a stack of ER(0.2) modules on DiviML's CPU, T4 and A100, with times like those of profiles.
 
-    A network of 320 tasks takes as long on each device as the paper's do on average (its Table II). The
-    times of a task are spread around the mean by a log-normal factor of its own (0.5) and one for each
-    device (0.5). A batch of b inputs takes ``1 + share (b - 1)`` times as long as one, share 1 on the CPU,
+    A network of 320 tasks takes as long on each device as the paper's on average (its Table II). The times of
+    a task deviate from the mean by a log-normal factor of the task (0.5) and one for each device (0.5). A
+    batch of b inputs takes ``1 + share (b - 1)`` times as long as one, share 1 on the CPU,
     0.6 on the T4, 0.35 on the A100. Tensors and links are those of the generator and the cluster.
     """
     rng = np.random.default_rng([seed, n, modules, channels])
@@ -181,8 +181,8 @@ def profiled(n: int, modules: int, *, channels: int = 1, dependence: str = "sdep
 def layered(n: int, width: int, *, speeds: tuple[float, ...] = (1.0, 1.5, 2.0, 3.0), seed: int = 0) -> dict[str, Any]:
     """Generate layers of `width` tasks, each task with up to three parents in the layer before.
 
-    Related devices (cost over speed), symmetric links, transfers about as long as tasks. Returns a
-    peer instance, with the `cost` and `speed` that anrg-saga asks for.
+    Related devices (cost divided by speed), symmetric links, transfers about as long as tasks. Returns a
+    peer instance, with the `cost` and `speed` that anrg-saga needs.
     """
     rng = np.random.default_rng(seed)
     target = np.arange(width, n).repeat(3)
@@ -205,4 +205,4 @@ def layered(n: int, width: int, *, speeds: tuple[float, ...] = (1.0, 1.5, 2.0, 3
 def list_schedulers() -> tuple[str, ...]:
     """Return the list schedulers that `auto` runs on a small problem with one input."""
     small = hs.Problem(hs.TaskGraph(["a"]), hs.Cluster(["x"], bandwidth=1.0), durations=[[1.0]])
-    return tuple(each.name for each in select(kind=Kind.CONSTRUCTIVE, auto=True, problem=small))
+    return tuple(method.name for method in select(kind=Kind.CONSTRUCTIVE, auto=True, problem=small))

@@ -2,9 +2,9 @@
 
     python benchmarks/ios.py [--quick] [--networks inception_v3 squeezenet]
 
-Latency of IOS's strategies and of sequential and greedy stages; how large the largest block is; how long the search takes and
-how few stages it asks for; limits on stages; block by block; schedules made for one batch size or device run on another;
-throughput over batch sizes. Then stages measured on the machine at hand, on a GPU if there is one. Needs torch.
+Latency of IOS's strategies and of sequential and greedy stages; size of the largest block; time of the search and number of
+stages that it evaluates; limits on stages; block by block; schedules made for one batch size or device run on another;
+throughput over batch sizes. Then stages measured on this machine, on a GPU if there is one. Needs torch.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from hetsched.models.ios import dynamic_program as ios
 REGION = "ios"
 NETWORKS = ("inception_v3", "randwire", "nasnet_a", "squeezenet")
 SIZE = {"inception_v3": 299}
-"""Height and width of the images, 224 unless said otherwise."""
+"""Height and width of the images; default 224."""
 STRATEGIES = ("merge", "concurrent", "both")
 PAPER_COUNTS = {
     "inception_v3": "11, 6, 2.6e4, 4.9e3, 3.8e6",
@@ -43,7 +43,7 @@ LIMITS = tuple((size, groups) for size in (1, 2, 3) for groups in (3, 8))
 
 
 class Network(NamedTuple):
-    """A captured network, what merging needs to know of it, and its blocks."""
+    """A captured network, its convolutions for merging, and its blocks."""
 
     graph: hs.TaskGraph
     convolutions: dict[str, hs.costs.Convolution]
@@ -73,13 +73,13 @@ def wirings(data: Path) -> list[list[tuple[int, int]]]:
 
 
 def cells(graph: hs.TaskGraph) -> list[tuple[str, ...]]:
-    """Return the cells of NASNet, what comes before them, and what comes after."""
+    """Return the cells of NASNet, and the tasks before and after them."""
     numbers = [int(name.split(".")[1].split("/")[0]) if name.startswith("cells.") else -1 for name in graph.names]
     last = graph.n_tasks if -1 not in numbers[::-1] else max(i for i, number in enumerate(numbers) if number >= 0)
-    found: dict[int, list[str]] = {}
+    members: dict[int, list[str]] = {}
     for i, (name, number) in enumerate(zip(graph.names, numbers, strict=True)):
-        found.setdefault(number if number >= 0 or i < last else max(numbers) + 1, []).append(name)
-    return [tuple(found[number]) for number in sorted(found)]
+        members.setdefault(number if number >= 0 or i < last else max(numbers) + 1, []).append(name)
+    return [tuple(members[number]) for number in sorted(members)]
 
 
 def part(graph: hs.TaskGraph, tasks: Sequence[str]) -> hs.TaskGraph:
@@ -89,7 +89,7 @@ def part(graph: hs.TaskGraph, tasks: Sequence[str]) -> hs.TaskGraph:
 
 
 def seconds(schedule: hs.StageSchedule, cost: hs.costs.Contention) -> float:
-    """Return what a schedule's stages take by another cost."""
+    """Return the latency of a schedule's stages by another cost."""
     order = {name: x for x, name in enumerate(schedule.tasks[i] for i in cost.graph.topological_order.tolist())}
     total = 0.0
     for s, row in enumerate(schedule.stages):
@@ -103,23 +103,23 @@ def milliseconds(value: float) -> str:
     return figures.number(value * 1e3)
 
 
-def strategies(found: dict[str, Network]) -> str:
+def strategies(networks: dict[str, Network]) -> str:
     """Return Figure 7 as a table: milliseconds, and times the sequential speed."""
     lines = []
-    for name, net in found.items():
+    for name, net in networks.items():
         cost = net.cost()
         usual = [ios.sequential(net.graph, cost).latency, ios.greedy(net.graph, cost).latency]
-        each = usual + [net.best(cost, strategies=strategy).latency for strategy in STRATEGIES]
-        lines.append([name, *(f"{milliseconds(value)} ({each[0] / value:.2f}x)" for value in each)])
+        latencies = usual + [net.best(cost, strategies=strategy).latency for strategy in STRATEGIES]
+        lines.append([name, *(f"{milliseconds(value)} ({latencies[0] / value:.2f}x)" for value in latencies)])
     return figures.table(["milliseconds (times sequential)", "sequential", "greedy", "IOS-Merge", "IOS-Parallel", "IOS-Both"], lines)
 
 
-def sizes(found: dict[str, Network]) -> str:
+def sizes(networks: dict[str, Network]) -> str:
     """Return Table 1: the largest block of each network, beside the paper's."""
     lines = []
-    for name, net in found.items():
+    for name, net in networks.items():
         blocks = [block if name != "nasnet_a" else inner(block) for block in net.blocks]
-        counts = max((counting.counts(part(net.graph, block)) for block in blocks), key=lambda each: each.bound)
+        counts = max((counting.counts(part(net.graph, block)) for block in blocks), key=lambda count: count.bound)
         numbers = (counts.graph.n_tasks, counts.width, counts.bound, counts.transitions, counts.schedules)
         lines.append([name, ", ".join(f"{number:.1e}" if number > 1000 else f"{number:.0f}" for number in numbers), PAPER_COUNTS[name]])
     return figures.table(["tasks, width, bound, transitions, schedules", "here", "paper"], lines)
@@ -130,19 +130,19 @@ def inner(cell: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in cell if not name.endswith("/cat") and ".here." not in name and ".there." not in name)
 
 
-def search(found: dict[str, Network]) -> tuple[str, float]:
-    """Return how long the search takes once compiled, and how many stages it asks for; and the seconds of all networks together."""
+def search(networks: dict[str, Network]) -> tuple[str, float]:
+    """Return the table of search times with compiled kernels and of evaluated stages, and the seconds of all networks."""
     lines, total = [], 0.0
-    for name, net in found.items():
+    for name, net in networks.items():
         cost, times = net.cost(), []
         for _ in range(4):
-            began = time.perf_counter()
+            start = time.perf_counter()
             lazy = net.best(cost)
-            times.append(time.perf_counter() - began)
-        took = float(np.median(times[1:]))
-        total += took
+            times.append(time.perf_counter() - start)
+        spent = float(np.median(times[1:]))
+        total += spent
         transitions = sum(len(block.tail) for block in map(functools.partial(walked, net.graph), net.blocks))
-        lines.append([name, str(len(net.blocks)), f"{transitions:,}", f"{lazy.possible:,}", f"{lazy.asked:,}", figures.number(took)])
+        lines.append([name, str(len(net.blocks)), f"{transitions:,}", f"{lazy.possible:,}", f"{lazy.asked:,}", figures.number(spent)])
     head = ["network", "blocks", "transitions (r = 3, s = 8)", "stages the paper's scheme asks for", "asked for", "search, s"]
     return figures.table(head, lines), total
 
@@ -153,24 +153,24 @@ def walked(graph: hs.TaskGraph, tasks: Sequence[str]) -> ios.Block:
     return ios.Block(graph, np.array([i for i in graph.topological_order.tolist() if i in own]), 8, 3)
 
 
-def limits(found: dict[str, Network]) -> str:
+def limits(networks: dict[str, Network]) -> str:
     """Return Figure 9: latency and search time by the limits on stages."""
     lines = []
     for name in ("inception_v3", "nasnet_a"):
-        if name not in found:
+        if name not in networks:
             continue
-        net, cost = found[name], found[name].cost()
+        net, cost = networks[name], networks[name].cost()
         cell = []
         for size, groups in LIMITS:
-            began = time.perf_counter()
+            start = time.perf_counter()
             latency = net.best(cost, groups=groups, group_size=size).latency
-            cell.append(f"{milliseconds(latency)} ({figures.number(time.perf_counter() - began, 2)} s)")
+            cell.append(f"{milliseconds(latency)} ({figures.number(time.perf_counter() - start, 2)} s)")
         lines.append([name, *cell])
     return figures.table(["milliseconds (search)", *(f"r = {size}, s = {groups}" for size, groups in LIMITS)], lines)
 
 
 def by_block(net: Network) -> str:
-    """Return Figure 16: how much faster the best stages of each block are than sequential ones."""
+    """Return Figure 16: the speed-up of the best stages of each block over sequential ones."""
     cost = net.cost()
     best, lines = net.best(cost), []
     for block in net.blocks:
@@ -193,7 +193,7 @@ def crossed(net: Network, costs: dict[str, hs.costs.Contention]) -> tuple[str, b
 
 
 def throughput(net: Network) -> str:
-    """Return Figure 11: images a second by batch size."""
+    """Return Figure 11: images per second by batch size."""
     lines = []
     for way in ("sequential", "greedy", "IOS-Both"):
         cells = []
@@ -206,7 +206,7 @@ def throughput(net: Network) -> str:
 
 
 def measured(name: str, data: Path, repeats: int) -> list[str]:
-    """Return a line of what stages measured on this machine come to: found by the search, and run as a whole."""
+    """Return a line of measurements on this machine: the latency by the search, and of complete runs."""
     torch = importlib.import_module("torch")
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.manual_seed(0)
@@ -214,29 +214,29 @@ def measured(name: str, data: Path, repeats: int) -> list[str]:
     x = torch.randn(1, 3, SIZE.get(name, 224), SIZE.get(name, 224), device=device)
     program = hs.runtime.Program(module, x, fuse=True)
     cost = hs.runtime.MeasuredStages(program, x, repeats=repeats)
-    began = time.perf_counter()
+    start = time.perf_counter()
     best = hs.stages(program.graph, cost, bound=cost.bound)
-    took, asked = time.perf_counter() - began, cost.measured
+    spent, evaluated = time.perf_counter() - start, cost.measured
     schedules = {"sequential": ios.sequential(program.graph, cost), "greedy": ios.greedy(program.graph, cost), "best": best}
     ways = {"module": module, **{way: hs.runtime.StagedProgram(program, schedule) for way, schedule in schedules.items()}}
     times: dict[str, list[float]] = {way: [] for way in ways}
     with torch.no_grad():
-        wanted = module(x)
-        for turn in range(repeats + 1):  # in turn, so that what else the machine does falls on all
+        expected = module(x)
+        for turn in range(repeats + 1):  # in turn, so that other load of the machine affects all
             for way, run in ways.items():
-                began = time.perf_counter()
+                start = time.perf_counter()
                 made = run(x)
                 if device == "cuda":
                     torch.cuda.synchronize()
                 if turn:
-                    times[way].append(time.perf_counter() - began)
-                torch.testing.assert_close(made, wanted, rtol=1e-3, atol=1e-4)
+                    times[way].append(time.perf_counter() - start)
+                torch.testing.assert_close(made, expected, rtol=1e-3, atol=1e-4)
     cells = [milliseconds(float(np.median(times[way]))) for way in ways]
-    return [name, device, f"{best.possible:,}", f"{asked:,}", figures.number(took, 2), milliseconds(best.latency), *cells]
+    return [name, device, f"{best.possible:,}", f"{evaluated:,}", figures.number(spent, 2), milliseconds(best.latency), *cells]
 
 
 def maker(name: str, data: Path) -> Callable[[], Any]:
-    """Return what makes a network."""
+    """Return the function that makes a network."""
     vision = importlib.import_module("hetsched.workloads.vision")
     return functools.partial(vision.randwire, wirings(data)) if name == "randwire" else getattr(vision, name)  # type: ignore[no-any-return]
 
@@ -256,27 +256,27 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--data", type=Path, default=instances.DATA / "ios", help="folder of RandWire's wirings (default: %(default)s)")
     arguments: argparse.Namespace = figures.parse(parser, words, region=REGION)
     names = arguments.networks or (NETWORKS[-1:] if arguments.quick else NETWORKS)
-    found = {}
+    networks = {}
     for name in names:
-        found[name] = network(name, arguments.data)
-        print(f"{name}: {found[name].graph}, {len(found[name].blocks)} blocks", flush=True)
-    shown = found.get("inception_v3") or next(iter(found.values()))
-    asked, total = search(found)
+        networks[name] = network(name, arguments.data)
+        print(f"{name}: {networks[name].graph}, {len(networks[name].blocks)} blocks", flush=True)
+    shown = networks.get("inception_v3") or next(iter(networks.values()))
+    evaluated, total = search(networks)
     batches, first = crossed(shown, {f"batch {inputs}": shown.cost(inputs=inputs) for inputs in CROSSED})
     devices, second = crossed(shown, {device: shown.cost(device) for device in DEVICES})
     assert first, "a schedule does not win on the batch size it was made for"
     assert second, "a schedule does not win on the device it was made for"
-    which = next(name for name, net in found.items() if net is shown)
+    which = next(name for name, net in networks.items() if net is shown)
     text = "\n\n".join(
         [
             f"Taken on: {figures.machine()}.",
-            strategies(found),
+            strategies(networks),
             "### Largest blocks",
-            sizes(found),
+            sizes(networks),
             "### Search",
             f"All searches together take {figures.number(total)} s (target: 1 s for the four networks), kernels compiled.",
-            asked,
-            *(["### Limits on stages", limits(found)] if {"inception_v3", "nasnet_a"} & set(found) else []),
+            evaluated,
+            *(["### Limits on stages", limits(networks)] if {"inception_v3", "nasnet_a"} & set(networks) else []),
             f"### Block by block: {which}",
             by_block(shown),
             f"### Made for one batch size or device, run on another: {which}",

@@ -1,9 +1,9 @@
-"""Graphs too large to solve whole: Celeritas' tables on training graphs, Moirai's figures on inference graphs.
+"""Large graphs: Celeritas' tables on training graphs, Moirai's figures on inference graphs.
 
     python benchmarks/large.py [--quick] [--models nmt ...] [--seconds 60]
 
 Tasks and CCR before and after fusion; the time of a step under every method of placement, and under `multilevel` and `auto`;
-the time that placement takes; time and memory of Celeritas' method in a process of its own; original against fused graphs
+the time of placement; time and memory of Celeritas' method in a separate process; original against fused graphs
 on Moirai's clusters. Needs torch to capture the graphs.
 """
 
@@ -47,9 +47,9 @@ GIVEN_TIME = ("multilevel", "auto")
 PAPER = {"inception_v3": "59, 8.1", "nmt": "154, 6.4", "transformer, heads apart": "220, 11.1", "holography": "37, 7.4"}
 """Celeritas' Table 2: nodes and CCR after fusion."""
 ROOM = 1.2
-"""Memory of a device as a multiple of a quarter of what all tasks claim: none holds the graph, all together do."""
+"""Memory of a device as a multiple of a quarter of the claims of all tasks: the graph fits all devices together, but none alone."""
 MOST_LP = 3000
-"""Tasks beyond which m-sct, whose linear program then takes minutes, is left out."""
+"""The most tasks for m-sct, whose linear program takes minutes beyond."""
 CALLS = ("swin 1.8B", "gpt3 330M", "alphafold2 87M")
 CALL_METHODS = ("best-device", "heft", "m-sct", "celeritas", "multilevel")
 FRESH = """
@@ -68,7 +68,7 @@ for _ in range(3):
     took.append(time.perf_counter() - began)
 print(min(took), peak(), before, monitor.incumbent)
 """
-"""What a fresh process does: three times, the first maybe compiling."""
+"""The program of a new process: three runs, of which the first may compile."""
 
 
 @functools.cache
@@ -86,21 +86,23 @@ def fusion(names: Sequence[str]) -> tuple[str, dict[str, Any]]:
     lines, rows = [], {}
     for name in names:
         problem = training_problem(name)
-        found, took = {}, {}
+        coarsenings, seconds = {}, {}
         for how, coarsen in (
             ("celeritas", coarsening.operation_fusion),
             ("module", coarsening.by_module),
             ("rules", coarsening.fuse),
             ("degree one", coarsening.degree_one),
-            ("heavy edges", lambda each: coarsening.Coarsening.through(each, coarsening.hierarchy(each))),
+            ("heavy edges", lambda level: coarsening.Coarsening.through(level, coarsening.hierarchy(level))),
         ):
             coarsen(problem)
-            began = time.perf_counter()
-            found[how] = coarsen(problem)
-            took[how] = time.perf_counter() - began
-        cells = [f"{each.coarse.n_tasks:,}, {coarsening.ccr(each.coarse):.3g} ({took[how]:.2f} s)" for how, each in found.items()]
+            start = time.perf_counter()
+            coarsenings[how] = coarsen(problem)
+            seconds[how] = time.perf_counter() - start
+        cells = [
+            f"{level.coarse.n_tasks:,}, {coarsening.ccr(level.coarse):.3g} ({seconds[how]:.2f} s)" for how, level in coarsenings.items()
+        ]
         lines.append([name, f"{problem.n_tasks:,}, {coarsening.ccr(problem):.3g}", *cells, PAPER.get(name, "-")])
-        rows[name] = {how: [each.coarse.n_tasks, coarsening.ccr(each.coarse), took[how]] for how, each in found.items()}
+        rows[name] = {how: [level.coarse.n_tasks, coarsening.ccr(level.coarse), seconds[how]] for how, level in coarsenings.items()}
     head = [
         "tasks, CCR (seconds)",
         "original",
@@ -115,7 +117,7 @@ def fusion(names: Sequence[str]) -> tuple[str, dict[str, Any]]:
 
 
 def steps(names: Sequence[str], seconds: float, methods: Sequence[str]) -> tuple[str, str, str, dict[str, Any]]:
-    """Return Tables 3 and 4, seconds of a step and of placement by method, and how multilevel fares against the rest."""
+    """Return Tables 3 and 4, seconds of a step and of placement by method, and the comparison of multilevel with the others."""
     times: dict[str, list[str]] = {method: [] for method in (*methods, *GIVEN_TIME)}
     placed: dict[str, list[str]] = {method: [] for method in methods}
     bounds, rows, verdict = [], {}, []
@@ -129,16 +131,16 @@ def steps(names: Sequence[str], seconds: float, methods: Sequence[str]) -> tuple
             limit = seconds if method in GIVEN_TIME else None
             if limit is None:
                 hs.solve(problem, method)  # compiles
-            found = hs.solve(problem, method, time_limit=limit)
-            took = dict(zip(found.methods.method.tolist(), found.methods.seconds.tolist(), strict=True)).get(method, math.nan)
-            over = found.best_effort
+            solution = hs.solve(problem, method, time_limit=limit)
+            spent = dict(zip(solution.methods.method.tolist(), solution.methods.seconds.tolist(), strict=True)).get(method, math.nan)
+            over = solution.best_effort
             nearest = "none" if over is None else f"{figures.number(over.schedule.makespan)}, {over.bytes_over / 1e9:.3g} GB over"
-            best[method] = found.makespan
-            times[method].append(figures.number(found.makespan) if found.schedule is not None else f"({nearest})")
+            best[method] = solution.makespan
+            times[method].append(figures.number(solution.makespan) if solution.schedule is not None else f"({nearest})")
             if method in placed:
-                placed[method].append(figures.number(took))
-            rows[name][method] = {"makespan": found.makespan, "seconds": took, "by": found.method, "bound": found.bound}
-            print(f"{name}: {method} {times[method][-1]} {found}", flush=True)
+                placed[method].append(figures.number(spent))
+            rows[name][method] = {"makespan": solution.makespan, "seconds": spent, "by": solution.method, "bound": solution.bound}
+            print(f"{name}: {method} {times[method][-1]} {solution}", flush=True)
         bound = max(row["bound"] for row in rows[name].values())
         bounds.append(figures.number(bound))
         rest = min((method for method in best if method not in ("best-device", "heft", *GIVEN_TIME)), key=best.__getitem__)
@@ -156,7 +158,7 @@ def steps(names: Sequence[str], seconds: float, methods: Sequence[str]) -> tuple
 
 
 def fresh(names: Sequence[str]) -> tuple[str, dict[str, Any]]:
-    """Return seconds and memory of Celeritas' method in a process of its own."""
+    """Return seconds and memory of Celeritas' method in a separate process."""
     lines, rows = [], {}
     for name in names:
         problem = training_problem(name)
@@ -164,9 +166,9 @@ def fresh(names: Sequence[str]) -> tuple[str, dict[str, Any]]:
             path = Path(folder) / "problem.pickle"
             path.write_bytes(pickle.dumps(problem))
             done = subprocess.run([sys.executable, "-c", FRESH, str(path)], capture_output=True, text=True, check=True)
-        took, peak, before, makespan = map(float, done.stdout.split())
-        lines.append([name, f"{problem.n_tasks:,}", f"{problem.graph.n_edges:,}", figures.number(took), f"{peak:.0f}", f"{before:.0f}"])
-        rows[name] = {"tasks": problem.n_tasks, "seconds": took, "peak_mb": peak, "makespan": makespan}
+        spent, peak, before, makespan = map(float, done.stdout.split())
+        lines.append([name, f"{problem.n_tasks:,}", f"{problem.graph.n_edges:,}", figures.number(spent), f"{peak:.0f}", f"{before:.0f}"])
+        rows[name] = {"tasks": problem.n_tasks, "seconds": spent, "peak_mb": peak, "makespan": makespan}
     head = ["graph", "tasks", "edges", "seconds (target 1)", "peak memory, MB (target 500)", "of that before, MB"]
     return figures.table(head, lines), rows
 
@@ -180,14 +182,14 @@ def fused(names: Sequence[str], seconds: float) -> tuple[str, dict[str, Any]]:
             cluster = clusters.load(where)
             costs = hs.costs.Roofline()
             problem = hs.Problem(graph, cluster, costs=costs, communication="channel", memory="peak")
-            found = coarsening.fuse(problem, costs=costs)
-            for what, each in (("original", problem), ("fused", found.coarse)):
+            coarse_graph = coarsening.fuse(problem, costs=costs)
+            for what, variant in (("original", problem), ("fused", coarse_graph.coarse)):
                 cells = []
                 for method in CALL_METHODS:
-                    if method == "m-sct" and each.n_tasks > MOST_LP:
+                    if method == "m-sct" and variant.n_tasks > MOST_LP:
                         cells.append("-")
                         continue
-                    solved = hs.solve(each, method, time_limit=seconds if method == "multilevel" else None)
+                    solved = hs.solve(variant, method, time_limit=seconds if method == "multilevel" else None)
                     over = solved.best_effort
                     cells.append(
                         "none"
@@ -198,7 +200,7 @@ def fused(names: Sequence[str], seconds: float) -> tuple[str, dict[str, Any]]:
                     )
                     rows[f"{name}, {where}, {what}, {method}"] = solved.makespan
                 print(name, where, what, cells, flush=True)
-                lines.append([f"{name}, {where}", what, f"{each.n_tasks:,}", *cells])
+                lines.append([f"{name}, {where}", what, f"{variant.n_tasks:,}", *cells])
     return figures.table(["milliseconds of a call", "graph", "tasks", *CALL_METHODS], lines), rows
 
 
@@ -216,7 +218,7 @@ def main(words: Sequence[str] | None = None) -> None:
     calls, seconds = (arguments.calls[:1], 2.0) if arguments.quick else (arguments.calls, arguments.seconds)
     methods = [method for method in METHODS if method in hs.methods()]
     table2, coarse = fusion(names)
-    table3, table4, verdict, found = steps(names, seconds, methods)
+    table3, table4, verdict, solutions = steps(names, seconds, methods)
     alone, processes = fresh([name for name in names if arguments.quick or training_problem(name).n_tasks > 20_000] or names)
     text = [
         f"Taken on: {figures.machine()}.",
@@ -231,7 +233,7 @@ def main(words: Sequence[str] | None = None) -> None:
         "### Celeritas' method in a process of its own",
         alone,
     ]
-    rows = {"fusion": coarse, "steps": found, "processes": processes}
+    rows = {"fusion": coarse, "steps": solutions, "processes": processes}
     if calls:
         made, rows["calls"] = fused(calls, seconds / 6)
         text += ["### Original and fused graphs (Moirai, Figures 9 and 10)", f"`multilevel` had {seconds / 6:g} s.", made]

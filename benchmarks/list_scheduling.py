@@ -2,10 +2,10 @@
 
     python benchmarks/list_scheduling.py [--quick] [--no-saga] [--peer-python PYTHON [--saga-version VERSION]]
 
-anrg-saga 2.0.2 is installed into a venv of its own when first needed, below --peers; with
---peer-python a second version is, on that Python. Rounds of ours and theirs alternate, so that a noisy
-machine is noisy for all; times are the least CPU time over all calls. Ours are of a method on a built
-problem, from ranks to decision, without simulation and verification; theirs of `schedule()`.
+anrg-saga 2.0.2 is installed into its own venv below --peers at first use, with --peer-python also a second
+version on that Python. Rounds of hetsched and SAGA alternate, so that other load affects both; times are the
+least CPU time over all calls. Those of hetsched are of a method on a built problem, from ranks to decision,
+without simulation and verification, those of SAGA of `schedule()`.
 """
 
 from __future__ import annotations
@@ -49,30 +49,30 @@ SAGA = {
     "max-min": "MaxMinScheduler",
     "sufferage": "SufferageScheduler",
 }
-"""SAGA's class for each row. Its GDL is no DLS: it takes the least dynamic level where the paper takes the greatest."""
+"""SAGA's class for each row. Its GDL is not DLS: it selects the least dynamic level, the paper the greatest."""
 TARGETS = dict.fromkeys(("peft", "cpop", "etf", "min-min", "max-min", "sufferage"), 300)
 LEAST_TASKS = 320
-"""Those targets are for graphs of at least so many tasks; HEFT's hold for all."""
+"""The least number of tasks for those targets; HEFT's hold for all."""
 HEFT_TARGETS = {"2.0.2": 1000, "2.1.0": 500}
 BUILDING = "build from lists, then heft's placing"
 PATIENCE = 5.0
-"""What takes SAGA more seconds, calls or building its graph, is not repeated in later rounds."""
+"""The most seconds of calls of SAGA, or of building its graph, that are repeated in later rounds."""
 
 
 def target(saga: peers.Saga, row: str) -> int | None:
-    """Return how many times quicker than this version of SAGA a scheduler is to be."""
+    """Return the target ratio of a scheduler for this version of SAGA."""
     return HEFT_TARGETS.get(saga.version) if row == PLACING else TARGETS.get(row)
 
 
 class Deaf(Monitor):
-    """A monitor that accepts every offer unheard, to time the heuristic alone."""
+    """A monitor that ignores offers, to time the heuristic alone."""
 
     def offer(self, decision: hs.Decision) -> float:
         return 0.0
 
 
 class League:
-    """Our figures and those of the versions of SAGA, by (instance, row)."""
+    """The figures of hetsched and of the versions of SAGA, by (instance, row)."""
 
     def __init__(self, sagas: list[peers.Saga], limit: float, seconds: float) -> None:
         self.sagas, self.limit, self.each = sagas, limit, seconds
@@ -82,7 +82,7 @@ class League:
         self.makespans: dict[tuple[str, str], float] = {}
 
     def play(self, instance: str, data: dict[str, Any], path: Path, rounds: int) -> None:
-        """Let all run on an instance, in alternating rounds."""
+        """Run all on an instance, in alternating rounds."""
         problem = instances.peer(data)
         self.tasks[instance] = problem.n_tasks
         self.sizes[instance] = f"{problem.n_tasks} tasks, {problem.graph.n_edges} edges, {problem.n_devices} devices"
@@ -108,9 +108,9 @@ class League:
             self.makespans[instance, row] = monitor.incumbent
 
     def ratio(self, saga: peers.Saga, instance: str, row: str) -> float | None:
-        """Return how many times longer SAGA takes (at least, if it ran out of time); None if it has no such scheduler."""
-        theirs = saga.seconds.get((instance, SAGA.get(row, "")))
-        return None if theirs is None else theirs / self.seconds[instance, row]
+        """Return the ratio of SAGA's time (a lower bound if it ran out of time), or None if it has no such scheduler."""
+        peer_seconds = saga.seconds.get((instance, SAGA.get(row, "")))
+        return None if peer_seconds is None else peer_seconds / self.seconds[instance, row]
 
     def timed_out(self, saga: peers.Saga, instance: str, row: str) -> bool:
         """Whether SAGA ran out of time."""
@@ -140,25 +140,25 @@ class League:
         """Return the table of one version's ratios on all instances; those that miss their target are bold."""
         rows = []
         for row in ROWS:
-            found = {name: ratio for name in self.sizes if (ratio := self.ratio(saga, name, row)) is not None}
-            if not found:
+            values = {name: ratio for name in self.sizes if (ratio := self.ratio(saga, name, row)) is not None}
+            if not values:
                 continue
             cells = [row, "" if target(saga, row) is None else str(target(saga, row))]
             for name in self.sizes:
                 goal = target(saga, row) if row == PLACING or self.tasks[name] >= LEAST_TASKS else None
-                cell = "> " * self.timed_out(saga, name, row) + figures.number(found[name])
-                cells.append(f"**{cell}**" if goal is not None and found[name] < goal else cell)
+                cell = "> " * self.timed_out(saga, name, row) + figures.number(values[name])
+                cells.append(f"**{cell}**" if goal is not None and values[name] < goal else cell)
             rows.append(cells)
         return figures.table(["scheduler", "target", *self.sizes], rows)
 
     def equal_makespans(self) -> str:
-        """Return the sentences that say where HEFT with SAGA's mean makes SAGA's makespan."""
+        """Return sentences on the instances on which HEFT with SAGA's mean has SAGA's makespan."""
         lines = []
         for saga in self.sagas:
-            theirs = {name: value for name in self.sizes if (value := saga.makespans.get((name, SAGA[PLACING]))) is not None}
-            off = [name for name, value in theirs.items() if abs(value - self.makespans[name, PLACING]) > 1e-9 * value]
+            peer_makespans = {name: value for name in self.sizes if (value := saga.makespans.get((name, SAGA[PLACING]))) is not None}
+            off = [name for name, value in peer_makespans.items() if abs(value - self.makespans[name, PLACING]) > 1e-9 * value]
             where = f"not on {', '.join(off)}" if off else "on all of them"
-            lines.append(f"{saga.title} finished HEFT on {len(theirs)} instances; `{PLACING}` makes its makespan {where}.")
+            lines.append(f"{saga.title} finished HEFT on {len(peer_makespans)} instances; `{PLACING}` makes its makespan {where}.")
         return "\n".join(lines)
 
     def building(self) -> str:
@@ -166,12 +166,12 @@ class League:
         head = ["instance", "ms", *(cell for saga in self.sagas for cell in (f"{saga.title}, ms", "ratio"))]
         rows = []
         for name in self.sizes:
-            ours = self.seconds[name, BUILDING]
-            cells = [name, figures.number(ours * 1e3)]
+            own_seconds = self.seconds[name, BUILDING]
+            cells = [name, figures.number(own_seconds * 1e3)]
             for saga in self.sagas:
-                theirs = saga.seconds[name, "build"] + saga.seconds[name, SAGA["heft"]]
+                peer_seconds = saga.seconds[name, "build"] + saga.seconds[name, SAGA["heft"]]
                 more = "> " * self.timed_out(saga, name, "heft")
-                cells += [f"{more}{figures.number(theirs * 1e3)}", f"{more}{figures.number(theirs / ours)}"]
+                cells += [f"{more}{figures.number(peer_seconds * 1e3)}", f"{more}{figures.number(peer_seconds / own_seconds)}"]
             rows.append(cells)
         return figures.table(head, rows)
 
@@ -210,16 +210,16 @@ class League:
 
 def per_edge(sizes: Sequence[tuple[int, int, int]], seconds: float) -> tuple[str, dict[str, float]]:
     """Return the table of HEFT's placing per edge and device, and the figures."""
-    rows, found = [], {}
+    rows, values = [], {}
     for n, width, n_devices in sizes:
         problem = instances.peer(instances.layered(n, width, speeds=(1.0, 1.5, 2.0, 3.0)[:n_devices]))
         need = next(memory_needs(problem))
-        took = figures.least(lambda problem=problem, need=need: place_heft(problem, need), seconds)
-        each, goal = took / problem.graph.n_edges / n_devices * 1e9, 15 if n <= 10_000 else 20
-        found[f"{n} in {width}, {n_devices} devices"] = each
-        shown = f"{each:.1f}" if each <= goal else f"**{each:.1f}**"
-        rows.append([f"{n} in {width}", str(problem.graph.n_edges), str(n_devices), figures.number(took * 1e3), shown, str(goal)])
-    return figures.table(["tasks in layers of", "edges", "devices", "ms", "ns per edge and device", "target"], rows), found
+        spent = figures.least(lambda problem=problem, need=need: place_heft(problem, need), seconds)
+        nanoseconds, goal = spent / problem.graph.n_edges / n_devices * 1e9, 15 if n <= 10_000 else 20
+        values[f"{n} in {width}, {n_devices} devices"] = nanoseconds
+        shown = f"{nanoseconds:.1f}" if nanoseconds <= goal else f"**{nanoseconds:.1f}**"
+        rows.append([f"{n} in {width}", str(problem.graph.n_edges), str(n_devices), figures.number(spent * 1e3), shown, str(goal)])
+    return figures.table(["tasks in layers of", "edges", "devices", "ms", "ns per edge and device", "target"], rows), values
 
 
 def options(words: Sequence[str] | None) -> argparse.Namespace:
@@ -239,7 +239,7 @@ def options(words: Sequence[str] | None) -> argparse.Namespace:
 
 
 def text(league: League, edges: str) -> str:
-    """Return what goes into the page."""
+    """Return the text for the page."""
     parts = [f"Taken on: {figures.machine()}."]
     for saga in league.sagas:
         parts += [f"### Times the CPU time of hetsched: {saga.title}", league.ratios(saga)]

@@ -1,4 +1,4 @@
-"""Other schedulers, each in a virtual environment of its own that is made when first needed."""
+"""Other schedulers, each in its own virtual environment, which is made at first use."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ RUNNING = sys.executable
 
 @dataclass
 class Saga:
-    """One version of anrg-saga on one Python, and what was measured of it."""
+    """One version of anrg-saga on one Python, and its measurements."""
 
     version: str
     python: Path
     seconds: dict[tuple[str, str], float] = field(default_factory=dict)
     """Least CPU time by (instance, scheduler)."""
     makespans: dict[tuple[str, str], float | None] = field(default_factory=dict)
-    """None where the time limit passed first."""
+    """None if the time limit was exceeded."""
 
     @property
     def title(self) -> str:
@@ -30,9 +30,9 @@ class Saga:
         return f"SAGA {self.version}"
 
     def run(self, instance: str, path: Path, limit: float, schedulers: list[str], *, patience: float) -> None:
-        """Measure schedulers on an instance, but for those known to take longer than `patience` seconds.
+        """Measure schedulers on an instance, except those known to take longer than `patience` seconds.
 
-        A later measurement counts if it is quicker. Nothing runs if building SAGA's graph is known to
+        A later measurement counts if it is faster. Nothing runs if building SAGA's graph is known to
         take longer than that.
         """
         if self.seconds.get((instance, "build"), 0.0) > patience:
@@ -48,14 +48,14 @@ class Saga:
                 key = (instance, row["name"])
                 if row["cpu_s"] < self.seconds.get(key, float("inf")):
                     self.seconds[key], self.makespans[key] = row["cpu_s"], row["makespan"]
-                took = f"{row['cpu_s']:.4f} s" if row["makespan"] is not None or row["name"] == "build" else f"> {limit:g} s"
-                print(f"  {self.title} {row['name']}: {took}", flush=True)
+                spent = f"{row['cpu_s']:.4f} s" if row["makespan"] is not None or row["name"] == "build" else f"> {limit:g} s"
+                print(f"  {self.title} {row['name']}: {spent}", flush=True)
         if process.returncode:
             raise SystemExit(f"anrg-saga {self.version} failed on {instance} (exit code {process.returncode}), see above")
 
 
 def saga(version: str, python: str, folder: Path) -> Saga:
-    """Return anrg-saga of a version on a Python, installed below `folder` unless it is already."""
+    """Return anrg-saga of a version on a Python, installed below `folder` if missing."""
     try:
         release = subprocess.run(
             [python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"], check=True, capture_output=True, text=True

@@ -1,9 +1,9 @@
-"""Loads of profiled networks through which inputs stream: what the methods for the period find, and what is proven.
+"""Loads of profiled networks with a stream of inputs: results of the methods for the period, and bounds.
 
     python benchmarks/period.py [--quick]
 
-The networks of msr-fiddle/dnn-partitioning under the authors' objective, max-load, and under ours, the period. Every
-schedule is verified. Ends with 1 if a bound lies above the best value known.
+The networks of msr-fiddle/dnn-partitioning under the authors' objective, max-load, and under the period. Every
+schedule is verified. Ends with 1 if a bound is above the best value.
 """
 
 from __future__ import annotations
@@ -34,37 +34,37 @@ KNOWN = {
 METHODS = ("contiguous", "load-search", "load-milp")
 OBJECTIVES = ("max-load", "period")
 SLACK = 5e-4
-"""Absolute: what is known is rounded."""
+"""Absolute tolerance, for known values are rounded."""
 
 
 def run(problem: hs.Problem, objective: str, limit: float) -> dict[str, Any]:
-    """Let every method minimise an objective; return values and seconds by method, and the best bound."""
-    found: dict[str, Any] = {"values": {}, "seconds": {}, "bound": 0.0, "by": ""}
+    """Minimise an objective by every method; return values and seconds by method, and the best bound."""
+    results: dict[str, Any] = {"values": {}, "seconds": {}, "bound": 0.0, "by": ""}
     bounds = [hs.bound(problem, objective=objective)]
     for name in METHODS:
         started = time.perf_counter()
         solution = hs.solve(problem, name, objective=objective, time_limit=limit)
-        found["seconds"][name] = time.perf_counter() - started
-        found["values"][name] = solution.value
+        results["seconds"][name] = time.perf_counter() - started
+        results["values"][name] = solution.value
         bounds.append(solution.proof)
         if solution.schedule is not None:
             broken = hs.verify(problem, solution.schedule)
             assert not broken, broken[0].message
     best = max(bounds, key=lambda bound: bound.value)
-    return {**found, "bound": best.value, "by": best.name}
+    return {**results, "bound": best.value, "by": best.name}
 
 
 def table(objective: str, races: dict[str, dict[str, Any]]) -> str:
     """Return the table of one objective: a row for each network."""
-    known = ["known"] if objective == "max-load" else []
-    head = ["network", *known, *METHODS, "bound", "gap"]
+    known_values = ["known"] if objective == "max-load" else []
+    head = ["network", *known_values, *METHODS, "bound", "gap"]
     rows = []
     for name, race in races.items():
-        found = race[objective]
-        best = min(found["values"].values())
-        before = [f"{KNOWN[name]:.3f}"] if known else []
-        cells = [cell(found["values"][method], best, found["seconds"][method]) for method in METHODS]
-        rows.append([name.partition("/")[2], *before, *cells, f"{found['bound']:.3f} ({found['by']})", gap(best, found["bound"])])
+        results = race[objective]
+        best = min(results["values"].values())
+        before = [f"{KNOWN[name]:.3f}"] if known_values else []
+        cells = [cell(results["values"][method], best, results["seconds"][method]) for method in METHODS]
+        rows.append([name.partition("/")[2], *before, *cells, f"{results['bound']:.3f} ({results['by']})", gap(best, results["bound"])])
     return figures.table(head, rows)
 
 
@@ -72,8 +72,8 @@ def cell(value: float, best: float, seconds: float) -> str:
     """Return a value and its seconds for a table, the best value bold."""
     if math.isinf(value):
         return f"- ({seconds:.1f} s)"
-    said = f"**{value:.3f}**" if value <= best * (1 + 1e-6) else f"{value:.3f}"
-    return f"{said} ({seconds:.1f} s)"
+    text = f"**{value:.3f}**" if value <= best * (1 + 1e-6) else f"{value:.3f}"
+    return f"{text} ({seconds:.1f} s)"
 
 
 def gap(value: float, bound: float) -> str:
@@ -82,7 +82,7 @@ def gap(value: float, bound: float) -> str:
 
 
 def contradictions(races: dict[str, dict[str, Any]]) -> list[str]:
-    """Return what cannot be true: a bound above what is known."""
+    """Return the contradictions: bounds above known values."""
     return [
         f"{name}: the bound {race['max-load']['bound']!r} is above the known value {KNOWN[name]}"
         for name, race in races.items()
@@ -110,8 +110,8 @@ def main(words: Sequence[str] | None = None) -> None:
         for objective in OBJECTIVES:  # compile and import what is to be
             hs.solve(problem, METHODS[:2], objective=objective, evaluations=10, time_limit=10)
         races[name] = {objective: run(problem, objective, arguments.time_limit) for objective in OBJECTIVES}
-        said = [f"{objective} {min(race['values'].values()):.3f} >= {race['bound']:.3f}" for objective, race in races[name].items()]
-        print(f"{name}: {', '.join(said)}", flush=True)
+        messages = [f"{objective} {min(race['values'].values()):.3f} >= {race['bound']:.3f}" for objective, race in races[name].items()]
+        print(f"{name}: {', '.join(messages)}", flush=True)
     reached = sum(min(race["max-load"]["values"].values()) <= KNOWN[name] + SLACK for name, race in races.items())
     parts = [
         f"Taken on: {figures.machine()}. {arguments.time_limit:g} s a method.",

@@ -1,8 +1,8 @@
-"""How exact durations are that are estimated from small batches, and then measured under a placement.
+"""Deviations of durations that are estimated from small batches, and then measured under a placement.
 
     python benchmarks/profiling.py [--quick] [--networks squeezenet googlenet]
 
-Celeritas' Table 5 and Figure 5 for networks at hand, run on two worker threads of the CPU: the average deviation of time and
+Celeritas' Table 5 and Figure 5 for several networks, run on two worker threads of the CPU: the average deviation of time and
 memory of all tasks, and its distribution. Needs torch.
 """
 
@@ -28,7 +28,7 @@ TOKENS, WIDTH, BLOCKS = 64, 256, 4
 """Of the transformer."""
 SMALL, LARGE = (1, 2, 4), 16
 THROUGH = ((1, 2), (1, 2, 4), (2, 4, 8), (4, 8))
-"""Batch sizes that lines are put through to foretell the large one."""
+"""Batch sizes of the lines that estimate the large one."""
 PAPER = {"Inception-v3": (1.54, 7.99), "NMT": (3.93, 10.85), "Transformer": (6.02, 14.16), "Tensor Holography": (2.92, 11.32)}
 """Table 5: percent of memory and time."""
 LIMITS = (0.05, 0.1, 0.2, 0.3)
@@ -39,7 +39,7 @@ KEEPING = {-8: 1, -3: 32 << 20, -1: 2**31 - 1}
 
 
 class Found(NamedTuple):
-    """What was measured of a network."""
+    """The measurements of a network."""
 
     steps: TwoStep
     alone: list[Deviations]
@@ -48,10 +48,10 @@ class Found(NamedTuple):
 
 
 def keep_memory() -> None:
-    """Have the C library keep the memory that tensors leave, as allocators of GPUs do; where it is not glibc, do nothing.
+    """Make glibc keep the memory that tensors release, as GPU allocators do; no effect for other C libraries.
 
-    Otherwise it returns large pieces to the system and takes them anew, and whether it does depends on the batch: a relu of 12 MB
-    then takes eight times as long.
+    Otherwise it returns large pieces to the system and allocates them again, depending on the batch: a relu of 12 MB then takes
+    eight times as long.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
@@ -75,12 +75,12 @@ def measured(name: str, repeats: int, warmup: int) -> Found:
     """Profile a network in two steps, and the large batch on one device alone."""
     module, example = network(name)
     profiler = ModuleProfiler(module, example, devices={"core0": 1, "core1": 1}, warmup=warmup, repeats=repeats, clock="cpu")
-    began = time.perf_counter()
+    start = time.perf_counter()
     steps = two_step(profiler, SMALL, LARGE, method="heft", time_limit=None)
-    took = time.perf_counter() - began
+    spent = time.perf_counter() - start
     sizes = sorted({size for some in THROUGH for size in some})
     samples, large = (Samples.measured(profiler, some, devices=["core0"]) for some in (sizes, [LARGE]))
-    return Found(steps, [Regression(part(samples, some)).deviations(large) for some in THROUGH], took)
+    return Found(steps, [Regression(part(samples, some)).deviations(large) for some in THROUGH], spent)
 
 
 def part(samples: Samples, sizes: Sequence[int]) -> Samples:
@@ -89,7 +89,7 @@ def part(samples: Samples, sizes: Sequence[int]) -> Samples:
     return Samples(samples.tasks, samples.devices, sizes, samples.seconds[:, :, places], samples.memory_bytes[:, :, places])
 
 
-def averages(found: dict[str, Found]) -> str:
+def averages(results: dict[str, Found]) -> str:
     """Return Table 5: average deviations, and the paper's beside."""
     rows = [
         ("memory, estimated", lambda steps: steps.memory.mean),
@@ -100,33 +100,33 @@ def averages(found: dict[str, Found]) -> str:
         ("time of all tasks, estimated", lambda steps: abs(ratio(steps.before) - 1)),
         ("time of all tasks, measured", lambda steps: abs(ratio(steps.after) - 1)),
     ]
-    lines = [[what, *(figures.percent(each(one.steps)) for one in found.values())] for what, each in rows]
+    lines = [[what, *(figures.percent(mean(one.steps)) for one in results.values())] for what, mean in rows]
     lines += [
-        ["tasks", *(str(one.steps.first.n_tasks) for one in found.values())],
-        ["measuring, s", *(figures.number(one.seconds, 2) for one in found.values())],
+        ["tasks", *(str(one.steps.first.n_tasks) for one in results.values())],
+        ["measuring, s", *(figures.number(one.seconds, 2) for one in results.values())],
     ]
-    return figures.table(["average deviation", *found], lines)
+    return figures.table(["average deviation", *results], lines)
 
 
 def ratio(deviations: Deviations) -> float:
-    """Return what all tasks were estimated to take over what they took."""
+    """Return the sum of the estimated durations divided by that of the measured ones."""
     return float(deviations.estimated.sum() / deviations.actual.sum())
 
 
-def distribution(found: dict[str, Found]) -> str:
+def distribution(results: dict[str, Found]) -> str:
     """Return Figure 5 (b): the share of tasks within a deviation of the time, estimated and, after the slash, measured."""
     lines = [
         [name, *(f"{figures.percent(one.steps.before.within(most))} / {figures.percent(one.steps.after.within(most))}" for most in LIMITS)]
-        for name, one in found.items()
+        for name, one in results.items()
     ]
     return figures.table(["share of tasks, estimated / measured", *(f"within {100 * most:.0f} %" for most in LIMITS)], lines)
 
 
-def extrapolation(found: dict[str, Found]) -> str:
+def extrapolation(results: dict[str, Found]) -> str:
     """Return the average deviations on one device alone by the batch sizes that the lines go through."""
     lines = [
-        [name, *(f"{figures.percent(each.mean)} ({figures.percent(each.weighted_mean)})" for each in one.alone)]
-        for name, one in found.items()
+        [name, *(f"{figures.percent(deviations.mean)} ({figures.percent(deviations.weighted_mean)})" for deviations in one.alone)]
+        for name, one in results.items()
     ]
     return figures.table(["mean (weighted)", *(f"batches {', '.join(map(str, some))}" for some in THROUGH)], lines)
 

@@ -1,9 +1,9 @@
-"""Instances whose optimum, or bounds on it, others have published: what `cpsat` finds and proves in a time limit.
+"""Instances with a published optimum, or published bounds on it: schedules and proofs of `cpsat` within a time limit.
 
     python benchmarks/published.py [--quick] [--sets mk stg]
 
-Results are kept, so that a run may be broken off and taken up again. The page shows all results there are with
-the time limits given, also those of earlier runs. Ends with 1 if one contradicts what is published.
+Results are stored, so that a run may be interrupted and continued. The page shows all results with the given time
+limits, also those of earlier runs. Ends with 1 if one contradicts a published value.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ SETS = {
     "yfjs": ("flexible job shops: yfjs, with DAGs", 60.0),
     "stg": ("Standard Task Graphs", 10.0),
 }
-"""What each set is, and seconds for one of it."""
+"""Description of each set, and the seconds for an instance."""
 HARD = ("mk10", "mk12")
-"""Need not be reached."""
+"""Instances that need not be reached."""
 TARGETS = {"mk": f"all but {', '.join(HARD)}", "stg": "all"}
 COMMUNICATIONS = ("delay", "channel", "port")
 SLACK = 1e-6
-"""Relative, of comparisons with what is published."""
+"""Relative tolerance of comparisons with published values."""
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Known:
-    """An instance and what is published of it."""
+    """An instance and its published values."""
 
     group: str
     name: str
@@ -59,19 +59,19 @@ class Known:
 @functools.cache
 def known(data: Path) -> dict[tuple[str, str], Known]:
     """Return every instance by set and name."""
-    found = [Known("papers", "topcuoglu", 73, 73, instances.topcuoglu), Known("papers", "arabnejad", 113, 113, instances.arabnejad)]
+    records = [Known("papers", "topcuoglu", 73, 73, instances.topcuoglu), Known("papers", "arabnejad", 113, 113, instances.arabnejad)]
     example = data / "moirai" / "example-1.json"
-    found += [Known("moirai", f"example-1, {each}", 30, 30, partial(instances.moirai, example, each)) for each in COMMUNICATIONS]
-    found.append(Known("moirai", "example-1, delay, without memory", 28, 28, partial(_roomy, example)))
+    records += [Known("moirai", f"example-1, {record}", 30, 30, partial(instances.moirai, example, record)) for record in COMMUNICATIONS]
+    records.append(Known("moirai", "example-1, delay, without memory", 28, 28, partial(_roomy, example)))
     for row in instances.rows(data / "fjsp"):
         name = row["instance"]
         build = partial(instances.flexible_job_shop, data / "fjsp" / f"{name}.json")
-        found.append(Known(name.rstrip("0123456789"), name, float(row["lower"]), float(row["upper"]), build))
+        records.append(Known(name.rstrip("0123456789"), name, float(row["lower"]), float(row["upper"]), build))
     for row in instances.rows(data / "stg"):
         optimum, processors = float(row["optimum"]), int(row["processors"])
         build = partial(instances.standard_task_graph, data / "stg" / row["file"], processors)
-        found.append(Known("stg", f"{row['file']} on {processors}", optimum, optimum, build))
-    return {(each.group, each.name): each for each in found}
+        records.append(Known("stg", f"{row['file']} on {processors}", optimum, optimum, build))
+    return {(record.group, record.name): record for record in records}
 
 
 def _roomy(path: Path) -> hs.Problem:
@@ -84,37 +84,37 @@ def solve(data: Path, case: Case) -> Row:
     instance = known(data)[case["set"], case["name"]]
     problem = instance.build()
     prepare()
-    found, took = cases.timed(lambda: hs.solve(problem, "cpsat", time_limit=case["limit"]))
-    if found.schedule is not None:
-        broken = hs.verify(problem, found.schedule)
+    solution, spent = cases.timed(lambda: hs.solve(problem, "cpsat", time_limit=case["limit"]))
+    if solution.schedule is not None:
+        broken = hs.verify(problem, solution.schedule)
         assert not broken, broken[0].message
-    makespan = None if found.schedule is None else found.makespan
-    row = {"makespan": makespan, "bound": found.bound, "proven": found.status == hs.Status.OPTIMAL, **took}
+    makespan = None if solution.schedule is None else solution.makespan
+    row = {"makespan": makespan, "bound": solution.bound, "proven": solution.status == hs.Status.OPTIMAL, **spent}
     reached = "reached" if is_reached(row, instance) else "MISSED"
-    return {**row, "says": f"{reached}: {describe(row, instance)}, {took['wall_s']:.2f} s"}
+    return {**row, "says": f"{reached}: {describe(row, instance)}, {spent['wall_s']:.2f} s"}
 
 
 @functools.cache
 def prepare() -> None:
-    """Import and compile what the first solve would, so that it is not measured."""
+    """Import modules and compile kernels before the first measurement."""
     for communication in COMMUNICATIONS:
         hs.solve(instances.topcuoglu().replace(communication=communication), "cpsat", time_limit=10)
 
 
 def is_reached(row: Row, instance: Known) -> bool:
-    """Return whether the schedule is as short as the best published."""
+    """Return whether the schedule is as short as the best published one."""
     return row["makespan"] is not None and row["makespan"] <= instance.upper * (1 + SLACK)
 
 
 def describe(row: Row, instance: Known) -> str:
-    """Return what was found and what is published, in words."""
+    """Return the result and the published values as text."""
     makespan = "no schedule" if row["makespan"] is None else f"makespan {row['makespan']:.6g}"
     published = f"{instance.upper:g}" if instance.lower == instance.upper else f"{instance.lower:g} to {instance.upper:g}"
     return f"{makespan}, published {published}, bound {row['bound']:.6g}"
 
 
 def contradiction(row: Row, instance: Known) -> str:
-    """Return what cannot be true together with what is published, or nothing."""
+    """Return the contradiction to a published value, or an empty text."""
     if row["bound"] > instance.upper * (1 + SLACK):
         return f"{instance.name}: the bound {row['bound']!r} is above the published upper bound {instance.upper:g}"
     if row["makespan"] is not None and row["makespan"] < instance.lower * (1 - SLACK):
@@ -123,7 +123,7 @@ def contradiction(row: Row, instance: Known) -> str:
 
 
 class Report:
-    """What is said of the results with the time limits asked for."""
+    """The report on the results with the requested time limits."""
 
     def __init__(self, results: Results, every: dict[tuple[str, str], Known], limits: dict[str, float]) -> None:
         self.every, self.limits = every, limits
@@ -140,7 +140,7 @@ class Report:
 
     @property
     def contradictions(self) -> list[str]:
-        """What cannot be true together with what is published."""
+        """The contradictions to published values."""
         return [said for row in self.rows if (said := contradiction(row, self.of(row)))]
 
     def table(self) -> str:
@@ -170,11 +170,11 @@ class Report:
 
     @property
     def missed(self) -> list[Row]:
-        """What is longer than the best published."""
+        """The schedules that are longer than the best published ones."""
         return [row for row in self.rows if not is_reached(row, self.of(row))]
 
     def lists(self) -> list[str]:
-        """Return by name the instances that were not reached, those reached but not proven, and those beyond what is published."""
+        """Return by name the instances that were not reached, those reached but not proven, and those better than published."""
         unproven = [row["name"] for row in self.rows if not row["proven"] and row not in self.missed]
         better = [row for row in self.rows if row not in self.missed and row["makespan"] < self.of(row).upper * (1 - SLACK)]
         parts = [
@@ -189,14 +189,14 @@ class Report:
         return "\n".join([f"{what}:", "", *lines]) if lines else ""
 
     def scope(self) -> str:
-        """Return what a reduced run has left out."""
+        """Return the instances that a reduced run has omitted."""
         absent = [name for name in SETS if not any(row["set"] == name for row in self.rows)]
         less = [f"{name} {limit:g} s" for name, (_, limit) in SETS.items() if self.limits[name] != limit and name not in absent]
-        said = f" Not measured: {', '.join(absent)}." if absent else ""
-        return said + (f" In full the limits are: {', '.join(less)}." if less else "")
+        text = f" Not measured: {', '.join(absent)}." if absent else ""
+        return text + (f" In full the limits are: {', '.join(less)}." if less else "")
 
     def text(self) -> str:
-        """Return what goes into the page."""
+        """Return the text for the page."""
         parts = [f"Taken on: {self.taken}.{self.scope()}", self.table(), *self.lists()]
         if self.contradictions:
             parts.insert(1, "\n".join(["**These contradict what is published:**", "", *(f"- {said}" for said in self.contradictions)]))
@@ -221,15 +221,15 @@ def options(words: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Measure what is asked for and publish what there is."""
+    """Measure the requested cases and publish all results."""
     arguments = options(words)
     every = known(arguments.data)
-    asked: list[Case] = []
+    requested: list[Case] = []
     for group in arguments.sets:
         names = [name for other, name in every if other == group][: 2 if arguments.quick else None]
-        asked += [{"set": group, "name": name, "limit": arguments.limits[group]} for name in names]
+        requested += [{"set": group, "name": name, "limit": arguments.limits[group]} for name in names]
     results = Results(arguments.results, fresh=arguments.fresh)
-    cases.measure(asked, partial(solve, arguments.data), results, jobs=arguments.jobs)
+    cases.measure(requested, partial(solve, arguments.data), results, jobs=arguments.jobs)
     report = Report(results, every, arguments.limits)
     figures.publish(arguments, REGION, report.text(), report.rows)
     if report.contradictions:

@@ -3,9 +3,9 @@
     python benchmarks/punctual.py [--quick] [--methods milp ...]
 
 Every registered method solves layered graphs under short limits, warm: kernels compiled, solvers imported,
-their processes started. What counts is the CPU time of the process and of all it has started from the
-moment of the limit until `solve` has returned; on a machine with other work to do, wall time would count that
-too. Linux only, for /proc. Results are kept, so that a run may be broken off and taken up again.
+their processes started. The figure is the CPU time of the process and its children from the limit until `solve`
+has returned; wall-clock time would include other load of the machine. Linux only, for /proc. Results are stored,
+so that a run may be interrupted and continued.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ TARGET = 0.5
 WIDTH = 50
 """The most tasks of a layer."""
 FEATURES = {"plain": LIMITS, "side by side": LIMITS[:2], "port": LIMITS[:2], "several inputs": LIMITS[:2], "memory": LIMITS[:2]}
-"""What a problem has besides, and the limits it is solved under."""
+"""Additional features of a problem, and its limits."""
 WARM, TRIES = (10, 300), 5
-"""Tasks of what is solved before, and how often at the most."""
+"""Tasks of the problems that are solved before, and their largest number."""
 
 
 @functools.lru_cache(maxsize=8)
@@ -72,17 +72,17 @@ def run(method: str, tasks: int, feature: str, limit: float) -> hs.Solution:
 
 @functools.cache
 def warm(method: str, feature: str) -> None:
-    """Solve small problems until they keep a limit, so that nothing is compiled, imported or started later."""
+    """Solve small problems until they keep a limit, so that later solves compile, import and start nothing."""
     for tasks in WARM:
         for _ in range(TRIES):
-            began = time.monotonic()
+            start = time.monotonic()
             run(method, tasks, feature, LIMITS[1])
-            if time.monotonic() - began < LIMITS[1] + TARGET:
+            if time.monotonic() - start < LIMITS[1] + TARGET:
                 break
 
 
 def measure(case: Case) -> dict[str, Any]:
-    """Measure one solve; a refusal is none."""
+    """Measure one solve; a refusal has no figure."""
     method, tasks, feature, limit = (case[name] for name in ("method", "tasks", "feature", "limit"))
     try:
         warm(method, feature)
@@ -90,7 +90,7 @@ def measure(case: Case) -> dict[str, Any]:
         return {"refused": str(refusal), "says": f"refused: {refusal}"}
     problem_of(tasks, feature, method == "pesto")
     watch = _watch()
-    began = time.monotonic()
+    start = time.monotonic()
     watch.stdin.write(f"{limit}\n")
     watch.stdin.flush()
     try:
@@ -98,7 +98,7 @@ def measure(case: Case) -> dict[str, Any]:
         end = f"{solution.status}, {solution.stopped}"
     except hs.UnsupportedFeature as refusal:
         end = f"refused: {refusal}"
-    wall = time.monotonic() - began - limit
+    wall = time.monotonic() - start - limit
     watch.stdin.write("done\n")
     watch.stdin.flush()
     late = float(watch.stdout.readline())
@@ -110,24 +110,24 @@ def measure(case: Case) -> dict[str, Any]:
 
 @functools.cache
 def _watch() -> Any:
-    """Start a process that tells how much CPU time this one, with its children, uses after a limit."""
+    """Start a process that reports the CPU time that this one, with its children, uses after a limit."""
     return subprocess.Popen(
         [sys.executable, __file__, "--watch", str(os.getpid())], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
     )
 
 
 def watch(process: int) -> None:
-    """For every limit on standard input, and the line that follows when the work is done, tell the CPU seconds between the two."""
-    with open(0, "rb", buffering=0) as heard:  # what lay in a buffer, select would not see
-        for line in heard:
-            early, _, _ = select.select([heard], [], [], float(line))
+    """For every limit on standard input, and the line that follows at the end of the work, print the CPU seconds between them."""
+    with open(0, "rb", buffering=0) as standard_input:  # unbuffered, for select ignores buffers
+        for line in standard_input:
+            early, _, _ = select.select([standard_input], [], [], float(line))
             before = cpu_seconds(process)
-            heard.readline()
+            standard_input.readline()
             print(0.0 if early else cpu_seconds(process) - before, flush=True)
 
 
 def cpu_seconds(root: int) -> float:
-    """Return the CPU seconds that a process has used, with all processes it has started but this one."""
+    """Return the CPU seconds of a process and all its children except this process."""
     parent, used = dict[int, int](), dict[int, int]()
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -139,14 +139,14 @@ def cpu_seconds(root: int) -> float:
     family = {root}
     while more := {child for child, of in parent.items() if of in family} - family - {os.getpid()}:
         family |= more
-    return sum(used.get(each, 0) for each in family) / os.sysconf("SC_CLK_TCK")
+    return sum(used.get(process, 0) for process in family) / os.sysconf("SC_CLK_TCK")
 
 
-# ---------------------------------------------------------------- what is asked for and what is said of it
+# ---------------------------------------------------------------- cases and tables
 
 
 def wanted(arguments: argparse.Namespace) -> list[Case]:
-    """Return the cases asked for."""
+    """Return the requested cases."""
     return [
         {"method": method, "tasks": tasks, "feature": feature, "limit": limit}
         for tasks in arguments.sizes
@@ -161,14 +161,14 @@ def cell(late: Sequence[float]) -> str:
     """Return median, 99th percentile and maximum."""
     if not len(late):
         return ""
-    said = " / ".join(f"{value:.2f}" for value in (np.median(late), np.percentile(late, 99), max(late)))
-    return f"**{said}**" if max(late) > TARGET else said
+    text_of_values = " / ".join(f"{value:.2f}" for value in (np.median(late), np.percentile(late, 99), max(late)))
+    return f"**{text_of_values}**" if max(late) > TARGET else text_of_values
 
 
 def text(results: Results, arguments: argparse.Namespace) -> str:
-    """Return what goes into the page: all results asked for."""
-    asked = wanted(arguments)
-    rows = [row for row in results.rows(lambda case: case in asked) if "late_s" in row]
+    """Return the text for the page: all requested results."""
+    requested = wanted(arguments)
+    rows = [row for row in results.rows(lambda case: case in requested) if "late_s" in row]
     sizes = [f"{tasks:,} tasks" for tasks in arguments.sizes]
 
     def late(method: str | None, tasks: int) -> list[float]:
@@ -179,7 +179,7 @@ def text(results: Results, arguments: argparse.Namespace) -> str:
     worst = max(rows, key=lambda row: row["late_s"])
     return "\n\n".join(
         [
-            f"Taken on: {results.taken(lambda case: case in asked)}.",
+            f"Taken on: {results.taken(lambda case: case in requested)}.",
             f"{len(rows)} solves; {sum(row['late_s'] > TARGET for row in rows)} of them took more than {TARGET:g} s; the most took "
             f"`{worst['method']}`, {worst['late_s']:.2f} s beyond {worst['limit']:g} s ({worst['tasks']:,} tasks, {worst['feature']}).",
             figures.table(["median / 99th percentile / maximum", *sizes], lines),
@@ -203,12 +203,12 @@ def options(words: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Measure what is asked for and publish what there is."""
+    """Measure the requested cases and publish all results."""
     arguments = options(words)
     results = Results(arguments.results, fresh=arguments.fresh)
-    asked = wanted(arguments)
-    cases.measure(asked, measure, results, jobs=arguments.jobs)
-    figures.publish(arguments, REGION, text(results, arguments), results.rows(lambda case: case in asked))
+    requested = wanted(arguments)
+    cases.measure(requested, measure, results, jobs=arguments.jobs)
+    figures.publish(arguments, REGION, text(results, arguments), results.rows(lambda case: case in requested))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Makespans on Moirai's profiled graphs without contention, with one transfer a channel, and with one a port.
+"""Makespans on Moirai's profiled graphs without contention, with one transfer per channel, and with one per port.
 
     python benchmarks/real_graphs.py [--quick]
 
@@ -28,7 +28,7 @@ METHODS = (*instances.list_schedulers(), "auto")
 
 @dataclass
 class Race:
-    """What the methods made of one graph."""
+    """The results of all methods on one graph."""
 
     size: str
     makespans: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -43,10 +43,10 @@ class Race:
 
     def table(self) -> str:
         """Return the table of makespans: a row for each method, a column for each communication model."""
-        rows = [[name, *(cell(self.makespans[each][name], self.best(each)) for each in self.makespans)] for name in METHODS]
-        rows.append(["lower bound", *(f"{self.bounds[each].value:.3f} ({self.bounds[each].name})" for each in self.makespans)])
-        rows.append(["gap", *(gap(self.best(each), self.bounds[each].value) for each in self.makespans)])
-        rows.append(["seconds of `auto`", *(figures.number(self.seconds[each]["auto"], 2) for each in self.makespans)])
+        rows = [[name, *(cell(self.makespans[model][name], self.best(model)) for model in self.makespans)] for name in METHODS]
+        rows.append(["lower bound", *(f"{self.bounds[model].value:.3f} ({self.bounds[model].name})" for model in self.makespans)])
+        rows.append(["gap", *(gap(self.best(model), self.bounds[model].value) for model in self.makespans)])
+        rows.append(["seconds of `auto`", *(figures.number(self.seconds[model]["auto"], 2) for model in self.makespans)])
         return figures.table(["method", *self.makespans], rows)
 
 
@@ -63,19 +63,19 @@ def gap(makespan: float, bound: float) -> str:
 
 
 def run(path: Path, limit: float) -> Race:
-    """Let all methods run on a graph."""
+    """Run all methods on a graph."""
     problem = instances.moirai(path)
     race = Race(f"{problem.n_tasks} tasks, {problem.graph.n_edges} edges, {problem.n_devices} devices")
     for communication in COMMUNICATIONS:
-        each = problem.replace(communication=communication)
+        variant = problem.replace(communication=communication)
         race.makespans[communication], race.seconds[communication] = {}, {}
         for name in METHODS:
             started = time.perf_counter()
-            race.makespans[communication][name] = hs.solve(each, name, time_limit=limit if name == "auto" else None).makespan
+            race.makespans[communication][name] = hs.solve(variant, name, time_limit=limit if name == "auto" else None).makespan
             race.seconds[communication][name] = time.perf_counter() - started
-        race.bounds[communication] = hs.bound(each, time_limit=limit)
-        found = f"best {race.best(communication):.3f}, bound {race.bounds[communication].value:.3f}"
-        print(f"{path.stem}, {communication}: {found}", flush=True)
+        race.bounds[communication] = hs.bound(variant, time_limit=limit)
+        text = f"best {race.best(communication):.3f}, bound {race.bounds[communication].value:.3f}"
+        print(f"{path.stem}, {communication}: {text}", flush=True)
     return race
 
 

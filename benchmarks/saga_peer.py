@@ -3,8 +3,8 @@
     python saga_peer.py INSTANCE.json LIMIT SCHEDULER...
 
 prints a line {"name": ..., "cpu_s": ..., "makespan": ...} for each scheduler class that this version
-has, first one named "build" for making SAGA's network and task graph. A call that takes more than
-LIMIT seconds of CPU time is broken off and its makespan is null.
+has, first one named "build" for making SAGA's network and task graph. A call of more than LIMIT seconds
+of CPU time is interrupted, and its makespan is null.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import time
 from typing import Any
 
 REPEATS, SECONDS = 5, 1.0
-"""A scheduler is called again while it has had neither so many calls nor so many seconds."""
+"""A scheduler is called again until it has had this number of calls or of seconds."""
 
 
 class OverTime(BaseException):
-    """The time limit has passed."""
+    """The time limit was exceeded."""
 
 
 def _over_time(*_: object) -> None:
@@ -46,7 +46,7 @@ def measure(scheduler: Any, network: Any, graph: Any, limit: float) -> tuple[flo
     signal.signal(signal.SIGPROF, _over_time)
     times: list[float] = []
     while len(times) < REPEATS and sum(times) < SECONDS:
-        for ranks in (cpop.upward_rank, cpop.cpop_ranks):  # they keep what the last call found; every call should pay for its own
+        for ranks in (cpop.upward_rank, cpop.cpop_ranks):  # they cache results, which every call should compute
             ranks.cache_clear()
         signal.setitimer(signal.ITIMER_PROF, limit)
         try:

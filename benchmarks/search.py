@@ -1,10 +1,10 @@
-"""Search methods on instances with a reference: how good the best schedule is after 1, 10 and 60 seconds.
+"""Search methods on instances with a reference: quality of the best schedule after 1, 10 and 60 seconds.
 
     python benchmarks/search.py [--quick] [--jobs 2] [--methods annealing tabu] [--instances mk10] [--time-limit 10]
 
-Each case is one method on one instance with one seed; the time from the problem to each better schedule is kept,
-so that one run tells the quality at all times up to its limit. The whole set takes hours; results are kept, so
-that it may be broken off and taken up again. The page shows all results there are with the time limit given.
+Each case is one method on one instance with one seed; the time from the problem to each better schedule is stored,
+so that one run has the quality at all times up to its limit. The complete set takes hours; results are stored, so
+that a run may be interrupted and continued. The page shows all results with the given time limit.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ import hetsched as hs
 REGION = "search"
 METHODS = ("annealing", "tabu", "evolution", "sa", "ea", "random-heft", "auto")
 CHECKPOINTS = (1.0, 10.0, 60.0)
-"""Seconds after which the quality is told."""
+"""Seconds at which the quality is reported."""
 LIMIT, SEEDS = 60.0, tuple(range(10))
 RATE = 400_000.0
-"""Changes a second to be reached."""
+"""Target of changes per second."""
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Known:
-    """An instance, and the makespan that others, or a proof, have come to."""
+    """An instance, and a reference makespan, published or proven."""
 
     name: str
     reference: float
     what: str
-    """Where the reference is from."""
+    """The source of the reference."""
     build: Callable[[], hs.Problem]
     drawn: bool = False
     """Whether the plot shows it."""
@@ -54,7 +54,7 @@ class Known:
 def known(data: Path) -> dict[str, Known]:
     """Return every instance by name."""
     peer, proved = "proven optimum, inputs rounded to 0.1", "proven optimum"
-    found = [
+    records = [
         Known("rwnn10x32", 4280.9, peer, partial(_peer, data, "rwnn10x32"), drawn=True),
         Known("rwnn10x32u", 4909.2, peer, partial(_peer, data, "rwnn10x32u")),
     ]
@@ -65,7 +65,7 @@ def known(data: Path) -> dict[str, Known]:
         ("transformer", "port", 22.40),
     ):
         build = partial(instances.moirai, data / "moirai" / f"{network}.json", communication)
-        found.append(
+        records.append(
             Known(f"{network}, {communication}", reference, "best of an earlier local search", build, drawn=communication == "port")
         )
     for row in instances.rows(data / "fjsp"):
@@ -73,13 +73,13 @@ def known(data: Path) -> dict[str, Known]:
         if name.startswith("mk"):
             what = proved if row["lower"] == row["upper"] else "best published"
             build = partial(instances.flexible_job_shop, data / "fjsp" / f"{name}.json")
-            found.append(Known(name, float(row["upper"]), what, build, drawn=name == "mk10"))
+            records.append(Known(name, float(row["upper"]), what, build, drawn=name == "mk10"))
     for row in instances.rows(data / "stg"):
         if row["file"] in ("100-rand0088.stg", "50-rand0111.stg", "50-rand0114.stg"):  # those CP-SAT misses in 10 s
             processors = int(row["processors"])
             build = partial(instances.standard_task_graph, data / "stg" / row["file"], processors)
-            found.append(Known(f"{row['file']} on {processors}", float(row["optimum"]), proved, build))
-    return {each.name: each for each in found}
+            records.append(Known(f"{row['file']} on {processors}", float(row["optimum"]), proved, build))
+    return {record.name: record for record in records}
 
 
 def _peer(data: Path, name: str) -> hs.Problem:
@@ -91,41 +91,47 @@ def solve(data: Path, case: Case) -> Row:
     instance = known(data)[case["instance"]]
     problem = instance.build()
     prepare(case["method"], problem.communication)
-    found, took = cases.timed(lambda: hs.solve(problem, case["method"], time_limit=case["limit"], seed=case["seed"]))
-    assert found.schedule is not None, f"no schedule: {found.messages}"
-    broken = hs.verify(problem, found.schedule)
+    solution, spent = cases.timed(lambda: hs.solve(problem, case["method"], time_limit=case["limit"], seed=case["seed"]))
+    assert solution.schedule is not None, f"no schedule: {solution.messages}"
+    broken = hs.verify(problem, solution.schedule)
     assert not broken, broken[0].message
-    history = cases.improvements(found)
-    excess = figures.percent(found.makespan / instance.reference - 1)
-    return {"history": history, "makespan": found.makespan, "bound": found.bound, **took, "says": f"{found.makespan:.6g}, {excess} above"}
+    history = cases.improvements(solution)
+    excess = figures.percent(solution.makespan / instance.reference - 1)
+    return {
+        "history": history,
+        "makespan": solution.makespan,
+        "bound": solution.bound,
+        **spent,
+        "says": f"{solution.makespan:.6g}, {excess} above",
+    }
 
 
 @functools.cache
 def prepare(method: str, communication: str) -> None:
-    """Import and compile what the first solve would, so that it is not measured."""
+    """Import modules and compile kernels before the first measurement."""
     problem = instances.topcuoglu().replace(communication=communication)
-    hs.solve(problem, method, evaluations=200)  # a time limit would end before all is compiled
+    hs.solve(problem, method, evaluations=200)  # a time limit would end before the compilation
 
 
 def after(row: Row, seconds: float) -> float:
-    """Return the makespan of the best schedule known after so many seconds, inf before the first."""
+    """Return the makespan of the best schedule after `seconds`, inf before the first."""
     return min((value for time, value in row["history"] if time <= seconds), default=np.inf)
 
 
 def rates(data: Path, names: Sequence[str], evaluations: int) -> dict[str, float]:
-    """Return how many changes `annealing` tries in a second of CPU time, list schedulers and bounds included."""
-    found = {}
+    """Return the changes that `annealing` tries per second of CPU time, including list schedulers and bounds."""
+    per_second = {}
     for name in names:
         problem = known(data)[name].build()
         prepare("annealing", problem.communication)
-        began = time.process_time()
+        start = time.process_time()
         hs.solve(problem, "annealing", evaluations=evaluations)
-        found[name] = evaluations / (time.process_time() - began)
-    return found
+        per_second[name] = evaluations / (time.process_time() - start)
+    return per_second
 
 
 class Report:
-    """What is said of the results with the time limit asked for."""
+    """The report on the results with the requested time limit."""
 
     def __init__(self, results: Results, every: dict[str, Known], limit: float, rates: dict[str, float] | None = None) -> None:
         self.every, self.limit, self.rates = every, limit, rates or {}
@@ -141,16 +147,16 @@ class Report:
         return case["instance"] in self.every and case["limit"] == self.limit
 
     def excess(self, instance: str, method: str, seconds: float) -> list[float]:
-        """Return by how much each seed's best schedule after so many seconds is longer than the reference, as a share."""
+        """Return the relative excess of each seed's best schedule after `seconds` over the reference."""
         reference = self.every[instance].reference
         rows = [row for row in self.rows if (row["instance"], row["method"]) == (instance, method)]
         return [after(row, seconds) / reference - 1 for row in rows]
 
     def table(self, seconds: float) -> str:
-        """Return the median excess of each method on each instance after so many seconds."""
+        """Return the median excess of each method on each instance after `seconds`."""
         lines = []
         for name in self.instances:
-            cells = [float(np.median(found)) if (found := self.excess(name, method, seconds)) else np.nan for method in self.methods]
+            cells = [float(np.median(excess)) if (excess := self.excess(name, method, seconds)) else np.nan for method in self.methods]
             best = np.nanmin(cells)
             texts = ["" if np.isnan(cell) else "none" if np.isinf(cell) else figures.percent(cell) for cell in cells]
             shown = [f"**{text}**" if cell <= best + 5e-4 else text for text, cell in zip(texts, cells, strict=True)]
@@ -158,7 +164,7 @@ class Report:
         return figures.table(["instance", "reference", *self.methods], lines)
 
     def text(self) -> str:
-        """Return what goes into the page."""
+        """Return the text for the page."""
         seeds = cases.spans(row["seed"] for row in self.rows)
         head = (
             f"Taken on: {self.taken}. {len(self.rows)} runs of {self.limit:g} s, seeds {seeds}. Cells are the median over the seeds of "
@@ -233,17 +239,17 @@ def options(words: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Measure what is asked for and publish what there is."""
+    """Measure the requested cases and publish all results."""
     arguments = options(words)
     every = known(arguments.data)
-    asked: list[Case] = [
+    requested: list[Case] = [
         {"instance": name, "method": method, "seed": seed, "limit": arguments.time_limit}
         for seed in arguments.seeds
         for name in arguments.instances or every
         for method in arguments.methods
     ]
     results = Results(arguments.results, fresh=arguments.fresh)
-    cases.measure(asked, partial(solve, arguments.data), results, jobs=arguments.jobs)
+    cases.measure(requested, partial(solve, arguments.data), results, jobs=arguments.jobs)
     speed = rates(arguments.data, ("rwnn10x32", "mk10", "GoogLeNet, port"), 10_000 if arguments.quick else 400_000)
     report = Report(results, every, arguments.time_limit, speed)
     if arguments.docs is not None:

@@ -1,9 +1,9 @@
-"""Wall time of imports, whole commands and solvers' processes, and of documents and checks at 50,000 tasks.
+"""Wall-clock time of imports, complete commands and solvers' processes, and of documents and checks at 50,000 tasks.
 
     python benchmarks/start_up.py [--quick]
 
-Imports and commands run in a process of their own; times are the least over some, but for the cold
-start and for what takes seconds, which run once.
+Imports and commands run in separate processes; times are the least over several runs, except those of the cold
+start and of long commands, which run once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ IMPORT = "import time; t = time.perf_counter(); import hetsched; print(time.perf
 
 
 def command(*words: str, cache: Path | None = None) -> float:
-    """Return the wall seconds of a `hetsched` command; `cache` is where it keeps compiled kernels, if not where it always does."""
+    """Return the wall-clock seconds of a `hetsched` command; `cache` is the folder of compiled kernels, if not the default."""
     environment = dict(os.environ) if cache is None else {**os.environ, "NUMBA_CACHE_DIR": str(cache)}
     started = time.perf_counter()
     subprocess.run([sys.executable, "-m", "hetsched", *words], check=True, capture_output=True, env=environment)
@@ -49,47 +49,50 @@ def wall(call: Callable[[], object]) -> float:
 def commands(folder: Path, repeats: int, modules: int) -> dict[str, tuple[float, str]]:
     """Return seconds and target of whole commands."""
     problem, schedule, cache = str(folder / "problem.json"), str(folder / "schedule.json"), folder / "kernels"
-    found = {
+    figures_by_name = {
         "`import hetsched`": (min(imports() for _ in range(repeats)), "0.25 s"),
         "`hetsched --help`": (min(command("--help") for _ in range(repeats)), "0.4 s"),
     }
     command("demo", "--out", str(folder))
     solve = ("solve", problem, "--method", "heft")
-    found["first `hetsched solve --method heft`, empty kernel cache"] = (command(*solve, cache=cache), "10 s")
-    found["the same, warm kernel cache"] = (min(command(*solve, cache=cache) for _ in range(repeats)), "1 s")
+    figures_by_name["first `hetsched solve --method heft`, empty kernel cache"] = (command(*solve, cache=cache), "10 s")
+    figures_by_name["the same, warm kernel cache"] = (min(command(*solve, cache=cache) for _ in range(repeats)), "1 s")
     generate = ("generate", "rwnn", "--kind", "er", "--n", "16", "--modules", str(modules), "--cluster", "diviml", "-o", problem)
     parts = [command(*generate), command("solve", problem, "--method", "heft", "-o", schedule), command("verify", problem, schedule)]
-    found[f"`generate` + `solve --method heft` + `verify`, {16 * modules:,} tasks"] = (sum(parts), "10 s")
-    return found
+    figures_by_name[f"`generate` + `solve --method heft` + `verify`, {16 * modules:,} tasks"] = (sum(parts), "10 s")
+    return figures_by_name
 
 
 def processes() -> dict[str, tuple[float, str]]:
-    """Return seconds of solving ten tasks by each solver: in this process, with the start of one of its own, and in that."""
+    """Return the seconds of each solver for ten tasks: in this process, with the start of a separate one, and in that."""
     graph = hs.workloads.rwnn("er", 10, modules=1, seed=0)
     problem = hs.Problem(graph, hs.workloads.clusters.diviml(), costs=hs.costs.Roofline())
-    found = {}
+    figures_by_name = {}
     for method in ("milp", "milp:highs", "cpsat"):
         hs.solve(problem, method, in_process=True)  # imports and compiles
         for what, here in (("in this process, warm", True), ("with the start of its process", False), ("in the process that waits", False)):
             solve = partial(hs.solve, problem, method, in_process=here)
-            found[f"10 tasks by `{method}`, {what}"] = (wall(solve), "")
-    return found
+            figures_by_name[f"10 tasks by `{method}`, {what}"] = (wall(solve), "")
+    return figures_by_name
 
 
 def calls(folder: Path, n: int) -> dict[str, tuple[float, str]]:
     """Return seconds and target of writing, reading, simulating and verifying a large problem."""
     problem, path = instances.peer(instances.layered(n, 50)), folder / "large.json"
     size = f"{n:,} tasks, {problem.graph.n_edges:,} edges"
-    found = {f"write + read a problem document, {size}": (wall(lambda: problem.write(path)) + wall(lambda: hs.read(path)), "2 s")}
+    figures_by_name = {f"write + read a problem document, {size}": (wall(lambda: problem.write(path)) + wall(lambda: hs.read(path)), "2 s")}
     schedule = hs.solve(problem, "heft").schedule
     assert schedule is not None
     for communication in ("delay", "channel", "port"):
-        each = problem.replace(communication=communication)
-        hs.simulate(each, schedule.decision)  # compiles
-        timed = hs.simulate(each, schedule.decision)
-        found[f"`simulate`, {communication}, {size}"] = (wall(lambda each=each: hs.simulate(each, schedule.decision)), "")
-        found[f"`verify`, {communication}, {size}"] = (wall(lambda each=each, timed=timed: hs.verify(each, timed)), "")
-    return found
+        variant = problem.replace(communication=communication)
+        hs.simulate(variant, schedule.decision)  # compiles
+        timed = hs.simulate(variant, schedule.decision)
+        figures_by_name[f"`simulate`, {communication}, {size}"] = (
+            wall(lambda variant=variant: hs.simulate(variant, schedule.decision)),
+            "",
+        )
+        figures_by_name[f"`verify`, {communication}, {size}"] = (wall(lambda variant=variant, timed=timed: hs.verify(variant, timed)), "")
+    return figures_by_name
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -97,15 +100,15 @@ def main(words: Sequence[str] | None = None) -> None:
     arguments = figures.parse(figures.parser(__doc__), words, region=REGION)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        found = commands(folder, 1 if arguments.quick else 5, 60 if arguments.quick else 3_125)
-        found |= processes()
-        found |= calls(folder, 1_000 if arguments.quick else 50_000)
+        results = commands(folder, 1 if arguments.quick else 5, 60 if arguments.quick else 3_125)
+        results |= processes()
+        results |= calls(folder, 1_000 if arguments.quick else 50_000)
     rows = []
-    for what, (seconds, goal) in found.items():
+    for what, (seconds, goal) in results.items():
         missed = goal and seconds > float(goal.split()[0])
         rows.append([what, f"**{figures.number(seconds)} s**" if missed else f"{figures.number(seconds)} s", goal])
     table = figures.table(["what", "wall time", "target"], rows)
-    seconds = {what: {"wall_s": seconds, "target": goal} for what, (seconds, goal) in found.items()}
+    seconds = {what: {"wall_s": seconds, "target": goal} for what, (seconds, goal) in results.items()}
     figures.publish(arguments, REGION, f"Taken on: {figures.machine()}.\n\n{table}", seconds)
 
 

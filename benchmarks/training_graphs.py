@@ -1,4 +1,4 @@
-"""Training graphs and large models: how many tasks they have beside the papers', and how long capture and a schedule take.
+"""Training graphs and large models: numbers of tasks compared with the papers, and times of capture and scheduling.
 
     python benchmarks/training_graphs.py [--quick] [--models nmt ...]
 
@@ -120,14 +120,14 @@ def ccr(graph: hs.TaskGraph) -> float:
 
 
 def timed(call: Callable[[], Any]) -> tuple[Any, float, float]:
-    """Return what a call returns, and its wall and CPU seconds."""
+    """Return the result of a call, and its wall-clock and CPU seconds."""
     wall, cpu = time.perf_counter(), time.process_time()
     made = call()
     return made, time.perf_counter() - wall, time.process_time() - cpu
 
 
 def phases(graph: hs.TaskGraph) -> list[int]:
-    """Return how many tasks are of the forward pass with its loss, the backward pass, and updates."""
+    """Return the numbers of tasks of the forward pass with its loss, of the backward pass, and of updates."""
     kinds = [name.partition(":")[0] if name.startswith(("backward:", "update:")) else "forward" for name in graph.names]
     return [kinds.count(kind) for kind in ("forward", "backward", "update")]
 
@@ -135,12 +135,12 @@ def phases(graph: hs.TaskGraph) -> list[int]:
 def train_table(names: Sequence[str]) -> tuple[str, dict[str, Any]]:
     """Return the table of training steps."""
     lines, rows = [], {}
-    for name, each in ((name, each) for name, each in training().items() if name in names and name not in LARGEST):
-        graph, wall, cpu = timed(each.capture)
+    for name, step in ((name, step) for name, step in training().items() if name in names and name not in LARGEST):
+        graph, wall, cpu = timed(step.capture)
         ratio = ccr(graph)
         print(f"{name}: {graph}, {wall:.1f} s", flush=True)
         counts = [f"{count:,}" for count in (graph.n_tasks, *phases(graph), graph.n_edges)]
-        lines.append([name, *counts, figures.number(cpu, 2), figures.number(ratio), f"{each.nodes:,}", f"{each.ccr:g}"])
+        lines.append([name, *counts, figures.number(cpu, 2), figures.number(ratio), f"{step.nodes:,}", f"{step.ccr:g}"])
         rows[name] = {"tasks": graph.n_tasks, "edges": graph.n_edges, "wall_s": wall, "cpu_s": cpu, "ccr": ratio}
     head = ["training step", "tasks", "forward", "backward", "updates", "edges", "capture, CPU s", "CCR", "paper: nodes", "paper: CCR"]
     return figures.table(head, lines), rows
@@ -149,8 +149,8 @@ def train_table(names: Sequence[str]) -> tuple[str, dict[str, Any]]:
 def call_table(names: Sequence[str]) -> tuple[str, dict[str, Any]]:
     """Return the table of calls."""
     lines, rows = [], {}
-    for name, each in ((name, each) for name, each in calls().items() if name in names):
-        graph, wall, cpu = timed(each.capture)
+    for name, call in ((name, call) for name, call in calls().items() if name in names):
+        graph, wall, cpu = timed(call.capture)
         print(f"{name}: {graph}, {wall:.1f} s", flush=True)
         parameters = f"{graph.weight_bytes.sum() / 4e9:.3g}B"
         lines.append([name, parameters, f"{graph.n_tasks:,}", f"{graph.n_edges:,}", figures.number(cpu, 2), OPERATORS[name.split()[0]]])
@@ -161,17 +161,17 @@ def call_table(names: Sequence[str]) -> tuple[str, dict[str, Any]]:
 def largest_table(names: Sequence[str]) -> tuple[str, dict[str, Any]]:
     """Return the table of the largest, from module to a schedule by HEFT."""
     lines, rows = [], {}
-    known = training()
+    steps = training()
     for name in (name for name in names if name in LARGEST):
-        graph, capture, capture_cpu = timed(known[name].capture)
-        found, solve, solve_cpu = timed(lambda graph=graph: hs.solve(problem_of(graph), "heft"))
-        assert found.schedule is not None
-        print(f"{name}: {graph}, {capture:.1f} s, {found}, {solve:.1f} s", flush=True)
-        whole, cpu = capture + solve, capture_cpu + solve_cpu
-        shown = figures.number(whole) if whole <= SECONDS and graph.n_tasks >= WANTED else f"**{figures.number(whole)}**"
+        graph, capture, capture_cpu = timed(steps[name].capture)
+        solution, solve, solve_cpu = timed(lambda graph=graph: hs.solve(problem_of(graph), "heft"))
+        assert solution.schedule is not None
+        print(f"{name}: {graph}, {capture:.1f} s, {solution}, {solve:.1f} s", flush=True)
+        total, cpu = capture + solve, capture_cpu + solve_cpu
+        shown = figures.number(total) if total <= SECONDS and graph.n_tasks >= WANTED else f"**{figures.number(total)}**"
         cells = [figures.number(value) for value in (capture, solve, cpu)]
         lines.append(
-            [name, f"{graph.n_tasks:,}", f"{graph.n_edges:,}", cells[0], cells[1], shown, cells[2], figures.number(found.makespan)]
+            [name, f"{graph.n_tasks:,}", f"{graph.n_edges:,}", cells[0], cells[1], shown, cells[2], figures.number(solution.makespan)]
         )
         rows[name] = {"tasks": graph.n_tasks, "capture_s": capture, "solve_s": solve, "cpu_s": cpu}
     head = ["training step", "tasks", "edges", "capture, s", "HEFT, s", f"both, s (target {SECONDS:g})", "both, CPU s", "makespan, s"]
@@ -188,10 +188,10 @@ def main(words: Sequence[str] | None = None) -> None:
     parts = {"Training": train_table, "Calls": call_table, "From module to schedule": largest_table}
     text, rows = [f"Taken on: {figures.machine()}."], {}
     for title, table in parts.items():
-        made, found = table(names)
-        if found:
+        made, figures_by_model = table(names)
+        if figures_by_model:
             text += [f"### {title}", made]
-            rows |= found
+            rows |= figures_by_model
     figures.publish(arguments, REGION, "\n\n".join(text), rows)
 
 

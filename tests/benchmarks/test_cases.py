@@ -82,7 +82,7 @@ def test_results_of_other_sources_are_counted(
     assert "before it changed" not in capsys.readouterr().out
     monkeypatch.setattr(cases, "sources", lambda: "changed")
     cases.measure(asked, work.note, results)
-    assert "2 of them with hetsched as it was before it changed" in capsys.readouterr().out
+    assert "2 of them with an older version of hetsched" in capsys.readouterr().out
 
 
 def test_without_a_file_results_are_of_this_run_only(tmp_path: Path, work: ModuleType):
