@@ -100,7 +100,7 @@ def check_writable(*paths: Path | None, sources: Sequence[Path | None] = ()) -> 
         if not folder.is_dir():
             raise FileNotFoundError(errno.ENOENT, "no such folder to write into", str(folder))
         needed = [path] * path.exists() + [folder] * (path.is_file() or not path.exists())  # a file is replaced by a temporary one
-        if not all(os.access(each, os.W_OK) for each in needed):
+        if not all(os.access(target, os.W_OK) for target in needed):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
 

@@ -265,7 +265,7 @@ def _bounds(program: Program, expression: Expression) -> tuple[FloatArray, Float
     own = group[expression.column]
     chosen, row = own >= 0, expression.row
     free = ~chosen
-    least, most = (
+    lowest, highest = (
         totals(row[free], part, expression.size) + expression.constant
         for part in _reach(expression.coefficient[free], program.lower[expression.column[free]], program.upper[expression.column[free]])
     )
@@ -283,9 +283,9 @@ def _bounds(program: Program, expression: Expression) -> tuple[FloatArray, Float
         target = row[chosen][ranked][where]
         low = np.where(complete & np.isfinite(low), low, np.minimum(low, 0.0))
         high = np.where(complete & np.isfinite(high), high, np.maximum(high, 0.0))
-        least += totals(target, low, expression.size)
-        most += totals(target, high, expression.size)
-    return least, most
+        lowest += totals(target, low, expression.size)
+        highest += totals(target, high, expression.size)
+    return lowest, highest
 
 
 def _reach(coefficient: FloatArray, lower: FloatArray, upper: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -330,7 +330,7 @@ def shared_resources(links: LinkTable) -> tuple[BoolArray, ...] | None:
     if np.isin(groups[0], groups[1]).any():
         groups = [np.unique(np.concatenate(groups))]
     holds = [(one == group[:, None, None]) | (other == group[:, None, None]) for group in groups]
-    return tuple(each for each in holds if len(each))
+    return tuple(resources for resources in holds if len(resources))
 
 
 def fill_objective(f: Formulation, schedule: Schedule, values: Values) -> None:

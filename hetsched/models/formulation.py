@@ -317,16 +317,16 @@ class Formulation(ABC):
             hint = self._begin(monitor, begin, hint)
         own_objective = self.is_ours
 
-        def incumbent(found: Incumbent) -> bool:
+        def incumbent(event: Incumbent) -> bool:
             if own_objective:
-                monitor.nodes = found.nodes
-                monitor.offer(self.decode(found.values))
+                monitor.nodes = event.nodes
+                monitor.offer(self.decode(event.values))
             return False
 
-        def bound(found: NewBound) -> bool:
+        def bound(event: NewBound) -> bool:
             if own_objective:
-                monitor.nodes = found.nodes
-                self._raise_bound(monitor, found.bound, name, tolerance)
+                monitor.nodes = event.nodes
+                self._raise_bound(monitor, event.bound, name, tolerance)
             return False
 
         outcome = self.model.run(solver, Request(settings, hint, incumbent, bound, lambda: monitor.should_stop))
