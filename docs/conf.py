@@ -12,10 +12,10 @@ from sphinx.domains.python import PyObject
 from sphinx.util import logging
 
 DOCS = Path(__file__).resolve().parent
-MADE = DOCS / "_made"  # what the build makes before it reads the pages; git ignores it
+MADE = DOCS / "_made"  # files that the build makes before it reads the pages; git ignores them
 sys.path.insert(0, str(DOCS))
 
-import generated  # noqa: E402  # its folder had to be named first
+import generated  # noqa: E402  # after its folder is on the path
 import run_pages  # noqa: E402
 
 import hetsched  # noqa: E402
@@ -65,7 +65,7 @@ pygments_style, pygments_dark_style = "friendly", "monokai"
 copybutton_prompt_text = "$ "
 copybutton_exclude = ".linenos, .gp, .go"
 
-# What `name` in a docstring links to; most other names there are parameters.
+# Targets of `name` in docstrings; most other names there are parameters.
 LINKS = {name: f"hetsched.{name}" for name in hetsched.__all__ if name[0].isupper()} | {
     **{name: f"hetsched.{name}" for name in ("read", "simulate", "solve", "verify")},
     "Columns": "hetsched.arrays.Columns",
@@ -77,7 +77,7 @@ LINKS = {name: f"hetsched.{name}" for name in hetsched.__all__ if name[0].isuppe
 
 
 def _link(_app: Sphinx, what: str, _name: str, _object: object, _options: object, lines: list[str]) -> None:
-    """Make links of the names in a docstring that are in `LINKS`, and of nothing else."""
+    """Make links from the names in a docstring that are in `LINKS`, and from no others."""
 
     def linked(match: re.Match[str]) -> str:
         return f":py:obj:`{match[1]} <{LINKS[match[1]]}>`" if match[1] in LINKS else match[0]
@@ -105,14 +105,14 @@ def _plain_aliases(
 
 
 def _check_prose() -> None:
-    """Warn of numbers that come from nowhere, which ends the build."""
+    """Warn of numbers without a source, which ends the build."""
     for page in (DOCS.parent / "README.md", *sorted(DOCS.rglob("*.md"))):
         for line, number in run_pages.from_nowhere(page) if MADE not in page.parents else ():
             logging.getLogger(__name__).warning(f"{number!r} {run_pages.RULE}", location=f"{page}:{line}")
 
 
 def _run_pages_with_pictures() -> None:
-    """Run each page that shows what it makes, and put its reports where the site links to them."""
+    """Run each page whose pictures are shown, and copy its reports to the folder that the site links to."""
     for page in sorted(DOCS.rglob("*.md")):
         text = page.read_text(encoding="utf-8")
         name = page.relative_to(DOCS).with_suffix("")
@@ -131,7 +131,7 @@ def _run_pages_with_pictures() -> None:
 
 
 def setup(app: Sphinx) -> None:
-    """Make what the pages include, before Sphinx looks for pages and pictures."""
+    """Make the included files before Sphinx reads pages and pictures."""
     MADE.joinpath("site").mkdir(parents=True, exist_ok=True)
     generated.write(MADE)
     _check_prose()

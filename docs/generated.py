@@ -1,4 +1,4 @@
-"""Write the parts of the site that come from the package itself, as Markdown for pages to include."""
+"""Write the generated parts of the site as Markdown, which pages include."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def write(folder: Path) -> None:
 
 
 def terminal() -> Iterator[str]:
-    """Yield a section for each command: what `--help` says."""
+    """Yield a section for each command with the text of `--help`."""
     yield from _commands(typer.main.get_command(app), NAME)
 
 
@@ -53,7 +53,7 @@ def _command(command: Any, context: Any, path: str) -> Iterator[str]:
 
 
 def _text(said: str) -> str:
-    """Return plain text as Markdown: what stands in square brackets at the end in italics."""
+    """Return plain text as Markdown, with text in square brackets at the end in italics."""
     said = re.sub(r"\s*\[([^\[\]]*)\]$", r" *(\1)*", said.replace("<", "&lt;"))
     return re.sub(r"(?<![\w-])(--[\w-]+)", r"`\1`", said)
 

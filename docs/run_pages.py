@@ -1,19 +1,19 @@
-"""Run what a page of Markdown shows, block by block, and compare what is printed with what the page says is printed.
+"""Run the blocks of a Markdown page, and compare their output with the page.
 
     python docs/run_pages.py docs/tutorial.md FOLDER
 
-The tests run every page so; the build of the site runs the pages whose pictures it needs. The rules:
+The tests run every page by it; the build of the site runs the pages whose pictures it needs. The rules:
 
 - ``python`` blocks run in order, in one namespace, in the folder given.
 - ``console`` blocks: each line begins with ``$ `` and is run by bash, in the same folder. Commands that install
   something or take minutes are not run; `not_run` lists them.
-- A ``text`` block is what the block before it printed. As in doctest, ``...`` stands for anything and white space is
-  compared loosely.
+- A ``text`` block is the output of the block before it. As in doctest, ``...`` matches any text, and amounts of white
+  space are ignored.
 - ``{code-block}`` with a caption is a file of that name, written to the folder.
 - ``toml`` and ``json`` blocks must parse. A fence without a language is a picture. No other language is allowed.
 - Numbers in the prose of a page that runs something, if they have a unit, a per cent sign or a decimal point, are in a
-  block of that page too, code or output, perhaps in another unit and with more digits. A number from elsewhere says
-  from where: a footnote in its sentence, or a link to the benchmarks. The build of the site checks all pages for it.
+  block of that page too, code or output, possibly in another unit and with more digits. A number from elsewhere has its
+  source: a footnote in its sentence, or a link to the benchmarks. The build of the site checks this for all pages.
 """
 
 from __future__ import annotations
@@ -76,12 +76,12 @@ _LOOSE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
 class PageError(Exception):
-    """A block of a page does not do what the page says."""
+    """The output of a block differs from the page."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block: its language (or ``file``), its text, the line its text starts at, and its file name."""
+    """One fenced block: its language (or ``file``), its text, the first line of its text, and its file name."""
 
     language: str
     text: str
@@ -90,7 +90,7 @@ class Block:
 
 
 def blocks(text: str) -> Iterator[Block]:
-    """Yield the blocks of a page that stand for code or output; directives other than code blocks are left out."""
+    """Yield the blocks of code and output of a page, without directives other than code blocks."""
     for fence in _FENCE.finditer(text):
         info, body = fence["info"].strip(), fence["body"]
         line = text.count("\n", 0, fence.start()) + 2
@@ -113,12 +113,12 @@ def commands(block: Block) -> Iterator[str]:
 
 
 def not_run(command: str) -> bool:
-    """Tell whether a command is left out: it installs something, or is a benchmark script."""
+    """Return whether a command is skipped: it installs something, or is a benchmark script."""
     return command.startswith("python benchmarks/") or any(command == start or command.startswith(f"{start} ") for start in INSTALLS)
 
 
 def needs_torch(text: str) -> bool:
-    """Tell whether running a page needs torch."""
+    """Return whether a page needs torch."""
     return any(
         re.search(r"^(import|from) torch|frontends\.torch|^\$ hetsched capture", block.text, re.MULTILINE) is not None
         for block in blocks(text)
@@ -126,7 +126,7 @@ def needs_torch(text: str) -> bool:
 
 
 def unsupported(text: str) -> Iterator[tuple[int, str]]:
-    """Yield line and text of each number in the prose of a page that is neither in a block of it nor says where it is from."""
+    """Yield line and text of each number in the prose of a page that is neither in one of its blocks nor has a source."""
     known = [value for block in blocks(text) for value, _ in _numbers(block.text)]
     plain = text
     for no_prose in (_FENCE, _FOOTNOTE):
@@ -145,7 +145,7 @@ def unsupported(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _numbers(text: str) -> Iterator[tuple[float, re.Match[str]]]:
-    """Yield the numbers of a text in seconds, bytes and the like, and how they are written."""
+    """Yield the numbers of a text in seconds, bytes and the like, and their texts."""
     for match in _NUMBER.finditer(text):
         yield float(re.sub("[,_]", "", match["number"])) * _factor(match), match
 
@@ -159,20 +159,20 @@ def _factor(match: re.Match[str]) -> float:
 
 
 def from_nowhere(page: Path) -> list[tuple[int, str]]:
-    """Return line and text of each number that `unsupported` tells of in a page that runs something."""
+    """Return line and text of each number of `unsupported`, for a page that runs something."""
     text = page.read_text(encoding="utf-8")
     return list(unsupported(text)) if runs_something(text) else []
 
 
 def runs_something(text: str) -> bool:
-    """Tell whether a page has a block that is run."""
+    """Return whether a page has a block that is run."""
     return any(
         block.language == "python" or (block.language == "console" and not all(map(not_run, commands(block)))) for block in blocks(text)
     )
 
 
 def run(page: Path, folder: Path) -> None:
-    """Run a page in a folder, printing what its blocks print; raises `PageError` at the first that fails or is not true."""
+    """Run a page in a folder and print the output of its blocks; raise `PageError` at the first that fails or differs."""
     namespace: dict[str, object] = {"__name__": "page"}
     printed = ""
     with contextlib.chdir(folder):
@@ -199,7 +199,7 @@ def _echoed(text: str) -> str:
 
 def _python(block: Block, namespace: dict[str, object], page: Path) -> str:
     printed = io.StringIO()
-    code = compile("\n" * (block.line - 1) + block.text, str(page), "exec")  # so that a traceback names lines of the page
+    code = compile("\n" * (block.line - 1) + block.text, str(page), "exec")  # so that a traceback has the lines of the page
     try:
         with contextlib.redirect_stdout(printed):
             exec(code, namespace)
