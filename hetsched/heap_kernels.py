@@ -9,13 +9,13 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from hetsched.compiled import builder
+from hetsched.compiled import inner
 
 Keys = npt.NDArray[np.float64]
 Items = npt.NDArray[np.int64]
 
 
-@builder
+@inner
 def push(keys: Keys, items: Items, base: int, size: int, key: float, item: int) -> int:
     """Add a pair to the heap at `base` and return its new size."""
     position = size
@@ -32,7 +32,7 @@ def push(keys: Keys, items: Items, base: int, size: int, key: float, item: int) 
     return size + 1
 
 
-@builder
+@inner
 def pop(keys: Keys, items: Items, base: int, size: int) -> int:
     """Remove the least pair, which stands at `base`, and return the new size."""
     size -= 1

@@ -2,24 +2,42 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from hetsched.arrays import FloatArray, IntArray
-from hetsched.compiled import builder
+from hetsched.compiled import kernel
 from hetsched.problem.link_kernels import link_seconds
 from hetsched.problem.problem import ProblemArrays
 
 
-@builder
-def earliest_starts(
-    arrays: ProblemArrays, order: IntArray, unit: IntArray, least: FloatArray, release: FloatArray, start: FloatArray
-) -> None:
-    """Write into `start` [n, K] when each task can start on each device at the earliest; inf = never.
+class HeadsAndTails(NamedTuple):
+    """Seconds of each task on each device, [n, K] each."""
 
-    A parent chooses its best device anew for every child and device, unless a co-location unit
-    binds the two; `least` [n, K] is inf where a task cannot run, `release` [n, K] holds from outside.
+    least: FloatArray
+    """Of the shortest batch; inf where the task cannot run."""
+    release: FloatArray
+    delivery: FloatArray
+    """Starts that are unreachable before, and time from the finish to the makespan, known otherwise."""
+    start: FloatArray
+    tail: FloatArray
+    """The earliest start, inf = never, and the least time from the finish to the end of everything: what kernels write."""
+
+
+def heads_and_tails(least: FloatArray, release: FloatArray | None = None, delivery: FloatArray | None = None) -> HeadsAndTails:
+    """Return copies of what is known, releases and deliveries 0 if not given, and room for heads and tails."""
+    release, delivery = (np.zeros(least.shape) if column is None else np.array(column, order="C") for column in (release, delivery))
+    return HeadsAndTails(np.array(least, order="C"), release, delivery, np.empty(least.shape), np.empty(least.shape))
+
+
+@kernel
+def earliest_starts(arrays: ProblemArrays, order: IntArray, unit: IntArray, w: HeadsAndTails) -> None:
+    """Write the earliest starts.
+
+    A parent chooses its best device anew for every child and device, unless a co-location unit binds the two.
     """
-    size = least.shape[1]
+    least, release, start, size = w.least, w.release, w.start, w.least.shape[1]
     for i in order:
         for k in range(size):
             start[i, k] = release[i, k] if least[i, k] < np.inf else np.inf
@@ -37,18 +55,16 @@ def earliest_starts(
                 start[i, k] = max(start[i, k], arrival)
 
 
-@builder
-def tails(arrays: ProblemArrays, order: IntArray, unit: IntArray, least: FloatArray, delivery: FloatArray, tail: FloatArray) -> None:
-    """Write into `tail` [n, K] the least time from a task's finish on a device to the end of everything.
-
-    The mirror image of `earliest_starts`, with `delivery` [n, K] for `release`.
-    """
-    size = least.shape[1]
-    for i in order[::-1]:
+@kernel
+def tails(arrays: ProblemArrays, order: IntArray, unit: IntArray, w: HeadsAndTails) -> None:
+    """Write the tails: the mirror image of `earliest_starts`, with `delivery` for `release`."""
+    least, delivery, tail, size = w.least, w.delivery, w.tail, w.least.shape[1]
+    for x in range(len(order) - 1, -1, -1):
+        i = order[x]
         for k in range(size):
             tail[i, k] = delivery[i, k] if least[i, k] < np.inf else np.inf
-        for x in range(arrays.succ_ptr[i], arrays.succ_ptr[i + 1]):
-            c, e = arrays.succ[x], arrays.succ_edge[x]
+        for y in range(arrays.succ_ptr[i], arrays.succ_ptr[i + 1]):
+            c, e = arrays.succ[y], arrays.succ_edge[y]
             bound = unit[c] == unit[i]
             for k in range(size):
                 if tail[i, k] == np.inf:
@@ -61,28 +77,19 @@ def tails(arrays: ProblemArrays, order: IntArray, unit: IntArray, least: FloatAr
                 tail[i, k] = max(tail[i, k], remaining)
 
 
-@builder
-def narrow(
-    arrays: ProblemArrays,
-    order: IntArray,
-    unit: IntArray,
-    least: FloatArray,
-    release: FloatArray,
-    delivery: FloatArray,
-    horizon: float,
-    start: FloatArray,
-    tail: FloatArray,
-) -> bool:
-    """Take from `least` every (task, device) that cannot lie on a schedule of makespan `horizon`.
+@kernel
+def narrow(arrays: ProblemArrays, order: IntArray, unit: IntArray, w: HeadsAndTails, horizon: float) -> bool:
+    """Remove from `least` every (task, device) that no schedule of makespan `horizon` can have.
 
-    Repeats until nothing changes; `least` (inf = taken away), `start` and `tail` are written.
+    Repeats until nothing changes; `least` (inf = removed), `start` and `tail` are written.
     Returns False if some task is left without a device: there is no such schedule.
     """
+    least, start, tail = w.least, w.start, w.tail
     n, size = least.shape
     latest = horizon * (1.0 + 8.0 * n * 2.2e-16)  # so that rounding along a path takes nothing away
     while True:
-        earliest_starts(arrays, order, unit, least, release, start)
-        tails(arrays, order, unit, least, delivery, tail)
+        earliest_starts(arrays, order, unit, w)
+        tails(arrays, order, unit, w)
         changed = False
         for i in range(n):
             possible = False

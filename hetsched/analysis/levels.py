@@ -114,11 +114,10 @@ class Levels:
         """
         from hetsched.analysis import level_kernels
 
-        problem, least = self.problem, self.least.copy()
-        start, tail, zero = np.empty_like(least), np.empty_like(least), np.zeros_like(least)
-        level_kernels.narrow(problem.arrays, problem.graph.topological_order, problem.unit, least, zero, zero, horizon, start, tail)
-        possible = np.isfinite(least)
-        return Windows(np.where(possible, start, np.inf), np.where(possible, horizon - tail, -np.inf), possible)
+        problem, w = self.problem, level_kernels.heads_and_tails(self.least)
+        level_kernels.narrow(problem.arrays, problem.graph.topological_order, problem.unit, w, horizon)
+        possible = np.isfinite(w.least)
+        return Windows(np.where(possible, w.start, np.inf), np.where(possible, horizon - w.tail, -np.inf), possible)
 
 
 @checked
@@ -188,10 +187,10 @@ def earliest_starts(problem: Problem, least: FloatArray | None = None, release: 
 
     shape = problem.durations.shape[:2]
     least = least_durations(problem) if least is None else check_array(least, "least", shape)
-    start = np.empty_like(least)
-    release = np.zeros_like(least) if release is None else check_array(release, "release", shape)
-    level_kernels.earliest_starts(problem.arrays, problem.graph.topological_order, problem.unit, least, release, start)
-    return start
+    release = None if release is None else check_array(release, "release", shape)
+    w = level_kernels.heads_and_tails(least, release)
+    level_kernels.earliest_starts(problem.arrays, problem.graph.topological_order, problem.unit, w)
+    return w.start
 
 
 @checked
@@ -204,10 +203,10 @@ def tails(problem: Problem, least: FloatArray | None = None, delivery: FloatArra
 
     shape = problem.durations.shape[:2]
     least = least_durations(problem) if least is None else check_array(least, "least", shape)
-    tail = np.empty_like(least)
-    delivery = np.zeros_like(least) if delivery is None else check_array(delivery, "delivery", shape)
-    level_kernels.tails(problem.arrays, problem.graph.topological_order, problem.unit, least, delivery, tail)
-    return tail
+    delivery = None if delivery is None else check_array(delivery, "delivery", shape)
+    w = level_kernels.heads_and_tails(least, delivery=delivery)
+    level_kernels.tails(problem.arrays, problem.graph.topological_order, problem.unit, w)
+    return w.tail
 
 
 @checked

@@ -10,7 +10,7 @@ from hetsched.analysis.closure import ancestors
 from hetsched.analysis.levels import Levels, least_work
 from hetsched.analysis.load import best_thresholds, priced, thresholds
 from hetsched.arguments import check_array, checked, number
-from hetsched.arrays import BoolArray, FloatArray
+from hetsched.arrays import BoolArray, FloatArray, readonly
 from hetsched.bounds.combinatorial import critical_path, head_tail_load, load
 from hetsched.problem.problem import Problem
 from hetsched.search.solution import NO_BOUND, Bound
@@ -106,23 +106,22 @@ class _Trial:
         from hetsched.analysis import level_kernels, load_kernels
 
         problem, order = self.problem, self.order
-        shortest, release, delivery = (column.copy() for column in self.known)
-        start, tail = np.empty_like(shortest), np.empty_like(shortest)
+        w = level_kernels.heads_and_tails(*self.known)
         for _ in range(_ROUNDS):
             if self.deadline.over:
                 return False
-            if not level_kernels.narrow(problem.arrays, order, problem.unit, shortest, release, delivery, horizon, start, tail):
+            if not level_kernels.narrow(problem.arrays, order, problem.unit, w, horizon):
                 return True
             if self.ancestors is None:
                 break
-            heads, tails = start.min(axis=1), tail.min(axis=1)
-            risen = load_kernels.tighten_releases(order, self.ancestors, heads, shortest, release, _ITERATIONS)
-            risen |= load_kernels.tighten_releases(order[::-1], self.descendants, tails, shortest, delivery, _ITERATIONS)
+            heads, tails = w.start.min(axis=1), w.tail.min(axis=1)
+            risen = load_kernels.tighten_releases(order, self.ancestors, heads, w.least, w.release, _ITERATIONS)
+            risen |= load_kernels.tighten_releases(readonly(order[::-1]), self.descendants, tails, w.least, w.delivery, _ITERATIONS)
             if not risen:
                 break
-        if self._overloads(start, tail, horizon):
+        if self._overloads(w.start, w.tail, horizon):
             return True
-        self.known = (shortest, release, delivery)
+        self.known = (w.least, w.release, w.delivery)
         return False
 
     def _overloads(self, start: FloatArray, tail: FloatArray, horizon: float) -> bool:

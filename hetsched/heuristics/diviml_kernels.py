@@ -7,10 +7,12 @@ a row is a device. A string has `positions` per unit, each standing for as many 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from hetsched.arrays import FloatArray, IntArray
-from hetsched.compiled import builder
+from hetsched.arrays import BoolArray, FloatArray, IntArray
+from hetsched.compiled import builder, inner, kernel
 from hetsched.heuristics.local_search import state_kernels
 from hetsched.heuristics.local_search.state_kernels import SearchData, SearchState
 
@@ -60,7 +62,7 @@ def fastest(cost: FloatArray, sizes: IntArray, inputs: int, most: int) -> IntArr
     return counts
 
 
-@builder
+@inner
 def _write_unit(t: SearchData, s: SearchState, counts: IntArray, u: int) -> None:
     """Write the slots of a unit."""
     slot, low = 0, 0
@@ -72,7 +74,7 @@ def _write_unit(t: SearchData, s: SearchState, counts: IntArray, u: int) -> None
     s.count[u] = slot
 
 
-@builder
+@inner
 def _lay_out(t: SearchData, s: SearchState, order: IntArray, rank: int) -> None:
     """Write the sequence anew from the task at place `rank` of the topological order on."""
     position = s.position[order[rank] * t.slots] if rank > 0 else 0
@@ -87,25 +89,36 @@ def _lay_out(t: SearchData, s: SearchState, order: IntArray, rank: int) -> None:
     s.length[0] = position
 
 
-@builder
+@inner
 def _claim(t: SearchData, s: SearchState, counts: IntArray, u: int, sign: float) -> None:
     for k in range(counts.shape[1]):
         if counts[u, k] > 0:
             s.used[k] += sign * (t.weight[u] + t.activation[u] * counts[u, k])
 
 
-@builder
+@inner
+def _fits(t: SearchData, s: SearchState) -> bool:
+    """Return whether every device has the memory that is claimed."""
+    for k in range(len(s.used)):
+        if not s.used[k] <= t.capacity[k]:
+            return False
+    return True
+
+
+@kernel
 def decode(t: SearchData, s: SearchState, counts: IntArray, order: IntArray) -> float:
     """Make `s` the state of a string, evaluate and commit it; inf where it cannot run or does not fit."""
-    s.used[:] = 0.0
+    for k in range(len(s.used)):
+        s.used[k] = 0.0
     for u in range(len(counts)):
         _write_unit(t, s, counts, u)
         _claim(t, s, counts, u, 1.0)
-    s.position[:] = -1
+    for v in range(len(s.position)):
+        s.position[v] = -1
     _lay_out(t, s, order, 0)
     makespan, _, _ = state_kernels.evaluate(t, s, 0, np.inf)
     state_kernels.commit(t, s, 0)
-    return makespan if (s.used <= t.capacity).all() else np.inf
+    return makespan if _fits(t, s) else np.inf
 
 
 @builder
@@ -140,94 +153,123 @@ def redraw(t: SearchData, counts: IntArray, cost: FloatArray, sizes: IntArray, r
     return False
 
 
+class StringData(NamedTuple):
+    """What does not change in a search over strings."""
+
+    cost: FloatArray
+    sizes: IntArray
+    """[units, K, sizes], [sizes]: see `unit_costs`."""
+    order: IntArray
+    """[n]: the topological order to decode in."""
+    rank: IntArray
+    """[units]: the least place there of a member of each unit."""
+    positions: int
+    """Of each unit."""
+
+
+class Course(NamedTuple):
+    """How a string is changed."""
+
+    mutate: bool
+    """Whether each position is redrawn with probability 1 / number of positions; else one at random is."""
+    runs: int
+    hot: float
+    cold: float
+    """The temperature falls geometrically from one to the other, in seconds; 0 for none."""
+    stop_at_better: bool
+    """Whether to return as soon as one is below `least`."""
+    current: float
+    least: float
+    """Makespans of the current string, and of the best."""
+
+
+class Redrawn(NamedTuple):
+    """Scratch: the units that a change redraws, and what was there before."""
+
+    changed: IntArray
+    is_changed: BoolArray
+    """[units]"""
+    counts: IntArray
+    """[units, K]"""
+    used: FloatArray
+    """[K]"""
+
+
+def new_redrawn(n_units: int, n_devices: int) -> Redrawn:
+    """Return room for a change."""
+    return Redrawn(np.zeros(n_units, np.int64), np.zeros(n_units, np.bool_), np.zeros((n_units, n_devices), np.int64), np.zeros(n_devices))
+
+
+@builder
+def _redraw_some(t: SearchData, d: StringData, counts: IntArray, w: Redrawn, rng: np.random.Generator, mutate: bool) -> int:
+    """Redraw positions of the string; return how many units changed."""
+    length, each, number = len(counts) * d.positions, t.arrays.inputs // d.positions, 0
+    skip = -1.0 / np.log1p(-1.0 / length) if length > 1 else 0.0
+    at = int(-np.log(1.0 - rng.random()) * skip) if mutate else int(rng.integers(0, length))
+    while at < length:
+        u = at // d.positions
+        if not w.is_changed[u]:
+            for k in range(counts.shape[1]):
+                w.counts[u, k] = counts[u, k]
+        if redraw(t, counts, d.cost, d.sizes, rng, u, at % d.positions * each) and not w.is_changed[u]:
+            w.is_changed[u], w.changed[number] = True, u
+            number += 1
+        if not mutate:
+            break
+        at += 1 + int(-np.log(1.0 - rng.random()) * skip)
+    return number
+
+
+@inner
+def _claim_anew(t: SearchData, s: SearchState, d: StringData, counts: IntArray, w: Redrawn, number: int) -> int:
+    """Claim what the changed units need in place of what they needed; return the first place of a member in the order."""
+    first_rank = len(d.order)
+    for k in range(len(s.used)):
+        w.used[k] = s.used[k]
+    for x in range(number):
+        u = w.changed[x]
+        first_rank = min(first_rank, d.rank[u])
+        _claim(t, s, w.counts, u, -1.0)
+        _claim(t, s, counts, u, 1.0)
+        w.is_changed[u] = False
+    return first_rank
+
+
+@inner
+def _write_changed(t: SearchData, s: SearchState, d: StringData, counts: IntArray, w: Redrawn, number: int, first_rank: int) -> None:
+    """Write the slots of the changed units, and the sequence where their numbers changed."""
+    same_slots = True
+    for x in range(number):
+        before = s.count[w.changed[x]]
+        _write_unit(t, s, counts, w.changed[x])
+        same_slots = same_slots and s.count[w.changed[x]] == before
+    if not same_slots:
+        _lay_out(t, s, d.order, first_rank)
+
+
 @builder
 def search(
-    t: SearchData,
-    s: SearchState,
-    best: SearchState,
-    counts: IntArray,
-    order: IntArray,
-    rank: IntArray,
-    cost: FloatArray,
-    sizes: IntArray,
-    positions: int,
-    rng: np.random.Generator,
-    mutate: bool,
-    runs: int,
-    hot: float,
-    cold: float,
-    stop_at_better: bool,
-    current: float,
-    least: float,
+    t: SearchData, s: SearchState, best: SearchState, d: StringData, counts: IntArray, w: Redrawn, rng: np.random.Generator, course: Course
 ) -> tuple[int, float, float]:
-    """Change the string at random `runs` times, keeping a change that is no worse or passes for annealing.
+    """Change the string `counts` [units, K], whose state `s` is committed, keeping a change that is no worse or passes for annealing.
 
-    Parameters
-    ----------
-    s, counts : SearchState, int64 array [units, K]
-        The current string, and its state, committed.
-    best : SearchState
-        The best below `least` is copied there.
-    order, rank : int64 arrays [n], [units]
-        The topological order to decode in; the least place there of a member of each unit.
-    cost, sizes : float64 array [units, K, sizes], int64 array [sizes]
-        See `unit_costs`.
-    mutate : bool
-        Redraw each position with probability 1 / number of positions; else one position at random.
-    hot, cold : float
-        The temperature falls geometrically from one to the other, in seconds; 0 for none.
-    stop_at_better : bool
-        Return as soon as one is below `least`.
-
-    Returns
-    -------
-    runs made, makespan of the current string, of the best
+    The best below the least makespan known is copied to `best`. Returns the runs made, and the makespans of the current
+    string and of the best.
     """
-    n_units, size = counts.shape
-    inputs = t.arrays.inputs
-    length = n_units * positions
-    each = inputs // positions
-    saved, changed = np.empty((n_units, size), np.int64), np.empty(n_units, np.int64)
-    is_changed = np.zeros(n_units, np.bool_)
-    saved_used = np.empty(size)
-    skip = -1.0 / np.log1p(-1.0 / length) if length > 1 else 0.0
-    temperature = hot
-    factor = (cold / hot) ** (1.0 / runs) if hot > 0.0 else 1.0
-    for run in range(runs):
+    current, least, temperature = course.current, course.least, course.hot
+    factor = (course.cold / course.hot) ** (1.0 / course.runs) if course.hot > 0.0 else 1.0
+    for run in range(course.runs):
         temperature *= factor
-        number = 0
-        saved_used[:] = s.used
-        at = int(-np.log(1.0 - rng.random()) * skip) if mutate else rng.integers(0, length)
-        while at < length:
-            u = at // positions
-            if not is_changed[u]:
-                saved[u] = counts[u]
-            if redraw(t, counts, cost, sizes, rng, u, at % positions * each) and not is_changed[u]:
-                is_changed[u], changed[number] = True, u
-                number += 1
-            if not mutate:
-                break
-            at += 1 + int(-np.log(1.0 - rng.random()) * skip)
+        number = _redraw_some(t, d, counts, w, rng, course.mutate)
         if number == 0:
             continue
-        first_rank, same_slots = len(order), True
-        for x in range(number):
-            u = changed[x]
-            first_rank = min(first_rank, rank[u])
-            _claim(t, s, saved, u, -1.0)
-            _claim(t, s, counts, u, 1.0)
-            is_changed[u] = False
+        first_rank = _claim_anew(t, s, d, counts, w, number)
         makespan, limit, first, end = np.inf, current, 0, -1
-        if (s.used <= t.capacity).all():
-            for x in range(number):
-                before = s.count[changed[x]]
-                _write_unit(t, s, counts, changed[x])
-                same_slots = same_slots and s.count[changed[x]] == before
-            if not same_slots:
-                _lay_out(t, s, order, first_rank)
+        if _fits(t, s):
+            _write_changed(t, s, d, counts, w, number, first_rank)
             if temperature > 0.0:
                 limit = current - temperature * np.log(1.0 - rng.random())
-            first = s.position[order[first_rank] * t.slots]
+            first = s.position[d.order[first_rank] * t.slots]
             makespan, end, _ = state_kernels.evaluate(t, s, first, limit)
         if makespan <= limit and makespan < np.inf:
             state_kernels.commit(t, s, first)
@@ -235,16 +277,16 @@ def search(
             if current < least:
                 least = current
                 state_kernels.copy(s, best)
-                if stop_at_better:
+                if course.stop_at_better:
                     return run + 1, current, least
             continue
         if end >= 0:
             state_kernels.rollback(t, s, first, end)
         for x in range(number):
-            counts[changed[x]] = saved[changed[x]]
-            if end >= 0:
-                _write_unit(t, s, counts, changed[x])
-        if end >= 0 and not same_slots:
-            _lay_out(t, s, order, first_rank)
-        s.used[:] = saved_used
-    return runs, current, least
+            for k in range(counts.shape[1]):
+                counts[w.changed[x], k] = w.counts[w.changed[x], k]
+        if end >= 0:
+            _write_changed(t, s, d, counts, w, number, first_rank)
+        for k in range(len(s.used)):
+            s.used[k] = w.used[k]
+    return course.runs, current, least

@@ -85,8 +85,9 @@ def _search(problem: Problem, monitor: Monitor, *, mutate: bool, hot: float, col
         return
     states, state, current = begin.states, begin.state, begin.makespan
     best, counts = states.empty(), begin.counts
-    order, rank = problem.graph.topological_order, _least_rank(problem)
     positions = problem.inputs // int(np.gcd.reduce(begin.sizes))
+    data = kernels.StringData(begin.cost, begin.sizes, problem.graph.topological_order, _least_rank(problem), positions)
+    redrawn = kernels.new_redrawn(*counts.shape)
     started, before, scale = monitor.elapsed, monitor.evaluations, current
     least = current if monitor.best is None else min(current, monitor.best.makespan)
     # What may not fit after all must be offered before it is built upon.
@@ -98,25 +99,8 @@ def _search(problem: Problem, monitor: Monitor, *, mutate: bool, hot: float, col
         planned = 0 if monitor.budget.evaluations is None else runs
         ahead = min(1.0, share + planned / max(1, (monitor.budget.evaluations or 0) - before))
         warm, cool = (scale * hot * (cold / hot) ** x if hot else 0.0 for x in (share, ahead))
-        made, current, reached = kernels.search(
-            states.tables,
-            state,
-            best,
-            counts,
-            order,
-            rank,
-            begin.cost,
-            begin.sizes,
-            positions,
-            monitor.rng,
-            mutate,
-            runs,
-            warm,
-            cool,
-            unsure,
-            current,
-            least,
-        )
+        course = kernels.Course(mutate, runs, warm, cool, unsure, current, least)
+        made, current, reached = kernels.search(states.tables, state, best, data, counts, redrawn, monitor.rng, course)
         better = reached < least
         monitor.evaluated(made - better)
         if better and math.isfinite(monitor.offer(states.decision(best))):

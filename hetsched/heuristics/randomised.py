@@ -8,6 +8,7 @@ import numpy as np
 
 from hetsched.arrays import FloatArray
 from hetsched.errors import UnsupportedFeature
+from hetsched.heuristics.list_scheduling.offers import list_problem
 from hetsched.heuristics.list_scheduling.static import place_heft, ranks
 from hetsched.heuristics.memory_accounts import memory_needs
 from hetsched.heuristics.pacing import bursts
@@ -47,21 +48,11 @@ def random_heft(
     least = math.inf if monitor.best is None else monitor.best.makespan
     states = States(problem)
     state = states.empty()
+    arrays, own = randomised_kernels.stretched(problem)
+    given = list_problem(problem, need)._replace(arrays=arrays)
+    restarts = randomised_kernels.Restarts(rank, float(rank_noise), float(finish_noise), float(transfer_noise))
     for runs in bursts(monitor, weight=float(problem.n_devices)):
-        made, makespan = randomised_kernels.restart(
-            states.tables,
-            state,
-            problem.whole_durations,
-            rank,
-            need,
-            problem.cluster.memory_bytes,
-            monitor.rng,
-            float(rank_noise),
-            float(finish_noise),
-            float(transfer_noise),
-            runs,
-            least,
-        )
+        made, makespan = randomised_kernels.restart(states.tables, state, given, own, restarts, monitor.rng, runs, least)
         if math.isinf(makespan):
             monitor.evaluated(made)
         else:

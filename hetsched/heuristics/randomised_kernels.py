@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from hetsched.arrays import FloatArray, IntArray
-from hetsched.compiled import builder
-from hetsched.heuristics.list_scheduling.kernels import FINISH, in_order
+from hetsched.compiled import builder, inner
+from hetsched.heuristics.list_scheduling.kernels import FINISH, ListProblem, Rule, in_order, new_state
 from hetsched.heuristics.local_search import state_kernels
 from hetsched.heuristics.local_search.state_kernels import SearchData, SearchState
 from hetsched.problem.link_kernels import link_seconds, multiplier
 from hetsched.problem.links import LinkTable
-from hetsched.problem.problem import ProblemArrays
+from hetsched.problem.problem import Problem, ProblemArrays
 
 
 @builder
@@ -68,73 +70,73 @@ def place_whole(t: SearchData, s: SearchState, device: IntArray, order: IntArray
     s.length[0] = len(order)
 
 
-@builder
-def longer_transfers(arrays: ProblemArrays, factor: float) -> ProblemArrays:
-    """Return the columns with all transfers taking `factor` times as long."""
-    links = arrays.links
-    return ProblemArrays(
-        arrays.inputs,
-        LinkTable(
-            links.per_input,
-            links.given,
-            links.contended,
-            links.edge_bytes * factor,
-            links.latency * factor,
-            links.bandwidth,
-            links.transfers * factor,
-            links.resource,
-            links.n_resources,
-        ),
-        arrays.source,
-        arrays.target,
-        arrays.pred_ptr,
-        arrays.pred,
-        arrays.pred_edge,
-        arrays.succ_ptr,
-        arrays.succ,
-        arrays.succ_edge,
-        arrays.sizes,
-        arrays.durations,
-    )
+class Stretched(NamedTuple):
+    """The numbers of a `LinkTable` that `stretch` writes; the table has read-only views of them."""
+
+    edge_bytes: FloatArray
+    latency: FloatArray
+    transfers: FloatArray
+
+
+class Restarts(NamedTuple):
+    """Priorities of HEFT, and the amplitudes of their noise, see `random_heft`."""
+
+    rank: FloatArray
+    """[n]: the upward rank."""
+    rank_noise: float
+    finish_noise: float
+    transfer_noise: float
+
+
+def stretched(problem: Problem) -> tuple[ProblemArrays, Stretched]:
+    """Return the columns of a problem with links that can be stretched."""
+    links = problem.links
+    own = Stretched(links.edge_bytes.copy(), links.latency.copy(), links.transfers.copy())
+    views = Stretched(*(column.view() for column in own))
+    for column in views:
+        column.setflags(write=False)
+    return problem.arrays._replace(links=links._replace(**views._asdict())), own
+
+
+@inner
+def _stretch(own: Stretched, links: LinkTable, factor: float) -> None:
+    """Make all transfers take `factor` times as long as in `links`."""
+    for e in range(len(links.edge_bytes)):
+        own.edge_bytes[e] = links.edge_bytes[e] * factor
+    for h in range(links.latency.shape[0]):
+        for k in range(links.latency.shape[1]):
+            own.latency[h, k] = links.latency[h, k] * factor
+    for e in range(links.transfers.shape[0]):
+        for h in range(links.transfers.shape[1]):
+            for k in range(links.transfers.shape[2]):
+                own.transfers[e, h, k] = links.transfers[e, h, k] * factor
 
 
 @builder
 def restart(
-    t: SearchData,
-    s: SearchState,
-    durations: FloatArray,
-    rank: FloatArray,
-    need: FloatArray,
-    capacity: FloatArray,
-    rng: np.random.Generator,
-    rank_noise: float,
-    finish_noise: float,
-    transfer_noise: float,
-    runs: int,
-    limit: float,
+    t: SearchData, s: SearchState, p: ListProblem, own: Stretched, restarts: Restarts, rng: np.random.Generator, runs: int, limit: float
 ) -> tuple[int, float]:
     """Place all tasks anew up to `runs` times, until a makespan is below `limit`.
 
-    Returns the runs made and the makespan of the last, which is in `s`; inf if none was below.
+    The links of `p` are stretched through `own`. Returns the runs made and the makespan of the last, which is in `s`; inf if
+    none was below.
     """
-    n, size = durations.shape
-    priority, bias = np.empty(n), np.zeros((n, size))
-    nobody = np.empty(0, np.int64)
+    n, size = p.durations.shape
+    placement = new_state(n, size, len(p.need))
+    rule = Rule(FINISH, True, np.empty(n), np.zeros((n, size)), np.empty(0, np.int64))
     for run in range(runs):
-        of_rank, of_finish = rank_noise * rng.random(), finish_noise * rng.random()
+        of_rank, of_finish = restarts.rank_noise * rng.random(), restarts.finish_noise * rng.random()
         # In place of contention, transfers are planned to take longer.
-        longer = (1.0 + transfer_noise) ** rng.random() if t.arrays.links.contended else 1.0
-        planned = longer_transfers(t.arrays, longer)
+        _stretch(own, t.arrays.links, (1.0 + restarts.transfer_noise) ** rng.random() if t.arrays.links.contended else 1.0)
         for i in range(n):
-            priority[i] = rank[i] * (1.0 + of_rank * (2.0 * rng.random() - 1.0))
+            rule.priority[i] = restarts.rank[i] * (1.0 + of_rank * (2.0 * rng.random() - 1.0))
             for k in range(size):
-                noise = of_finish * rng.random()
-                if durations[i, k] < np.inf:
-                    bias[i, k] = noise * durations[i, k]
-        device, sequence, stuck = in_order(planned, durations, priority, bias, nobody, t.unit, need, capacity, FINISH, True)
-        if stuck >= 0:
+                drawn = of_finish * rng.random()
+                if p.durations[i, k] < np.inf:
+                    rule.bias[i, k] = drawn * p.durations[i, k]
+        if in_order(p, rule, placement) >= 0:
             continue
-        place_whole(t, s, device, by_start(t.arrays, durations, device, sequence))
+        place_whole(t, s, placement.device, by_start(t.arrays, p.durations, placement.device, placement.sequence))
         makespan, _, _ = state_kernels.evaluate(t, s, 0, limit)
         if makespan < limit:
             return run + 1, makespan

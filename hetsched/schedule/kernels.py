@@ -7,11 +7,13 @@ precedence of length zero. Batches and transfers of length zero take no part in 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from hetsched import heap_kernels
-from hetsched.arrays import FloatArray, IntArray
-from hetsched.compiled import builder
+from hetsched.arrays import BoolArray, FloatArray, IntArray
+from hetsched.compiled import builder, inner
 from hetsched.problem.links import LinkTable
 
 
@@ -87,6 +89,200 @@ def earliest(
     return time[:m].copy(), time[m:].copy()
 
 
+class Contest(NamedTuple):
+    """What `first_come_first_served` works on: batches [m] in running order, grouped by device, and arcs [x]."""
+
+    duration: FloatArray
+    device: IntArray
+    """[m]"""
+    source: IntArray
+    target: IntArray
+    arc_duration: FloatArray
+    """[x]"""
+    out_ptr: IntArray
+    out: IntArray
+    priority: IntArray
+    """Arcs by (source batch, edge, target batch), grouped by source, and the place of each there."""
+    waiting: IntArray
+    """[m]: arcs that have not arrived yet."""
+    start: FloatArray
+    arc_start: FloatArray
+    """[m], [x]: the result; NaN for what has not started."""
+    queue_ptr: IntArray
+    queue: IntArray
+    turn: IntArray
+    """For each device the batches of positive length, in order, and the next of them."""
+    busy: BoolArray
+    """[K]: whether a device runs a batch."""
+    pair_ptr: IntArray
+    pair_size: IntArray
+    ready_keys: FloatArray
+    ready_items: IntArray
+    """For each ordered pair of devices a heap of waiting transfers, by (ready time, priority)."""
+    in_use: BoolArray
+    """[n_resources]"""
+    event_keys: FloatArray
+    event_items: IntArray
+    """A heap of what finishes, by time; arcs are numbered from m on."""
+    finished: IntArray
+    sizes: IntArray
+    """A stack of what has just finished; its height, and the number of events."""
+
+
+FINISHED, EVENTS = 0, 1
+
+
+@builder
+def _contest(
+    duration: FloatArray, device: IntArray, source: IntArray, target: IntArray, arc_duration: FloatArray, links: LinkTable
+) -> Contest:
+    """Return the state before anything has started."""
+    m, n_arcs, n_devices = len(duration), len(source), len(links.resource)
+    out_ptr, out = by_source(source, m)
+    priority, waiting = np.empty(n_arcs, np.int64), np.zeros(m, np.int64)
+    for position in range(n_arcs):
+        priority[out[position]] = position  # by (source batch, edge, target batch), as arcs are sorted by edge first
+        waiting[target[position]] += 1
+    queue, queue_ptr, total = np.empty(m, np.int64), np.zeros(n_devices + 1, np.int64), 0
+    for b in range(m):
+        if duration[b] > 0:
+            queue[total] = b
+            total += 1
+            queue_ptr[device[b] + 1] = total
+    for k in range(n_devices):
+        queue_ptr[k + 1] = max(queue_ptr[k + 1], queue_ptr[k])
+    pair_ptr = np.zeros(n_devices * n_devices + 1, np.int64)
+    for x in range(n_arcs):
+        if arc_duration[x] > 0:
+            pair_ptr[device[source[x]] * n_devices + device[target[x]] + 1] += 1
+    for pair in range(n_devices * n_devices):
+        pair_ptr[pair + 1] += pair_ptr[pair]
+    return Contest(
+        duration,
+        device,
+        source,
+        target,
+        arc_duration,
+        out_ptr,
+        out,
+        priority,
+        waiting,
+        np.full(m, np.nan),
+        np.full(n_arcs, np.nan),
+        queue_ptr,
+        queue,
+        queue_ptr[:-1].copy(),
+        np.zeros(n_devices, np.bool_),
+        pair_ptr,
+        np.zeros(n_devices * n_devices, np.int64),
+        np.empty(pair_ptr[-1]),
+        np.empty(pair_ptr[-1], np.int64),
+        np.zeros(links.n_resources, np.bool_),
+        np.empty(m + n_arcs),
+        np.empty(m + n_arcs, np.int64),
+        np.empty(m + n_arcs, np.int64),
+        np.zeros(2, np.int64),
+    )
+
+
+@inner
+def _finish(c: Contest, node: int) -> None:
+    """Put a node on the stack of what has just finished."""
+    c.finished[c.sizes[FINISHED]] = node
+    c.sizes[FINISHED] += 1
+
+
+@inner
+def _arrive(c: Contest, x: int, now: float) -> None:
+    """Note that an arc has arrived; what takes no time starts and finishes at once."""
+    b = c.target[x]
+    c.waiting[b] -= 1
+    if c.waiting[b] == 0 and c.duration[b] == 0:
+        c.start[b] = now
+        _finish(c, b)
+
+
+@inner
+def _release(c: Contest, links: LinkTable, node: int, now: float) -> None:
+    """Free what a finished node held, and make the arcs of a batch wait, or arrive if they take no time."""
+    m, n_devices = len(c.duration), len(c.busy)
+    if node >= m:
+        h, k = c.device[c.source[node - m]], c.device[c.target[node - m]]
+        one, other = links.resource[h, k, 0], links.resource[h, k, 1]
+        if one >= 0:
+            c.in_use[one], c.in_use[other] = False, False
+        _arrive(c, node - m, now)
+        return
+    if c.duration[node] > 0:
+        c.busy[c.device[node]] = False
+    for position in range(c.out_ptr[node], c.out_ptr[node + 1]):
+        x = c.out[position]
+        if c.arc_duration[x] > 0:
+            pair = c.device[c.source[x]] * n_devices + c.device[c.target[x]]
+            base = c.pair_ptr[pair]
+            c.pair_size[pair] = heap_kernels.push(c.ready_keys, c.ready_items, base, c.pair_size[pair], now, c.priority[x])
+        else:
+            c.arc_start[x] = now
+            _arrive(c, x, now)
+
+
+@inner
+def _settle(c: Contest, links: LinkTable, now: float) -> None:
+    """Let everything finish that does so now, release what waits for it, and start the batches that can."""
+    while True:
+        while c.sizes[EVENTS] > 0 and c.event_keys[0] == now:
+            _finish(c, c.event_items[0])
+            c.sizes[EVENTS] = heap_kernels.pop(c.event_keys, c.event_items, 0, c.sizes[EVENTS])
+        while c.sizes[FINISHED] > 0:
+            c.sizes[FINISHED] -= 1
+            _release(c, links, c.finished[c.sizes[FINISHED]], now)
+        for k in range(len(c.busy)):
+            if not c.busy[k] and c.turn[k] < c.queue_ptr[k + 1] and c.waiting[c.queue[c.turn[k]]] == 0:
+                b = c.queue[c.turn[k]]
+                c.turn[k] += 1
+                c.busy[k] = True
+                c.start[b] = now
+                c.sizes[EVENTS] = heap_kernels.push(c.event_keys, c.event_items, 0, c.sizes[EVENTS], now + c.duration[b], b)
+        if c.sizes[EVENTS] == 0 or c.event_keys[0] > now:
+            return
+
+
+@inner
+def _next_transfer(c: Contest, links: LinkTable) -> int:
+    """Return the pair of devices whose first waiting transfer can start and goes first, -1 for none; a blocked one delays no other."""
+    best, n_devices = -1, len(c.busy)
+    for pair in range(len(c.pair_size)):
+        if c.pair_size[pair] == 0:
+            continue
+        h, k = pair // n_devices, pair % n_devices
+        one, other = links.resource[h, k, 0], links.resource[h, k, 1]
+        if one >= 0 and (c.in_use[one] or c.in_use[other]):
+            continue
+        if best >= 0:
+            first, former = c.pair_ptr[pair], c.pair_ptr[best]
+            if c.ready_keys[first] > c.ready_keys[former]:
+                continue
+            if c.ready_keys[first] == c.ready_keys[former] and c.ready_items[first] > c.ready_items[former]:
+                continue
+        best = pair
+    return best
+
+
+@inner
+def _start_transfer(c: Contest, links: LinkTable, pair: int, now: float) -> None:
+    """Start the first waiting transfer of a pair of devices."""
+    n_devices, base = len(c.busy), c.pair_ptr[pair]
+    x = c.out[c.ready_items[base]]
+    c.pair_size[pair] = heap_kernels.pop(c.ready_keys, c.ready_items, base, c.pair_size[pair])
+    h, k = pair // n_devices, pair % n_devices
+    one, other = links.resource[h, k, 0], links.resource[h, k, 1]
+    if one >= 0:
+        c.in_use[one], c.in_use[other] = True, True
+    c.arc_start[x] = now
+    finish, node = now + c.arc_duration[x], len(c.duration) + x
+    c.sizes[EVENTS] = heap_kernels.push(c.event_keys, c.event_items, 0, c.sizes[EVENTS], finish, node)
+
+
 @builder
 def first_come_first_served(
     duration: FloatArray, device: IntArray, source: IntArray, target: IntArray, arc_duration: FloatArray, links: LinkTable
@@ -97,119 +293,17 @@ def first_come_first_served(
     link. Whenever resources free up, the waiting transfers whose every resource is free start in
     order of (ready time, source batch, edge, target batch).
     """
-    m, n_arcs, n_devices = len(duration), len(source), len(links.resource)
-    out_ptr, out = by_source(source, m)
-    priority = np.empty(n_arcs, np.int64)
-    for position in range(n_arcs):
-        priority[out[position]] = position  # by (source batch, edge, target batch), as arcs are sorted by edge first
-    waiting = np.zeros(m, np.int64)
-    for x in range(n_arcs):
-        waiting[target[x]] += 1
-    start, arc_start = np.full(m, np.nan), np.full(n_arcs, np.nan)
-
-    # Per device the batches of positive length, in order.
-    queue = np.empty(m, np.int64)
-    queue_ptr = np.zeros(n_devices + 1, np.int64)
-    total = 0
-    for b in range(m):
-        if duration[b] > 0:
-            queue[total] = b
-            total += 1
-            queue_ptr[device[b] + 1] = total
-    for k in range(n_devices):
-        queue_ptr[k + 1] = max(queue_ptr[k + 1], queue_ptr[k])
-    turn = queue_ptr[:-1].copy()
-    device_busy = np.zeros(n_devices, np.bool_)
-
-    # Per ordered pair of devices a heap of waiting transfers, keyed by (ready time, priority).
-    n_pairs = n_devices * n_devices
-    pair_base = np.zeros(n_pairs + 1, np.int64)
-    for x in range(n_arcs):
-        if arc_duration[x] > 0:
-            pair_base[device[source[x]] * n_devices + device[target[x]] + 1] += 1
-    for p in range(n_pairs):
-        pair_base[p + 1] += pair_base[p]
-    pair_size = np.zeros(n_pairs, np.int64)
-    ready_keys, ready_items = np.empty(pair_base[n_pairs]), np.empty(pair_base[n_pairs], np.int64)
-    in_use = np.zeros(links.n_resources, np.bool_)
-
-    event_keys, event_items = np.empty(m + n_arcs), np.empty(m + n_arcs, np.int64)
-    events = 0
-    finished = np.empty(m + n_arcs, np.int64)
-    count = 0
-    now = 0.0
-    for b in range(m):
-        if waiting[b] == 0 and duration[b] == 0:
-            start[b] = now
-            finished[count] = b
-            count += 1
+    c, now = _contest(duration, device, source, target, arc_duration, links), 0.0
+    for b in range(len(duration)):
+        if c.waiting[b] == 0 and duration[b] == 0:
+            c.start[b] = now
+            _finish(c, b)
     while True:
-        # Settle everything that happens now: finishes, what they release, batches that can start.
-        while True:
-            while events > 0 and event_keys[0] == now:
-                finished[count] = event_items[0]
-                count += 1
-                events = heap_kernels.pop(event_keys, event_items, 0, events)
-            while count > 0:
-                count -= 1
-                node = finished[count]
-                first, last = 0, 1
-                if node < m:
-                    if duration[node] > 0:
-                        device_busy[device[node]] = False
-                    first, last = out_ptr[node], out_ptr[node + 1]
-                for position in range(first, last):
-                    x = out[position] if node < m else node - m
-                    if node < m:
-                        if arc_duration[x] > 0:
-                            pair = device[source[x]] * n_devices + device[target[x]]
-                            pair_size[pair] = heap_kernels.push(ready_keys, ready_items, pair_base[pair], pair_size[pair], now, priority[x])
-                            continue
-                        arc_start[x] = now
-                    else:
-                        h, k = device[source[x]], device[target[x]]
-                        one, other = links.resource[h, k, 0], links.resource[h, k, 1]
-                        if one >= 0:
-                            in_use[one], in_use[other] = False, False
-                    b = target[x]
-                    waiting[b] -= 1
-                    if waiting[b] == 0 and duration[b] == 0:
-                        start[b] = now
-                        finished[count] = b
-                        count += 1
-            for k in range(n_devices):
-                if not device_busy[k] and turn[k] < queue_ptr[k + 1] and waiting[queue[turn[k]]] == 0:
-                    b = queue[turn[k]]
-                    turn[k] += 1
-                    device_busy[k] = True
-                    start[b] = now
-                    events = heap_kernels.push(event_keys, event_items, 0, events, now + duration[b], b)
-            if events == 0 or event_keys[0] > now:
-                break
-        # Start waiting transfers, the earliest ready first; a blocked one delays no other.
-        while True:
-            best = -1
-            for pair in range(n_pairs):
-                if pair_size[pair] == 0:
-                    continue
-                one, other = links.resource[pair // n_devices, pair % n_devices, 0], links.resource[pair // n_devices, pair % n_devices, 1]
-                if one >= 0 and (in_use[one] or in_use[other]):
-                    continue
-                if best >= 0:
-                    key, other = ready_keys[pair_base[pair]], ready_keys[pair_base[best]]
-                    if key > other or (key == other and ready_items[pair_base[pair]] > ready_items[pair_base[best]]):
-                        continue
-                best = pair
-            if best < 0:
-                break
-            x = out[ready_items[pair_base[best]]]
-            pair_size[best] = heap_kernels.pop(ready_keys, ready_items, pair_base[best], pair_size[best])
-            one, other = links.resource[best // n_devices, best % n_devices, 0], links.resource[best // n_devices, best % n_devices, 1]
-            if one >= 0:
-                in_use[one], in_use[other] = True, True
-            arc_start[x] = now
-            events = heap_kernels.push(event_keys, event_items, 0, events, now + arc_duration[x], m + x)
-        if events == 0:
-            break
-        now = event_keys[0]
-    return start, arc_start
+        _settle(c, links, now)
+        pair = _next_transfer(c, links)
+        while pair >= 0:
+            _start_transfer(c, links, pair, now)
+            pair = _next_transfer(c, links)
+        if c.sizes[EVENTS] == 0:
+            return c.start, c.arc_start
+        now = c.event_keys[0]

@@ -115,25 +115,10 @@ def test_what_the_search_keeps_up_to_date_is_what_decoding_afresh_gives(problem,
     if np.isinf(start):
         return
     hot = 0.0 if mutate else 0.5 * start
-    runs, current, least = kernels.search(
-        t,
-        state,
-        best,
-        counts,
-        strings.order,
-        strings.rank,
-        strings.cost,
-        strings.sizes,
-        strings.positions,
-        np.random.default_rng(seed),
-        mutate,
-        100,
-        hot,
-        hot / 10,
-        False,
-        start,
-        start,
-    )
+    data = kernels.StringData(strings.cost, strings.sizes, strings.order, strings.rank, strings.positions)
+    course = kernels.Course(mutate, 100, hot, hot / 10, False, start, start)
+    rng = np.random.default_rng(seed)
+    runs, current, least = kernels.search(t, state, best, data, counts, kernels.new_redrawn(*counts.shape), rng, course)
     assert runs == 100
     assert strings.supported(counts)
     again = strings.states.empty()

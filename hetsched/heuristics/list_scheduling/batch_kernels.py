@@ -9,23 +9,20 @@ every input, on a device when its first member is placed, and claims the memory 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
 from hetsched import heap_kernels
 from hetsched.arrays import BoolArray, FloatArray, IntArray
 from hetsched.compiled import builder, inner
-from hetsched.heuristics.list_scheduling.kernels import MEMORY_SLACK, fill_gap, first_gap
+from hetsched.heuristics.list_scheduling.kernels import MEMORY_SLACK, NONE, Gaps, fill_gap, first_gap, new_gaps
 from hetsched.problem.link_kernels import link_seconds, multiplier
 from hetsched.problem.problem import ProblemArrays
 
 Batches = tuple[IntArray, IntArray, IntArray, IntArray, FloatArray, int]
 """Task, device, first input, input after the last and planned start of each batch, [m] each, in
 the order of placing, and the task that found no place, or -1."""
-
-# What the partition of a task minimises: its latest finish, or its seconds of device time.
-FINISH, DURATION = 0, 1
 
 
 @builder
@@ -88,182 +85,276 @@ def shared_counts(arrays: ProblemArrays, unit: IntArray, row_of: IntArray, n_row
     return common
 
 
-@inner
-def _data_ready(
-    arrays: ProblemArrays,
-    i: int,
-    cuts: IntArray,
-    first: IntArray,
-    device: IntArray,
-    low: IntArray,
-    high: IntArray,
-    finish: FloatArray,
-    ready: FloatArray,
-) -> None:
-    """Fill `ready` [P, B, K]: when the data of a batch of each size, from each cut point on, are on each device.
+class BatchProblem(NamedTuple):
+    """What batched list schedulers read. P is the number of cut points."""
 
-    The batches of a task p are rows ``first[p, 0]`` to ``first[p, 1]`` of the other columns, by inputs.
-    """
-    ready[:] = 0.0
-    size = ready.shape[2]
+    arrays: ProblemArrays
+    unit: IntArray
+    """[n]: the co-location unit of each task."""
+    claim: FloatArray
+    """[n_units, 2]: bytes that a unit claims on a device, and for each input there."""
+    capacity: FloatArray
+    """[K] bytes"""
+    row_of: IntArray
+    counts: BoolArray
+    """[n_units], [rows, K, L + 1]: see `shared_counts`."""
+    once: bool
+    """Whether a device runs at most one batch of a task."""
+    cuts: IntArray
+    place: IntArray
+    """[P], [L + 1]: cut points, see `cut_points`, and the place of each number of inputs among them, -1 for none."""
+
+
+class Rows(NamedTuple):
+    """The batches placed so far; those of one task lie together, by inputs."""
+
+    task: IntArray
+    device: IntArray
+    low: IntArray
+    high: IntArray
+    """First input, and input after the last."""
+    begin: FloatArray
+    finish: FloatArray
+    """Seconds."""
+
+
+class Units(NamedTuple):
+    """Where co-location units have settled."""
+
+    used: FloatArray
+    """[K]: bytes claimed."""
+    settled: BoolArray
+    """[n_units]"""
+    low: IntArray
+    high: IntArray
+    """[n_units, K]: the inputs of a settled unit on each device."""
+
+
+class Partition(NamedTuple):
+    """Scratch: the best partition of one task's inputs among the devices."""
+
+    ready: FloatArray
+    """[P, B, K]: when the data of a batch of each size, from each cut point on, are on each device."""
+    total: FloatArray
+    number: IntArray
+    since: IntArray
+    """[K + 1, P]: row k + 1 has the best way to have the inputs up to each cut point done on devices 0 to k: its value, its
+    batches, and the cut point at which device k begins, -1 if it has none."""
+    value: FloatArray
+    batches: IntArray
+    last: IntArray
+    """[P]: the same of device k alone from one cut point on, see `_stretches`; `last` is the place of the size of the last batch."""
+
+
+@builder
+def _longer(rows: Rows) -> Rows:
+    """Return the rows with room for twice as many."""
+    count = len(rows.task)
+    longer = Rows(
+        np.empty(2 * count, np.int64),
+        np.empty(2 * count, np.int64),
+        np.empty(2 * count, np.int64),
+        np.empty(2 * count, np.int64),
+        np.empty(2 * count),
+        np.empty(2 * count),
+    )
+    for row in range(count):
+        longer.task[row], longer.device[row], longer.low[row], longer.high[row] = (
+            rows.task[row],
+            rows.device[row],
+            rows.low[row],
+            rows.high[row],
+        )
+        longer.begin[row], longer.finish[row] = rows.begin[row], rows.finish[row]
+    return longer
+
+
+@builder
+def _more_gaps(gaps: Gaps) -> Gaps:
+    """Return the gaps with room for twice as many."""
+    size, most = gaps.start.shape
+    more: Gaps = new_gaps(size, 2 * most)
+    for k in range(size):
+        more.number[k], more.least[k] = gaps.number[k], gaps.least[k]
+        for x in range(gaps.number[k]):
+            more.start[k, x], more.end[k, x], more.after[k, x] = gaps.start[k, x], gaps.end[k, x], gaps.after[k, x]
+    return more
+
+
+@inner
+def _data_ready(p: BatchProblem, i: int, first: IntArray, rows: Rows, ready: FloatArray) -> None:
+    """Fill `Partition.ready`; the batches of a task are the rows ``first[task, 0]`` to ``first[task, 1]``."""
+    arrays, cuts, sizes = p.arrays, p.cuts, p.arrays.sizes
+    for a in range(ready.shape[0]):
+        for s in range(ready.shape[1]):
+            for k in range(ready.shape[2]):
+                ready[a, s, k] = 0.0
     for x in range(arrays.pred_ptr[i], arrays.pred_ptr[i + 1]):
         e, parent = arrays.pred_edge[x], arrays.pred[x]
         begin, end = first[parent, 0], first[parent, 1]
         for a in range(len(cuts) - 1):
-            while high[begin] <= cuts[a]:
+            while rows.high[begin] <= cuts[a]:
                 begin += 1
-            for s in range(len(arrays.sizes)):
-                until = cuts[a] + arrays.sizes[s]
+            for s in range(len(sizes)):
+                until = cuts[a] + sizes[s]
                 if until > arrays.inputs:
                     break  # sizes ascend
                 b = begin
-                while b < end and low[b] < until:
-                    count = min(high[b], until) - max(low[b], cuts[a])
-                    factor = multiplier(arrays.links, count)
-                    for k in range(size):
-                        ready[a, s, k] = max(ready[a, s, k], finish[b] + link_seconds(arrays.links, e, device[b], k, factor))
+                while b < end and rows.low[b] < until:
+                    factor = multiplier(arrays.links, min(rows.high[b], until) - max(rows.low[b], cuts[a]))
+                    for k in range(ready.shape[2]):
+                        there = rows.finish[b] + link_seconds(arrays.links, e, rows.device[b], k, factor)
+                        ready[a, s, k] = max(ready[a, s, k], there)
                     b += 1
 
 
 @inner
-def _start_in(gap_start: FloatArray, gap_end: FloatArray, k: int, count: int, ready: float, length: float) -> tuple[float, int]:
+def _start_in(gaps: Gaps, k: int, ready: float, length: float) -> tuple[float, int]:
     """Return the earliest start on device k, and the gap it is in; -1 for a batch of length zero."""
     if length == 0.0:
-        return ready, -1
-    gap = first_gap(gap_start, gap_end, k, count, ready, length, np.inf)
-    return max(ready, gap_start[k, gap]), gap
+        return ready, NONE
+    gap = first_gap(gaps, k, ready, length, np.inf)
+    return max(ready, gaps.start[k, gap]), gap
 
 
 @inner
-def _stretches(
-    durations: FloatArray,
-    sizes: IntArray,
-    cuts: IntArray,
-    place: IntArray,
-    ready: FloatArray,
-    gap_start: FloatArray,
-    gap_end: FloatArray,
-    gaps: int,
-    k: int,
-    a: int,
-    once: bool,
-    by_finish: bool,
-    limit: float,
-    value: FloatArray,
-    batches: IntArray,
-    last: IntArray,
-) -> None:
-    """Fill [P] arrays for the inputs from cut point a to each cut point, done on device k alone.
+def _stretches(p: BatchProblem, i: int, gaps: Gaps, w: Partition, k: int, a: int, by_finish: bool, limit: float) -> None:
+    """Fill `value`, `batches`, `last` for the inputs of task i from cut point a to each cut point, done on device k alone.
 
-    `value` is the earliest finish, or the least seconds, of batches one after another; inf if
-    impossible or above `limit`. `batches` is their number, `last` the place of the size of the last.
+    The value is the earliest finish, or the least seconds, of batches one after another; inf if impossible or above `limit`.
     """
-    value[a:] = np.inf
+    value, batches, cuts, sizes = w.value, w.batches, p.cuts, p.arrays.sizes
+    for c in range(a, len(cuts)):
+        value[c] = np.inf
     value[a], batches[a] = 0.0, 0
-    for c in range(a, a + 1 if once else len(cuts) - 1):
+    for c in range(a, a + 1 if p.once else len(cuts) - 1):
         if value[c] == np.inf:
             continue
         for s in range(len(sizes)):
-            length = durations[k, s]
+            length = p.arrays.durations[i, k, s]
             until = cuts[c] + sizes[s]
             if until > cuts[-1]:
                 break
-            b = place[until]
-            if length == np.inf or b < 0 or ready[c, s, k] == np.inf:
+            b = p.place[until]
+            if length == np.inf or b < 0 or w.ready[c, s, k] == np.inf:
                 continue
             if by_finish:
-                start, _ = _start_in(gap_start, gap_end, k, gaps, max(ready[c, s, k], value[c]), length)
+                start, _ = _start_in(gaps, k, max(w.ready[c, s, k], value[c]), length)
                 through = start + length
             else:
                 through = value[c] + length
             if through <= limit and (through < value[b] or (through == value[b] and batches[c] + 1 < batches[b])):
-                value[b], batches[b], last[b] = through, batches[c] + 1, s
+                value[b], batches[b], w.last[b] = through, batches[c] + 1, s
+
+
+@inner
+def _share_out(p: BatchProblem, i: int, gaps: Gaps, units: Units, w: Partition, by_finish: bool) -> bool:
+    """Fill `total`, `number`, `since` for task i; return whether there is a way."""
+    u, last = p.unit[i], len(p.cuts) - 1
+    total, number, since, settled = w.total, w.number, w.since, units.settled[u]
+    for b in range(last + 1):
+        total[0, b], number[0, b] = np.inf, 0
+    total[0, 0] = 0.0
+    for k in range(len(units.used)):
+        moot = settled and units.low[u, k] == units.high[u, k]
+        for b in range(last + 1):
+            total[k + 1, b] = np.inf if settled and not moot else total[k, b]
+            number[k + 1, b], since[k + 1, b] = number[k, b], NONE
+        if moot:
+            continue
+        for a in range(last):
+            limit = total[k + 1, last]  # whatever lies above cannot win
+            if total[k, a] == np.inf or total[k, a] > limit or (settled and p.cuts[a] != units.low[u, k]):
+                continue
+            _stretches(p, i, gaps, w, k, a, by_finish, limit)
+            for b in range(a + 1, last + 1):
+                count = p.cuts[b] - p.cuts[a]
+                if w.value[b] == np.inf or (settled and p.cuts[b] != units.high[u, k]):
+                    continue
+                if not settled:
+                    if units.used[k] + p.claim[u, 0] + count * p.claim[u, 1] > p.capacity[k] * MEMORY_SLACK:
+                        break
+                    if p.row_of[u] >= 0 and not p.counts[p.row_of[u], k, count]:
+                        continue
+                through = max(total[k, a], w.value[b]) if by_finish else total[k, a] + w.value[b]
+                parts = number[k, a] + w.batches[b]
+                if through < total[k + 1, b] or (through == total[k + 1, b] and parts < number[k + 1, b]):
+                    total[k + 1, b], number[k + 1, b], since[k + 1, b] = through, parts, a
+    return bool(total[len(units.used), last] < np.inf)
+
+
+@inner
+def _lay_out(p: BatchProblem, i: int, gaps: Gaps, units: Units, w: Partition, rows: Rows, end: int, by_finish: bool) -> None:
+    """Write the batches of task i, which end before row `end`, backwards, by inputs; its unit settles."""
+    u, row, b = p.unit[i], end, len(p.cuts) - 1
+    for k in range(len(units.used) - 1, -1, -1):
+        a = w.since[k + 1, b]
+        if a < 0:
+            continue
+        _stretches(p, i, gaps, w, k, a, by_finish, np.inf)
+        if not units.settled[u]:
+            units.low[u, k], units.high[u, k] = p.cuts[a], p.cuts[b]
+            units.used[k] += p.claim[u, 0] + (p.cuts[b] - p.cuts[a]) * p.claim[u, 1]
+        while b > a:
+            row -= 1
+            rows.task[row], rows.device[row], rows.high[row] = i, k, p.cuts[b]
+            rows.low[row] = p.cuts[b] - p.arrays.sizes[w.last[b]]
+            b = p.place[rows.low[row]]
+    units.settled[u] = True
+
+
+@inner
+def _time_batch(p: BatchProblem, gaps: Gaps, w: Partition, rows: Rows, row: int, is_first: bool) -> None:
+    """Write when a batch begins and finishes, and fill its gap; `is_first` of its task."""
+    i, k, s = rows.task[row], rows.device[row], 0
+    while p.arrays.sizes[s] < rows.high[row] - rows.low[row]:
+        s += 1
+    arrival = w.ready[p.place[rows.low[row]], s, k]
+    if not is_first and rows.device[row - 1] == k:
+        arrival = max(arrival, rows.finish[row - 1])
+    rows.begin[row], gap = _start_in(gaps, k, arrival, p.arrays.durations[i, k, s])
+    rows.finish[row] = rows.begin[row] + p.arrays.durations[i, k, s]
+    if gap >= 0:
+        fill_gap(gaps, k, gap, row, rows.begin[row], rows.finish[row])
 
 
 @builder
-def _twice(table: Any) -> Any:
-    """Return a table of twice as many columns."""
-    larger = np.empty((table.shape[0], 2 * table.shape[1]), table.dtype)
-    larger[:, : table.shape[1]] = table
-    return larger
+def _new_gaps(arrays: ProblemArrays, insertion: bool) -> Gaps:
+    """Return gaps of idle devices; remains shorter than the least positive duration of a batch are dropped."""
+    gaps: Gaps = new_gaps(arrays.durations.shape[1], 8)
+    if insertion:
+        for i in range(arrays.durations.shape[0]):
+            for k in range(arrays.durations.shape[1]):
+                for length in arrays.durations[i, k]:
+                    if length > 0.0:
+                        gaps.least[k] = min(gaps.least[k], length)
+    return gaps
 
 
 @builder
-def _longer(column: Any) -> Any:
-    """Return a column of twice the length."""
-    larger = np.empty(2 * len(column), column.dtype)
-    larger[: len(column)] = column
-    return larger
+def in_batches(p: BatchProblem, priority: FloatArray, by_finish: bool, insertion: bool) -> Batches:
+    """Place the ready task of highest priority [n] in the best batches, again and again.
 
-
-@builder
-def _least_durations(arrays: ProblemArrays) -> FloatArray:
-    """Return the least positive duration of a batch on each device, [K]."""
-    least = np.full(arrays.durations.shape[1], np.inf)
-    for i in range(arrays.durations.shape[0]):
-        for k in range(len(least)):
-            for length in arrays.durations[i, k]:
-                if length > 0.0:
-                    least[k] = min(least[k], length)
-    return least
-
-
-@builder
-def in_batches(
-    arrays: ProblemArrays,
-    priority: FloatArray,
-    unit: IntArray,
-    claim: FloatArray,
-    capacity: FloatArray,
-    row_of: IntArray,
-    counts: BoolArray,
-    once: bool,
-    criterion: int,
-    insertion: bool,
-) -> Batches:
-    """Place the ready task of highest priority in the best batches, again and again.
-
-    Parameters
-    ----------
-    priority : float64 array [n]
-        The highest goes first, then the lowest task.
-    claim : float64 array [n_units, 2]
-        Bytes a co-location unit claims on a device, and for each input there.
-    capacity : float64 array [K]
-    row_of, counts : int64 array [n_units], bool array [rows, K, L + 1]
-        See `shared_counts`.
-    once : bool
-        Whether a device runs at most one batch of a task.
-    criterion : int
-        ``FINISH`` or ``DURATION``; ties go to fewer batches, then to lower devices.
-    insertion : bool
-        Whether a batch may start in a gap between batches placed before.
+    The best have the earliest finish, or with `by_finish` False the least seconds of device time; ties go to fewer batches,
+    then to lower devices. With `insertion` a batch may start in a gap between batches placed before.
     """
-    n, size, _ = arrays.durations.shape
-    sizes, inputs = arrays.sizes, arrays.inputs
-    by_finish = criterion == FINISH
-    cuts = cut_points(sizes, inputs, size if once else inputs)
-    n_cuts = len(cuts)
-    place = np.full(inputs + 1, -1)
-    for a in range(n_cuts):
-        place[cuts[a]] = a
-    # The batches placed so far; those of one task lie together, by inputs.
-    first = np.zeros((n, 2), np.int64)
-    task, device, low, high = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
-    begin, finish = np.empty(n), np.empty(n)
-    made = 0
-    used = np.zeros(size)
-    settled = np.zeros(len(claim), np.bool_)
-    unit_low, unit_high = np.zeros((len(claim), size), np.int64), np.zeros((len(claim), size), np.int64)
-    least = _least_durations(arrays) if insertion else np.full(size, np.inf)
-    gap_start, gap_end, gap_after = np.zeros((size, 8)), np.full((size, 8), np.inf), np.full((size, 8), -1)
-    gaps = np.ones(size, np.int64)
-    ready = np.empty((n_cuts, len(sizes), size))
-    # Row k + 1: the best way to have the inputs up to each cut point done on devices 0 to k.
-    total, number, since = np.empty((size + 1, n_cuts)), np.empty((size + 1, n_cuts), np.int64), np.empty((size + 1, n_cuts), np.int64)
-    value, batches, last = np.empty(n_cuts), np.empty(n_cuts, np.int64), np.empty(n_cuts, np.int64)
+    arrays, (n, size, n_sizes), n_cuts = p.arrays, p.arrays.durations.shape, len(p.cuts)
+    first, made = np.zeros((n, 2), np.int64), 0
+    rows = Rows(np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n), np.empty(n))
+    n_units = len(p.claim)
+    units = Units(np.zeros(size), np.zeros(n_units, np.bool_), np.zeros((n_units, size), np.int64), np.zeros((n_units, size), np.int64))
+    gaps = _new_gaps(arrays, insertion)
+    w = Partition(
+        np.empty((n_cuts, n_sizes, size)),
+        np.empty((size + 1, n_cuts)),
+        np.empty((size + 1, n_cuts), np.int64),
+        np.empty((size + 1, n_cuts), np.int64),
+        np.empty(n_cuts),
+        np.empty(n_cuts, np.int64),
+        np.empty(n_cuts, np.int64),
+    )
     keys, items, queued = np.empty(n), np.empty(n, np.int64), 0
-    waiting = np.empty(n, np.int64)
+    waiting, stuck = np.empty(n, np.int64), NONE
     for i in range(n):
         waiting[i] = arrays.pred_ptr[i + 1] - arrays.pred_ptr[i]
         if waiting[i] == 0:
@@ -271,78 +362,22 @@ def in_batches(
     while queued > 0:
         i = items[0]
         queued = heap_kernels.pop(keys, items, 0, queued)
-        u, durations = unit[i], arrays.durations[i]
-        _data_ready(arrays, i, cuts, first, device, low, high, finish, ready)
-        total[0], number[0] = np.inf, 0
-        total[0, 0] = 0.0
-        for k in range(size):
-            total[k + 1], number[k + 1], since[k + 1] = total[k], number[k], -1
-            if settled[u]:
-                if unit_low[u, k] == unit_high[u, k]:
-                    continue
-                total[k + 1] = np.inf
-            for a in range(n_cuts - 1):
-                limit = total[k + 1, n_cuts - 1]  # whatever lies above cannot win
-                if total[k, a] == np.inf or total[k, a] > limit or (settled[u] and cuts[a] != unit_low[u, k]):
-                    continue
-                _stretches(
-                    durations, sizes, cuts, place, ready, gap_start, gap_end, gaps[k], k, a, once, by_finish, limit, value, batches, last
-                )
-                for b in range(a + 1, n_cuts):
-                    count = cuts[b] - cuts[a]
-                    if value[b] == np.inf:
-                        continue
-                    if settled[u]:
-                        if cuts[b] != unit_high[u, k]:
-                            continue
-                    else:
-                        if used[k] + claim[u, 0] + count * claim[u, 1] > capacity[k] * MEMORY_SLACK:
-                            break
-                        if row_of[u] >= 0 and not counts[row_of[u], k, count]:
-                            continue
-                    through = max(total[k, a], value[b]) if by_finish else total[k, a] + value[b]
-                    parts = number[k, a] + batches[b]
-                    if through < total[k + 1, b] or (through == total[k + 1, b] and parts < number[k + 1, b]):
-                        total[k + 1, b], number[k + 1, b], since[k + 1, b] = through, parts, a
-        if total[size, n_cuts - 1] == np.inf:
-            return task[:made], device[:made], low[:made], high[:made], begin[:made], i
-        while made + number[size, n_cuts - 1] > len(task):
-            task, device, low, high = _longer(task), _longer(device), _longer(low), _longer(high)
-            begin, finish = _longer(begin), _longer(finish)
-        # Lay the batches out backwards, by inputs, then give them times in their order.
-        first[i, 0], first[i, 1] = made, made + number[size, n_cuts - 1]
-        row, b = first[i, 1], n_cuts - 1
-        for k in range(size - 1, -1, -1):
-            a = since[k + 1, b]
-            if a < 0:
-                continue
-            _stretches(
-                durations, sizes, cuts, place, ready, gap_start, gap_end, gaps[k], k, a, once, by_finish, np.inf, value, batches, last
-            )
-            if not settled[u]:
-                unit_low[u, k], unit_high[u, k] = cuts[a], cuts[b]
-                used[k] += claim[u, 0] + (cuts[b] - cuts[a]) * claim[u, 1]
-            while b > a:
-                row -= 1
-                task[row], device[row], high[row] = i, k, cuts[b]
-                low[row] = cuts[b] - sizes[last[b]]
-                b = place[low[row]]
-        settled[u] = True
+        _data_ready(p, i, first, rows, w.ready)
+        if not _share_out(p, i, gaps, units, w, by_finish):
+            stuck = i
+            break
+        first[i, 0], first[i, 1] = made, made + w.number[size, n_cuts - 1]
+        while first[i, 1] > len(rows.task):
+            rows = _longer(rows)
+        _lay_out(p, i, gaps, units, w, rows, first[i, 1], by_finish)
+        for row in range(made, first[i, 1]):
+            _time_batch(p, gaps, w, rows, row, row == made)
+            if gaps.number[rows.device[row]] == gaps.start.shape[1]:
+                gaps = _more_gaps(gaps)
         made = first[i, 1]
-        for row in range(first[i, 0], made):
-            k, s = device[row], np.searchsorted(sizes, high[row] - low[row])
-            arrival = ready[place[low[row]], s, k]
-            if row > first[i, 0] and device[row - 1] == k:
-                arrival = max(arrival, finish[row - 1])
-            begin[row], gap = _start_in(gap_start, gap_end, k, gaps[k], arrival, durations[k, s])
-            finish[row] = begin[row] + durations[k, s]
-            if gap >= 0:
-                gaps[k] = fill_gap(gap_start[k], gap_end[k], gap_after[k], gaps[k], gap, row, begin[row], finish[row], least[k])
-                if gaps[k] == gap_start.shape[1]:
-                    gap_start, gap_end, gap_after = _twice(gap_start), _twice(gap_end), _twice(gap_after)
         for x in range(arrays.succ_ptr[i], arrays.succ_ptr[i + 1]):
             j = arrays.succ[x]
             waiting[j] -= 1
             if waiting[j] == 0:
                 queued = heap_kernels.push(keys, items, 0, queued, -priority[j], j)
-    return task[:made], device[:made], low[:made], high[:made], begin[:made], -1
+    return rows.task[:made], rows.device[:made], rows.low[:made], rows.high[:made], rows.begin[:made], stuck

@@ -119,18 +119,13 @@ def place_in_batches(
 
     once = problem.batching == "once" if once is None else once
     row_of, counts = _shared_counts(problem, once)
-    return batch_kernels.in_batches(
-        problem.arrays,
-        priority,
-        problem.unit,
-        claim,
-        problem.cluster.memory_bytes,
-        row_of,
-        counts,
-        once,
-        batch_kernels.FINISH if by_finish else batch_kernels.DURATION,
-        insertion,
+    cuts = batch_kernels.cut_points(problem.batch_sizes, problem.inputs, problem.n_devices if once else problem.inputs)
+    place = np.full(problem.inputs + 1, -1)
+    place[cuts] = np.arange(len(cuts))
+    given = batch_kernels.BatchProblem(
+        problem.arrays, problem.unit, np.array(claim), problem.cluster.memory_bytes, row_of, counts, once, cuts, place
     )
+    return batch_kernels.in_batches(given, np.array(priority), by_finish, insertion)
 
 
 def _offer_in_batches(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hetsched.arrays import FloatArray
-from hetsched.heuristics.list_scheduling.offers import offer
+from hetsched.heuristics.list_scheduling.offers import in_slices, list_problem, offer
 from hetsched.heuristics.list_scheduling.static import static_level
 from hetsched.problem.problem import Problem
 from hetsched.search import Auto, Kind, Monitor, Role, Supports, always, method
@@ -17,27 +17,15 @@ def _by_choice(problem: Problem, monitor: Monitor, rule: int, level: FloatArray 
     from hetsched.heuristics.list_scheduling import kernels
 
     n, size = problem.whole_durations.shape
+    choice = kernels.Choice(rule, np.array(level), np.array(median))
 
     def place(need: FloatArray) -> kernels.Placed:
-        preference = np.full(n, -1), np.full(n, -1), np.empty(n), np.zeros(n)
+        given, preferences = list_problem(problem, need), kernels.Preferences.begin(n, size)
 
         def work(state: kernels.Choosing, most: int) -> int:
-            stuck: int = kernels.by_choice(
-                problem.arrays,
-                problem.whole_durations,
-                rule,
-                level,
-                median,
-                problem.unit,
-                need,
-                problem.cluster.memory_bytes,
-                state,
-                preference,
-                most,
-            )
-            return stuck
+            return kernels.by_choice(given, choice, state, preferences, most)
 
-        return kernels.in_slices(work, kernels.Choosing.begin(n, size, len(need)), monitor.deadline, "the choice among many ready tasks")
+        return in_slices(work, kernels.Choosing.begin(n, size, len(need)), monitor.deadline, "the choice among many ready tasks")
 
     offer(monitor, place)
 

@@ -7,7 +7,6 @@ there, when its first member is placed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -15,10 +14,9 @@ import numpy as np
 from hetsched import heap_kernels
 from hetsched.analysis import ranking_kernels
 from hetsched.arrays import FloatArray, IntArray
-from hetsched.compiled import builder, inner
+from hetsched.compiled import builder, inner, kernel
 from hetsched.problem.link_kernels import bytes_seconds, multiplier
 from hetsched.problem.problem import ProblemArrays
-from hetsched.stopping import Deadline
 
 Placed = tuple[IntArray, IntArray, int]
 """Device per task [n], a sequence of all tasks [n], and the task that found no place, or -1."""
@@ -29,8 +27,107 @@ FINISH, START, DURATION, AVAILABLE, ADJUST = 0, 1, 2, 3, 4
 ETF, DLS, BIL, MIN_MIN, MAX_MIN, SUFFERAGE = 0, 1, 2, 3, 4, 5
 
 MEMORY_SLACK = 1 + 1e-9
+NONE = -1
 MORE, SLICE = -2, 4_000_000
 """What a kernel returns at the end of a slice that is not the last, and its looks at ready tasks: a tenth of a second."""
+
+
+class ListProblem(NamedTuple):
+    """What list schedulers read; read-only, but for `need`."""
+
+    arrays: ProblemArrays
+    durations: FloatArray
+    """[n, K] seconds of one batch of all inputs; inf where it cannot run."""
+    unit: IntArray
+    """[n]: the co-location unit of each task."""
+    need: FloatArray
+    """[n_units]: bytes that each unit claims."""
+    capacity: FloatArray
+    """[K] bytes"""
+
+
+class Rule(NamedTuple):
+    """How a static list scheduler goes about it."""
+
+    criterion: int
+    """``FINISH``, ``START``, ``DURATION``, ``AVAILABLE`` or ``ADJUST``."""
+    insertion: bool
+    """Whether a task may start in a gap between tasks placed before."""
+    priority: FloatArray
+    """[n]: the highest goes first, then the lowest task."""
+    bias: FloatArray
+    """[n, K] or [0, 0]: added to the finish when devices are compared. Under ``ADJUST``, [n, 1]: by how much a start has to be
+    earlier to leave the device of the task before; and where no device has the memory, the one with most left is taken."""
+    only: IntArray
+    """[n] or [0]: a device to prefer to all others if it is admissible, or -1."""
+
+
+class Gaps(NamedTuple):
+    """The idle gaps of each device, by time; the last one is open-ended. Without insertion there is only the last."""
+
+    start: FloatArray
+    end: FloatArray
+    after: IntArray
+    """[K, most]: seconds, and the task before each gap, -1 for none."""
+    number: IntArray
+    """[K]: gaps of each device."""
+    least: FloatArray
+    """[K]: shorter remains fit no task and are dropped."""
+
+
+class ListState(NamedTuple):
+    """What list scheduling writes, and room to work in."""
+
+    device: IntArray
+    finish: FloatArray
+    sequence: IntArray
+    """[n]"""
+    unit_device: IntArray
+    """[n_units]: where each unit has settled, or -1."""
+    used: FloatArray
+    """[K]: bytes claimed."""
+    gaps: Gaps
+    following: IntArray
+    head: IntArray
+    """[n], [K]: the task after each on its device, and the first of each device, -1 for none."""
+    ready: FloatArray
+    """[K]: when the data of one task are on each device."""
+    waiting: IntArray
+    """[n]: parents that are not placed yet."""
+    keys: FloatArray
+    items: IntArray
+    """[n]: the queue of ready tasks."""
+
+
+@builder
+def new_gaps(n_devices: int, most: int) -> Gaps:
+    """Return room for `most` gaps of each device, which is idle as yet."""
+    return Gaps(
+        np.zeros((n_devices, most)),
+        np.full((n_devices, most), np.inf),
+        np.full((n_devices, most), NONE),
+        np.ones(n_devices, np.int64),
+        np.full(n_devices, np.inf),
+    )
+
+
+@builder
+def new_state(n_tasks: int, n_devices: int, n_units: int) -> ListState:
+    """Return room for a placement."""
+    return ListState(
+        np.empty(n_tasks, np.int64),
+        np.empty(n_tasks),
+        np.empty(n_tasks, np.int64),
+        np.empty(n_units, np.int64),
+        np.empty(n_devices),
+        new_gaps(n_devices, n_tasks + 1),
+        np.empty(n_tasks, np.int64),
+        np.empty(n_devices, np.int64),
+        np.empty(n_devices),
+        np.empty(n_tasks, np.int64),
+        np.empty(n_tasks),
+        np.empty(n_tasks, np.int64),
+    )
 
 
 @inner
@@ -53,193 +150,195 @@ def arrivals(arrays: ProblemArrays, i: int, device: IntArray, finish: FloatArray
 
 
 @inner
-def first_gap(gap_start: FloatArray, gap_end: FloatArray, k: int, count: int, ready: float, duration: float, limit: float) -> int:
-    """Return the earliest gap of device k in which a task fits; the last one is open-ended and always fits.
+def first_gap(gaps: Gaps, k: int, ready: float, duration: float, limit: float) -> int:
+    """Return the earliest gap of device k in which a task fits.
 
-    Gaps are sorted by time. The search gives up at a gap where the task would start at `limit` or
-    later, and returns that one.
+    The search gives up at a gap where the task would start at `limit` or later, and returns that one.
     """
-    low, high = 0, count - 1  # the first gap that ends after `ready`
+    low, high = 0, gaps.number[k] - 1  # the first gap that ends after `ready`
     while low < high:
         middle = (low + high) // 2
-        if gap_end[k, middle] > ready:
+        if gaps.end[k, middle] > ready:
             high = middle
         else:
             low = middle + 1
-    while low < count - 1:
-        start = max(ready, gap_start[k, low])
-        if start + duration <= gap_end[k, low] or start >= limit:
+    while low < gaps.number[k] - 1:
+        start = max(ready, gaps.start[k, low])
+        if start + duration <= gaps.end[k, low] or start >= limit:
             break
         low += 1
     return low
 
 
 @inner
-def fill_gap(
-    gap_start: FloatArray, gap_end: FloatArray, gap_after: IntArray, count: int, gap: int, i: int, start: float, finish: float, least: float
-) -> int:
-    """Put task i into a gap, keep what is left on either side, and return the number of gaps.
-
-    `gap_after` holds the task before each gap. Remains shorter than `least` fit no task and are
-    dropped.
-    """
-    end = gap_end[gap]
-    keep_left = gap_start[gap] + least <= start
-    keep_right = finish + least <= end
+def fill_gap(gaps: Gaps, k: int, gap: int, i: int, start: float, finish: float) -> None:
+    """Put task i into a gap of device k, and keep what is left on either side."""
+    count, end = gaps.number[k], gaps.end[k, gap]
+    keep_left = gaps.start[k, gap] + gaps.least[k] <= start
+    keep_right = finish + gaps.least[k] <= end
     if keep_left and keep_right:
         for x in range(count, gap + 1, -1):
-            gap_start[x], gap_end[x], gap_after[x] = gap_start[x - 1], gap_end[x - 1], gap_after[x - 1]
-        gap_end[gap] = start
-        gap_start[gap + 1], gap_end[gap + 1], gap_after[gap + 1] = finish, end, i
-        return count + 1
-    if keep_left:
-        gap_end[gap] = start
-        return count
-    if keep_right:
-        gap_start[gap], gap_after[gap] = finish, i
-        return count
-    for x in range(gap, count - 1):
-        gap_start[x], gap_end[x], gap_after[x] = gap_start[x + 1], gap_end[x + 1], gap_after[x + 1]
-    return count - 1
+            gaps.start[k, x], gaps.end[k, x], gaps.after[k, x] = gaps.start[k, x - 1], gaps.end[k, x - 1], gaps.after[k, x - 1]
+        gaps.end[k, gap] = start
+        gaps.start[k, gap + 1], gaps.end[k, gap + 1], gaps.after[k, gap + 1] = finish, end, i
+        gaps.number[k] = count + 1
+    elif keep_left:
+        gaps.end[k, gap] = start
+    elif keep_right:
+        gaps.start[k, gap], gaps.after[k, gap] = finish, i
+    else:
+        for x in range(gap, count - 1):
+            gaps.start[k, x], gaps.end[k, x], gaps.after[k, x] = gaps.start[k, x + 1], gaps.end[k, x + 1], gaps.after[k, x + 1]
+        gaps.number[k] = count - 1
 
 
-@builder
-def least_durations(durations: FloatArray) -> FloatArray:
-    """Return the least positive duration on each device, [K]."""
-    n, size = durations.shape
-    least = np.full(size, np.inf)
+@inner
+def clear(p: ListProblem, s: ListState, insertion: bool) -> None:
+    """Make a state that of no task placed."""
+    n, size = p.durations.shape
     for i in range(n):
-        for k in range(size):
-            if 0.0 < durations[i, k] < least[k]:
-                least[k] = durations[i, k]
-    return least
-
-
-@builder
-def in_order(
-    arrays: ProblemArrays,
-    durations: FloatArray,
-    priority: FloatArray,
-    bias: FloatArray,
-    only: IntArray,
-    unit: IntArray,
-    need: FloatArray,
-    capacity: FloatArray,
-    criterion: int,
-    insertion: bool,
-) -> Placed:
-    """Place the ready task of highest priority on its best device, again and again.
-
-    Parameters
-    ----------
-    priority : float64 array [n]
-        The highest goes first, then the lowest task.
-    bias : float64 array [n, K] or [0, 0]
-        Added to the finish when devices are compared. Under ``ADJUST``, [n, 1]: by how much a start has to be earlier to leave the
-        device of the task before; and where no device has the memory, the one with most left is taken.
-    only : int64 array [n] or [0]
-        A device to prefer to all others if it is admissible, or -1.
-    need, capacity : float64 arrays [n_units], [K]
-        Bytes a co-location unit claims; bytes there are.
-    """
-    n, size = durations.shape
-    device, finish = np.full(n, -1), np.zeros(n)
-    unit_device, used = np.full(len(need), -1), np.zeros(size)
-    pred_ptr, succ_ptr, succ = arrays.pred_ptr, arrays.succ_ptr, arrays.succ
-    # Per device its idle gaps, and its tasks as a linked list; without insertion only the last gap.
-    least = least_durations(durations) if insertion else np.full(size, np.inf)
-    gap_start, gap_end, gap_after = np.empty((size, n + 1)), np.empty((size, n + 1)), np.empty((size, n + 1), np.int64)
-    gaps = np.ones(size, np.int64)
-    following, head = np.empty(n, np.int64), np.full(size, -1)
+        s.device[i], s.finish[i] = NONE, 0.0
+    for u in range(len(s.unit_device)):
+        s.unit_device[u] = NONE
     for k in range(size):
-        gap_start[k, 0], gap_end[k, 0], gap_after[k, 0] = 0.0, np.inf, -1
-    sequence, placed = np.empty(n, np.int64), 0
-    ready = np.empty(size)
-    keys, items, queued = np.empty(n), np.empty(n, np.int64), 0
-    waiting = np.empty(n, np.int64)
-    latest = -1  # the device of the task before
-    for i in range(n):
-        waiting[i] = pred_ptr[i + 1] - pred_ptr[i]
-        if waiting[i] == 0:
-            queued = heap_kernels.push(keys, items, 0, queued, -priority[i], i)
-    while queued > 0:
-        i = items[0]
-        queued = heap_kernels.pop(keys, items, 0, queued)
-        arrivals(arrays, i, device, finish, ready)
-        u = unit[i]
-        chosen, chosen_start, chosen_gap, best = -1, 0.0, 0, np.inf
-        for attempt in range(2):
+        s.used[k], s.head[k] = 0.0, NONE
+        s.gaps.start[k, 0], s.gaps.end[k, 0], s.gaps.after[k, 0], s.gaps.number[k], s.gaps.least[k] = 0.0, np.inf, NONE, 1, np.inf
+    if insertion:
+        for i in range(n):
             for k in range(size):
-                length = durations[i, k]
-                if length == np.inf or ready[k] == np.inf or (unit_device[u] >= 0 and unit_device[u] != k):
+                if 0.0 < p.durations[i, k] < s.gaps.least[k]:
+                    s.gaps.least[k] = p.durations[i, k]
+
+
+@inner
+def enqueue_first(p: ListProblem, s: ListState, priority: FloatArray) -> int:
+    """Fill the queue with the tasks that have no parents; return how many there are."""
+    queued = 0
+    for i in range(len(priority)):
+        s.waiting[i] = p.arrays.pred_ptr[i + 1] - p.arrays.pred_ptr[i]
+        if s.waiting[i] == 0:
+            queued = heap_kernels.push(s.keys, s.items, 0, queued, -priority[i], i)
+    return queued
+
+
+@inner
+def enqueue_after(p: ListProblem, s: ListState, priority: FloatArray, i: int, queued: int) -> int:
+    """Add the children of task i that wait for no other to the queue; return its new length."""
+    for x in range(p.arrays.succ_ptr[i], p.arrays.succ_ptr[i + 1]):
+        j = p.arrays.succ[x]
+        s.waiting[j] -= 1
+        if s.waiting[j] == 0:
+            queued = heap_kernels.push(s.keys, s.items, 0, queued, -priority[j], j)
+    return queued
+
+
+@inner
+def admits(p: ListProblem, s: ListState, i: int, k: int) -> bool:
+    """Return whether device k can run task i, is reached by its data (see `arrivals`) and by its co-located tasks."""
+    bound_to = s.unit_device[p.unit[i]]
+    return bool(p.durations[i, k] != np.inf and s.ready[k] != np.inf and (bound_to < 0 or bound_to == k))
+
+
+@inner
+def has_room(p: ListProblem, s: ListState, i: int, k: int) -> bool:
+    """Return whether device k has the memory for the unit of task i, or holds it already."""
+    u = p.unit[i]
+    return bool(s.unit_device[u] >= 0 or s.used[k] + p.need[u] <= p.capacity[k] * MEMORY_SLACK)
+
+
+@inner
+def _score(criterion: int, start: float, length: float, extra: float, idle: float) -> float:
+    """Return what is least on the chosen device; `idle` is when it has no more to do."""
+    if criterion == FINISH:
+        return start + length + extra
+    if criterion == START:
+        return start
+    if criterion == DURATION:
+        return length
+    if criterion == AVAILABLE:
+        return idle
+    return start + extra
+
+
+@inner
+def _best_device(p: ListProblem, rule: Rule, s: ListState, i: int, latest: int) -> tuple[int, float, int]:
+    """Return the best device for task i, its start there and the gap, -1 for tasks that take no time; -1 where no device will do.
+
+    `latest` is the device of the task before.
+    """
+    chosen, chosen_start, chosen_gap, best = NONE, 0.0, 0, np.inf
+    gaps, criterion = s.gaps, rule.criterion
+    preferred = rule.only[i] if len(rule.only) > 0 else NONE
+    for attempt in range(2):
+        forced = criterion == ADJUST and attempt == 1
+        for k in range(len(s.used)):
+            if not admits(p, s, i, k) or (attempt == 0 and preferred >= 0 and preferred != k) or not (forced or has_room(p, s, i, k)):
+                continue
+            length, ready, extra = p.durations[i, k], s.ready[k], 0.0
+            if len(rule.bias) > 0:
+                extra = rule.bias[i, k] if criterion == FINISH else rule.bias[i, 0]
+            limit = np.inf  # a start from here on cannot win
+            if criterion == FINISH:
+                limit = best - length - extra
+            elif criterion == START:
+                limit = best
+            if ready >= limit:
+                continue
+            start, gap = ready, NONE
+            if length > 0.0:
+                gap = first_gap(gaps, k, ready, length, limit)
+                start = max(ready, gaps.start[k, gap])
+                if start + length > gaps.end[k, gap]:  # the search gave up at `limit`
                     continue
-                if attempt == 0 and len(only) > 0 and only[i] >= 0 and only[i] != k:
-                    continue
-                forced = criterion == ADJUST and attempt == 1
-                if unit_device[u] < 0 and used[k] + need[u] > capacity[k] * MEMORY_SLACK and not forced:
-                    continue
-                extra = 0.0
-                if len(bias) > 0:
-                    extra = bias[i, k] if criterion == FINISH else bias[i, 0]
-                limit = np.inf  # a start from here on cannot win
-                if criterion == FINISH:
-                    limit = best - length - extra
-                elif criterion == START:
-                    limit = best
-                if ready[k] >= limit:
-                    continue
-                start, gap = ready[k], -1
-                if length > 0.0:
-                    gap = first_gap(gap_start, gap_end, k, gaps[k], ready[k], length, limit)
-                    start = max(ready[k], gap_start[k, gap])
-                    if start + length > gap_end[k, gap]:  # the search gave up at `limit`
-                        continue
-                if criterion == FINISH:
-                    score = start + length + extra
-                elif criterion == START:
-                    score = start
-                elif criterion == DURATION:
-                    score = length
-                elif criterion == AVAILABLE:
-                    score = gap_start[k, gaps[k] - 1]
-                elif forced:
-                    score = used[k] - capacity[k]
-                else:
-                    score = start if k == latest else start + extra
-                if score < best or (score == best and criterion == ADJUST and k == latest):
-                    chosen, chosen_start, chosen_gap, best = k, start, gap, score
-            if chosen >= 0 or (len(only) == 0 and criterion != ADJUST):
-                break
-        if chosen < 0:
-            return device, sequence, i
-        k = latest = chosen
-        device[i] = k
-        finish[i] = chosen_start + durations[i, k]
-        if unit_device[u] < 0:
-            unit_device[u] = k
-            used[k] += need[u]
-        if chosen_gap < 0:  # tasks of length zero occupy nothing
-            sequence[placed] = i
+            if forced:
+                score = s.used[k] - p.capacity[k]
+            elif criterion == ADJUST and k == latest:
+                score = start
+            else:
+                score = _score(criterion, start, length, extra, gaps.start[k, gaps.number[k] - 1])
+            if score < best or (score == best and criterion == ADJUST and k == latest):
+                chosen, chosen_start, chosen_gap, best = k, start, gap, score
+        if chosen >= 0 or (len(rule.only) == 0 and criterion != ADJUST):
+            break
+    return chosen, chosen_start, chosen_gap
+
+
+@kernel
+def in_order(p: ListProblem, rule: Rule, s: ListState) -> int:
+    """Place the ready task of highest priority on its best device, again and again; return the task that found no place, or -1."""
+    clear(p, s, rule.insertion)
+    gaps, following, head, latest, placed = s.gaps, s.following, s.head, NONE, 0
+    queued = enqueue_first(p, s, rule.priority)
+    while queued > 0:
+        i = s.items[0]
+        queued = heap_kernels.pop(s.keys, s.items, 0, queued)
+        arrivals(p.arrays, i, s.device, s.finish, s.ready)
+        k, start, gap = _best_device(p, rule, s, i, latest)
+        if k < 0:
+            return int(i)
+        latest = k
+        s.device[i], s.finish[i] = k, start + p.durations[i, k]
+        if s.unit_device[p.unit[i]] < 0:
+            s.unit_device[p.unit[i]] = k
+            s.used[k] += p.need[p.unit[i]]
+        if gap < 0:  # tasks of length zero occupy nothing
+            s.sequence[placed] = i
             placed += 1
         else:
-            before = gap_after[k, chosen_gap]
+            before = gaps.after[k, gap]
             if before < 0:
                 following[i], head[k] = head[k], i
             else:
                 following[i], following[before] = following[before], i
-            gaps[k] = fill_gap(gap_start[k], gap_end[k], gap_after[k], gaps[k], chosen_gap, i, chosen_start, finish[i], least[k])
-        for x in range(succ_ptr[i], succ_ptr[i + 1]):
-            j = succ[x]
-            waiting[j] -= 1
-            if waiting[j] == 0:
-                queued = heap_kernels.push(keys, items, 0, queued, -priority[j], j)
-    for k in range(size):
+            fill_gap(gaps, k, gap, i, start, s.finish[i])
+        queued = enqueue_after(p, s, rule.priority, i, queued)
+    for k in range(len(head)):
         i = head[k]
         while i >= 0:
-            sequence[placed] = i
+            s.sequence[placed] = i
             placed += 1
             i = following[i]
-    return device, sequence, -1
+    return NONE
 
 
 @inner
@@ -255,8 +354,19 @@ def _kth_least(values: FloatArray, count: int, k: int) -> float:
     return float(values[k])
 
 
+class Choice(NamedTuple):
+    """How a dynamic list scheduler picks a ready task and a device."""
+
+    rule: int
+    """``ETF``, ``DLS``, ``BIL``, ``MIN_MIN``, ``MAX_MIN`` or ``SUFFERAGE``."""
+    level: FloatArray
+    """[n, 1] (static level), [n, K] (imaginary level) or [0, 0]"""
+    median: FloatArray
+    """[n] or [0]: median durations, for ``DLS``."""
+
+
 class Choosing(NamedTuple):
-    """How far one has come that looks at all ready tasks at every step: it works in slices, see `in_slices`."""
+    """How far a scheduler has come that looks at all ready tasks at every step, in slices of steps."""
 
     at: IntArray
     """Steps done (-1 before the tasks that are ready at first are known), tasks ready, the last device, the last unit."""
@@ -265,6 +375,7 @@ class Choosing(NamedTuple):
     sequence: IntArray
     waiting: IntArray
     ready: FloatArray
+    """[n, K]"""
     ready_tasks: IntArray
     unit_device: IntArray
     used: FloatArray
@@ -287,147 +398,148 @@ class Choosing(NamedTuple):
         )
 
 
-def in_slices(work: Callable[[Choosing, int], int], state: Choosing, deadline: Deadline, what: str) -> Placed:
-    """Return what ``work(state, most)`` comes to, a slice of `most` looks at ready tasks after another.
+class Preferences(NamedTuple):
+    """What each ready task prefers, as long as that stands.
 
-    `work` returns -1 if all tasks are placed, the task that found no place, or `MORE`. Raises `OutOfTime` past the deadline, but
-    lets the first slice be done.
+    A placement only worsens its own device, so a preference stands until the task's best or second-best device, or its
+    co-location unit, gets another task.
     """
-    while (stuck := work(state, SLICE)) == MORE:
-        deadline.check(what)
-    return state.device, state.sequence, stuck
+
+    device: IntArray
+    other: IntArray
+    """[n]: the best and the second-best device, -1 for none."""
+    score: FloatArray
+    tie: FloatArray
+    """[n]: what ready tasks are compared by, the highest first."""
+    scratch: FloatArray
+    """[K]"""
+
+    @classmethod
+    def begin(cls, n_tasks: int, n_devices: int) -> Preferences:
+        """Return those of no task."""
+        return cls(np.full(n_tasks, -1), np.full(n_tasks, -1), np.empty(n_tasks), np.zeros(n_tasks), np.empty(n_devices))
 
 
-@builder
-def by_choice(
-    arrays: ProblemArrays,
-    durations: FloatArray,
-    rule: int,
-    level: FloatArray,
-    median: FloatArray,
-    unit: IntArray,
-    need: FloatArray,
-    capacity: FloatArray,
-    state: Choosing,
-    preference: tuple[IntArray, IntArray, FloatArray, FloatArray],
-    most: int,
-) -> int:
+@inner
+def _value(choice: Choice, i: int, k: int, start: float, duration: float, crowd: float) -> float:
+    """Return how good device k is for task i, which can start there at `start`."""
+    if choice.rule == ETF:
+        return -start
+    if choice.rule == DLS:
+        return float(choice.level[i, 0] - start + (choice.median[i] - duration))
+    if choice.rule == BIL:
+        return -float(start + choice.level[i, k] + duration * crowd)
+    return -(start + duration)
+
+
+@inner
+def _prefer(p: ListProblem, choice: Choice, s: Choosing, preferences: Preferences, i: int, n_ready: int) -> bool:
+    """Write what ready task i prefers; return whether any device will do."""
+    size, u, scratch = len(s.used), p.unit[i], preferences.scratch
+    crowd = max(n_ready / size - 1.0, 0.0)
+    best, other, first, second, fitting = NONE, NONE, -np.inf, -np.inf, 0
+    for k in range(size):
+        duration, ready = p.durations[i, k], s.ready[i, k]
+        if duration == np.inf or ready == np.inf or (s.unit_device[u] >= 0 and s.unit_device[u] != k):
+            continue
+        if s.unit_device[u] < 0 and s.used[k] + p.need[u] > p.capacity[k] * MEMORY_SLACK:
+            continue
+        start = ready if duration == 0.0 else max(ready, s.available[k])
+        value = _value(choice, i, k, start, duration, crowd)
+        if choice.rule == BIL:
+            scratch[fitting] = start + choice.level[i, k]
+        fitting += 1
+        if value > first:
+            second, other = first, best
+            best, first = k, value
+        elif value > second:
+            second, other = value, k
+    if best < 0:
+        return False
+    preferences.device[i], preferences.other[i] = best, other
+    if choice.rule == BIL:
+        preferences.score[i] = _kth_least(scratch, fitting, min(n_ready, fitting) - 1)
+    elif choice.rule == MAX_MIN:
+        preferences.score[i] = -first
+    elif choice.rule == SUFFERAGE:
+        preferences.score[i] = first - second  # inf where there is no second
+    else:
+        preferences.score[i] = first
+        if choice.rule == ETF:
+            preferences.tie[i] = choice.level[i, 0]
+    return True
+
+
+@inner
+def _goes_before(preferences: Preferences, i: int, j: int) -> bool:
+    """Return whether ready task i is picked rather than j: by score, tie, then the lower task."""
+    score, tie = preferences.score, preferences.tie
+    if score[i] != score[j]:
+        return bool(score[i] > score[j])
+    return bool(tie[i] > tie[j] or (tie[i] == tie[j] and i < j))
+
+
+@inner
+def _make_ready(p: ListProblem, s: Choosing, i: int, n_ready: int) -> int:
+    """Add a task to those that are ready; return how many are."""
+    arrivals(p.arrays, i, s.device, s.finish, s.ready[i])
+    s.ready_tasks[n_ready] = i
+    return n_ready + 1
+
+
+@kernel
+def by_choice(p: ListProblem, choice: Choice, s: Choosing, preferences: Preferences, most: int) -> int:
     """Pick a ready task and a device by a rule over all ready tasks, append it there, again and again, for a slice.
 
-    Parameters
-    ----------
-    rule : int
-        ``ETF``, ``DLS``, ``BIL``, ``MIN_MIN``, ``MAX_MIN`` or ``SUFFERAGE``.
-    level : float64 array [n, 1] (static level), [n, K] (imaginary level) or [0, 0]
-    median : float64 array [n] or [0]
-        Median durations, for ``DLS``.
-    unit, need, capacity
-        As in `in_order`.
-    state, preference : as at the end of the slice before
-        `preference` is what each ready task prefers, and how much.
-    most : int
-        Looks at ready tasks, after which the slice ends.
+    The slice ends after `most` looks at ready tasks. Returns -1 if all tasks are placed, the task that found no place,
+    or ``MORE``; state and preferences are then as the next slice needs them.
     """
-    n, size = durations.shape
-    pred_ptr, succ_ptr, succ = arrays.pred_ptr, arrays.succ_ptr, arrays.succ
-    at, device, finish, sequence, waiting, ready, ready_tasks, unit_device, used, available = state
-    # A placement only worsens its own device, so the preference of a task stands until its best or second-best device,
-    # or its co-location unit, gets another task.
-    preferred, other, score, tie = preference
-    scratch = np.empty(size)
-    n_ready, last_device, last_unit = at[1], at[2], at[3]
+    arrays, preferred, other = p.arrays, preferences.device, preferences.other
+    at, n_ready, last_device, last_unit = s.at, s.at[1], s.at[2], s.at[3]
     if at[0] < 0:
-        for i in range(n):
-            waiting[i] = pred_ptr[i + 1] - pred_ptr[i]
-            if waiting[i] == 0:
-                arrivals(arrays, i, device, finish, ready[i])
-                ready_tasks[n_ready] = i
-                n_ready += 1
+        for i in range(len(s.device)):
+            s.waiting[i] = arrays.pred_ptr[i + 1] - arrays.pred_ptr[i]
+            if s.waiting[i] == 0:
+                n_ready = _make_ready(p, s, i, n_ready)
     looks = 0
-    for step in range(max(0, at[0]), n):
+    for step in range(max(0, at[0]), len(s.device)):
         if looks > most:
             at[0], at[1], at[2], at[3] = step, n_ready, last_device, last_unit
             return MORE
         looks += n_ready
-        chosen, place = -1, -1
-        crowd = max(n_ready / size - 1.0, 0.0)
+        chosen, place = NONE, NONE
         for position in range(n_ready):
-            i = ready_tasks[position]
-            u = unit[i]
-            if rule == BIL or preferred[i] < 0 or preferred[i] == last_device or other[i] == last_device or u == last_unit:
-                best, first, second = -1, -np.inf, -np.inf
-                other[i] = -1
-                fitting = 0
-                for k in range(size):
-                    if durations[i, k] == np.inf or ready[i, k] == np.inf or (unit_device[u] >= 0 and unit_device[u] != k):
-                        continue
-                    if unit_device[u] < 0 and used[k] + need[u] > capacity[k] * MEMORY_SLACK:
-                        continue
-                    start = ready[i, k] if durations[i, k] == 0.0 else max(ready[i, k], available[k])
-                    if rule == ETF:
-                        value = -start
-                    elif rule == DLS:
-                        value = level[i, 0] - start + (median[i] - durations[i, k])
-                    elif rule == BIL:
-                        scratch[fitting] = start + level[i, k]
-                        value = -(scratch[fitting] + durations[i, k] * crowd)
-                    else:
-                        value = -(start + durations[i, k])
-                    fitting += 1
-                    if value > first:
-                        second, other[i] = first, best
-                        best, first = k, value
-                    elif value > second:
-                        second, other[i] = value, k
-                if best < 0:
-                    return int(i)
-                preferred[i] = best
-                if rule == BIL:
-                    score[i] = _kth_least(scratch, fitting, min(n_ready, fitting) - 1)
-                elif rule == MAX_MIN:
-                    score[i] = -first
-                elif rule == SUFFERAGE:
-                    score[i] = first - second  # inf where there is no second
-                else:
-                    score[i] = first
-                    if rule == ETF:
-                        tie[i] = level[i, 0]
-            if chosen >= 0:
-                if score[i] < score[chosen]:
-                    continue
-                if score[i] == score[chosen] and (tie[i] < tie[chosen] or (tie[i] == tie[chosen] and i > chosen)):
-                    continue
-            chosen, place = i, position
+            i = s.ready_tasks[position]
+            stale = preferred[i] < 0 or preferred[i] == last_device or other[i] == last_device or p.unit[i] == last_unit
+            if (stale or choice.rule == BIL) and not _prefer(p, choice, s, preferences, i, n_ready):
+                return int(i)
+            if chosen < 0 or _goes_before(preferences, i, chosen):
+                chosen, place = i, position
         i, k = chosen, preferred[chosen]
         n_ready -= 1
-        ready_tasks[place] = ready_tasks[n_ready]
-        device[i] = k
-        sequence[step] = i
-        last_device, last_unit = k, unit[i]
-        if unit_device[unit[i]] < 0:
-            unit_device[unit[i]] = k
-            used[k] += need[unit[i]]
-        if durations[i, k] > 0.0:
-            finish[i] = max(ready[i, k], available[k]) + durations[i, k]
-            available[k] = finish[i]
-        else:
-            finish[i] = ready[i, k]
-        for x in range(succ_ptr[i], succ_ptr[i + 1]):
-            j = succ[x]
-            waiting[j] -= 1
-            if waiting[j] == 0:
-                arrivals(arrays, j, device, finish, ready[j])
-                ready_tasks[n_ready] = j
-                n_ready += 1
-    return -1
+        s.ready_tasks[place] = s.ready_tasks[n_ready]
+        s.device[i], s.sequence[step] = k, i
+        last_device, last_unit = k, p.unit[i]
+        if s.unit_device[last_unit] < 0:
+            s.unit_device[last_unit] = k
+            s.used[k] += p.need[last_unit]
+        s.finish[i] = s.ready[i, k]
+        if p.durations[i, k] > 0.0:
+            s.finish[i] = max(s.ready[i, k], s.available[k]) + p.durations[i, k]
+            s.available[k] = s.finish[i]
+        for x in range(arrays.succ_ptr[i], arrays.succ_ptr[i + 1]):
+            j = arrays.succ[x]
+            s.waiting[j] -= 1
+            if s.waiting[j] == 0:
+                n_ready = _make_ready(p, s, j, n_ready)
+    return NONE
 
 
 @builder
-def heft(
-    arrays: ProblemArrays, order: IntArray, durations: FloatArray, unit: IntArray, need: FloatArray, capacity: FloatArray, mean: int
-) -> Placed:
+def heft(p: ListProblem, order: IntArray, mean: int) -> Placed:
     """Ranks, order and placement of HEFT in one call, which is what its speed is measured on."""
-    rank = ranking_kernels.upward(arrays, order, ranking_kernels.mean_durations(durations), ranking_kernels.mean_transfers(arrays, mean))
-    nobody = np.empty(0, np.int64)
-    placed: Placed = in_order(arrays, durations, rank, np.empty((0, 0)), nobody, unit, need, capacity, FINISH, True)
-    return placed
+    arrays, (n, size) = p.arrays, p.durations.shape
+    rank = ranking_kernels.upward(arrays, order, ranking_kernels.mean_durations(p.durations), ranking_kernels.mean_transfers(arrays, mean))
+    state = new_state(n, size, len(p.need))
+    stuck = in_order(p, Rule(FINISH, True, rank, np.empty((0, 0)), np.empty(0, np.int64)), state)
+    return state.device, state.sequence, stuck

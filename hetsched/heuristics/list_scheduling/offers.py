@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hetsched.arrays import FloatArray, IntArray
+from hetsched.arrays import FloatArray, IntArray, readonly
 from hetsched.heuristics.memory_accounts import memory_needs
+from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.search import Monitor
+from hetsched.stopping import Deadline
+
+if TYPE_CHECKING:
+    from hetsched.heuristics.list_scheduling.kernels import Choosing, ListProblem, Placed, Rule
 
 
 def descending(order: IntArray) -> FloatArray:
@@ -44,7 +49,6 @@ def offer_in_order(
     """
     from hetsched.heuristics.list_scheduling import kernels
 
-    problem = monitor.problem
     code = {
         "finish": kernels.FINISH,
         "start": kernels.START,
@@ -54,12 +58,39 @@ def offer_in_order(
     }[criterion]
     bias = np.empty((0, 0)) if bias is None else bias
     only = np.empty(0, np.int64) if only is None else only
-    offer(
-        monitor,
-        lambda need: kernels.in_order(
-            problem.arrays, problem.whole_durations, priority, bias, only, problem.unit, need, problem.cluster.memory_bytes, code, insertion
-        ),
-    )
+    rule = kernels.Rule(code, insertion, priority, bias, only)
+    offer(monitor, lambda need: place_in_order(list_problem(monitor.problem, need), rule))
+
+
+def list_problem(problem: Problem, need: FloatArray, durations: FloatArray | None = None) -> ListProblem:
+    """Return what kernels of list scheduling read: bytes that units claim, [n_units], and `durations` [n, K] if not the problem's."""
+    from hetsched.heuristics.list_scheduling.kernels import ListProblem
+
+    durations = problem.whole_durations if durations is None else readonly(durations)
+    return ListProblem(problem.arrays, durations, problem.unit, np.array(need), problem.cluster.memory_bytes)
+
+
+def place_in_order(given: ListProblem, rule: Rule) -> Placed:
+    """Return the placement that ``kernels.in_order`` makes."""
+    from hetsched.heuristics.list_scheduling import kernels
+
+    n_tasks, n_devices = given.durations.shape
+    state = kernels.new_state(n_tasks, n_devices, len(given.need))
+    stuck = kernels.in_order(given, rule, state)
+    return state.device, state.sequence, stuck
+
+
+def in_slices(work: Callable[[Choosing, int], int], state: Choosing, deadline: Deadline, what: str) -> Placed:
+    """Return what ``work(state, most)`` comes to, a slice of `most` looks at ready tasks after another.
+
+    `work` returns -1 if all tasks are placed, the task that found no place, or ``kernels.MORE``. Raises `OutOfTime` past the
+    deadline, but lets the first slice be done.
+    """
+    from hetsched.heuristics.list_scheduling import kernels
+
+    while (stuck := work(state, kernels.SLICE)) == kernels.MORE:
+        deadline.check(what)
+    return state.device, state.sequence, stuck
 
 
 def _explain(monitor: Monitor, need: FloatArray, device: Any, stuck: int) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from hetsched.arrays import FloatArray
 from hetsched.errors import UnsupportedFeature
-from hetsched.heuristics.list_scheduling.offers import descending, offer, offer_in_order
+from hetsched.heuristics.list_scheduling.offers import descending, list_problem, offer, offer_in_order
 from hetsched.problem.problem import Problem
 from hetsched.search import ALL, Auto, Kind, Monitor, Role, Supports, always, method
 
@@ -41,15 +41,7 @@ def place_heft(problem: Problem, need: FloatArray, mean_communication: str = "pa
     """Return HEFT's placement alone: (device per task, sequence of tasks, task without a place or -1)."""
     from hetsched.heuristics.list_scheduling import kernels
 
-    return kernels.heft(
-        problem.arrays,
-        problem.graph.topological_order,
-        problem.whole_durations,
-        problem.unit,
-        need,
-        problem.cluster.memory_bytes,
-        mean_code(mean_communication),
-    )
+    return kernels.heft(list_problem(problem, need), problem.graph.topological_order, mean_code(mean_communication))
 
 
 @method(
@@ -124,7 +116,7 @@ def lookahead(problem: Problem, monitor: Monitor, *, mean_communication: str = "
     The device is taken on which the latest of them finishes first; a task without children goes where
     it finishes first itself. Of children, at most the `most_children` of highest rank are tried.
     """
-    from hetsched.heuristics.list_scheduling import lookahead_kernels
+    from hetsched.heuristics.list_scheduling import kernels, lookahead_kernels
 
     if most_children < 0:
         raise UnsupportedFeature(f"most_children is {most_children}; it must be 0 or more")
@@ -132,13 +124,18 @@ def lookahead(problem: Problem, monitor: Monitor, *, mean_communication: str = "
     graph = problem.graph
     parent = np.repeat(np.arange(problem.n_tasks), np.diff(graph.succ_ptr))
     order = np.lexsort((graph.succ, -rank[graph.succ], parent))
-    child, edge = graph.succ[order], graph.succ_edge[order]
-    offer(
-        monitor,
-        lambda need: lookahead_kernels.lookahead(
-            problem.arrays, problem.whole_durations, rank, child, edge, most_children, problem.unit, need, problem.cluster.memory_bytes
-        ),
-    )
+    most = min(most_children, int(np.diff(graph.succ_ptr).max(initial=0)))
+    children = lookahead_kernels.Children(graph.succ[order], graph.succ_edge[order], most)
+
+    def place(need: FloatArray) -> kernels.Placed:
+        state = kernels.new_state(problem.n_tasks, problem.n_devices, len(need))
+        trial = lookahead_kernels.new_trial(problem.n_tasks, problem.n_devices, graph.n_edges, most)
+        stuck = lookahead_kernels.lookahead(list_problem(problem, need), rank, children, state, trial)
+        if stuck < 0:
+            state.sequence[:] = state.sequence[np.argsort(trial.begin[state.sequence], kind="stable")]
+        return state.device, state.sequence, stuck
+
+    offer(monitor, place)
 
 
 @method(

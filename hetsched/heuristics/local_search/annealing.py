@@ -27,7 +27,7 @@ def annealing(problem: Problem, monitor: Monitor, *, hot: float = 0.01, cold: fl
     best so far. States that need more memory than there is are passed through at a price, which
     rises while the search stays there. Without any limit it ends after 10 s.
     """
-    from hetsched.heuristics.local_search.annealing_kernels import anneal
+    from hetsched.heuristics.local_search.annealing_kernels import Course, anneal
     from hetsched.heuristics.local_search.search import StateSearch
 
     search = StateSearch(monitor)
@@ -42,16 +42,5 @@ def annealing(problem: Problem, monitor: Monitor, *, hot: float = 0.01, cold: fl
             search.return_to_best()
         begin = ends[cycle - 1] if cycle else 0.0
         temperature = search.least * hot * (cold / hot) ** ((done - begin) / (ends[cycle] - begin))
-        search.makespan, search.least, pressure = anneal(
-            search.states.tables,
-            search.current,
-            search.best,
-            search.log,
-            monitor.rng,
-            count,
-            temperature,
-            temperature,
-            pressure,
-            search.makespan,
-            search.least,
-        )
+        course = Course(count, temperature, temperature, pressure, search.makespan, search.least)
+        search.makespan, search.least, pressure = anneal(search.states.tables, search.current, search.best, search.log, monitor.rng, course)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from hetsched.compiled import kernel
@@ -17,32 +19,35 @@ PRESS = 1.003
 """Factor by which the price of memory rises with each step beyond it, and falls with each step within."""
 
 
+class Course(NamedTuple):
+    """How annealing goes on."""
+
+    steps: int
+    hot: float
+    cold: float
+    """The temperature falls geometrically from one to the other, in seconds."""
+    pressure: float
+    """Seconds that a byte beyond a device's memory costs: more with every step spent so, less with every other."""
+    current: float
+    least: float
+    """Makespans of the current state, and of the best."""
+
+
 @kernel
 def anneal(
-    t: SearchData,
-    s: SearchState,
-    best: SearchState,
-    log: Log,
-    rng: np.random.Generator,
-    steps: int,
-    hot: float,
-    cold: float,
-    pressure: float,
-    current: float,
-    least: float,
+    t: SearchData, s: SearchState, best: SearchState, log: Log, rng: np.random.Generator, course: Course
 ) -> tuple[float, float, float]:
-    """Try `steps` random changes while the temperature falls geometrically from `hot` to `cold` seconds.
+    """Try random changes of `s`.
 
-    A byte claimed beyond a device's memory costs `pressure` seconds, more with every step spent so and
-    less with every other. Returns the makespan of `s`, the makespan of `best`, into which every better
-    state within the memory is copied, and the pressure.
+    Returns the makespan of `s`, the makespan of `best`, into which every better state within the memory is copied, and the
+    pressure.
     """
-    temperature = hot
-    factor = (cold / hot) ** (1.0 / max(1, steps))
+    temperature, pressure, current, least = course.hot, course.pressure, course.current, course.least
+    factor = (course.cold / course.hot) ** (1.0 / max(1, course.steps))
     chain, links, stale, age = s.chain, 0, True, 0
     state_kernels.tails(t, s, 0, s.length[0])
     over, most = edit_kernels.excess(t, s), 1e6 * pressure
-    for _ in range(steps):
+    for _ in range(course.steps):
         temperature *= factor
         age += 1
         pressure = min(pressure * PRESS, most) if over > 0.0 else max(pressure / PRESS, 1e-6 * most)

@@ -369,19 +369,29 @@ def worst(found: Candidates) -> float:
     return float(found.value[-1]) if found.size[0] == len(found.value) else np.inf
 
 
+class Removed(NamedTuple):
+    """The node that `take_out` took out."""
+
+    node: int
+    position: int
+    left: float
+    """The longest path without it, in seconds."""
+
+
 @inner
 def find_places(
-    net: DisjunctiveGraph, v: int, out: int, k: int, duration: float, left: float, least: float, found: Candidates, rng: np.random.Generator
+    net: DisjunctiveGraph, removed: Removed, k: int, duration: float, limit: float, candidates: Candidates, rng: np.random.Generator
 ) -> None:
-    """Put the places on device k for the node taken out, v at position `out`, among the best found.
+    """Put the places on device k for the node taken out among the best candidates.
 
-    `duration` is what it takes there, `left` the longest path without it. Only makespans below `least` count.
+    `duration` is what it takes there. Only makespans below `limit` count.
     """
+    v, out, left = removed
     early, late, wait, length, above, below, after = net.early, net.late, net.wait, net.duration, net.above, net.below, net.after
     here = k == net.device[out]
     own = net.before[out]
     ready, behind = net.ready[k], net.behind[k]
-    worst = found.value[-1] if found.size[0] == len(found.value) else np.inf
+    worst = candidates.value[-1] if candidates.size[0] == len(candidates.value) else np.inf
     x, y = NOTHING, net.head[k]
     if duration == 0.0:
         y = NOTHING
@@ -392,8 +402,8 @@ def find_places(
             path = (ready if x < 0 else max(ready, early[x])) + duration + (behind if y < 0 else max(behind, wait[y] + length[y] + late[y]))
             makespan = max(left, path)
             value = makespan + TIE * path
-            if value < worst and makespan < least:
-                worst = _add(found, value + TIE * TIE * path * rng.random(), v, k, y)
+            if value < worst and makespan < limit:
+                worst = _add(candidates, value + TIE * TIE * path * rng.random(), v, k, y)
         if y < 0 or below[y]:
             return
         x, y = y, after[y]

@@ -21,7 +21,6 @@ import numpy as np
 from hetsched.arrays import BoolArray, FloatArray, IntArray
 from hetsched.compiled import inner, kernel
 from hetsched.problem.link_kernels import bytes_seconds, link_seconds, multiplier
-from hetsched.problem.links import LinkTable
 from hetsched.problem.problem import ProblemArrays
 
 
@@ -131,27 +130,17 @@ def batch_duration(t: SearchData, i: int, k: int, count: int) -> float:
 
 
 @inner
-def _append_transfers(
-    links: LinkTable,
-    clock: FloatArray,
-    ready: FloatArray,
-    seconds: FloatArray,
-    producer: IntArray,
-    found: int,
-    v: int,
-    k: int,
-    moved: IntArray,
-    n_moved: int,
-) -> float:
+def _append_transfers(t: SearchData, s: SearchState, count: int, v: int, k: int, n_moved: int) -> float:
     """Append the transfers to node v on device k, the earliest ready first, and return when the last one ends.
 
-    `producer` [.., 3] holds the edge, node and device of the `found` producers. With room in `moved`
-    the transfers are written there from row `n_moved` on.
+    The first `count` rows of `ready`, `seconds` and `producer` have them. With room in `moved` they are written there from
+    row `n_moved` on.
     """
+    links, clock, ready, seconds, producer, moved = t.arrays.links, s.now, s.ready, s.seconds, s.producer, s.moved
     last, size = 0.0, len(links.resource)
-    for x in range(found):
+    for x in range(count):
         first = x  # few, so by selection
-        for y in range(x + 1, found):
+        for y in range(x + 1, count):
             if ready[y] < ready[first]:
                 first = y
         ready[x], ready[first] = ready[first], ready[x]
@@ -170,39 +159,17 @@ def _append_transfers(
 
 
 @inner
-def _one_batch_each(
-    pred_ptr: IntArray,
-    pred: IntArray,
-    pred_bytes: FloatArray,
-    latency: FloatArray,
-    bandwidth: FloatArray,
-    unit: IntArray,
-    durations: FloatArray,
-    tail: FloatArray,
-    sequence: IntArray,
-    at: IntArray,
-    device: IntArray,
-    finish_before: FloatArray,
-    known_tail: FloatArray,
-    trial: FloatArray,
-    length: int,
-    succ_ptr: IntArray,
-    succ: IntArray,
-    clock: FloatArray,
-    clock_before: FloatArray,
-    trial_clock: FloatArray,
-    row: int,
-    stride: int,
-    touched: int,
-    before: float,
-    limit: float,
-) -> tuple[float, int, int]:
+def _one_batch_each(t: SearchData, s: SearchState, row: int, touched: int, limit: float) -> tuple[float, int, int]:
     """Evaluate as `evaluate` does, where a task has one batch of all inputs and nothing contends.
 
-    Within a device `latency` is 0 and `bandwidth` infinite, so that no branch need tell transfers from the rest.
+    Within a device latency is 0 and bandwidth infinite, so that no branch need tell transfers from the rest.
     """
+    pred_ptr, pred, pred_bytes, succ_ptr, succ = t.arrays.pred_ptr, t.arrays.pred, t.pred_bytes, t.arrays.succ_ptr, t.arrays.succ
+    latency, bandwidth, unit, durations, tail, stride = t.arrays.links.latency, t.arrays.links.bandwidth, t.unit, t.whole, t.tail, t.stride
+    sequence, at, device, finish_before, known_tail, trial = s.sequence, s.position, s.device, s.finish, s.tail, s.trial
+    clock, clock_before, trial_clock = s.now, s.clock, s.trial_clock
     last = len(clock) - 1
-    makespan = clock[last]
+    makespan, before, length = clock[last], s.makespan[0], s.length[0]
     position, until_row = np.uint64(row * stride), 0
     one = np.uint64(1)
     end, settled, changed = np.uint64(length), np.uint64(touched + 1), np.uint64(touched + 1)
@@ -265,33 +232,7 @@ def _walk(t: SearchData, s: SearchState, first: int, touched: int, limit: float)
     for r in range(last + 1):
         clock[r] = s.clock[row, r]
     if slots == 1 and not contended and not links.given:
-        return _one_batch_each(
-            pred_ptr,
-            pred,
-            t.pred_bytes,
-            links.latency,
-            links.bandwidth,
-            unit,
-            t.whole,
-            tail,
-            sequence,
-            at,
-            device,
-            s.finish,
-            s.tail,
-            trial,
-            length,
-            t.arrays.succ_ptr,
-            t.arrays.succ,
-            clock,
-            s.clock,
-            trial_clock,
-            row,
-            stride,
-            touched,
-            s.makespan[0],
-            limit,
-        )
+        return _one_batch_each(t, s, row, touched, limit)
     position, until_row, n_moved = row * stride, 0, 0
     succ_ptr, succ, finish_before, clock_before, settled = t.arrays.succ_ptr, t.arrays.succ, s.finish, s.clock, touched + 1
     while position < length:
@@ -330,7 +271,7 @@ def _walk(t: SearchData, s: SearchState, first: int, touched: int, limit: float)
                     s.producer[found, 0], s.producer[found, 1], s.producer[found, 2] = e, a, h
                     found += 1
         if found > 0:
-            end = _append_transfers(links, clock, s.ready, s.seconds, s.producer, found, v, k, s.moved, n_moved)
+            end = _append_transfers(t, s, found, v, k, n_moved)
             start = max(start, end)
             n_moved += found
         place = size_of[high[c] - low[c]]
@@ -400,50 +341,15 @@ def tails(t: SearchData, s: SearchState, first: int, last: int) -> None:
     where a task may have several batches.
     """
     if t.slots == 1:
-        _tails_of_one_batch_each(
-            t.arrays.succ_ptr,
-            t.arrays.succ,
-            t.arrays.succ_edge,
-            t.succ_bytes,
-            t.arrays.links,
-            t.unit,
-            t.whole,
-            s.sequence,
-            s.device,
-            s.tail,
-            s.behind,
-            s.stale,
-            s.marked,
-            t.arrays.pred_ptr,
-            t.arrays.pred,
-            first,
-            min(last + 1, s.length[0]),
-            s.length[0],
-        )
+        _tails_of_one_batch_each(t, s, first, min(last + 1, s.length[0]))
 
 
 @inner
-def _tails_of_one_batch_each(
-    succ_ptr: IntArray,
-    succ: IntArray,
-    succ_edge: IntArray,
-    succ_bytes: FloatArray,
-    links: LinkTable,
-    unit: IntArray,
-    durations: FloatArray,
-    sequence: IntArray,
-    device: IntArray,
-    tail: FloatArray,
-    behind: FloatArray,
-    stale: BoolArray,
-    marked: BoolArray,
-    pred_ptr: IntArray,
-    pred: IntArray,
-    first: int,
-    above: int,
-    length: int,
-) -> None:
+def _tails_of_one_batch_each(t: SearchData, s: SearchState, first: int, above: int) -> None:
     """Write tails from position `above` - 1 down until nothing changes any more."""
+    succ_ptr, succ, succ_edge, succ_bytes = t.arrays.succ_ptr, t.arrays.succ, t.arrays.succ_edge, t.succ_bytes
+    pred_ptr, pred, links, unit, durations = t.arrays.pred_ptr, t.arrays.pred, t.arrays.links, t.unit, t.whole
+    sequence, device, tail, behind, stale, marked, length = s.sequence, s.device, s.tail, s.behind, s.stale, s.marked, s.length[0]
     one, waiting = np.uint64(1), len(stale)
     behind[:] = 0.0
     stale[:] = True

@@ -39,22 +39,24 @@ class Walk:
 
     Attributes
     ----------
-    lowest : float
-        Makespan of the best state since `begin`.
     state : SearchState
-        That state.
+        The best state since `begin`.
     """
 
     def __init__(self, search: StateSearch, *, width: int = 8, groups: int = 2, tenure: int = 8) -> None:
-        from hetsched.heuristics.local_search import disjunctive_kernels
+        from hetsched.heuristics.local_search import disjunctive_kernels, tabu_kernels
 
         t = search.states.tables
         self.search, self.states = search, search.states
-        self.settings = (width, groups, tenure)
-        self.graph = disjunctive_kernels.new_graph(t)
-        self.found = disjunctive_kernels.new_candidates(1 if not t.arrays.links.contended else TRIALS)
-        self.expiry = np.zeros((len(t.task), len(t.capacity)), np.int64)
-        self.counts = np.zeros(2, np.int64)
+        self.settings = tabu_kernels.Settings(width, groups, tenure, PATIENCE)
+        self.memory = tabu_kernels.TabuState(
+            disjunctive_kernels.new_graph(t),
+            disjunctive_kernels.new_candidates(TRIALS if t.arrays.links.contended else 1),
+            search.log,
+            np.zeros((len(t.task), len(t.capacity)), np.int64),
+            np.zeros(2, np.int64),
+            np.zeros(1),
+        )
         self.state = self.states.empty()
         self.begin()
 
@@ -62,15 +64,18 @@ class Walk:
         """Begin at the search's current state, with nothing tabu."""
         from hetsched.heuristics.local_search import state_kernels
 
-        self.expiry[:] = 0
-        self.counts[:] = 0
-        self.lowest = self.search.makespan
+        self.memory.expiry[:], self.memory.counts[:], self.memory.lowest[0] = 0, 0, self.search.makespan
         state_kernels.copy(self.search.current, self.state)
+
+    @property
+    def lowest(self) -> float:
+        """Makespan of the best state since `begin`, in seconds."""
+        return float(self.memory.lowest[0])
 
     @property
     def stuck(self) -> bool:
         """Whether it went on for long without a lower makespan."""
-        return bool(self.counts[1] >= PATIENCE)
+        return bool(self.memory.counts[1] >= PATIENCE)
 
     @property
     def outdated(self) -> bool:
@@ -82,21 +87,8 @@ class Walk:
         from hetsched.heuristics.local_search import state_kernels, tabu_kernels
 
         search = self.search
-        search.makespan, self.lowest, spent = tabu_kernels.search(
-            self.states.tables,
-            search.current,
-            self.state,
-            self.graph,
-            self.found,
-            search.log,
-            self.expiry,
-            self.counts,
-            search.monitor.rng,
-            budget,
-            *self.settings,
-            PATIENCE,
-            search.makespan,
-            self.lowest,
+        search.makespan, spent = tabu_kernels.search(
+            self.states.tables, search.current, self.state, self.memory, self.settings, search.monitor.rng, budget, search.makespan
         )
         if self.lowest < search.least:
             search.least = self.lowest

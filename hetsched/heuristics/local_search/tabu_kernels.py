@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from hetsched.arrays import IntArray
+from hetsched.arrays import FloatArray, IntArray
 from hetsched.compiled import inner, kernel
 from hetsched.heuristics.local_search import disjunctive_kernels, edit_kernels, move_kernels, state_kernels
 from hetsched.heuristics.local_search.disjunctive_kernels import Candidates, DisjunctiveGraph
@@ -12,27 +14,43 @@ from hetsched.heuristics.local_search.edit_kernels import Log
 from hetsched.heuristics.local_search.state_kernels import SearchData, SearchState, batch_duration
 
 
-@kernel
-def find_moves(
-    t: SearchData,
-    s: SearchState,
-    net: DisjunctiveGraph,
-    expiry: IntArray,
-    iteration: int,
-    width: int,
-    passes: int,
-    least: float,
-    found: Candidates,
-    chain: IntArray,
-    rng: np.random.Generator,
-) -> int:
-    """Put the best places for up to `width` nodes of a critical chain into `found`; return how many were taken out.
+class TabuState(NamedTuple):
+    """What a tabu search keeps besides its state."""
 
-    At most `passes` of them. `expiry` [M, K] is the iteration up to which a node must not be put on a device,
-    unless that makes the makespan less than `least`.
+    graph: DisjunctiveGraph
+    candidates: Candidates
+    """The best places found for nodes of a critical chain."""
+    log: Log
+    expiry: IntArray
+    """[M, K]: the iteration up to which a node must not be put on a device, unless that gives a new lowest makespan."""
+    counts: IntArray
+    """[2]: iterations so far; those since the lowest makespan."""
+    lowest: FloatArray
+    """[1]: the lowest makespan, in seconds."""
+
+
+class Settings(NamedTuple):
+    """Of a tabu search."""
+
+    width: int
+    """Nodes of the chain looked at in each iteration."""
+    groups: int
+    """Groups tried in each."""
+    tenure: int
+    """Iterations that a node may not return to a device, at least; up to twice as many."""
+    patience: int
+    """Iterations without a lower makespan after which the search returns."""
+
+
+@kernel
+def find_moves(t: SearchData, s: SearchState, w: TabuState, width: int, passes: int, rng: np.random.Generator) -> int:
+    """Put the best places for up to `width` nodes of a critical chain among the candidates; return how many were taken out.
+
+    At most `passes` are.
     """
+    net, candidates, chain = w.graph, w.candidates, s.chain
     links = disjunctive_kernels.critical_chain(net, s.length[0], chain, rng)
-    found.size[0] = 0
+    candidates.size[0] = 0
     taken = 0
     for x in range(min(width, links, passes)):
         y = x + move_kernels.below(rng, links - x)
@@ -40,7 +58,7 @@ def find_moves(
         out, taken = chain[x], taken + 1
         v = s.sequence[out]
         chain[x] = v
-        left = disjunctive_kernels.take_out(t, net, s.length[0], out, disjunctive_kernels.worst(found))
+        left = disjunctive_kernels.take_out(t, net, s.length[0], out, disjunctive_kernels.worst(candidates))
         if left == np.inf:
             continue
         i, c = t.task[v], t.cell[v]
@@ -49,7 +67,8 @@ def find_moves(
             if k != s.device[c] and not may_run(t, s, c, k):
                 continue
             duration = batch_duration(t, i, k, s.high[c] - s.low[c])
-            disjunctive_kernels.find_places(net, v, out, k, duration, left, least if expiry[v, k] > iteration else np.inf, found, rng)
+            limit = w.lowest[0] if w.expiry[v, k] > w.counts[0] else np.inf
+            disjunctive_kernels.find_places(net, disjunctive_kernels.Removed(v, out, left), k, duration, limit, candidates, rng)
     return taken
 
 
@@ -124,91 +143,68 @@ def try_group(t: SearchData, s: SearchState, log: Log, v: int, limit: float, rng
     return np.inf
 
 
+@inner
+def _best_candidate(t: SearchData, s: SearchState, w: TabuState) -> int:
+    """Return the candidate of lowest makespan; all are tried."""
+    candidates = w.candidates
+    chosen, lowest = 0, np.inf
+    for x in range(candidates.size[0]):
+        v, k, behind = candidates.places[x, 0], candidates.places[x, 1], candidates.places[x, 2]
+        makespan = try_place(t, s, w.graph, w.log, v, k, behind, lowest)
+        if makespan < lowest:
+            chosen, lowest = x, makespan
+    return chosen
+
+
 @kernel
 def search(
     t: SearchData,
     s: SearchState,
     best: SearchState,
-    net: DisjunctiveGraph,
-    found: Candidates,
-    log: Log,
-    expiry: IntArray,
-    counts: IntArray,
+    w: TabuState,
+    settings: Settings,
     rng: np.random.Generator,
     budget: int,
-    width: int,
-    groups: int,
-    tenure: int,
-    patience: int,
     current: float,
-    least: float,
-) -> tuple[float, float, int]:
-    """Walk from `s` to the best neighbour that is not tabu, again and again, for `budget` evaluations.
+) -> tuple[float, int]:
+    """Walk from `s`, whose makespan is `current`, to the best neighbour that is not tabu, again and again, for `budget` evaluations.
 
-    One node taken out, with all its places, counts as one evaluation.
-
-    Parameters
-    ----------
-    counts : array [2]
-        Iterations so far; those since the lowest makespan.
-    width : int
-        Nodes of the chain looked at in each iteration.
-    groups : int
-        Groups tried in each.
-    tenure : int
-        Iterations that a node may not return to a device, at least; up to twice as many.
-    patience : int
-        Iterations without a lower makespan after which it returns.
-
-    Returns
-    -------
-    current, least : float
-        Makespans of `s` and of `best`, into which every better state is copied.
-    spent : int
-        Evaluations.
+    One node taken out, with all its places, counts as one evaluation. Returns the makespan of `s`, and the evaluations spent.
+    Every state below the lowest makespan is copied to `best`.
     """
-    chain = s.chain
-    exact = not t.arrays.links.contended
+    candidates, exact = w.candidates, not t.arrays.links.contended
     spent = 0
-    reserve = 2 + groups + (0 if exact else len(found.value))
-    while spent + reserve <= budget and counts[1] < patience:
-        counts[0] += 1
-        counts[1] += 1
-        iteration = counts[0]
-        disjunctive_kernels.build(t, s, net)
-        taken = find_moves(t, s, net, expiry, iteration, width, budget - spent - reserve + 1, least, found, chain, rng)
+    reserve = 2 + settings.groups + (0 if exact else len(candidates.value))
+    while spent + reserve <= budget and w.counts[1] < settings.patience:
+        w.counts[0] += 1
+        w.counts[1] += 1
+        disjunctive_kernels.build(t, s, w.graph)
+        taken = find_moves(t, s, w, settings.width, budget - spent - reserve + 1, rng)
         spent += taken
-        if found.size[0] == 0:
-            current = shake(t, s, log, rng, 1, current)
+        if candidates.size[0] == 0:
+            current = shake(t, s, w.log, rng, 1, current)
             spent += 1
             continue
         chosen = 0
         if not exact:
-            lowest = np.inf
-            for x in range(found.size[0]):
-                value = try_place(t, s, net, log, found.places[x, 0], found.places[x, 1], found.places[x, 2], lowest)
-                spent += 1
-                if value < lowest:
-                    chosen, lowest = x, value
-        v, k, behind = found.places[chosen, 0], found.places[chosen, 1], found.places[chosen, 2]
+            chosen = _best_candidate(t, s, w)
+            spent += candidates.size[0]
+        v, k, behind = candidates.places[chosen, 0], candidates.places[chosen, 1], candidates.places[chosen, 2]
         old = s.device[t.cell[v]]
-        first, _, _ = make(t, s, net, log, v, k, behind)
+        first, _, _ = make(t, s, w.graph, w.log, v, k, behind)
         if first < 0:
             continue
         current = settle(t, s, first)
         spent += 1
-        expiry[v, old] = iteration + tenure + move_kernels.below(rng, tenure + 1)
-        for _ in range(groups):
-            v = chain[move_kernels.below(rng, max(1, taken))]
+        w.expiry[v, old] = w.counts[0] + settings.tenure + move_kernels.below(rng, settings.tenure + 1)
+        for _ in range(settings.groups):
+            v = s.chain[move_kernels.below(rng, max(1, taken))]
             spent += 1
-            value = try_group(t, s, log, v, current, rng)
-            if value < current:
-                current = value
-        if current < least:
-            least = current
-            counts[1] = 0
+            current = min(current, try_group(t, s, w.log, v, current, rng))
+        if current < w.lowest[0]:
+            w.lowest[0], w.counts[1] = current, 0
             state_kernels.copy(s, best)
-    return current, least, spent
+    return current, spent
 
 
 @inner

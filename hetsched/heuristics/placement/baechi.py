@@ -9,7 +9,7 @@ import numpy as np
 from hetsched.arrays import FloatArray, IntArray
 from hetsched.coarsening.coarse import mean_durations, mean_transfers
 from hetsched.errors import UnsupportedFeature
-from hetsched.heuristics.list_scheduling.offers import descending
+from hetsched.heuristics.list_scheduling.offers import descending, in_slices
 from hetsched.heuristics.placement.celeritas import filled, listed, offer_bold_to_safe
 from hetsched.modeling.expression import Expression
 from hetsched.modeling.model import Model
@@ -135,7 +135,7 @@ def _reserving(monitor: Monitor, favourite: IntArray, claims: str) -> None:
             return stuck
 
         state = list_kernels.Choosing.begin(problem.n_tasks, problem.n_devices, problem.n_units)
-        device, sequence, stuck = list_kernels.in_slices(work, state, monitor.deadline, "the choice among many ready tasks")
+        device, sequence, stuck = in_slices(work, state, monitor.deadline, "the choice among many ready tasks")
         return None if stuck >= 0 else Decision.whole(problem, device, sequence)
 
     offer_bold_to_safe(monitor, place)

@@ -12,7 +12,7 @@ from hetsched.arrays import FloatArray, IntArray
 from hetsched.coarsening.coarse import Coarsening, mean_durations, mean_transfers
 from hetsched.coarsening.sequential import operation_fusion, topological_order
 from hetsched.errors import InvalidProblem
-from hetsched.heuristics.list_scheduling.offers import descending, offer_in_order
+from hetsched.heuristics.list_scheduling.offers import descending, list_problem, offer_in_order, place_in_order
 from hetsched.heuristics.list_scheduling.static import ranks
 from hetsched.heuristics.memory_accounts import memory_needs
 from hetsched.problem.problem import Problem
@@ -76,19 +76,9 @@ def listed(problem: Problem, device: IntArray, priority: FloatArray | None = Non
     if priority is None:
         priority, _ = ranks(problem)
     here = np.arange(problem.n_devices) == device[:, None]
-    nowhere, nobody = np.empty((0, 0)), np.empty(0, np.int64)
-    _, sequence, stuck = list_kernels.in_order(
-        problem.arrays,
-        np.where(here, problem.whole_durations, np.inf),
-        priority,
-        nowhere,
-        nobody,
-        problem.unit,
-        np.zeros(problem.n_units),
-        problem.cluster.memory_bytes,
-        list_kernels.FINISH,
-        True,
-    )
+    rule = list_kernels.Rule(list_kernels.FINISH, True, np.array(priority), np.empty((0, 0)), np.empty(0, np.int64))
+    given = list_problem(problem, np.zeros(problem.n_units), np.where(here, problem.whole_durations, np.inf))
+    _, sequence, stuck = place_in_order(given, rule)
     return None if stuck >= 0 else Decision.whole(problem, device, sequence)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import hetsched as hs
 from hetsched.documents import encode
 from hetsched.heuristics.local_search import disjunctive_kernels, edit_kernels, state_kernels
-from hetsched.heuristics.local_search.annealing_kernels import anneal
+from hetsched.heuristics.local_search.annealing_kernels import Course, anneal
 from hetsched.heuristics.local_search.states import States
 from hetsched.problem.links import MODELS, UNCONTENDED
 from hetsched.testing import conformance, strategies
@@ -60,9 +60,8 @@ def test_whatever_was_tried_the_state_is_sound(data, seed, steps, heat):
     best = states.empty()
     state_kernels.copy(state, best)
     tables, rng = states.tables, np.random.default_rng(seed)
-    current, least, pressure = anneal(
-        tables, state, best, edit_kernels.new_log(tables), rng, steps, makespan * heat, makespan * heat, 1.0, makespan, makespan
-    )
+    course = Course(steps, makespan * heat, makespan * heat, 1.0, makespan, makespan)
+    current, least, pressure = anneal(tables, state, best, edit_kernels.new_log(tables), rng, course)
     assert least <= makespan
     assert pressure > 0
     for each, value in ((state, current), (best, least)):
@@ -99,9 +98,8 @@ def test_a_try_is_refused_exactly_where_its_makespan_is_above_the_limit(communic
     # What annealing keeps of tails from change to change is what a network has that is made at once.
     for seed in range(100):
         heat = 0.1 * makespan
-        makespan, _, _ = anneal(
-            t, state, other, edit_kernels.new_log(t), np.random.default_rng(seed), 10, heat, heat, 1.0, makespan, makespan
-        )
+        course = Course(10, heat, heat, 1.0, makespan, makespan)
+        makespan, _, _ = anneal(t, state, other, edit_kernels.new_log(t), np.random.default_rng(seed), course)
         disjunctive_kernels.build(t, state, net)
         known, whole = state.tail[state.sequence[:length]], net.duration[:length] + net.tail[:length]
         assert not state.marked.any()

@@ -51,25 +51,27 @@ def plain(**features):
     return strategies.problems(**{**usual, **features})
 
 
+def remembering(states: States, room: int) -> tabu_kernels.TabuState:
+    """Return what a tabu search begins with."""
+    t = states.tables
+    return tabu_kernels.TabuState(
+        disjunctive_kernels.new_graph(t),
+        disjunctive_kernels.new_candidates(room),
+        edit_kernels.new_log(t),
+        np.zeros((len(t.task), len(t.capacity)), np.int64),
+        np.zeros(2, np.int64),
+        np.full(1, np.inf),
+    )
+
+
 def places(states: States, state, room: int = 1000):
     """Return the network of a state and all places of all nodes of one critical chain, each with its value."""
     t = states.tables
-    net, found = disjunctive_kernels.new_graph(t), disjunctive_kernels.new_candidates(room)
-    nodes = len(t.task)
+    nodes, memory = len(t.task), remembering(states, room)
+    memory.counts[0], memory.lowest[0] = 1, np.inf
+    net, found = memory.graph, memory.candidates
     disjunctive_kernels.build(t, state, net)
-    taken = tabu_kernels.find_moves(
-        t,
-        state,
-        net,
-        np.zeros((nodes, len(t.capacity)), np.int64),
-        1,
-        nodes,
-        nodes,
-        np.inf,
-        found,
-        np.zeros(nodes, np.int64),
-        np.random.default_rng(0),
-    )
+    taken = tabu_kernels.find_moves(t, state, memory, nodes, nodes, np.random.default_rng(0))
     assert taken >= 1
     count = found.size[0]
     return net, found.value[:count], found.places[:count]
@@ -142,12 +144,11 @@ def test_the_sequence_stays_one(problem, seed):
         for field, was in zip(state[:8], before, strict=True):
             assert (field == was).all()
     rng = np.random.default_rng(seed)
-    found, best = disjunctive_kernels.new_candidates(3), states.empty()
-    expiry, counts = np.zeros((problem.n_tasks, problem.n_devices), np.int64), np.zeros(2, np.int64)
+    memory, best = remembering(states, 3), states.empty()
+    memory.lowest[0] = makespan
     state_kernels.copy(state, best)
-    current, least, spent = tabu_kernels.search(
-        t, state, best, net, found, log, expiry, counts, rng, 100, 3, 1, 2, 1000, makespan, makespan
-    )
+    current, spent = tabu_kernels.search(t, state, best, memory, tabu_kernels.Settings(3, 1, 2, 1000), rng, 100, makespan)
+    least = memory.lowest[0]
     assert spent <= 100
     assert least <= min(current, makespan)
     for kept, told in ((state, current), (best, least)):

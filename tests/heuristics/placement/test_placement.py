@@ -18,6 +18,7 @@ from hetsched.arrays import row_starts
 from hetsched.coarsening.coarse import mean_durations, mean_transfers
 from hetsched.errors import UnsupportedFeature
 from hetsched.heuristics.list_scheduling import kernels as list_kernels
+from hetsched.heuristics.list_scheduling.offers import in_slices
 from hetsched.heuristics.placement import baechi, celeritas, partitions
 from hetsched.heuristics.placement import kernels as placement_kernels
 from hetsched.stopping import NEVER
@@ -189,7 +190,7 @@ def test_a_device_is_kept_for_the_favourite_child(problem, data):
             problem.arrays, problem.whole_durations, favourite, problem.unit, np.zeros(n), problem.cluster.memory_bytes, state, kept, most
         )
 
-    device, sequence, stuck = list_kernels.in_slices(work, state, NEVER, "")
+    device, sequence, stuck = in_slices(work, state, NEVER, "")
     assert stuck < 0
     placed, finish, free, last = {}, {}, [0.0] * problem.n_devices, [-1] * problem.n_devices
 
