@@ -2,16 +2,47 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from hetsched.compiled import builder
+from hetsched.arrays import BoolArray, FloatArray, IntArray
+from hetsched.compiled import builder, inner
+from hetsched.problem.graph import TaskGraph
 
 EDGE, CHANNEL, NEVER = 1, 1000, 2**40
 """What the arcs of a minimum cut carry: edges only decide between boundaries of as many channels."""
+SWEEPS = 3
+"""How often `far_apart` goes from one end of a piece to the task farthest from it."""
+UNKNOWN, ANYWAY = -1, -2
+"""Of a task before a window: not met yet; read behind the window, so a channel wherever the boundary is."""
+
+
+class Neighbours(NamedTuple):
+    """What each task of a graph is read by, and what it reads, as in `TaskGraph`; see `neighbours`."""
+
+    succ_ptr: IntArray
+    succ: IntArray
+    pred_ptr: IntArray
+    pred: IntArray
+
+
+class Arcs(NamedTuple):
+    """The arcs of a minimum cut, in pairs there and back, [A] each."""
+
+    tail: IntArray
+    head: IntArray
+    spare: IntArray
+    """What each can carry still."""
+
+
+def neighbours(graph: TaskGraph) -> Neighbours:
+    """Return the rows of a graph."""
+    return Neighbours(graph.succ_ptr, graph.succ, graph.pred_ptr, graph.pred)
 
 
 @builder
-def choose(places, cost, largest, excess):  # type: ignore[no-untyped-def]
+def choose(places: IntArray, cost: FloatArray, largest: int, excess: float) -> IntArray:
     """Return the ends of modules, chosen among ascending `places`, the first and the last of them always.
 
     They have the least sum of what the places cost, the squares of the modules' sizes over `largest`,
@@ -39,25 +70,30 @@ def choose(places, cost, largest, excess):  # type: ignore[no-untyped-def]
 
 
 @builder
-def stretch(order, module, pred_ptr, pred):  # type: ignore[no-untyped-def]
+def stretch(graph: Neighbours, order: IntArray, module: IntArray, modules: int) -> int:
     """Return the sum over modules of the number of tasks on their longest paths; `module` is that of each task."""
-    depth = np.ones(len(order), np.int64)
-    longest = np.zeros(module.max() + 1, np.int64)
+    _, _, pred_ptr, pred = graph
+    depth, longest = np.ones(len(order), np.int64), np.zeros(modules, np.int64)
     for i in order:
-        for p in pred[pred_ptr[i] : pred_ptr[i + 1]]:
+        for x in range(pred_ptr[i], pred_ptr[i + 1]):
+            p = pred[x]
             if module[p] == module[i]:
                 depth[i] = max(depth[i], depth[p] + 1)
         longest[module[i]] = max(longest[module[i]], depth[i])
-    return longest.sum()
+    total = 0
+    for m in range(modules):
+        total += longest[m]
+    return total
 
 
 @builder
-def far_apart(succ_ptr, succ, pred_ptr, pred):  # type: ignore[no-untyped-def]
+def far_apart(graph: Neighbours) -> tuple[IntArray, IntArray, IntArray]:
     """Return the piece of each task, its distance from one end of the piece, edges going both ways, and the ends.
 
     The ends [pieces, 2] are tasks about as far apart as any two: from anywhere to the farthest, from
     there to the farthest, and once more.
     """
+    succ_ptr, succ, pred_ptr, pred = graph
     n = len(succ_ptr) - 1
     piece, distance = np.full(n, -1), np.full(n, -1)
     queue, ends = np.empty(n, np.int64), np.empty((n, 2), np.int64)
@@ -66,7 +102,7 @@ def far_apart(succ_ptr, succ, pred_ptr, pred):  # type: ignore[no-untyped-def]
         if piece[first] >= 0:
             continue
         start, end = first, first
-        for sweep in range(3):
+        for sweep in range(SWEEPS):
             start = end
             piece[start], distance[start] = pieces, 0
             queue[0] = start
@@ -74,139 +110,162 @@ def far_apart(succ_ptr, succ, pred_ptr, pred):  # type: ignore[no-untyped-def]
             while head < tail:
                 i = queue[head]
                 head += 1
-                for near in (succ[succ_ptr[i] : succ_ptr[i + 1]], pred[pred_ptr[i] : pred_ptr[i + 1]]):
-                    for j in near:
+                for forward in (True, False):
+                    ptr, near = (succ_ptr, succ) if forward else (pred_ptr, pred)
+                    for x in range(ptr[i], ptr[i + 1]):
+                        j = near[x]
                         if distance[j] < 0:
                             piece[j], distance[j] = pieces, distance[i] + 1
                             queue[tail] = j
                             tail += 1
             end = queue[tail - 1]
-            if sweep < 2:
-                distance[queue[:tail]] = -1
+            if sweep < SWEEPS - 1:
+                for x in range(tail):
+                    distance[queue[x]] = -1
         ends[pieces, 0], ends[pieces, 1] = start, end
         pieces += 1
     return piece, distance, ends[:pieces]
 
 
 @builder
-def potentials(succ_ptr, succ, pred_ptr, pred, current, guess, steps, precision):  # type: ignore[no-untyped-def]
+def potentials(graph: Neighbours, current: FloatArray, guess: FloatArray, steps: int, precision: float) -> FloatArray:
     """Return about the electric potentials at which `current` flows out of each task, every edge a wire of one ohm.
 
     Conjugate gradients, scaled by the degrees, from `guess` on: at most so many steps, or until the
     error in the currents is `precision`.
     """
     n = len(current)
-    potential = guess.copy()
-    degree = np.empty(n)
+    potential, degree, flow = guess.copy(), np.empty(n), np.empty(n)
+    missing, direction = np.empty(n), np.empty(n)
+    _flow(graph, potential, flow)
+    product = 0.0
     for i in range(n):
-        degree[i] = max(1, succ_ptr[i + 1] - succ_ptr[i] + pred_ptr[i + 1] - pred_ptr[i])
-    missing = current - _flow(succ_ptr, succ, pred_ptr, pred, potential)
-    scaled = missing / degree
-    direction, product = scaled.copy(), (missing * scaled).sum()
+        degree[i] = max(1, graph.succ_ptr[i + 1] - graph.succ_ptr[i] + graph.pred_ptr[i + 1] - graph.pred_ptr[i])
+        missing[i] = current[i] - flow[i]
+        direction[i] = missing[i] / degree[i]
+        product += missing[i] * direction[i]
     for _ in range(steps):
-        if np.abs(missing).max() <= precision:
+        most = 0.0
+        for i in range(n):
+            most = max(most, abs(missing[i]))
+        if most <= precision:
             break
-        flow = _flow(succ_ptr, succ, pred_ptr, pred, direction)
-        energy = (direction * flow).sum()
+        _flow(graph, direction, flow)
+        energy = 0.0
+        for i in range(n):
+            energy += direction[i] * flow[i]
         if energy <= 0.0:
             break
-        potential += product / energy * direction
-        missing -= product / energy * flow
-        scaled = missing / degree
-        before, product = product, (missing * scaled).sum()
-        direction = scaled + product / before * direction
+        before, product = product, 0.0
+        step = before / energy
+        for i in range(n):
+            potential[i] += step * direction[i]
+            missing[i] -= step * flow[i]
+            product += missing[i] * (missing[i] / degree[i])
+        for i in range(n):
+            direction[i] = missing[i] / degree[i] + product / before * direction[i]
     return potential
 
 
-@builder
-def _flow(succ_ptr, succ, pred_ptr, pred, potential):  # type: ignore[no-untyped-def]
-    """Return the current that flows out of each task at given potentials."""
-    flow = np.zeros(len(potential))
+@inner
+def _flow(graph: Neighbours, potential: FloatArray, flow: FloatArray) -> None:
+    """Write into `flow` [n] the current that flows out of each task at given potentials."""
+    succ_ptr, succ, pred_ptr, pred = graph
     for i in range(len(potential)):
-        for j in succ[succ_ptr[i] : succ_ptr[i + 1]]:
-            flow[i] += potential[i] - potential[j]
-        for j in pred[pred_ptr[i] : pred_ptr[i + 1]]:
-            flow[i] += potential[i] - potential[j]
-    return flow
+        total = 0.0
+        for x in range(succ_ptr[i], succ_ptr[i + 1]):
+            total += potential[i] - potential[succ[x]]
+        for x in range(pred_ptr[i], pred_ptr[i + 1]):
+            total += potential[i] - potential[pred[x]]
+        flow[i] = total
 
 
 @builder
-def narrowest(succ_ptr, succ, pred_ptr, pred, order, place, low, high, wanted, node):  # type: ignore[no-untyped-def]
+def narrowest(graph: Neighbours, order: IntArray, place: IntArray, low: int, high: int, wanted: int, node: IntArray) -> BoolArray:
     """Return which of ``order[low:high]`` lie before the narrowest boundary between places `low` and `high`.
 
     A minimum cut: a task before it that is read behind it costs a channel (an arc to a node of its
     own, from which all that read it are reached), each edge over it a little, and no edge leads back.
     Of the first and the last such boundary it is the one with about `wanted` of the tasks before it.
-    `node` [n] holds -1 and is left so.
+    `node` [n] holds `UNKNOWN` and is left so.
     """
+    succ_ptr, succ, pred_ptr, pred = graph
     size = high - low
     room = 4
     for at in range(low, high):
         i = order[at]
         room += 1 + 3 * (succ_ptr[i + 1] - succ_ptr[i]) + 3 * (pred_ptr[i + 1] - pred_ptr[i])
     before, behind, nodes = size, size + 1, size + 2  # the first two stand for all before `low` and from `high` on
-    tail, head, spare = np.empty(2 * room, np.int64), np.empty(2 * room, np.int64), np.zeros(2 * room, np.int64)
-    arcs = 0
+    cut = Arcs(np.empty(2 * room, np.int64), np.empty(2 * room, np.int64), np.zeros(2 * room, np.int64))
+    # A literal is a type of its own: `_arc` would be compiled for each.
+    arcs, edge, channel, never = int(np.int64(0)), int(np.int64(EDGE)), int(np.int64(CHANNEL)), int(np.int64(NEVER))
     for at in range(low, high):
         i = order[at]
         if succ_ptr[i + 1] > succ_ptr[i]:
             own = nodes
             nodes += 1
-            arcs = _arc(tail, head, spare, arcs, at - low, own, CHANNEL)
-            for j in succ[succ_ptr[i] : succ_ptr[i + 1]]:
-                reader = place[j] - low if place[j] < high else behind
-                arcs = _arc(tail, head, spare, arcs, at - low, reader, EDGE)
-                arcs = _arc(tail, head, spare, arcs, own, reader, NEVER)
+            arcs = _arc(cut, arcs, at - low, own, channel)
+            for x in range(succ_ptr[i], succ_ptr[i + 1]):
+                reader = place[succ[x]] - low if place[succ[x]] < high else behind
+                arcs = _arc(cut, arcs, at - low, reader, edge)
+                arcs = _arc(cut, arcs, own, reader, never)
                 if reader != behind:
-                    arcs = _arc(tail, head, spare, arcs, reader, at - low, NEVER)
-        for p in pred[pred_ptr[i] : pred_ptr[i + 1]]:
+                    arcs = _arc(cut, arcs, reader, at - low, never)
+        for x in range(pred_ptr[i], pred_ptr[i + 1]):
+            p = pred[x]
             if place[p] >= low:
                 continue
-            arcs = _arc(tail, head, spare, arcs, before, at - low, EDGE)
-            if node[p] == -1:
-                anyway = False  # read from `high` on: a channel wherever the boundary is
-                for j in succ[succ_ptr[p] : succ_ptr[p + 1]]:
-                    anyway |= place[j] >= high
-                node[p] = -2 if anyway else nodes
-                if not anyway:
-                    arcs = _arc(tail, head, spare, arcs, before, nodes, CHANNEL)
+            arcs = _arc(cut, arcs, before, at - low, edge)
+            if node[p] == UNKNOWN:
+                node[p] = nodes
+                for y in range(succ_ptr[p], succ_ptr[p + 1]):
+                    if place[succ[y]] >= high:
+                        node[p] = ANYWAY
+                if node[p] == nodes:
+                    arcs = _arc(cut, arcs, before, nodes, channel)
                     nodes += 1
             if node[p] >= 0:
-                arcs = _arc(tail, head, spare, arcs, node[p], at - low, NEVER)
+                arcs = _arc(cut, arcs, node[p], at - low, never)
     for at in range(low, high):
         i = order[at]
-        node[pred[pred_ptr[i] : pred_ptr[i + 1]]] = -1
-    first, last = _minimum_cut(tail[:arcs], head[:arcs], spare[:arcs], nodes, before, behind)
-    if abs(first[:size].sum() - wanted) <= abs(last[:size].sum() - wanted):
-        return first[:size]
-    return last[:size]
+        for x in range(pred_ptr[i], pred_ptr[i + 1]):
+            node[pred[x]] = UNKNOWN
+    first, last = _minimum_cut(cut, arcs, nodes, before, behind)
+    fewest, most = 0, 0
+    for x in range(size):
+        fewest += first[x]
+        most += last[x]
+    nearest: BoolArray = first if abs(fewest - wanted) <= abs(most - wanted) else last
+    return nearest[:size]
 
 
-@builder
-def _arc(tail, head, spare, arcs, a, b, capacity):  # type: ignore[no-untyped-def]
+@inner
+def _arc(cut: Arcs, arcs: int, a: int, b: int, capacity: int) -> int:
     """Add an arc and the way back; return the number of arcs."""
-    tail[arcs], head[arcs], spare[arcs] = a, b, capacity
-    tail[arcs + 1], head[arcs + 1], spare[arcs + 1] = b, a, 0
+    cut.tail[arcs], cut.head[arcs], cut.spare[arcs] = a, b, capacity
+    cut.tail[arcs + 1], cut.head[arcs + 1], cut.spare[arcs + 1] = b, a, 0
     return arcs + 2
 
 
 @builder
-def _minimum_cut(tail, head, spare, nodes, source, target):  # type: ignore[no-untyped-def]
+def _minimum_cut(cut: Arcs, arcs: int, nodes: int, source: int, target: int) -> tuple[BoolArray, BoolArray]:
     """Return the smallest and the largest set of nodes with `source` and without `target` of least capacity out of it.
 
-    Arcs stand in pairs, there and back; a flow is pushed along shortest paths until none is left.
+    A flow is pushed along shortest paths until none is left.
     """
+    tail, head, spare = cut
     ptr = np.zeros(nodes + 1, np.int64)
-    for a in tail:
-        ptr[a + 1] += 1
-    ptr = np.cumsum(ptr)
-    out, fill = np.empty(len(tail), np.int64), ptr.copy()
-    for arc in range(len(tail)):
+    for arc in range(arcs):
+        ptr[tail[arc] + 1] += 1
+    for i in range(nodes):
+        ptr[i + 1] += ptr[i]
+    out, fill = np.empty(arcs, np.int64), ptr.copy()
+    for arc in range(arcs):
         out[fill[tail[arc]]] = arc
         fill[tail[arc]] += 1
     by, queue = np.empty(nodes, np.int64), np.empty(nodes, np.int64)
     while True:
-        count = _reached(ptr, out, head, spare, source, target, by, queue)
+        count = _reached(cut, ptr, out, source, target, by, queue)
         if by[target] < 0:
             break
         amount, at = NEVER, target
@@ -219,7 +278,8 @@ def _minimum_cut(tail, head, spare, nodes, source, target):  # type: ignore[no-u
             spare[by[at] ^ 1] += amount
             at = tail[by[at]]
     smallest = np.zeros(nodes, np.bool_)
-    smallest[queue[:count]] = True
+    for x in range(count):
+        smallest[queue[x]] = True
     largest = np.ones(nodes, np.bool_)  # all but what still reaches the target
     largest[target] = False
     queue[0] = target
@@ -227,7 +287,8 @@ def _minimum_cut(tail, head, spare, nodes, source, target):  # type: ignore[no-u
     while done < count:
         at = queue[done]
         done += 1
-        for arc in out[ptr[at] : ptr[at + 1]]:
+        for x in range(ptr[at], ptr[at + 1]):
+            arc = out[x]
             if largest[head[arc]] and spare[arc ^ 1] > 0:
                 largest[head[arc]] = False
                 queue[count] = head[arc]
@@ -235,17 +296,20 @@ def _minimum_cut(tail, head, spare, nodes, source, target):  # type: ignore[no-u
     return smallest, largest
 
 
-@builder
-def _reached(ptr, out, head, spare, source, target, by, queue):  # type: ignore[no-untyped-def]
+@inner
+def _reached(cut: Arcs, ptr: IntArray, out: IntArray, source: int, target: int, by: IntArray, queue: IntArray) -> int:
     """Put into `queue` what arcs with capacity to spare lead to, up to the target, and into `by` over which; return how many."""
-    by[:] = -1
+    _, head, spare = cut
+    for i in range(len(by)):
+        by[i] = -1
     by[source] = len(head)
     queue[0] = source
     done, count = 0, 1
     while done < count:
         at = queue[done]
         done += 1
-        for arc in out[ptr[at] : ptr[at + 1]]:
+        for x in range(ptr[at], ptr[at + 1]):
+            arc = out[x]
             if by[head[arc]] < 0 and spare[arc] > 0:
                 by[head[arc]] = arc
                 queue[count] = head[arc]

@@ -81,7 +81,7 @@ def narrowest_order(graph: TaskGraph, tasks: IntArray, cut: int | None, largest:
     edges = local[graph.edges]
     within = TaskGraph(map(str, range(len(inside))), edges[(edges >= 0).all(axis=1)])
     part = _Part(within, inside, 0 if cut is None else 1)
-    orders = [_order(part, inside.astype(np.float64)), _order(part, _potentials(within)), within.topological_order]
+    orders = [_order(part, inside.astype(np.float64)), _order(part, _potentials(within)), within.topological_order.copy()]
     return NarrowOrder(part, [_tightened(part, order, largest, deadline) for order in orders], largest)
 
 
@@ -108,10 +108,10 @@ def _excess(ends: IntArray, first: int, largest: int) -> int:
 
 def _stretch(graph: TaskGraph, order: IntArray, ends: IntArray) -> int:
     """Return the sum over modules of the number of tasks on their longest paths."""
-    from hetsched.analysis.channel_cut_kernels import stretch
+    from hetsched.analysis.channel_cut_kernels import neighbours, stretch
 
     module = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))[_inverse(order)]
-    return int(stretch(order, module, graph.pred_ptr, graph.pred))
+    return int(stretch(neighbours(graph), order, module, len(ends)))
 
 
 # ---------------------------------------------------------------------- orders
@@ -138,16 +138,16 @@ def _order(part: _Part, priority: FloatArray) -> IntArray:
 
 def _potentials(graph: TaskGraph) -> FloatArray:
     """Return the potential of each task, from 0 to 1 in each piece of the graph, rising along more edges than not."""
-    from hetsched.analysis.channel_cut_kernels import far_apart, potentials
+    from hetsched.analysis.channel_cut_kernels import far_apart, neighbours, potentials
 
-    links = (graph.succ_ptr, graph.succ, graph.pred_ptr, graph.pred)
-    piece, distance, ends = far_apart(*links)
+    rows = neighbours(graph)
+    piece, distance, ends = far_apart(rows)
     current = np.zeros(graph.n_tasks)
     current[ends[:, 0]] -= 1.0
     current[ends[:, 1]] += 1.0  # the same task where it is a piece of its own
     steps = distance[graph.target] - distance[graph.source]
     guess = distance * (current @ distance / max(1, np.square(steps).sum()))  # what the distances are worth at best
-    potential = potentials(*links, current, guess, _STEPS, _PRECISION)
+    potential = potentials(rows, current, guess, _STEPS, _PRECISION)
     rising = np.bincount(piece[graph.source], potential[graph.target] - potential[graph.source], len(ends)) >= 0
     potential = np.where(rising[piece], potential, -potential)
     low, high = np.full(len(ends), np.inf), np.full(len(ends), -np.inf)
@@ -176,18 +176,17 @@ def _choose(cost: FloatArray, allowed: BoolArray, first: int, largest: int) -> I
 
 def _tightened(part: _Part, order: IntArray, largest: int, deadline: Deadline) -> IntArray:
     """Return the order with its boundaries for modules up to `largest` replaced by the narrowest near them."""
-    from hetsched.analysis.channel_cut_kernels import narrowest
+    from hetsched.analysis.channel_cut_kernels import UNKNOWN, narrowest, neighbours
 
     graph = part.graph
-    links = (graph.succ_ptr, graph.succ, graph.pred_ptr, graph.pred)
-    scratch = np.full(graph.n_tasks, -1)
+    rows, scratch = neighbours(graph), np.full(graph.n_tasks, UNKNOWN)
     for _ in range(_ROUNDS):
         channels, edges = crossings(graph, order)
         ends = [part.first, *_choose(channels + _EDGE * edges, np.ones(len(channels), bool), part.first, largest).tolist()]
         tighter, place = order.copy(), _inverse(order)
         for j in deadline.watch(range(1, len(ends) - 1), CUTTING, every=20):
             low, high = (ends[j - 1] + ends[j] + 1) // 2, (ends[j] + ends[j + 1]) // 2
-            up_to = narrowest(*links, tighter, place, low, high, ends[j] - low, scratch)
+            up_to = narrowest(rows, tighter, place, low, high, ends[j] - low, scratch)
             window = tighter[low:high]
             tighter[low:high] = np.concatenate([window[up_to], window[~up_to]])
             place[tighter[low:high]] = np.arange(low, high)
