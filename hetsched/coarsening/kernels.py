@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from hetsched.compiled import builder
+from hetsched.arrays import BoolArray, FloatArray, IntArray
+from hetsched.compiled import builder, inner
 
 
 @builder
-def phases(order, pred_ptr, pred, cluster, ring):  # type: ignore[no-untyped-def]
+def phases(order: IntArray, pred_ptr: IntArray, pred: IntArray, cluster: IntArray, ring: IntArray) -> IntArray:
     """Return for each task how often a path to it changes cluster on the way, within its ring of clusters."""
     phase = np.zeros(len(order), np.int64)
     for i in order:
@@ -20,15 +21,17 @@ def phases(order, pred_ptr, pred, cluster, ring):  # type: ignore[no-untyped-def
 
 
 @builder
-def depth_first(succ_ptr, succ, indegree, sources):  # type: ignore[no-untyped-def]
+def depth_first(succ_ptr: IntArray, succ: IntArray, indegree: IntArray, sources: IntArray) -> IntArray:
     """Return a topological order in which a child comes as soon as it can: children that are ready go to the head of the queue.
 
     Of sources and of children, those listed last are taken first.
     """
     n = len(indegree)
     waiting = indegree.copy()
-    stack, size = np.empty(n, np.int64), len(sources)
-    stack[:size] = sources
+    stack, size = np.empty(n, np.int64), 0
+    for i in sources:
+        stack[size] = i
+        size += 1
     order = np.empty(n, np.int64)
     for step in range(n):
         size -= 1
@@ -44,7 +47,16 @@ def depth_first(succ_ptr, succ, indegree, sources):  # type: ignore[no-untyped-d
 
 
 @builder
-def break_points(place, pred_ptr, pred_cost, out, claim, able, window, limit):  # type: ignore[no-untyped-def]
+def break_points(
+    place: IntArray,
+    pred_ptr: IntArray,
+    pred_cost: FloatArray,
+    out: FloatArray,
+    claim: FloatArray,
+    able: IntArray,
+    window: int,
+    limit: float,
+) -> IntArray:
     """Cut a sequence into clusters so that the edges between them cost least, and return the cluster of each place, [n].
 
     Kernighan's dynamic program. Arrays but `place` are by place in the sequence.
@@ -85,16 +97,21 @@ def break_points(place, pred_ptr, pred_cost, out, claim, able, window, limit):  
         for x in range(pred_ptr[last], pred_ptr[last + 1]):
             into[place[x]] = 0.0
     cluster = np.empty(n, np.int64)
-    j, number = n, 0
+    j, clusters = n, 0
     while j > 0:
-        cluster[begin[j] : j] = number
         j = begin[j]
-        number += 1
-    return number - 1 - cluster
+        clusters += 1
+    j, number = n, clusters
+    while j > 0:
+        number -= 1
+        for i in range(begin[j], j):
+            cluster[i] = number
+        j = begin[j]
+    return cluster
 
 
 @builder
-def met_first(succ_ptr, succ, sources):  # type: ignore[no-untyped-def]
+def met_first(succ_ptr: IntArray, succ: IntArray, sources: IntArray) -> IntArray:
     """Return all tasks in preorder of a depth-first search from the sources."""
     n = len(succ_ptr) - 1
     met = np.zeros(n, np.bool_)
@@ -118,7 +135,7 @@ def met_first(succ_ptr, succ, sources):  # type: ignore[no-untyped-def]
 
 
 @builder
-def cut_by_claims(order, cluster, unit, claim, most):  # type: ignore[no-untyped-def]
+def cut_by_claims(order: IntArray, cluster: IntArray, unit: IntArray, claim: FloatArray, most: float) -> IntArray:
     """Cut clusters where units would be bound together that claim more than `most` bytes; return the number of each piece, [n].
 
     A cluster binds the units of its tasks together, and so do clusters with a unit in common. In the order of the tasks, a
@@ -152,8 +169,26 @@ def cut_by_claims(order, cluster, unit, claim, most):  # type: ignore[no-untyped
     return piece
 
 
+@inner
+def _share(one: BoolArray, a: int, other: BoolArray, b: int) -> bool:
+    """Tell whether row a of one table and row b of the other have a true entry in the same column."""
+    for x in range(one.shape[1]):
+        if one[a, x] and other[b, x]:
+            return True
+    return False
+
+
+@inner
+def _equal(table: BoolArray, a: int, b: int) -> bool:
+    """Tell whether two rows of a table are the same."""
+    for x in range(table.shape[1]):
+        if table[a, x] != table[b, x]:
+            return False
+    return True
+
+
 @builder
-def cut_by_ability(order, cluster, usable, able, alike):  # type: ignore[no-untyped-def]
+def cut_by_ability(order: IntArray, cluster: IntArray, usable: BoolArray, able: BoolArray, alike: bool) -> IntArray:
     """Cut clusters where the next task, in the given order, has nothing in common with those before; return the pieces, [n].
 
     Parameters
@@ -168,14 +203,13 @@ def cut_by_ability(order, cluster, usable, able, alike):  # type: ignore[no-unty
     common = np.empty(usable.shape, np.bool_)
     for i in order:
         at = open_piece[cluster[i]]
-        fits = at >= 0
-        if fits:
-            fits = np.any(common[at] & usable[i]) and (not alike or np.all(able[i] == able[last[at]]))
-        if fits:
-            common[at] &= usable[i]
+        if at >= 0 and _share(common, at, usable, i) and (not alike or _equal(able, i, last[at])):
+            for x in range(usable.shape[1]):
+                common[at, x] = common[at, x] and usable[i, x]
         else:
             at = open_piece[cluster[i]] = count
-            common[at] = usable[i]
+            for x in range(usable.shape[1]):
+                common[at, x] = usable[i, x]
             count += 1
         last[at] = i
         piece[i] = at

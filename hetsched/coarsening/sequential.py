@@ -85,7 +85,7 @@ def operation_fusion(problem: Problem, *, order: Order = "cpd-topo", window: int
     cost = mean_transfers(problem)
     by_target = np.argsort(position[graph.target], kind="stable")
     ptr = row_starts(np.diff(graph.pred_ptr)[sequence])
-    out = np.bincount(graph.source, cost, problem.n_tasks)
+    out = np.bincount(graph.source, cost, problem.n_tasks).astype(np.float64)  # whole numbers where there is no edge
     claim = problem.static_bytes @ [1.0, problem.inputs]
     most = memory_share(problem, memory)
     breaks = kernels.break_points(
