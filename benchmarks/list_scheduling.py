@@ -64,7 +64,7 @@ def target(saga: peers.Saga, row: str) -> int | None:
     return HEFT_TARGETS.get(saga.version) if row == PLACING else TARGETS.get(row)
 
 
-class Deaf(Monitor):
+class IgnoringMonitor(Monitor):
     """A monitor that ignores offers, to time the heuristic alone."""
 
     def offer(self, decision: hs.Decision) -> float:
@@ -93,9 +93,9 @@ class League:
                 saga.run(instance, path, self.limit, list(dict.fromkeys(SAGA.values())), patience=PATIENCE)
 
     def _ours(self, instance: str, data: dict[str, Any], problem: hs.Problem) -> None:
-        need, deaf = next(memory_needs(problem)), Deaf(problem)
+        need, ignoring = next(memory_needs(problem)), IgnoringMonitor(problem)
         calls: dict[str, Callable[[], object]] = {
-            name: partial(find_method(name).function, problem, deaf) for name in instances.list_schedulers()
+            name: partial(find_method(name).function, problem, ignoring) for name in instances.list_schedulers()
         }
         calls[PLACING] = lambda: place_heft(problem, need, "saga")
         calls[BUILDING] = lambda: place_heft(instances.peer(data), need)

@@ -67,11 +67,11 @@ class Process:
     ----------
     main : str
         ``"module:function"``; the function first makes a `Channel`.
-    hear : callable
+    receive : callable
         Called, in a thread, with each message, and finally with `ProcessDied`.
     """
 
-    def __init__(self, main: str, hear: Callable[[Any], object]) -> None:
+    def __init__(self, main: str, receive: Callable[[Any], object]) -> None:
         module, function = main.split(":")
         environment = {**os.environ, **dict.fromkeys(_THREAD_LIMITS, "1")}
         settings: dict[str, Any] = {}
@@ -96,7 +96,7 @@ class Process:
         finally:
             if log >= 0:
                 os.close(log)
-        self._hear = hear
+        self._receive = receive
         self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         for body in (self._write, self._read):
             threading.Thread(target=body, daemon=True).start()
@@ -130,10 +130,10 @@ class Process:
         assert pipe is not None
         try:
             while True:
-                self._hear(pickle.load(pipe))
+                self._receive(pickle.load(pipe))
         except Exception:  # the end, or an incomplete message of a killed process
             self.kill()
-            self._hear(ProcessDied(self.process.wait(), self._last_words()))
+            self._receive(ProcessDied(self.process.wait(), self._last_words()))
         pipe.close()
 
     def _last_words(self) -> str:
@@ -153,15 +153,15 @@ class Channel:
 
     Attributes
     ----------
-    asked : queue.SimpleQueue
+    requests : queue.SimpleQueue
         Messages received, except `StopRequest`.
-    asked_to_stop : threading.Event
+    stop_requested : threading.Event
         Set by a `StopRequest`, until the next message.
     """
 
     def __init__(self, log: int) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # handled by the parent
-        self._told, self._heard = os.fdopen(os.dup(1), "wb"), os.fdopen(os.dup(0), "rb")
+        self._output, self._input = os.fdopen(os.dup(1), "wb"), os.fdopen(os.dup(0), "rb")
         null = os.open(os.devnull, os.O_RDWR)
         os.dup2(null, 0)
         if log >= 0:
@@ -170,28 +170,28 @@ class Channel:
             os.dup2(log if log >= 0 else 2, 1)  # output of a solver must not mix with the messages
         except OSError:  # no standard error
             os.dup2(null, 1)
-        self.asked: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self.asked_to_stop = threading.Event()
+        self.requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.stop_requested = threading.Event()
         self._one_at_a_time = threading.Lock()  # solvers report solutions and bounds from several threads
         threading.Thread(target=self._listen, daemon=True).start()
 
-    def tell(self, message: object) -> None:
+    def send(self, message: object) -> None:
         """Send a message."""
         try:
             with self._one_at_a_time:
-                pickle.dump(message, self._told, pickle.HIGHEST_PROTOCOL)
-                self._told.flush()
+                pickle.dump(message, self._output, pickle.HIGHEST_PROTOCOL)
+                self._output.flush()
         except OSError:
             os._exit(0)
 
     def _listen(self) -> NoReturn:
         try:
             while True:
-                message = pickle.load(self._heard)
+                message = pickle.load(self._input)
                 if isinstance(message, StopRequest):
-                    self.asked_to_stop.set()
+                    self.stop_requested.set()
                 else:
-                    self.asked_to_stop.clear()
-                    self.asked.put(message)
+                    self.stop_requested.clear()
+                    self.requests.put(message)
         finally:
             os._exit(0)

@@ -209,7 +209,7 @@ class Formulas:
             raise InvalidProblem(f"the FLOP formula of {packet} returns {flops}; it must return a number >= 0")
         return flops
 
-    def tell(self) -> None:
+    def warn_unknown(self) -> None:
         """Emit one warning that names all operators of unknown work."""
         if self.unknown:
             names = sorted(self.unknown)

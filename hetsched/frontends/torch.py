@@ -102,7 +102,7 @@ def capture(
     """
     formulas = Formulas(flop_formulas)
     captured = calls(model, example_args, example_kwargs=example_kwargs, dynamic_batch=dynamic_batch, fuse=fuse, formulas=formulas)
-    formulas.tell()
+    formulas.warn_unknown()
     return captured.graph
 
 

@@ -122,7 +122,7 @@ def capture_training(
     with uncollected():
         step = record_training(model, arguments(example_args), example_kwargs or {}, loss_arguments, loss, formulas)
         graph = _StepReader(step, formulas, optimiser, colocate=colocate).graph()
-    formulas.tell()
+    formulas.warn_unknown()
     return graph
 
 
@@ -161,7 +161,7 @@ def record(
     with uncollected():
         step = record_call(model, arguments(example_args), example_kwargs or {}, formulas)
         graph = _StepReader(step, formulas, colocate=False).graph()
-    formulas.tell()
+    formulas.warn_unknown()
     return graph
 
 

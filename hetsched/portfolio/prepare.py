@@ -17,7 +17,7 @@ from hetsched.problem.problem import Problem
 from hetsched.search import Budget, Kind, Method, Monitor, registered
 
 EVALUATIONS = 50
-"""For each method."""
+"""Limit for each method."""
 
 
 def prepare_methods(names: Sequence[str], problem: Problem | None = None) -> None:

@@ -48,7 +48,7 @@ class Proved:
 
 
 class Failure(StrEnum):
-    """How a job failed."""
+    """The kind of a job's failure."""
 
     NONE = ""
     """It has not failed."""

@@ -33,7 +33,7 @@ class _Hello:
 
 
 class JobMonitor(Monitor):
-    """The monitor of a job: results better than its start are passed to `tell` immediately.
+    """The monitor of a job: results better than its start are passed to `send` immediately.
 
     `look` is called whenever the method checks for a stop.
     """
@@ -42,7 +42,7 @@ class JobMonitor(Monitor):
         self,
         problem: Problem,
         job: Job,
-        tell: Callable[[Message], object],
+        send: Callable[[Message], object],
         *,
         look: Callable[[], object] | None = None,
         parent: Monitor | None = None,
@@ -56,7 +56,7 @@ class JobMonitor(Monitor):
             objective=job.objective,
         )
         self._look = look
-        self._tell_on = tell
+        self._send = send
         if job.start is not None:
             self.best = job.start if isinstance(job.start, Schedule) else simulate(problem, job.start)
             self.incumbent = self.value_of(problem, self.best)
@@ -75,9 +75,9 @@ class JobMonitor(Monitor):
         best, bound = self._told
         self._told = (self.best, self.bound)
         if self.best is not None and self.best is not best:
-            self._tell_on(Found(self.best.decision, event.incumbent, event.source, event.nodes))
+            self._send(Found(self.best.decision, event.incumbent, event.source, event.nodes))
         if self.bound is not bound:
-            self._tell_on(Proved(self.bound, event.nodes))
+            self._send(Proved(self.bound, event.nodes))
 
     def perform(self, job: Job) -> Done:
         """Run the job to its end and return its outcome."""
@@ -179,7 +179,7 @@ class Worker(Process):
     def __init__(self, inbox: queue.SimpleQueue[tuple[Worker, Message]], hello: bytes) -> None:
         self.ready = False
         self.receiver: JobReceiver | None = None
-        """Of the job it works on."""
+        """The receiver of its current job, or None."""
         super().__init__("hetsched.portfolio.workers:serve", lambda message: inbox.put((self, message)))
         self.send(hello)
 
@@ -283,14 +283,14 @@ class _Side:
 
     def work(self) -> NoReturn:
         """Run job after job."""
-        hello = self.channel.asked.get()
+        hello = self.channel.requests.get()
         assert isinstance(hello, _Hello)
         discover(plug_ins=False)  # plug-ins are loaded with their first job, for they may crash
-        self.channel.tell(Ready())
+        self.channel.send(Ready())
         while True:
-            job = self.channel.asked.get()
+            job = self.channel.requests.get()
             assert isinstance(job, Job)
-            self.channel.tell(self._perform(hello, job))
+            self.channel.send(self._perform(hello, job))
 
     def _perform(self, hello: _Hello, job: Job) -> Done:
         module = hello.modules.get(job.method, "__main__")
@@ -301,9 +301,9 @@ class _Side:
                 return Done(failure=Failure.UNKNOWN, error=f"{module} cannot be imported: {type(error).__name__}: {error}")
         if job.method not in registered():
             return Done(failure=Failure.UNKNOWN, error=f"{module} registers no method {job.method!r} when it is imported")
-        job_monitor = JobMonitor(hello.problem, job, self.channel.tell, look=lambda: self._look(job_monitor))
+        job_monitor = JobMonitor(hello.problem, job, self.channel.send, look=lambda: self._look(job_monitor))
         return job_monitor.perform(job)
 
     def _look(self, job_monitor: Monitor) -> None:
-        if self.channel.asked_to_stop.is_set():
+        if self.channel.stop_requested.is_set():
             job_monitor.stop(Stop.STOPPED)

@@ -253,7 +253,7 @@ class Monitor:
         if value < self.incumbent:
             self.best, self.incumbent, self._found_by = schedule, value, self.source
             self._check_bound()
-            self._tell(self.source)
+            self._notify(self.source)
         return value
 
     @checked
@@ -264,7 +264,7 @@ class Monitor:
         if bound.value > self.bound.value:
             self.bound = replace(bound, objective=self.objective)
             self._check_bound()
-            self._tell(bound.name)
+            self._notify(bound.name)
 
     def _check_bound(self) -> None:
         if self.bound.value > self.incumbent * (1 + TOLERANCE):
@@ -273,7 +273,7 @@ class Monitor:
                 f"of {self._found_by!r}: one of them is wrong; please report it with the problem's document"
             )
 
-    def _tell(self, source: str) -> None:
+    def _notify(self, source: str) -> None:
         event = Event(self.elapsed, self.incumbent, self.bound.value, source, self.nodes)
         self._events.append(event)
         if self._on_progress is not None and self._on_progress(event) is True:

@@ -114,7 +114,7 @@ class _Solve:
         self.child: _Child
         self.at_work = False
         """Whether the program has been sent."""
-        self.asked_to_stop = 0.0
+        self.stopped_at = 0.0
         """Time of the request to stop, by the monotonic clock."""
         self.end: Outcome | _Failed | ProcessDied | None = None
         self.best = Incumbent(0.0, float("inf"), None)  # type: ignore[arg-type]  # none yet
@@ -140,7 +140,7 @@ class _Solve:
                 self.child.send(_Job(self.program, request, self.run.time_left))
                 self.at_work = True
                 while self.end is None:
-                    self._hear(self.child.inbox.get())
+                    self._process_message(self.child.inbox.get())
         except BaseException:
             self.child.process.kill()  # it is busy
             raise
@@ -153,13 +153,13 @@ class _Solve:
         """Wait until the process has loaded its solver; return False if the solve is stopped before."""
         while not self.child.ready and self.end is None:
             try:
-                self._hear(self.child.inbox.get(timeout=WAKE))
+                self._process_message(self.child.inbox.get(timeout=WAKE))
             except queue.Empty:
                 if self.run.stopped:
                     return False
         return self.child.ready
 
-    def _hear(self, message: _Message) -> None:
+    def _process_message(self, message: _Message) -> None:
         run = self.run
         if isinstance(message, Ready):
             self.child.ready = True
@@ -176,10 +176,10 @@ class _Solve:
         """Request that the solver stops; kill its process if it does not."""
         if not self.at_work:
             return
-        if not self.asked_to_stop:
-            self.asked_to_stop = time.monotonic()
+        if not self.stopped_at:
+            self.stopped_at = time.monotonic()
             self.child.send(StopRequest())
-        elif time.monotonic() - self.asked_to_stop > (GRACE if self.run.request.settings.deadline.over else PATIENCE):
+        elif time.monotonic() - self.stopped_at > (GRACE if self.run.request.settings.deadline.over else PATIENCE):
             self.child.process.kill()
 
 
@@ -190,22 +190,22 @@ def serve(log: int) -> NoReturn:
     """Run the process of a solver: read models from standard input and write results to standard output."""
     in_process.set(True)
     channel = Channel(log)
-    name = channel.asked.get().solver
+    name = channel.requests.get().solver
     backend(name)
-    channel.tell(Ready())
+    channel.send(Ready())
     while True:
-        job = channel.asked.get()
+        job = channel.requests.get()
         request = dataclasses.replace(
             job.request,
             settings=dataclasses.replace(job.request.settings, deadline=Deadline.after(job.seconds)),
-            on_incumbent=channel.tell,
-            on_bound=channel.tell,
-            stop=channel.asked_to_stop.is_set,
+            on_incumbent=channel.send,
+            on_bound=channel.send,
+            stop=channel.stop_requested.is_set,
         )
         try:
-            channel.tell(backend(name).solve(job.program, request))
+            channel.send(backend(name).solve(job.program, request))
         except Exception as error:
-            channel.tell(_Failed(_sendable(error)))
+            channel.send(_Failed(_sendable(error)))
 
 
 def _sendable(error: Exception) -> Exception:

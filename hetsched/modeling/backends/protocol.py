@@ -16,7 +16,7 @@ from hetsched.modeling.settings import SolveSettings
 from hetsched.stopping import Stop, reason
 
 SOLVER = rule("the name of a solver, or a backend", lambda value: isinstance(value, str) or callable(getattr(value, "solve", None)))
-WAKE, DEAF = 0.02, 0.1  # seconds between readings of the clock, and after which a solver has exceeded the limit
+WAKE, OVERDUE = 0.02, 0.1  # seconds between readings of the clock, and after which a solver has exceeded the limit
 
 
 @checked
@@ -117,7 +117,7 @@ class Run:
         self.request = request
         self.stopped = Stop.NONE
         self.nodes = 0
-        self.heard = False
+        self.reported = False
         self._started = request.settings.deadline.clock()
         self._told = -float("inf")
         self._failure: BaseException | None = None
@@ -134,10 +134,10 @@ class Run:
 
     def found(self, objective: float, values: Callable[[], FloatArray]) -> None:
         """Report a better solution; its values are computed only for a callback."""
-        self.heard = True
+        self.reported = True
         listener = self.request.on_incumbent
         if listener is not None:
-            self._tell(lambda: listener(Incumbent(self.elapsed, objective, values(), self.nodes)))
+            self._notify(lambda: listener(Incumbent(self.elapsed, objective, values(), self.nodes)))
 
     def bounded(self, bound: float) -> None:
         """Report a better bound."""
@@ -145,9 +145,9 @@ class Run:
         if bound > self._told:
             self._told = bound
             if listener is not None:
-                self._tell(lambda: listener(NewBound(self.elapsed, bound, self.nodes)))
+                self._notify(lambda: listener(NewBound(self.elapsed, bound, self.nodes)))
 
-    def _tell(self, call: Callable[[], object]) -> None:
+    def _notify(self, call: Callable[[], object]) -> None:
         """Call a callback from within a solver; an exception is raised only after the solver has stopped."""
         if self._failure is not None:
             return
@@ -192,5 +192,5 @@ class Run:
         if self.request.stop is not None and not self.stopped and self.request.stop():
             self.stopped = Stop.STOPPED
         # The solver keeps the limit by itself; this is for solvers that exceed it.
-        if not self.stopped and self.request.settings.deadline.left < -DEAF:
+        if not self.stopped and self.request.settings.deadline.left < -OVERDUE:
             self.stopped = Stop.TIME_LIMIT

@@ -84,7 +84,7 @@ class Scip:
         loaded.listener.listen(run, columns[: program.n_columns])
         run.work(model.optimizeNogil, lambda: interrupt(model))
         outcome = _outcome(model, columns, program, run)
-        if outcome.values is not None and not run.heard:  # the solution of the previous solve is still the best
+        if outcome.values is not None and not run.reported:  # the solution of the previous solve is still the best
             run.found(outcome.objective, lambda: np.asarray(outcome.values))
         return outcome
 
