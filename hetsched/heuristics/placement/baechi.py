@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from hetsched.arrays import FloatArray, IntArray
+from hetsched.arrays import FloatArray, IntArray, readonly
 from hetsched.coarsening.coarse import mean_durations, mean_transfers
 from hetsched.errors import UnsupportedFeature
 from hetsched.heuristics.list_scheduling.offers import descending, in_slices
@@ -123,16 +123,14 @@ def _reserving(monitor: Monitor, favourite: IntArray, claims: str) -> None:
     if claims not in ("all", "first"):
         raise UnsupportedFeature(f"claims is {claims!r}; choose 'all' or 'first'")
     first = np.unique(problem.unit, return_index=True)[1]
-    alone = (problem.static_bytes @ [1.0, problem.inputs])[first]
+    alone = readonly((problem.static_bytes @ [1.0, problem.inputs])[first])
 
     def place(need: FloatArray) -> Decision | None:
-        last, claimed = np.full(problem.n_devices, -1), need if claims == "all" else alone
+        claims_of_units = kernels.Claims(problem.unit, need if claims == "all" else alone, problem.cluster.memory_bytes)
+        reservations = kernels.Reservations(favourite, np.full(problem.n_devices, -1))
 
         def work(state: list_kernels.Choosing, most: int) -> int:
-            stuck: int = kernels.small_communication(
-                problem.arrays, problem.whole_durations, favourite, problem.unit, claimed, problem.cluster.memory_bytes, state, last, most
-            )
-            return stuck
+            return kernels.small_communication(problem.arrays, problem.whole_durations, claims_of_units, reservations, state, most)
 
         state = list_kernels.Choosing.begin(problem.n_tasks, problem.n_devices, problem.n_units)
         device, sequence, stuck = in_slices(work, state, monitor.deadline, "the choice among many ready tasks")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hetsched.arrays import FloatArray, IntArray
+from hetsched.arrays import FloatArray, IntArray, readonly
 from hetsched.coarsening.coarse import Coarsening, mean_durations, mean_transfers
 from hetsched.coarsening.sequential import operation_fusion, topological_order
 from hetsched.errors import InvalidProblem
@@ -158,5 +158,5 @@ def filled(problem: Problem, order: IntArray, need: FloatArray, limit: FloatArra
     """Return the device of each task, [n], where devices are filled one after another, the fastest first."""
     from hetsched.heuristics.placement import kernels
 
-    found = kernels.fill(order, problem.unit, need, limit, problem.whole_durations, by_speed(problem))
+    found = kernels.fill(readonly(order), problem.unit, readonly(need), readonly(limit), problem.whole_durations, by_speed(problem))
     return found[problem.unit]  # type: ignore[no-any-return]

@@ -32,9 +32,7 @@ def linear_clustering(problem: Problem, monitor: Monitor) -> None:
 
     found = fused(problem, monitor) if problem.n_tasks > LARGEST else Coarsening.through(problem, ())
     coarse, graph = found.coarse, found.coarse.graph
-    cluster = kernels.linear_clusters(
-        graph.topological_order, graph.succ_ptr, graph.succ, graph.succ_edge, mean_durations(coarse), mean_transfers(coarse)
-    )
+    cluster = kernels.linear_clusters(coarse.arrays, graph.topological_order, mean_durations(coarse), mean_transfers(coarse))
     whole = cluster[found.cluster]
     begin = _first_met(problem, whole)
     offer_bold_to_safe(monitor, lambda need: listed(problem, _mapped(problem, whole, begin, need)))
@@ -60,9 +58,7 @@ def dsc(problem: Problem, monitor: Monitor) -> None:
 
     graph, weight, transfer = problem.graph, mean_durations(problem), mean_transfers(problem)
     below = ranking_kernels.upward(problem.arrays, graph.topological_order, weight, transfer)
-    cluster, begin = kernels.dominant_sequence(
-        graph.pred_ptr, graph.pred, graph.pred_edge, graph.succ_ptr, graph.succ, weight, transfer, below
-    )
+    cluster, begin = kernels.dominant_sequence(problem.arrays, weight, transfer, below)
     offer_bold_to_safe(monitor, lambda need: listed(problem, _mapped(problem, cluster, begin, need)))
 
 

@@ -2,15 +2,73 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from hetsched import heap_kernels
-from hetsched.compiled import builder
-from hetsched.heuristics.list_scheduling.kernels import MEMORY_SLACK, MORE, arrivals
+from hetsched.arrays import FloatArray, IntArray
+from hetsched.compiled import builder, inner, kernel
+from hetsched.heuristics.list_scheduling.kernels import MEMORY_SLACK, MORE, Choosing, arrivals
+from hetsched.problem.problem import ProblemArrays
+
+ALL_RULES, UNRESERVED, OVER_MEMORY = 0, 1, 2
+"""Which rules `small_communication` keeps: all; none of reservations; nor those of memory."""
+
+
+class Claims(NamedTuple):
+    """What placing a task takes from the memory of a device."""
+
+    unit: IntArray
+    """The co-location unit of each task."""
+    need: FloatArray
+    """Bytes that each unit claims when its first member is placed."""
+    capacity: FloatArray
+    """Bytes of each device."""
+
+
+class Reservations(NamedTuple):
+    """Which devices are kept, and for what."""
+
+    favourite: IntArray
+    """[n]: the child to run where the task ran, or -1."""
+    last: IntArray
+    """[K]: the task that each device ran last, or -1; it is changed."""
+
+
+class Members(NamedTuple):
+    """Co-location units, and ``tasks[ptr[u]:ptr[u + 1]]``, the members of each."""
+
+    unit: IntArray
+    ptr: IntArray
+    tasks: IntArray
+
+
+class Balance(NamedTuple):
+    """What loads should be, in seconds."""
+
+    work: FloatArray
+    """Of each unit."""
+    ideal: FloatArray
+    """The load that each device should have."""
+    slack: float
+    """By how much one may miss it, one-sided."""
+
+
+class Partition(NamedTuple):
+    """The device of each unit, and the load of each device; see `partition`."""
+
+    device: IntArray
+    load: FloatArray
+
+
+def partition(device: IntArray, work: FloatArray, n_devices: int) -> Partition:
+    """Return a partition of units of such work; `device` is copied."""
+    return Partition(device.copy(), np.bincount(device, work, n_devices).astype(np.float64))
 
 
 @builder
-def fill(order, unit, need, limit, durations, devices):  # type: ignore[no-untyped-def]
+def fill(order: IntArray, unit: IntArray, need: FloatArray, limit: FloatArray, durations: FloatArray, devices: IntArray) -> IntArray:
     """Fill one device after another up to its limit, and return the device of each unit.
 
     A unit that cannot run there goes to the first of the others with room for it; where none has any, to the one
@@ -53,7 +111,7 @@ def fill(order, unit, need, limit, durations, devices):  # type: ignore[no-untyp
 
 
 @builder
-def spread(order, seconds, need, capacity):  # type: ignore[no-untyped-def]
+def spread(order: IntArray, seconds: FloatArray, need: FloatArray, capacity: FloatArray) -> IntArray:
     """Put clusters one after another where the load is least then, and return their devices.
 
     Memory is kept; a cluster for which no device has room goes where most is left.
@@ -86,14 +144,15 @@ def spread(order, seconds, need, capacity):  # type: ignore[no-untyped-def]
 
 
 @builder
-def linear_clusters(order, succ_ptr, succ, succ_edge, weight, transfer):  # type: ignore[no-untyped-def]
+def linear_clusters(arrays: ProblemArrays, order: IntArray, weight: FloatArray, transfer: FloatArray) -> IntArray:
     """Take the longest path of what is left as a cluster, again and again; return the cluster of each task."""
+    succ_ptr, succ, succ_edge = arrays.succ_ptr, arrays.succ, arrays.succ_edge
     n = len(order)
     cluster, below, following = np.full(n, -1), np.zeros(n), np.full(n, -1)
-    left, count = order.copy(), 0
-    while len(left) > 0:
+    left, size, count = order.copy(), n, 0
+    while size > 0:
         start = -1
-        for position in range(len(left) - 1, -1, -1):
+        for position in range(size - 1, -1, -1):
             i = left[position]
             longest, following[i] = 0.0, -1
             for x in range(succ_ptr[i], succ_ptr[i + 1]):
@@ -107,12 +166,17 @@ def linear_clusters(order, succ_ptr, succ, succ_edge, weight, transfer):  # type
             cluster[start] = count
             start = following[start]
         count += 1
-        left = left[cluster[left] < 0]
+        kept = 0
+        for position in range(size):
+            if cluster[left[position]] < 0:
+                left[kept] = left[position]
+                kept += 1
+        size = kept
     return cluster
 
 
 @builder
-def dominant_sequence(pred_ptr, pred, pred_edge, succ_ptr, succ, weight, transfer, below):  # type: ignore[no-untyped-def]
+def dominant_sequence(arrays: ProblemArrays, weight: FloatArray, transfer: FloatArray, below: FloatArray) -> tuple[IntArray, FloatArray]:
     """Cluster by dominant sequences: return the cluster of each task, and when each cluster starts.
 
     Of the tasks whose parents are done, the one with the longest path through it joins the cluster of the parent it waits for,
@@ -123,6 +187,7 @@ def dominant_sequence(pred_ptr, pred, pred_edge, succ_ptr, succ, weight, transfe
     below : float64 array [n]
         Longest path from the start of a task to the end.
     """
+    pred_ptr, pred, pred_edge, succ_ptr, succ = arrays.pred_ptr, arrays.pred, arrays.pred_edge, arrays.succ_ptr, arrays.succ
     n = len(weight)
     cluster, finish, arrival = np.full(n, -1), np.zeros(n), np.zeros(n)
     available, begin, count = np.zeros(n), np.zeros(n), 0
@@ -166,24 +231,50 @@ def dominant_sequence(pred_ptr, pred, pred_edge, succ_ptr, succ, weight, transfe
     return cluster, begin[:count].copy()
 
 
-@builder
-def small_communication(arrays, durations, favourite, unit, need, capacity, state, last, most):  # type: ignore[no-untyped-def]
+@inner
+def _earliest(
+    rules: int, durations: FloatArray, n_ready: int, claims: Claims, reservations: Reservations, state: Choosing
+) -> tuple[int, int]:
+    """Return the place of the ready task that can start first, the lowest of equals, and its device; -1 if none is allowed.
+
+    Under ``OVER_MEMORY`` it is a task and a device with the most memory left.
+    """
+    size = durations.shape[1]
+    device, ready, ready_tasks, unit_device = state.device, state.ready, state.ready_tasks, state.unit_device
+    used, available, last, capacity = state.used, state.available, reservations.last, claims.capacity
+    place, best, least, room = -1, -1, np.inf, -np.inf
+    for position in range(n_ready):
+        i = ready_tasks[position]
+        u = claims.unit[i]
+        for k in range(size):
+            if durations[i, k] == np.inf or ready[i, k] == np.inf or (unit_device[u] >= 0 and unit_device[u] != k):
+                continue
+            if rules == OVER_MEMORY:
+                if capacity[k] - used[k] > room:
+                    place, best, room = position, k, capacity[k] - used[k]
+                continue
+            if unit_device[u] < 0 and used[k] + claims.need[u] > capacity[k] * MEMORY_SLACK:
+                continue
+            if rules == ALL_RULES and last[k] >= 0:
+                kept = reservations.favourite[last[k]]
+                if kept >= 0 and kept != i and device[kept] < 0 and ready[i, k] > available[k]:
+                    continue
+            start = max(ready[i, k], available[k])
+            if start < least or (start == least and place >= 0 and i < ready_tasks[place]):
+                place, best, least = position, k, start
+    return place, best
+
+
+@kernel
+def small_communication(
+    arrays: ProblemArrays, durations: FloatArray, claims: Claims, reservations: Reservations, state: Choosing, most: int
+) -> int:
     """Place by earliest start, but keep a device for the favourite child of what it ran last, for a slice, see `in_slices`.
 
     While that child is not placed, the device takes besides it only tasks whose data are there already when it falls
     idle. Reservations that would leave no choice at all are passed over. Where no device has the memory for any task
-    that is ready, one of them goes where most is left.
-
-    Parameters
-    ----------
-    favourite : int64 array [n]
-        The child to run where the task ran, or -1.
-    unit, need, capacity
-        Co-location units, the bytes that each claims when its first member is placed, bytes there are.
-    state, last
-        As at the end of the slice before; `last` is the task that each device ran last, or -1.
-    most : int
-        Looks at ready tasks, after which the slice ends.
+    that is ready, one of them goes where most is left. `reservations` and `state` are as at the end of the slice before;
+    after `most` looks at ready tasks the slice ends.
     """
     n, size = durations.shape
     pred_ptr, succ_ptr, succ = arrays.pred_ptr, arrays.succ_ptr, arrays.succ
@@ -193,7 +284,8 @@ def small_communication(arrays, durations, favourite, unit, need, capacity, stat
         for i in range(n):
             waiting[i] = pred_ptr[i + 1] - pred_ptr[i]
             if waiting[i] == 0:
-                ready[i] = 0.0
+                for k in range(size):
+                    ready[i, k] = 0.0
                 ready_tasks[n_ready] = i
                 n_ready += 1
     looks = 0
@@ -202,41 +294,23 @@ def small_communication(arrays, durations, favourite, unit, need, capacity, stat
             at[0], at[1] = step, n_ready
             return MORE
         looks += n_ready
-        place, best, least = -1, -1, np.inf
-        for relaxed in (0, 1, 2):  # all rules; without reservations; without memory
-            room = -np.inf
-            for position in range(n_ready):
-                i = ready_tasks[position]
-                u = unit[i]
-                for k in range(size):
-                    if durations[i, k] == np.inf or ready[i, k] == np.inf or (unit_device[u] >= 0 and unit_device[u] != k):
-                        continue
-                    if relaxed == 2:
-                        if capacity[k] - used[k] > room:
-                            place, best, room = position, k, capacity[k] - used[k]
-                        continue
-                    if unit_device[u] < 0 and used[k] + need[u] > capacity[k] * MEMORY_SLACK:
-                        continue
-                    if relaxed == 0 and last[k] >= 0:
-                        kept = favourite[last[k]]
-                        if kept >= 0 and kept != i and device[kept] < 0 and ready[i, k] > available[k]:
-                            continue
-                    start = max(ready[i, k], available[k])
-                    if start < least or (start == least and place >= 0 and i < ready_tasks[place]):
-                        place, best, least = position, k, start
+        place, k = -1, -1
+        for rules in range(ALL_RULES, OVER_MEMORY + 1):
+            place, k = _earliest(rules, durations, n_ready, claims, reservations, state)
             if place >= 0:
                 break
         if place < 0:
-            return ready_tasks[0]
-        i, k = ready_tasks[place], best
+            return int(ready_tasks[0])
+        i = ready_tasks[place]
         n_ready -= 1
         ready_tasks[place] = ready_tasks[n_ready]
         device[i], sequence[step] = k, i
         finish[i] = max(ready[i, k], available[k]) + durations[i, k]
-        available[k], last[k] = finish[i], i
-        if unit_device[unit[i]] < 0:
-            unit_device[unit[i]] = k
-            used[k] += need[unit[i]]
+        available[k], reservations.last[k] = finish[i], i
+        u = claims.unit[i]
+        if unit_device[u] < 0:
+            unit_device[u] = k
+            used[k] += claims.need[u]
         for x in range(succ_ptr[i], succ_ptr[i + 1]):
             j = succ[x]
             waiting[j] -= 1
@@ -247,18 +321,31 @@ def small_communication(arrays, durations, favourite, unit, need, capacity, stat
     return -1
 
 
+# Its scratch is its own: with the caller's, which might overlap the loads for all that the compiler knows, a pass over 1,500
+# tasks took 91 us instead of 75.
+
+
 @builder
-def repartition(  # type: ignore[no-untyped-def]
-    order, unit, member_ptr, members, pred_ptr, pred, pred_edge, transfer, work, durations, ideal, slack, device, load
-):
+def repartition(
+    arrays: ProblemArrays,
+    order: IntArray,
+    members: Members,
+    transfer: FloatArray,
+    durations: FloatArray,
+    balance: Balance,
+    partition: Partition,
+) -> int:
     """Go once over all units and move those whose incoming communication falls, or that balance loads; return how many moved.
 
-    The least communication is looked for among the devices whose load stays within `slack` of the ideal, in seconds,
-    one-sided; `device` [n_units] and `load` [K] are changed.
+    The least communication is looked for among the devices whose load stays within the slack of the ideal; the devices
+    and loads of `partition` are changed.
     """
+    unit, member_ptr, tasks = members
+    work, ideal, slack = balance
+    device, load = partition
+    pred_ptr, pred, pred_edge = arrays.pred_ptr, arrays.pred, arrays.pred_edge
     size = len(ideal)
-    seen = np.zeros(len(device), np.bool_)
-    incoming = np.empty(size)
+    seen, incoming = np.zeros(len(device), np.bool_), np.empty(size)
     moved = 0
     for task in order:
         u = unit[task]
@@ -266,9 +353,10 @@ def repartition(  # type: ignore[no-untyped-def]
             continue
         seen[u] = True
         q = device[u]
-        incoming[:] = 0.0
+        for r in range(size):
+            incoming[r] = 0.0
         for x in range(member_ptr[u], member_ptr[u + 1]):
-            i = members[x]
+            i = tasks[x]
             for y in range(pred_ptr[i], pred_ptr[i + 1]):
                 other = unit[pred[y]]
                 if other != u:

@@ -45,32 +45,17 @@ def repartition(problem: Problem, monitor: Monitor, *, slack: float = 0.1, passe
     passes = check_count(passes, "passes", 0, error=UnsupportedFeature)
     from hetsched.heuristics.placement import kernels
 
-    graph, unit = problem.graph, problem.unit
+    unit = problem.unit
     first = np.unique(unit, return_index=True)[1]
     work, transfer = unit_sums(problem, mean_durations(problem)), mean_transfers(problem)
-    ideal = work.sum() * shares(problem)
-    device = blocks(problem)[first]
-    offer_devices(monitor, device[unit])
-    load = np.bincount(device, work, problem.n_devices).astype(np.float64)
-    members = np.argsort(unit, kind="stable")
+    partition = kernels.partition(blocks(problem)[first], work, problem.n_devices)
+    offer_devices(monitor, partition.device[unit])
     ptr = row_starts(np.bincount(unit, minlength=problem.n_units))
+    members = kernels.Members(unit, ptr, np.argsort(unit, kind="stable"))
+    balance = kernels.Balance(work, work.sum() * shares(problem), float(slack * work.sum() / problem.n_devices))
+    order = problem.graph.topological_order
     for _ in range(passes):
-        moved = kernels.repartition(
-            graph.topological_order,
-            unit,
-            ptr,
-            members,
-            graph.pred_ptr,
-            graph.pred,
-            graph.pred_edge,
-            transfer,
-            work,
-            problem.whole_durations,
-            ideal,
-            slack * work.sum() / problem.n_devices,
-            device,
-            load,
-        )
+        moved = kernels.repartition(problem.arrays, order, members, transfer, problem.whole_durations, balance, partition)
         if not moved or monitor.should_stop:
             return
-        offer_devices(monitor, device[unit])
+        offer_devices(monitor, partition.device[unit])

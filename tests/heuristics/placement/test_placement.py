@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched.analysis.levels import unit_sums
-from hetsched.arrays import row_starts
+from hetsched.arrays import readonly, row_starts
 from hetsched.coarsening.coarse import mean_durations, mean_transfers
 from hetsched.errors import UnsupportedFeature
 from hetsched.heuristics.list_scheduling import kernels as list_kernels
@@ -183,12 +183,12 @@ def test_a_device_is_kept_for_the_favourite_child(problem, data):
         if children and data.draw(st.booleans()):
             favourite[i] = data.draw(st.sampled_from(children))
             taken.add(int(favourite[i]))
-    kept, state = np.full(problem.n_devices, -1), list_kernels.Choosing.begin(n, problem.n_devices, problem.n_units)
+    claims = placement_kernels.Claims(problem.unit, readonly(np.zeros(n)), problem.cluster.memory_bytes)
+    reservations = placement_kernels.Reservations(favourite, np.full(problem.n_devices, -1))
+    state = list_kernels.Choosing.begin(n, problem.n_devices, problem.n_units)
 
     def work(state, most):
-        return placement_kernels.small_communication(
-            problem.arrays, problem.whole_durations, favourite, problem.unit, np.zeros(n), problem.cluster.memory_bytes, state, kept, most
-        )
+        return placement_kernels.small_communication(problem.arrays, problem.whole_durations, claims, reservations, state, most)
 
     device, sequence, stuck = in_slices(work, state, NEVER, "")
     assert stuck < 0
@@ -258,7 +258,7 @@ def test_missing_memory_is_explained_in_a_large_graph():
 @given(tiny)
 def test_linear_clusters_are_longest_paths_of_what_is_left(problem):
     graph, weight, transfer = problem.graph, mean_durations(problem), mean_transfers(problem)
-    found = placement_kernels.linear_clusters(graph.topological_order, graph.succ_ptr, graph.succ, graph.succ_edge, weight, transfer)
+    found = placement_kernels.linear_clusters(problem.arrays, graph.topological_order, weight, transfer)
     left = set(range(graph.n_tasks))
     for number in range(int(found.max()) + 1):
         members = [i for i in graph.topological_order.tolist() if found[i] == number]
@@ -282,9 +282,7 @@ def test_dominant_sequences_never_start_a_task_later_than_alone(problem):
 
     graph, weight, transfer = problem.graph, mean_durations(problem), mean_transfers(problem)
     below = ranking_kernels.upward(problem.arrays, graph.topological_order, weight, transfer)
-    cluster, begin = placement_kernels.dominant_sequence(
-        graph.pred_ptr, graph.pred, graph.pred_edge, graph.succ_ptr, graph.succ, weight, transfer, below
-    )
+    cluster, begin = placement_kernels.dominant_sequence(problem.arrays, weight, transfer, below)
     assert sorted(set(cluster.tolist())) == list(range(len(begin)))
     alone = float((below + ranking_kernels.downward(problem.arrays, graph.topological_order, weight, transfer)).max())
     clusters = hs.Cluster([f"d{k}" for k in range(len(begin))], bandwidth=math.inf)
@@ -327,27 +325,15 @@ def test_a_pass_of_repartitioning_keeps_its_conditions(problem, slack):
     graph, unit = problem.graph, problem.unit
     work, transfer = unit_sums(problem, mean_durations(problem)), mean_transfers(problem)
     ideal = work.sum() * celeritas.shares(problem)
-    device = partitions.blocks(problem)[np.unique(unit, return_index=True)[1]].copy()
-    load = np.bincount(device, work, problem.n_devices).astype(float)
-    before, most = device.copy(), slack * work.sum() / problem.n_devices
-    members = np.argsort(unit, kind="stable")
+    before = partitions.blocks(problem)[np.unique(unit, return_index=True)[1]]
+    most = float(slack * work.sum() / problem.n_devices)
     ptr = row_starts(np.bincount(unit, minlength=problem.n_units))
-    moved = placement_kernels.repartition(
-        graph.topological_order,
-        unit,
-        ptr,
-        members,
-        graph.pred_ptr,
-        graph.pred,
-        graph.pred_edge,
-        transfer,
-        work,
-        problem.whole_durations,
-        ideal,
-        most,
-        device,
-        load,
-    )
+    members = placement_kernels.Members(unit, ptr, np.argsort(unit, kind="stable"))
+    balance = placement_kernels.Balance(work, ideal, most)
+    partition = placement_kernels.partition(before, work, problem.n_devices)
+    order = graph.topological_order
+    moved = placement_kernels.repartition(problem.arrays, order, members, transfer, problem.whole_durations, balance, partition)
+    device, load = partition.device, partition.load
     assert moved == (device != before).sum()  # each at most once
     assert load.tolist() == pytest.approx(np.bincount(device, work, problem.n_devices).tolist())
     start = np.bincount(before, work, problem.n_devices)
