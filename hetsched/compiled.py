@@ -17,6 +17,7 @@ from functools import cache
 from typing import Any, TypeVar, cast
 
 import numba
+from numba import types
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -81,6 +82,13 @@ def _cannot_keep(reason: str) -> None:
 
 def _compile(function: F, **options: Any) -> F:
     dispatcher = numba.njit(nogil=True, **options)(function)
+    resolve = dispatcher.get_call_template
+
+    def resolve_values(args: Any, kws: Any) -> Any:
+        """Resolve a call by another kernel; numba would compile the callee once more for each constant argument."""
+        return resolve(tuple(map(types.unliteral, args)), {name: types.unliteral(kind) for name, kind in kws.items()})
+
+    dispatcher.get_call_template = resolve_values
     try:
         dispatcher._cache = _Cache(function)
     except RuntimeError:  # numba finds no folder that it may write to

@@ -1,0 +1,87 @@
+"""The contract of kernels in docs/developer/kernels, read off the sources, and one signature each."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import hetsched
+
+PACKAGE = Path(hetsched.__file__).parent
+DECORATORS = {"kernel", "inner", "builder"}
+MOST_ARGUMENTS, MOST_LINES = 8, 80
+FILES = [path.relative_to(PACKAGE).as_posix() for path in sorted(PACKAGE.rglob("*kernels.py"))]
+
+
+def decorator(function: ast.FunctionDef) -> str | None:
+    """Return which decorator makes a function a kernel, if any."""
+    return next((each.id for each in function.decorator_list if isinstance(each, ast.Name) and each.id in DECORATORS), None)
+
+
+def functions(file: str) -> Iterator[ast.FunctionDef]:
+    for node in ast.parse((PACKAGE / file).read_text()).body:
+        if isinstance(node, ast.FunctionDef):
+            yield node
+
+
+def test_kernels_are_in_files_of_kernels():
+    files = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef) and decorator(node)
+    }
+    assert files == set(FILES), "a file of kernels is kernels.py or ends in _kernels.py"
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_kernels_are_short_typed_and_take_records(file):
+    for function in functions(file):
+        if decorator(function) is None:
+            continue
+        arguments = function.args.args
+        assert len(arguments) <= MOST_ARGUMENTS, f"{function.name}: {len(arguments)} arguments; make a NamedTuple"
+        lines = 1 + (function.end_lineno or 0) - function.lineno
+        assert lines <= MOST_LINES, f"{function.name} has {lines} lines; make it two functions"
+        assert all(each.annotation for each in arguments), f"{function.name} has an argument without a type"
+        assert function.returns is not None, f"{function.name} has no type of what it returns"
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_files_of_kernels_hold_besides_constants_and_records_only(file):
+    body = ast.parse((PACKAGE / file).read_text()).body
+    records = {node.name for node in body if isinstance(node, ast.ClassDef)}
+    for node in body:
+        if isinstance(node, ast.ClassDef):
+            assert [ast.unparse(base) for base in node.bases] == ["NamedTuple"], f"{node.name} is no NamedTuple"
+        elif isinstance(node, ast.FunctionDef) and decorator(node) is None:
+            made = {each.id for each in ast.walk(node.returns or node) if isinstance(each, ast.Name)}
+            assert made & records, f"{node.name} is neither a kernel nor the factory of a record"
+
+
+SIGNATURES = """
+import json
+from hetsched import compiled
+from hetsched.portfolio import prepare
+
+for part in prepare.parts().values():
+    part()
+print(json.dumps({f"{each.__module__}.{each.__name__}": [str(one) for one in each.signatures] for each in compiled.KERNELS}))
+"""
+
+
+@pytest.mark.slow
+def test_kernels_are_compiled_for_one_signature(tmp_path):
+    """`prepare` meets explicit transfers, contention, several inputs, read-only and fresh arrays; the cache is empty."""
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", SIGNATURES], env=environment, capture_output=True, text=True, check=True)
+    signatures = json.loads(done.stdout.splitlines()[-1])
+    assert len(signatures) > 150
+    assert {name: found for name, found in signatures.items() if len(found) > 1} == {}
