@@ -97,7 +97,7 @@ def _compile(function: F, **options: Any) -> F:
     return cast(F, dispatcher)
 
 
-def builder(function: Callable[..., Any]) -> Any:
+def builder(function: F) -> F:
     """Compile what may make arrays."""
     return _compile(function)
 

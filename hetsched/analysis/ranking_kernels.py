@@ -76,23 +76,6 @@ def mean_durations(durations: FloatArray) -> FloatArray:
 
 
 @builder
-def median_durations(durations: FloatArray) -> FloatArray:
-    """Return the adjusted median over all devices, [n]: where it is infinite, the largest finite
-    duration (Sih and Lee 1993)."""
-    n, size = durations.shape
-    median = np.empty(n)
-    for i in range(n):
-        ascending = np.sort(durations[i])
-        median[i] = 0.5 * (ascending[(size - 1) // 2] + ascending[size // 2])
-        last = size - 1
-        while np.isinf(ascending[last]):
-            last -= 1
-        if np.isinf(median[i]):
-            median[i] = ascending[last]
-    return median
-
-
-@builder
 def upward(arrays: ProblemArrays, order: IntArray, weight: FloatArray, transfer: FloatArray) -> FloatArray:
     """Return the longest path from the start of each task to the end of the graph, [n].
 

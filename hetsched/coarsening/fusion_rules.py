@@ -127,7 +127,7 @@ def _depth_first(problem: Problem) -> IntArray:
 
     graph = problem.graph
     sources = np.flatnonzero(np.diff(graph.pred_ptr) == 0)
-    return kernels.met_first(graph.succ_ptr, graph.succ, sources)  # type: ignore[no-any-return]
+    return kernels.met_first(graph.succ_ptr, graph.succ, sources)
 
 
 def _released(group: list[int], types: Rule, rules: set[Rule]) -> Iterable[list[int]]:

@@ -41,7 +41,7 @@ def topological_order(problem: Problem, order: Order = "cpd-topo") -> IntArray:
     listed = np.lexsort((through[graph.succ], parent))  # stable: ties in the order of edges
     sources = np.flatnonzero(waiting == 0)[::-1]
     sources = sources[np.argsort(through[sources], kind="stable")]
-    return kernels.depth_first(graph.succ_ptr, graph.succ[listed], waiting, sources)  # type: ignore[no-any-return]
+    return kernels.depth_first(graph.succ_ptr, graph.succ[listed], waiting, sources)
 
 
 def through_levels(problem: Problem) -> FloatArray:

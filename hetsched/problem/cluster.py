@@ -227,11 +227,11 @@ def _widest_routes(beta: FloatArray, alpha: FloatArray) -> tuple[FloatArray, Flo
 
     effort = 0
     for h in np.flatnonzero(missing.any(axis=1)):
-        width = topology_kernels.widths(beta, h)
+        width = topology_kernels.widths(beta, int(h))
         for bottleneck in np.unique(width[missing[h] & (width > 0)]):
             chosen = missing[h] & (width == bottleneck)
             bandwidth[h, chosen] = bottleneck
-            latency[h, chosen] = topology_kernels.shortest(alpha, beta, bottleneck, h)[0][chosen]
+            latency[h, chosen] = topology_kernels.shortest(alpha, beta, bottleneck, int(h))[0][chosen]
             effort += beta.size
             if effort > MOST_ROUTING:
                 raise InvalidProblem(

@@ -60,11 +60,18 @@ def etf(problem: Problem, monitor: Monitor) -> None:
 )
 def dls(problem: Problem, monitor: Monitor) -> None:
     """The pair of highest static level - start + (median duration - duration there)."""
-    from hetsched.analysis import ranking_kernels
     from hetsched.heuristics.list_scheduling import kernels
 
-    median = ranking_kernels.median_durations(problem.whole_durations)
+    median = _median_durations(problem.whole_durations)
     _by_choice(problem, monitor, kernels.DLS, static_level(problem, median)[:, None], median)
+
+
+def _median_durations(durations: FloatArray) -> FloatArray:
+    """Return the adjusted median over all devices, [n]: the largest finite duration where the median is infinite (Sih and Lee 1993)."""
+    size = durations.shape[1]
+    ascending = np.sort(durations, axis=1)
+    median = 0.5 * (ascending[:, (size - 1) // 2] + ascending[:, size // 2])
+    return np.where(np.isinf(median), np.where(np.isinf(durations), -np.inf, durations).max(axis=1), median)
 
 
 @method(

@@ -159,4 +159,4 @@ def filled(problem: Problem, order: IntArray, need: FloatArray, limit: FloatArra
     from hetsched.heuristics.placement import kernels
 
     found = kernels.fill(readonly(order), problem.unit, readonly(need), readonly(limit), problem.whole_durations, by_speed(problem))
-    return found[problem.unit]  # type: ignore[no-any-return]
+    return found[problem.unit]

@@ -91,4 +91,4 @@ def _mapped(problem: Problem, cluster: IntArray, begin: FloatArray, need: FloatA
     claim = np.zeros(groups)
     np.add.at(claim, group[np.unique(problem.unit, return_index=True)[1]], need)
     device = kernels.spread(np.argsort(earliest, kind="stable"), seconds, claim, problem.cluster.memory_bytes)
-    return device[group]  # type: ignore[no-any-return]
+    return device[group]
