@@ -17,6 +17,10 @@ _SAFE = 1.0 - 1e-11  # more than the rounding of a sum of 10,000 terms
 _ROUNDS = 6
 _RISE = 1.0 + 1e-6  # by how much a level has to rise for another round
 NOTHING, DEVICE, ORDER = 0, 1, 2  # what there is to branch on
+_NO_NEWS, _NEWS, _CONTRADICTION = 0, 1, 2  # what orders come to
+
+# Arguments are flat here, and scratch comes as the rows of few arrays: `contradicts` takes microseconds, and with its 18 arrays in
+# named tuples it took 8, 19 and 73 us for 4, 8 and 20 tasks instead of 4, 11 and 60, `choose` 2.5 us instead of 1.3.
 
 
 @kernel
@@ -271,11 +275,11 @@ def _put_in_order(
     tail: FloatArray,
     latest: float,
 ) -> int:
-    """Find tasks of one device of which only one can be first: 0 nothing new, 1 news, 2 a contradiction.
+    """Find tasks of one device of which only one can be first; return whether that is news, or that none can.
 
     `place` [m] is the only device a task has left, -1 if there are several.
     """
-    m, news = len(place), 0
+    m, news = len(place), _NO_NEWS
     for i in range(m):
         k = place[i]
         if k < 0 or least[i, k] == 0.0:
@@ -287,15 +291,15 @@ def _put_in_order(
                 if start[j, k] + least[j, k] + least[i, k] + tail[i, k] <= latest:
                     continue
                 if start[i, k] + least[i, k] + least[j, k] + tail[j, k] > latest:
-                    return 2
+                    return _CONTRADICTION
                 before[i, j] = True
-                news = 1
+                news = _NEWS
             ready, left = start[i, k] + least[i, k], least[j, k] + tail[j, k]
             if ready > release[j, k]:
-                news = 1 if ready > start[j, k] * _RISE else news
+                news = _NEWS if ready > start[j, k] * _RISE else news
                 release[j, k] = ready
             if left > delivery[i, k]:
-                news = 1 if left > tail[i, k] * _RISE else news
+                news = _NEWS if left > tail[i, k] * _RISE else news
                 delivery[i, k] = left
     return news
 
@@ -358,12 +362,12 @@ def contradicts(
             if left > 1:
                 place[i] = -1
         news = _put_in_order(before, place, least, release, delivery, start, tail, latest)
-        if news == 2:
+        if news == _CONTRADICTION:
             return True
         for side in range(2):
             if _tighten_by_load(before, side == 0, tasks[side], least, node[1 + side], iterations, ints[3 + side], ints, devices):
-                news = 1
-        if not news:
+                news = _NEWS
+        if news == _NO_NEWS:
             break
     return _overloads(head, end, least, horizon, iterations, ints[4], ints, devices)
 
