@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -14,14 +14,33 @@ from hetsched.problem.cluster import Cluster
 from hetsched.problem.graph import RANGE, TaskGraph, in_range, named
 from hetsched.problem.labels import Axis, edge_axis, in_order
 
-if TYPE_CHECKING:
-    from hetsched.problem.problem import Problem
-
-
 MOST_INPUTS = 1_000_000
 
 
-def check_eligibility(problem: Problem) -> None:
+class Checked(Protocol):
+    """What the checks read of a `Problem`."""
+
+    graph: TaskGraph
+    cluster: Cluster
+    durations: FloatArray
+    batch_sizes: IntArray
+    inputs: int
+    transfers: FloatArray | None
+
+    @property
+    def batching(self) -> str: ...
+    @property
+    def pinned(self) -> BoolArray: ...
+    @property
+    def unit(self) -> IntArray: ...
+    @property
+    def eligible(self) -> BoolArray: ...
+    @property
+    def _paths(self) -> BoolArray: ...
+    def _united(self, usable: BoolArray) -> BoolArray: ...
+
+
+def check_eligibility(problem: Checked) -> None:
     """Refuse a problem in which some task, label or edge is left without a device."""
     names, devices = problem.graph.names, problem.cluster.names
     finite = np.isfinite(problem.durations)
@@ -57,7 +76,7 @@ def check_eligibility(problem: Problem) -> None:
         _refuse_paths(problem, united, int(stuck[0]))
 
 
-def _refuse_paths(problem: Problem, usable: BoolArray, stuck: int) -> None:
+def _refuse_paths(problem: Checked, usable: BoolArray, stuck: int) -> None:
     names, devices = problem.graph.names, problem.cluster.names
     from_source, to_target = usable[problem.graph.source], usable[problem.graph.target]
     if problem.transfers is None:
@@ -76,7 +95,7 @@ def _refuse_paths(problem: Problem, usable: BoolArray, stuck: int) -> None:
     )
 
 
-def check_coverage(problem: Problem) -> None:
+def check_coverage(problem: Checked) -> None:
     """Refuse a problem in which some task cannot process all inputs with its batch sizes."""
     usable = problem.eligible[:, :, None] & np.isfinite(problem.durations)
     whole = problem._united(np.any(usable[:, :, problem.batch_sizes == problem.inputs], axis=2)).any(axis=1)
@@ -99,7 +118,7 @@ def check_coverage(problem: Problem) -> None:
             )
 
 
-def _covers(problem: Problem, usable: BoolArray) -> bool:
+def _covers(problem: Checked, usable: BoolArray) -> bool:
     """Tell whether the members of a unit, [m, K, B], can share L inputs out over the devices.
 
     Sets of counts are bit masks: bit q is set if q inputs are possible.
