@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from hetsched.bounds.best import BOUNDS
 from hetsched.verification.verify import RULES
@@ -15,7 +16,7 @@ def test_every_mutant_is_a_module_that_differs() -> None:
         for path, text in each.texts.items():
             ast.parse(text)
             assert text != mutants.source(path), each.name
-        assert all((mutants.ROOT / "tests" / path).is_file() for path in each.tests), each.name
+        assert all((mutants.ROOT / "tests" / path.partition("::")[0]).is_file() for path in each.tests), each.name
     assert len({each.name for each in made}) == len(made)
 
 
@@ -28,10 +29,10 @@ def test_there_is_one_of_each_rule_each_bound_and_each_formula_of_kernels() -> N
         assert sum(f"of {path}:" in name for name in names) == calls > 0
 
 
-def test_every_kernel_that_reads_latencies_is_known() -> None:
+def test_every_kernel_that_adds_latencies_is_known() -> None:
     """A formula written out in another way has no mutant; the shortest routes and the means over all pairs have tests of their own."""
     for path in mutants.PACKAGE.rglob("*kernels.py"):
         name = path.relative_to(mutants.PACKAGE).as_posix()
         left = mutants.INLINE.sub("", path.read_text(encoding="utf-8"))
         if name not in (mutants.FORMULAS, "problem/topology_kernels.py", "analysis/ranking_kernels.py"):
-            assert "latency[" not in left, name
+            assert not re.search(r"latency\[[^]]*\] *\+|\+ *(\w+\.)?latency\[", left), name

@@ -20,6 +20,7 @@ from hetsched.bounds.destructive import destructive
 from hetsched.bounds.modular import modular
 from hetsched.stopping import Deadline
 from hetsched.testing import brute_force, decisions, problems
+from hetsched.testing.backends import PLENTY
 from tests import golden
 
 BOUNDS: list[Callable[[hs.Problem], hs.Bound]] = [critical_path, load, head_tail_load, quick_head_tail_load, destructive, modular, hs.bound]
@@ -142,7 +143,7 @@ def test_modules_in_series_add_up() -> None:
             edges += [(f"cut{m}", f"{side}{m}", 9), (f"{side}{m}", f"cut{m + 1}", 9)]
     durations = [[1, 2] if name.startswith("cut") else [3, 6] for name in names]
     problem = hs.Problem(hs.TaskGraph(names, edges), hs.Cluster(["x", "y"], bandwidth=1), durations=durations)
-    found = hs.bound(problem, time_limit=30)
+    found = hs.bound(problem, time_limit=PLENTY)
     assert found.name == "split"
     assert found.value == pytest.approx(22, rel=1e-6)
     assert found.value <= 22

@@ -101,3 +101,11 @@ def test_tasks_by_start_are_topological_and_keep_the_order_of_devices(data):
     assert (place[problem.graph.source] < place[problem.graph.target]).all()
     again = hs.Decision.whole(problem, device, order)
     assert hs.simulate(problem, again).makespan == pytest.approx(schedule.makespan)
+
+
+def test_the_start_after_a_latency_is_the_later_one():
+    """On x run a, b and d, each a second; c on y waits for a, and then three seconds."""
+    cluster = hs.Cluster(["x", "y"], bandwidth=1.0, latency=3.0)
+    problem = hs.Problem(hs.TaskGraph("abcd", [("a", "c", 0.0)]), cluster, durations=np.ones((4, 2)))
+    order = by_start(problem.arrays, problem.whole_durations, np.array([0, 0, 1, 0]), np.array([0, 2, 1, 3]))
+    assert order.tolist() == [0, 1, 3, 2]

@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched.runtime import Assistants, Interference, Observation, Policy, Resolve, Scenario, SlowDown, Static, Tag, iterate, tags
+from hetsched.runtime.assistant_kernels import moved_makespans
 from hetsched.runtime.iterations import devices_of
 from hetsched.runtime.speeds import Speeds
 from hetsched.testing.profiles import examples
+from tests.golden import distant
 from tests.runtime.test_iterations import FACTORS, placed, slowed
 
 POLICIES = st.sampled_from(
@@ -256,3 +258,15 @@ def test_a_speed_is_the_median_and_stays_until_it_drifts() -> None:
 def test_numbers_out_of_range_are_refused(make: Any, message: str) -> None:
     with pytest.raises(hs.InvalidProblem, match=message):
         make()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_move_is_estimated_at_what_the_simulator_makes_of_it(seed: int) -> None:
+    problem = distant(seed, n=8)
+    n, order = problem.n_tasks, problem.graph.topological_order
+    device, targets = np.random.default_rng(seed).integers(0, 3, (2, n))
+    units = np.arange(n)
+    found = moved_makespans(problem.arrays, order, problem.whole_durations, device, np.arange(n + 1), units, units, targets)
+    for i in range(n):
+        moved = np.where(units == i, targets[i], device)
+        assert found[i] == pytest.approx(hs.simulate(problem, hs.Decision.whole(problem, moved, order)).makespan)

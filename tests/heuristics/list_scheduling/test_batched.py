@@ -15,6 +15,7 @@ from hetsched.heuristics.list_scheduling.batch_kernels import cut_points
 from hetsched.search import Kind, Monitor, select, several_inputs
 from hetsched.testing import strategies
 from hetsched.testing.brute_force import brute_force
+from tests.golden import distant
 
 KIN = {"bmet": "met", "bgreedy": "greedy", "bheft": "heft"}
 NAN = np.nan
@@ -173,6 +174,13 @@ def test_cut_points_are_the_sums_that_can_be_completed(sizes, inputs, most):
     }
     found = cut_points(np.array(sorted(sizes)), inputs, most).tolist()
     assert found == sorted(sums)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("name", KIN)
+def test_with_one_input_latencies_count_as_in_the_methods_they_extend(name, seed):
+    problem = distant(seed)
+    assert batches(run(problem, name).best) == batches(run(problem, KIN[name]).best)
 
 
 @given(problem=strategies.problems(inputs=1), name=st.sampled_from(sorted(KIN)))

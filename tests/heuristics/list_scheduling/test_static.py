@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from instances import list_schedulers
 
 import hetsched as hs
+from hetsched.analysis import ranking_kernels
 from hetsched.heuristics.list_scheduling import kernels as list_kernels
 from hetsched.heuristics.list_scheduling.static import ranks
 from hetsched.search import Monitor
@@ -19,7 +20,7 @@ from hetsched.solving import methods
 from hetsched.testing import problems
 from hetsched.testing.clocks import watched
 from hetsched.testing.profiles import examples
-from tests.golden import UPWARD_RANKS, arabnejad, topcuoglu
+from tests.golden import UPWARD_RANKS, arabnejad, distant, topcuoglu
 
 
 def run(problem: hs.Problem, name: str, **options: object) -> Monitor:
@@ -300,3 +301,16 @@ def test_those_that_look_at_all_ready_tasks_end_with_the_time(name, monkeypatch)
     message = f"{name}: the time limit was reached during the choice among many ready tasks; allow more time"
     assert found.monitor.solution(name).messages == (message,)
     assert watched(topcuoglu(), name, looks=30).monitor.best is not None
+
+
+def test_basic_imaginary_levels_follow_the_recursion_of_the_paper():
+    problem = distant(0)
+    graph, durations, devices = problem.graph, problem.whole_durations, np.arange(problem.n_devices)
+    level = np.zeros(durations.shape)
+    for i in graph.topological_order[::-1]:
+        for h in devices:
+            rows = range(graph.succ_ptr[i], graph.succ_ptr[i + 1])
+            below = [(level[graph.succ[x]] + problem.transfer_times(graph.succ_edge[x], h, devices)).min() for x in rows]
+            level[i, h] = durations[i, h] + max(below, default=0.0)
+    found = ranking_kernels.imaginary_levels(problem.arrays, graph.topological_order, durations)
+    np.testing.assert_allclose(found, level, rtol=1e-12)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import assume, given, note
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched.documents import encode
-from hetsched.heuristics.local_search import disjunctive_kernels, edit_kernels, state_kernels
+from hetsched.heuristics.local_search import disjunctive_kernels, edit_kernels, move_kernels, state_kernels
 from hetsched.heuristics.local_search.annealing_kernels import Course, anneal
 from hetsched.heuristics.local_search.states import States
 from hetsched.problem.links import MODELS, UNCONTENDED
@@ -87,7 +88,8 @@ def test_whatever_was_tried_the_state_is_sound(data, seed, steps, heat):
 def test_a_try_is_refused_exactly_where_its_makespan_is_above_the_limit(communication, given):
     problem = conformance._larger_problem()
     lasting = np.arange(problem.n_tasks) % 5 > 0  # and those without a duration
-    problem = problem.replace(communication=communication, durations=problem.durations * lasting[:, None, None])
+    cluster = problem.cluster.replace(latency=0.5 * (1 - np.eye(problem.n_devices)))
+    problem = problem.replace(cluster=cluster, communication=communication, durations=problem.durations * lasting[:, None, None])
     if given:
         problem = problem.replace(
             transfers=np.random.default_rng(1).random((problem.graph.n_edges, 1, 1)) * (1 - np.eye(problem.n_devices))
@@ -172,3 +174,20 @@ def test_batches_that_are_no_intervals_are_started_anew():
     odd = hs.Decision.from_batches(problem, [("a", "x", [0, 2]), ("a", "y", [1, 3]), ("b", "x", [0, 2]), ("b", "y", [1, 3])])
     found = hs.solve(problem, "annealing", start=odd, evaluations=500)
     assert found.makespan <= hs.simulate(problem, odd).makespan
+
+
+@numba.njit
+def chained(t, s, chain):
+    """Call what only kernels can call."""
+    return move_kernels.critical_chain(t, s, chain)
+
+
+def test_the_critical_chain_follows_the_latest_arrival():
+    """Not the latest finish: a ends at 1 s, but it takes 5 s from x to z; b ends at 3 s on y, beside z."""
+    cluster = hs.Cluster(["x", "y", "z"], bandwidth=1.0, latency=[[0, 5, 5], [5, 0, 0], [5, 0, 0]])
+    problem = hs.Problem(hs.TaskGraph("abc", [("a", "c", 0.0), ("b", "c", 0.0)]), cluster, durations=np.tile([[1.0], [3], [1]], (1, 3)))
+    states, state, makespan = loaded(problem, hs.Decision.whole(problem, np.arange(3), np.arange(3)))
+    assert makespan == 7
+    chain = np.empty(3, np.int64)
+    found = chained(states.tables, state, chain)
+    assert chain[:found].tolist() == [2, 0]
