@@ -197,35 +197,34 @@ def narrowest(graph: Neighbours, order: IntArray, place: IntArray, low: int, hig
         room += 1 + 3 * (succ_ptr[i + 1] - succ_ptr[i]) + 3 * (pred_ptr[i + 1] - pred_ptr[i])
     before, behind, nodes = size, size + 1, size + 2  # the first two stand for all before `low` and from `high` on
     cut = Arcs(np.empty(2 * room, np.int64), np.empty(2 * room, np.int64), np.zeros(2 * room, np.int64))
-    # A literal is a type of its own: `_arc` would be compiled for each.
-    arcs, edge, channel, never = int(np.int64(0)), int(np.int64(EDGE)), int(np.int64(CHANNEL)), int(np.int64(NEVER))
+    arcs = 0
     for at in range(low, high):
         i = order[at]
         if succ_ptr[i + 1] > succ_ptr[i]:
             own = nodes
             nodes += 1
-            arcs = _arc(cut, arcs, at - low, own, channel)
+            arcs = _arc(cut, arcs, at - low, own, CHANNEL)
             for x in range(succ_ptr[i], succ_ptr[i + 1]):
                 reader = place[succ[x]] - low if place[succ[x]] < high else behind
-                arcs = _arc(cut, arcs, at - low, reader, edge)
-                arcs = _arc(cut, arcs, own, reader, never)
+                arcs = _arc(cut, arcs, at - low, reader, EDGE)
+                arcs = _arc(cut, arcs, own, reader, NEVER)
                 if reader != behind:
-                    arcs = _arc(cut, arcs, reader, at - low, never)
+                    arcs = _arc(cut, arcs, reader, at - low, NEVER)
         for x in range(pred_ptr[i], pred_ptr[i + 1]):
             p = pred[x]
             if place[p] >= low:
                 continue
-            arcs = _arc(cut, arcs, before, at - low, edge)
+            arcs = _arc(cut, arcs, before, at - low, EDGE)
             if node[p] == UNKNOWN:
                 node[p] = nodes
                 for y in range(succ_ptr[p], succ_ptr[p + 1]):
                     if place[succ[y]] >= high:
                         node[p] = ANYWAY
                 if node[p] == nodes:
-                    arcs = _arc(cut, arcs, before, nodes, channel)
+                    arcs = _arc(cut, arcs, before, nodes, CHANNEL)
                     nodes += 1
             if node[p] >= 0:
-                arcs = _arc(cut, arcs, node[p], at - low, never)
+                arcs = _arc(cut, arcs, node[p], at - low, NEVER)
     for at in range(low, high):
         i = order[at]
         for x in range(pred_ptr[i], pred_ptr[i + 1]):

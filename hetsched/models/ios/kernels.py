@@ -142,7 +142,7 @@ def stages(reached: Reached, lattice: Ideals, before: Predecessors, limits: Limi
     grouped[0] = True
     while first < states:
         begin = used
-        depth = int(np.int64(0))  # a literal is a type of its own: `_join` would be compiled for it as well
+        depth = 0
         state[0], place[0], node[0] = first, ptr[first + 1], 0
         while depth >= 0:
             at = place[depth] - 1
