@@ -89,6 +89,12 @@ def _raised(function):
 """
 
 
+INTERPRETED = """
+
+def _compile(function, **_):
+    return function
+"""
+"""For the end of compiled.py: kernels are run by Python."""
 AT_ONCE = """
 
 from hypothesis import Phase  # noqa: E402
@@ -206,6 +212,8 @@ class Workshop:
 
     def fails(self, tests: tuple[str, ...], texts: dict[str, str], *, interpreted: bool) -> tuple[bool, str]:
         """Tell whether a test fails with modules exchanged, and what pytest said last."""
+        if interpreted:
+            texts = {**texts, "compiled.py": source("compiled.py") + INTERPRETED}
         places = {path: self.folder / "hetsched" / path for path in texts}
         before = {place: (place.read_text(encoding="utf-8"), place.stat()) for place in places.values()}
         for path, place in places.items():
