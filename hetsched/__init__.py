@@ -6,8 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from hetsched.lazy import attach
-
-__version__ = "0.1.0"
+from hetsched.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from hetsched import (

@@ -492,6 +492,7 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     "modeling.Expression.coefficient": lambda: np.ones(1),
     "modeling.Expression.constant": lambda: np.zeros(1),
     **{f"models.{name}.{method}.values": functools.partial(encoded, name) for name in FORMULATIONS for method in ("decode", "offer")},
+    "models.components.shared_resources.links": lambda: problem().links,
     "models.getf.related.problem": related,
     "report.write_gantt.path": lambda: "gantt.svg",
     "schedule.objectives.host_times.problem": lambda: hosted(),

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from hetsched.arguments import checked
 from hetsched.arrays import BoolArray, FloatArray, IntArray
 from hetsched.errors import UnsupportedFeature
 from hetsched.modeling.expression import Expression, stack
@@ -317,6 +318,7 @@ def fill_flows(f: Formulation, pair: Expression, edges: IntArray, values: Values
     values[pair] = on[i][:, :, None] * on[j][:, None, :]
 
 
+@checked
 def shared_resources(links: LinkTable) -> tuple[BoolArray, ...] | None:
     """Return the pairs of devices that hold each resource: those held first [R, K, K], then those held second; None if no pairs share one.
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from hetsched import __version__
 from hetsched.analysis.critical_chain import critical_chain
 from hetsched.arguments import checked
 from hetsched.arrays import Columns
@@ -26,6 +25,7 @@ from hetsched.schedule import memory
 from hetsched.schedule.schedule import Schedule
 from hetsched.search.solution import Solution
 from hetsched.verification.verify import Violation, verify
+from hetsched.version import __version__
 
 MOST_STEPS = 500  # of the critical chain, in its table
 MOST_VIOLATIONS = 50
