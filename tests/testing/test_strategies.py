@@ -22,6 +22,7 @@ SEARCH = searching(3000)
         lambda p: p.communication == "per-input",
         lambda p: p.communication == "channel",
         lambda p: p.communication == "port",
+        lambda p: p.communication == "node" and len({device.node for device in p.cluster.devices} - {""}) == 2,
         lambda p: p.memory == "peak",
         lambda p: p.batching == "free" and p.inputs > 1,
         lambda p: p.inputs > 1 and p.inputs not in p.batch_sizes,
@@ -50,6 +51,7 @@ def test_every_feature_turns_up(feature):
         ({"colocation": False}, lambda p: any(p.graph.colocation)),
         ({"tight": False}, lambda p: np.isfinite(p.cluster.memory_bytes).any()),
         ({"missing_links": False}, lambda p: (p.cluster.bandwidth == 0).any()),
+        ({"nodes": False}, lambda p: any(device.node for device in p.cluster.devices)),
         ({"transfers": False}, lambda p: p.transfers is not None),
         (
             {"inputs": 1, "batching": "free", "communication": "port", "memory": "peak", "n_tasks": 3, "n_devices": 2},
