@@ -1,1 +1,1 @@
-"""What is to be scheduled, and on what."""
+"""Task graphs, clusters, and the scheduling problems made of them."""

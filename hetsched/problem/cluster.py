@@ -1,4 +1,4 @@
-"""Devices, the directed channels between them, and the routes where there is no direct channel."""
+"""Devices, the directed links between them, and routes for pairs without a direct link."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hetsched.problem.labels import Axis, Numbers, in_order
 
 MOST_DEVICES = 1000
 MOST_ROUTING = 400_000_000
-"""Steps that routes may take: devices squared for each bottleneck that a device meets where a link is missing."""
+"""Limit on the work of routing: K^2 steps for each device and each bottleneck bandwidth among its missing links."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class Device:
     name : str
         Unique within the cluster.
     kind : str
-        What it is, for instance ``"a100"``; free text that reports show.
+        Free text shown in reports, for instance ``"a100"``.
     node : str
-        The host it is in; with ``communication="node"`` its devices share one network port each way.
+        Name of its host; with ``communication="node"`` the devices of a node share one network port in each direction.
     memory_bytes : float
         Capacity in bytes; infinite means unlimited.
     peak_flops : mapping of str to float
@@ -52,9 +52,9 @@ class Device:
     launch_overhead: float = 0.0
 
     def __post_init__(self) -> None:
-        def check(what: str, value: object, least: str, valid: bool) -> None:
+        def check(what: str, value: object, rule: str, valid: bool) -> None:
             if not valid:
-                raise InvalidProblem(f"{what} of device {self.name!r} is {value!r}; it must be {least}")
+                raise InvalidProblem(f"{what} of device {self.name!r} is {value!r}; it must be {rule}")
 
         unique_names([self.name], "device")
         for what, label in (("kind", self.kind), ("node", self.node)):
@@ -63,14 +63,14 @@ class Device:
         fitting = bool(in_range(np.array(memory))) or memory == math.inf
         check("memory_bytes", self.memory_bytes, f"{RANGE} (inf for unlimited)", fitting)
         unknown = self.memory_bandwidth is None
-        known = 0 < bandwidth < math.inf
-        check("memory_bandwidth", self.memory_bandwidth, "a finite number > 0, or None if it is not known", unknown or known)
+        positive = 0 < bandwidth < math.inf
+        check("memory_bandwidth", self.memory_bandwidth, "a finite number > 0, or None if it is not known", unknown or positive)
         check("launch_overhead", self.launch_overhead, "a finite number >= 0", 0 <= overhead < math.inf)
         check("peak_flops", self.peak_flops, "a mapping of dtype names to FLOP/s", isinstance(self.peak_flops, Mapping))
         peaks = {dtype: number(peak) for dtype, peak in self.peak_flops.items()}
         for dtype, peak in peaks.items():
             valid = is_text(dtype) and 0 < peak < math.inf
-            check(f"peak_flops[{dtype!r}]", self.peak_flops[dtype], "a finite number > 0, by the name of a dtype", valid)
+            check(f"peak_flops[{dtype!r}]", self.peak_flops[dtype], "a finite number > 0, under the name of a dtype", valid)
         plain: dict[str, object] = {"name": str(self.name), "kind": str(self.kind), "node": str(self.node), "peak_flops": peaks}
         plain |= {"memory_bytes": memory, "memory_bandwidth": None if unknown else bandwidth, "launch_overhead": overhead}
         for field_name, value in plain.items():
@@ -85,12 +85,13 @@ class Cluster(Frozen):
     devices : iterable of Device (or of names)
     bandwidth : float or array [K, K]
         Bytes per second from device h to device k: a scalar for every ordered pair, or a matrix
-        where 0 means that there is no direct link. Infinite means that bytes cost nothing. The
-        diagonal is ignored. Needed as soon as there are two devices.
+        where 0 means that there is no direct link. Infinite means that transfers take only the
+        latency. The diagonal is ignored. Required for two or more devices.
     latency : float or array [K, K]
-        Seconds before the first byte arrives, likewise.
+        Seconds before the first byte arrives, in the same form.
 
-        A mapping of mappings, or a pandas data frame, goes by device name: from, then to.
+        Both also accept a mapping of mappings or a pandas data frame, indexed by the names of the
+        sending and the receiving device.
 
     Attributes
     ----------
@@ -98,7 +99,7 @@ class Cluster(Frozen):
     bandwidth, latency : float64 arrays [K, K]
         The direct links as given.
     route_bandwidth, route_latency : float64 arrays [K, K]
-        What a transfer meets: the direct link, else the widest path (largest bottleneck bandwidth,
+        Those of the route of a transfer: the direct link, else the widest path (largest bottleneck bandwidth,
         then lowest total latency, then fewest hops; Moirai III-C). 0 and inf where no path exists,
         inf and 0 on the diagonal.
     """
@@ -141,7 +142,7 @@ class Cluster(Frozen):
     def _matrix(values: Numbers, what: str, devices: tuple[Device, ...]) -> FloatArray:
         size = len(devices)
         axis = Axis("device", [device.name for device in devices])
-        if isinstance(values, Mapping):  # what a device sends to itself does not count
+        if isinstance(values, Mapping):  # the diagonal may be left out
             values = {name: {name: 0.0, **row} if isinstance(row, Mapping) else row for name, row in values.items()}
         text = f"a number or a {size} x {size} matrix of numbers"
         matrix = check_array(in_order(values, what, axis, axis), what, text=text, error=InvalidProblem) + 0.0  # -0.0 makes NaN
@@ -160,7 +161,7 @@ class Cluster(Frozen):
         return f"<Cluster of {', '.join(self.names)}>"
 
     def replace(self, **changes: Any) -> Cluster:
-        """Return a cluster with some constructor arguments exchanged."""
+        """Return a copy with some constructor arguments replaced."""
         return Cluster(**{**{name: self.__dict__[name] for name in self._fields}, **changes})
 
     @property
@@ -235,7 +236,7 @@ def _widest_routes(beta: FloatArray, alpha: FloatArray) -> tuple[FloatArray, Flo
             effort += beta.size
             if effort > MOST_ROUTING:
                 raise InvalidProblem(
-                    f"{len(beta)} devices have too many routes over links of different bandwidths where there is no direct link; "
-                    "give the links that are missing (bandwidth[h, k] > 0), or round the bandwidths to a few values"
+                    f"{len(beta)} devices have too many routes over links of different bandwidths for pairs without a direct link; "
+                    "give the missing links (bandwidth[h, k] > 0), or round the bandwidths to a few values"
                 )
     return readonly(bandwidth), readonly(latency)

@@ -31,7 +31,7 @@ class TaskRow(Row):
 
 
 class GraphPart(Row, kw_only=True):
-    """Tasks, and edges as [source, target, bytes]; null bytes mean the source's output_bytes."""
+    """Tasks, and edges as [source, target, bytes]; null bytes are the source's output_bytes."""
 
     tasks: list[TaskRow]
     edges: list[tuple[str, str, Number]] = []
@@ -185,7 +185,7 @@ class ProblemDocument(Document[Problem], kw_only=True, tag="hetsched-problem"):
         """Return the problem."""
         graph, cluster = self.graph.value(), self.cluster.value()
         durations = _matrix(self.durations, "durations")
-        if not graph.n_tasks and not durations.size:  # no rows to tell the other sizes from
+        if not graph.n_tasks and not durations.size:  # without rows the other sizes are unknown
             durations = durations.reshape(0, cluster.n_devices, len(self.batch_sizes or [1]))
         return Problem(
             graph,

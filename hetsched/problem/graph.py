@@ -1,4 +1,4 @@
-"""Task graphs: columns per task, edges in compressed form both ways."""
+"""Task graphs: one column per property of tasks, edges in compressed rows of successors and of predecessors."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ if TYPE_CHECKING:
     import networkx
 
 SMALLEST, LARGEST = 1e-100, 1e100
-"""Every time, size and bandwidth of a problem is 0 or between these, so that sums and quotients neither overflow nor lose bits."""
+"""Range of the nonzero times, sizes and bandwidths of a problem: sums and quotients neither overflow nor underflow."""
 RANGE = f"0 or a number from {SMALLEST:g} to {LARGEST:g}"
 Edge = tuple[str, str] | tuple[str, str, float | None]
 
 
 def named(indices: npt.ArrayLike, names: Sequence[str], limit: int = 3) -> str:
-    """Return up to `limit` of the named things as text for a message."""
+    """Return the names at `indices`, at most `limit` of them, as text for a message."""
     chosen = np.atleast_1d(np.asarray(indices))
     text = ", ".join(repr(names[int(i)]) for i in chosen[:limit])
     return text if len(chosen) <= limit else f"{text} and {len(chosen) - limit} more"
 
 
 def in_range(values: FloatArray) -> BoolArray:
-    """Tell which numbers are 0 or between `SMALLEST` and `LARGEST`; NaN is not."""
+    """Return which numbers are 0 or between `SMALLEST` and `LARGEST`; NaN is not."""
     return np.asarray((values == 0) | ((values >= SMALLEST) & (values <= LARGEST)))
 
 
 def plural(count: int, noun: str) -> str:
-    """Return ``count noun`` with an s where one is due."""
+    """Return ``count noun``, the noun in the plural unless the count is 1."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def is_text(value: object) -> bool:
-    """Tell whether `value` is a string that a document can hold: any without lone surrogates."""
+    """Return whether `value` is a string without lone surrogates, which a document can store."""
     if not isinstance(value, str):
         return False
     if value.isascii():  # by far the most common
@@ -54,7 +54,7 @@ def is_text(value: object) -> bool:
 
 
 def number(value: object) -> float:
-    """Return `value` as a float; NaN, which hardly a rule allows, if it is no number or beyond all floats."""
+    """Return `value` as a float, or NaN if it is not a number or too large for a float."""
     try:
         return float(NUMBER.take(value))
     except (OverflowError, TypeError, ValueError):
@@ -67,7 +67,7 @@ def unique_names(names: Iterable[str], what: str) -> tuple[str, ...]:
     for name in result:
         if not is_text(name) or not name:
             raise InvalidProblem(f"{what} name {name!r} is not a non-empty string; give each {what} a name of Unicode text")
-    result = tuple(map(str, result))  # of numpy's strings too
+    result = tuple(map(str, result))  # numpy's strings become str
     if len(set(result)) < len(result):
         seen: set[str] = set()
         duplicates = sorted({name for name in result if name in seen or seen.add(name)})  # type: ignore[func-returns-value]
@@ -78,7 +78,7 @@ def unique_names(names: Iterable[str], what: str) -> tuple[str, ...]:
 def _amounts(values: Any, n: int, what: str, names: Sequence[str], *, absent: bool = False) -> FloatArray:
     """Return a per-task column of finite amounts >= 0 from a scalar or a sequence.
 
-    With `absent`, None and NaN stand for "not known".
+    With `absent`, None and NaN mean "unknown".
     """
     if values is None:
         values = np.nan if absent else 0.0
@@ -106,24 +106,24 @@ class TaskGraph(Frozen):
     tasks : iterable of str
         Unique task names, in index order.
     edges : iterable of (source, target) or (source, target, bytes)
-        Data dependencies by task name. `bytes` is the size of the tensor for ONE input item; absent
-        or None means the source's `output_bytes`. Parallel edges are summed. An integer array
-        [E, 2] of task indices is accepted too, with `edge_bytes`.
+        Data dependencies by task name. `bytes` is the size of the tensor for ONE input; the default,
+        also for None, is the source's `output_bytes`. Parallel edges are summed. An integer array
+        [E, 2] of task indices is also accepted, with `edge_bytes`.
     edge_bytes : array [E], optional
         Bytes per edge, only with an integer array of edges.
     op : str or sequence of str
         Operator type per task.
     weight_bytes, input_bytes, output_bytes : float or array [n]
-        Size of a task's weights, and of its input and output for ONE input item, in bytes.
+        Size of a task's weights, and of its input and output for ONE input, in bytes.
     flops, bytes_accessed : float or array [n], optional
-        Work for ONE input item, for cost models; NaN where it is not known.
+        Work for ONE input, for cost models; NaN if unknown.
     colocation : sequence of (str or None), optional
-        For each input, all tasks of one label run on one device.
+        Co-location labels. For each input, all tasks with the same label run on one device.
     devices : sequence of (sequence of str or None), optional
         Names of the devices a task is pinned to; None means any device.
 
-        What is given per task may be a mapping or a pandas series by task name, in any order; of `colocation` and
-        `devices` it need not name all. `edge_bytes` goes by (source, target) likewise.
+        A per-task argument may also be a mapping or a pandas series indexed by task name, in any order; for
+        `colocation` and `devices` it may omit tasks. `edge_bytes` may be one indexed by (source, target).
 
     Attributes
     ----------
@@ -133,7 +133,7 @@ class TaskGraph(Frozen):
     edge_bytes : float64 array [E]
     succ_ptr, succ, succ_edge / pred_ptr, pred, pred_edge : int64 arrays
         Compressed rows: the successors of task i are ``succ[succ_ptr[i]:succ_ptr[i + 1]]`` over the
-        edges ``succ_edge[...]``, and likewise its predecessors.
+        edges ``succ_edge[...]``; predecessors in the same form.
 
     Raises
     ------
@@ -206,7 +206,7 @@ class TaskGraph(Frozen):
         return f"<TaskGraph of {plural(self.n_tasks, 'task')} and {plural(self.n_edges, 'edge')}>"
 
     def replace(self, **changes: Any) -> TaskGraph:
-        """Return a graph with some constructor arguments exchanged (the names' order must be kept)."""
+        """Return a copy with some constructor arguments replaced; the order of the names must stay the same."""
         arguments = {name: self.__dict__[name] for name in self._fields if name not in ("names", "edges", "edge_bytes")}
         if "edges" not in changes:
             arguments |= {"edges": self.edges, "edge_bytes": self.edge_bytes}
@@ -286,16 +286,16 @@ class TaskGraph(Frozen):
 
     @cached_property
     def rank(self) -> IntArray:
-        """Place of each task in the topological order, shape [n]: the inverse permutation."""
+        """Position of each task in the topological order, shape [n]: the inverse permutation."""
         rank = np.empty(self.n_tasks, np.int64)
         rank[self.topological_order] = np.arange(self.n_tasks)
         return readonly(rank)
 
     def _a_cycle(self) -> list[str]:
-        """Return the names along one cycle, first and last the same; there must be one."""
+        """Return the names along one cycle, the first repeated at the end. The graph must have a cycle."""
         stuck = np.ones(self.n_tasks, bool)
         stuck[self.topological_order] = False
-        # Every stuck task has a stuck predecessor, so walking backward must come round.
+        # Every stuck task has a stuck predecessor, so a walk backward repeats a task.
         position: dict[int, int] = {}
         path: list[int] = []
         i = int(np.flatnonzero(stuck)[0])
@@ -386,7 +386,7 @@ def _read_edges(
     if isinstance(edges, np.ndarray) and edges.dtype.kind in "iu":
         arcs, sizes = _indexed_edges(edges, edge_bytes, names, output_bytes)
     elif edge_bytes is not None:
-        raise InvalidProblem("edge_bytes goes with an integer array of edges; write named edges as (source, target, bytes)")
+        raise InvalidProblem("edge_bytes needs an integer array of edges; write named edges as (source, target, bytes)")
     else:
         arcs, sizes = _named_edges(edges, names, output_bytes)
     bad = ~in_range(sizes)

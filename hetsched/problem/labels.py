@@ -1,4 +1,4 @@
-"""Values with labels, put in the order of the tasks, devices or edges that the labels name."""
+"""Conversion of labelled values to arrays in the index order of tasks, devices or edges."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from hetsched.arrays import IntArray
 from hetsched.errors import HetschedError, InvalidProblem
 
 Numbers: TypeAlias = npt.ArrayLike | Mapping[Any, Any]
-"""A number, an array, or what has labels: a mapping, a series or a data frame."""
+"""A number, an array, or labelled values: a mapping, a series or a data frame."""
 
 
 class Axis:
-    """One axis of an array: what its places stand for.
+    """One axis of an array: the names of its positions.
 
     Parameters
     ----------
     what : str
-        In the singular: task, device, edge.
+        What the positions are, in the singular: task, device, edge.
     names : sequence, or callable that returns one
-        In index order; an edge is a pair of task names. A callable is only asked where there are labels.
+        In index order; an edge is a pair of task names. A callable is called only if the values have labels.
     """
 
     def __init__(self, what: str, names: Sequence[Hashable] | Callable[[], Sequence[Hashable]]) -> None:
@@ -39,20 +39,20 @@ class Axis:
 
 
 def edge_axis(arcs: IntArray, names: Sequence[str]) -> Axis:
-    """Return the axis of edges, which (source, target) pairs of names label."""
+    """Return the axis of edges, labelled by (source, target) pairs of names."""
     return Axis("edge", lambda: [(names[i], names[j]) for i, j in arcs.tolist()])
 
 
 def in_order(values: Any, what: str, *axes: Axis, error: type[HetschedError] = InvalidProblem) -> Any:
-    """Return values with labels as an array in index order; values without labels are returned as they are.
+    """Return labelled values as an array in index order; return values without labels unchanged.
 
-    Labels have mappings, nested ones too, and the data frames and series of pandas. Those of an axis must
-    be exactly its names, in any order; two axes may come in either order.
+    Mappings, also nested, and the data frames and series of pandas have labels. The labels of an axis must
+    be exactly its names, in any order; two axes may be in either order.
 
     Raises
     ------
     InvalidProblem
-        A label is no name, is there twice, or is missing.
+        A label is not a name of the axis, occurs twice, or is missing.
     """
     if not axes:
         return values
@@ -64,10 +64,10 @@ def in_order(values: Any, what: str, *axes: Axis, error: type[HetschedError] = I
         return values
     index, columns = getattr(values, "index", None), getattr(values, "columns", None)
     if index is None and columns is None:
-        return values  # a series of polars has no labels
+        return values  # a polars series has no labels
     if index is None or (columns is not None and len(axes) == 1):
         wanted = " and ".join(f"{axis.what} names" for axis in axes)
-        raise error(f"{what} is a table whose rows have no labels for {wanted}; give a mapping by name, or to_numpy() to go by position")
+        raise error(f"{what} is a table whose rows have no labels for {wanted}; give a mapping by name, or to_numpy() in index order")
     rows = list(index)
     if columns is None:
         axis = _axis_of(rows, axes[:1])
@@ -81,7 +81,7 @@ def in_order(values: Any, what: str, *axes: Axis, error: type[HetschedError] = I
 
 
 def each(values: Any, what: str, axis: Axis, absent: Any = ..., error: type[HetschedError] = InvalidProblem) -> Any:
-    """Return a mapping or a series as a list in index order, `absent` where a name is missing; a sequence as it is."""
+    """Return a mapping or a series as a list in index order, with `absent` for missing names; return a sequence unchanged."""
     if _labelled(values) and not isinstance(values, Mapping):
         values = dict(zip(values.index, values.to_numpy().tolist(), strict=True))
     if not isinstance(values, Mapping):
@@ -106,12 +106,12 @@ def _mapping(values: Mapping[Any, Any], what: str, axes: Sequence[Axis], error: 
     try:
         array = np.array(rows)
     except ValueError:
-        raise error(f"{what} has not the same values for each {axes[chosen].what}; give each as many") from None
+        raise error(f"{what} has different numbers of values for different {axes[chosen].what}s; give each as many") from None
     return np.moveaxis(array, 0, chosen) if array.ndim > chosen else array
 
 
 def _axis_of(labels: Sequence[Any], axes: Sequence[Axis]) -> int:
-    """Return the axis that labels name: the first unless all are names of another."""
+    """Return the index of the first axis that contains all labels, or 0 if none does."""
     for place, axis in enumerate(axes):
         names = set(axis.names)
         if all(isinstance(label, Hashable) and label in names for label in labels):
@@ -120,22 +120,22 @@ def _axis_of(labels: Sequence[Any], axes: Sequence[Axis]) -> int:
 
 
 def _places(labels: Sequence[Any], what: str, axis: Axis, error: type[HetschedError]) -> list[int]:
-    """Return where each name of an axis is among the labels."""
-    found: dict[Any, int] = {}
+    """Return the position among the labels of each name of an axis."""
+    position: dict[Any, int] = {}
     names = set(axis.names)
     for place, label in enumerate(labels):
         if not isinstance(label, Hashable) or label not in names:
-            remedy = f"name {_some(axis)}, or give an array to go by position"
+            remedy = f"name {_some(axis)}, or give an array in index order"
             raise error(f"{what} has a label {shown(label)}, which is no {axis.what}; {remedy}")
-        if label in found:
+        if label in position:
             raise error(f"{what} has the label {shown(label)} twice; name each {axis.what} once")
-        found[label] = place
+        position[label] = place
     for name in axis.names:
-        if name not in found:
+        if name not in position:
             raise error(f"{what} has nothing for {axis.what} {shown(name)}; name each {axis.what}")
-    if len(found) < len(axis.names):
-        raise error(f"{what} goes by name, but two {axis.what}s have one name; give an array to go by position")
-    return [found[name] for name in axis.names]
+    if len(position) < len(axis.names):
+        raise error(f"{what} is labelled by name, but two {axis.what}s have the same name; give an array in index order")
+    return [position[name] for name in axis.names]
 
 
 def _some(axis: Axis) -> str:

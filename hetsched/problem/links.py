@@ -1,4 +1,4 @@
-"""Links, the ordered pairs of devices: what transfers over them take, and the resources that transfers hold meanwhile."""
+"""Links, the ordered pairs of devices: transfer times, and the resources that transfers hold."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Communication = Literal["delay", "per-input", "channel", "port", "node"]
 class LinkTable(NamedTuple):
     """The links of one problem, in a form numba accepts.
 
-    A transfer of one input along edge e from device h to device k takes ``transfers[e, h, k]`` seconds if these are `given`,
+    A transfer of one input along edge e from device h to device k takes ``transfers[e, h, k]`` seconds if `given`,
     else ``latency[h, k] + edge_bytes[e] / bandwidth[h, k]``. Unless `per_input`, the given seconds and the bytes are
     multiplied by the number of inputs that it carries.
     """
@@ -32,16 +32,16 @@ class LinkTable(NamedTuple):
     latency: FloatArray
     """[K, K]; inf without a path."""
     bandwidth: FloatArray
-    """[K, K]; inf on the diagonal and where there is no path (the latency says so)."""
+    """[K, K]; inf on the diagonal, and where there is no path (there the latency is inf)."""
     transfers: FloatArray
     """[E, K, K], inf = impossible; or [0, 0, 0]."""
     resource: IntArray
-    """[K, K, 2]: the two resources that a transfer from h to k holds; a single one stands twice; -1, -1 where it holds none."""
+    """[K, K, 2]: the two resources that a transfer from h to k holds; a single one is listed twice; -1, -1 if it holds none."""
     n_resources: int
 
     @property
     def users(self) -> IntArray:
-        """A device whose transfers hold each resource, [n_resources]: a sender where it stands first in `resource`, else a receiver."""
+        """Return a device whose transfers hold each resource, [n_resources]: a sender if it is first in `resource`, else a receiver."""
         users = np.zeros(self.n_resources, np.int64)
         for side in (1, 0):
             held = self.resource[:, :, side] >= 0
@@ -50,22 +50,22 @@ class LinkTable(NamedTuple):
 
 
 class Resources(NamedTuple):
-    """What transfers hold."""
+    """The resources that transfers hold: channels or ports."""
 
     table: IntArray
     """[K, K, 2], see `LinkTable`."""
     n_resources: int
     name: Callable[[int], str]
-    """Returns a resource's name by its number."""
+    """Returns the name of the resource with a given number."""
 
 
 class CommunicationModel(NamedTuple):
-    """What a model of communication says of transfers."""
+    """The rules of one value of `communication`."""
 
     per_input: bool
     contended: bool
     resources: Callable[[Cluster], Resources]
-    """Counted even where they are not contended: the period is at least the time that any of them is busy."""
+    """Defined without contention too: the period is at least the busy time of each resource."""
 
 
 def channels(cluster: Cluster) -> Resources:
@@ -73,7 +73,7 @@ def channels(cluster: Cluster) -> Resources:
     size, names = cluster.n_devices, cluster.names
     channel = np.arange(size * size).reshape(size, size)
     table = np.stack([channel, channel], axis=2)
-    table[np.eye(size, dtype=bool)] = -1  # within a device nothing is sent
+    table[np.eye(size, dtype=bool)] = -1  # there are no transfers within a device
     return Resources(readonly(table), size * size, lambda number: f"{names[number // size]} -> {names[number % size]}")
 
 
@@ -83,14 +83,14 @@ def device_ports(cluster: Cluster) -> Resources:
 
 
 def node_ports(cluster: Cluster) -> Resources:
-    """Return a sending and a receiving port for each node; a device without a node is one by itself."""
+    """Return a sending and a receiving port for each node; a device without a node is its own node."""
     hosts = [("node", device.node) if device.node else ("device", device.name) for device in cluster.devices]
     number = {host: position for position, host in enumerate(dict.fromkeys(hosts))}
     return _ports([name for _, name in number], np.array([number[host] for host in hosts], np.int64))
 
 
 def _ports(names: Sequence[str], owner: IntArray) -> Resources:
-    """Return the ports of owners of devices, `owner` [K]; within an owner transfers hold none."""
+    """Return a sending and a receiving port for each owner, `owner` [K] per device; transfers within an owner hold none."""
     count = len(names)
     table = np.stack(np.broadcast_arrays(owner[:, None], count + owner), axis=2)
     table[owner[:, None] == owner] = -1
@@ -109,7 +109,7 @@ UNCONTENDED = tuple(name for name, model in MODELS.items() if not model.contende
 
 
 def link_table(communication: Communication, cluster: Cluster, edge_bytes: FloatArray, transfers: FloatArray | None) -> LinkTable:
-    """Return the links of a problem; `transfers` [E, K, K] has NaN where one is impossible."""
+    """Return the links of a problem; `transfers` [E, K, K] has NaN for impossible transfers."""
     model = MODELS[communication]
     resources = model.resources(cluster)
     return LinkTable(

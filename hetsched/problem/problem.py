@@ -1,4 +1,4 @@
-"""A scheduling problem: a task graph on a cluster, with durations, inputs and the rules of the game."""
+"""A scheduling problem: a task graph on a cluster, with durations, inputs, and the rules of execution."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from hetsched.problem.validation import MOST_INPUTS, check_coverage, check_eligi
 Batching = Literal["once", "free"]
 Memory = Literal["static", "peak"]
 MOST_ITEMS = 10_000_000
-"""Inputs times tasks, and times edges, of a problem: what schedules have rows for."""
+"""Limit on inputs times (tasks + edges) of a problem, which is the number of rows of its schedules."""
 
 
 class CostModel(Protocol):
-    """Anything that turns a graph and a cluster into durations."""
+    """An object that computes durations from a graph and a cluster."""
 
     def durations(self, graph: TaskGraph, cluster: Cluster, batch_sizes: Sequence[int]) -> FloatArray:
-        """Return seconds per batch, shape [task, device, size]; NaN where a task cannot run."""
+        """Return seconds per batch, shape [n, K, B]; NaN where a task cannot run."""
         ...
 
 
 class ProblemArrays(NamedTuple):
-    """What kernels read: the columns of one problem, in a form numba accepts."""
+    """The columns of one problem in a form numba accepts, for kernels."""
 
     inputs: int
     links: LinkTable
@@ -52,7 +52,7 @@ class ProblemArrays(NamedTuple):
 
 
 class Problem(Frozen):
-    """A task graph to be mapped and scheduled on a cluster; validated once, never changed.
+    """A task graph to be mapped and scheduled on a cluster; validated and immutable.
 
     Parameters
     ----------
@@ -60,12 +60,12 @@ class Problem(Frozen):
     cluster : Cluster
     durations : array [n, K] or [n, K, B]
         Seconds for one batch of each size of each task on each device; NaN where it cannot run.
-        [n, K] is for one input. A mapping (of mappings) or a pandas data frame goes by name.
+        [n, K] is for one input. A mapping (of mappings) or a pandas data frame is indexed by name.
     costs : CostModel
-        Computes `durations` instead of giving them.
+        Computes the durations; given instead of `durations`.
     batch_sizes : sequence of int
-        The sizes B along the last axis of `durations`. With `costs` and several inputs the default
-        is a quarter, half, three quarters and all of them.
+        The B sizes along the last axis of `durations`. With `costs` and several inputs the default
+        is a quarter, half, three quarters and all of the inputs.
     inputs : int
         Number L of inputs that flow through the graph.
     batching : {"once", "free"}
@@ -75,17 +75,17 @@ class Problem(Frozen):
     transfers : array [E, K, K], optional
         Transfer seconds for one input along each edge between each ordered pair of devices, in the
         order of ``graph.edges``; zero on the diagonal, NaN where impossible. Replaces bytes over
-        bandwidth. A mapping goes by (source, target), then by device names.
+        bandwidth. A mapping is indexed by (source, target), then by device names.
 
     Raises
     ------
     InvalidProblem
-        With the offending task, edge or device, the rule and the remedy.
+        An argument breaks a rule; the message has the task, edge or device, the rule and the remedy.
 
     Notes
     -----
-    Units are seconds, bytes and bytes per second. docs/background/semantics.md says
-    what each option means exactly.
+    Units are seconds, bytes and bytes per second. docs/background/semantics.md
+    defines each option.
     """
 
     _format = "hetsched-problem"
@@ -145,9 +145,9 @@ class Problem(Frozen):
         return f"<Problem: {self.n_tasks} tasks on {', '.join(self.cluster.names)}{inputs}, communication {self.communication}>"
 
     def replace(self, **changes: Any) -> Problem:
-        """Return a problem with some constructor arguments exchanged.
+        """Return a copy with some constructor arguments replaced.
 
-        `durations` comes with its `batch_sizes`; `costs` replaces the durations.
+        New `durations` of other sizes need `batch_sizes`; `costs` replaces both.
         """
         arguments = {name: self.__dict__[name] for name in self._fields}
         if "costs" in changes:
@@ -182,7 +182,7 @@ class Problem(Frozen):
 
     @cached_property
     def pinned(self) -> BoolArray:
-        """Whether a task's own pin admits a device, shape [n, K]."""
+        """Whether the pin of a task allows a device, shape [n, K]."""
         allowed = np.ones((self.n_tasks, self.n_devices), bool)
         index = self.cluster.index
         for i, pin in enumerate(self.graph.devices):
@@ -197,7 +197,7 @@ class Problem(Frozen):
 
     @cached_property
     def unit(self) -> IntArray:
-        """Number of the co-location unit of each task, shape [n]; an unlabelled task is its own."""
+        """Number of the co-location unit of each task, shape [n]; a task without a label is a unit by itself."""
         labels = self.graph.colocation
         if all(label is None for label in labels):
             return readonly(np.arange(self.n_tasks))
@@ -211,13 +211,13 @@ class Problem(Frozen):
 
     @cached_property
     def eligible(self) -> BoolArray:
-        """Whether a task can run on a device in some valid schedule, as far as its duration, pin,
-        co-location and the paths to its neighbours tell; shape [n, K]."""
+        """Whether a task may run on a device: durations, pins, co-location and the paths to its
+        neighbours are considered, memory is not; shape [n, K]."""
         usable = np.isfinite(self.durations[:, :, self.batch_sizes <= self.inputs]).any(axis=2) & self.pinned
         return readonly(self._reachable(self._united(usable)))
 
     def _united(self, usable: BoolArray) -> BoolArray:
-        """Return what all members of each co-location unit admit."""
+        """Return for each task the devices usable by all members of its co-location unit, [n, K]."""
         if self.n_units == self.n_tasks:
             return usable
         common = np.ones((self.n_units, self.n_devices), bool)
@@ -226,17 +226,17 @@ class Problem(Frozen):
 
     @cached_property
     def _paths(self) -> BoolArray:
-        """Whether a transfer from h to k is possible: [1, K, K] for all edges alike, or [E, K, K]."""
+        """Whether a transfer from h to k is possible: [1, K, K] if equal for all edges, else [E, K, K]."""
         return self.cluster.route_bandwidth[None] > 0 if self.transfers is None else np.isfinite(self.transfers)
 
     def _reachable(self, usable: BoolArray) -> BoolArray:
-        """Drop devices of units, [n, K], from which no admitted device of some neighbour can be reached, until there are none."""
+        """Remove devices with no path to any usable device of some neighbour, until none is left to remove; [n, K]."""
         if self._paths.all():
             return usable
         from hetsched.problem import topology_kernels
 
         units = np.ones((self.n_units, self.n_devices), bool)
-        units[self.unit] = usable  # all members admit the same
+        units[self.unit] = usable  # equal for all members
         source, target, every = self.unit[self.graph.source], self.unit[self.graph.target], np.arange(self.graph.n_edges)
         ends, others = np.concatenate([source, target]), np.concatenate([target, source])
         order = np.argsort(ends, kind="stable")
@@ -247,7 +247,7 @@ class Problem(Frozen):
 
     @cached_property
     def static_bytes(self) -> FloatArray:
-        """Bytes task i adds to the static memory of a device per weight copy and per input, [n, 2]."""
+        """Bytes that task i adds to the static memory of a device, once and per input, [n, 2]."""
         graph = self.graph
         return readonly(np.stack([graph.weight_bytes, graph.input_bytes + graph.output_bytes], axis=1))
 
@@ -262,12 +262,12 @@ class Problem(Frozen):
 
     @cached_property
     def links(self) -> LinkTable:
-        """What transfers take, and what they hold meanwhile."""
+        """Transfer times, and the resources that transfers hold."""
         return link_table(self.communication, self.cluster, self.graph.edge_bytes, self.transfers)
 
     @cached_property
     def arrays(self) -> ProblemArrays:
-        """The columns kernels read."""
+        """The columns for kernels."""
         graph = self.graph
         usable = self.eligible[:, :, None] & np.isfinite(self.durations) & (self.batch_sizes <= self.inputs)
         return ProblemArrays(
@@ -291,8 +291,8 @@ class Problem(Frozen):
     def transfer_time(self, size: float, source: str, target: str) -> float:
         """Return the seconds that `size` bytes take between two devices, inf without a path.
 
-        ``alpha + size / beta`` over the route, 0 within a device. Explicit `transfers` do not matter
-        here: they belong to edges, see `transfer_times`.
+        ``alpha + size / beta`` over the route, 0 within a device. Explicit `transfers` are
+        ignored here: they belong to edges, see `transfer_times`.
         """
         h, k = self._device(source), self._device(target)
         return float(self._route_times(np.float64(size), h, k))
@@ -303,9 +303,9 @@ class Problem(Frozen):
         Parameters
         ----------
         edge, source, target : int arrays (broadcast together)
-            Edge index, device it leaves, device it enters.
+            Index of the edge, of the sending device, of the receiving device.
         count : int array
-            Number of inputs it carries.
+            Number of inputs that each transfer carries.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""The checks of a problem: shapes and ranges of its columns, and that each task can process all inputs somewhere."""
+"""The checks of a problem: shapes and ranges of its columns, and that every task can process all inputs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_INPUTS = 1_000_000
 
 
 class Checked(Protocol):
-    """What the checks read of a `Problem`."""
+    """The attributes of a `Problem` that the checks read."""
 
     graph: TaskGraph
     cluster: Cluster
@@ -41,7 +41,7 @@ class Checked(Protocol):
 
 
 def check_eligibility(problem: Checked) -> None:
-    """Refuse a problem in which some task, label or edge is left without a device."""
+    """Raise `InvalidProblem` if some task, label or edge has no possible device."""
     names, devices = problem.graph.names, problem.cluster.names
     finite = np.isfinite(problem.durations)
     stuck = np.flatnonzero(~finite.any(axis=(1, 2)))
@@ -91,12 +91,12 @@ def _refuse_paths(problem: Checked, usable: BoolArray, stuck: int) -> None:
             "add a channel or let them share a device"
         )
     raise InvalidProblem(
-        f"no path between the devices of task {names[stuck]!r} and those its neighbours are bound to; add a channel or relax pins"
+        f"no path between the devices of task {names[stuck]!r} and those possible for its neighbours; add a channel or relax pins"
     )
 
 
 def check_coverage(problem: Checked) -> None:
-    """Refuse a problem in which some task cannot process all inputs with its batch sizes."""
+    """Raise `InvalidProblem` if some task cannot process all inputs with its batch sizes."""
     usable = problem.eligible[:, :, None] & np.isfinite(problem.durations)
     whole = problem._united(np.any(usable[:, :, problem.batch_sizes == problem.inputs], axis=2)).any(axis=1)
     done: set[int] = set()
@@ -119,9 +119,9 @@ def check_coverage(problem: Checked) -> None:
 
 
 def _covers(problem: Checked, usable: BoolArray) -> bool:
-    """Tell whether the members of a unit, [m, K, B], can share L inputs out over the devices.
+    """Return whether the L inputs can be divided among the devices with the batch sizes `usable` [m, K, B] of a unit.
 
-    Sets of counts are bit masks: bit q is set if q inputs are possible.
+    A set of numbers of inputs is a bit mask: bit q is set if q inputs are possible.
     """
     everything = (1 << (problem.inputs + 1)) - 1
     total = 1
@@ -131,7 +131,7 @@ def _covers(problem: Checked, usable: BoolArray) -> bool:
             for size in problem.batch_sizes[row].tolist():
                 total |= before << size & everything
         return bool(total >> problem.inputs & 1)
-    if len(usable) == 1:  # it matters to no task on which device a batch runs
+    if len(usable) == 1:  # the device of a batch does not matter
         usable = np.logical_or.reduce(usable, axis=1, keepdims=True)
     known: dict[bytes, int] = {}
     for rows in np.unique(usable.swapaxes(0, 1), axis=0):
@@ -145,7 +145,7 @@ def _covers(problem: Checked, usable: BoolArray) -> bool:
 
 
 def _sums(sizes: list[int], everything: int) -> int:
-    """Return the bit mask of what sizes in rising order, each any number of times, add up to."""
+    """Return the bit mask of all sums of `sizes`, which ascend, each used any number of times."""
     counts = 1
     for size in sizes:
         if not counts >> size & 1:
@@ -157,21 +157,21 @@ def _sums(sizes: list[int], everything: int) -> int:
 
 
 def _is_sum(counts: int, total: int) -> bool:
-    """Tell whether counts in a bit mask, 0 among them, each any number of times, add up to `total`."""
+    """Return whether `total` is a sum of numbers in the bit mask `counts`, each used any number of times; 0 is in the mask."""
     size = total + 1
     length = 1 << (2 * size).bit_length()
-    found = np.unpackbits(np.frombuffer(counts.to_bytes(size // 8 + 1, "little"), np.uint8), bitorder="little")[:size] > 0
-    while not found[total]:
-        spectrum = np.fft.rfft(found, length)
-        twice = np.fft.irfft(spectrum * spectrum, length)[:size] > 0.5  # how many pairs add up to each; numbers up to a million, exact
-        if np.array_equal(twice, found):
+    possible = np.unpackbits(np.frombuffer(counts.to_bytes(size // 8 + 1, "little"), np.uint8), bitorder="little")[:size] > 0
+    while not possible[total]:
+        spectrum = np.fft.rfft(possible, length)
+        twice = np.fft.irfft(spectrum * spectrum, length)[:size] > 0.5  # whether some pair has each sum; exact for lengths up to a million
+        if np.array_equal(twice, possible):
             return False
-        found = twice
+        possible = twice
     return True
 
 
 def checked_sizes(sizes: Iterable[int] | None, inputs: int, from_costs: bool) -> IntArray:
-    """Return the batch sizes of a problem as an array, those given or the usual ones."""
+    """Return the batch sizes of a problem as an array, by default quarters of the inputs with a cost model, else 1."""
     if sizes is None:
         if not from_costs:
             return np.array([1])
@@ -185,7 +185,7 @@ def checked_sizes(sizes: Iterable[int] | None, inputs: int, from_costs: bool) ->
 
 
 def checked_durations(values: Any, graph: TaskGraph, cluster: Cluster, sizes: IntArray, implied: bool) -> FloatArray:
-    """Return the durations of a problem as an array of seconds, [n, K, B]; `implied`: the sizes were not given."""
+    """Return the durations of a problem as an array of seconds, [n, K, B]; `implied` if the sizes are the default."""
     n, size = graph.n_tasks, cluster.n_devices
     values = in_order(values, "durations", Axis("task", graph.names), Axis("device", cluster.names), Axis("batch size", sizes.tolist()))
     text = f"an array of {n} tasks x {size} devices of seconds"

@@ -80,7 +80,7 @@ def test_bytes_default_to_the_sources_output_and_zero_stays_zero():
         (["a", "b"], {"edges": [("a", "b", "many")]}, "bytes must be a number"),
         (["a", "b"], {"edges": np.array([[0, 2]])}, "task indices run from 0 to 1"),
         (["a", "b"], {"edges": np.array([[0, 1]]), "edge_bytes": [1.0, 2.0]}, "edge_bytes has shape (2,)"),
-        (["a", "b"], {"edges": [("a", "b")], "edge_bytes": [1.0]}, "edge_bytes goes with an integer array"),
+        (["a", "b"], {"edges": [("a", "b")], "edge_bytes": [1.0]}, "edge_bytes needs an integer array"),
         (["a", "b"], {"weight_bytes": [1.0, -2.0]}, "weight_bytes of task 'b' is -2.0"),
         (["a", "b"], {"output_bytes": [np.inf, 0]}, "output_bytes of task 'a' is inf"),
         (["a", "b"], {"input_bytes": [1.0]}, "input_bytes has shape (1,) but the graph has 2 tasks"),
