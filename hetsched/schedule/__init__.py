@@ -1,1 +1,1 @@
-"""From decisions to times, and the values that schedules are compared by."""
+"""Decisions, schedules, their simulation, memory profiles and objectives."""

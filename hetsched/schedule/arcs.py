@@ -1,4 +1,4 @@
-"""Arcs: what a decision makes of the edges."""
+"""Arcs of a decision: one for each edge and pair of batches that share inputs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from hetsched.schedule.schedule import Schedule
 
 
 class Arcs(NamedTuple):
-    """(edge, source batch, target batch) triples with inputs in common, sorted.
+    """Triples (edge, source batch, target batch) with common inputs, in lexicographic order.
 
-    An arc is a transfer if its batches sit on different devices, else a mere precedence.
+    An arc is a transfer if its batches run on different devices, else only a precedence constraint.
     """
 
     edge: IntArray
@@ -33,19 +33,19 @@ class Arcs(NamedTuple):
 
 
 def of_schedule(problem: Problem, schedule: Schedule) -> tuple[Decision, Arcs]:
-    """Return the decision of a schedule, its batches numbered as there, and its arcs.
+    """Return the decision of a schedule, with the same numbers of batches, and its arcs.
 
-    Raises `InvalidSchedule` where an input of a task is in no batch, or in two.
+    Raises `InvalidSchedule` if an input of a task is in no batch or in several.
     """
     batches = schedule.batches
     if len(schedule.items) != schedule.batch_of.size or (schedule.batch_of < 0).any():
-        raise InvalidSchedule("some input of a task is in no batch, or in two; hetsched.verify(problem, schedule) says which")
+        raise InvalidSchedule("some input of a task is in no batch, or in two; hetsched.verify(problem, schedule) lists the violations")
     decision = Decision(batches.task, batches.device, schedule.item_ptr, schedule.items)
     return decision, arcs_of(problem, decision, schedule.batch_of)
 
 
 def arcs_of(problem: Problem, decision: Decision, batch_of: IntArray) -> Arcs:
-    """Return the arcs of a decision whose (task, input) is in batch ``batch_of[task, input]``."""
+    """Return the arcs of a decision, given the batch of each (task, input), ``batch_of`` [n, L]."""
     graph, m = problem.graph, max(decision.n_batches, 1)
     edge = np.arange(graph.n_edges)
     source, target = batch_of[graph.source], batch_of[graph.target]  # [E, L]

@@ -1,4 +1,4 @@
-"""What an optimiser chooses: batches, their order on each device, and maybe an order of transfers."""
+"""Decisions: batches, their order on each device, and optionally an order of transfers."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from hetsched.problem.problem import Problem
 
 
 class Decision(Frozen):
-    """Batches listed device by device, on each device in the order in which they run.
+    """The batches of a schedule and their order on each device, without times.
 
     Parameters
     ----------
     task, device : int array [m]
-        Task and device index of each batch, in any interleaving of the devices; the order among
-        the batches of one device is the order in which they run.
+        Task and device index of each batch. The batches of one device are in the order in which
+        they run; batches of different devices may be interleaved.
     item_ptr, items : int array [m + 1], int array
-        The inputs of batch b are ``items[item_ptr[b]:item_ptr[b + 1]]``. Left out: input 0 alone.
+        The inputs of batch b are ``items[item_ptr[b]:item_ptr[b + 1]]``. Default: input 0 alone.
     transfer_order : int array [T, 3], optional
-        Rows (edge, source batch, target batch), with batches numbered as they are listed here. On
-        every contended resource transfers follow this order strictly. Left out: first come, first
-        served (see `simulate`).
+        Rows (edge, source batch, target batch), with batches numbered by their position in `task`.
+        On every contended resource transfers follow this order strictly. Default: first come,
+        first served (see `simulate`).
 
     Attributes
     ----------
@@ -93,7 +93,7 @@ class Decision(Frozen):
     @classmethod
     @checked
     def whole(cls, problem: Problem, device: npt.ArrayLike, sequence: npt.ArrayLike) -> Decision:
-        """One batch of all inputs per task: `device` [n] per task, run in the order of `sequence` [n]."""
+        """Build a decision of one batch of all inputs per task, on `device` [n], in the order of `sequence` [n]."""
         order = check_indices(sequence, "sequence", problem.n_tasks, InvalidSchedule)
         devices = check_array(device, "device", (problem.n_tasks,), np.int64, error=InvalidSchedule)
         count = problem.inputs
@@ -107,9 +107,9 @@ class Decision(Frozen):
         Parameters
         ----------
         assignment : mapping of task name to device name
-            Every task must be in it.
+            A device for every task.
         order : sequence of task names, optional
-            All tasks; those of one device run in this order. Default: breadth-first topological.
+            All tasks; the tasks of one device run in this order. Default: breadth-first topological.
         """
         names, index = problem.graph.names, problem.graph.index
         missing = [name for name in names if name not in assignment]
@@ -135,7 +135,7 @@ class Decision(Frozen):
         """Build a decision from (task, device, inputs) rows by name, listed in running order.
 
         `transfers`, if given, is the order of transfers: ((source task, target task), source batch,
-        target batch) rows, the batches by their place in `batches`.
+        target batch) rows; batches are positions in `batches`.
         """
         task: list[int] = []
         device: list[int] = []

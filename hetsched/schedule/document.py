@@ -1,4 +1,4 @@
-"""The JSON document of a schedule: one row a batch and a transfer, tasks and devices by name."""
+"""The JSON document of a schedule: one row for each batch and transfer, tasks and devices by name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hetsched.schedule.schedule import Schedule
 
 
 class BatchRow(Row):
-    """One batch; times in seconds. A size is given only where it is not the number of inputs, which no rule allows."""
+    """One batch; times in seconds. `size` is given only if it differs from the number of inputs, which is invalid."""
 
     task: str
     device: str
@@ -26,7 +26,7 @@ class BatchRow(Row):
 
 
 class TransferRow(Row):
-    """One transfer: edge number of the problem's graph, numbers of the batches it joins, seconds."""
+    """One transfer: index of its edge in the problem's graph, of its source and target batch, times in seconds."""
 
     edge: Whole
     source: Whole
@@ -58,8 +58,8 @@ class SchedulePart(Row, kw_only=True):
         inputs = [items[first:last] for first, last in itertools.pairwise(pointers)]
         sizes = [None if size == len(own) else size for size, own in zip(batches.size.tolist(), inputs, strict=True)]
         rows = zip(task, device, reals(batches.start), reals(batches.finish), inputs, sizes, strict=True)
-        whole = [transfers[name].tolist() for name in ("edge", "source", "target")]
-        moves = zip(*whole, reals(transfers.start), reals(transfers.finish), strict=True)
+        indices = [transfers[name].tolist() for name in ("edge", "source", "target")]
+        moves = zip(*indices, reals(transfers.start), reals(transfers.finish), strict=True)
         order = schedule.transfer_order
         return cls(
             tasks=list(schedule.tasks),
@@ -74,12 +74,12 @@ class SchedulePart(Row, kw_only=True):
         )
 
     def value(self) -> Schedule:
-        """Return the schedule, its names resolved."""
+        """Return the schedule, with indices in place of names."""
         tasks = {name: i for i, name in enumerate(self.tasks)}
         devices = {name: k for k, name in enumerate(self.devices)}
         for b, row in enumerate(self.batches):
-            for what, name, known in (("task", row.task, tasks), ("device", row.device, devices)):
-                if name not in known:
+            for what, name, index in (("task", row.task, tasks), ("device", row.device, devices)):
+                if name not in index:
                     raise InvalidProblem(f"batch {b} of the schedule names {what} {name!r}, which is not in its list of {what}s")
         rows, moves = self.batches, self.transfers
         counts = [len(row.inputs) for row in rows]
@@ -117,7 +117,7 @@ def _column(values: list[Real] | None) -> FloatArray | None:
 
 
 class ScheduleDocument(Document[Schedule], kw_only=True, tag="hetsched-schedule"):
-    """A schedule alone; ``hetsched.verify`` needs its problem beside it."""
+    """A schedule alone; ``hetsched.verify`` also needs its problem."""
 
     schedule: SchedulePart
 

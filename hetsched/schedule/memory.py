@@ -1,4 +1,4 @@
-"""What a schedule needs in each device's memory, under both models of the problem statement."""
+"""The memory that a schedule needs on each device, under the models ``"static"`` and ``"peak"``."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from hetsched.schedule.schedule import Schedule
 
 
 def weights(problem: Problem, decision: Decision) -> FloatArray:
-    """Return the bytes of the weights of the tasks that ever run on each device, [K]."""
+    """Return the bytes of the weights of the tasks with a batch on each device, [K]."""
     pair = np.unique(decision.task * problem.n_devices + decision.device)
     weight = problem.graph.weight_bytes[pair // problem.n_devices]
     return np.bincount(pair % problem.n_devices, weight, problem.n_devices).astype(np.float64)
 
 
 def static(problem: Problem, decision: Decision) -> FloatArray:
-    """Return bytes per device, [K]: weights once, plus input and output of every (task, input)."""
+    """Return the static memory of each device in bytes, [K]: weights once, plus input and output of every (task, input)."""
     size = np.diff(decision.item_ptr)
     activations = problem.static_bytes[decision.task, 1] * size
     return weights(problem, decision) + np.bincount(decision.device, activations, problem.n_devices)
 
 
 def peak(problem: Problem, decision: Decision, batches: Columns, arcs: Arcs, arc_start: FloatArray) -> FloatArray:
-    """Return the largest number of bytes each device holds at any time, [K]."""
+    """Return the peak memory of each device in bytes, [K]."""
     device, _, change = _changes(problem, decision, batches, arcs, arc_start)
     result = weights(problem, decision)
     for k in range(problem.n_devices):
@@ -47,8 +47,8 @@ def profile(problem: Problem, schedule: Schedule) -> Columns:
     Returns
     -------
     Columns (device, time, bytes)
-        Steps by device and time: from `time` (seconds) to the next step, or to the makespan, the
-        device holds so many `bytes`. Every device has a step at time 0.
+        Steps sorted by device and time: from `time` (seconds) to the next step, or to the makespan,
+        the device holds `bytes` bytes. Every device has a step at time 0.
     """
     batches = schedule.batches
     decision, arcs = of_schedule(problem, schedule)
@@ -57,7 +57,7 @@ def profile(problem: Problem, schedule: Schedule) -> Columns:
     by_key = np.lexsort((moves.target, moves.source, moves.edge))  # the order of the arcs
     wanted = [getattr(arcs, name)[moving] for name in ("edge", "source", "target")]
     if len(by_key) != len(moving) or (np.array([moves[name][by_key] for name in ("edge", "source", "target")]) != wanted).any():
-        raise InvalidSchedule("the transfers are not those its batches need; hetsched.verify(problem, schedule) says which")
+        raise InvalidSchedule("the transfers are not those its batches need; hetsched.verify(problem, schedule) lists the violations")
     arc_start[moving] = moves.start[by_key]
     device, time, change = _changes(problem, decision, batches, arcs, arc_start)
     every = np.arange(problem.n_devices)
@@ -67,18 +67,18 @@ def profile(problem: Problem, schedule: Schedule) -> Columns:
     device, time, total = device[order], time[order], np.cumsum(change[order])
     first = np.searchsorted(device, every)
     total -= np.concatenate([[0.0], total])[first][device]
-    last = np.append((np.diff(device) != 0) | (np.diff(time) != 0), True)  # of the changes at one time
+    last = np.append((np.diff(device) != 0) | (np.diff(time) != 0), True)  # the last change at one time
     return Columns(device=device[last], time=time[last], bytes=np.maximum(total[last], 0.0))
 
 
 def _changes(
     problem: Problem, decision: Decision, batches: Columns, arcs: Arcs, arc_start: FloatArray
 ) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Return (device, time, bytes acquired or released), by device and time, weights left out.
+    """Return (device, time, bytes acquired or released), sorted by device and time, without weights.
 
-    Outputs live from their batch's start until nothing on the device needs them, moved tensors from
-    the transfer's start to their consumer's finish, the inputs of tasks without parents from time 0
-    to their finish.
+    An output is held from the start of its batch until no batch or transfer on the device needs it, a transferred
+    tensor from the start of the transfer to the finish of its consumer, the input of a task without parents from
+    time 0 to its finish.
     """
     graph = problem.graph
     batch = np.repeat(np.arange(decision.n_batches), np.diff(decision.item_ptr))  # one row per (task, input)
@@ -112,16 +112,16 @@ def _changes(
 
 
 def needed(problem: Problem, schedule: Schedule) -> FloatArray:
-    """Return the bytes that each device needs by the problem's memory model, [K]."""
-    found = schedule.static_memory if problem.memory == "static" else schedule.peak_memory
-    assert found is not None
-    return found
+    """Return the bytes that each device needs under the problem's memory model, [K]."""
+    size = schedule.static_memory if problem.memory == "static" else schedule.peak_memory
+    assert size is not None
+    return size
 
 
 def over_capacity(problem: Problem, needed: FloatArray) -> FloatArray:
-    """Return by how many bytes each device is over its capacity, [K]; 0 where it fits.
+    """Return the bytes by which each device exceeds its capacity, [K]; 0 if it does not.
 
-    One part in 1e9 is forgiven, as in ``verify``.
+    The tolerance is 1e-9 of the capacity, as in ``verify``.
     """
     capacity = problem.cluster.memory_bytes
     return np.where(needed > capacity * (1 + 1e-9), needed - capacity, 0.0)

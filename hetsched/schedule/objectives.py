@@ -1,8 +1,8 @@
-"""What a schedule is worth: its makespan, or the load it puts on devices and channels when inputs stream through.
+"""Objectives of schedules: the makespan, and the loads of devices and channels when inputs are pipelined.
 
-The period of a schedule of L inputs is the time between the ends of two inputs if L new inputs begin as soon as
-there is room: then the busiest resource never rests. It does not depend on the order of batches, only on who runs
-what in which batches.
+The period of a schedule of L inputs is the time between the completions of two inputs if L new inputs start as soon as
+resources are free: then the busiest resource is never idle. It depends on the batches and their devices, not on the order
+of batches.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def makespan(problem: Problem, schedule: Schedule) -> float:
 def period(problem: Problem, schedule: Schedule) -> float:
     """Return the largest busy time per input of any device or resource of links, in seconds.
 
-    A device is busy while it runs batches, a resource while a transfer holds it: the channel of its
-    ordered pair of devices, the two ports under ``communication="port"``, those of the nodes under
-    ``"node"``. Devices and resources work at the same time.
+    A device is busy while it runs batches, a resource while a transfer holds it. The resource of a
+    transfer is the channel of its ordered pair of devices; with ``communication="port"`` its two device
+    ports, with ``"node"`` its two node ports. Devices and resources work in parallel.
     """
     devices, links = _resources(problem, schedule)
     return float(max(devices.max(initial=0.0), links.max(initial=0.0)))
@@ -42,12 +42,12 @@ def period(problem: Problem, schedule: Schedule) -> float:
 
 @checked
 def loads(problem: Problem, schedule: Schedule) -> Columns:
-    """Return the busy time per input of every device, and of every channel or port that is used.
+    """Return the busy time per input of every device and of every used channel or port.
 
     Returns
     -------
     Columns (resource, seconds)
-        The busiest first; the first `seconds` are the period.
+        Busiest first; the first `seconds` is the period.
     """
     devices, links = _resources(problem, schedule)
     rows = [(seconds, name) for seconds, name in zip(devices.tolist(), problem.cluster.names, strict=True)]
@@ -62,10 +62,10 @@ def max_load(problem: Problem, schedule: Schedule) -> float:
     """Return the largest load of a device in seconds, transfers not overlapped with compute (Tarnawski et al. 2020).
 
     Tensors pass through the main memory of the host, the first device of kind ``"cpu"``. An
-    accelerator (a device of another kind) works on its tasks, on bringing in every tensor it needs
-    from elsewhere, once however many of its tasks read it, and on bringing out every tensor that is
-    read elsewhere, once; at one of these at a time. Devices of kind ``"cpu"`` only compute. A tensor is
-    what a task hands to all its children; it takes the longest time that any of its edges does.
+    accelerator (a device of another kind) runs its tasks, receives once every tensor that it needs from
+    other devices, and sends once every tensor that other devices read; it does one of these at a time.
+    Devices of kind ``"cpu"`` only compute. A tensor is the output of a task for all its children; its
+    transfer time is the longest among its edges.
 
     Raises
     ------
@@ -85,12 +85,12 @@ def max_load(problem: Problem, schedule: Schedule) -> float:
 
 
 OBJECTIVES: Mapping[str, Callable[[Problem, Schedule], float]] = {"makespan": makespan, "period": period, "max-load": max_load}
-"""What can be minimised, by name; the last two are loads, in seconds per input."""
+"""The objectives by name, all minimised, in seconds; the last two are loads per input."""
 
 
 @checked
 def find_objective(name: str) -> Callable[[Problem, Schedule], float]:
-    """Return an objective; raises `UnsupportedFeature` naming those there are."""
+    """Return the objective with a given name; raise `UnsupportedFeature` if there is none."""
     if name not in OBJECTIVES:
         raise UnsupportedFeature(f"unknown objective {name!r}; choose from {', '.join(OBJECTIVES)}")
     return OBJECTIVES[name]
@@ -104,7 +104,7 @@ def hosts(problem: Problem) -> BoolArray:
 
 @checked
 def host_times(problem: Problem) -> tuple[FloatArray, FloatArray]:
-    """Return (seconds to bring the tensor of a task into a device, seconds to bring it out), [n, K] each; inf without a path."""
+    """Return the seconds to move the tensor of a task into a device and out of it, [n, K] each; inf without a path."""
     host = hosts(problem)
     if problem.inputs > 1:
         raise UnsupportedFeature(f"max-load is defined for one input, not {problem.inputs}; use objective='period'")
@@ -127,7 +127,7 @@ def _resources(problem: Problem, schedule: Schedule) -> tuple[FloatArray, FloatA
     pair = where[transfers.source] * size + where[transfers.target]
     of_pair = np.bincount(pair, transfers.finish - transfers.start, minlength=size * size)
     one, other = table.resource.reshape(-1, 2).T
-    links = np.zeros(table.n_resources + 1)  # the last one: transfers that hold none
+    links = np.zeros(table.n_resources + 1)  # the last entry: transfers that hold none
     np.add.at(links, one, of_pair)
     np.add.at(links, other[one != other], of_pair[one != other])
     return schedule.busy_time / problem.inputs, links[:-1] / problem.inputs

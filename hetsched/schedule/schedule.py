@@ -1,4 +1,4 @@
-"""Schedules: what runs where and when, as immutable columns."""
+"""Schedules as immutable columns: the device and the times of every batch and transfer."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from hetsched.schedule.decision import Decision
 
 _BATCH = {"task": True, "device": True, "start": False, "finish": False, "size": True}
 _TRANSFER = {"edge": True, "source": True, "target": True, "start": False, "finish": False}
-"""The columns of each table, and whether they hold whole numbers."""
+"""The columns of each table, and whether their values are integers."""
 
 
 class Schedule(Frozen):
-    """When and where every batch and every transfer happens.
+    """The device and the times of every batch, and the times of every transfer.
 
     Attributes
     ----------
@@ -31,22 +31,22 @@ class Schedule(Frozen):
     n_inputs : int
         Number L of inputs.
     batches : Columns (task, device, start, finish, size)
-        One row a batch, sorted by device and then by running order; times in seconds.
+        One row for each batch, sorted by device and then by running order; times in seconds.
     item_ptr, items : int64 arrays
         The inputs of batch b are ``items[item_ptr[b]:item_ptr[b + 1]]``.
     transfers : Columns (edge, source, target, start, finish)
-        One row a transfer between devices: edge index, source and target batch.
+        One row for each transfer between devices: edge index, source and target batch.
     transfer_order : int64 array [T, 3] or None
-        The explicit order of transfers the schedule was made with, see `Decision`.
+        The explicit order of transfers of its decision, see `Decision`.
     makespan : float
         The stated makespan in seconds.
     static_memory, peak_memory : float64 array [K] or None
-        Bytes each device needs under the two memory models; None if nobody computed them.
+        Bytes each device needs under the two memory models; None if unknown.
 
     Notes
     -----
-    ``simulate`` makes schedules; `Schedule.from_columns` wraps times that come from elsewhere, which
-    ``verify`` then judges.
+    ``simulate`` returns schedules. `Schedule.from_columns` builds one from times computed by other code,
+    which ``verify`` can check.
     """
 
     _format = "hetsched-schedule"
@@ -82,10 +82,10 @@ class Schedule(Frozen):
         static_memory: npt.ArrayLike | None = None,
         peak_memory: npt.ArrayLike | None = None,
     ) -> Schedule:
-        """Return a schedule of the times given, unchecked but for its shape.
+        """Build a schedule from columns; only shapes and index ranges are checked.
 
-        The makespan defaults to the last finish. Raises `InvalidSchedule` for columns that do not
-        fit together or indices that point nowhere, `InvalidProblem` for names that are not distinct texts.
+        The makespan defaults to the last finish. Raises `InvalidSchedule` for columns of inconsistent
+        lengths or indices out of range, `InvalidProblem` for names that are not distinct strings.
         """
         if not 0 <= n_inputs * len(tasks) <= MOST_ITEMS:
             raise InvalidSchedule(f"{n_inputs} inputs of {len(tasks)} tasks: a schedule has from 0 to {MOST_ITEMS} pairs of the two")
@@ -119,7 +119,7 @@ class Schedule(Frozen):
         static_memory: npt.ArrayLike | None = None,
         peak_memory: npt.ArrayLike | None = None,
     ) -> Schedule:
-        """Do as `from_columns` where names and sizes are those of a problem, which has checked them."""
+        """Build a schedule as `from_columns` does, with names and sizes that a problem has already checked."""
 
         def whole(values: npt.ArrayLike, what: str, shape: tuple[int | str, ...]) -> IntArray:
             return readonly(check_array(values, what, shape, np.int64, error=InvalidSchedule))
@@ -181,10 +181,10 @@ class Schedule(Frozen):
 
     @cached_property
     def decision(self) -> Decision:
-        """The decision behind the schedule: ``simulate(problem, schedule.decision) == schedule`` if
-        `simulate` made it."""
+        """The decision of the schedule: ``simulate(problem, schedule.decision) == schedule`` if
+        `simulate` returned it."""
         batches = self.batches
-        real = batches.finish > batches.start  # batches of zero length have no place in a device's order
+        real = batches.finish > batches.start  # batches of zero length take part in no device's order
         later = (np.diff(batches.device[real]) > 0) | (np.diff(batches.start[real]) >= 0)
         if (np.diff(batches.device) >= 0).all() and later.all():
             return Decision(batches.task, batches.device, self.item_ptr, self.items, transfer_order=self.transfer_order)
@@ -220,7 +220,7 @@ class Schedule(Frozen):
 
     @cached_property
     def batch_of(self) -> IntArray:
-        """The batch of each (task, input), shape [n, L]; -1 where there is none."""
+        """The batch of each (task, input), shape [n, L]; -1 if there is none."""
         table = np.full((len(self.tasks), self.n_inputs), -1)
         batch = np.repeat(np.arange(len(self.batches)), np.diff(self.item_ptr))
         table[self.batches.task[batch], self.items] = batch
@@ -243,10 +243,10 @@ class Schedule(Frozen):
 
     @checked
     def start(self, task: str, item: int = 0) -> float:
-        """Return when the batch with input `item` of `task` starts, in seconds."""
+        """Return the start of the batch with input `item` of `task`, in seconds."""
         return float(self.batches.start[self._batch(task, item)])
 
     @checked
     def finish(self, task: str, item: int = 0) -> float:
-        """Return when the batch with input `item` of `task` finishes, in seconds."""
+        """Return the finish of the batch with input `item` of `task`, in seconds."""
         return float(self.batches.finish[self._batch(task, item)])

@@ -1,4 +1,4 @@
-"""The only code that turns decisions into times."""
+"""Simulation: the times of a decision. All schedules get their times here."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ def simulate(problem: Problem, decision: Decision) -> Schedule:
     """Return the semi-active schedule of a decision.
 
     Every batch and every transfer starts as early as its predecessors and the order on its
-    resources allow. Under contention and without an explicit transfer order, the waiting transfers
-    whose every resource is free start in order of (ready time, source batch, edge, target batch).
-    Batches and transfers of zero length take part in no resource order: they happen as soon as
-    they are ready.
+    resources allow. Under contention and without an explicit transfer order, waiting transfers whose
+    resources are all free start in order of (ready time, source batch, edge, target batch). Batches and
+    transfers of zero length take part in no resource order: they start as soon as they are ready.
 
     Parameters
     ----------
@@ -35,14 +34,14 @@ def simulate(problem: Problem, decision: Decision) -> Schedule:
     Returns
     -------
     Schedule
-        Times in seconds. Memory is reported, not enforced.
+        Times in seconds. Its memory is computed but not limited to the capacities.
 
     Raises
     ------
     InvalidSchedule
-        The decision leaves an input out or processes it twice, uses a device or batch size that is
-        not to be had, splits a co-location label, sends data where there is no path, orders
-        transfers that do not exist, or deadlocks (the cycle is printed).
+        The decision omits an input or processes it twice, uses a device or batch size that is not
+        allowed, splits a co-location label, sends data between devices without a path, orders
+        transfers that do not exist, or deadlocks (the message has the cycle).
     """
     timing = TimedDecision(problem, decision)
     arcs = timing.arcs
@@ -73,12 +72,12 @@ def simulate(problem: Problem, decision: Decision) -> Schedule:
 
 
 class TimedDecision:
-    """A decision made ready to be timed, maybe many times with other durations.
+    """A checked decision, prepared to compute times for one or many sets of durations.
 
     Attributes
     ----------
     duration : float64 array [m]
-        The problem's seconds of each batch.
+        Duration of each batch by the problem, in seconds.
     arcs : Arcs
     """
 
@@ -97,7 +96,7 @@ class TimedDecision:
     def starts(self, duration: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the starts of batches [m] and arcs [x] if the batches take `duration` [m] seconds.
 
-        Batches of no length by the problem must have none here. Raises `InvalidSchedule` in a deadlock.
+        Batches of zero length in the problem must have zero length here. Raises `InvalidSchedule` if the decision deadlocks.
         """
         from hetsched.schedule import kernels
 
@@ -124,11 +123,11 @@ def _device_name(problem: Problem, decision: Decision, batch: int) -> str:
 
 
 def _durations(problem: Problem, decision: Decision) -> FloatArray:
-    """Return the duration of each batch; refuse what cannot run."""
+    """Return the duration of each batch; raise `InvalidSchedule` if one cannot run."""
     names, devices = problem.graph.names, problem.cluster.names
-    for what, column, known in (("task", decision.task, names), ("device", decision.device, devices)):
-        if len(column) and not (0 <= column.min() and column.max() < len(known)):
-            raise InvalidSchedule(f"the decision names {what} index {column.min()} to {column.max()}; the problem has {len(known)}")
+    for what, column, labels in (("task", decision.task, names), ("device", decision.device, devices)):
+        if len(column) and not (0 <= column.min() and column.max() < len(labels)):
+            raise InvalidSchedule(f"the decision names {what} index {column.min()} to {column.max()}; the problem has {len(labels)}")
     size = np.diff(decision.item_ptr)
     place = np.minimum(np.searchsorted(problem.batch_sizes, size), problem.n_sizes - 1)
     duration = problem.arrays.durations[decision.task, decision.device, place]
@@ -156,7 +155,7 @@ def _durations(problem: Problem, decision: Decision) -> FloatArray:
 
 
 def _batch_of(problem: Problem, decision: Decision) -> IntArray:
-    """Return the batch of each (task, input), [n, L]; refuse missing and repeated ones."""
+    """Return the batch of each (task, input), [n, L]; raise `InvalidSchedule` if an input is missing or repeated."""
     items = decision.items
     if len(items) and not (0 <= items.min() and items.max() < problem.inputs):
         raise InvalidSchedule(f"the decision names input {items.min()} to {items.max()}; the problem has {problem.inputs}, from 0")
@@ -166,8 +165,10 @@ def _batch_of(problem: Problem, decision: Decision) -> IntArray:
     wrong = np.flatnonzero(times != 1)
     if len(wrong):
         i, item = divmod(int(wrong[0]), problem.inputs)
-        found = "no batch" if times[wrong[0]] == 0 else f"{times[wrong[0]]} batches"
-        raise InvalidSchedule(f"input {item} of task {problem.graph.names[i]!r} is in {found}; every input of every task needs exactly one")
+        batches = "no batch" if times[wrong[0]] == 0 else f"{times[wrong[0]]} batches"
+        raise InvalidSchedule(
+            f"input {item} of task {problem.graph.names[i]!r} is in {batches}; every input of every task needs exactly one"
+        )
     table = np.empty(problem.n_tasks * problem.inputs, np.int64)
     table[cell] = batch
     return table.reshape(problem.n_tasks, problem.inputs)
@@ -201,7 +202,7 @@ def _check_colocation(problem: Problem, decision: Decision, batch_of: IntArray) 
 
 
 def _next_batches(decision: Decision, duration: FloatArray) -> IntArray:
-    """Return the batch that follows each on its device, zero lengths left out; -1 for none."""
+    """Return the next batch on the device of each batch, [m], without those of zero length; -1 if there is none."""
     following = np.full(decision.n_batches, -1)
     real = np.flatnonzero(duration > 0)
     same = decision.device[real[:-1]] == decision.device[real[1:]]
@@ -210,17 +211,17 @@ def _next_batches(decision: Decision, duration: FloatArray) -> IntArray:
 
 
 def _next_arcs(problem: Problem, decision: Decision, arcs: Arcs) -> IntArray:
-    """Return the transfers that follow each on its two resources under the explicit order, [x, 2]."""
+    """Return the next transfers on the two resources of each arc under the explicit order, [x, 2]; -1 if there is none."""
     order = decision.transfer_order
     assert order is not None
     m = decision.n_batches
     keys = (arcs.edge * m + arcs.source) * m + arcs.target
     wanted = (order[:, 0] * m + order[:, 1]) * m + order[:, 2]
     place = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
-    found = (keys[place] == wanted) & arcs.moving[place] if len(keys) else np.zeros(len(wanted), bool)
+    exists = (keys[place] == wanted) & arcs.moving[place] if len(keys) else np.zeros(len(wanted), bool)
     again = np.ones(len(wanted), bool)
     again[np.unique(wanted, return_index=True)[1]] = False
-    for wrong, why in ((~found, "which is no transfer of this decision"), (again, "twice")):
+    for wrong, why in ((~exists, "which is no transfer of this decision"), (again, "twice")):
         if wrong.any():
             row = order[int(wrong.argmax())].tolist()
             raise InvalidSchedule(f"the transfer order names (edge {row[0]}, source batch {row[1]}, target batch {row[2]}) {why}")
@@ -244,7 +245,7 @@ def _next_arcs(problem: Problem, decision: Decision, arcs: Arcs) -> IntArray:
 def _refuse_deadlock(
     problem: Problem, decision: Decision, arcs: Arcs, following: IntArray, next_arc: IntArray, stuck: BoolArray
 ) -> NoReturn:
-    """Raise the error that prints one cycle of orders against precedence among the stuck batches and arcs."""
+    """Raise `InvalidSchedule` with one cycle of orders and precedence among the stuck batches and arcs."""
     m = decision.n_batches
     before: dict[int, list[int]] = {int(node): [] for node in np.flatnonzero(stuck)}
 

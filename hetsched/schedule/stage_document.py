@@ -11,7 +11,7 @@ from hetsched.schedule.stages import StageSchedule
 
 
 class StageRow(Row):
-    """One stage: "concurrent" or "merge", its groups by the names of their tasks in running order, seconds."""
+    """One stage: "concurrent" or "merge", its groups as names of tasks in running order, and its latency in seconds."""
 
     strategy: str
     groups: list[list[str]]
@@ -19,9 +19,9 @@ class StageRow(Row):
 
 
 class StagesPart(Row, kw_only=True):
-    """Stages in running order; if known, how many costs were asked for, and would have been without lower bounds, and a bound.
+    """Stages in running order; if known, how many costs were computed, how many would be without lower bounds, and a bound.
 
-    What the search had to say are its messages.
+    `messages` are the notes of the search.
     """
 
     tasks: list[str]
@@ -39,11 +39,11 @@ class StagesPart(Row, kw_only=True):
         rows = [StageRow(strategy, [list(g) for g in schedule.groups(s)], seconds) for s, (strategy, seconds) in enumerate(columns)]
         counts = {"asked": schedule.asked, "possible": schedule.possible}
         bound = None if schedule.bound is None else real(schedule.bound)
-        said = list(schedule.messages)
-        return cls(tasks=list(schedule.tasks), stages=rows, latency=real(schedule.latency), bound=bound, messages=said, **counts)
+        messages = list(schedule.messages)
+        return cls(tasks=list(schedule.tasks), stages=rows, latency=real(schedule.latency), bound=bound, messages=messages, **counts)
 
     def value(self) -> StageSchedule:
-        """Return the schedule, its names resolved."""
+        """Return the schedule, with indices in place of names."""
         return StageSchedule.from_groups(
             self.tasks,
             [row.groups for row in self.stages],
@@ -58,7 +58,7 @@ class StagesPart(Row, kw_only=True):
 
 
 class StagesDocument(Document[StageSchedule], kw_only=True, tag="hetsched-stages"):
-    """Stages on one device; ``hetsched.verify_stages`` needs their graph beside them."""
+    """Stages on one device; ``hetsched.verify_stages`` also needs their graph."""
 
     stages: StagesPart
 

@@ -19,48 +19,48 @@ from hetsched.errors import InvalidSchedule
 from hetsched.problem.graph import is_text, plural, unique_names
 
 STRATEGIES = ("concurrent", "merge")
-"""How the tasks of one stage run: their groups side by side, or all as one operator."""
+"""How the tasks of one stage run: their groups concurrently, or all as one operator."""
 
 
 class StageCost(Protocol):
-    """What a stage of tasks, named in topological order, takes under a strategy: seconds, inf if it cannot be done.
+    """Callable that returns the seconds of a stage of tasks, in topological order, under a strategy; inf if it is impossible.
 
-    A cost, or a bound, that is an object may also have a method ``table(names, parent, last)`` that says it of all stages of a
-    block at once, which is faster by far. Stage 0 is empty; stage s, [S], is stage ``parent[s] < s`` and after its tasks
-    ``names[last[s]]``. It returns float64 seconds of shape [S, 2]: concurrent, and merged; stage 0 does not count, nor do
-    merged stages of one task.
+    A cost, or a bound, may also have a method ``table(names, parent, last)`` that evaluates all S stages of a block in one
+    call, which is much faster. Stage 0 is empty; stage s consists of the tasks of stage ``parent[s] < s`` followed by
+    ``names[last[s]]``. The method returns float64 seconds of shape [S, 2]: concurrent, and merged. The values of stage 0 and
+    of merged stages of one task are ignored.
     """
 
     def __call__(self, tasks: tuple[str, ...], strategy: str, /) -> float: ...
 
 
 class StageSchedule(Frozen):
-    """An ordered partition of the tasks into stages that run one after another on one device.
+    """An ordered partition of the tasks into stages that run in sequence on one device.
 
     Attributes
     ----------
     tasks : tuple of str
-        The names the indices below refer to.
+        The names that the indices below refer to.
     stages : Columns (strategy, latency)
-        One row a stage, in running order: ``"concurrent"`` or ``"merge"``, and seconds.
+        One row for each stage, in running order: ``"concurrent"`` or ``"merge"``, and seconds.
     group_ptr : int64 array [stages + 1]
         The groups of stage s are ``group_ptr[s]`` to ``group_ptr[s + 1]``.
     member_ptr, members : int64 arrays
         The tasks of group g are ``members[member_ptr[g]:member_ptr[g + 1]]``, in running order.
     latency : float
-        The stated latency of the whole in seconds.
+        The stated latency of the schedule in seconds.
     asked, possible : int or None
-        How many stage costs the search that made it asked for, and how many it would ask for without
-        lower bounds; None if nobody counted.
+        Number of stage costs that the search computed, and the number without lower bounds; None if
+        unknown.
     bound : float or None
-        Seconds that no stages under the search's limits take less than; None if nobody looked for one.
+        Lower bound in seconds on the latency of all stage schedules within the search's limits; None if unknown.
     messages : tuple of str
-        What the search has to say, such as blocks that it had to cut.
+        Notes of the search, for instance on blocks that it had to divide.
 
     Notes
     -----
-    ``hetsched.stages`` makes them; `StageSchedule.from_groups` wraps stages that come from elsewhere, which
-    ``hetsched.verify_stages`` then judges.
+    ``hetsched.stages`` returns them. `StageSchedule.from_groups` builds one from stages computed by other code,
+    which ``hetsched.verify_stages`` can check.
     """
 
     _format = "hetsched-stages"
@@ -93,14 +93,14 @@ class StageSchedule(Frozen):
         bound: float | None = None,
         messages: Iterable[str] = (),
     ) -> StageSchedule:
-        """Return a schedule of the stages given, unchecked but for its shape.
+        """Build a schedule from stages; only its shape and names are checked.
 
         Parameters
         ----------
         tasks : sequence of str
             All tasks of the graph.
         groups : iterable
-            For each stage its groups, for each group the names of its tasks in running order.
+            The groups of each stage; each group is the names of its tasks in running order.
         strategies, latencies : sequences
             One for each stage.
         latency : float, optional
@@ -117,9 +117,9 @@ class StageSchedule(Frozen):
             stages = [[list(group) for group in stage] for stage in groups]
         except TypeError:
             raise InvalidSchedule(f"groups is {shown(groups)}; it must be stages of groups of task names") from None
-        strange = [name for stage in stages for group in stage for name in group if not isinstance(name, str) or name not in index]
-        if strange:
-            raise InvalidSchedule(f"{shown(strange[0])} is no task of the schedule")
+        unknown = [name for stage in stages for group in stage for name in group if not isinstance(name, str) or name not in index]
+        if unknown:
+            raise InvalidSchedule(f"{shown(unknown[0])} is no task of the schedule")
         seconds = check_array(latencies, "latencies", error=InvalidSchedule)
         if seconds.shape != (len(stages),) or len(strategies) != len(stages):
             raise InvalidSchedule(
@@ -166,7 +166,7 @@ class StageSchedule(Frozen):
 
     @cached_property
     def stage_of(self) -> IntArray:
-        """The stage of each task, shape [n]; -1 where it is in none."""
+        """The stage of each task, shape [n]; -1 if it is in none."""
         table = np.full(len(self.tasks), -1)
         group = np.repeat(np.arange(len(self.group_ptr) - 1), np.diff(self.group_ptr))
         table[self.members] = np.repeat(group, np.diff(self.member_ptr))
@@ -174,7 +174,7 @@ class StageSchedule(Frozen):
 
     @cached_property
     def start(self) -> FloatArray:
-        """When each stage starts, in seconds, shape [stages]."""
+        """Start of each stage in seconds, shape [stages]."""
         return readonly(np.concatenate([[0.0], np.cumsum(self.stages.latency)])[:-1])
 
 
