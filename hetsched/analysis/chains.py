@@ -1,4 +1,4 @@
-"""The fewest chains that a task graph falls into: its width."""
+"""A minimum partition of a task graph into chains; its size is the width of the graph."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from hetsched.problem.graph import TaskGraph
 
 @checked
 def chains(graph: TaskGraph) -> IntArray:
-    """Return the chain of each task, numbered from 0, for a partition into as few chains as there are.
+    """Return the chain of each task, numbered from 0, in a partition into the minimum number of chains.
 
-    Two tasks of a chain are joined by a path. The number of chains is the width of the graph, the most
-    tasks of which no two are joined by one (Dilworth 1950); a largest matching between tasks and later
-    ones finds it. The transitive closure takes n^2 bytes.
+    Any two tasks of a chain are joined by a path. The number of chains is the width of the graph, the
+    size of a largest set of tasks no two of which are joined by a path (Dilworth 1950). It is computed by
+    a maximum matching of tasks with descendants. The transitive closure takes n^2 bytes.
     """
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import maximum_bipartite_matching

@@ -1,16 +1,16 @@
-"""Narrow boundaries in a graph: places in a topological order that few tensors pass over.
+"""Narrow boundaries of a graph: places in a topological order that few tensors cross.
 
-In three steps. *Order*: tasks are put in topological orders that keep together what belongs together.
-One is the order in which they were given, which is a program's and mostly goes module by module. One
-is that of electric potentials, each edge a wire of one ohm and a current led in at one end of the
-graph and out at the other: all of a module, loose ends included, has about one potential, which drops
-where few edges lead on. And one is breadth first. *Tighten*: a dynamic program takes the boundaries of
-fewest channels that leave no module too large, and a minimum cut replaces each of them by the narrowest
-one between the middles of the modules beside it. *Choose*: the dynamic program once more, of the places
-that the channels asked for suffice for.
+Three steps. *Order*: tasks are sorted in three topological orders that keep the tasks of a module together.
+The first is the order in which the tasks are listed, which for a program mostly goes module by module. The
+second is by electric potentials: each edge is a wire of one ohm, and a current enters at one end of the
+graph and leaves at the other; all tasks of a module, dangling ends included, have about the same potential,
+which drops at places with few edges. The third is breadth first. *Tighten*: a dynamic program chooses the
+boundaries with the fewest channels such that no module is too large, and a minimum cut replaces each of
+them by the narrowest one between the middles of the two adjacent modules. *Choose*: the dynamic program is
+run again, on the boundaries that have at most the requested number of channels.
 
-All steps but the potentials (a conjugate gradient of at most 1000 steps) take time in proportion to the
-edges, times the size of a module.
+All steps but the potentials (a conjugate gradient of at most 1000 steps) take time proportional to the number of
+edges times the size of a module.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ _TENTH_MORE = 1.1
 
 
 class _Part(NamedTuple):
-    """What lies between two clean cuts, as a graph of its own."""
+    """The subgraph between two clean cuts."""
 
     graph: TaskGraph
-    """Its tasks, behind the cut before them if there is one."""
+    """The induced graph; the preceding cut, if there is one, is its first task."""
     tasks: IntArray
-    """Which those are."""
+    """Indices of its tasks in the whole graph."""
     first: int
-    """How many of them are that cut: 0 or 1."""
+    """1 if the first task is the preceding cut, else 0."""
 
 
 class NarrowOrder(NamedTuple):
-    """A part of a graph, its tasks in orders with narrow places."""
+    """A part of a graph, with orders of its tasks that have narrow boundaries."""
 
     part: _Part
     orders: list[IntArray]
@@ -53,26 +53,27 @@ class NarrowOrder(NamedTuple):
     def cut(self, channels: int) -> tuple[IntArray, IntArray]:
         """Return (the tasks in order, the ends of the modules in it).
 
-        Of the orders it is one in which the fewest tasks are too many for their modules, and of those the
-        first whose sum of longest paths through modules is within a tenth of the least: what can run
-        side by side should lie in one module, not in two that come one after the other.
+        The order is one with the fewest tasks in excess of the largest module size; of those, the first
+        whose sum of longest paths through modules is within a tenth of the minimum, because tasks that
+        can run in parallel should be in one module, not in two successive ones.
         """
         graph, first = self.part.graph, self.part.first
-        found = []
+        candidates = []
         for order in self.orders:
             places, edges = crossings(graph, order)
             ends = _choose(places + _EDGE * edges, places <= channels, first, self.largest)
-            found.append((_excess(ends, first, self.largest), _stretch(graph, order, ends), order, ends))
-        least = min(excess for excess, *_ in found)
-        shortest = min(stretch for excess, stretch, *_ in found if excess == least)
-        order, ends = next((order, ends) for excess, stretch, order, ends in found if excess == least and stretch <= _TENTH_MORE * shortest)
+            candidates.append((_excess(ends, first, self.largest), _stretch(graph, order, ends), order, ends))
+        smallest = min(excess for excess, *_ in candidates)
+        shortest = min(stretch for excess, stretch, *_ in candidates if excess == smallest)
+        limit = _TENTH_MORE * shortest
+        order, ends = next((order, ends) for excess, stretch, order, ends in candidates if excess == smallest and stretch <= limit)
         return self.part.tasks[order[first:]], ends - first
 
 
 def narrowest_order(graph: TaskGraph, tasks: IntArray, cut: int | None, largest: int, deadline: Deadline = NEVER) -> NarrowOrder:
-    """Find narrow places among `tasks`, all there are between the clean cut `cut` and the next, for modules up to `largest`.
+    """Return orders with narrow boundaries of `tasks`, those between the clean cut `cut` and the next, for modules up to `largest`.
 
-    Raises `OutOfTime` past the deadline.
+    Raises `OutOfTime` after the deadline.
     """
     deadline.check(CUTTING)
     inside = tasks if cut is None else np.concatenate([[cut], tasks])
@@ -86,7 +87,7 @@ def narrowest_order(graph: TaskGraph, tasks: IntArray, cut: int | None, largest:
 
 
 def crossings(graph: TaskGraph, order: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the channels and the edges over the boundary behind the first 0, 1, ..., n tasks of an order, [n + 1] each."""
+    """Return the numbers of channels and edges across the boundary after the first 0, 1, ..., n tasks of an order, [n + 1] each."""
     n, place = graph.n_tasks, _inverse(order)
     last = place.copy()
     np.maximum.at(last, graph.source, place[graph.target])
@@ -102,7 +103,7 @@ def _inverse(order: IntArray) -> IntArray:
 
 
 def _excess(ends: IntArray, first: int, largest: int) -> int:
-    """Return how many tasks are too many for their modules."""
+    """Return the number of tasks in excess of the largest module size, summed over modules."""
     return int(np.maximum(np.diff(ends, prepend=first) - largest, 0).sum())
 
 
@@ -118,7 +119,7 @@ def _stretch(graph: TaskGraph, order: IntArray, ends: IntArray) -> int:
 
 
 def _order(part: _Part, priority: FloatArray) -> IntArray:
-    """Return the topological order that always takes the task of least priority; the cut comes first."""
+    """Return the topological order that always takes the ready task with the smallest priority value; the cut comes first."""
     graph = part.graph
     priorities = priority.tolist()
     priorities[: part.first] = [-np.inf] * part.first
@@ -137,16 +138,16 @@ def _order(part: _Part, priority: FloatArray) -> IntArray:
 
 
 def _potentials(graph: TaskGraph) -> FloatArray:
-    """Return the potential of each task, from 0 to 1 in each piece of the graph, rising along more edges than not."""
+    """Return the potential of each task, from 0 to 1 in each connected component, increasing along edges in sum."""
     from hetsched.analysis.channel_cut_kernels import far_apart, neighbours, potentials
 
     rows = neighbours(graph)
     piece, distance, ends = far_apart(rows)
     current = np.zeros(graph.n_tasks)
     current[ends[:, 0]] -= 1.0
-    current[ends[:, 1]] += 1.0  # the same task where it is a piece of its own
+    current[ends[:, 1]] += 1.0  # the same task in a component of one task
     steps = distance[graph.target] - distance[graph.source]
-    guess = distance * (current @ distance / max(1, np.square(steps).sum()))  # what the distances are worth at best
+    guess = distance * (current @ distance / max(1, np.square(steps).sum()))  # the least-squares multiple of the distances
     potential = potentials(rows, current, guess, _STEPS, _PRECISION)
     rising = np.bincount(piece[graph.source], potential[graph.target] - potential[graph.source], len(ends)) >= 0
     potential = np.where(rising[piece], potential, -potential)
@@ -160,10 +161,10 @@ def _potentials(graph: TaskGraph) -> FloatArray:
 
 
 def _choose(cost: FloatArray, allowed: BoolArray, first: int, largest: int) -> IntArray:
-    """Return the ends of modules, the last one n, at allowed places of least cost, balanced among equals.
+    """Return the ends of modules, the last one n, at allowed boundaries of minimum total cost; ties favour balance.
 
-    `cost` and `allowed` [n + 1] are of the boundary behind so many tasks. A module is too large only
-    where no place within reach is allowed.
+    Entry i of `cost` and `allowed` [n + 1] is the boundary after i tasks. A module is too large only
+    if no boundary within reach is allowed.
     """
     from hetsched.analysis.channel_cut_kernels import choose
 
@@ -175,7 +176,7 @@ def _choose(cost: FloatArray, allowed: BoolArray, first: int, largest: int) -> I
 
 
 def _tightened(part: _Part, order: IntArray, largest: int, deadline: Deadline) -> IntArray:
-    """Return the order with its boundaries for modules up to `largest` replaced by the narrowest near them."""
+    """Return the order with its boundaries for modules up to `largest` replaced by the narrowest ones nearby."""
     from hetsched.analysis.channel_cut_kernels import UNKNOWN, narrowest, neighbours
 
     graph = part.graph

@@ -11,14 +11,14 @@ from hetsched.problem.graph import TaskGraph
 from hetsched.stopping import NEVER, Deadline
 
 BLOCK = 2**22
-"""Pairs that are compared at once."""
+"""Pairs compared in one array operation."""
 COMPARING = "the comparing of all pairs"
 
 
 def ancestors(graph: TaskGraph, deadline: Deadline = NEVER) -> BoolArray:
-    """Return the [n, n] matrix whose entry (j, i) tells whether a path leads from task i to task j.
+    """Return the [n, n] matrix whose entry (j, i) is whether a path leads from task i to task j.
 
-    It takes n^2 bytes; its transpose tells descendants. Raises `OutOfTime` past the deadline.
+    It takes n^2 bytes; its transpose has the descendants. Raises `OutOfTime` after the deadline.
     """
     result = np.zeros((graph.n_tasks, graph.n_tasks), bool)
     pointer, pred = graph.pred_ptr.tolist(), graph.pred
@@ -31,21 +31,21 @@ def ancestors(graph: TaskGraph, deadline: Deadline = NEVER) -> BoolArray:
 
 
 def unordered(size: int, ordered: Callable[[slice], BoolArray], deadline: Deadline = NEVER) -> IntArray:
-    """Return the pairs i < j of `size` things of which neither comes before the other, [P, 2].
+    """Return the pairs i < j of 0, ..., size - 1 that are not ordered, [P, 2].
 
     Parameters
     ----------
     size : int
     ordered : callable
-        From a range of m things to whether each is before or after each of all, [m, size].
+        Maps a range of m elements to whether each is before or after each of all elements, [m, size].
     deadline : Deadline, optional
-        Past it `OutOfTime` is raised.
+        After it `OutOfTime` is raised.
     """
-    found = [np.zeros((0, 2), np.int64)]
+    blocks = [np.zeros((0, 2), np.int64)]
     height = max(1, BLOCK // max(size, 1))
     for first in deadline.watch(range(0, size, height), COMPARING, every=1):
         free = ~ordered(slice(first, first + height))
         pairs = np.argwhere(np.triu(free, first + 1))
         pairs[:, 0] += first
-        found.append(pairs)
-    return np.concatenate(found)
+        blocks.append(pairs)
+    return np.concatenate(blocks)

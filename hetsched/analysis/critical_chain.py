@@ -1,4 +1,4 @@
-"""The critical chain of a schedule: what its makespan is made of."""
+"""The critical chain of a schedule: a chain of batches and transfers that determines its makespan."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from hetsched.problem.problem import Problem
 from hetsched.schedule.arcs import of_schedule
 from hetsched.schedule.schedule import Schedule
 
-TOLERANCE = 1e-9  # of the makespan, as `verify` forgives
+TOLERANCE = 1e-9  # relative to the makespan, as in `verify`
 START, DATA, DEVICE, LINK = "start", "data", "device", "link"
-"""Why a step does not start earlier: nothing precedes it, its data, its device, or its channel or port."""
+"""What a step waited for: nothing, its data, its device, or its channel or port."""
 
 
 @checked
 def critical_chain(problem: Problem, schedule: Schedule) -> Columns:
-    """Return a chain of batches and transfers that keeps the schedule from being shorter.
+    """Return a chain of batches and transfers that determines the makespan.
 
-    From the batch that finishes last, each step goes back to what finished last of all that the step
-    had to wait for: the data it needs, or the resource it runs on. In a semi-active schedule, which
-    is what ``simulate`` makes, the steps join without a gap from 0 to the makespan. It is the longest
+    The chain is built backward from the batch that finishes last. The predecessor of a step is the batch
+    or transfer with the latest finish among those it had to wait for: its data, and the previous user of
+    its resource. In a semi-active schedule, as ``simulate`` returns, the steps join without a gap from 0
+    to the makespan. It is the longest
     path of the schedule's disjunctive graph, not of the task graph (that is `critical_path`).
 
     Parameters
@@ -33,7 +34,7 @@ def critical_chain(problem: Problem, schedule: Schedule) -> Columns:
     Returns
     -------
     Columns (batch, transfer, start, finish, waited_for)
-        One row a step, by time; `batch` and `transfer` are rows of the schedule's tables, one of them
+        One row for each step, by time; `batch` and `transfer` are rows of the schedule's tables, one of them
         -1; times in seconds; `waited_for` is "start", "data", "device" or "link".
     """
     walk = _Walk(problem, schedule)
@@ -55,7 +56,7 @@ def critical_chain(problem: Problem, schedule: Schedule) -> Columns:
 
 
 class _Walk:
-    """Batches and transfers as the nodes 0 to n - 1 and n on, with what each may have waited for."""
+    """Batches as nodes 0 to n - 1 and transfers as nodes from n, with the nodes that each may have waited for."""
 
     def __init__(self, problem: Problem, schedule: Schedule) -> None:
         batches, moves = schedule.batches, schedule.transfers
@@ -70,11 +71,11 @@ class _Walk:
         behind = np.concatenate([arcs.target[local], moves.target, move]).astype(np.int64)
         order = np.argsort(behind, kind="stable")
         self.data, self.data_ptr = ahead[order], np.searchsorted(behind[order], np.arange(n + len(moves) + 1))
-        # Each resource's occupants by finish; zero lengths occupy nothing.
+        # The nodes that hold each resource, by finish, without those of zero length.
         sender, receiver = batches.device[moves.source.astype(np.int64)], batches.device[moves.target.astype(np.int64)]
         self.resources: list[tuple[IntArray, dict[int, tuple[IntArray, FloatArray]], str]] = []
-        everyone = np.concatenate([batches.device, np.full(len(moves), -1)])
-        self._occupy(everyone, DEVICE)
+        device_of = np.concatenate([batches.device, np.full(len(moves), -1)])
+        self._occupy(device_of, DEVICE)
         if problem.links.contended:
             held = problem.links.resource[sender, receiver]
             for side in range(2 if (held[:, 0] != held[:, 1]).any() else 1):
@@ -88,19 +89,19 @@ class _Walk:
         self.resources.append((resource_of, {name: (rows, self.finish[rows]) for name, rows in groups.items()}, reason))
 
     def before(self, node: int) -> tuple[int, str]:
-        """Return what finished last of all the node waited for, and why it did; data wins a tie."""
-        found, reason = -1, START
+        """Return the node with the latest finish that this node waited for, and the reason; data before resources in a tie."""
+        latest, reason = -1, START
         for ahead in self.data[self.data_ptr[node] : self.data_ptr[node + 1]].tolist():
-            if found < 0 or self.finish[ahead] > self.finish[found]:
-                found, reason = ahead, DATA
+            if latest < 0 or self.finish[ahead] > self.finish[latest]:
+                latest, reason = ahead, DATA
         if self.finish[node] <= self.start[node]:
-            return found, reason
+            return latest, reason
         for resource_of, occupants, why in self.resources:
             rows, finishes = occupants.get(int(resource_of[node]), (None, None))
             if rows is not None and finishes is not None:
                 place = int(np.searchsorted(finishes, self.start[node] + self.tolerance, side="right")) - 1
                 while place >= 0 and self.start[rows[place]] >= self.start[node]:
                     place -= 1  # shorter than the tolerance, and not before
-                if place >= 0 and (found < 0 or finishes[place] > self.finish[found]):
-                    found, reason = int(rows[place]), why
-        return found, reason
+                if place >= 0 and (latest < 0 or finishes[place] > self.finish[latest]):
+                    latest, reason = int(rows[place]), why
+        return latest, reason

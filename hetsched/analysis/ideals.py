@@ -1,4 +1,4 @@
-"""The ideals (down-sets) of a partial order, enumerated: the states of dynamic programs over it."""
+"""Enumeration of the ideals (down-sets) of a partial order, the states of dynamic programs over it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 
 from hetsched.arrays import IntArray
 
-_CHUNK = 100_000  # pairs of ideals and elements looked into between two calls of `stop`
+_CHUNK = 100_000  # pairs of ideals and elements examined between two calls of `stop`
 
 
 class Ideals(NamedTuple):
     """All ideals, the empty one first, smaller ones before larger ones, all elements last.
 
-    ``element[ptr[c]:ptr[c + 1]]`` are the elements that ideal c can take on next, ``larger`` the
-    ideals that result.
+    ``element[ptr[c]:ptr[c + 1]]`` are the elements that can be added to ideal c, the same range of
+    ``larger`` the resulting ideals.
     """
 
     ptr: IntArray
@@ -54,15 +54,15 @@ def ideals(size: int, pairs: IntArray, *, limit: int, stop: Callable[[], bool] =
     while done < count:
         if stop():
             return None
-        found = growth(max(1, _CHUNK // max(1, size)), size)
-        end, count = grow(done, count, order, table, found)
+        buffer = growth(max(1, _CHUNK // max(1, size)), size)
+        end, count = grow(done, count, order, table, buffer)
         if count < 0:
             return None
-        numbers = found.numbers[: end - done]
+        numbers = buffer.numbers[: end - done]
         used = int(numbers.sum())
         counts.append(numbers)
-        elements.append(found.element[:used])
-        larger.append(found.larger[:used])
+        elements.append(buffer.element[:used])
+        larger.append(buffer.larger[:used])
         done = end
     nothing = [np.zeros(0, np.int64)]
     return Ideals(np.cumsum(np.concatenate(counts)), np.concatenate(elements or nothing), np.concatenate(larger or nothing))

@@ -1,4 +1,4 @@
-"""Parts of a problem that are the same up to the names of their tasks: what is decided for one holds for all."""
+"""Identical parts of a problem: equal up to the names of their tasks, so a solution of one is a solution of all."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from hetsched.problem.problem import Problem
 
 Hashes = npt.NDArray[np.uint64]
 
-_ROUNDS = 100  # of refinement, before parts are compared one by one
-_TRIES = 1000  # of pairing two tasks that look the same, beyond one for each task
+_ROUNDS = 100  # of refinement before parts are compared in pairs
+_TRIES = 1000  # of pairing two tasks of one colour, beyond one for each task
 _FACTORS = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB, 0xD6E8FEB86659FD93], np.uint64)
 
 
 class Copy(NamedTuple):
-    """Which part a part is a copy of."""
+    """The part that a part is a copy of, and the correspondence of tasks."""
 
     of: int
-    """The first part that it is identical to, maybe itself."""
+    """The first part that it is identical to, possibly itself."""
     tasks: IntArray
-    """The tasks of the part, in the order of those of part `of` that they correspond to."""
+    """The tasks of the part, in the order of the corresponding tasks of part `of`."""
 
 
 class _Shape(NamedTuple):
-    """A part with numbers in place of names: two parts are identical if some renumbering makes them equal."""
+    """A part as numbers: two parts are identical if some renumbering of tasks makes them equal."""
 
     kind: IntArray
-    """[m]: same number, same data of the task."""
+    """[m]: tasks with equal data have the same number."""
     source: IntArray
     target: IntArray
-    """[e]: places in the part."""
+    """[e]: positions in the part."""
     load: IntArray
-    """[e]: same number, same data of the edge."""
+    """[e]: edges with equal data have the same number."""
     unit: IntArray
     """[m]: the co-location unit."""
 
@@ -48,32 +48,32 @@ class _Shape(NamedTuple):
 def identical_parts(
     problem: Problem, parts: Sequence[IntArray], *, marks: Sequence[IntArray] | None = None, bare: Sequence[BoolArray] | None = None
 ) -> list[Copy]:
-    """Find parts that are identical: some mapping of their tasks keeps everything that a schedule depends on.
+    """Find identical parts: parts with a mapping of their tasks that preserves everything a schedule depends on.
 
-    Two tasks can correspond if they take the same seconds in batches of each size on each device, run
-    nowhere else, and need the same memory (which counts if some device's is finite); the edges between
-    them if they carry the same bytes, or have the same transfer times if those are explicit; and tasks
-    that share a co-location label must correspond to tasks that do. A label that tasks outside the part
-    carry too corresponds to itself alone. Operator types and names do not count.
+    Two tasks can correspond if they have the same durations for each batch size on each device, the same
+    eligible devices, and the same memory (ignored if no device has a finite capacity). Two edges can
+    correspond if they carry the same bytes, or have the same transfer times if those are explicit. Tasks
+    that share a co-location label must correspond to tasks that share one. A label that also occurs
+    outside the part corresponds only to itself. Operator types and names are ignored.
 
     Parameters
     ----------
     problem : Problem
     parts : sequence of int arrays
-        The tasks of each part, in any order; a task may be in several parts. With them go the edges
-        that have both ends in the part.
+        The tasks of each part, in any order; a task may be in several parts. The edges of a part are those
+        with both ends in it.
     marks : sequence of int arrays, optional
-        A number for each task of each part; tasks correspond only to tasks of the same number.
+        A number for each task of each part; tasks correspond only to tasks with the same number.
     bare : sequence of bool arrays, optional
-        Whether a task of a part stands for what comes before or after it, so that of its data only
-        where it can run counts, neither how long nor how large it is.
+        Whether a task of a part only represents the tasks before or after it. Of its data only its eligible
+        devices are compared, not its durations or memory.
 
     Returns
     -------
     list of Copy
-        One for each part. What is said is exact, whatever the order in which tasks are listed. Only
-        where very many tasks of a part look the same and are not (strongly regular graphs), the search
-        for a mapping may be given up, and the part counts as unlike the others.
+        One for each part. The mappings are exact and independent of the order in which tasks are listed. If
+        very many tasks of a part have one colour and yet differ (strongly regular graphs), the search
+        for a mapping may end early, and the part is then treated as different from the others.
 
     Raises
     ------
@@ -82,32 +82,32 @@ def identical_parts(
 
     Notes
     -----
-    Colour refinement (Weisfeiler and Leman) on the numbers tells most unlike parts apart. For the
-    others the tasks in the order listed are tried, which is right for the blocks of most networks, then
-    tasks of equal colours are paired, refining after each choice, until every colour is a single task.
-    Whatever it finds is compared number by number.
+    Colour refinement (Weisfeiler and Leman) on the numbers separates most parts that differ. For the
+    others the mapping in the listed order is tried first, which is correct for the blocks of most networks;
+    then tasks of equal colours are paired, with refinement after each choice, until every colour is a single
+    task. Every mapping is checked number by number.
     """
     parts = [check_indices(part, f"parts[{p}]", problem.n_tasks) for p, part in enumerate(parts)]
     for what, columns in (("marks", marks), ("bare", bare)):
         if columns is not None and list(map(np.size, columns)) != list(map(len, parts)):
             raise UnsupportedFeature(f"{what} must have one entry for each task of each of the {len(parts)} parts")
     shapes = _shapes(problem, parts, marks, bare) if parts else []
-    found: list[Copy] = []
-    known: dict[bytes, list[int]] = {}
+    copies: list[Copy] = []
+    parts_of: dict[bytes, list[int]] = {}
     for p, colours in enumerate(_colours(shapes)):
-        alike = known.setdefault(np.sort(colours).tobytes(), [])
+        alike = parts_of.setdefault(np.sort(colours).tobytes(), [])
         for first in alike:
             order = _mapping(shapes[first], shapes[p])
             if order is not None:
-                found.append(Copy(first, parts[p][order]))
+                copies.append(Copy(first, parts[p][order]))
                 break
         else:
             alike.append(p)
-            found.append(Copy(p, parts[p]))
-    return found
+            copies.append(Copy(p, parts[p]))
+    return copies
 
 
-# ---------------------------------------------------------------------- what there is to compare
+# ---------------------------------------------------------------------- shapes
 
 
 def _shapes(
@@ -130,7 +130,7 @@ def _shapes(
 
 
 def _edges(graph: TaskGraph, parts: Sequence[IntArray]) -> tuple[IntArray, IntArray, list[int]]:
-    """Return the edges inside the parts, their ends as places in the part [e, 2], and how many there are in each."""
+    """Return the edges inside the parts, their ends as positions in the part [e, 2], and the number of edges of each part."""
     place = np.full(graph.n_tasks, -1)
     edges, ends = [np.empty(0, np.int64)], [np.empty((0, 2), np.int64)]
     for number, part in enumerate(parts):
@@ -144,23 +144,23 @@ def _edges(graph: TaskGraph, parts: Sequence[IntArray]) -> tuple[IntArray, IntAr
         edges.append(out[inside])
         ends.append(both[inside])
         place[part] = -1
-    return np.concatenate(edges), np.concatenate(ends), [len(each) for each in edges[1:]]
+    return np.concatenate(edges), np.concatenate(ends), [len(row) for row in edges[1:]]
 
 
 def _outer_labels(problem: Problem, parts: Sequence[IntArray]) -> IntArray:
-    """Return for each task of each part its co-location unit if that reaches beyond the part, else -1."""
+    """Return for each task of each part its co-location unit if the unit has tasks outside the part, else -1."""
     sizes = np.bincount(problem.unit, minlength=problem.n_units)
-    found = [np.empty(0, np.int64)]
+    labels = [np.empty(0, np.int64)]
     for part in parts:
         _, which, here = np.unique(problem.unit[part], return_inverse=True, return_counts=True)
-        found.append(np.where(here[which] < sizes[problem.unit[part]], problem.unit[part], -1))
-    return np.concatenate(found)
+        labels.append(np.where(here[which] < sizes[problem.unit[part]], problem.unit[part], -1))
+    return np.concatenate(labels)
 
 
 def _kinds(
     problem: Problem, tasks: IntArray, marks: Sequence[IntArray] | None, bare: Sequence[BoolArray] | None, labels: IntArray
 ) -> IntArray:
-    """Return a number for each of the tasks: the same for those with the same data."""
+    """Return a number for each of the tasks, equal for tasks with equal data."""
     graph, n = problem.graph, problem.n_tasks
     seconds = problem.arrays.durations.reshape(n, -1)
     data = [seconds]
@@ -176,7 +176,7 @@ def _kinds(
 
 
 def _classes(rows: FloatArray) -> IntArray:
-    """Return a number for each row: the same for equal ones."""
+    """Return a number for each row, equal for equal rows."""
     plain = np.ascontiguousarray(rows + 0.0)  # -0 is 0
     keys = plain.view(np.dtype((np.void, plain.itemsize * plain.shape[1]))).reshape(-1)
     return np.unique(keys, return_inverse=True)[1]
@@ -203,7 +203,7 @@ def _joined(shapes: Sequence[_Shape]) -> _Shape:
 
 
 def _refined(shape: _Shape, colour: Hashes, rounds: int) -> Hashes:
-    """Return colours that tell tasks apart by those of their neighbours, too, until that tells no more apart."""
+    """Refine colours by those of neighbours and unit members until the number of colours is stable, at most `rounds` times."""
     load = _mixed(shape.load.astype(np.uint64) + _FACTORS[0])
     n, number = len(colour), len(np.unique(colour))
     labelled = len(np.unique(shape.unit)) < n
@@ -227,7 +227,7 @@ def _refined(shape: _Shape, colour: Hashes, rounds: int) -> Hashes:
 
 
 def _colours(shapes: list[_Shape]) -> list[Hashes]:
-    """Return colours of the tasks of all shapes; identical shapes have the same ones, as often."""
+    """Return colours of the tasks of all shapes; identical shapes have the same multiset of colours."""
     if not shapes:
         return []
     joined = _joined(shapes)
@@ -239,7 +239,7 @@ def _colours(shapes: list[_Shape]) -> list[Hashes]:
 
 
 def _mapping(a: _Shape, b: _Shape) -> IntArray | None:
-    """Return the places in `b` that those in `a` correspond to, None if there are none or they are not found."""
+    """Return the position in `b` of each position in `a`, or None if no mapping is found."""
     m = len(a.kind)
     if len(b.kind) != m or len(a.source) != len(b.source):
         return None
@@ -247,7 +247,7 @@ def _mapping(a: _Shape, b: _Shape) -> IntArray | None:
     if _maps(a, b, listed):
         return listed
     both = _joined([a, b])
-    trials: list[tuple[Hashes, int, list[int]]] = []  # colours so far, a task of a, those of b left to pair it with
+    trials: list[tuple[Hashes, int, list[int]]] = []  # colours so far, a task of a, the tasks of b still to be paired with it
     colour: Hashes | None = _mixed(both.kind.astype(np.uint64))
     for _ in range(m + _TRIES):
         if colour is None:
@@ -278,7 +278,7 @@ def _mapping(a: _Shape, b: _Shape) -> IntArray | None:
 
 
 def _maps(a: _Shape, b: _Shape, places: IntArray) -> bool:
-    """Tell whether `a` becomes `b` where place i of `a` is ``places[i]`` of `b`."""
+    """Return whether mapping position i of `a` to ``places[i]`` of `b` turns `a` into `b`."""
     if not np.array_equal(a.kind, b.kind[places]):
         return False
     ours, theirs = np.stack([places[a.source], places[a.target], a.load]), np.stack([b.source, b.target, b.load])

@@ -1,8 +1,8 @@
-"""Heads, tails, windows and the critical path: what precedence alone says, communication included.
+"""Heads, tails, windows and the critical path: bounds from precedence alone, communication included.
 
-Everything here underestimates: batches take their shortest duration, transfers carry one input,
-devices are never busy. Communication counts exactly where it is unavoidable, because a level belongs
-to a (task, device) pair and a parent is charged the transfer from its best device.
+All values are underestimates: batches take their shortest duration, transfers carry one input,
+devices are never busy. Only unavoidable communication counts: a level belongs to a (task, device)
+pair, and the transfer from a parent is that from the parent's best device.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from hetsched.arrays import BoolArray, FloatArray, IntArray
 from hetsched.errors import InvalidArgument
 from hetsched.problem.problem import Problem
 
-# Capacities are forgiven 1e-9 by `verify`, so a proof that something does not fit must forgive more.
+# `verify` has a tolerance of 1e-9 of the capacity, so a proof that something does not fit needs a larger one.
 CAPACITY = 1.0 + 2e-9
 
 
 class CriticalPath(NamedTuple):
-    """The longest chain of least durations and unavoidable transfers."""
+    """The longest path of shortest durations and unavoidable transfers."""
 
     length: float
-    """Seconds; no schedule is shorter."""
+    """Seconds; a lower bound on the makespan."""
     tasks: IntArray
     """Task indices from the first to the last of the path."""
 
 
 class Windows(NamedTuple):
-    """Where and when tasks can run in schedules of a given makespan; all arrays are [n, K]."""
+    """Possible devices and times of tasks in schedules of at most a given makespan; all arrays are [n, K]."""
 
     start: FloatArray
     """Earliest start in seconds, inf where the task cannot run."""
@@ -42,9 +42,9 @@ class Windows(NamedTuple):
 
 
 class Levels:
-    """What precedence, memory and durations alone say of a problem, each part computed once, when it is first asked for.
+    """Bounds from precedence, memory and durations of a problem, each computed at its first use.
 
-    Made where bounds, a formulation or the states of a search begin, and handed on. Its arrays are shared: not to be changed.
+    Shared by bounds, formulations and searches. Its arrays must not be modified.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class Levels:
         if problem.memory == "static":
             needed = weights + unit_sums(problem, problem.static_bytes[:, 1])[problem.unit][:, None, None] * size
         else:
-            # A zero duration may hold its data for no time at all.
+            # A batch of zero duration may hold its data for no time.
             held = np.where(durations > 0, (_read_bytes(problem) + problem.graph.output_bytes)[:, None, None] * size, 0.0)
             needed = weights + held
         return np.asarray(np.where(needed <= problem.cluster.memory_bytes[:, None] * CAPACITY, durations, np.inf))
@@ -76,17 +76,17 @@ class Levels:
 
     @cached_property
     def work(self) -> FloatArray:
-        """The least seconds a device spends on all inputs of a task, [n, K]; inf = cannot run."""
+        """The minimum seconds that a device needs for all inputs of a task, [n, K]; inf = cannot run."""
         return least_work(self.problem, self.batch_durations)
 
     @cached_property
     def starts(self) -> FloatArray:
-        """When a batch of each task can start on each device at the earliest, [n, K] seconds; see `earliest_starts`."""
+        """The earliest start of a batch of each task on each device, [n, K] seconds; see `earliest_starts`."""
         return earliest_starts(self.problem, self.least)
 
     @cached_property
     def tails(self) -> FloatArray:
-        """The least time from the finish of each task on each device to the makespan, [n, K] seconds; see `tails`."""
+        """The minimum time from the finish of each task on each device to the makespan, [n, K] seconds; see `tails`."""
         return tails(self.problem, self.least)
 
     @cached_property
@@ -107,9 +107,9 @@ class Levels:
         return CriticalPath(float(through[middle, k]), np.array([*before[::-1], middle, *after], np.int64))
 
     def windows(self, horizon: float) -> Windows:
-        """Return where and when each task can run if the makespan is at most `horizon` seconds.
+        """Return the possible devices and times of each task if the makespan is at most `horizon` seconds.
 
-        Devices on which a task's head, duration and tail exceed the horizon are taken away until
+        Devices on which the head, duration and tail of a task exceed the horizon are removed until
         nothing changes.
         """
         from hetsched.analysis import level_kernels
@@ -124,16 +124,16 @@ class Levels:
 def batch_durations(problem: Problem) -> FloatArray:
     """Return seconds of a batch, [n, K, B]; inf where it cannot run or cannot fit the memory.
 
-    Goes beyond the problem's own eligibility by what a batch needs at the very least: under
-    ``static`` the weights of its co-location unit and input and output of as many inputs as the
-    batch holds; under ``peak`` those weights, the batch's outputs and what it reads.
+    Besides the eligibility of the problem, a lower bound on the memory of a batch is compared with the
+    capacity: under ``static`` the weights of its co-location unit, and input and output of its inputs;
+    under ``peak`` those weights, the outputs of the batch and the tensors that it reads.
     """
     return Levels(problem).batch_durations
 
 
 def _read_bytes(problem: Problem) -> FloatArray:
-    """Return the bytes one input of a running task has on its device, [n]: per parent its output
-    (same device) or the tensor moved, or else the graph's own input."""
+    """Return a lower bound on the bytes that a running task reads per input, [n]: for each parent its output
+    (same device) or the transferred tensor; for tasks without parents their input."""
     graph = problem.graph
     read = np.bincount(graph.target, np.minimum(graph.edge_bytes, graph.output_bytes[graph.source]), graph.n_tasks)
     return np.asarray(np.where(np.diff(graph.pred_ptr) == 0, graph.input_bytes, read))
@@ -147,7 +147,7 @@ def least_durations(problem: Problem) -> FloatArray:
 
 @checked
 def least_work(problem: Problem, durations: FloatArray | None = None) -> FloatArray:
-    """Return the least seconds a device spends on all inputs of a task, [n, K]; inf = cannot run.
+    """Return the minimum seconds that a device needs for all inputs of a task, [n, K]; inf = cannot run.
 
     The best seconds per input over the batch sizes of `durations` ([n, K, B], default
     `batch_durations`), times the number of inputs.
@@ -170,7 +170,7 @@ def unit_sums(problem: Problem, amounts: FloatArray) -> FloatArray:
 
 @checked
 def earliest_starts(problem: Problem, least: FloatArray | None = None, release: FloatArray | None = None) -> FloatArray:
-    """Return when a batch of each task can start on each device at the earliest, [n, K] seconds.
+    """Return the earliest start of a batch of each task on each device, [n, K] seconds.
 
     The device-indexed recursion: ``EF[i, k] = least[i, k] + max over parents p of min over devices
     h of (EF[p, h] + transfer of one input from h to k)``, with h = k where both carry one
@@ -181,7 +181,7 @@ def earliest_starts(problem: Problem, least: FloatArray | None = None, release: 
     least : array [n, K], optional
         Seconds of the shortest batch, inf where a task cannot run; default `least_durations`.
     release : array [n, K], optional
-        Start times known to be unreachable before, default 0.
+        Known lower bounds on start times, default 0.
     """
     from hetsched.analysis import level_kernels
 
@@ -195,7 +195,7 @@ def earliest_starts(problem: Problem, least: FloatArray | None = None, release: 
 
 @checked
 def tails(problem: Problem, least: FloatArray | None = None, delivery: FloatArray | None = None) -> FloatArray:
-    """Return the least time from the finish of each task on each device to the makespan, [n, K] seconds.
+    """Return the minimum time from the finish of each task on each device to the makespan, [n, K] seconds.
 
     The mirror image of `earliest_starts`.
     """
@@ -211,13 +211,13 @@ def tails(problem: Problem, least: FloatArray | None = None, delivery: FloatArra
 
 @checked
 def top_levels(problem: Problem) -> FloatArray:
-    """Return when each task can start at the earliest on any device, [n] seconds."""
+    """Return the earliest start of each task on any device, [n] seconds."""
     return np.asarray(earliest_starts(problem).min(axis=1))
 
 
 @checked
 def bottom_levels(problem: Problem) -> FloatArray:
-    """Return the least time from the start of each task to the makespan, [n] seconds."""
+    """Return the minimum time from the start of each task to the makespan, [n] seconds."""
     levels = Levels(problem)
     return np.asarray((levels.least + levels.tails).min(axis=1))
 
@@ -249,9 +249,9 @@ def _follow(problem: Problem, i: int, k: int, level: FloatArray, arcs: tuple[Int
 
 @checked
 def windows(problem: Problem, horizon: float) -> Windows:
-    """Return where and when each task can run if the makespan is at most `horizon` seconds.
+    """Return the possible devices and times of each task if the makespan is at most `horizon` seconds.
 
-    Devices on which a task's head, duration and tail exceed the horizon are taken away until
+    Devices on which the head, duration and tail of a task exceed the horizon are removed until
     nothing changes.
     """
     return Levels(problem).windows(horizon)

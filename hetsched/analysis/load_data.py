@@ -1,7 +1,7 @@
-"""What the load of devices and channels depends on when inputs stream through: units, their work, what they hand over.
+"""The data of loads of devices and channels when inputs are pipelined: units, their work, and the tensors between them.
 
-A unit is a co-location class of tasks (mostly one task) and runs whole on one device: each of its tasks as one batch
-of all L inputs. All seconds are for all L inputs, so a load over L is one of `hetsched.schedule.objectives`.
+A unit is a co-location class of tasks (mostly one task). It runs on one device, each of its tasks as one batch of all L
+inputs. All seconds are for all L inputs; a load divided by L is one of `hetsched.schedule.objectives`.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from hetsched.errors import UnsupportedFeature
 from hetsched.problem.problem import Problem
 from hetsched.schedule.objectives import host_times
 
-_SMALL = 1_000  # pairs of units and devices for which a linear program takes some milliseconds
+_SMALL = 1_000  # pairs of units and devices up to which a linear program takes a few milliseconds
 _ROUNDS = 100
 _LARGEST = 100_000_000  # numbers in a table of times
 
 
 class LoadData(NamedTuple):
-    """The problem as kernels see it: U units, K devices, H tensors that several units share.
+    """A problem as arrays for kernels: U units, K devices, H tensors shared by several units.
 
-    A tensor that changes devices loads the resources of its link, or with `host` the two devices themselves, once each.
+    A tensor that moves between devices loads the resources of its link, or with `host` the two devices themselves, once each.
     """
 
     host: bool
@@ -56,18 +56,18 @@ class LoadData(NamedTuple):
 
     @property
     def missing(self) -> float:
-        """More seconds than any load without a missing path: what stands for one in sums."""
+        """Seconds that exceed every load without a missing path; used in sums in place of inf."""
         work = np.where(np.isfinite(self.cost), self.cost, 0.0).max(axis=1, initial=0.0).sum()
         moves = np.where(np.isfinite(self.time), self.time, 0.0).max(axis=(1, 2), initial=0.0).sum()
         return float(4.0 * (work + 2.0 * self.time.shape[2] * moves)) or 1.0
 
 
 def load_data(problem: Problem, objective: str, unit: IntArray | None = None) -> LoadData:
-    """Return what loads a problem's devices and channels for the objective ``"period"`` or ``"max-load"``.
+    """Return the data of the loads of devices and channels for the objective ``"period"`` or ``"max-load"``.
 
     `unit` [n] is the unit of each task if units are larger than co-location classes.
 
-    Raises `UnsupportedFeature` if some unit has no batch of all inputs, or for what the objective cannot say.
+    Raises `UnsupportedFeature` if some unit has no batch of all inputs, or if the objective does not support the problem.
     """
     unit = problem.unit if unit is None else unit
     count = int(unit.max(initial=-1)) + 1
@@ -89,7 +89,7 @@ def load_data(problem: Problem, objective: str, unit: IntArray | None = None) ->
     out_ptr, out = _rows(source, np.arange(len(source)), count)
     read_ptr, read = _rows(pairs[:, 1], pairs[:, 0], count)
     arrays = (problem.links.resource, user, cost, source, reader_ptr, reader, out_ptr, out, read_ptr, read, time)
-    return LoadData(objective == "max-load", *(readonly(each) for each in arrays))  # alike in all that a kernel is compiled for
+    return LoadData(objective == "max-load", *(readonly(array) for array in arrays))  # readonly, so that kernels are compiled once
 
 
 def sums(amounts: FloatArray, unit: IntArray, count: int) -> FloatArray:
@@ -117,7 +117,7 @@ def _edges(problem: Problem, unit: IntArray) -> tuple[IntArray, IntArray, FloatA
 
 
 def _tensors(problem: Problem, unit: IntArray) -> tuple[IntArray, IntArray, FloatArray]:
-    """Return the same with one tensor for each task that other units read."""
+    """Return the same as `_edges`, with one tensor for each task that other units read."""
     graph = problem.graph
     enter, leave = host_times(problem)
     pairs = np.column_stack([graph.source, unit[graph.target]])
@@ -127,13 +127,13 @@ def _tensors(problem: Problem, unit: IntArray) -> tuple[IntArray, IntArray, Floa
 
 
 def _rows(row: IntArray, value: IntArray, count: int) -> tuple[IntArray, IntArray]:
-    """Return values in rows: starts [count + 1], values."""
+    """Return values grouped by `row`: row starts [count + 1], values."""
     order = np.argsort(row, kind="stable")
     return row_starts(np.bincount(row, minlength=count)), value[order].astype(np.int64)
 
 
 def device_prices(cost: FloatArray) -> FloatArray:
-    """Return prices of devices at which work [U, K] is worth about as much as it can be, see `load.priced`; they sum to 1."""
+    """Return prices of devices with about the largest lower bound for the work [U, K], see `load.priced`; they sum to 1."""
     if cost.size <= _SMALL:
         return least_load(cost).prices
     nothing = np.zeros(len(cost))
@@ -141,11 +141,11 @@ def device_prices(cost: FloatArray) -> FloatArray:
 
 
 def unit_order(problem: Problem) -> tuple[IntArray, IntArray]:
-    """Return the acyclic precedence between units: (pairs before, after [P, 2]; a linear order of the units [U]).
+    """Return an acyclic precedence of units: (pairs (before, after) [P, 2]; a linear order of the units [U]).
 
-    Units inherit the edges of their tasks. Where that makes cycles (as between the layers of a network
-    whose backward tasks are co-located with the forward ones) only those edges of the cycle count
-    that follow the order in which the units are first needed.
+    Units inherit the edges of their tasks. If these form cycles (as for the layers of a network
+    whose backward tasks are co-located with the forward ones), only the edges of a cycle that follow the
+    order in which the units are first needed are kept.
     """
     from scipy.sparse import coo_matrix
     from scipy.sparse.csgraph import connected_components
@@ -162,12 +162,12 @@ def unit_order(problem: Problem) -> tuple[IntArray, IntArray]:
 
 
 def _needed(problem: Problem) -> IntArray:
-    """Return the place of each unit in the order in which they are first needed: as late as the longest way to the end allows.
+    """Return the position of each unit in the order in which they are first needed: by longest path to a sink, descending.
 
-    Weights and the like, which need nothing and are read in their own unit, do not make it early.
+    Tasks without parents that are read in their own unit, such as weights, do not count.
     """
     graph = problem.graph
-    left = np.zeros(graph.n_tasks, np.int64)  # edges to the end
+    left = np.zeros(graph.n_tasks, np.int64)  # edges of the longest path to a sink
     for i in graph.topological_order[::-1].tolist():
         after = graph.succ[graph.succ_ptr[i] : graph.succ_ptr[i + 1]]
         left[i] = left[after].max(initial=-1) + 1
@@ -182,7 +182,7 @@ def _needed(problem: Problem) -> IntArray:
 
 
 def linear_order(pairs: IntArray, rank: IntArray) -> IntArray:
-    """Return a topological order of the units that goes deep before it goes wide, those first in `rank` first."""
+    """Return a depth-first topological order of the units; ties go to the lower `rank`."""
     waiting = np.bincount(pairs[:, 1], minlength=len(rank))
     followers: list[list[int]] = [[] for _ in range(len(rank))]
     for before, after in pairs.tolist():
@@ -200,16 +200,16 @@ def linear_order(pairs: IntArray, rank: IntArray) -> IntArray:
 
 
 def without_pendants(pairs: IntArray, order: IntArray, light: BoolArray, able: BoolArray) -> IntArray:
-    """Return the group of each unit [U], numbered in the order given, after light units that begin or end nothing else have joined one.
+    """Return the group of each unit [U], numbered by `order`, after merging light units without predecessors or successors.
 
-    A light unit that nothing follows joins the last of those before it, one that nothing precedes the
-    first of those after it, until no such unit is left. Units that could then run on no device stay
-    apart: `able` [U, K] says on which each can.
+    A light unit without successors joins the last of its predecessors, one without predecessors the first
+    of its successors, until no such unit is left. Units are not merged if the group could run on no
+    device; `able` [U, K] is whether a unit can run on a device.
     """
     able = able[order]
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
-    home = np.arange(len(order))  # by place, as is all below
+    home = np.arange(len(order))  # indexed by position in `order`, as everything below
     before: list[set[int]] = [set() for _ in order]
     after: list[set[int]] = [set() for _ in order]
     for a, b in place[pairs].tolist():

@@ -1,4 +1,4 @@
-"""About how large the model of a problem is, known before it is made."""
+"""Estimates of the size of the model of a problem, before it is built."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from hetsched.problem.problem import Problem
 from hetsched.search import When
 
 TINY = 60
-"""Columns of a model that CP-SAT proves within a fraction of a second."""
+"""Columns of a model that CP-SAT solves to optimality within a fraction of a second."""
 LARGEST = 20_000
-"""Columns beyond which `auto` hands no model to any solver: making it alone would take seconds and gigabytes."""
+"""Columns above which `auto` uses no solver: building the model alone would take seconds and gigabytes."""
 
 
 def assignments(problem: Problem) -> int:
-    """Return the number of (task, device, input): the columns that say who runs what."""
+    """Return the number of (task, device, input): the columns that assign inputs of tasks to devices."""
     return problem.n_tasks * problem.n_devices * problem.inputs
 
 
 def flows(problem: Problem) -> int:
-    """Return the number of (edge, source device, target device): the columns that say where a tensor goes."""
+    """Return the number of (edge, source device, target device): the columns of transfers."""
     return problem.graph.n_edges * problem.n_devices**2
 
 
 def columns(problem: Problem) -> int:
-    """Return about how many columns a formulation of the makespan has, orders of tasks not counted."""
+    """Return the approximate number of columns of a formulation of the makespan, without those for orders of tasks."""
     return assignments(problem) + (flows(problem) if problem.links.contended else 0)
 
 

@@ -1,4 +1,4 @@
-"""A task graph cut into modules: parts that hand over few tensors to those after them."""
+"""Division of a task graph into modules: parts with few tensors across their boundaries."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from hetsched.problem.problem import Problem
 from hetsched.stopping import NEVER, Deadline
 
 LARGEST = 40
-"""The most tasks of a module that exact methods are still likely to solve."""
+"""Number of tasks of a module up to which exact methods are likely to solve it."""
 
 MOST_CHANNELS = 4
-"""The most channels tried when no number is given: a split has to choose devices for all of them."""
+"""Maximum number of channels tried by default; a split has to choose devices for all of them."""
 
-_WORTH = 1.1  # more channels are taken if the largest module shrinks by that
+_WORTH = 1.1  # more channels are used if the largest module shrinks by this factor
 
 
 class Modules(NamedTuple):
@@ -34,9 +34,9 @@ class Modules(NamedTuple):
     of_task: IntArray
     """[n]: the module of each task, from 0."""
     channels: int
-    """At each boundary at most so many tasks before it are read after it."""
+    """Maximum number of tasks before a boundary that are read after it."""
     cuts: IntArray
-    """[number - 1]: the clean cut (`clean_cuts`) with which each module but the last ends; -1 where it does not end with one."""
+    """[number - 1]: the clean cut (`clean_cuts`) that ends each module but the last; -1 if it does not end with one."""
 
     @property
     def number(self) -> int:
@@ -63,55 +63,57 @@ class Modules(NamedTuple):
         crossing = np.flatnonzero(source < target)
         crossing = crossing[np.argsort(source[crossing], kind="stable")]
         begin = np.searchsorted(source[crossing], np.arange(self.number))
-        across, found = np.empty(0, np.int64), []
+        across, boundaries = np.empty(0, np.int64), []
         for t in range(self.number - 1):
             across = np.concatenate([across[target[across] > t], crossing[begin[t] : begin[t + 1]]])
-            found.append(np.sort(across))
-        return found
+            boundaries.append(np.sort(across))
+        return boundaries
 
 
 @checked(UnsupportedFeature)
 def modules(
     graph: TaskGraph, *, channels: int | None = None, largest: int = LARGEST, smallest: int = 1, deadline: Deadline = NEVER
 ) -> Modules:
-    """Cut a graph into modules that few channels join.
+    """Divide a graph into modules joined by few channels.
 
     A boundary divides the tasks into those before and those after it, and no edge leads back. Its
-    channels are the tasks before it whose output is read after it, however many read it: a split has
-    to choose the devices of that many tasks.
+    channels are the tasks before it whose output is read after it, however many tasks read it: a
+    split has to choose the devices of these tasks.
 
     One channel: the boundaries are the `clean_cuts`, where a split is exact, and each cut belongs to
-    the module that it ends. The time is in proportion to the edges.
+    the module that it ends. The time is proportional to the number of edges.
 
-    Several channels: what lies between two clean cuts and is larger than `largest` is cut further, at
+    Several channels: a part between two clean cuts that is larger than `largest` is divided further, at
     boundaries of at most `channels` channels. The paper's modules are the k-edge-connected components
-    of the undirected graph, k = channels + 1. No boundary of fewer than k edges divides such a component;
-    but in sparse modules many tasks belong to none, and where these go decides how balanced the modules
-    are. So the boundaries are looked for, not the components. `hetsched.analysis.channel_cuts` says how; it is
-    a heuristic, may miss some, and 50,000 tasks take it about ten seconds.
+    of the undirected graph, k = channels + 1. No boundary of fewer than k edges divides such a component,
+    but in sparse graphs many tasks belong to none, and the balance of the modules depends on their
+    assignment. Therefore this function searches for boundaries, not for components. The method, described
+    in `hetsched.analysis.channel_cuts`, is a heuristic that may miss boundaries; 50,000 tasks take it about
+    ten seconds.
 
     Parameters
     ----------
     graph : TaskGraph
-        It may have several sources and sinks, and fall into pieces. With one channel neither two
-        pieces nor a dangling end and what runs beside it are cut apart.
+        It may have several sources, sinks and connected components. With one channel no boundary
+        separates components, or a dangling end from the tasks parallel to it.
     channels : int, optional
-        The most channels of a boundary. Without it, the fewest of 1 to 4 that leave no module larger
-        than `largest`; if none do, the fewest that leave none larger by a tenth than four do.
+        Maximum number of channels of a boundary. Default: the smallest of 1 to 4 for which no module is
+        larger than `largest`; if there is none, the smallest for which the largest module is within a
+        tenth of the best of the four.
     largest : int
-        The most tasks of a module, as far as the channels allow it.
+        Maximum number of tasks of a module, as far as the channels allow.
     smallest : int
         Modules of fewer tasks are merged with a neighbour, across the boundary of more edges, if
-        the two have at most `largest` tasks together. 1 leaves all as they are.
+        the two have at most `largest` tasks together. 1 disables merging.
     deadline : Deadline, optional
-        By when narrow boundaries have to be found.
+        Time limit of the search for narrow boundaries.
 
     Raises
     ------
     OutOfTime
-        They were not.
+        The deadline has passed.
     UnsupportedFeature
-        A number is not a whole one >= 1, or `smallest` exceeds `largest`.
+        A number is not an integer >= 1, or `smallest` exceeds `largest`.
 
     References
     ----------
@@ -121,7 +123,7 @@ def modules(
         if value is not None:
             check_count(value, what, error=UnsupportedFeature)
     if smallest > largest:
-        raise UnsupportedFeature(f"smallest is {smallest} but largest is {largest}; it must not exceed it")
+        raise UnsupportedFeature(f"smallest is {smallest} but largest is {largest}; smallest must not exceed largest")
     clean = clean_cuts(graph)
     if not graph.n_tasks:
         return Modules(graph, np.empty(0, np.int64), channels or 1, np.empty(0, np.int64))
@@ -141,11 +143,11 @@ def modules(
 
 @checked
 def falls_apart(problem: Problem, largest: int = LARGEST) -> bool:
-    """Whether a split proves the optimum module by module: one input, and clean cuts that leave no module larger than so many tasks."""
+    """Return whether a split can prove optimality module by module: one input, and clean cuts into modules of at most `largest` tasks."""
     if problem.inputs > 1:
         return False
-    found = modules(problem.graph, channels=1)
-    return found.number > 1 and int(found.sizes.max()) <= largest
+    split = modules(problem.graph, channels=1)
+    return split.number > 1 and int(split.sizes.max()) <= largest
 
 
 def _most(ends: IntArray) -> int:
@@ -156,7 +158,7 @@ def _most(ends: IntArray) -> int:
 def _cuttings(
     graph: TaskGraph, clean: IntArray, channels: int | None, largest: int, deadline: Deadline
 ) -> Iterator[tuple[int, IntArray, IntArray]]:
-    """Yield (channels, an order of the tasks, the ends of the modules in it), for more and more channels or those asked for."""
+    """Yield (channels, an order of the tasks, the ends of the modules in it) for the given or an increasing number of channels."""
     order = graph.topological_order
     ends = np.union1d(graph.rank[clean] + 1, [graph.n_tasks])
     if channels is None or channels == 1:
@@ -175,13 +177,13 @@ def _cuttings(
 
 
 def _merged(graph: TaskGraph, order: IntArray, ends: IntArray, smallest: int, largest: int) -> IntArray:
-    """Return the ends of the modules left when tiny ones, the smallest first, have joined a neighbour."""
+    """Return the ends of the modules after merging tiny ones, smallest first, with a neighbour."""
     n = graph.n_tasks
     place = np.empty(n, np.int64)
     place[order] = np.arange(n)
     steps = np.bincount(place[graph.source] + 1, minlength=n + 1) - np.bincount(place[graph.target] + 1, minlength=n + 1)
-    edges = np.cumsum(steps).tolist()  # those over the boundary after so many tasks
-    start_of: dict[int, int] = dict(zip(ends.tolist(), [0, *ends[:-1].tolist()], strict=True))  # the modules left, by their ends
+    edges = np.cumsum(steps).tolist()  # number across the boundary after each number of tasks
+    start_of: dict[int, int] = dict(zip(ends.tolist(), [0, *ends[:-1].tolist()], strict=True))  # the remaining modules, by their ends
     end_of = {start: end for end, start in start_of.items()}
     tiny = [(end - start, end) for end, start in start_of.items() if end - start < smallest]
     heapq.heapify(tiny)
@@ -193,7 +195,7 @@ def _merged(graph: TaskGraph, order: IntArray, ends: IntArray, smallest: int, la
         before, after = start - start_of.get(start, start), end_of.get(end, end) - end  # sizes of the neighbours
         fitting = [(-edges[at], other, at) for at, other in ((start, before), (end, after)) if 0 < other <= largest - size]
         if fitting:
-            at = min(fitting)[2]  # the boundary that falls
+            at = min(fitting)[2]  # the boundary to remove
             first, last = start_of.pop(at), end_of.pop(at)
             start_of[last], end_of[first] = first, last
             if last - first < smallest:

@@ -1,4 +1,4 @@
-"""Devices that may trade places without changing any time."""
+"""Symmetries of a problem: devices that can be exchanged without changing any time."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ Exchange = tuple[IntArray, IntArray]
 
 
 def exchanges(problem: Problem) -> list[Exchange]:
-    """Return pairs of groups of devices (first, second), [m] each, that may trade places.
+    """Return pairs of groups of devices (first, second), [m] each, that can be exchanged.
 
-    If every device ``first[i]`` takes over what ``second[i]`` does and the other way round, a valid
-    schedule stays valid and keeps its times. Identical devices come first, one pair (m = 1) for each
-    two that follow one another in their class; then identical nodes, whose devices trade places
-    together, if no device of theirs is identical to one of another node.
+    If the batches of every device ``first[i]`` and ``second[i]`` are exchanged, a valid schedule stays
+    valid and keeps its times. Identical devices come first, one pair (m = 1) for each two consecutive
+    ones of a class; then identical nodes, whose devices are exchanged together, if none of their devices
+    is identical to a device of another node.
     """
     devices = range(problem.n_devices)
     classes = _classes([np.array([k]) for k in devices], problem)
     nodes = [device.node for device in problem.cluster.devices]
-    crossing = {nodes[int(k[0])] for found in classes for k in found if len({nodes[int(other[0])] for other in found}) > 1}
-    sorts = {int(k[0]): number for number, found in enumerate(classes) for k in found}
+    crossing = {nodes[int(k[0])] for same in classes for k in same if len({nodes[int(other[0])] for other in same}) > 1}
+    sorts = {int(k[0]): number for number, same in enumerate(classes) for k in same}
     members: dict[str, list[int]] = {}
     for k in sorted(devices, key=lambda k: (_signature(problem, k), sorts[k])):
         if nodes[k] and nodes[k] not in crossing:
             members.setdefault(nodes[k], []).append(k)
     groups = [np.array(group) for group in members.values() if len(group) > 1]
-    return [pair for found in (classes, _classes(groups, problem)) for same in found for pair in pairwise(same)]
+    return [pair for partition in (classes, _classes(groups, problem)) for same in partition for pair in pairwise(same)]
 
 
 def _classes(groups: list[IntArray], problem: Problem) -> list[list[IntArray]]:
-    """Return the groups in classes within which any two may trade places."""
+    """Return the groups in classes; any two groups of a class can be exchanged."""
     classes: list[list[IntArray]] = []
     for group in groups:
-        for known in classes:
-            if len(known[0]) == len(group) and _interchangeable(problem, known[0], group):
-                known.append(group)
+        for same in classes:
+            if len(same[0]) == len(group) and _interchangeable(problem, same[0], group):
+                same.append(group)
                 break
         else:
             classes.append([group])
@@ -47,7 +47,7 @@ def _classes(groups: list[IntArray], problem: Problem) -> list[list[IntArray]]:
 
 
 def _signature(problem: Problem, k: int) -> bytes:
-    """Return what devices that correspond to one another have in common."""
+    """Return a key of the durations, eligibility and capacity of a device; exchangeable devices have equal keys."""
     capacity = problem.cluster.memory_bytes[k]
     return problem.durations[:, k].tobytes() + problem.eligible[:, k].tobytes() + np.float64(capacity).tobytes()
 
@@ -74,6 +74,6 @@ def _interchangeable(problem: Problem, first: IntArray, second: IntArray) -> boo
 def _renumbered(resource: IntArray, image: IntArray, n_resources: int) -> bool:
     """Return whether exchanging devices leaves the table of resources [K, K, 2] as it is, up to the numbers of the resources."""
     exchanged = resource[image][:, image]
-    there, back = np.full(n_resources + 1, -1), np.full(n_resources + 1, -1)  # last: of transfers that hold none
+    there, back = np.full(n_resources + 1, -1), np.full(n_resources + 1, -1)  # last entry: transfers that hold none
     there[exchanged], back[resource] = resource, exchanged
     return bool((there[-1] < 0) and (there[exchanged] == resource).all() and (back[resource] == exchanged).all())

@@ -240,7 +240,7 @@ def test_the_narrowest_boundary_is_a_minimum_cut(graph: hs.TaskGraph, data: Any)
         ({"channels": 0}, "channels is 0; it must be a whole number, at least 1"),
         ({"largest": 2.5}, "largest is 2.5"),
         ({"smallest": True}, "smallest is True"),
-        ({"smallest": 50}, "smallest is 50 but largest is 40; it must not exceed it"),
+        ({"smallest": 50}, "smallest is 50 but largest is 40; smallest must not exceed largest"),
     ],
 )
 def test_bad_numbers_are_told(arguments: dict[str, Any], message: str) -> None:
