@@ -33,16 +33,16 @@ _SUPPORTS = Supports(besides="tasks that cannot process all inputs with one batc
     turn=350,
 )
 def ea(problem: Problem, monitor: Monitor) -> None:
-    """From every task on its fastest device, redraw each position of the string with probability 1 / length; keep what is no worse.
+    """Search from the fastest devices, redrawing each position of the string with probability 1 / length; keep improvements and ties.
 
-    The string holds a device for each task (co-located tasks share one), for several inputs one for
-    each equal part of a task's inputs, as large a part as divides all batch sizes. A redrawn position
-    gets another device the task may run on. The parts of a task on one device are one batch; if its
-    size is not supported, as few parts as possible go along until sizes fit. The inputs of a task lie
-    on the devices in their order. A string is worth the makespan of appending tasks in breadth-first
-    topological order to their devices, transfers too where they contend. If the tasks do not fit on
-    their fastest devices, the search starts with the devices that batched HEFT gives them, or, if it finds
-    none for some task, where `packing` has them. Without any limit it goes on for 10 seconds.
+    The string has a device for each task (co-located tasks share one). For several inputs it has one for
+    each equal part of the inputs of a task; the size of a part is the greatest common divisor of the batch
+    sizes. A redrawn position gets another eligible device. The parts of a task on one device form one
+    batch; if its size is not supported, as few parts as possible move with the redrawn one until all sizes
+    are. Devices get consecutive inputs of a task in index order. The cost of a string is the makespan of
+    appending tasks, and transfers under contention, to their devices in breadth-first topological order.
+    If the tasks do not fit on their fastest devices, the search starts with the devices of batched HEFT,
+    or, if that finds none for some task, of `packing`. Without a limit it runs for 10 seconds.
     """
     _search(problem, monitor, mutate=True, hot=0.0, cold=0.0)
 
@@ -57,11 +57,11 @@ def ea(problem: Problem, monitor: Monitor) -> None:
 def sa(problem: Problem, monitor: Monitor, *, hot: float = 0.003, cold: float = 1e-5) -> None:
     """Redraw one position of the string at a time, with geometric cooling.
 
-    String, worth and start are those of `ea`. The temperature falls from `hot` to `cold`, as shares of the
-    makespan at the start, over the evaluations there are, else over the time (10 seconds without any limit).
+    String, cost and start are those of `ea`. The temperature falls from `hot` to `cold`, as shares of the
+    makespan at the start, over the evaluations if they are limited, else over the time (10 seconds without a limit).
     """
     if not 0 < cold <= hot:
-        raise UnsupportedFeature(f"hot is {hot} and cold {cold}; both must be above 0, and cold not above hot")
+        raise UnsupportedFeature(f"hot is {hot} and cold {cold}; both must be above 0, and cold at most hot")
     _search(problem, monitor, mutate=False, hot=float(hot), cold=float(cold))
 
 
@@ -89,8 +89,8 @@ def _search(problem: Problem, monitor: Monitor, *, mutate: bool, hot: float, col
     data = kernels.StringData(begin.cost, begin.sizes, problem.graph.topological_order, _least_rank(problem), positions)
     redrawn = kernels.new_redrawn(*counts.shape)
     started, before, scale = monitor.elapsed, monitor.evaluations, current
-    least = current if monitor.best is None else min(current, monitor.best.makespan)
-    # What may not fit after all must be offered before it is built upon.
+    shortest = current if monitor.best is None else min(current, monitor.best.makespan)
+    # A state that may not fit must be offered before the search continues from it.
     unsure = problem.memory == "peak"
     if not len(counts):
         return
@@ -99,16 +99,16 @@ def _search(problem: Problem, monitor: Monitor, *, mutate: bool, hot: float, col
         planned = 0 if monitor.budget.evaluations is None else runs
         ahead = min(1.0, share + planned / max(1, (monitor.budget.evaluations or 0) - before))
         warm, cool = (scale * hot * (cold / hot) ** x if hot else 0.0 for x in (share, ahead))
-        course = kernels.Course(mutate, runs, warm, cool, unsure, current, least)
+        course = kernels.Course(mutate, runs, warm, cool, unsure, current, shortest)
         made, current, reached = kernels.search(states.tables, state, best, data, counts, redrawn, monitor.rng, course)
-        better = reached < least
+        better = reached < shortest
         monitor.evaluated(made - better)
         if better and math.isfinite(monitor.offer(states.decision(best))):
-            least = reached
+            shortest = reached
 
 
 def _start(problem: Problem, monitor: Monitor) -> _Start | None:
-    """Offer the string to start from; None, and a note, if there is none."""
+    """Offer the initial string and return it; return None, with a note, if there is none."""
     from hetsched.heuristics import diviml_kernels as kernels
     from hetsched.heuristics.local_search.states import States
 
@@ -126,7 +126,7 @@ def _start(problem: Problem, monitor: Monitor) -> _Start | None:
                 return _Start(states, state, counts, cost, sizes, float(makespan))
             if monitor.should_stop and monitor.best is not None:
                 return None
-    monitor.note("found no string of devices to start from: neither the fastest devices fit, nor where batched HEFT or packing has tasks")
+    monitor.note("no initial string of devices: neither the fastest devices nor those of batched HEFT or packing fit the memory")
     return None
 
 
@@ -135,28 +135,28 @@ def _check_strings(problem: Problem, counts: IntArray) -> None:
     if len(stuck):
         name = problem.graph.names[int(np.flatnonzero(problem.unit == stuck[0])[0])]
         raise UnsupportedFeature(
-            f"strings of devices have one batch of a task on each device, but task {name!r} cannot process all {problem.inputs} inputs so; "
-            "use annealing"
+            f"strings of devices have one batch of a task on each device, but task {name!r} cannot process all {problem.inputs} inputs "
+            "in that way; use annealing"
         )
 
 
 def _starts(problem: Problem, fastest: IntArray, conservative: bool) -> Iterator[IntArray]:
-    """Yield the strings to begin with, [units, K]: the fastest, then where batched HEFT has the inputs, or else packing."""
+    """Yield initial strings as numbers of inputs, [units, K]: the fastest devices, then those of batched HEFT, or else of packing."""
     yield fastest
     claims = list(memory_claims(problem))
     task, device, low, high, _, stuck = place_in_batches(problem, claims[-1 if conservative else 0], upward_ranks(problem), once=True)
     if stuck >= 0:
-        found = packed(problem)
-        if found is None:
+        decision = packed(problem)
+        if decision is None:
             return
-        task, device, low, high = found.task, found.device, 0, problem.inputs
+        task, device, low, high = decision.task, decision.device, 0, problem.inputs
     counts = np.zeros((problem.n_units, problem.n_devices), np.int64)
     counts[problem.unit[task], device] = high - low
     yield counts
 
 
 def _least_rank(problem: Problem) -> IntArray:
-    """Return the least place in the topological order of a member of each unit, [units]."""
-    least = np.full(problem.n_units, problem.n_tasks)
-    np.minimum.at(least, problem.unit, problem.graph.rank)
-    return least
+    """Return the first position in the topological order of a member of each unit, [units]."""
+    first = np.full(problem.n_units, problem.n_tasks)
+    np.minimum.at(first, problem.unit, problem.graph.rank)
+    return first

@@ -1,4 +1,4 @@
-"""What each co-location unit claims of a device's memory, where times are not known yet."""
+"""Estimates of the memory of each co-location unit on a device before times are known."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from hetsched.problem.problem import Problem
 
 
 def memory_claims(problem: Problem) -> Iterator[FloatArray]:
-    """Yield, from optimistic to conservative, what each co-location unit claims on a device: [n_units, 2] bytes, once and per input there.
+    """Yield the bytes that each co-location unit claims on a device, optimistic before conservative; [n_units, 2], once and per input.
 
-    Under ``static`` memory the claims are exact. Under ``peak`` what is held depends on times: first
-    only weights are claimed and the outcome is left to the simulator, then as much as a device
-    could ever hold for the tasks.
+    Under ``static`` memory the claims are exact. Under ``peak`` the bytes held depend on times: the first
+    claims are the weights only, so that a simulation has to check the result; the second are an upper bound
+    on what a device holds for the tasks.
     """
     graph = problem.graph
     per_task = [problem.static_bytes]
@@ -27,6 +27,6 @@ def memory_claims(problem: Problem) -> Iterator[FloatArray]:
 
 
 def memory_needs(problem: Problem) -> Iterator[FloatArray]:
-    """Yield, from optimistic to conservative, the bytes each co-location unit claims on its device for all inputs, [n_units]."""
+    """Yield the bytes that each co-location unit claims on its device for all inputs, optimistic before conservative; [n_units]."""
     for claims in memory_claims(problem):
         yield readonly(claims @ np.array([1.0, problem.inputs]))

@@ -1,4 +1,4 @@
-"""Multilevel search: coarsen, solve the small graph, and search on at each level on the way back."""
+"""Multilevel search: coarsen, solve the coarsest graph, and improve the schedule at each level of uncoarsening."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from hetsched.search import Kind, Monitor, Role, Supports, method, select
 from hetsched.stopping import Stop
 
 AT_ONCE = 0.25
-"""The share of the time that they get."""
+"""Share of the time for the baselines."""
 CYCLE, COARSEST, OTHER = 0.5, 0.3, 0.15
-"""A cycle takes this share of the time left; of that the coarsest graph gets so much, and Celeritas' coarse graph."""
+"""Shares of the remaining time for a cycle, and of the cycle's time for the coarsest graph and for Celeritas' coarse graph."""
 HOPELESS, WORTH = 1.15, 0.01
-"""A cycle ends where its coarse answer is this many times worse than the best; there is another after one that gained as much."""
+"""A cycle ends if its coarse schedule is longer than the best by this factor; another follows if the last improved by this share."""
 
 
 @method(
@@ -36,17 +36,17 @@ HOPELESS, WORTH = 1.15, 0.01
     turn=360,
 )
 def multilevel(problem: Problem, monitor: Monitor, *, tasks: int = 200, cycles: int | None = None) -> None:
-    """Offer what quick methods of placement find, search level by level while that gains, then the graph itself by auto.
+    """Run the baselines, then multilevel cycles while they improve the schedule, then auto on the whole graph.
 
-    A first cycle coarsens freely, and searches Celeritas' coarse graph too; those that follow merge only tasks that the best
-    schedule has on one device, each in another random order, and start from it. Without any limit it ends after 10 s.
+    The first cycle coarsens freely, and also searches Celeritas' coarse graph. Each later cycle starts from the best schedule
+    and merges, in a new random order, only tasks on one device in it. Without a limit it ends after 10 s.
 
     Parameters
     ----------
     tasks : int
-        The size of graph at which coarsening ends.
+        Number of tasks at which coarsening ends.
     cycles : int, optional
-        How often to go down and up again, at most; default: as often as it gains.
+        Maximum number of cycles; default: until one gains too little.
     """
     for what, value in (("tasks", tasks), ("cycles", cycles)):
         if value is not None:
@@ -70,7 +70,7 @@ class MultilevelSearch:
         return self.monitor.should_stop or self.left <= 0
 
     def run(self, cycles: float) -> None:
-        """Run the quick methods, cycles of half of what is left each while they gain, and auto in the end."""
+        """Run the baselines, cycles of half the remaining time each while they improve the schedule, and auto."""
         self._baselines()
         done, gains = 0, True
         while done < cycles and gains and not self.over:
@@ -82,7 +82,7 @@ class MultilevelSearch:
             self.monitor.run("auto", {"seconds": self.left} if math.isfinite(self.left) else {})
 
     def _baselines(self) -> None:
-        """Run the quick methods while they take a part of the time."""
+        """Run the baselines within their share of the time."""
         end = self.monitor.elapsed + AT_ONCE * self.left
         for baseline in select(role=Role.BASELINE, problem=self.problem):
             late = self.over or self.monitor.elapsed >= end
@@ -91,14 +91,14 @@ class MultilevelSearch:
             self.monitor.attempt(baseline.name)
 
     def _cycle(self, *, first: bool) -> None:
-        """Go down to a small graph and up again."""
+        """Coarsen, solve the coarsest graph, and search level by level."""
         monitor, budget = self.monitor, _Budget(self)
         best = None if first else monitor.best
         within = None if best is None else _devices(self.problem, best.decision)
         try:
             levels = list(hierarchy(self.problem, tasks=self.tasks, within=within, rng=None if first else monitor.rng))
-        except InvalidProblem as refusal:  # clusters that no path joins
-            monitor.note(f"the graph is searched as it is, for a coarse one is no problem: {refusal}")
+        except InvalidProblem as refusal:  # clusters without a path between them
+            monitor.note(f"the graph is searched without coarsening, because its coarse problem is invalid: {refusal}")
             return
         if not levels:
             return
@@ -121,29 +121,29 @@ class MultilevelSearch:
 
     def _other(self, budget: _Budget) -> None:
         """Search Celeritas' coarse graph."""
-        found = fused(self.problem, self.monitor)
-        if 1 < found.coarse.n_tasks < self.problem.n_tasks and not self.over:
-            decision = self._solve(found.coarse, "auto", None, budget.part(OTHER))
+        coarsening = fused(self.problem, self.monitor)
+        if 1 < coarsening.coarse.n_tasks < self.problem.n_tasks and not self.over:
+            decision = self._solve(coarsening.coarse, "auto", None, budget.part(OTHER))
             if decision is not None:
-                self._offer(found, decision)
+                self._offer(coarsening, decision)
 
-    def _offer(self, found: Coarsening, decision: Decision) -> float:
-        """Offer a decision carried back to the graph itself, and its devices in the order of upward ranks; return the better value."""
-        return min(self.monitor.offer(each) for each in _carried_back(found, decision))
+    def _offer(self, coarsening: Coarsening, decision: Decision) -> float:
+        """Offer the two decisions of `_carried_back`; return the better value."""
+        return min(self.monitor.offer(finer) for finer in _carried_back(coarsening, decision))
 
     def _better(self, level: Coarsening, decision: Decision) -> Decision:
-        """Return the better one of the two ways to carry a decision to a finer graph."""
+        """Return the better of the two decisions of `_carried_back`."""
         trial = Monitor(level.problem, objective=self.monitor.objective)
         return min(_carried_back(level, decision), key=trial.offer)
 
     def _solve(self, problem: Problem, name: str, start: Decision | None, budget: tuple[float | None, int | None]) -> Decision | None:
         seconds, evaluations = budget
-        found = self.monitor.subsolve(problem, name, time_limit=seconds, evaluations=evaluations, start=start)
-        return None if found.schedule is None else found.schedule.decision
+        solution = self.monitor.subsolve(problem, name, time_limit=seconds, evaluations=evaluations, start=start)
+        return None if solution.schedule is None else solution.schedule.decision
 
 
 class _Budget:
-    """What a cycle may spend, in seconds or in evaluations."""
+    """The budget of a cycle in seconds or evaluations."""
 
     def __init__(self, search: MultilevelSearch) -> None:
         monitor, evaluations = search.monitor, search.monitor.budget.evaluations
@@ -151,16 +151,16 @@ class _Budget:
         self.evaluations = None if evaluations is None else CYCLE * (evaluations - monitor.evaluations)
 
     def part(self, share: float) -> tuple[float | None, int | None]:
-        """Return a share of it."""
+        """Return a share of the budget as (seconds, evaluations)."""
         seconds = None if math.isinf(self.seconds) else share * self.seconds
         return seconds, None if self.evaluations is None else max(1, int(share * self.evaluations))
 
 
-def _carried_back(found: Coarsening, decision: Decision) -> list[Decision]:
-    """Return a decision on the finer graph: the members of each cluster in its place, and the same devices by upward ranks."""
-    lifted = found.lift(decision)
-    again = listed(found.problem, _devices(found.problem, lifted))
-    return [lifted] if again is None else [lifted, again]
+def _carried_back(coarsening: Coarsening, decision: Decision) -> list[Decision]:
+    """Return decisions on the finer graph: the members of a cluster in its position, and the same devices in order of upward ranks."""
+    lifted = coarsening.lift(decision)
+    ranked = listed(coarsening.problem, _devices(coarsening.problem, lifted))
+    return [lifted] if ranked is None else [lifted, ranked]
 
 
 def _devices(problem: Problem, decision: Decision) -> IntArray:
@@ -171,7 +171,7 @@ def _devices(problem: Problem, decision: Decision) -> IntArray:
 
 
 def _carried(levels: list[Coarsening], device: IntArray) -> IntArray:
-    """Return the device of each task of the coarsest graph, all members being on one."""
+    """Return the device of each task of the coarsest graph; all members of a cluster are on one device."""
     for level in levels:
         coarse = np.empty(level.coarse.n_tasks, np.int64)
         coarse[level.cluster] = device

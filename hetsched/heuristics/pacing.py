@@ -1,4 +1,4 @@
-"""How much a search does between two looks at the clock."""
+"""Number of evaluations of a search between two checks of its limits."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from collections.abc import Iterator
 from hetsched.search import Monitor
 
 SECONDS = 10.0
-"""How long a search goes on that is given no limit at all."""
+"""Time limit of a search for which no limit is given."""
 _STEPS = 1_000_000
 
 
 def bursts(monitor: Monitor, *, weight: float = 1.0) -> Iterator[int]:
-    """Yield how many evaluations to make next, until the method has to stop.
+    """Yield the number of evaluations to make next, until the method has to stop.
 
-    Their number depends on the problem's size and the evaluations left, never on the clock, so that a
-    search is deterministic under an evaluation limit; it is worth a few milliseconds. Without any
-    limit the bursts end after `SECONDS`.
+    The number depends on the size of the problem and the remaining evaluations, never on the clock, so
+    that a search is deterministic under an evaluation limit; it takes a few milliseconds. Without a limit
+    the bursts end after `SECONDS`.
 
     Parameters
     ----------
     monitor : Monitor
-        Told of the evaluations by the caller.
+        The caller reports the evaluations to it.
     weight : float
-        What an evaluation costs, as a multiple of walking through all tasks and edges.
+        Cost of an evaluation, as a multiple of one pass over all tasks and edges.
     """
     problem, budget = monitor.problem, monitor.budget
     size = max(1, int(_STEPS / (weight * (problem.n_tasks + problem.graph.n_edges + 1))))
@@ -34,9 +34,9 @@ def bursts(monitor: Monitor, *, weight: float = 1.0) -> Iterator[int]:
 
 
 def progress(monitor: Monitor, started: float, before: int) -> float:
-    """Return the share of its budget that a search has spent, 0 to 1, since it started.
+    """Return the share of its budget that a search has used since its start, from 0 to 1.
 
-    By evaluations if they are limited, else by time; `started` and `before` are the monitor's
+    The share is of evaluations if they are limited, else of time; `started` and `before` are the monitor's
     `elapsed` and `evaluations` at the start.
     """
     if monitor.budget.evaluations is not None:

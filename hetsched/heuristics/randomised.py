@@ -19,7 +19,7 @@ from hetsched.search import Auto, Monitor, Supports, method
 
 @method(
     "random-heft",
-    summary="HEFT again and again with noise on ranks and finishes; keeps the best",
+    summary="restarts of HEFT with noise on ranks and finishes; keeps the best schedule",
     source="the construction phase of GRASP (Feo and Resende 1995) on HEFT, in our reading",
     supports=Supports(inputs="whole"),
     turn=330,
@@ -28,14 +28,14 @@ from hetsched.search import Auto, Monitor, Supports, method
 def random_heft(
     problem: Problem, monitor: Monitor, *, rank_noise: float = 0.1, finish_noise: float = 0.3, transfer_noise: float = 15.0
 ) -> None:
-    """Restarts of HEFT, each with its own draw of noise; every restart is one evaluation.
+    """Restart HEFT with random noise; every restart is one evaluation.
 
-    In a restart the upward rank of each task is multiplied by 1 + a x, and to its finish on each device
-    its duration there times b y is added when devices are compared, so that one of nearly the least finish
-    is taken; x is uniform in [-1, 1], y in [0, 1], and the amplitudes a and b are drawn for the restart,
-    up to `rank_noise` and `finish_noise`. Where transfers contend, which HEFT does not plan for, a restart
-    takes them for 1 to 1 + `transfer_noise` times as long, log-uniformly. The first run is HEFT itself.
-    Without any limit it goes on for 10 seconds.
+    In a restart the upward rank of each task is multiplied by 1 + a x. For the choice of the device, b y
+    times its duration is added to its finish on each device, so that the finish on the chosen device is
+    nearly the earliest. x is uniform in [-1, 1], y in [0, 1]; the amplitudes a and b are drawn for each
+    restart, up to `rank_noise` and `finish_noise`. If transfers contend, which HEFT ignores, a restart
+    multiplies their times by a log-uniform factor from 1 to 1 + `transfer_noise`. The first run is HEFT
+    itself. Without a limit it runs for 10 seconds.
     """
     from hetsched.heuristics import randomised_kernels
     from hetsched.heuristics.local_search.states import States
@@ -45,24 +45,24 @@ def random_heft(
             raise UnsupportedFeature(f"{what} is {noise}; it must be 0 or more")
     rank, _ = ranks(problem)
     need = _first(problem, monitor)
-    least = math.inf if monitor.best is None else monitor.best.makespan
+    shortest = math.inf if monitor.best is None else monitor.best.makespan
     states = States(problem)
     state = states.empty()
     arrays, own = randomised_kernels.stretched(problem)
     given = list_problem(problem, need)._replace(arrays=arrays)
     restarts = randomised_kernels.Restarts(rank, float(rank_noise), float(finish_noise), float(transfer_noise))
     for runs in bursts(monitor, weight=float(problem.n_devices)):
-        made, makespan = randomised_kernels.restart(states.tables, state, given, own, restarts, monitor.rng, runs, least)
+        made, makespan = randomised_kernels.restart(states.tables, state, given, own, restarts, monitor.rng, runs, shortest)
         if math.isinf(makespan):
             monitor.evaluated(made)
         else:
             monitor.evaluated(made - 1)
             if math.isfinite(monitor.offer(states.decision(state))):
-                least = makespan
+                shortest = makespan
 
 
 def _first(problem: Problem, monitor: Monitor) -> FloatArray:
-    """Offer what HEFT makes; return the claims on memory, [n_units], that later runs should make."""
+    """Offer the schedule of HEFT; return the bytes, [n_units], that later runs should claim."""
     need = np.zeros(0)
     for need in memory_needs(problem):
         device, sequence, stuck = place_heft(problem, need)

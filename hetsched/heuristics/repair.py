@@ -1,4 +1,4 @@
-"""Making a decision keep the rules that its parts could not know of, co-location and static memory; packing from nothing."""
+"""Repair of decisions that violate co-location or static memory, and packing of all tasks."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from hetsched.schedule.simulate import simulate
 
 
 def packed(problem: Problem) -> Decision | None:
-    """Return the repaired decision of all tasks on their fastest devices, each as one batch; None if that comes to none.
+    """Return the repaired decision of all tasks on their fastest devices, each as one batch; None if repair fails.
 
-    Under ``peak`` memory each task claims all that it could hold, tensors that come from elsewhere left out.
+    Under ``peak`` memory the rules of ``static`` memory are used: weights, inputs and outputs, without transferred tensors.
     """
     if np.isinf(problem.whole_durations.min(axis=1, initial=np.inf)).any():
         return None
@@ -26,19 +26,19 @@ def packed(problem: Problem) -> Decision | None:
 
 
 def repair(problem: Problem, decision: Decision) -> Decision | None:
-    """Return a decision that keeps co-location and static memory, as like the given one as can be.
+    """Return a decision that respects co-location and static memory and is similar to the given one.
 
-    Co-located tasks on different devices go together to where most of their work is; from a device
-    over its capacity units go elsewhere, those first that lose the least time for the bytes they free.
-    If that does not do, all units are placed anew, the largest first, where most room is left. What
-    goes elsewhere does so as one batch of all inputs. A decision without faults is returned as it is;
-    None if no place is found for some unit, or only one to which no path leads.
+    Co-located tasks on different devices move to the device that has most of their batches. Units on a
+    device over its capacity move to other devices, in increasing order of lost time per freed byte. If
+    the capacities are still exceeded, all units are placed again, largest first, on the device with the
+    most free memory. A unit that moves becomes one batch of all inputs. A decision without violations is
+    returned unchanged. The result is None if some unit fits no device, or only one without a path.
 
     Parameters
     ----------
     problem : Problem
     decision : Decision
-        Keeps all other rules.
+        Respects all other rules.
     """
     moves = _Moves(problem, decision)
     if not (moves.unite() and moves.unload()):
@@ -46,24 +46,24 @@ def repair(problem: Problem, decision: Decision) -> Decision | None:
     try:
         repaired = moves.decision() if moves.target.max(initial=-1) >= 0 else decision
         simulate(problem, repaired)
-    except InvalidSchedule:  # a unit is where no path leads
+    except InvalidSchedule:  # a unit is on a device without a path
         return None
     return repaired
 
 
 class _Moves:
-    """Which units of a decision go elsewhere."""
+    """The units of a decision that move to other devices."""
 
     def __init__(self, problem: Problem, decision: Decision) -> None:
         self.problem, self.given = problem, decision
         self.target = np.full(problem.n_units, -1)
-        """[units]: where a unit goes, -1 if it stays."""
+        """[units]: the new device of a unit, -1 if it does not move."""
         self.seconds = np.zeros((problem.n_units, problem.n_devices))
-        """[units, K]: of all its tasks, one after another; inf where it cannot go."""
+        """[units, K]: sum over its tasks; inf where it cannot run."""
         np.add.at(self.seconds, problem.unit, problem.whole_durations)
         self.claim: FloatArray = next(memory_needs(problem))
         self.bytes = self._bytes()
-        """[units, K]: what it needs where it is."""
+        """[units, K]: bytes that it needs on each device at present."""
 
     def _bytes(self) -> FloatArray:
         problem, decision = self.problem, self.given
@@ -76,7 +76,7 @@ class _Moves:
         return np.asarray(total.reshape(problem.n_units, problem.n_devices), np.float64)
 
     def unite(self) -> bool:
-        """Send the members of each broken unit to one device; False if there is none for some unit."""
+        """Move the members of each split unit to one device; return False if some unit has none."""
         for unit in self._broken():
             here = self.given.device[self.problem.unit[self.given.task] == unit]
             work = np.bincount(here, minlength=self.problem.n_devices)
@@ -100,7 +100,7 @@ class _Moves:
         return broken
 
     def unload(self) -> bool:
-        """Move units off devices over their capacity; False if that does not succeed."""
+        """Move units off devices over their capacity; return False if that fails."""
         if self.problem.memory != "static":
             return True
         for k in range(self.problem.n_devices):
@@ -108,7 +108,7 @@ class _Moves:
         return not memory.over_capacity(self.problem, self.bytes.sum(axis=0)).any() or self._repack()
 
     def _unload(self, k: int) -> None:
-        """Move units off a device until the rest fits, to where there is room, as far as there is."""
+        """Move units off a device, to devices with free memory, until the rest fits or no unit can move."""
         capacity, needed = self.problem.cluster.memory_bytes, self.bytes.sum(axis=0)
         elsewhere = np.arange(self.problem.n_devices) != k
         best = np.where(elsewhere, self.seconds, np.inf).min(axis=1, initial=np.inf)
@@ -125,7 +125,7 @@ class _Moves:
                 needed += self.bytes[unit]
 
     def _repack(self) -> bool:
-        """Place all units anew, the largest first, where most room is left; False if some unit finds none."""
+        """Place all units again, largest first, on the device with the most free memory; return False if some unit fits none."""
         room = self.problem.cluster.memory_bytes.copy()
         for unit in np.argsort(-self.claim, kind="stable").tolist():
             possible = np.isfinite(self.seconds[unit]) & (self.claim[unit] <= room)
@@ -144,8 +144,8 @@ class _Moves:
     def decision(self) -> Decision:
         """Return the decision with the moves made.
 
-        Batches are in the order in which they would start without them; where inputs went apart, and now
-        go together, that may contradict the edges, and the tasks' topological order takes its place.
+        Batches are in the order of their starts without the moves. For several inputs that order may contradict
+        the edges, because separate batches of a task are joined, so the topological order of tasks is used instead.
         """
         problem, given = self.problem, self.given
         loose = problem.replace(graph=problem.graph.replace(colocation=None))
