@@ -1,4 +1,4 @@
-"""Moirai's MILP: transfers that contend for channels or ports are planned together with the tasks."""
+"""Moirai's MILP: tasks and the transfers that contend for channels or ports are scheduled together."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from hetsched.search import Supports
 
 
 class Flows(Component):
-    """A flow node an edge, after its source and before its target: `FlowVariables`; Moirai (4a), (5), (6).
+    """A flow node for each edge, after its source and before its target: `FlowVariables`; Moirai (4a), (5), (6).
 
-    ``pair[e, u, v]`` chooses the ends (the paper's z and u at once: it is one where the source runs on
-    u and the target on v), ``leave[e]`` and ``arrive[e]`` are the times of the transfer.
+    ``pair[e, u, v]`` is 1 if the source runs on u and the target on v (it replaces z and u of the paper);
+    ``leave[e]`` and ``arrive[e]`` are the start and finish of the transfer.
     """
 
     def add_to(self, f: Formulation) -> None:
@@ -48,11 +48,11 @@ class Flows(Component):
         f.provide(FlowVariables(pair, leave, arrive, moving, seconds))
 
     def choose(self, f: Formulation, times: FloatArray) -> Expression:
-        """Add the columns that tell where an edge's ends are, and return them; `times` [E, K, K] are inf without a path."""
+        """Add the columns for the devices of the ends of edges and return them; `times` [E, K, K] are inf without a path."""
         return add_flows(f, "pair", np.arange(f.problem.graph.n_edges), times)
 
     def fill_choice(self, f: Formulation, values: Values) -> None:
-        """Set the values of those columns."""
+        """Set the values of the columns of `choose`."""
         fill_flows(f, f.flows.pair, np.arange(f.problem.graph.n_edges), values)
 
     def fill(self, f: Formulation, schedule: Schedule, values: Values) -> None:
@@ -66,10 +66,10 @@ class Flows(Component):
 
 
 class LiteralFlows(Flows):
-    """The flow nodes as Moirai prints them: ``z[e]``, whether the ends differ, and ``u[e, k', k'']``, the channel, with its rows (6)."""
+    """The flow nodes as printed in Moirai: ``z[e]``, whether the devices differ, and ``u[e, k', k'']``, the channel, with rows (6)."""
 
     differ: Expression
-    """[E] binaries: the ends are on different devices."""
+    """[E] binaries: 1 if the ends are on different devices."""
 
     def choose(self, f: Formulation, times: FloatArray) -> Expression:
         problem, model = f.problem, f.model
@@ -94,10 +94,10 @@ class LiteralFlows(Flows):
 
 
 class Contention(Component):
-    """No two flows at a time in a resource of links: a channel, Moirai (7), (8), or the sending or receiving port of a device or node."""
+    """At most one flow at a time in each resource of links: a channel, Moirai (7), (8), or a port of a device or node."""
 
     ports: tuple[tuple[Expression, BoolArray], ...] = ()
-    """For sending and for receiving, where pairs share a resource: [E, R] binaries, and which flows hold a resource, [R, E, K, K]."""
+    """For sending and receiving ports: [E, R] binaries, and which flows hold a resource, [R, E, K, K]; empty for channels."""
 
     def add_to(self, f: Formulation) -> None:
         problem, k, flows = f.problem, f.problem.n_devices, f.flows
@@ -110,7 +110,7 @@ class Contention(Component):
             intervals = f.model.interval(flows.leave, flows.seconds[:, u, v], end=flows.arrive, presence=flows.pair[:, u, v])
             f.model.no_overlap(intervals, pairs, tag="(7)-(8)")
             return
-        real = (flows.seconds > 0) & ~np.eye(k, dtype=bool)  # what takes no time needs no port
+        real = (flows.seconds > 0) & ~np.eye(k, dtype=bool)  # a transfer of zero length needs no port
         for name, group in zip(("send", "receive"), groups, strict=False):
             holds = real & group[:, None]
             used = f.model.binary(name, (problem.graph.n_edges, len(group)))
@@ -124,15 +124,15 @@ class Contention(Component):
             self.ports = (*self.ports, (used, holds))
 
     def _pairs(self, f: Formulation) -> IntArray:
-        """Return the pairs of edges that precedence does not order, [P, 2]."""
+        """Return the pairs of edges not ordered by precedence, [P, 2]."""
         graph = f.problem.graph
         source, target = graph.source, graph.target
         f.deadline.require(PAIR * (graph.n_tasks**2 + 2 * graph.n_edges**2), f"comparing {graph.n_edges:,} transfers with one another")
         before = ancestors(graph, f.deadline) | np.eye(graph.n_tasks, dtype=bool)
 
         # Edge a is before edge b if the target of a is, or leads to, the source of b.
-        def ordered(some: slice) -> BoolArray:
-            return before[source[some, None], target] | before[source, target[some, None]]
+        def ordered(rows: slice) -> BoolArray:
+            return before[source[rows, None], target] | before[source, target[rows, None]]
 
         return unordered(graph.n_edges, ordered, f.deadline)
 
@@ -142,7 +142,7 @@ class Contention(Component):
 
 
 class CongestionAware(Formulation):
-    """Moirai, equations (4) to (8), for one input: transfers are planned together with the tasks.
+    """Moirai, equations (4) to (8), for one input: tasks and transfers are scheduled together.
 
     Every edge is a flow node of the augmented graph; with ``communication="channel"`` flows on one
     directed channel exclude one another, with ``"port"`` those that leave or reach one device, with

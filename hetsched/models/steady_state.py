@@ -1,4 +1,4 @@
-"""Who runs what, when inputs stream through and only loads count: the exact model of the period."""
+"""The exact model of the period and max-load objectives: assignment of tasks to devices, without times."""
 
 from __future__ import annotations
 
@@ -36,26 +36,26 @@ from hetsched.search import Supports
 from hetsched.stopping import NEVER, Deadline
 
 LARGEST = 1e12
-"""Of coefficients, where the least work takes 1000 or more: beyond it only solvers make a difference."""
+"""Upper limit on coefficients of rows in which the total work is at least 1000; larger ones only cause numerical trouble."""
 
 
 @dataclass(frozen=True)
 class LoadScale:
-    """The unit of loads: slow devices make the time of the model coarse."""
+    """The scale of loads: with slow devices the model's unit of time is too coarse for them."""
 
     made_by: ClassVar[str] = "Load"
 
     factor: float
-    """Units of the objective in one of the model's time."""
+    """Units of the objective per unit of the model's time."""
 
 
 def _coefficients(f: Formulation, ticks: FloatArray) -> FloatArray:
-    """Return times of the model as coefficients of the objective's rows; smaller ones than true leave a bound a bound."""
+    """Return times of the model as coefficients of the objective's rows; values above `LARGEST` are reduced, which keeps bounds valid."""
     return np.minimum(ticks * f.variables(LoadScale).factor, LARGEST)
 
 
 class Load(Component):
-    """The objective is at least the time that each device computes."""
+    """Rows: the objective is at least the computing time of each device."""
 
     def __init__(self, objective: str) -> None:
         self.objective = objective
@@ -75,10 +75,10 @@ class Load(Component):
 
 
 class LinkLoad(Component):
-    """The objective is at least the time that each resource of links is busy."""
+    """Rows: the objective is at least the busy time of each resource of links."""
 
     flows: tuple[Expression, IntArray] | None = None
-    """Columns of `add_flows`, and their edges."""
+    """The columns of `add_flows` and their edges."""
 
     def add_to(self, f: Formulation) -> None:
         problem, load = f.problem, f.objective.expression
@@ -103,20 +103,20 @@ class LinkLoad(Component):
 
 
 class HostLoad(Component):
-    """The objective is at least the time that each device computes and moves tensors to and from the host, once each."""
+    """Rows: the objective is at least the computing time of each device plus that of moving each tensor to or from the host once."""
 
     source: IntArray
     target: IntArray
-    """Ends of the edges that join co-location units."""
+    """Ends of the edges between co-location units."""
     tensors: IntArray
-    """Tasks whose output such an edge carries, T of them."""
+    """[T]: the tasks that are sources of these edges."""
     moves: tuple[tuple[Expression, int], ...] = ()
-    """[T, K] shares of tensors that enter (1) or leave (-1) a device."""
+    """[T, K] columns: whether a tensor enters (sign 1) or leaves (sign -1) a device."""
 
     def add_to(self, f: Formulation) -> None:
         problem = f.problem
         graph, size, on = problem.graph, problem.n_devices, f.assign.on
-        enter, leave = (np.asarray(each) * f.second for each in host_times(problem))
+        enter, leave = (np.asarray(seconds) * f.second for seconds in host_times(problem))
         crossing = np.flatnonzero(problem.unit[graph.source] != problem.unit[graph.target])
         self.source, self.target = graph.source[crossing], graph.target[crossing]
         self.tensors, place = np.unique(self.source, return_inverse=True)
@@ -134,16 +134,16 @@ class HostLoad(Component):
         on = values[f.assign.on]
         place = np.searchsorted(self.tensors, self.source)
         for columns, sign in self.moves:
-            known = np.zeros(columns.shape)
-            np.maximum.at(known, place, np.maximum(0.0, sign * (on[self.target] - on[self.source])))
-            values[columns] = known
+            moved = np.zeros(columns.shape)
+            np.maximum.at(moved, place, np.maximum(0.0, sign * (on[self.target] - on[self.source])))
+            values[columns] = moved
 
 
 class SteadyState(Assignment):
-    """The least period, or max-load, of a problem for one input, within static memory.
+    """Minimum period or max-load of a problem with one input and static memory.
 
-    Device and link loads are as in `hetsched.schedule.objectives`, so the optimum is the optimum of the
-    problem under that objective. The max-load model is Tarnawski et al.'s (NeurIPS 2020) without
+    Loads of devices and links are defined as in `hetsched.schedule.objectives`, so the optimum of the model
+    is the optimum of the problem under that objective. The max-load model is Tarnawski et al.'s (NeurIPS 2020) without
     contiguity.
 
     Parameters
@@ -161,7 +161,7 @@ class SteadyState(Assignment):
     def __init__(self, problem: Problem, *, objective: str = "period", deadline: Deadline = NEVER) -> None:
         find_objective(objective)
         if objective == "makespan":
-            raise UnsupportedFeature("this model is of the objectives 'period' and 'max-load'; use formulate(problem) for the makespan")
+            raise UnsupportedFeature("this model is for the objectives 'period' and 'max-load'; use formulate(problem) for the makespan")
         self.minimised = objective
         kinds = [device.kind for device in problem.cluster.devices]
         alike = all(kinds[int(a)] == kinds[int(b)] for pair in exchanges(problem) for a, b in zip(*pair, strict=True))
