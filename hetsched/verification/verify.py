@@ -1,7 +1,7 @@
-"""The independent check: every rule of the problem statement, applied to the columns of a schedule.
+"""Independent verification: every rule of the problem statement, applied to the columns of a schedule.
 
-It reads the problem's data and the schedule's columns, derives by itself what must hold, and shares no
-code with the construction of schedules.
+All expected values are derived from the data of the problem and the columns of the schedule, without the code
+that constructs schedules.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from hetsched.verification.facts import TOLERANCE, Facts, inputs_text
 
 RULES = {
     "coverage": "every input of every task is in exactly one batch, and no batch is empty (amount: inputs, or empty batches)",
-    "batch-size": "a batch has as many inputs as it says, a size its device supports for its task (amount: inputs off)",
+    "batch-size": "a batch has as many inputs as its stated size, a size its device supports for its task (amount: inputs off)",
     "once": "with batching='once', a task has at most one batch on a device (amount: batches too many)",
     "eligibility": "a task runs only on devices for which it has durations (amount: inputs)",
     "pin": "a pinned task runs only on the devices it is pinned to (amount: inputs)",
     "colocation": "for each input, all tasks of one label run on one device (amount: inputs split)",
     "time": "times are finite and not negative (amount: seconds before 0, or inf)",
-    "duration": "a batch takes the time the problem gives (amount: seconds off)",
+    "duration": "a batch takes its duration in the problem (amount: seconds off)",
     "device-overlap": "a device runs one batch at a time (amount: seconds of overlap)",
-    "precedence": "a batch starts when its inputs are there: local producers finished, transfers ended (amount: seconds too early)",
+    "precedence": "a batch starts after its local producers and the transfers of its inputs end (amount: seconds too early)",
     "no-path": "data moves only between devices with a path (amount: inputs)",
     "transfer-missing": "each edge between batches on different devices that share inputs has a transfer (amount: 1)",
-    "transfer-extra": "there is no other transfer, and none twice (amount: 1)",
-    "transfer-time": "a transfer takes the time the problem gives (amount: seconds off)",
+    "transfer-extra": "there is no other transfer, and no transfer occurs twice (amount: 1)",
+    "transfer-time": "a transfer takes its transfer time in the problem (amount: seconds off)",
     "transfer-early": "a transfer starts after its producer's finish (amount: seconds too early)",
     "channel-overlap": "with communication='channel', an ordered device pair moves one transfer at a time (amount: seconds of overlap)",
     "port-overlap": "with communication='port', a device sends one and receives one transfer at a time (amount: seconds of overlap)",
@@ -46,7 +46,7 @@ RULES = {
 
 @dataclass(frozen=True)
 class Violation:
-    """One broken rule.
+    """A violation of one rule.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class Violation:
     message : str
         One line.
     amount : float
-        The extent of the violation, in the unit given in `RULES`.
+        Extent of the violation, in the unit given in `RULES`.
     tasks, devices : tuple of str
         Names of the tasks and devices concerned.
     items : tuple of int
@@ -90,7 +90,7 @@ def verify(problem: Problem, schedule: Schedule) -> list[Violation]:
     Raises
     ------
     InvalidSchedule
-        The schedule has other tasks, devices, inputs or edges than the problem.
+        The tasks, devices, inputs or edges of the schedule are not those of the problem.
     """
     _check_same_names(problem, schedule)
     facts = Facts(problem, schedule)
@@ -120,8 +120,8 @@ def verify(problem: Problem, schedule: Schedule) -> list[Violation]:
 def _check_same_names(problem: Problem, schedule: Schedule) -> None:
     for what, expected, actual in (("task", problem.graph.names, schedule.tasks), ("device", problem.cluster.names, schedule.devices)):
         known, given = set(expected), set(actual)
-        lacking, strange = [name for name in expected if name not in given], [name for name in actual if name not in known]
-        differences = [f"{verb} {named(range(len(names)), names)}" for verb, names in (("lacks", lacking), ("adds", strange)) if names]
+        missing, extra = [name for name in expected if name not in given], [name for name in actual if name not in known]
+        differences = [f"{verb} {named(range(len(names)), names)}" for verb, names in (("lacks", missing), ("adds", extra)) if names]
         if not differences and len(expected) != len(actual):
             differences = ["names some twice"]
         if differences:
@@ -147,7 +147,7 @@ def _rows(mask: BoolArray) -> list[int]:
 
 
 def _of_batches(facts: Facts, rule: str, message: str, amount: float, *batches: int, times: Sequence[float] = ()) -> Violation:
-    """Return a violation that concerns complete batches."""
+    """Return a violation with the tasks, devices and inputs of some batches."""
     return Violation(
         rule,
         message,
@@ -365,20 +365,20 @@ def _transfer_early(facts: Facts) -> Iterator[Violation]:
 
 def _contention(facts: Facts) -> Iterator[Violation]:
     model, devices = facts.problem.communication, facts.problem.cluster.names
-    lawful = np.flatnonzero(facts.arc_of_move >= 0)
-    h, k = facts.device[facts.move_source[lawful]], facts.device[facts.move_target[lawful]]
+    needed = np.flatnonzero(facts.arc_of_move >= 0)
+    h, k = facts.device[facts.move_source[needed]], facts.device[facts.move_target[needed]]
     ports: Sequence[str] = devices
     resources = {"channel": [("", h * len(devices) + k)], "port": [("send", h), ("receive", k)]}.get(model, [])
     if model == "node":
         nodes = [device.node for device in facts.problem.cluster.devices]
         ports = [node or devices[x] for x, node in enumerate(nodes)]
-        host = np.array([nodes.index(node) if node else x for x, node in enumerate(nodes)])  # a device without a node is one by itself
-        lawful = lawful[host[h] != host[k]]
-        resources = [("send", host[facts.device[facts.move_source[lawful]]]), ("receive", host[facts.device[facts.move_target[lawful]]])]
-    start, finish = facts.move_start[lawful], facts.move_finish[lawful]
+        host = np.array([nodes.index(node) if node else x for x, node in enumerate(nodes)])  # a device without a node is its own node
+        needed = needed[host[h] != host[k]]
+        resources = [("send", host[facts.device[facts.move_source[needed]]]), ("receive", host[facts.device[facts.move_target[needed]]])]
+    start, finish = facts.move_start[needed], facts.move_finish[needed]
     for role, resource in resources:
         for x, y, overlap in _overlaps(resource, start, finish, facts.tolerance):
-            first, second = int(lawful[x]), int(lawful[y])
+            first, second = int(needed[x]), int(needed[y])
             ends = [facts.move(first), facts.move(second)]
             where = f"the {role} port of {ports[resource[x]]!r}" if role else f"the channel {devices[h[x]]!r} -> {devices[k[x]]!r}"
             message = f"{facts.transfer(*ends[0])} and {facts.transfer(*ends[1])} overlap on {where} by {overlap:.9g} s"
@@ -390,7 +390,7 @@ def _contention(facts: Facts) -> Iterator[Violation]:
 
 
 def _static_bytes(facts: Facts) -> FloatArray:
-    """Return the weights of tasks once per device, plus input and output bytes of every (task, input), [K]."""
+    """Return the static memory of each device in bytes, [K]: weights once per task, plus input and output of every (task, input)."""
     graph, n_devices = facts.problem.graph, facts.problem.n_devices
     device, task = np.unique(np.stack([facts.device, facts.task]), axis=1)
     moved = graph.input_bytes + graph.output_bytes
@@ -401,7 +401,7 @@ def _static_bytes(facts: Facts) -> FloatArray:
 
 
 def _peak_bytes(facts: Facts) -> FloatArray:
-    """Return the most bytes each device holds at any time, [K]."""
+    """Return the peak memory of each device in bytes, [K]."""
     graph, arcs, n_devices = facts.problem.graph, facts.arcs, facts.problem.n_devices
     task, device = facts.task[facts.row_batch], facts.device[facts.row_batch]
     start, finish = facts.start[facts.row_batch], facts.finish[facts.row_batch]
@@ -418,15 +418,15 @@ def _peak_bytes(facts: Facts) -> FloatArray:
     size = np.concatenate(
         [graph.output_bytes[task], graph.edge_bytes[arcs.edge[served]] * arcs.shared[served], graph.input_bytes[task[first]]]
     )
-    most = np.zeros(n_devices)
+    peak = np.zeros(n_devices)
     for k in range(n_devices):
         held = (holders == k) & (until - since > facts.tolerance)
-        moments = np.concatenate([since[held], until[held] - facts.tolerance])  # bytes released by then are free
+        moments = np.concatenate([since[held], until[held] - facts.tolerance])  # releases within the tolerance come first
         times, moment = np.unique(moments, return_inverse=True)
         change = np.bincount(moment, weights=np.concatenate([size[held], -size[held]]), minlength=len(times))
-        most[k] = np.cumsum(change).max(initial=0.0)
+        peak[k] = np.cumsum(change).max(initial=0.0)
     pair = np.unique(np.stack([facts.device, facts.task]), axis=1)
-    return most + np.bincount(pair[0], weights=graph.weight_bytes[pair[1]], minlength=n_devices)
+    return peak + np.bincount(pair[0], weights=graph.weight_bytes[pair[1]], minlength=n_devices)
 
 
 def _memory(facts: Facts) -> Iterator[Violation]:
