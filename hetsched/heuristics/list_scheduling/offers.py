@@ -81,10 +81,10 @@ def place_in_order(given: ListProblem, rule: Rule) -> Placed:
 
 
 def in_slices(work: Callable[[Choosing, int], int], state: Choosing, deadline: Deadline, what: str) -> Placed:
-    """Return what ``work(state, most)`` comes to, a slice of `most` looks at ready tasks after another.
+    """Call ``work(state, most)`` until all tasks are placed or one fits nowhere; a call examines at most `most` ready tasks.
 
-    `work` returns -1 if all tasks are placed, the task that found no place, or ``kernels.MORE``. Raises `OutOfTime` past the
-    deadline, but lets the first slice be done.
+    `work` returns -1 if all tasks are placed, the task that fits nowhere, or ``kernels.MORE``. Raises `OutOfTime` after the
+    deadline, but not before the end of the first call.
     """
     from hetsched.heuristics.list_scheduling import kernels
 

@@ -19,13 +19,13 @@ CYCLES = (1, 4, 16)
     auto=Auto(),
 )
 def annealing(problem: Problem, monitor: Monitor, *, hot: float = 0.01, cold: float = 0.0001) -> None:
-    """Anneal from the best schedule known, or from the best single device and HEFT.
+    """Anneal from the best schedule, or from the best single device and HEFT.
 
     A change puts a task, or connected tasks, on another device, moves a task in the sequence, or
     shifts inputs between batches. The temperature falls geometrically from `hot` to `cold`, shares of
-    the makespan, in cycles of which each is four times as long as the one before and starts from the
-    best so far. States that need more memory than there is are passed through at a price, which
-    rises while the search stays there. Without any limit it ends after 10 s.
+    the makespan, in cycles; each is four times as long as the previous one and starts from the best
+    state. States over the memory capacities are allowed with a penalty, which grows while the search
+    is in such states. Without a limit it ends after 10 s.
     """
     from hetsched.heuristics.local_search.annealing_kernels import Course, anneal
     from hetsched.heuristics.local_search.search import StateSearch

@@ -156,13 +156,14 @@ def distance(one: Member, other: Member) -> float:
     auto=Auto(),
 )
 def evolution(problem: Problem, monitor: Monitor, *, size: int = 8, effort: int = 20_000) -> None:
-    """Improve `size` different schedules, then the best on the way from one to another, again and again.
+    """Improve `size` different schedules, then repeatedly the best state on a path between two of them.
 
-    The first is the best schedule known, or HEFT's, the others come from it by as many random changes as
-    there are tasks; each is improved by `tabu` for `effort` evaluations, or for fewer where the budget is
-    short. Then a random member is turned into another one task by task in that one's order, and the best of
-    16 states on the way is improved and takes the place of one that is close to it or else the worst, if it
-    is better. When that has long not happened, all but the best are made anew. Without any limit it ends after 10 s.
+    The first is the best schedule, or that of HEFT; the others result from it by as many random changes as
+    there are tasks. Each is improved by `tabu` for `effort` evaluations, or fewer if the budget is small.
+    Then a random member is transformed into another one, task by task in the order of the second; the best
+    of 16 states on the path is improved and, if it is better, replaces a member close to it, or else the
+    worst. After many steps without a replacement all but the best are generated again. Without a limit it
+    ends after 10 s.
     """
     from hetsched.heuristics.local_search.search import StateSearch
 

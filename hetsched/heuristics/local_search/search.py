@@ -1,4 +1,4 @@
-"""What searches over states have in common: where they start, and what they offer when."""
+"""Common parts of searches over states: their start, and when they offer schedules."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from hetsched.search import Monitor, Role, select
 from hetsched.stopping import Stop
 
 _STEP = 0.02
-"""What is claimed more, at the least, after an offer that did not fit the ``peak`` memory."""
+"""Minimum increase of the claimed share of memory after an offer that did not fit the ``peak`` memory."""
 
 
 class StateSearch:
-    """A running search: where it is, the best it came to, and its talk with the monitor.
+    """A running search: its current and best states, and its offers to the monitor.
 
     Attributes
     ----------
@@ -51,11 +51,11 @@ class StateSearch:
 
     @property
     def progress(self) -> float:
-        """Share of the budget that is used up, 0 to 1."""
+        """Share of the budget that has been used, from 0 to 1."""
         return progress(self.monitor, *self._began)
 
     def start(self) -> bool:
-        """Begin at the best schedule there is, made by list schedulers or from one over capacity if need be; False without any."""
+        """Start from the best schedule, if necessary one of list schedulers or of `unload`; return False if there is none."""
         monitor = self.monitor
         if monitor.best is None:
             self._run_starts()
@@ -65,10 +65,10 @@ class StateSearch:
             return False
         if self.restart(monitor.best):
             return True
-        for start in select(role=Role.START, problem=monitor.problem):  # the best known has batches that no state can hold
-            found = monitor.subsolve(monitor.problem, start.name).schedule
-            if found is not None:
-                self.restart(found)
+        for start in select(role=Role.START, problem=monitor.problem):  # no state can represent the batches of the best schedule
+            schedule = monitor.subsolve(monitor.problem, start.name).schedule
+            if schedule is not None:
+                self.restart(schedule)
         if self._valid is None:
             monitor.note("no start was found whose batches are intervals of inputs, alike for co-located tasks")
         return self._valid is not None
@@ -76,14 +76,14 @@ class StateSearch:
     def _run_starts(self) -> None:
         monitor = self.monitor
         for role in (Role.START, Role.PACKING):
-            for each in select(role=role, problem=monitor.problem):
+            for start in select(role=role, problem=monitor.problem):
                 if monitor.stopped not in (Stop.NONE, Stop.TIME_LIMIT):
                     return
                 if monitor.best is None or (role is Role.START and not monitor.should_stop):
-                    monitor.attempt(each.name)
+                    monitor.attempt(start.name)
 
     def restart(self, schedule: Schedule) -> bool:
-        """Go on from a schedule; False if no state can hold it."""
+        """Continue from a schedule; return False if no state can represent it."""
         makespan = self.states.load(self.current, schedule)
         if math.isinf(makespan):
             return False
@@ -94,26 +94,26 @@ class StateSearch:
         return True
 
     def return_to_best(self) -> None:
-        """Go on from the best state."""
+        """Continue from the best state."""
         state_kernels.copy(self.best, self.current)
         self.makespan = self.states.settle(self.current)
 
     def bursts(self, *, weight: float = 1.0) -> Iterator[int]:
-        """Yield how many changes to try until the search has to end; what they found is offered in between.
+        """Yield the number of changes to try next, until the search has to end; offer improved states in between.
 
         The caller keeps `makespan`, `least` and `best` up to date.
         """
-        known = self.least
+        offered = self.least
         for count in bursts(self.monitor, weight=weight * self.states.tables.slots):
             yield count
             self.monitor.evaluated(count)
-            if self.least < known and self._may_offer():
-                known = self._offer()
-        if self.least < known:
+            if self.least < offered and self._may_offer():
+                offered = self._offer()
+        if self.least < offered:
             self._offer()
 
     def _may_offer(self) -> bool:
-        """Spend at most a third of the time on offers, unless what is done must not depend on time."""
+        """Return whether offers take at most a third of the time; always true under an evaluation limit, for determinism."""
         limited = self.monitor.budget.evaluations is not None
         return limited or self.monitor.elapsed - self._offered_at >= 2 * self._offer_seconds
 
@@ -124,7 +124,7 @@ class StateSearch:
         fits = math.isfinite(monitor.offer(decision))
         if fits and decision.transfer_order is not None:
             plain = Decision(decision.task, decision.device, decision.item_ptr, decision.items)
-            monitor.offer(plain)  # transfers first come first served may do better
+            monitor.offer(plain)  # first come, first served transfers may be better
         self._offer_seconds, self._offered_at = time.perf_counter() - began, monitor.elapsed
         if fits:
             if monitor.best is not None and monitor.best.makespan <= self.least:
@@ -139,10 +139,10 @@ class StateSearch:
         return self.least
 
     def _held_at_once(self, decision: Decision) -> float:
-        """Return the most that a device holds at a time of what it could ever hold in the best state, weights left out."""
+        """Return the largest ratio of peak memory to its upper bound on any device in the best state, without weights."""
         problem = self.monitor.problem
         peak = simulate(problem, decision).peak_memory
         assert peak is not None
-        weights, all_of_it = (States(problem, held=held).claims(self.best) for held in (0.0, 1.0))
-        most = all_of_it - weights
+        weights, total = (States(problem, held=held).claims(self.best) for held in (0.0, 1.0))
+        most = total - weights
         return float(((peak - weights) / np.where(most > 0, most, np.inf)).max(initial=0.0))

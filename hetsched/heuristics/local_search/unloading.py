@@ -1,4 +1,4 @@
-"""From schedules that need more memory than there is to one that fits."""
+"""Repair by random changes of schedules that exceed the memory capacities."""
 
 from __future__ import annotations
 
@@ -17,30 +17,29 @@ from hetsched.schedule.simulate import simulate
 from hetsched.search import Monitor, Role, select
 
 _WEIGHT = 1000.0
-"""What simulating a decision costs, in walks over all tasks and edges."""
+"""Cost of simulating a decision, in passes over all tasks and edges."""
 
 
 def unload(monitor: Monitor) -> None:
     """Offer a schedule that fits the memory, made by random changes from one that does not.
 
-    It begins with the shortest that the starts of searches find for devices without limits. Each change is
-    simulated, since under ``peak`` memory only that tells what is held when, and kept unless the bytes
-    beyond the capacities, of all devices together, become more. Ends at the first schedule that
-    fits, or with the budget.
+    It starts with the shortest schedule of the start methods without memory limits. Each change is
+    simulated, because ``peak`` memory depends on times, and kept unless the bytes over capacity, summed
+    over devices, increase. It ends at the first schedule that fits, or when the budget is used up.
     """
     from hetsched.heuristics.local_search import tabu_kernels
 
     problem, rng = monitor.problem, monitor.rng
     roomy = _without_limits(problem)
-    found = [monitor.subsolve(roomy, start.name).schedule for start in select(role=Role.START, problem=roomy)]
+    schedules = [monitor.subsolve(roomy, start.name).schedule for start in select(role=Role.START, problem=roomy)]
     states = States(roomy)
     current, trial, log = states.empty(), states.empty(), edit_kernels.new_log(states.tables)
-    makespan = _load_first(states, current, found)
+    makespan = _load_first(states, current, schedules)
     if math.isinf(makespan):
         monitor.note("no start was found, even with memory enough, whose batches are intervals of inputs, alike for co-located tasks")
         return
     state_kernels.copy(current, trial)
-    least = math.inf
+    smallest = math.inf
     for count in bursts(monitor, weight=_WEIGHT):
         for _ in range(count):
             decision = states.decision(trial)
@@ -49,8 +48,8 @@ def unload(monitor: Monitor) -> None:
                 monitor.offer(decision)
                 return
             monitor.evaluated(1)
-            if over <= least:
-                least = over
+            if over <= smallest:
+                smallest = over
                 state_kernels.copy(trial, current)
             if monitor.should_stop:
                 return
@@ -64,8 +63,8 @@ def _without_limits(problem: Problem) -> Problem:
 
 
 def _load_first(states: States, state: state_kernels.SearchState, schedules: list[Schedule | None]) -> float:
-    """Make a state that of the shortest schedule which it can hold; return its makespan, inf if there is none."""
-    for schedule in sorted((each for each in schedules if each is not None), key=lambda each: each.makespan):
+    """Load the shortest schedule that a state can represent into `state`; return its makespan, inf if there is none."""
+    for schedule in sorted((schedule for schedule in schedules if schedule is not None), key=lambda schedule: schedule.makespan):
         makespan = states.load(state, schedule)
         if math.isfinite(makespan):
             return makespan
