@@ -29,7 +29,7 @@ def fused(problem: Problem, monitor: Monitor, **options: Any) -> Coarsening:
     """Return Celeritas' coarsening, or the problem as it is where its coarse problem would be none."""
     try:
         return operation_fusion(problem, **options)
-    except InvalidProblem as refusal:  # clusters that no path joins
+    except InvalidProblem as refusal:  # clusters without a path between them
         monitor.note(f"the graph is taken as it is, for its coarse one is no problem: {refusal}")
         return Coarsening.through(problem, ())
 
@@ -67,9 +67,9 @@ def offer_bold_to_safe(monitor: Monitor, place: Callable[[FloatArray], Decision 
 
 
 def listed(problem: Problem, device: IntArray, priority: FloatArray | None = None) -> Decision | None:
-    """Return the decision for a device for each task, [n]; None where no path leads to some from its parents.
+    """Return the decision for given devices of tasks, [n]; None if some task has no path from a parent.
 
-    Tasks of a device run by descending `priority` [n], default the upward rank, each in the first gap. Memory is not looked at.
+    Tasks of a device run by descending `priority` [n], default the upward rank, each in the first gap. Memory is ignored.
     """
     from hetsched.heuristics.list_scheduling import kernels as list_kernels
 
@@ -86,8 +86,8 @@ def by_speed(problem: Problem) -> IntArray:
     """Return the devices, the fastest for the whole graph first; those that cannot run all of it by the share that they can."""
     seconds = problem.whole_durations
     able = np.isfinite(seconds)
-    least = np.where(able, seconds, 0.0).sum(axis=0)
-    return np.lexsort((least, -able.sum(axis=0)))
+    total = np.where(able, seconds, 0.0).sum(axis=0)
+    return np.lexsort((total, -able.sum(axis=0)))
 
 
 def shares(problem: Problem) -> FloatArray:

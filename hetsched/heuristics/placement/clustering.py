@@ -27,15 +27,15 @@ LARGEST_SHARE = 0.25
     turn=230,
 )
 def linear_clustering(problem: Problem, monitor: Monitor) -> None:
-    """Paths of mean durations and mean transfers; graphs of more than 10,000 tasks are coarsened as by Celeritas first."""
+    """Cluster along longest paths of mean durations and transfers; coarsen graphs of more than 10,000 tasks as `celeritas` does."""
     from hetsched.heuristics.placement import kernels
 
-    found = fused(problem, monitor) if problem.n_tasks > LARGEST else Coarsening.through(problem, ())
-    coarse, graph = found.coarse, found.coarse.graph
+    coarsening = fused(problem, monitor) if problem.n_tasks > LARGEST else Coarsening.through(problem, ())
+    coarse, graph = coarsening.coarse, coarsening.coarse.graph
     cluster = kernels.linear_clusters(coarse.arrays, graph.topological_order, mean_durations(coarse), mean_transfers(coarse))
-    whole = cluster[found.cluster]
-    begin = _first_met(problem, whole)
-    offer_bold_to_safe(monitor, lambda need: listed(problem, _mapped(problem, whole, begin, need)))
+    cluster_of = cluster[coarsening.cluster]
+    begin = _first_met(problem, cluster_of)
+    offer_bold_to_safe(monitor, lambda need: listed(problem, _mapped(problem, cluster_of, begin, need)))
 
 
 @method(

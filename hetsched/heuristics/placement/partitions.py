@@ -112,11 +112,11 @@ def metis(problem: Problem, monitor: Monitor) -> None:
 
 
 def _partition(deadline: Deadline, count: int, neighbours: tuple[list[int], list[int]], **options: Any) -> list[int]:
-    """Return what METIS answers in a process of its own: it prints to the output of the process that it runs in."""
-    words, said = [sys.executable, "-c", _METIS.format(path=sys.path)], pickle.dumps((count, neighbours, options))
+    """Return the partition of METIS, run in a separate process because it prints to standard output."""
+    words, message = [sys.executable, "-c", _METIS.format(path=sys.path)], pickle.dumps((count, neighbours, options))
     limit = None if deadline.limit is None else deadline.limit + GRACE
     try:
-        done = subprocess.run(words, input=said, capture_output=True, check=False, timeout=limit)
+        done = subprocess.run(words, input=message, capture_output=True, check=False, timeout=limit)
     except subprocess.TimeoutExpired:
         raise OutOfTime("METIS was not done when the time limit was reached; allow more time") from None
     if done.returncode:

@@ -16,7 +16,7 @@ from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.search import LOADS, Auto, Monitor, Supports, method
 
-_CHUNK = 4_000  # moves between two looks at the clock, some milliseconds
+_CHUNK = 4_000  # moves between two checks of the time, a few milliseconds
 _HOT, _COLD = 3e-3, 1e-7
 _AIMS = (0.0, 0.5, 0.8, 0.95)
 
@@ -31,13 +31,13 @@ _AIMS = (0.0, 0.5, 0.8, 0.95)
     auto=Auto(weight=2.0),
 )
 def load_search(problem: Problem, monitor: Monitor, *, moves: int = 8_000_000) -> None:
-    """Anneal assignments until told to stop, or for so many `moves` (about ten seconds).
+    """Anneal assignments until the budget is used up, or for `moves` moves (about ten seconds).
 
-    Every round begins from the best assignment, from one device, or from intervals of a linear
-    order, and cools down from where loads may exceed the target by some per cent; the target lies
-    between the bound and the best value. Rounds grow longer. Memory and missing paths are penalties
-    while it searches and never in what it offers. Under another objective than max-load the period
-    is minimised.
+    Every round starts from the best assignment, from one device, or from intervals of a linear
+    order. Its temperature first allows loads a few per cent above the target, which is between the
+    bound and the best value. Rounds become longer. Excess memory and missing paths have penalties
+    during the search and do not occur in offered assignments. Under objectives other than max-load
+    the period is minimised.
     """
     data = load_data(problem, "max-load" if monitor.objective == "max-load" else "period")
     for need in memory_needs(problem):
@@ -99,15 +99,15 @@ class _Search:
         return math.isfinite(self.offered)
 
     def starts(self) -> list[IntArray]:
-        """Return assignments to begin with: the best there is, each device alone, intervals."""
-        found = []
+        """Return initial assignments: the best one, each device alone, intervals."""
+        assignments = []
         best = self.monitor.best
         if best is not None and len(best.batches) == self.problem.n_tasks:
             where = np.zeros(len(self.best), np.int64)
             where[self.problem.unit[best.batches.task]] = best.batches.device
-            found.append(where)
-        found += [np.where(self.allowed[:, k], k, self.allowed.argmax(axis=1)) for k in range(self.problem.n_devices)]
-        return found if best is not None or self.monitor.deadline.over else [*found, self.intervals()]
+            assignments.append(where)
+        assignments += [np.where(self.allowed[:, k], k, self.allowed.argmax(axis=1)) for k in range(self.problem.n_devices)]
+        return assignments if best is not None or self.monitor.deadline.over else [*assignments, self.intervals()]
 
     def intervals(self) -> IntArray:
         """Return an assignment of intervals of a linear order to devices in random order, in proportion to their speed."""
