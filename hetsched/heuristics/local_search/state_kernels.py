@@ -379,7 +379,10 @@ def _tails_of_one_batch_each(t: SearchData, s: SearchState, first: int, above: i
         while x < after:
             j = np.uint64(succ[x])
             h = np.uint64(device[np.uint64(unit[j])])
-            took = links.transfers[np.uint64(succ_edge[x]), k, h] if links.given else bytes_seconds(links, succ_bytes[x], int(k), int(h))
+            if links.given:
+                took = links.transfers[np.uint64(succ_edge[x]), k, h]
+            else:
+                took = bytes_seconds(links, succ_bytes[x], np.int64(k), np.int64(h))  # type: ignore[arg-type]  # one signature
             longest = max(longest, took + tail[j])
             x += one
         if marked[i]:
