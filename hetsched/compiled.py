@@ -112,8 +112,9 @@ def kernel(function: F) -> F:
 
 
 def inner(function: F) -> F:
-    """Compile what only kernels call, without reference counts; calling it from Python crashes.
+    """Compile what only kernels call, into them and without reference counts; calling it from Python crashes.
 
-    The wrappers that it goes without take long to compile for tuples of many arrays.
+    A call that is not inlined copies every array of its tuples. The wrappers that it has none of take long to compile for
+    tuples of many arrays.
     """
-    return _compile(function, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+    return _compile(function, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from hetsched.compiled import inner
 from hetsched.problem.links import LinkTable
 
@@ -15,7 +17,8 @@ def multiplier(links: LinkTable, count: int) -> float:
 @inner
 def bytes_seconds(links: LinkTable, amount: float, h: int, k: int) -> float:
     """Return the seconds that `amount` bytes take from device h to k: 0 within a device, inf without a path."""
-    return float(links.latency[h, k] + amount / links.bandwidth[h, k])
+    x, y = np.uint64(h), np.uint64(k)  # of negative indices numba would take care each time
+    return float(links.latency[x, y] + amount / links.bandwidth[x, y])
 
 
 @inner
@@ -25,5 +28,5 @@ def link_seconds(links: LinkTable, edge: int, h: int, k: int, factor: float) -> 
     `factor` is the `multiplier` of the number of inputs.
     """
     if links.given:
-        return float(links.transfers[edge, h, k] * factor)
-    return bytes_seconds(links, links.edge_bytes[edge] * factor, h, k)
+        return float(links.transfers[np.uint64(edge), np.uint64(h), np.uint64(k)] * factor)
+    return bytes_seconds(links, links.edge_bytes[np.uint64(edge)] * factor, h, k)

@@ -136,8 +136,8 @@ def _append_transfers(t: SearchData, s: SearchState, count: int, v: int, k: int,
     The first `count` rows of `ready`, `seconds` and `producer` have them. With room in `moved` they are written there from
     row `n_moved` on.
     """
-    links, clock, ready, seconds, producer, moved = t.arrays.links, s.now, s.ready, s.seconds, s.producer, s.moved
-    last, size = 0.0, len(links.resource)
+    resource, clock, ready, seconds, producer, moved = t.arrays.links.resource, s.now, s.ready, s.seconds, s.producer, s.moved
+    last, size, target = 0.0, len(resource), np.uint64(k)
     for x in range(count):
         first = x  # few, so by selection
         for y in range(x + 1, count):
@@ -147,9 +147,9 @@ def _append_transfers(t: SearchData, s: SearchState, count: int, v: int, k: int,
         seconds[x], seconds[first] = seconds[first], seconds[x]
         for z in range(3):
             producer[x, z], producer[first, z] = producer[first, z], producer[x, z]
-        end, h = ready[x] + seconds[x], producer[x, 2]
-        one, other = size + links.resource[h, k, 0], size + links.resource[h, k, 1]
-        if seconds[x] > 0.0 and one >= size:
+        end, source = ready[x] + seconds[x], np.uint64(producer[x, 2])
+        if seconds[x] > 0.0 and resource[source, target, 0] >= 0:
+            one, other = np.uint64(size + resource[source, target, 0]), np.uint64(size + resource[source, target, 1])
             end = max(ready[x], clock[one], clock[other]) + seconds[x]
             clock[one], clock[other] = end, end
         if len(moved) > 0:
