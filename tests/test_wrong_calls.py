@@ -930,6 +930,7 @@ def test_no_wrong_call_at_all_ends_in_a_raw_error(door: Door) -> None:
     assert not found, "\n".join(found)
 
 
+@pytest.mark.slow
 def test_the_right_values_are_right() -> None:
     """Otherwise a wrong value would be refused for another's sake."""
     refused = []

@@ -123,6 +123,7 @@ def test_alone_it_says_what_to_do_next(run: Any, folder: Path) -> None:
     assert "problem.json is here already; next: hetsched solve problem.json --show" in run().stdout
 
 
+@pytest.mark.slow
 def test_the_steps_it_shows_work(run: Any, folder: Path) -> None:
     for _, command in STEPS:
         if command.endswith("--install-completion"):
