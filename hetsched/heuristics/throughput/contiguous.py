@@ -142,16 +142,16 @@ class _Program:
     """The dynamic program on one set of units, by place in a linear order."""
 
     def __init__(self, problem: Problem, data: LoadData, need: Any, linear: IntArray) -> None:
-        self.problem, self.data, self.linear = problem, data, linear
-        self.place = np.empty(len(linear), np.int64)
-        self.place[linear] = np.arange(len(linear))
+        self.problem, self.linear, self.missing = problem, linear, data.missing
+        place = np.empty(len(linear), np.int64)
+        place[linear] = np.arange(len(linear))
         self.cost, self.need = data.cost[linear], need[linear]
-        self.missing = data.missing
         self.capacity = problem.cluster.memory_bytes * (1 + 1e-12)
-        self.source = self.place[data.source]
-        self.out_ptr, self.out = _permuted(data.out_ptr, data.out, linear)
-        self.read_ptr, self.read = _permuted(data.read_ptr, data.read, linear)
-        self.reader = self.place[data.reader]
+        out_ptr, out = _permuted(data.out_ptr, data.out, linear)
+        read_ptr, read = _permuted(data.read_ptr, data.read, linear)
+        self.data = data._replace(
+            cost=self.cost, source=place[data.source], reader=place[data.reader], out_ptr=out_ptr, out=out, read_ptr=read_ptr, read=read
+        )
 
     def reckonings(self) -> Iterator[tuple[FloatArray, FloatArray]]:
         """Yield seconds into and out of each device, [H, K] each: one that never says too much, then one that never says too little."""
@@ -192,20 +192,12 @@ class _Program:
         from_ideal, from_class = np.zeros(best.shape, np.int32), np.zeros(best.shape, np.int8)
         incumbent = monitor.incumbent * self.problem.inputs if monitor.objective == self._objective else np.inf
         bound = np.array([min(incumbent, self.missing)])
-        data = self.data._replace(
-            cost=self.cost[:, kinds.first],
-            source=self.source,
-            reader=self.reader,
-            out_ptr=self.out_ptr,
-            out=self.out,
-            read_ptr=self.read_ptr,
-            read=self.read,
-            time=np.stack([enter[:, kinds.first], leave[:, kinds.first]], axis=1),
-        )
+        seconds = np.stack([enter[:, kinds.first], leave[:, kinds.first]], axis=1)
+        data = self.data._replace(cost=self.cost[:, kinds.first], time=seconds)
         data = LoadData(data.host, *map(readonly, data[1:]))
         classes = DeviceClasses(kinds.number, stride, self.capacity[kinds.first], self.need)
         table = Table(best, from_ideal, from_class, bound)
-        path = new_path(len(self.source), len(self.cost), len(kinds.number))
+        path = new_path(len(data.source), len(self.cost), len(kinds.number))
         begin, chunk = 0, 1
         while begin < found.number and not monitor.should_stop:
             started = time.perf_counter()
