@@ -1,4 +1,4 @@
-"""Batched kin of MET, greedy and HEFT: each task's inputs shared out over the devices in batches."""
+"""Batched MET, greedy and HEFT: the inputs of each task are divided over the devices in batches."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _SUPPORTS = "any problem; several inputs go in batches on several devices"
     auto=Auto(when=several_inputs),
 )
 def bmet(problem: Problem, monitor: Monitor, *, sizes: int | Sequence[int] | None = None) -> None:
-    """Ready tasks in index order, each in the batches that take the fewest seconds of devices in all.
+    """Schedule ready tasks in index order, each in the batches of least total duration.
 
-    The inputs of a task are partitioned into at most one stretch of consecutive inputs per device,
-    the stretches in the order of the devices, each stretch one batch (``batching="once"``) or several
-    in a row (``"free"``). Of all such partitions the one of least total duration is taken, of equals
-    the one of fewest batches, then that of lower devices. `sizes` are the batch sizes to use, by
-    default all that the problem has. With one input this is `met`.
+    The inputs of a task are partitioned into at most one interval of consecutive inputs per device,
+    in the order of the devices. An interval is one batch (``batching="once"``) or several consecutive
+    ones (``"free"``). The partition of least total duration is used; ties go to fewer batches, then
+    to lower devices. `sizes` are the batch sizes to use, by default all of the problem. With one
+    input this is `met`.
     """
     _offer_in_batches(monitor, np.zeros(problem.n_tasks), sizes, by_finish=False, insertion=False)
 
@@ -48,11 +48,11 @@ def bmet(problem: Problem, monitor: Monitor, *, sizes: int | Sequence[int] | Non
     auto=Auto(when=several_inputs),
 )
 def bgreedy(problem: Problem, monitor: Monitor, *, sizes: int | Sequence[int] | None = None) -> None:
-    """Tasks in breadth-first topological order, each in the appended batches whose latest finish is least.
+    """Schedule tasks in breadth-first topological order, each in the appended batches whose latest finish is earliest.
 
-    Partitions are as for `bmet`; of equal latest finishes the fewest batches win, then lower devices.
-    The data of a batch arrive when those of its inputs, from every batch of every parent, have. With
-    one input this is `greedy`.
+    Partitions are those of `bmet`; ties go to fewer batches, then to lower devices. A batch is ready
+    when the data of all its inputs have arrived from all batches of all parents. With one input this
+    is `greedy`.
     """
     priority = np.empty(problem.n_tasks)
     priority[problem.graph.topological_order] = -np.arange(problem.n_tasks, dtype=np.float64)
@@ -69,11 +69,11 @@ def bgreedy(problem: Problem, monitor: Monitor, *, sizes: int | Sequence[int] | 
     auto=Auto(when=several_inputs),
 )
 def bheft(problem: Problem, monitor: Monitor, *, sizes: int | Sequence[int] | None = None, mean_communication: str = "paper") -> None:
-    """Tasks by upward rank, each in the batches whose latest finish is least, in gaps where they fit.
+    """Schedule tasks by descending upward rank, each in the batches whose latest finish is earliest, inserted into gaps.
 
-    As `bgreedy` but for the order and the insertion. For the rank the duration of a task is the mean,
-    over the devices that can run it, of L times its least seconds per input, and its data move for
-    all inputs at once. With one input this is `heft`.
+    Differs from `bgreedy` by the order and the insertion. In the rank, the duration of a task is the
+    mean, over the devices that can run it, of L times its least seconds per input, and transfers
+    carry all inputs at once. With one input this is `heft`.
     """
     rank = upward_ranks(with_sizes(problem, sizes), mean_communication)
     _offer_in_batches(monitor, rank, sizes, by_finish=True, insertion=True)
@@ -91,19 +91,19 @@ def upward_ranks(problem: Problem, mean_communication: str = "paper") -> FloatAr
 
 
 def with_sizes(problem: Problem, sizes: int | Sequence[int] | None) -> Problem:
-    """Return the problem with some of its batch sizes only; `UnsupportedFeature` if they do not do."""
+    """Return the problem restricted to some of its batch sizes; raise `UnsupportedFeature` if they do not suffice."""
     if sizes is None:
         return problem
-    given = np.unique(np.atleast_1d(np.asarray(sizes)))
-    unknown = [size for size in given.tolist() if size not in problem.batch_sizes.tolist()]
-    if unknown or not len(given):
+    selected = np.unique(np.atleast_1d(np.asarray(sizes)))
+    unknown = [size for size in selected.tolist() if size not in problem.batch_sizes.tolist()]
+    if unknown or not len(selected):
         raise UnsupportedFeature(
             f"sizes={sizes!r} must be some of the problem's batch sizes {problem.batch_sizes.tolist()}"
             + (f"; it has no durations for {unknown[0]!r}" if unknown else "")
         )
-    chosen = np.searchsorted(problem.batch_sizes, given)
+    columns = np.searchsorted(problem.batch_sizes, selected)
     try:
-        return problem.replace(durations=problem.durations[:, :, chosen], batch_sizes=given)
+        return problem.replace(durations=problem.durations[:, :, columns], batch_sizes=selected)
     except InvalidProblem as error:
         raise UnsupportedFeature(f"sizes={sizes!r} do not suffice: {error}") from error
 
@@ -111,9 +111,9 @@ def with_sizes(problem: Problem, sizes: int | Sequence[int] | None) -> Problem:
 def place_in_batches(
     problem: Problem, claim: FloatArray, priority: FloatArray, *, by_finish: bool = True, insertion: bool = True, once: bool | None = None
 ) -> Any:
-    """Return what ``batch_kernels.in_batches`` makes of a priority per task, [n], and claims on memory, [n_units, 2].
+    """Run ``batch_kernels.in_batches`` with a priority per task, [n], and memory claims, [n_units, 2]; return its result.
 
-    `once` asks for one batch of a task on each device, as ``batching="once"`` does, which is its default.
+    `once` limits a task to one batch on each device; the default is the problem's ``batching``.
     """
     from hetsched.heuristics.list_scheduling import batch_kernels
 
@@ -122,16 +122,16 @@ def place_in_batches(
     cuts = batch_kernels.cut_points(problem.batch_sizes, problem.inputs, problem.n_devices if once else problem.inputs)
     place = np.full(problem.inputs + 1, -1)
     place[cuts] = np.arange(len(cuts))
-    given = batch_kernels.BatchProblem(
+    batch_problem = batch_kernels.BatchProblem(
         problem.arrays, problem.unit, np.array(claim), problem.cluster.memory_bytes, row_of, counts, once, cuts, place
     )
-    return batch_kernels.in_batches(given, np.array(priority), by_finish, insertion)
+    return batch_kernels.in_batches(batch_problem, np.array(priority), by_finish, insertion)
 
 
 def _offer_in_batches(
     monitor: Monitor, priority: FloatArray, sizes: int | Sequence[int] | None, *, by_finish: bool, insertion: bool
 ) -> None:
-    """Offer what `place_in_batches` makes, from optimistic to conservative claims; note why where it makes none that fits."""
+    """Offer the result of `place_in_batches`, from optimistic to conservative claims; note why where none fits."""
     problem = with_sizes(monitor.problem, sizes)
     for claim in memory_claims(problem):
         task, device, low, high, start, stuck = place_in_batches(problem, claim, priority, by_finish=by_finish, insertion=insertion)
@@ -144,7 +144,7 @@ def _offer_in_batches(
 
 
 def _shared_counts(problem: Problem, once: bool) -> tuple[IntArray, BoolArray]:
-    """Return (row of each co-location unit or -1, whether its members can all process q inputs on k, [rows, K, L + 1])."""
+    """Return (row of each unit with several members, else -1; whether all members can process q inputs on k, [rows, K, L + 1])."""
     from hetsched.heuristics.list_scheduling import batch_kernels
 
     shared = np.bincount(problem.unit, minlength=problem.n_units) > 1
@@ -153,7 +153,7 @@ def _shared_counts(problem: Problem, once: bool) -> tuple[IntArray, BoolArray]:
 
 
 def decision_of_intervals(task: IntArray, device: IntArray, low: IntArray, high: IntArray, start: FloatArray) -> Decision:
-    """Return the decision of batches of the inputs from `low` to before `high`, run in order of `start`."""
+    """Return the decision whose batches have the inputs `low` to `high` - 1 and run in order of `start`."""
     order = np.argsort(start, kind="stable")
     task, device, low, high = task[order], device[order], low[order], high[order]
     item_ptr = row_starts(high - low)
@@ -161,18 +161,18 @@ def decision_of_intervals(task: IntArray, device: IntArray, low: IntArray, high:
 
 
 def _no_place(problem: Problem, claim: FloatArray, task: IntArray, device: IntArray, low: IntArray, high: IntArray, stuck: int) -> str:
-    """Say what room there was for a task that found no place after the others were placed."""
+    """Return a message with the memory left, once the other tasks were placed, for a task that fits nowhere."""
     pair, first = np.unique(problem.unit[task] * problem.n_devices + device, return_index=True)
     leader = np.full(problem.n_units, -1)
     leader[problem.unit[task][::-1]] = task[::-1]
-    once_each, of_leader = pair[first >= 0], leader[problem.unit[task]] == task
-    used = np.bincount(once_each % problem.n_devices, claim[once_each // problem.n_devices, 0], problem.n_devices)
+    placed, of_leader = pair[first >= 0], leader[problem.unit[task]] == task
+    used = np.bincount(placed % problem.n_devices, claim[placed // problem.n_devices, 0], problem.n_devices)
     used += np.bincount(device[of_leader], (high - low)[of_leader] * claim[problem.unit[task[of_leader]], 1], problem.n_devices)
     free = np.maximum(problem.cluster.memory_bytes - used, 0.0)
-    once, each = claim[problem.unit[stuck]]
+    fixed, per_input = claim[problem.unit[stuck]]
     runs = np.flatnonzero(problem.eligible[stuck])
     room = ", ".join(f"{free[k]:.6g} on {problem.cluster.names[k]!r}" for k in runs)
     return (
         f"found no place for the {problem.inputs} inputs of task {problem.graph.names[stuck]!r}, which with its co-located tasks claims "
-        f"{once:.6g} bytes on every device it uses and {each:.6g} for each input; left: {room}"
+        f"{fixed:.6g} bytes on every device it uses and {per_input:.6g} for each input; left: {room}"
     )

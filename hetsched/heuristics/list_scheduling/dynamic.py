@@ -1,4 +1,4 @@
-"""List schedulers that weigh all ready tasks at every step: ETF, DLS, BIL, Min-Min, Max-Min, Sufferage."""
+"""List schedulers with dynamic priorities, which compare all ready tasks at each step: ETF, DLS, BIL, Min-Min, Max-Min, Sufferage."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def _by_choice(problem: Problem, monitor: Monitor, rule: int, level: FloatArray 
     choice = kernels.Choice(rule, np.array(level), np.array(median))
 
     def place(need: FloatArray) -> kernels.Placed:
-        given, preferences = list_problem(problem, need), kernels.Preferences.begin(n, size)
+        data, preferences = list_problem(problem, need), kernels.Preferences.begin(n, size)
 
         def work(state: kernels.Choosing, most: int) -> int:
-            return kernels.by_choice(given, choice, state, preferences, most)
+            return kernels.by_choice(data, choice, state, preferences, most)
 
         return in_slices(work, kernels.Choosing.begin(n, size, len(need)), monitor.deadline, "the choice among many ready tasks")
 
@@ -41,7 +41,7 @@ def _by_choice(problem: Problem, monitor: Monitor, rule: int, level: FloatArray 
     auto=Auto(),
 )
 def etf(problem: Problem, monitor: Monitor) -> None:
-    """The (task, device) pair of earliest start; ties by higher static level, lower task, lower device."""
+    """Place the (task, device) pair of earliest start; ties go to the higher static level, the lower task, the lower device."""
     from hetsched.heuristics.list_scheduling import kernels
 
     _by_choice(problem, monitor, kernels.ETF, static_level(problem)[:, None])
@@ -59,7 +59,7 @@ def etf(problem: Problem, monitor: Monitor) -> None:
     auto=Auto(),
 )
 def dls(problem: Problem, monitor: Monitor) -> None:
-    """The pair of highest static level - start + (median duration - duration there)."""
+    """Place the pair of highest dynamic level: static level - start + (median duration - duration on the device)."""
     from hetsched.heuristics.list_scheduling import kernels
 
     median = _median_durations(problem.whole_durations)
@@ -67,7 +67,7 @@ def dls(problem: Problem, monitor: Monitor) -> None:
 
 
 def _median_durations(durations: FloatArray) -> FloatArray:
-    """Return the adjusted median over all devices, [n]: the largest finite duration where the median is infinite (Sih and Lee 1993)."""
+    """Return the adjusted median duration over all devices, [n]: the largest finite one where the median is inf (Sih and Lee 1993)."""
     size = durations.shape[1]
     ascending = np.sort(durations, axis=1)
     median = 0.5 * (ascending[:, (size - 1) // 2] + ascending[:, size // 2])
@@ -86,8 +86,11 @@ def _median_durations(durations: FloatArray) -> FloatArray:
     auto=Auto(),
 )
 def bil(problem: Problem, monitor: Monitor) -> None:
-    """The ready task whose k-th best imaginary makespan is largest, k the number of ready tasks (or
-    of devices, if fewer); on its best device, corrected for crowding."""
+    """Place the ready task of largest k-th smallest basic imaginary makespan on the device of least revised one.
+
+    k is the number of ready tasks, or of devices if there are fewer of these. The revised makespan adds the task's duration,
+    times (ready tasks / devices - 1), if there are more ready tasks than devices.
+    """
     from hetsched.analysis import ranking_kernels
     from hetsched.heuristics.list_scheduling import kernels
 
@@ -105,7 +108,7 @@ def bil(problem: Problem, monitor: Monitor) -> None:
     auto=Auto(),
 )
 def min_min(problem: Problem, monitor: Monitor) -> None:
-    """The ready task of least minimum completion time."""
+    """Place the ready task of least minimum completion time."""
     from hetsched.heuristics.list_scheduling import kernels
 
     _by_choice(problem, monitor, kernels.MIN_MIN)
@@ -121,7 +124,7 @@ def min_min(problem: Problem, monitor: Monitor) -> None:
     auto=Auto(),
 )
 def max_min(problem: Problem, monitor: Monitor) -> None:
-    """The ready task of largest minimum completion time."""
+    """Place the ready task of largest minimum completion time."""
     from hetsched.heuristics.list_scheduling import kernels
 
     _by_choice(problem, monitor, kernels.MAX_MIN)
@@ -137,7 +140,7 @@ def max_min(problem: Problem, monitor: Monitor) -> None:
     auto=Auto(),
 )
 def sufferage(problem: Problem, monitor: Monitor) -> None:
-    """The ready task of largest difference between second-least and least completion time."""
+    """Place the ready task of largest difference between its second-least and least completion times."""
     from hetsched.heuristics.list_scheduling import kernels
 
     _by_choice(problem, monitor, kernels.SUFFERAGE)

@@ -1,4 +1,4 @@
-"""Baselines that hardly look ahead: one device, MET, MCT, OLB, greedy, packing."""
+"""Baselines without lookahead: best single device, MET, MCT, OLB, greedy, packing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hetsched.search import ALL, Auto, Kind, Monitor, Role, Supports, always, me
     auto=Auto(),
 )
 def best_device(problem: Problem, monitor: Monitor) -> None:
-    """Offer all tasks on one device, the fastest device first, until one has the memory."""
+    """Offer all tasks on one device, from the fastest to the slowest, until an offer fits the memory."""
     cost, choice = _cheapest_batches(problem)
     total = np.where(problem.eligible.all(axis=0), cost.sum(axis=0), np.inf)
     if np.isinf(total).all():
@@ -34,8 +34,10 @@ def best_device(problem: Problem, monitor: Monitor) -> None:
 
 
 def _cheapest_batches(problem: Problem) -> tuple[FloatArray, IntArray | None]:
-    """Return (seconds for all inputs of each task on each device, [n, K]; last batch size of the
-    cheapest way to process q inputs, [L + 1, n, K], or None for one batch of all)."""
+    """Return the least seconds for all inputs of each task on each device, [n, K], and the batch sizes that take them.
+
+    The sizes, [L + 1, n, K], hold the last batch size of the fastest partition of q inputs; None stands for one batch of all.
+    """
     if problem.batching == "once" or problem.inputs == 1:
         return problem.whole_durations, None
     durations, shape = problem.arrays.durations, (problem.n_tasks, problem.n_devices)
@@ -68,7 +70,7 @@ def _on_one_device(problem: Problem, k: int, choice: IntArray | None) -> Decisio
 
 
 def _by_index(problem: Problem) -> FloatArray:
-    """Equal priorities: the ready task of lowest index goes first."""
+    """Return equal priorities, [n], under which the ready task of lowest index is first."""
     return np.zeros(problem.n_tasks)
 
 
@@ -82,7 +84,7 @@ def _by_index(problem: Problem) -> FloatArray:
     auto=Auto(),
 )
 def met(problem: Problem, monitor: Monitor) -> None:
-    """Ready tasks in index order, each on its fastest device."""
+    """Place ready tasks in index order, each on its fastest device."""
     offer_in_order(monitor, _by_index(problem), criterion="duration", insertion=False)
 
 
@@ -96,7 +98,7 @@ def met(problem: Problem, monitor: Monitor) -> None:
     auto=Auto(),
 )
 def mct(problem: Problem, monitor: Monitor) -> None:
-    """Ready tasks in index order, each appended where it finishes first."""
+    """Append ready tasks in index order, each to the device of its earliest finish."""
     offer_in_order(monitor, _by_index(problem), criterion="finish", insertion=False)
 
 
@@ -110,7 +112,7 @@ def mct(problem: Problem, monitor: Monitor) -> None:
     auto=Auto(),
 )
 def olb(problem: Problem, monitor: Monitor) -> None:
-    """Ready tasks in index order, each on the device that falls idle first."""
+    """Place ready tasks in index order, each on the device that becomes idle first."""
     offer_in_order(monitor, _by_index(problem), criterion="available", insertion=False)
 
 
@@ -124,7 +126,7 @@ def olb(problem: Problem, monitor: Monitor) -> None:
     auto=Auto(),
 )
 def greedy(problem: Problem, monitor: Monitor) -> None:
-    """Tasks in breadth-first topological order, each appended where it finishes first."""
+    """Append tasks in breadth-first topological order, each to the device of its earliest finish."""
     offer_in_order(monitor, descending(problem.graph.topological_order), criterion="finish", insertion=False)
 
 
@@ -138,7 +140,7 @@ def greedy(problem: Problem, monitor: Monitor) -> None:
     turn=174,
 )
 def packing(problem: Problem, monitor: Monitor) -> None:
-    """Offer tasks in topological order on devices that have the memory: a start where list schedulers find no place for the last task."""
+    """Offer an assignment by memory, tasks in topological order: a start where list schedulers cannot place all tasks."""
     decision = packed(problem)
     if decision is None:
         monitor.note("found no place for all tasks, which does not say that there is none")

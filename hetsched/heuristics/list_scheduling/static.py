@@ -27,7 +27,7 @@ def ranks(problem: Problem, mean_communication: str = "paper") -> tuple[FloatArr
 
     `mean_communication` is ``"paper"`` (mean latency + bytes / mean bandwidth over pairs of different
     devices; Topcuoglu et al. 2002), ``"times"`` (the mean of the transfer times over them) or
-    ``"saga"`` (which averages over each device's free link to itself too).
+    ``"saga"`` (whose mean includes each device's free link to itself).
     """
     from hetsched.analysis import ranking_kernels
 
@@ -38,7 +38,7 @@ def ranks(problem: Problem, mean_communication: str = "paper") -> tuple[FloatArr
 
 
 def place_heft(problem: Problem, need: FloatArray, mean_communication: str = "paper") -> Any:
-    """Return HEFT's placement alone: (device per task, sequence of tasks, task without a place or -1)."""
+    """Return the placement of HEFT: (device per task, sequence of tasks, task that fits nowhere or -1)."""
     from hetsched.heuristics.list_scheduling import kernels
 
     return kernels.heft(list_problem(problem, need), problem.graph.topological_order, mean_code(mean_communication))
@@ -56,7 +56,7 @@ def place_heft(problem: Problem, need: FloatArray, mean_communication: str = "pa
     auto=Auto(),
 )
 def heft(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper") -> None:
-    """Tasks by descending upward rank, each in the earliest gap that finishes it first."""
+    """Insert tasks by descending upward rank, each into the gap of its earliest finish."""
     offer(monitor, lambda need: place_heft(problem, need, mean_communication))
 
 
@@ -70,9 +70,9 @@ def heft(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper
     auto=Auto(),
 )
 def cpop(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper") -> None:
-    """Ready tasks by upward + downward rank; those of the critical path on its fastest device.
+    """Place ready tasks by upward + downward rank; those of the critical path on the device that is fastest for the path.
 
-    A critical task that cannot run there goes where it finishes first, like the others.
+    A critical task that cannot run there is placed at its earliest finish, like the others.
     """
     from hetsched.analysis import ranking_kernels
 
@@ -93,7 +93,7 @@ def cpop(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper
     auto=Auto(),
 )
 def peft(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper") -> None:
-    """Ready tasks by mean optimistic cost, each where finish + optimistic cost is least."""
+    """Place ready tasks by descending mean optimistic cost, each on the device of least finish + optimistic cost."""
     from hetsched.analysis import ranking_kernels
 
     transfer = ranking_kernels.mean_transfers(problem.arrays, mean_code(mean_communication))
@@ -111,10 +111,11 @@ def peft(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper
     auto=Auto(),
 )
 def lookahead(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper", most_children: int = 64) -> None:
-    """Tasks by descending upward rank; on every device its children are placed for a try, as HEFT would.
+    """Place tasks by descending upward rank, each on the device that lets its children finish first.
 
-    The device is taken on which the latest of them finishes first; a task without children goes where
-    it finishes first itself. Of children, at most the `most_children` of highest rank are tried.
+    For each device, the children are placed tentatively as in HEFT, and the device of the earliest
+    last finish is used; a task without children is placed at its own earliest finish. At most the
+    `most_children` children of highest rank are tried.
     """
     from hetsched.heuristics.list_scheduling import kernels, lookahead_kernels
 
@@ -148,7 +149,7 @@ def lookahead(problem: Problem, monitor: Monitor, *, mean_communication: str = "
     auto=Auto(),
 )
 def hlfet(problem: Problem, monitor: Monitor) -> None:
-    """Ready tasks by static level (mean durations, no communication), each where it starts first."""
+    """Append ready tasks by descending static level (mean durations, no communication), each at its earliest start."""
     offer_in_order(monitor, static_level(problem), criterion="start", insertion=False)
 
 
@@ -162,10 +163,10 @@ def hlfet(problem: Problem, monitor: Monitor) -> None:
     auto=Auto(),
 )
 def mcp(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper") -> None:
-    """Ready tasks by ascending latest start, each where it starts first.
+    """Insert ready tasks by ascending latest start, each at its earliest start.
 
-    The paper compares lists of the latest starts of a task and all its descendants; of these the
-    first two entries are compared here (its own, and the least among its children).
+    The paper compares the sorted latest starts of a task and all its descendants. This implementation
+    compares the first two entries: the task's own, and the least of its children.
     """
     from hetsched.analysis import ranking_kernels
 

@@ -1,4 +1,4 @@
-"""Between problems, schedules and decisions on one side and the states of a search on the other."""
+"""Conversion of problems, schedules and decisions to search states and back."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
 
 MOST_SLOTS = 32
-"""Batches of one task that a search handles."""
+"""Maximum number of batches of a task in a search."""
 _CLOCK_BYTES = 32e6
 _SLACK = 1.0 + 1e-9
 
 
 class States:
-    """Makes the states of one problem.
+    """The search states of a problem.
 
     Parameters
     ----------
     problem : Problem
     held : float
-        Under ``peak`` memory, the share of what a device could ever hold of its tasks' data, besides weights, that they claim.
+        Under ``peak`` memory, the share of the upper bound on a unit's resident data, besides weights, that it claims.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class States:
 
     @cached_property
     def typical_claim(self) -> float:
-        """Bytes that a unit claims on average, 1 if none claims any."""
+        """Mean bytes claimed by a unit; 1 if no unit claims any."""
         t = self.tables
         return float(np.mean(t.weight + t.activation * self.problem.inputs)) or 1.0 if self.problem.n_units else 1.0
 
@@ -82,15 +82,15 @@ class States:
         )
 
     def load(self, state: SearchState, schedule: Schedule) -> float:
-        """Make a state that of a schedule, and return its makespan.
+        """Load a schedule into `state`; return its makespan in seconds.
 
-        inf if the schedule is none that a state can hold: a batch that is no interval of inputs, more
-        batches of a task than there are slots, or co-located tasks in different batches.
+        Returns inf if no state can represent the schedule: a batch is not an interval of inputs, a task
+        has more batches than slots, or co-located tasks are in different batches.
         """
         if not self._load_slots(state, schedule):
             return np.inf
         t, batches = self.tables, schedule.batches
-        # Producers before consumers also where neither takes any time.
+        # Producers precede consumers also if both have a duration of 0.
         order = np.lexsort((self.problem.graph.rank[batches.task], batches.start))
         task, first = batches.task[order], schedule.items[schedule.item_ptr[:-1]][order]
         cell = self.problem.unit[task] * t.slots
@@ -106,7 +106,7 @@ class States:
         return self.settle(state)
 
     def settle(self, state: SearchState) -> float:
-        """Evaluate and commit the whole of a state; return its makespan."""
+        """Evaluate a state from its first position and commit it; return its makespan in seconds."""
         makespan, _, _ = state_kernels.evaluate(self.tables, state, 0, np.inf)
         state_kernels.commit(self.tables, state, 0)
         return float(makespan)
@@ -121,7 +121,7 @@ class States:
         return np.asarray(np.bincount(device, activations, K) + np.bincount(runs % K, t.weight[runs // K], K))
 
     def decision(self, state: SearchState) -> Decision:
-        """Return the decision that a state stands for, under contention with its order of transfers."""
+        """Return the decision of a state, under contention with its order of transfers."""
         t = self.tables
         nodes = state.sequence[: state.length[0]]
         cell = t.cell[nodes]
@@ -137,7 +137,7 @@ class States:
         return Decision(t.task[nodes], state.device[cell], pointers, items, transfer_order=order)
 
     def _load_slots(self, state: SearchState, schedule: Schedule) -> bool:
-        """Write a schedule's slots into a state; tell whether it has such."""
+        """Write the slots of a schedule into a state; return False if they cannot be represented."""
         t, problem, batches = self.tables, self.problem, schedule.batches
         low, high = schedule.items[schedule.item_ptr[:-1]], schedule.items[schedule.item_ptr[1:] - 1] + 1
         if (high - low != batches.size).any():
@@ -155,9 +155,9 @@ class States:
             (state.low, cell, low[order]),
             (state.high, cell, high[order]),
         )
-        for values, place, given in fields:
-            values[place] = given
-            if (values[place] != given).any():  # co-located tasks that differ
+        for column, index, values in fields:
+            column[index] = values
+            if (column[index] != values).any():  # co-located tasks differ
                 return False
         return True
 
@@ -196,7 +196,7 @@ def _tables(problem: Problem, held: float) -> SearchData:
         "activation": claims[:, 1],
         "capacity": problem.cluster.memory_bytes * _SLACK,
     }
-    # Of one layout and writable, whatever they come from: kernels are compiled anew for every other kind of array.
+    # All arrays are contiguous and writable, because numba compiles a kernel again for each other array type.
     return SearchData(
         arrays=problem.arrays,
         slots=slots,
@@ -207,12 +207,12 @@ def _tables(problem: Problem, held: float) -> SearchData:
 
 
 def _clocks(problem: Problem) -> int:
-    """Return the numbers in a row of a state's clock: one for each device, for each resource that is contended, and the makespan."""
+    """Return the length of a row of a state's clock: one entry for each device and each contended resource, and the makespan."""
     return problem.n_devices + (problem.links.n_resources if problem.links.contended else 0) + 1
 
 
 def _slots(problem: Problem) -> int:
-    """Return how many batches a task may have in a search."""
+    """Return the maximum number of batches of a task in a search."""
     if problem.inputs == 1:
         return 1
     if problem.batching == "once":

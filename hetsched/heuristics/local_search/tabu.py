@@ -14,26 +14,26 @@ if TYPE_CHECKING:
     from hetsched.heuristics.local_search.state_kernels import SearchState
 
 TRIALS = 6
-"""Places tried out in each iteration where transfers contend, so that values are only guides."""
+"""Places evaluated exactly in each iteration under contention, where values from heads and tails are only estimates."""
 PATIENCE = 2000
-"""Iterations without a lower makespan before the search goes on elsewhere."""
+"""Iterations without a lower makespan after which the search restarts from another state."""
 WEIGHT = 4.0
-"""What taking one task out and finding all its places costs, in walks over all tasks and edges."""
+"""Cost of removing a task and evaluating all its places, in passes over all tasks and edges."""
 ELITES = 5
-"""States to go on from."""
+"""Maximum number of states kept for restarts."""
 SLICE = 500
-"""Random changes between two looks at the clock; of large graphs they take a third of a millisecond each."""
+"""Random changes between two checks of the time; in large graphs one takes a third of a millisecond."""
 LARGEST_SHAKE = 16
-"""Most random changes made to one of them before it is improved again."""
+"""Upper limit of the random changes made to a state at a restart."""
 
 
 class Walk:
-    """A tabu search from one state after another.
+    """A tabu search with restarts.
 
     Parameters
     ----------
     search : StateSearch
-        With a start; its `makespan`, `least` and `best` are kept up to date.
+        A search that has started; its `makespan`, `least` and `best` are updated.
     width, groups, tenure : int
         See `tabu`.
 
@@ -61,7 +61,7 @@ class Walk:
         self.begin()
 
     def begin(self) -> None:
-        """Begin at the search's current state, with nothing tabu."""
+        """Start from the search's current state with an empty tabu list."""
         from hetsched.heuristics.local_search import state_kernels
 
         self.memory.expiry[:], self.memory.counts[:], self.memory.lowest[0] = 0, 0, self.search.makespan
@@ -74,16 +74,16 @@ class Walk:
 
     @property
     def stuck(self) -> bool:
-        """Whether it went on for long without a lower makespan."""
+        """Whether the last `PATIENCE` iterations found no lower makespan."""
         return bool(self.memory.counts[1] >= PATIENCE)
 
     @property
     def outdated(self) -> bool:
-        """Whether the search goes by other tables now."""
+        """Whether the search has replaced its tables since this walk was made."""
         return self.search.states is not self.states
 
     def run(self, budget: int) -> int:
-        """Go on for so many evaluations at most, or until stuck; return how many there were."""
+        """Continue for at most `budget` evaluations, or until `stuck`; return the number of evaluations."""
         from hetsched.heuristics.local_search import state_kernels, tabu_kernels
 
         search = self.search
@@ -96,14 +96,14 @@ class Walk:
         return int(spent)
 
     def shake(self, changes: int) -> int:
-        """Make random changes of the current state, or as many as there is time for; return how many evaluations that took."""
+        """Make `changes` random changes of the current state, fewer if the time is up; return the number of evaluations."""
         from hetsched.heuristics.local_search import tabu_kernels
 
         search, done = self.search, 0
         while done < changes and not (done and search.monitor.deadline.over):
-            part = min(SLICE, changes - done)
-            search.makespan = tabu_kernels.shake(self.states.tables, search.current, search.log, search.monitor.rng, part, search.makespan)
-            done += part
+            count = min(SLICE, changes - done)
+            search.makespan = tabu_kernels.shake(self.states.tables, search.current, search.log, search.monitor.rng, count, search.makespan)
+            done += count
         return done
 
 
@@ -115,15 +115,15 @@ class Walk:
     auto=Auto(),
 )
 def tabu(problem: Problem, monitor: Monitor, *, width: int = 8, groups: int = 2, tenure: int = 8) -> None:
-    """Move critical tasks to their best places, again and again, from the best schedule known or HEFT.
+    """Move critical tasks to their best places repeatedly, from the best schedule or that of HEFT.
 
-    Each iteration takes up to `width` tasks of a critical chain out, one after another, finds what
-    each place on each device would make of the makespan from heads and tails, and goes to the best
-    place, even if that is worse than where it was; where transfers contend, the best few are tried out.
-    Then it tries to put `groups` random groups of connected tasks on other devices. A task may not
-    return to a device for `tenure` to twice as many iterations, unless that leads to a new best.
-    Where this finds nothing better for long, it goes on from one of the best states so far, shaken.
-    A task taken out counts as one evaluation. Without any limit it ends after 10 s.
+    Each iteration removes up to `width` tasks of a critical chain in turn, estimates the makespan of
+    each place on each device from heads and tails, and makes the best move, even if the makespan
+    increases; under contention the best few places are evaluated exactly. Then it tries to move
+    `groups` random groups of connected tasks to other devices. A task may not return to a device for
+    `tenure` to 2 `tenure` iterations, except by a move to a new best makespan. After many iterations
+    without improvement the search restarts from one of the best states, with random changes. The
+    removal of a task counts as one evaluation. Without a limit it ends after 10 s.
     """
     from hetsched.heuristics.local_search import state_kernels
     from hetsched.heuristics.local_search.search import StateSearch
@@ -133,7 +133,7 @@ def tabu(problem: Problem, monitor: Monitor, *, width: int = 8, groups: int = 2,
         return
     walk = Walk(search, width=width, groups=groups, tenure=tenure)
     elites: list[tuple[float, SearchState]] = []
-    left = 0  # what is too little for an iteration is kept for the next time
+    left = 0  # evaluations too few for an iteration are carried over to the next burst
     for count in search.bursts(weight=WEIGHT):
         if walk.outdated:
             walk, elites = Walk(search, width=width, groups=groups, tenure=tenure), []
@@ -141,15 +141,15 @@ def tabu(problem: Problem, monitor: Monitor, *, width: int = 8, groups: int = 2,
         left -= walk.run(left)
         if walk.stuck and left > LARGEST_SHAKE:
             _keep(elites, walk)
-            _, chosen = elites[int(monitor.rng.integers(len(elites)))]
-            state_kernels.copy(chosen, search.current)
+            _, elite = elites[int(monitor.rng.integers(len(elites)))]
+            state_kernels.copy(elite, search.current)
             search.makespan = search.states.settle(search.current)
             left -= walk.shake(int(monitor.rng.integers(2, LARGEST_SHAKE)))
             walk.begin()
 
 
 def _keep(elites: list[tuple[float, SearchState]], walk: Walk) -> None:
-    """Put the best state of a walk among the elites, of which no two have the same makespan."""
+    """Add the best state of a walk to the elites, of which no two have the same makespan."""
     if any(makespan == walk.lowest for makespan, _ in elites):
         return
     from hetsched.heuristics.local_search import state_kernels

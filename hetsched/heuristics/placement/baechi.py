@@ -1,4 +1,4 @@
-"""Baechi: m-topo, m-ETF and m-SCT, which keeps devices for favourite children found by a linear program."""
+"""Baechi: m-topo, m-ETF and m-SCT, which reserves devices for favourite children chosen by a linear program."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from hetsched.search import Kind, Monitor, Role, Supports, always, method, tasks
 
 BAECHI = "Baechi (Jeon et al., SoCC 2020)"
 MOST_LP = 2000
-"""Tasks beyond which the linear program of m-sct takes longer than a search."""
+"""Number of tasks above which the linear program of m-sct takes longer than a search."""
 FAVOURITE = 0.1
-"""A child is a favourite if the linear program makes less of the transfer to it than this."""
+"""A child is a favourite if its transfer's variable in the linear program is less than this."""
 
 
 @method(
@@ -34,7 +34,7 @@ FAVOURITE = 0.1
     turn=220,
 )
 def m_topo(problem: Problem, monitor: Monitor) -> None:
-    """Each device takes at most the mean of what all need, and the largest need of one besides, as far as it has memory."""
+    """Fill devices in turn, each to the mean memory need per device plus the largest need of a unit, within its capacity."""
     order = problem.graph.topological_order
 
     def place(need: FloatArray) -> Decision | None:
@@ -55,7 +55,7 @@ def m_topo(problem: Problem, monitor: Monitor) -> None:
     turn=240,
 )
 def m_etf(problem: Problem, monitor: Monitor, *, claims: Literal["all", "first"] = "all") -> None:
-    """The (task, device) pair of earliest start, again and again; `claims` is as for m-sct."""
+    """Place the (task, device) pair of earliest start at each step, within memory; `claims` is as for m-sct."""
     _reserving(monitor, np.full(problem.n_tasks, -1), claims)
 
 
@@ -70,18 +70,18 @@ def m_etf(problem: Problem, monitor: Monitor, *, claims: Literal["all", "first"]
     turn=270,
 )
 def m_sct(problem: Problem, monitor: Monitor, *, solver: str = "scip", claims: Literal["all", "first"] = "all") -> None:
-    """As m-etf, but a device that has run a task is kept for its favourite child while that is to come.
+    """Schedule as m-etf, but reserve the device of a task for its favourite child until that child is placed.
 
-    Besides it, the device takes only tasks that need not wait for data there. The linear program chooses at most one
-    favourite child for a task, and at most one parent for a child.
+    Until then the device runs only other tasks that wait for no data there. The linear program chooses at most one favourite
+    child of a task, and a task is the favourite child of at most one parent.
 
     Parameters
     ----------
     solver : "scip" or "highs"
-        What solves the linear program.
+        The solver of the linear program.
     claims : "all" or "first"
-        The memory that a co-location label claims when its first task is placed: of all its tasks, or of this one alone, as in
-        Baechi, which can end over the memory.
+        The memory claimed by a co-location label when its first task is placed: that of all its tasks, or of the first alone, as
+        in Baechi, which can exceed the capacity.
     """
     favourite = favourite_children(problem, monitor, solver)
     if favourite is not None:
@@ -91,8 +91,9 @@ def m_sct(problem: Problem, monitor: Monitor, *, solver: str = "scip", claims: L
 def favourite_children(problem: Problem, monitor: Monitor, solver: str) -> IntArray | None:
     """Return the favourite child of each task, or -1, [n]; None if the linear program was not solved in time.
 
-    x[e] is the part of the transfer of edge e that is paid: least makespan w with s_j >= s_i + t_i + x_ij c_ij, all but one of the
-    children of a task paid, all but one of the parents of a child. Mean durations, mean transfers.
+    Minimises the makespan w subject to s_j >= s_i + t_i + x_ij c_ij, where x_ij in [0, 1] is the part of the transfer of edge
+    (i, j) that is paid; the parts sum to at least the number of children - 1 for a task, and of parents - 1 for a child. t and c
+    are mean durations and mean transfers.
     """
     graph, model = problem.graph, Model(deadline=monitor.deadline)
     duration, transfer = mean_durations(problem), mean_transfers(problem)
@@ -110,8 +111,8 @@ def favourite_children(problem: Problem, monitor: Monitor, solver: str) -> IntAr
         monitor.note(f"the linear program for the favourite children has no solution: {outcome.detail or outcome.stopped}")
         return None
     favourite = np.full(problem.n_tasks, -1)
-    chosen = np.flatnonzero(paid.value(outcome.values) < FAVOURITE)
-    favourite[i[chosen]] = j[chosen]
+    edges = np.flatnonzero(paid.value(outcome.values) < FAVOURITE)
+    favourite[i[edges]] = j[edges]
     return favourite
 
 

@@ -28,17 +28,17 @@ from hetsched.search import Auto, Kind, Monitor, Role, Supports, always, large, 
     auto=Auto(when=large),
 )
 def repartition(problem: Problem, monitor: Monitor, *, slack: float = 0.1, passes: int = 10) -> None:
-    """Move tasks as long as their incoming communication from other devices falls, within a threshold of balance.
+    """Move tasks while their incoming communication from other devices decreases, within a threshold of balance.
 
-    The partition after each pass is offered; since only incoming edges are looked at, it may be worse than the one before.
+    The partition after each pass is offered; because only incoming edges are considered, it may be worse than the previous one.
 
     Parameters
     ----------
     slack : float
-        By how much a load may miss the ideal, the work shared out in proportion to speed, as a share of the mean of it: the
-        paper's threshold.
+        The paper's threshold: the permitted deviation of a load from the ideal (the work divided in proportion to speed), as a
+        share of the mean load.
     passes : int
-        Times that all tasks are gone through, at most.
+        Maximum number of passes over all tasks.
     """
     if not 0 <= slack < math.inf:
         raise UnsupportedFeature(f"slack is {slack!r}; it must be a share of the mean load, at least 0")

@@ -1,4 +1,4 @@
-"""The contiguous dynamic program for the period: every device runs an interval of the graph."""
+"""Contiguous dynamic program for the period: every device runs an interval of the graph."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hetsched.schedule.objectives import hosts
 from hetsched.search import LOADS, Auto, Monitor, Supports, method
 
 LIGHT = (0.02, 0.01, 0.005, 0.002, 0.0, -1.0)
-"""Shares of all work up to which a unit counts as light, tried in turn until there are too many ideals; below 0 none does."""
+"""Largest shares of all work of light units, tried in turn until there are too many ideals; below 0 no unit is light."""
 _STATES = 40_000_000
 _SECONDS = 0.01
 
@@ -37,33 +37,33 @@ _SECONDS = 0.01
 def contiguous(problem: Problem, monitor: Monitor, *, limit: int = 50_000) -> None:
     """Find the assignment of least period in which every device runs an interval: a difference of two ideals (down-sets).
 
-    Identical devices are counted, not told apart. With max-load, and with ports whose links are all
-    alike, the load of an interval on a device does not depend on the rest, and the best of its kind
-    is found. Where channels are loaded one by one two assignments are made: one that counts the
-    traffic in and out of a device as if it used all its channels evenly, which never says too much,
-    and one as if it used a single one.
+    Identical devices are interchangeable: a state holds how many of each class are used. Under
+    max-load, and with ports whose links are all equal, the load of an interval on a device does not
+    depend on the other intervals, and the result is the best contiguous assignment. Where channels
+    have loads of their own, two assignments are offered: one divides the traffic into and out of a
+    device evenly over its channels, a lower bound; the other puts it on a single channel.
 
-    A graph with more than `limit` ideals is made narrower: units that begin or end nothing else and
-    take no more than a small share of all work (from 0 to 2 %) join a neighbour. Under another
-    objective than max-load the period is minimised.
+    A graph with more than `limit` ideals is narrowed: units without predecessors or without
+    successors, and with at most a small share of all work (0 to 2 %), are merged with a neighbour.
+    Under objectives other than max-load the period is minimised.
 
     Raises
     ------
     UnsupportedFeature
-        There are still too many ideals, or too many kinds of devices.
+        There are still too many ideals, or too many classes of devices.
     """
     rule = "max-load" if monitor.objective == "max-load" else "period"
     pairs, order = unit_order(problem)
     work = sums(problem.whole_durations, problem.unit, problem.n_units)
     monitor.deadline.check("the ordering of units")
     fits = False
-    for group, linear, found in _lattices(problem, monitor, pairs, order, work, limit):
+    for group, linear, lattice in _lattices(problem, monitor, pairs, order, work, limit):
         unit = group[problem.unit]
         data = load_data(problem, rule, unit)
         for need in memory_needs(problem):
             monitor.deadline.check("the tables of a dynamic program")
             program = _Program(problem, data, np.bincount(group, need, data.n_units), linear)
-            if _offer_all(monitor, program, unit, found):
+            if _offer_all(monitor, program, unit, lattice):
                 fits = True
                 break
     if not fits:
@@ -73,18 +73,18 @@ def contiguous(problem: Problem, monitor: Monitor, *, limit: int = 50_000) -> No
 def _lattices(
     problem: Problem, monitor: Monitor, pairs: IntArray, order: IntArray, work: FloatArray, limit: int
 ) -> Iterator[tuple[IntArray, IntArray, Ideals]]:
-    """Yield (group of each unit, linear order of the groups, ideals over places in it), from coarse to fine.
+    """Yield (group of each unit, linear order of the groups, ideals over positions in it), from coarse to fine.
 
-    The first is one linear order; then come the orders of the graph in which light pendants have joined a
-    neighbour. What the coarse ones find spares the fine ones most of their work.
+    The first order is linear; the others are those of the graph with light pendants merged with a
+    neighbour. Incumbents from coarse orders prune most states of the fine ones.
     """
     yield np.arange(problem.n_units), order, chain(problem.n_units)
-    able, least = np.isfinite(work), work.min(axis=1)
+    able, shortest = np.isfinite(work), work.min(axis=1)
     count, joined = -1, ""
     for share in LIGHT:
         if monitor.should_stop:
             return
-        group = without_pendants(pairs, order, least <= share * least.sum(), able)
+        group = without_pendants(pairs, order, shortest <= share * shortest.sum(), able)
         if group.max(initial=-1) + 1 == count:
             continue
         count = int(group.max(initial=-1)) + 1
@@ -93,27 +93,27 @@ def _lattices(
         linear = linear_order(between, np.arange(count))
         place = np.empty(count, np.int64)
         place[linear] = np.arange(count)
-        found = ideals(count, place[between], limit=limit, stop=lambda: monitor.should_stop)
-        if found is None:
+        lattice = ideals(count, place[between], limit=limit, stop=lambda: monitor.should_stop)
+        if lattice is None:
             break
-        joined = f"{problem.n_units - count} of {problem.n_units} units joined a neighbour, for {found.number} ideals"
-        yield group, linear, found
+        joined = f"{problem.n_units - count} of {problem.n_units} units joined a neighbour, for {lattice.number} ideals"
+        yield group, linear, lattice
     if not joined and not monitor.should_stop:
         raise UnsupportedFeature(f"the graph is too wide: it has more than limit={limit} ideals; use method 'load-search'")
-    if count < problem.n_units or found is None:
+    if count < problem.n_units or lattice is None:
         monitor.note(joined)
 
 
-def _offer_all(monitor: Monitor, program: _Program, unit: IntArray, found: Ideals) -> bool:
-    """Offer what the program finds with each reckoning of the tensors; return whether memory allowed something."""
+def _offer_all(monitor: Monitor, program: _Program, unit: IntArray, lattice: Ideals) -> bool:
+    """Offer the best assignment under each estimate of transfer seconds; return whether one fits the memory or the search must stop."""
     fits = False
-    for enter, leave in program.reckonings():
-        device = program.run(monitor, found, enter, leave)
+    for enter, leave in program.estimates():
+        device = program.run(monitor, lattice, enter, leave)
         if device is None:
             continue
         try:
             fits |= math.isfinite(monitor.offer(Decision.whole(monitor.problem, device[unit], monitor.problem.graph.topological_order)))
-        except InvalidSchedule as broken:  # counted as if all channels were there
+        except InvalidSchedule as broken:  # the estimate assumes that all channels exist
             monitor.note(str(broken))
         if monitor.should_stop:
             break
@@ -121,25 +121,25 @@ def _offer_all(monitor: Monitor, program: _Program, unit: IntArray, found: Ideal
 
 
 def _spread(resource: IntArray, axis: int) -> IntArray:
-    """Return over how few resources the transfers into each device (axis 0), or out of it (axis 1), spread, [K], at least 1."""
+    """Return the number of resources that share the transfers into each device (axis 0) or out of it (axis 1), [K], at least 1."""
     table = np.moveaxis(resource, axis, 1)
     counts = [[len(np.unique(row[row >= 0])) for row in table[:, :, side]] for side in range(2)]
     return np.array([max(1, min(pair)) for pair in zip(*counts, strict=True)])
 
 
 class _Classes(NamedTuple):
-    """Devices alike in all that counts."""
+    """Classes of interchangeable devices."""
 
     of: IntArray
     """[K]: the class of each device."""
     first: IntArray
     """[C]: a device of each class."""
     number: IntArray
-    """[C]: its devices."""
+    """[C]: the number of its devices."""
 
 
 class _Program:
-    """The dynamic program on one set of units, by place in a linear order."""
+    """The dynamic program on one set of units, numbered by position in a linear order."""
 
     def __init__(self, problem: Problem, data: LoadData, need: Any, linear: IntArray) -> None:
         self.problem, self.linear, self.missing = problem, linear, data.missing
@@ -153,8 +153,8 @@ class _Program:
             cost=self.cost, source=place[data.source], reader=place[data.reader], out_ptr=out_ptr, out=out, read_ptr=read_ptr, read=read
         )
 
-    def reckonings(self) -> Iterator[tuple[FloatArray, FloatArray]]:
-        """Yield seconds into and out of each device, [H, K] each: one that never says too much, then one that never says too little."""
+    def estimates(self) -> Iterator[tuple[FloatArray, FloatArray]]:
+        """Yield seconds of tensors into and out of each device, [H, K] each: lower bounds, then upper bounds if they differ."""
         data, time_ = self.data, np.where(np.isfinite(self.data.time), self.data.time, self.missing)
         size = data.cost.shape[1]
         if data.host:
@@ -164,30 +164,30 @@ class _Program:
         if size == 1:
             yield np.zeros((len(time_), 1)), np.zeros((len(time_), 1))
             return
-        least = np.where(apart, np.where(data.resource[:, :, 0] >= 0, data.time, 0.0), np.inf)
-        low = [np.where(np.isfinite(each), each, 0.0) for each in (least.min(axis=1), least.min(axis=2))]
-        low = [each / _spread(data.resource, axis) for axis, each in enumerate(low)]
+        loads = np.where(apart, np.where(data.resource[:, :, 0] >= 0, data.time, 0.0), np.inf)
+        low = [np.where(np.isfinite(seconds), seconds, 0.0) for seconds in (loads.min(axis=1), loads.min(axis=2))]
+        low = [seconds / _spread(data.resource, axis) for axis, seconds in enumerate(low)]
         high = [np.where(apart, time_, 0.0).max(axis=axis) for axis in (1, 2)]
         yield low[0], low[1]
         if any((a != b).any() for a, b in zip(low, high, strict=True)):
             yield high[0], high[1]
 
-    def run(self, monitor: Monitor, found: Ideals, enter: FloatArray, leave: FloatArray) -> IntArray | None:
+    def run(self, monitor: Monitor, lattice: Ideals, enter: FloatArray, leave: FloatArray) -> IntArray | None:
         """Return the device of each unit in the best contiguous assignment below the incumbent; None if there is none."""
         from hetsched.heuristics.throughput.contiguous_kernels import DeviceClasses, Lattice, Prices, Table, extend, new_path
 
         kinds = self._classes(enter, leave)
         stride = np.concatenate([[1], np.cumprod(kinds.number + 1)])
         n_states, stride = int(stride[-1]), stride[:-1]
-        if found.number * n_states > _STATES:
+        if lattice.number * n_states > _STATES:
             raise UnsupportedFeature(
-                f"{found.number} ideals and {len(kinds.number)} kinds of devices make more than {_STATES} states; "
+                f"{lattice.number} ideals and {len(kinds.number)} kinds of devices make more than {_STATES} states; "
                 "lower the option 'limit', or use method 'load-search'"
             )
-        smaller = _smaller(found)
+        smaller = _smaller(lattice)
         monitor.deadline.check("the tables of a dynamic program")
         prices = Prices(*self._prices(smaller, kinds, stride, n_states))
-        best = np.full((found.number, n_states), np.inf)
+        best = np.full((lattice.number, n_states), np.inf)
         best[0, 0] = 0.0
         from_ideal, from_class = np.zeros(best.shape, np.int32), np.zeros(best.shape, np.int8)
         incumbent = monitor.incumbent * self.problem.inputs if monitor.objective == self._objective else np.inf
@@ -199,9 +199,9 @@ class _Program:
         table = Table(best, from_ideal, from_class, bound)
         path = new_path(len(data.source), len(self.cost), len(kinds.number))
         begin, chunk = 0, 1
-        while begin < found.number and not monitor.should_stop:
+        while begin < lattice.number and not monitor.should_stop:
             started = time.perf_counter()
-            extend(begin, min(begin + chunk, found.number), Lattice(*found, *smaller), data, classes, prices, table, path)
+            extend(begin, min(begin + chunk, lattice.number), Lattice(*lattice, *smaller), data, classes, prices, table, path)
             begin += chunk
             took = max(time.perf_counter() - started, 1e-6)
             chunk = max(1, min(10_000, int(chunk * min(2.0, _SECONDS / took))))
@@ -212,7 +212,7 @@ class _Program:
         return "max-load" if self.data.host else "period"
 
     def _classes(self, enter: FloatArray, leave: FloatArray) -> _Classes:
-        """Sort devices into classes by what the program knows of them."""
+        """Group devices with equal costs, transfer seconds, capacity and host into classes."""
         numbers: dict[bytes, int] = {}
         pays = hosts(self.problem)
         of = []
@@ -227,19 +227,19 @@ class _Program:
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return the fields of `contiguous_kernels.Prices`."""
         prices = device_prices(self.cost)
-        each = np.array([prices[kinds.of == c].mean() for c in range(len(kinds.number))])
+        class_prices = np.array([prices[kinds.of == c].mean() for c in range(len(kinds.number))])
         cost = self.cost[:, kinds.first]
-        work = np.where(np.isfinite(cost), np.where(np.isfinite(cost), cost, 0.0) * each, np.inf).min(axis=1, initial=np.inf)
+        work = np.where(np.isfinite(cost), np.where(np.isfinite(cost), cost, 0.0) * class_prices, np.inf).min(axis=1, initial=np.inf)
         used = np.arange(n_states)[:, None] // stride % (kinds.number + 1)
         priced_to = [0.0]
         for parent, added in zip(smaller[0][1:].tolist(), smaller[1][1:].tolist(), strict=True):
             priced_to.append(priced_to[parent] + float(work[added]))
-        return ((kinds.number - used) * each).sum(axis=1), work, np.array(priced_to)
+        return ((kinds.number - used) * class_prices).sum(axis=1), work, np.array(priced_to)
 
     def _trace(
         self, smaller: tuple[IntArray, IntArray], kinds: _Classes, stride: IntArray, best: FloatArray, from_ideal: Any, from_class: Any
     ) -> IntArray | None:
-        """Follow the best way to the last ideal back."""
+        """Return the devices along the best path to the last ideal, traced backwards; None if there is no path."""
         ideal, state = len(best) - 1, int(best[-1].argmin())
         if not np.isfinite(best[ideal, state]):
             return None
@@ -255,11 +255,11 @@ class _Program:
         return device
 
 
-def _smaller(found: Ideals) -> tuple[IntArray, IntArray]:
-    """Return for each ideal one with an element less, and that element; [I] each, 0 for the empty one."""
-    parent, added = np.zeros(found.number, np.int64), np.zeros(found.number, np.int64)
-    parent[found.larger] = np.repeat(np.arange(found.number), np.diff(found.ptr))
-    added[found.larger] = found.element
+def _smaller(lattice: Ideals) -> tuple[IntArray, IntArray]:
+    """Return for each ideal an ideal with one element less, and that element; [I] each, 0 for the empty ideal."""
+    parent, added = np.zeros(lattice.number, np.int64), np.zeros(lattice.number, np.int64)
+    parent[lattice.larger] = np.repeat(np.arange(lattice.number), np.diff(lattice.ptr))
+    added[lattice.larger] = lattice.element
     return parent, added
 
 
@@ -273,7 +273,7 @@ def _members(ideal: int, parent: IntArray, added: IntArray) -> set[int]:
 
 
 def _permuted(ptr: IntArray, values: IntArray, order: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the rows of a table in another order."""
+    """Return the rows of a table of variable row lengths in the given order."""
     counts = np.diff(ptr)[order]
     rows = [values[ptr[x] : ptr[x + 1]] for x in order.tolist()]
     return row_starts(counts), np.concatenate([np.zeros(0, np.int64), *rows])
