@@ -43,7 +43,7 @@ def test_every_step_follows_what_it_waited_for(case: tuple[hs.Problem, hs.Schedu
             assert step["waited_for"] == "link"
             assert problem.links.contended
             ends = [
-                (batches.device[moves.source[each["transfer"]]], batches.device[moves.target[each["transfer"]]]) for each in (before, step)
+                (batches.device[moves.source[row["transfer"]]], batches.device[moves.target[row["transfer"]]]) for row in (before, step)
             ]
             if problem.communication == "node":
                 node = [device.node or number for number, device in enumerate(problem.cluster.devices)]
@@ -64,10 +64,10 @@ def test_the_steps_of_a_diamond() -> None:
 def test_a_gap_of_a_foreign_schedule_is_left_open() -> None:
     problem, solution = stack(1, 10)
     assert solution.schedule is not None
-    whole = solution.schedule
-    late = whole.batches.replace(start=whole.batches.start + 1.0, finish=whole.batches.finish + 1.0)
-    moves = whole.transfers.replace(start=whole.transfers.start + 1.0, finish=whole.transfers.finish + 1.0)
-    shifted = hs.Schedule.from_columns(whole.tasks, whole.devices, 1, late, whole.item_ptr, whole.items, moves)
+    schedule = solution.schedule
+    late = schedule.batches.replace(start=schedule.batches.start + 1.0, finish=schedule.batches.finish + 1.0)
+    moves = schedule.transfers.replace(start=schedule.transfers.start + 1.0, finish=schedule.transfers.finish + 1.0)
+    shifted = hs.Schedule.from_columns(schedule.tasks, schedule.devices, 1, late, schedule.item_ptr, schedule.items, moves)
     chain = critical_chain(problem, shifted)
     assert chain.start[0] == 1.0
     assert chain.waited_for[0] == "start"
@@ -76,18 +76,18 @@ def test_a_gap_of_a_foreign_schedule_is_left_open() -> None:
 def test_noise_that_the_check_forgives_breaks_no_chain() -> None:
     problem, solution = stack(4, 16, "channel")
     assert solution.schedule is not None
-    whole, rng = solution.schedule, np.random.default_rng(0)
-    noise = 1e-11 * whole.makespan
+    schedule, rng = solution.schedule, np.random.default_rng(0)
+    noise = 1e-11 * schedule.makespan
     batches, moves = (
         rows.replace(start=rows.start + (shift := rng.uniform(-noise, noise, len(rows))), finish=rows.finish + shift)
-        for rows in (whole.batches, whole.transfers)
+        for rows in (schedule.batches, schedule.transfers)
     )
-    noisy = hs.Schedule.from_columns(whole.tasks, whole.devices, 1, batches, whole.item_ptr, whole.items, moves)
+    noisy = hs.Schedule.from_columns(schedule.tasks, schedule.devices, 1, batches, schedule.item_ptr, schedule.items, moves)
     assert hs.verify(problem, noisy) == []
     chain = critical_chain(problem, noisy)
     assert np.abs(chain.start[1:] - chain.finish[:-1]).max() <= 4 * noise
     assert chain.start[0] <= noise
-    assert len(chain) == len(critical_chain(problem, whole))
+    assert len(chain) == len(critical_chain(problem, schedule))
 
 
 def test_an_empty_schedule_has_an_empty_chain() -> None:

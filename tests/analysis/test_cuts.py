@@ -16,7 +16,7 @@ from hetsched.testing import task_graphs
 
 @st.composite
 def graphs_in_series(draw: st.DrawFn) -> hs.TaskGraph:
-    """Draw small graphs one after the other, joined by random edges from anywhere to anywhere later, numbered at random."""
+    """Draw small graphs in series, joined by random edges from any graph to any later one, with tasks numbered at random."""
     edges: list[tuple[int, int]] = []
     n = 0
     for size in draw(st.lists(st.integers(1, 4), min_size=1, max_size=4)):
@@ -52,7 +52,7 @@ def test_clean_cuts_are_the_series_cuts_that_no_edge_passes(graph: hs.TaskGraph)
 
 @given(GRAPHS)
 def test_at_a_clean_cut_two_parts_meet_in_one_task(graph: hs.TaskGraph) -> None:
-    """Taken out, it leaves no edge between what comes before it and what comes after."""
+    """Without this task, no edge joins the tasks before it to the tasks after it."""
     after = reachability(graph)
     for v in clean_cuts(graph).tolist():
         rest = networkx.Graph([edge for edge in graph.edges.tolist() if v not in edge])

@@ -1,4 +1,4 @@
-"""Identical parts: what is said is so, and what is so is found."""
+"""Identical parts: every mapping returned is valid, and every copy is found."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hetsched.testing.profiles import examples
 
 
 def correspond(problem: hs.Problem, a: list[int], b: list[int], bare: list[bool]) -> bool:
-    """Tell by definition whether task ``b[x]`` does in one part what ``a[x]`` does in another."""
+    """Return whether the mapping of task ``a[x]`` of one part to ``b[x]`` of another satisfies the definition."""
     graph, usable = problem.graph, problem.arrays.durations
     memory = bool(np.isfinite(problem.cluster.memory_bytes).any())
     edges = {pair: e for e, pair in enumerate(map(tuple, graph.edges.tolist()))}
@@ -57,7 +57,7 @@ def copies_of(problem: hs.Problem, count: int, order: IntArray, edge_order: IntA
         return np.concatenate([column] * count)[order]
 
     labels = [None if label is None else f"{label}{c}" for c in range(count) for label in graph.colocation]
-    whole = hs.TaskGraph(
+    graph_of_copies = hs.TaskGraph(
         [f"{i // n}.{graph.names[i % n]}" for i in order],
         place[edges[edge_order]],
         edge_bytes=np.concatenate([graph.edge_bytes] * count)[edge_order],
@@ -69,22 +69,22 @@ def copies_of(problem: hs.Problem, count: int, order: IntArray, edge_order: IntA
     )
     transfers = None if problem.transfers is None else np.concatenate([problem.transfers] * count)[edge_order]
     arguments = {name: getattr(problem, name) for name in ("batch_sizes", "inputs", "batching", "communication", "memory")}
-    made = hs.Problem(whole, problem.cluster, durations=every(problem.durations), transfers=transfers, **arguments)
-    return made, [place[c * n : (c + 1) * n] for c in range(count)]
+    copies = hs.Problem(graph_of_copies, problem.cluster, durations=every(problem.durations), transfers=transfers, **arguments)
+    return copies, [place[c * n : (c + 1) * n] for c in range(count)]
 
 
 @given(problems(n_tasks=st.integers(1, 6)), st.integers(2, 3), st.data())
 def test_relabelled_copies_are_found_and_the_mapping_is_exact(problem: hs.Problem, count: int, data: Any) -> None:
     order = np.array(data.draw(st.permutations(range(count * problem.n_tasks))))
     edge_order = np.array(data.draw(st.permutations(range(count * problem.graph.n_edges))), np.int64)
-    whole, parts = copies_of(problem, count, order, edge_order)
+    relabelled, parts = copies_of(problem, count, order, edge_order)
     parts = [np.array(data.draw(st.permutations(part.tolist()))) for part in parts]
-    found = identical_parts(whole, parts)
-    assert [copy.of for copy in found] == [0] * count
-    for copy, part in zip(found, parts, strict=True):
+    copies = identical_parts(relabelled, parts)
+    assert [copy.of for copy in copies] == [0] * count
+    for copy, part in zip(copies, parts, strict=True):
         assert sorted(copy.tasks.tolist()) == sorted(part.tolist())
-        assert correspond(whole, parts[0].tolist(), copy.tasks.tolist(), [False] * len(part))
-    assert found[0].tasks.tolist() == parts[0].tolist()
+        assert correspond(relabelled, parts[0].tolist(), copy.tasks.tolist(), [False] * len(part))
+    assert copies[0].tasks.tolist() == parts[0].tolist()
 
 
 SMALL = problems(n_tasks=st.integers(2, 8), n_devices=st.integers(1, 2), inputs=1, durations=numbers(largest=1), tight=False)
@@ -99,17 +99,17 @@ def test_two_parts_are_identical_if_and_only_if_some_mapping_makes_them_so(probl
     parts = [data.draw(tasks), data.draw(tasks)]
     marks = [data.draw(st.lists(st.integers(0, 1), min_size=size, max_size=size)) for _ in parts]
     bare = [data.draw(st.lists(st.booleans(), min_size=size, max_size=size)) for _ in parts]
-    found = identical_parts(problem, list(map(np.array, parts)), marks=list(map(np.array, marks)), bare=list(map(np.array, bare)))
-    data_of = [list(zip(*each, strict=True)) for each in zip(marks, bare, strict=True)]
+    copies = identical_parts(problem, list(map(np.array, parts)), marks=list(map(np.array, marks)), bare=list(map(np.array, bare)))
+    data_of = [list(zip(*columns, strict=True)) for columns in zip(marks, bare, strict=True)]
 
     def maps(places: tuple[int, ...]) -> bool:
         if [data_of[1][y] for y in places] != data_of[0]:
             return False
         return correspond(problem, parts[0], [parts[1][y] for y in places], bare[0])
 
-    assert (found[1].of == 0) == any(map(maps, itertools.permutations(range(size))))
-    if found[1].of == 0:
-        assert maps(tuple(parts[1].index(i) for i in found[1].tasks.tolist()))
+    assert (copies[1].of == 0) == any(map(maps, itertools.permutations(range(size))))
+    if copies[1].of == 0:
+        assert maps(tuple(parts[1].index(i) for i in copies[1].tasks.tolist()))
 
 
 @examples(40)
@@ -159,13 +159,13 @@ def rings(sizes: list[int], first: int) -> list[tuple[int, int]]:
     return edges
 
 
-def test_what_colours_cannot_tell_apart_is_told_apart() -> None:
-    """All tasks of rings look alike, however long the rings are; the search has to step back."""
+def test_parts_with_equal_colours_are_distinguished() -> None:
+    """All tasks of rings have equal colours, whatever the lengths of the rings; the search has to backtrack."""
     same = plain(rings([4, 8], 0) + rings([8, 4], 12), 24)
     parts = [np.arange(12), np.arange(12, 24)]
-    found = identical_parts(same, parts)
-    assert found[1].of == 0
-    assert correspond(same, parts[0].tolist(), found[1].tasks.tolist(), [False] * 12)
+    copies = identical_parts(same, parts)
+    assert copies[1].of == 0
+    assert correspond(same, parts[0].tolist(), copies[1].tasks.tolist(), [False] * 12)
     other = plain(rings([4, 8], 0) + rings([6, 6], 12), 24)
     assert identical_parts(other, parts)[1].of == 1
 
@@ -177,7 +177,7 @@ def test_equal_tasks_side_by_side_are_no_trouble() -> None:
 
 
 def blocks(copies: int, heads: int, length: int, seed: int) -> tuple[hs.Problem, list[IntArray]]:
-    """Return equal blocks in a row, each with equal heads side by side and an edge around them, in random order."""
+    """Return equal blocks in series, each with equal parallel heads and an edge around them, in random order."""
     rng = np.random.default_rng(seed)
     n = 3 + heads * length
     inside = [(0, 1), (0, n - 1)]
@@ -195,14 +195,14 @@ def blocks(copies: int, heads: int, length: int, seed: int) -> tuple[hs.Problem,
 
 def test_blocks_of_a_transformer_are_all_the_first() -> None:
     problem, parts = blocks(20, 12, 5, seed=0)
-    found = identical_parts(problem, parts)
-    assert {copy.of for copy in found} == {0}
-    for copy in found[1:3]:
+    copies = identical_parts(problem, parts)
+    assert {copy.of for copy in copies} == {0}
+    for copy in copies[1:3]:
         assert correspond(problem, parts[0].tolist(), copy.tasks.tolist(), [False] * len(parts[0]))
 
 
 def test_modules_with_the_cuts_before_them_are_copies_though_the_first_follows_something_else() -> None:
-    """The cut before a module is bare: how long it takes matters to the module before."""
+    """The cut before a module is bare: its duration belongs to the module before."""
     problem, _ = blocks(4, 3, 2, seed=1)
     parts = modules(problem.graph, channels=1, smallest=9).tasks()
     cuts = [int(part[-1]) for part in parts]
@@ -210,12 +210,12 @@ def test_modules_with_the_cuts_before_them_are_copies_though_the_first_follows_s
     durations = problem.durations[:, :, 0].copy()
     durations[cuts[0]] *= 2
     problem = problem.replace(durations=durations)
-    whole = [np.concatenate([[cut], part]) for cut, part in zip(cuts, parts[1:], strict=False)]
+    extended = [np.concatenate([[cut], part]) for cut, part in zip(cuts, parts[1:], strict=False)]
     marks = [np.array([1, *[0] * 8, 2])] * 3
-    assert [copy.of for copy in identical_parts(problem, whole, marks=marks)] == [0, 1, 1]
-    found = identical_parts(problem, whole, marks=marks, bare=[np.arange(10) == 0] * 3)
-    assert [copy.of for copy in found] == [0, 0, 0]
-    assert all((copy.tasks[0], copy.tasks[-1]) == (part[0], part[-1]) for copy, part in zip(found, whole, strict=True))
+    assert [copy.of for copy in identical_parts(problem, extended, marks=marks)] == [0, 1, 1]
+    copies = identical_parts(problem, extended, marks=marks, bare=[np.arange(10) == 0] * 3)
+    assert [copy.of for copy in copies] == [0, 0, 0]
+    assert all((copy.tasks[0], copy.tasks[-1]) == (part[0], part[-1]) for copy, part in zip(copies, extended, strict=True))
 
 
 def test_a_bare_task_still_has_to_run_in_the_same_places() -> None:
@@ -230,11 +230,11 @@ def test_a_bare_task_still_has_to_run_in_the_same_places() -> None:
 def test_no_parts_and_empty_parts() -> None:
     problem = plain([(0, 1)], 2)
     assert identical_parts(problem, []) == []
-    found = identical_parts(problem, [np.array([0]), np.array([], np.int64), np.array([], np.int64), np.array([1])])
-    assert [copy.of for copy in found] == [0, 1, 1, 0]
+    copies = identical_parts(problem, [np.array([0]), np.array([], np.int64), np.array([], np.int64), np.array([1])])
+    assert [copy.of for copy in copies] == [0, 1, 1, 0]
 
 
-def test_bad_parts_are_told() -> None:
+def test_bad_parts_are_refused() -> None:
     problem = plain([(0, 1)], 2)
     with pytest.raises(hs.UnsupportedFeature, match="part 1 names a task twice; its tasks must be distinct"):
         identical_parts(problem, [np.array([0]), np.array([1, 1])])

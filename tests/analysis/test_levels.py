@@ -21,7 +21,7 @@ from hetsched.testing.profiles import examples
 
 
 def earliest_finish(problem: hs.Problem, i: int, k: int, memo: dict[tuple[int, int], float]) -> float:
-    """The recursion of the docstring, word by word."""
+    """Compute the recursion of the docstring of `levels`."""
     if (i, k) not in memo:
         graph = problem.graph
         start = 0.0
@@ -43,15 +43,15 @@ def test_heads_follow_the_recursion(problem: hs.Problem) -> None:
 
 @given(problems(n_tasks=st.integers(1, 6), transfers=False))
 def test_tails_are_the_heads_of_the_mirrored_problem(problem: hs.Problem) -> None:
-    """Turning all edges and channels round exchanges heads and tails."""
-    least = levels.least_durations(problem)
+    """The reversal of all edges and channels exchanges heads and tails."""
+    shortest = levels.least_durations(problem)
     graph, cluster = problem.graph, problem.cluster
     latency = np.where(cluster.route_bandwidth > 0, cluster.route_latency, 0)
     mirrored = problem.replace(
         graph=graph.replace(edges=graph.edges[:, ::-1].copy(), edge_bytes=graph.edge_bytes),
         cluster=cluster.replace(bandwidth=cluster.route_bandwidth.T, latency=latency.T),
     )
-    assert levels.tails(problem, least) == pytest.approx(levels.earliest_starts(mirrored, least))
+    assert levels.tails(problem, shortest) == pytest.approx(levels.earliest_starts(mirrored, shortest))
 
 
 @given(problems(n_tasks=st.integers(1, 6), tight=False))
@@ -68,7 +68,7 @@ def test_the_critical_path_is_a_path_and_bounds_every_level(problem: hs.Problem)
 
 
 @given(st.data(), problems(n_tasks=st.integers(1, 8), tight=False))
-def test_every_schedule_lies_in_its_windows(data: st.DataObject, problem: hs.Problem) -> None:
+def test_every_schedule_is_within_its_windows(data: st.DataObject, problem: hs.Problem) -> None:
     """A schedule of makespan C starts and finishes within the windows of horizon C."""
     schedule = hs.simulate(problem, data.draw(decisions(problem)))
     batches = schedule.batches
@@ -118,7 +118,7 @@ def test_a_transfer_counts_where_every_choice_pays_it() -> None:
 
 
 def test_colocation_binds_parent_and_child_to_one_device() -> None:
-    """With one label b has to follow a to x."""
+    """With one label, b has to run on x with a."""
     assert levels.critical_path(chain(bandwidth=4, colocation=["l", "l"])).length == 6
 
 

@@ -17,7 +17,7 @@ costs = hnp.arrays(
 
 
 def optimum(cost: np.ndarray, burden: np.ndarray | None = None) -> float | None:
-    """Solve the relaxation with dense rows; None if no spreading respects the burdens."""
+    """Return the optimum of the relaxation, from a linear program with dense rows; None if no division respects the burdens."""
     n, size = cost.shape
     finite = np.where(np.isfinite(cost), cost, 0.0)
     rows, limits = [], []
@@ -31,39 +31,39 @@ def optimum(cost: np.ndarray, burden: np.ndarray | None = None) -> float | None:
             use[:, k] = burden[:, k]
             rows.append([0.0, *use.ravel()])
             limits.append(1.0)
-    whole = [[0.0, *np.repeat(np.arange(n) == i, size).astype(float)] for i in range(n)]
+    sums = [[0.0, *np.repeat(np.arange(n) == i, size).astype(float)] for i in range(n)]
     bounds = [(0, None), *((0, 1 if possible else 0) for possible in np.isfinite(cost).ravel())]
-    result = linprog([1.0, *np.zeros(n * size)], A_ub=rows, b_ub=limits, A_eq=whole, b_eq=np.ones(n), bounds=bounds)
+    result = linprog([1.0, *np.zeros(n * size)], A_ub=rows, b_ub=limits, A_eq=sums, b_eq=np.ones(n), bounds=bounds)
     return float(result.fun) if result.status == 0 else None
 
 
 @pytest.mark.parametrize("limit", [load._SPARSE_LIMIT, 0], ids=["program", "cuts"])
 @given(cost=costs)
 def test_the_least_load_is_that_of_the_linear_program(limit: int, cost: np.ndarray) -> None:
-    """Both ways to find prices reach the optimum, never above it."""
+    """Both algorithms for prices reach the optimum and do not exceed it."""
     expected = optimum(cost)
     assert expected is not None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(load, "_SPARSE_LIMIT", limit)
-        found = load.least_load(cost)
-    assert expected * (1 - 1e-6) - 1e-9 <= found.value <= expected * (1 + 1e-9) + 1e-12
-    assert found.prices.min() >= 0
-    assert found.prices.sum() == pytest.approx(1)
+        solution = load.least_load(cost)
+    assert expected * (1 - 1e-6) - 1e-9 <= solution.value <= expected * (1 + 1e-9) + 1e-12
+    assert solution.prices.min() >= 0
+    assert solution.prices.sum() == pytest.approx(1)
 
 
 @pytest.mark.parametrize("limit", [load._SPARSE_LIMIT, 0], ids=["program", "cuts"])
 @given(cost=costs, data=st.data())
 def test_capacities_count_in_the_least_load(limit: int, cost: np.ndarray, data: st.DataObject) -> None:
-    """With capacities that some spreading respects, the value is that of the linear program with both."""
+    """With feasible capacities, the value is that of the linear program with both."""
     burden = data.draw(hnp.arrays(np.float64, cost.shape, elements=st.integers(0, 8).map(lambda eighths: eighths / 8)))
     expected = optimum(cost, burden)
     assume(expected is not None)
     assert expected is not None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(load, "_SPARSE_LIMIT", limit)
-        found = load.least_load(cost, burden)
-    # the sparse program has a millionth of room, which the prices of a burden may weigh
-    assert expected * (1 - 1e-4) - 1e-6 <= found.value <= expected * (1 + 1e-7) + 1e-9
+        solution = load.least_load(cost, burden)
+    # the sparse program has a tolerance of a millionth, multiplied by the prices of burdens
+    assert expected * (1 - 1e-4) - 1e-6 <= solution.value <= expected * (1 + 1e-7) + 1e-9
 
 
 @given(cost=costs, data=st.data())
@@ -88,7 +88,7 @@ def test_a_capacity_forces_work_to_the_slow_device() -> None:
 
 @given(cost=costs, data=st.data())
 def test_the_thresholds_found_prove_at_most_the_best_pair(cost: np.ndarray, data: st.DataObject) -> None:
-    """The value of the search is below the best over all pairs, and reached by the thresholds it names."""
+    """The value of the search is at most the best over all pairs, and that of the thresholds it returns."""
     levels = hnp.arrays(np.float64, len(cost), elements=st.integers(0, 20).map(float))
     head, tail = data.draw(levels), data.draw(levels)
     value, a, b, prices = load.best_thresholds(head, tail, cost, np.unique(head), np.unique(tail), 50)

@@ -27,28 +27,28 @@ def orders(draw: st.DrawFn) -> tuple[int, np.ndarray]:
 @given(order=orders())
 def test_ideals_are_all_the_down_sets(order: tuple[int, np.ndarray]) -> None:
     size, pairs = order
-    found = ideals(size, pairs, limit=1000)
-    assert found is not None
+    lattice = ideals(size, pairs, limit=1000)
+    assert lattice is not None
     every = [set(some) for count in range(size + 1) for some in combinations(range(size), count)]
     down = [some for some in every if all(a in some or b not in some for a, b in pairs.tolist())]
-    members: list[set[int]] = [set()] + [set()] * (found.number - 1)
-    for c in range(found.number):
-        for a in range(found.ptr[c], found.ptr[c + 1]):
-            larger = members[c] | {int(found.element[a])}
-            assert members[found.larger[a]] in (set(), larger)
-            members[found.larger[a]] = larger
+    members: list[set[int]] = [set()] + [set()] * (lattice.number - 1)
+    for c in range(lattice.number):
+        for a in range(lattice.ptr[c], lattice.ptr[c + 1]):
+            larger = members[c] | {int(lattice.element[a])}
+            assert members[lattice.larger[a]] in (set(), larger)
+            members[lattice.larger[a]] = larger
     assert sorted(map(sorted, members)) == sorted(map(sorted, down))
     assert [len(some) for some in members] == sorted(len(some) for some in members)
-    if found.number > 1:
-        assert ideals(size, pairs, limit=found.number - 2) is None
+    if lattice.number > 1:
+        assert ideals(size, pairs, limit=lattice.number - 2) is None
 
 
 def test_many_elements_need_more_than_one_word() -> None:
     size = 150
     pairs = np.column_stack([np.arange(size - 1), np.arange(1, size)])
-    found, straight = ideals(size, pairs, limit=1000), chain(size)
-    assert found is not None
-    assert [each.tolist() for each in found] == [each.tolist() for each in straight]
+    lattice, straight = ideals(size, pairs, limit=1000), chain(size)
+    assert lattice is not None
+    assert [column.tolist() for column in lattice] == [column.tolist() for column in straight]
 
 
 def test_a_stop_ends_the_enumeration() -> None:

@@ -1,4 +1,4 @@
-"""Branch and bound: the optimum of what one input asks for, proven, whatever is pinned, labelled or short of memory."""
+"""Branch and bound: proven optima for one input, with pins, labels and limited memory."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def test_optima_are_found_and_proven(problem: hs.Problem) -> None:
 
 @examples(50)
 @given(data=st.data(), problem=problems(n_tasks=st.integers(2, 5), inputs=1, communication="delay", tight=False))
-def test_a_window_never_asks_for_more_than_the_problem(data: st.DataObject, problem: hs.Problem) -> None:
-    """Some tasks and what they depend on, some with a device chosen, are done no later than in the best schedule that chooses it too."""
+def test_the_bound_of_a_subset_is_at_most_the_optimum(data: st.DataObject, problem: hs.Problem) -> None:
+    """The bound of some tasks and their ancestors, without or with a pin, is at most the optimum under the same pin."""
     chosen = data.draw(st.sets(st.sampled_from(range(problem.n_tasks)), min_size=1))
     subset = everything(problem).ancestry(sorted(chosen))
     assert subset.least([subset.node()], RefutationBudget(1000)) <= brute_force(problem).makespan * (1 + 1e-9)  # type: ignore[union-attr]
@@ -68,7 +68,7 @@ def test_published_optima_are_proven(problem: hs.Problem, optimum: float) -> Non
 
 
 def test_releases_and_deliveries_count() -> None:
-    """b starts at 5 at the earliest and 2 s must follow; a may go before it, but not both on y, where b is not to be."""
+    """b starts at 5 s or later and 2 s follow it; a may precede it on x; y is excluded for b in the first node."""
     graph = hs.TaskGraph(["a", "b"])
     problem = hs.Problem(graph, hs.Cluster(["x", "y"], bandwidth=1), durations=[[4, 9], [3, 1]])
     subset = everything(problem)
@@ -80,7 +80,7 @@ def test_releases_and_deliveries_count() -> None:
 
 
 def test_alternatives_count_with_the_least() -> None:
-    """Whatever the order they come in; one that cannot be is none."""
+    """The order of nodes does not matter, and an infeasible one does not count."""
     problem = golden.topcuoglu()
     subset = everything(problem)
     nodes = [subset.node(pins=[(0, k)]) for k in range(3)]
@@ -92,7 +92,7 @@ def test_alternatives_count_with_the_least() -> None:
 
 
 def test_without_nodes_it_is_still_a_bound() -> None:
-    """One node a refutation, then more and more: the value rises to the optimum."""
+    """With one node per refutation, then more, the value increases to the optimum."""
     subset = everything(golden.arabnejad())
     values = [subset.least([subset.node()], RefutationBudget(nodes)) for nodes in (1, 10, 10_000)]
     assert values[0] <= values[1] * (1 + 3e-3) <= values[2] * (1 + 6e-3)
@@ -100,15 +100,15 @@ def test_without_nodes_it_is_still_a_bound() -> None:
     assert values[2] <= 113
 
 
-def test_a_schedule_that_is_known_is_not_exceeded() -> None:
-    """It is all that is asked for."""
+def test_the_bound_is_at_most_the_best_schedule() -> None:
+    """With `best`, the search ends when that value is reached."""
     subset = everything(golden.topcuoglu())
     assert subset.least([subset.node()], RefutationBudget(10_000), best=73) == pytest.approx(73, rel=1e-6)
     assert subset.least([subset.node()], RefutationBudget(10_000), best=60) == 60
 
 
 def test_tasks_that_take_no_time_need_no_order() -> None:
-    """They occupy nothing."""
+    """They do not occupy a device."""
     graph = hs.TaskGraph(["a", "b", "c"])
     problem = hs.Problem(graph, hs.Cluster(["x"]), durations=[[0], [5], [0]])
     assert hs.solve(problem, "branch").makespan == 5
@@ -116,7 +116,7 @@ def test_tasks_that_take_no_time_need_no_order() -> None:
     assert (hs.solve(nothing, "branch").makespan, hs.solve(nothing, "branch").bound) == (0, 0)
 
 
-def test_it_says_what_it_cannot_do() -> None:
+def test_unsupported_problems_are_refused() -> None:
     several = hs.Problem(hs.TaskGraph(["a"]), hs.Cluster(["x"]), durations=[[1]], inputs=2, batch_sizes=[1], batching="free")
     with pytest.raises(UnsupportedFeature, match="one input is supported, but the problem has 2"):
         hs.solve(several, "branch")
@@ -126,7 +126,7 @@ def test_it_says_what_it_cannot_do() -> None:
 
 
 def test_an_optimum_is_proven_where_the_longest_path_takes_no_time() -> None:
-    """Both would take no time on x, which has room for one."""
+    """Both durations are 0 on x, which has memory for one task."""
     cluster = hs.Cluster([hs.Device("x", memory_bytes=1), hs.Device("y")], bandwidth=1)
     problem = hs.Problem(hs.TaskGraph(["a", "b"], weight_bytes=1), cluster, durations=[[0, 3], [0, 4]])
     solution = hs.solve(problem, "branch")

@@ -19,12 +19,12 @@ from hetsched.stopping import NEVER, Deadline
 from hetsched.testing import bounds, strategies
 
 OPTIMA = (memory, critical_path, load)
-"""Bounds that are optima of their kind, so that numbering does not matter."""
+"""Bounds that are exact optima of a relaxation, so that they do not depend on numbering."""
 ENTRIES = [entry for entry in BOUNDS if entry.objectives >= MAKESPAN]
 
 
 class OfModules(bounds.BoundSuite):
-    """Problems whose graphs fall apart, of which few are drawn by chance."""
+    """Problems whose graphs have modules, which random problems rarely have."""
 
     def problems(self, **features: Any) -> SearchStrategy[hs.Problem]:
         return strategies.problems(**{**features, "inputs": 1})
@@ -39,10 +39,10 @@ TestOthers = bounds.suites((entry for entry in ENTRIES if entry.bound not in (*O
 
 
 class TestBest(bounds.BoundSuite):
-    """The best of all."""
+    """The best of all bounds."""
 
     ignores_numbering = False
 
     @staticmethod
     def function(problem: hs.Problem, *, levels: Levels | None = None, best: Bound = NO_BOUND, deadline: Deadline = NEVER) -> Bound:
-        return max(hs.bounds.best.every(problem, deadline=deadline), key=lambda found: found.value)
+        return max(hs.bounds.best.every(problem, deadline=deadline), key=lambda bound: bound.value)

@@ -29,16 +29,16 @@ each_bound = pytest.mark.parametrize("function", BOUNDS, ids=lambda function: fu
 
 @given(problems(n_tasks=st.integers(1, 8)))
 def test_the_best_bound_is_the_best(problem: hs.Problem) -> None:
-    """`bound` is at least every quick one, and `destructive` at least what it starts from."""
+    """`bound` is at least every quick bound, and `destructive` at least the bounds from which it starts."""
     quick = list(best.quick(problem))
-    assert hs.bound(problem).value >= max(found.value for found in quick)
-    assert destructive(problem).value >= max(found.value for found in quick)
+    assert hs.bound(problem).value >= max(bound.value for bound in quick)
+    assert destructive(problem).value >= max(bound.value for bound in quick)
 
 
 @pytest.mark.parametrize(("problem", "optimum"), [(golden.topcuoglu(), 73.0), (golden.arabnejad(), 113.0)], ids=["topcuoglu", "arabnejad"])
 @each_bound
 def test_published_optima_are_not_exceeded(function: Callable[[hs.Problem], hs.Bound], problem: hs.Problem, optimum: float) -> None:
-    """And the best bound comes near them."""
+    """The best bound is close to them."""
     assert function(problem).value <= optimum * (1 + 1e-9)
     assert hs.bound(problem).value >= 0.85 * optimum
 
@@ -51,7 +51,7 @@ def two(**options: object) -> hs.Problem:
 
 
 def test_memory_splits_the_load() -> None:
-    """x holds one task and a half: half a task goes to y. Without memory all of it is 1.8 s, spread by speed."""
+    """x holds one and a half tasks, so half a task runs on y. Without memory limits the load is 1.8 s, divided by speed."""
     assert load(two()).value == pytest.approx(4.5, rel=1e-5)
     roomy = two().replace(cluster=hs.Cluster(["x", "y"], bandwidth=1))
     assert load(roomy).value == pytest.approx(1.8)
@@ -73,13 +73,15 @@ def test_more_weights_than_memory_is_proven_infeasible(model: str) -> None:
 
 @given(data=st.data(), problem=problems(memory="static", tight=False))
 def test_capacities_that_a_schedule_fills_to_the_byte_are_enough(problem: hs.Problem, data: st.DataObject) -> None:
-    """And a hundredth less on every device is not, where each task has one batch in all: together they are too small."""
+    """A hundredth less on every device is not enough if each task has one batch: the sum of capacities is too small."""
     schedule = hs.simulate(problem, data.draw(decisions(problem)))
     used = schedule.static_memory
 
     def shrunk(share: float) -> hs.Problem:
         cluster = problem.cluster
-        devices = [dataclasses.replace(each, memory_bytes=float(room)) for each, room in zip(cluster.devices, share * used, strict=True)]
+        devices = [
+            dataclasses.replace(device, memory_bytes=float(room)) for device, room in zip(cluster.devices, share * used, strict=True)
+        ]
         return problem.replace(cluster=hs.Cluster(devices, cluster.bandwidth, cluster.latency))
 
     assert memory(shrunk(1.0)).value == 0
@@ -88,7 +90,7 @@ def test_capacities_that_a_schedule_fills_to_the_byte_are_enough(problem: hs.Pro
 
 
 def test_activations_count_under_static_only() -> None:
-    """Outputs of 8 inputs need 16 bytes at once under static; under peak they may come one after another."""
+    """Outputs of 8 inputs need 16 bytes at once under static; under peak they may exist one after another."""
     graph = hs.TaskGraph(["a"], output_bytes=2)
     cluster = hs.Cluster([hs.Device("x", memory_bytes=10)])
     problem = hs.Problem(graph, cluster, durations=[[[1.0]]], batch_sizes=[1], inputs=8, batching="free")
@@ -98,7 +100,7 @@ def test_activations_count_under_static_only() -> None:
 
 @each_bound
 def test_a_task_that_fits_nowhere_is_named(function: Callable[[hs.Problem], hs.Bound]) -> None:
-    """Its pins leave it a device that is too small."""
+    """The memory of its only allowed device is too small."""
     graph = hs.TaskGraph(["a", "b"], weight_bytes=[1, 9], devices=[None, ["x"]])
     cluster = hs.Cluster([hs.Device("x", memory_bytes=8), hs.Device("y")], bandwidth=1)
     proof = function(hs.Problem(graph, cluster, durations=np.ones((2, 2))))
@@ -107,7 +109,7 @@ def test_a_task_that_fits_nowhere_is_named(function: Callable[[hs.Problem], hs.B
 
 
 def test_colocated_tasks_move_together() -> None:
-    """The two tasks of a label cost 1 + 9 on x and 9 + 1 on y: 5 when halved; apart they would cost 1 each."""
+    """The two tasks of a label cost 1 + 9 on x and 9 + 1 on y: 5 if divided in half; without the label they cost 1 each."""
     graph = hs.TaskGraph(["a", "b"], colocation=["l", "l"])
     problem = hs.Problem(graph, hs.Cluster(["x", "y"], bandwidth=1), durations=[[1, 9], [9, 1]])
     assert load(problem).value == pytest.approx(5)
@@ -126,7 +128,7 @@ def test_heads_and_tails_add_to_the_load_between_them() -> None:
 
 
 def test_supposing_a_makespan_proves_what_fractions_do_not() -> None:
-    """Fractions of b and c lie on both devices; below 14 s neither can lie on y at all."""
+    """Fractions of b and c run on both devices; below 14 s neither can run on y."""
     graph = hs.TaskGraph(["a", "b", "c"], [("a", "b", 8), ("a", "c", 8)])
     problem = hs.Problem(graph, hs.Cluster(["x", "y"], bandwidth=1), durations=[[2, np.nan], [4, 4], [4, 4]])
     assert brute_force(problem).makespan == 10  # type: ignore[union-attr]
@@ -135,7 +137,7 @@ def test_supposing_a_makespan_proves_what_fractions_do_not() -> None:
 
 
 def test_modules_in_series_add_up() -> None:
-    """Three times fork and join through single tasks: each fork keeps both on x, 1 + 3 + 3, and 1 at the end."""
+    """Three forks and joins through single tasks: both branches of each fork run on x, 1 + 3 + 3, and 1 at the end."""
     names, edges = ["cut0"], []
     for m in range(3):
         names += [f"left{m}", f"right{m}", f"cut{m + 1}"]
@@ -143,10 +145,10 @@ def test_modules_in_series_add_up() -> None:
             edges += [(f"cut{m}", f"{side}{m}", 9), (f"{side}{m}", f"cut{m + 1}", 9)]
     durations = [[1, 2] if name.startswith("cut") else [3, 6] for name in names]
     problem = hs.Problem(hs.TaskGraph(names, edges), hs.Cluster(["x", "y"], bandwidth=1), durations=durations)
-    found = hs.bound(problem, time_limit=PLENTY)
-    assert found.name == "split"
-    assert found.value == pytest.approx(22, rel=1e-6)
-    assert found.value <= 22
+    bound = hs.bound(problem, time_limit=PLENTY)
+    assert bound.name == "split"
+    assert bound.value == pytest.approx(22, rel=1e-6)
+    assert bound.value <= 22
     assert load(problem).value == pytest.approx(44 / 3)
 
 
@@ -158,7 +160,7 @@ def test_no_time_still_gives_the_cheapest_bound() -> None:
 
 
 def test_an_empty_graph_takes_no_time() -> None:
-    """Every bound is 0."""
+    """Each bound is 0."""
     problem = hs.Problem(hs.TaskGraph([]), hs.Cluster(["x", "y"], bandwidth=1), durations=np.zeros((0, 2)))
     assert [function(problem).value for function in BOUNDS] == [0] * len(BOUNDS)
 
@@ -173,10 +175,10 @@ def peer(path: Path) -> hs.Problem:
 
 
 def test_random_modules_are_bounded_within_a_few_percent(shared_data: Path) -> None:
-    """Makespans are the best found by long annealing runs that agree."""
-    known = {"rwnn1x10": 137.716449, "rwnn1x10u": 194.975244, "rwnn1x32": 372.317680, "rwnn1x32u": 453.673503}
+    """The makespans are the best of long annealing runs, which agree."""
+    makespans = {"rwnn1x10": 137.716449, "rwnn1x10u": 194.975244, "rwnn1x32": 372.317680, "rwnn1x32u": 453.673503}
     gaps = {}
-    for name, makespan in known.items():
+    for name, makespan in makespans.items():
         value = destructive(peer(shared_data / "peer" / f"{name}.json")).value
         assert value <= makespan * (1 + 1e-6)
         gaps[name] = 1 - value / makespan

@@ -1,4 +1,4 @@
-"""DiviML's bound: below every optimum whatever the modules, exact where modules are joined by one channel, and clear about mistakes."""
+"""DiviML's bound: at most the optimum for any modules, exact for modules joined by one channel, with clear errors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NONE = math.nan
 
 @st.composite
 def partitions(draw: st.DrawFn, graph: hs.TaskGraph) -> list[IntArray]:
-    """Draw modules: a topological order, cut anywhere."""
+    """Draw modules: a topological order, cut at random positions."""
     before = {i: set(graph.source[graph.target == i].tolist()) for i in range(graph.n_tasks)}
     order: list[int] = []
     while before:
@@ -48,7 +48,7 @@ def chain(*modules: list[int]) -> list[IntArray]:
 
 
 def check(data: st.DataObject, problem: hs.Problem) -> None:
-    """Compare the bound, and both sides of that for several inputs, with the optimum."""
+    """Compare the bound, and both terms of the bound for several inputs, with the optimum."""
     try:
         optimum = brute_force(problem, limit=30_000)
     except UnsupportedFeature:
@@ -86,14 +86,14 @@ def test_it_is_never_above_the_optimum_of_several_inputs(data: st.DataObject, pr
 @examples(25)
 @given(data=st.data(), problem=problems(n_tasks=st.integers(6, 14), inputs=st.integers(1, 3), tight=False))
 def test_it_is_never_above_a_schedule(data: st.DataObject, problem: hs.Problem) -> None:
-    """Larger problems than the enumeration can take."""
+    """Problems that are too large for enumeration."""
     makespan = hs.simulate(problem, data.draw(decisions(problem))).makespan
     assert modular(problem, modules=data.draw(partitions(problem.graph))).value <= makespan * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_what_nobody_waits_for_does_not_delay_the_rest(turned: bool) -> None:
-    """100 s of a dangle in the first module while o -> g takes 51 s: adding the first module to the rest would say 150."""
+def test_a_task_without_readers_does_not_delay_the_rest(turned: bool) -> None:
+    """A dangling task of 100 s in the first module, and o -> g takes 51 s: the sum of the modules would be 150."""
     graph = hs.TaskGraph(["a", "o", "g"], [("o", "g", 0)])
     problem = hs.Problem(graph, hs.Cluster(["x", "y"], bandwidth=1.0), durations=[[100, 100], [1, 1], [50, 50]])
     modules = chain([0, 1], [2])
@@ -106,7 +106,7 @@ def test_what_nobody_waits_for_does_not_delay_the_rest(turned: bool) -> None:
 
 
 def forks(count: int) -> tuple[hs.Problem, list[IntArray]]:
-    """Return forks and joins through single tasks, each of which keeps both branches on x: 1 + 3 + 3, and 1 at the end."""
+    """Return forks and joins through single tasks; both branches of each fork run on x: 1 + 3 + 3, and 1 at the end."""
     names, edges = ["cut0"], []
     for m in range(count):
         names += [f"left{m}", f"right{m}", f"cut{m + 1}"]
@@ -119,16 +119,16 @@ def forks(count: int) -> tuple[hs.Problem, list[IntArray]]:
 
 @pytest.mark.parametrize("default", [False, True])
 def test_one_channel_is_exact(default: bool) -> None:
-    """Where no bound of a module falls short, neither does the whole."""
+    """If the bounds of all modules are exact, so is their sum."""
     problem, modules = forks(5)
-    found = modular(problem, modules=None if default else modules)
-    assert found.value == pytest.approx(36, rel=1e-6)
-    assert found.value <= 36
-    assert found.evidence.startswith("6 modules, at most 1 channel: ")
+    bound = modular(problem, modules=None if default else modules)
+    assert bound.value == pytest.approx(36, rel=1e-6)
+    assert bound.value <= 36
+    assert bound.evidence.startswith("6 modules, at most 1 channel: ")
 
 
 def test_one_of_the_ends_is_last() -> None:
-    """u and v share x for 6 s in all; the successor of the last takes 5 s on y. By its own path each end is done after 3 s."""
+    """u and v take 6 s together on x; the successor of the last takes 5 s on y. By its path alone each end finishes after 3 s."""
     graph = hs.TaskGraph(["u", "v", "g", "h"], [("u", "g", 0), ("v", "h", 0)])
     problem = hs.Problem(graph, FREE, durations=[[3, NONE], [3, NONE], [NONE, 5], [NONE, 1]])
     assert brute_force(problem).makespan == 9  # type: ignore[union-attr]
@@ -146,7 +146,7 @@ def test_one_of_the_ends_is_last() -> None:
 
 
 def test_transfers_at_a_boundary_count_where_they_cannot_be_avoided() -> None:
-    """The second module cannot run where the first has to: 1 + 4 + 1."""
+    """The second module cannot run on the only device of the first: 1 + 4 + 1."""
     graph = hs.TaskGraph(["a", "b"], [("a", "b", 4)])
     problem = hs.Problem(graph, hs.Cluster(["x", "y"], bandwidth=1), durations=[[1, NONE], [NONE, 1]])
     assert modular(problem, modules=chain([0], [1])).value == 6
@@ -161,8 +161,8 @@ def test_an_edge_may_pass_over_modules() -> None:
     assert modular(problem, modules=modules).value == pytest.approx(9)
 
 
-def test_memory_for_one_device_only_is_seen() -> None:
-    """Both tasks fit y only together with nothing else, so one of them is on x, which is slow."""
+def test_memory_that_leaves_one_device_counts() -> None:
+    """y has memory for one of the two tasks only, so the other runs on x, which is slow."""
     graph = hs.TaskGraph(["a", "b"], [("a", "b", 0)], weight_bytes=[6, 6])
     cluster = hs.Cluster([hs.Device("x", memory_bytes=8), hs.Device("y", memory_bytes=8)], bandwidth=np.inf)
     problem = hs.Problem(graph, cluster, durations=[[9, 1], [9, 1]])
@@ -171,13 +171,13 @@ def test_memory_for_one_device_only_is_seen() -> None:
 
 
 def test_inputs_follow_one_another() -> None:
-    """u and v keep x for 2 s an input, then y works 3 s for each: the first has passed after 2 s, the others still need 12."""
+    """u and v take 2 s per input on x, then y takes 3 s for each: the first input leaves x after 2 s, then y needs 12 s."""
     graph = hs.TaskGraph(["u", "v", "w"], [("u", "w", 0), ("v", "w", 0)])
     problem = hs.Problem(
         graph, FREE, durations=[[[1.0], [NONE]], [[1.0], [NONE]], [[NONE], [3.0]]], batch_sizes=[1], inputs=4, batching="free"
     )
-    found = batches.handover(problem, chain([0, 1], [2]), NEVER)
-    assert found == batches.Handover(pytest.approx(14), 1, 1)
+    bound = batches.handover(problem, chain([0, 1], [2]), NEVER)
+    assert bound == batches.Handover(pytest.approx(14), 1, 1)
     assert modular(problem, modules=chain([0, 1], [2])).value == pytest.approx(14)
 
 
@@ -190,11 +190,11 @@ def test_a_part_of_a_batch_costs_as_much_as_the_cheapest_batch_that_holds_it() -
 
 
 def test_several_ends_are_counted_at_the_price_of_the_cheapest() -> None:
-    """What follows v takes a tenth of what follows u; all four inputs may have v as their last."""
+    """The successor of v takes a tenth of the time of that of u; v may be the last end for all four inputs."""
     graph = hs.TaskGraph(["u", "v", "g", "h"], [("u", "g", 0), ("v", "h", 0)])
     durations = [[[1.0], [NONE]], [[1.0], [NONE]], [[NONE], [10.0]], [[NONE], [1.0]]]
     problem = hs.Problem(graph, FREE, durations=durations, batch_sizes=[1], inputs=4, batching="free")
-    assert batches.handover(problem, chain([0, 1], [2, 3]), NEVER).value == pytest.approx(9)  # all four past, and 1 s
+    assert batches.handover(problem, chain([0, 1], [2, 3]), NEVER).value == pytest.approx(9)  # all four inputs, and 1 s
 
 
 @examples(25)
@@ -211,7 +211,7 @@ def test_later_passes_never_lower_a_head(data: st.DataObject, problem: hs.Proble
 @examples(25)
 @given(data=st.data(), problem=problems(n_tasks=st.integers(2, 5), inputs=1, tight=False))
 def test_numbering_does_not_matter(data: st.DataObject, problem: hs.Problem) -> None:
-    """Tasks in another order, and with them the modules, have the same bound where no refutation stays open."""
+    """With tasks and modules renumbered the bound is the same if all refutations are complete."""
     graph = problem.graph
     tasks = np.array(data.draw(st.permutations(range(problem.n_tasks))))
     place = np.argsort(tasks)
@@ -230,8 +230,8 @@ def test_numbering_does_not_matter(data: st.DataObject, problem: hs.Problem) -> 
         batch_sizes=problem.batch_sizes,
     )
     modules = data.draw(partitions(graph))
-    found = modular(other, modules=[place[part] for part in modules])
-    assert found.value == pytest.approx(modular(problem, modules=modules).value, rel=1e-5)
+    bound = modular(other, modules=[place[part] for part in modules])
+    assert bound.value == pytest.approx(modular(problem, modules=modules).value, rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_a_wrong_partition_is_refused(modules: list[IntArray], message: str) -> 
 
 
 def test_the_reverse_of_the_reverse_is_the_problem() -> None:
-    """Transfers and links are turned round with the edges."""
+    """Transfers and links are reversed with the edges."""
     graph = hs.TaskGraph(["a", "b"], [("a", "b", 3)])
     cluster = hs.Cluster(["x", "y"], bandwidth=[[0, 2], [1, 0]], latency=[[0, 5], [7, 0]])
     problem = hs.Problem(graph, cluster, durations=[[1, NONE], [NONE, 1]])
@@ -264,34 +264,34 @@ def test_the_reverse_of_the_reverse_is_the_problem() -> None:
     assert reverse(given_times).transfer_times(0, 1, 0) == 4
 
 
-# Best makespans of ten seconds of annealing; the gap is the paper's (table I), and of one channel our own.
+# Best makespans of ten seconds of annealing; gaps are those of the paper (table I), except that of one channel.
 @pytest.mark.parametrize(
     ("channels", "makespan", "gap"), [(1, 2250.3645, 0.002), (2, 1781.3977, 0.066), (3, 1553.8476, 0.148), (4, 1750.2944, 0.225)]
 )
 def test_stacks_are_bounded_better_than_by_the_paper(channels: int, makespan: float, gap: float) -> None:
     problem = instances.stack("er", 10, 10, channels=channels)
-    found = modular(problem)
-    assert makespan * (1 - gap) <= found.value <= makespan
-    assert found.value > destructive(problem).value
+    bound = modular(problem)
+    assert makespan * (1 - gap) <= bound.value <= makespan
+    assert bound.value > destructive(problem).value
 
 
 @pytest.mark.parametrize("looks", [0, 10, 1000])
 def test_after_the_deadline_hardly_anything_is_done(looks: int) -> None:
-    """On a stack that would take minutes, on one large module, and where there is no time at all."""
+    """For a stack that takes minutes without a deadline, one large module, and a deadline of zero."""
     for problem in (instances.stack("er", 10, 10, channels=4), forks(1000)[0]):
         clock = SteppingClock(step=1.0)
         deadline = Deadline.after(looks, clock)
-        found = modular(problem, deadline=deadline)
+        bound = modular(problem, deadline=deadline)
         assert 0 < clock.late(deadline) <= (4 * problem.n_tasks if looks else 2), "at most a few looks a module"
         length = levels.critical_path(problem).length
-        assert found.value >= length * (1 - 1e-12) if looks else found.value == length
+        assert bound.value >= length * (1 - 1e-12) if looks else bound.value == length
 
 
 def test_impossible_ends_are_proven_so() -> None:
-    """No path leads from where a runs to where b has to."""
+    """There is no path from the device of a to the only device of b."""
     graph = hs.TaskGraph(["a", "b", "c"], [("a", "b", 0), ("b", "c", 0)], weight_bytes=[0, 9, 0])
     cluster = hs.Cluster([hs.Device("x"), hs.Device("y", memory_bytes=5)], bandwidth=0)
     problem = hs.Problem(graph, cluster, durations=[[NONE, 1], [1, 1], [1, 1]])
-    found = modular(problem, modules=chain([0], [1, 2]))
-    assert math.isinf(found.value)
-    assert found.evidence
+    bound = modular(problem, modules=chain([0], [1, 2]))
+    assert math.isinf(bound.value)
+    assert bound.evidence

@@ -1,4 +1,4 @@
-"""Bounds of formulations: below every optimum, not dependent on a solver's tolerance, and in time."""
+"""Bounds of formulations: at most the optimum, independent of the tolerance of a solver, and in time."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def test_the_dual_bound_reaches_the_optimum() -> None:
 
 
 def test_fractions_fill_both_devices() -> None:
-    """Three tasks of 2 s on two devices: halves of one lie on both."""
+    """Three tasks of 2 s on two devices: half of one task on each."""
     problem = hs.Problem(hs.TaskGraph(["a", "b", "c"]), hs.Cluster(["x", "y"], bandwidth=1), durations=np.full((3, 2), 2.0))
     assert relaxation.relax(formulate(problem)).value == pytest.approx(3, rel=1e-6)
     assert relaxation.linear_relaxation(problem).value == pytest.approx(3, rel=1e-6)
 
 
-@pytest.mark.parametrize("bound", [relaxation.linear_relaxation, relaxation.dual_bound], ids=lambda each: each.__name__)
+@pytest.mark.parametrize("bound", [relaxation.linear_relaxation, relaxation.dual_bound], ids=lambda function: function.__name__)
 @pytest.mark.parametrize("feature", ["plain", "static memory", "several inputs", "port"])
 def test_they_are_never_above_a_stored_optimum(bound: BoundFunction, feature: corpus.Feature) -> None:
-    """On a few problems of the corpus; their suites, which try more, are slow."""
+    """On a few problems of the corpus; the suites, with more problems, are slow tests."""
     for case in corpus.sample(feature)[:4]:
         if relaxation.small(case.problem):
             optimum = math.inf if case.optimum is None else case.optimum
@@ -42,13 +42,13 @@ def test_they_are_never_above_a_stored_optimum(bound: BoundFunction, feature: co
 
 
 def test_nothing_beyond_the_upper_bound_is_claimed() -> None:
-    """Where the linear program has no solution below it, the schedule that gave it may still be the best."""
+    """If the linear program has no solution below the upper bound, the schedule of that makespan may be optimal."""
     problem = golden.topcuoglu()
     assert relaxation.relax(formulate(problem, upper=60.0)).value <= 60
     assert relaxation.linear_relaxation(problem).value <= 73
 
 
-def test_what_no_formulation_says_is_left_aside_or_refused() -> None:
+def test_what_no_formulation_supports_is_relaxed_or_refused() -> None:
     graph = hs.TaskGraph(["a"], weight_bytes=9)
     small = hs.Cluster([hs.Device("x", memory_bytes=5)])
     peak = hs.Problem(graph, small, durations=[[1]], memory="peak")
@@ -68,18 +68,18 @@ def test_without_time_there_is_no_bound() -> None:
 
 @pytest.mark.slow
 def test_they_are_among_all_bounds_where_there_is_time() -> None:
-    """Solvers are asked only under a time limit, and not by the method, beside which they run."""
+    """Solvers run only under a time limit, and not with ``models=False``."""
     graph = hs.TaskGraph(["a", "b", "c", "d"], [("a", "b", 2), ("c", "d", 3)])
     problem = hs.Problem(graph, hs.Cluster(["x", "y"], bandwidth=1), durations=[[2, 3], [4, 1], [2, 2], [3, 5]], communication="port")
-    names = {found.name for found in best.every(problem, deadline=Deadline.after(60))}
+    names = {bound.name for bound in best.every(problem, deadline=Deadline.after(60))}
     assert {"linear relaxation", "moirai by scip", "modular"} <= names
-    assert "linear relaxation" not in {found.name for found in best.every(problem)}
-    assert "linear relaxation" not in {found.name for found in best.every(problem, deadline=Deadline.after(60), models=False)}
+    assert "linear relaxation" not in {bound.name for bound in best.every(problem)}
+    assert "linear relaxation" not in {bound.name for bound in best.every(problem, deadline=Deadline.after(60), models=False)}
     assert hs.bound(problem, time_limit=60).value >= hs.bound(problem).value
 
 
-def test_what_falls_apart_is_split_instead() -> None:
-    names = {found.name for found in best.every(golden.topcuoglu(), deadline=Deadline.after(60))}
+def test_graphs_with_modules_are_split_instead() -> None:
+    names = {bound.name for bound in best.every(golden.topcuoglu(), deadline=Deadline.after(60))}
     assert "split" in names
     assert "linear relaxation" not in names
-    assert "split" not in {found.name for found in best.every(golden.topcuoglu())}
+    assert "split" not in {bound.name for bound in best.every(golden.topcuoglu())}

@@ -1,4 +1,4 @@
-"""Bounds on loads lie below every assignment, and bounds on the makespan are not taken for them."""
+"""Bounds on loads are at most the load of every assignment, and differ from bounds on the makespan."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from tests.enumerated import objectives, optimum
 
 @examples(80)
 @given(drawn=objectives(tight=True))
-def test_bounds_lie_below_the_optimum(drawn: tuple[hs.Problem, str]) -> None:
+def test_bounds_are_at_most_the_optimum(drawn: tuple[hs.Problem, str]) -> None:
     problem, objective = drawn
-    least = optimum(problem, objective)
+    smallest = optimum(problem, objective)
     for bound in best.every(problem, objective=objective):
         assert bound.objective == objective
-        assert bound.value <= least * (1 + 1e-12), bound
+        assert bound.value <= smallest * (1 + 1e-12), bound
 
 
 @examples(40)
 @given(problem=strategies.problems(inputs=st.integers(2, 3), n_tasks=st.integers(1, 3), n_devices=2, memory="static"))
-def test_bounds_lie_below_every_way_to_batch(problem: hs.Problem) -> None:
+def test_bounds_are_at_most_the_load_of_every_batching(problem: hs.Problem) -> None:
     bounds = list(best.every(problem, objective="period"))
     for assignment in _assignments(problem, _Count(20_000)):
         assert max(bound.value for bound in bounds) <= busiest(problem, assignment) * (1 + 1e-12)
