@@ -1,4 +1,4 @@
-"""A small problem on disk, and the terminal run in-process in a folder of its own."""
+"""Fixtures: a small problem on disk, and the command line run in-process in a temporary folder."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Run = Callable[..., Any]
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of its own, made the current one."""
+    """Return a temporary folder, made the current one."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 @pytest.fixture
 def run(folder: Path) -> Run:
-    """Run a command line in-process; the result has exit_code, stdout and stderr."""
+    """Return a function that runs a command line in-process; its result has exit_code, stdout and stderr."""
 
     def run(*words: object) -> Any:
         return CliRunner().invoke(app, [str(word) for word in words])
@@ -35,7 +35,7 @@ def run(folder: Path) -> Run:
 
 
 def small_problem(**changes: Any) -> hs.Problem:
-    """Five tasks on two devices that differ; the best schedule uses both."""
+    """Return a problem of five tasks on two different devices; the best schedule uses both."""
     graph = hs.TaskGraph(
         ["load", "left", "right", "join", "end"],
         [("load", "left", 4e6), ("load", "right", 4e6), ("left", "join", 1e6), ("right", "join", 1e6), ("join", "end", 1e3)],
@@ -50,7 +50,7 @@ def small_problem(**changes: Any) -> hs.Problem:
 
 @pytest.fixture
 def problem(folder: Path) -> hs.Problem:
-    """The small problem, written as problem.json."""
+    """Return the small problem, written as problem.json."""
     made = small_problem()
     made.write("problem.json")
     return made
@@ -58,7 +58,7 @@ def problem(folder: Path) -> hs.Problem:
 
 @pytest.fixture
 def schedule(problem: hs.Problem, folder: Path) -> hs.Schedule:
-    """A valid schedule of the small problem, all on the slower device, written as schedule.json."""
+    """Return a valid schedule of the small problem, all on the slower device, written as schedule.json."""
     made = hs.simulate(problem, hs.Decision.from_assignment(problem, dict.fromkeys(problem.graph.names, "cpu")))
     made.write("schedule.json")
     return made
@@ -66,6 +66,6 @@ def schedule(problem: hs.Problem, folder: Path) -> hs.Schedule:
 
 @pytest.fixture
 def document(problem: hs.Problem) -> dict[str, Any]:
-    """The small problem's document as plain data, to be spoilt."""
+    """Return the document of the small problem as plain data, to be modified."""
     loaded: dict[str, Any] = json.loads(Path("problem.json").read_text())
     return loaded

@@ -1,4 +1,4 @@
-"""Whatever lies in a file: one line on stderr that names it, exit code 2, no traceback."""
+"""Any invalid file gives one line on stderr that names it, exit code 2 and no traceback."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Spoil = Callable[[dict[str, Any]], object]
 
 
 def put(*path: Any) -> Spoil:
-    """Return what sets the value at a path in the document: the last of `path` is the value."""
+    """Return a function that sets the value at a path in a document; the last item of `path` is the value."""
     *keys, last, value = path
 
     def spoil(document: dict[str, Any]) -> None:
@@ -72,20 +72,20 @@ SPOILT: dict[str, tuple[Spoil, str]] = {
 }
 
 
-def assert_refused(result: Any, said: str) -> None:
+def assert_refused(result: Any, message: str) -> None:
     assert result.exit_code == 2, result.stdout
     assert result.stdout == ""
     assert result.stderr.startswith("error: ")
     assert result.stderr.count("\n") == 1
-    assert said in result.stderr
+    assert message in result.stderr
 
 
 @pytest.mark.parametrize("name", SPOILT)
 def test_spoilt_documents_are_refused_by_name(run: Any, document: dict[str, Any], name: str) -> None:
-    spoil, said = SPOILT[name]
+    spoil, message = SPOILT[name]
     spoil(document)
     Path("problem.json").write_text(json.dumps(document))
-    assert_refused(run("bound", "problem.json"), said)
+    assert_refused(run("bound", "problem.json"), message)
 
 
 RAW: dict[str, tuple[bytes, str]] = {
@@ -111,9 +111,9 @@ RAW: dict[str, tuple[bytes, str]] = {
 
 @pytest.mark.parametrize("name", RAW)
 def test_what_is_no_document_is_refused(run: Any, folder: Path, name: str) -> None:
-    data, said = RAW[name]
+    data, message = RAW[name]
     Path("problem.json").write_bytes(data)
-    assert_refused(run("bound", "problem.json"), said)
+    assert_refused(run("bound", "problem.json"), message)
 
 
 @pytest.mark.parametrize("words", [["solve"], ["bound"]])
@@ -132,12 +132,12 @@ def test_a_name_cannot_break_the_line(run: Any, document: dict[str, Any]) -> Non
 @examples(40, HealthCheck.function_scoped_fixture)
 @given(where=st.integers(0, 10**6), data=st.binary(max_size=3))
 def test_a_cut_or_scribbled_document_never_tracebacks(tmp_path: Path, where: int, data: bytes) -> None:
-    whole = VALID
-    at = where % len(whole)
+    valid = VALID
+    at = where % len(valid)
     path = tmp_path / "problem.json"
-    path.write_bytes(whole[:at] + data + (whole[at + len(data) :] if data else b""))
+    path.write_bytes(valid[:at] + data + (valid[at + len(data) :] if data else b""))
     result = CliRunner().invoke(app, ["verify", str(path), str(path)])
-    assert result.exit_code == 2  # a problem is no schedule either
+    assert result.exit_code == 2  # a problem is not a schedule
     assert result.stderr.startswith("error: ")
     assert result.stderr.count("\n") == 1
     assert "(unexpected;" not in result.stderr
@@ -149,7 +149,7 @@ VALID = hs.documents.encode(
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"),
+    ("spoil", "message"),
     [
         (put("schedule", "batches", 0, "task", "nobody"), "'nobody'"),
         (put("schedule", "batches", 0, "device", "tpu"), "'tpu'"),
@@ -160,11 +160,11 @@ VALID = hs.documents.encode(
         (put("schedule", "makespan", "long"), "makespan"),
     ],
 )
-def test_spoilt_schedules_are_refused(run: Any, schedule: hs.Schedule, spoil: Spoil, said: str) -> None:
+def test_spoilt_schedules_are_refused(run: Any, schedule: hs.Schedule, spoil: Spoil, message: str) -> None:
     document = json.loads(Path("schedule.json").read_text())
     spoil(document)
     Path("schedule.json").write_text(json.dumps(document))
-    assert_refused(run("verify", "problem.json", "schedule.json"), said)
+    assert_refused(run("verify", "problem.json", "schedule.json"), message)
 
 
 def test_a_schedule_of_another_problem_is_refused(run: Any, schedule: hs.Schedule) -> None:

@@ -1,4 +1,4 @@
-"""`hetsched coarsen`: what it prints, writes, carries back and refuses."""
+"""`hetsched coarsen`: output, files, lifted schedules and errors."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def test_a_coarse_problem_is_written_and_its_schedule_carried_back(run: Any, cha
     assert "12 tasks, 10 edges, CCR 8.333" in shown.stdout
     coarse = hs.read("coarse.json")
     hs.solve(coarse, "heft").write("small.json")
-    told = json.loads(run(*words, "--lift", "small.json", "--lifted", "schedule.json", "--json").stdout)
-    assert (told["tasks"], told["coarse_tasks"], told["written"]) == (12, coarse.n_tasks, ["schedule.json"])
-    assert told["ccr"] == pytest.approx(10 * 1e-3 / 1.2e-3)
+    facts = json.loads(run(*words, "--lift", "small.json", "--lifted", "schedule.json", "--json").stdout)
+    assert (facts["tasks"], facts["coarse_tasks"], facts["written"]) == (12, coarse.n_tasks, ["schedule.json"])
+    assert facts["ccr"] == pytest.approx(10 * 1e-3 / 1.2e-3)
     assert hs.verify(chains, hs.read("schedule.json")) == []
-    assert told["makespan"] == hs.read("schedule.json").makespan <= told["coarse_makespan"] * (1 + 1e-9)
+    assert facts["makespan"] == hs.read("schedule.json").makespan <= facts["coarse_makespan"] * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(
@@ -74,12 +74,12 @@ def test_fused_operators_hold_less_than_their_parts(run: Any, folder: Path) -> N
     assert "need less memory than their parts" in refused.stderr
 
 
-def test_a_best_effort_is_told(run: Any, folder: Path) -> None:
+def test_a_best_effort_is_reported(run: Any, folder: Path) -> None:
     graph = hs.TaskGraph(["a", "b", "c"], weight_bytes=2e9)
     cluster = hs.Cluster([hs.Device(name, memory_bytes=3.1e9) for name in "uv"], bandwidth=1e9)
     hs.Problem(graph, cluster, durations=np.ones((3, 2))).write("tight.json")
     shown = run("solve", "tight.json", "--method", "block")
     assert shown.exit_code == 1
     assert "nearest   2.000 s, but 900 MB over the available memory" in shown.stdout
-    told = json.loads(run("solve", "tight.json", "--method", "block", "--json").stdout)
-    assert told["best_effort_bytes_over"] == pytest.approx(9e8)
+    facts = json.loads(run("solve", "tight.json", "--method", "block", "--json").stdout)
+    assert facts["best_effort_bytes_over"] == pytest.approx(9e8)

@@ -1,4 +1,4 @@
-"""Tab: what each shell is told, through the application's own way of running."""
+"""Completion in each shell, through the entry point of the application."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hetsched.workloads import clusters, networks
 
 
 def offered(line: str, shell: str = "bash") -> list[str]:
-    """Return what is offered for the last word of a command line."""
+    """Return the completions of the last word of a command line."""
     words = line.split(" ")
     zsh = {"_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
     bash = {"COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
@@ -54,7 +54,7 @@ def offered(line: str, shell: str = "bash") -> list[str]:
         ("hetsched solve p.json --solver ", ["scip", "highs", "cpsat"]),
         ("hetsched solve p.json --solver hi", ["highs"]),
         ("hetsched solve p.json --th", ["--threads"]),
-        # nothing offered: the shell completes file names
+        # no completions: the shell completes file names
         ("hetsched solve ", []),
         ("hetsched verify problem.json ", []),
         ("hetsched solve p.json --report ", []),

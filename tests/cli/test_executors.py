@@ -1,4 +1,4 @@
-"""Work done elsewhere: ``--workers`` and ``--scheduler``."""
+"""Work in other processes: ``--workers`` and ``--scheduler``."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from tests.cli.conftest import Run
 
 @pytest.fixture
 def stack(run: Run) -> str:
-    """Two modules of four tasks, written as stack.json."""
+    """Return the name of a file with two modules of four tasks."""
     run("generate", "rwnn", "--n", 4, "--modules", 2, "--cluster", "diviml", "-o", "stack.json")
     return "stack.json"
 
 
 def test_processes_solve_the_modules(run: Run, stack: str) -> None:
-    found = run("solve", stack, "--method", "split", "--workers", 2, "--json")
-    assert found.exit_code == 0, found.stderr
-    assert json.loads(found.stdout)["status"] == "optimal"
-    assert json.loads(found.stdout)["messages"] == []
+    result = run("solve", stack, "--method", "split", "--workers", 2, "--json")
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["status"] == "optimal"
+    assert json.loads(result.stdout)["messages"] == []
 
 
 def test_workers_are_an_option_of_auto(run: Run, problem: hs.Problem) -> None:
-    found = run("solve", "problem.json", "--workers", 1, "--time-limit", 1, "--json")
-    assert found.exit_code == 0, found.stderr
+    result = run("solve", "problem.json", "--workers", 1, "--time-limit", 1, "--json")
+    assert result.exit_code == 0, result.stderr
 
 
 @pytest.mark.slow
 def test_a_scheduler_solves_the_modules(run: Run, stack: str) -> None:
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster:
-        found = run("solve", stack, "--scheduler", cluster.scheduler_address, "--json")
-    assert found.exit_code == 0, found.stderr
-    assert json.loads(found.stdout)["status"] == "optimal"
+        result = run("solve", stack, "--scheduler", cluster.scheduler_address, "--json")
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["status"] == "optimal"
 
 
 @pytest.mark.parametrize(
@@ -49,21 +49,21 @@ def test_a_scheduler_solves_the_modules(run: Run, stack: str) -> None:
     ],
 )
 def test_what_makes_no_sense_is_refused(run: Run, problem: hs.Problem, words: tuple[object, ...], message: str) -> None:
-    found = run("solve", "problem.json", *words)
-    assert found.exit_code == 2
-    assert message in found.stderr
+    result = run("solve", "problem.json", *words)
+    assert result.exit_code == 2
+    assert message in result.stderr
 
 
-def test_a_scheduler_that_does_not_answer(run: Run, problem: hs.Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scheduler_that_cannot_be_reached(run: Run, problem: hs.Problem, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
     monkeypatch.setattr("hetsched.cli.executors.SECONDS", 0.2)
-    found = run("solve", "problem.json", "--scheduler", "tcp://127.0.0.1:1")
-    assert found.exit_code == 2
-    assert "no scheduler answers at 'tcp://127.0.0.1:1'" in found.stderr
+    result = run("solve", "problem.json", "--scheduler", "tcp://127.0.0.1:1")
+    assert result.exit_code == 2
+    assert "no scheduler answers at 'tcp://127.0.0.1:1'" in result.stderr
 
 
 def test_without_the_package_the_message_names_the_extra(run: Run, problem: hs.Problem, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    found = run("solve", "problem.json", "--scheduler", "tcp://127.0.0.1:1")
-    assert found.exit_code == 2
-    assert "hetsched[distributed]" in found.stderr
+    result = run("solve", "problem.json", "--scheduler", "tcp://127.0.0.1:1")
+    assert result.exit_code == 2
+    assert "hetsched[distributed]" in result.stderr

@@ -1,4 +1,4 @@
-"""The Gantt chart in characters: its width, its marks, what it says without colour."""
+"""The Gantt chart in characters: its width, its marks, its legend without colour."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ NAMES = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc", "Mn
 
 @given(names=st.lists(NAMES, min_size=2, max_size=2, unique=True), width=st.integers(40, 120), encoding=st.sampled_from(["utf-8", "ascii"]))
 def test_it_fits_whatever_the_names(names: list[str], width: int, encoding: str) -> None:
-    """Wide characters count twice, what the encoding lacks is escaped, and every row ends in the same column."""
+    """Wide characters count twice, characters outside the encoding are escaped, and every row ends in the same column."""
     problem = hs.Problem(hs.TaskGraph(names), hs.Cluster(names, 1e9), durations=[[1.0, 9.0], [9.0, 2.0]])
     schedule = hs.simulate(problem, hs.Decision.from_assignment(problem, {names[0]: names[0], names[1]: names[1]}))
     lines = drawn(schedule, width=width, encoding=encoding, ops=names)
@@ -84,7 +84,7 @@ def test_without_colour_a_line_explains_the_marks_that_are_drawn(encoding: str) 
 
 @given(seed=st.integers(0, 99))
 def test_busy_cells_are_marked_and_idle_ones_are_not(seed: int) -> None:
-    """Cell by cell against a slow count of the busy time in it."""
+    """Each cell is compared with a slow computation of its busy time."""
     schedule = random_schedule(12, 2, seed)
     width = 80 - len("device0") - 9
     edges = np.linspace(0, schedule.makespan, width + 1)
@@ -124,7 +124,7 @@ def test_without_unicode_it_is_ascii() -> None:
     assert any(mark in "".join(lines) for mark in ASCII.shades)
 
 
-def test_colours_tell_operator_types_apart_and_are_explained() -> None:
+def test_colours_distinguish_operator_types_and_are_explained() -> None:
     schedule = random_schedule(20, 2, 3)
     lines = drawn(schedule, colour=True, ops=["conv2d" if i % 2 else "relu" for i in range(20)])
     assert "conv2d" in lines[-2]

@@ -1,4 +1,4 @@
-"""generate, capture and demo: documents that the library reads back."""
+"""`generate`, `capture` and `demo`: documents that the library can read."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_capture_writes_a_step_of_training(run: Any, folder: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["bad_net_here:make", "--input", "1,8", "--training", "adam", "--fuse"], "--fuse does not go with --training"),
         (["bad_net_here:make", "--input", "1,8", "--training", "lion"], "'lion' is not one of 'sgd', 'momentum', 'adam'"),
@@ -143,12 +143,12 @@ def test_capture_writes_a_step_of_training(run: Any, folder: Path, monkeypatch: 
         (["bad_net_here:make"], "Missing option '--input'"),
     ],
 )
-def test_what_cannot_be_captured_is_told_in_a_line(run: Any, folder: Path, words: list[str], said: str) -> None:
+def test_what_cannot_be_captured_is_refused_in_a_line(run: Any, folder: Path, words: list[str], message: str) -> None:
     pytest.importorskip("torch", reason="capturing needs torch")
     Path("bad_net_here.py").write_text(TINY_NET)
     failed = run("capture", *words, "-o", "graph.json")
     assert failed.exit_code == 2
-    assert said in failed.stderr
+    assert message in failed.stderr
     assert failed.stderr.count("\n") == 1
     assert not Path("graph.json").exists()
 
@@ -161,7 +161,7 @@ def test_without_torch_capture_names_the_extra(run: Any, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("network", ["inception_v3", "googlenet"])
-def test_demo_tells_draws_writes_and_proves(run: Any, network: str) -> None:
+def test_demo_prints_draws_writes_and_proves(run: Any, network: str) -> None:
     shown = run("demo", "--network", network, "--out", "made")
     assert shown.exit_code == 0, shown.stderr
     problem, schedule = read_problem("made/problem.json"), hs.read("made/schedule.json")

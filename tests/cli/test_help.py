@@ -1,4 +1,4 @@
-"""Help: every command teaches with examples, and the examples work."""
+"""Help: every command has examples, and the examples work."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hetsched.workloads import clusters, networks
 
 
 def walk(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield every command with its words, in the order of the help."""
+    """Yield each command with its words, in the order of the help."""
     yield words, command
     for name in command.list_commands(None) if hasattr(command, "list_commands") else ():
         yield from walk(command.commands[name], (*words, name))
@@ -39,18 +39,18 @@ def help_of(words: tuple[str, ...], width: int = 80) -> str:
 
 
 def examples(words: tuple[str, ...]) -> list[str]:
-    """Return the commands after "Example: " as a reader at 80 columns would copy them."""
+    """Return the commands after "Example: ", as copied from help of 80 columns."""
     lines = [line.strip() for line in help_of(words).splitlines()]
-    found = []
+    commands = []
     for i, line in enumerate(lines):
         if line.startswith("Example: "):
             command = line.removeprefix("Example: ")
             while command.endswith("\\"):
                 i += 1
                 command = command[:-1] + lines[i]
-            assert lines[i + 1] == ""  # nothing was broken off
-            found.append(command)
-    return found
+            assert lines[i + 1] == ""  # the command is complete
+            commands.append(command)
+    return commands
 
 
 def test_there_are_commands() -> None:
@@ -65,14 +65,14 @@ def test_help_fits_the_terminal(words: tuple[str, ...], width: int) -> None:
 
 @WORDS
 def test_every_command_has_an_example_of_itself(words: tuple[str, ...]) -> None:
-    found = examples(words)
-    assert found
-    assert all(example.startswith(" ".join(["hetsched", *words])) for example in found)
+    commands = examples(words)
+    assert commands
+    assert all(example.startswith(" ".join(["hetsched", *words])) for example in commands)
 
 
 @pytest.mark.slow
 def test_the_examples_work_in_the_order_of_the_help(run: Any, folder: Path) -> None:
-    """All in one folder: a later one may need what an earlier one wrote, as for somebody who reads from the top."""
+    """All run in one folder, because later examples read files of earlier ones."""
     for words in COMMANDS:
         if words == ("capture",):
             pytest.importorskip("torch", reason="capturing needs torch")
@@ -106,11 +106,11 @@ def test_flags_show_no_type(run: Any) -> None:
     ],
 )
 def test_help_names_the_values_there_are(option: str, values: tuple[str, ...]) -> None:
-    found = next(each for each in COMMANDS["generate", "network"].params if each.name == option)
-    assert all(re.search(rf"\b{value}\b", found.help) for value in values)
+    parameter = next(candidate for candidate in COMMANDS["generate", "network"].params if candidate.name == option)
+    assert all(re.search(rf"\b{value}\b", parameter.help) for value in values)
 
 
-def test_alone_it_says_what_to_do_next(run: Any, folder: Path) -> None:
+def test_without_a_command_the_next_steps_are_printed(run: Any, folder: Path) -> None:
     shown = run()
     assert (shown.exit_code, shown.stderr) == (0, "")
     lines = shown.stdout.splitlines()
@@ -132,7 +132,7 @@ def test_the_steps_it_shows_work(run: Any, folder: Path) -> None:
         assert done.exit_code == 0, f"{command}\n{done.stderr}"
 
 
-def test_without_a_terminal_the_width_is_80_unless_columns_says_otherwise(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_terminal_the_width_is_columns_or_80(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "get_terminal_size", lambda *_: os.terminal_size((150, 50)))
     for columns, expected in ((None, 80), ("100", 100), ("wide", 80)):
         monkeypatch.delenv("COLUMNS", raising=False)

@@ -1,4 +1,4 @@
-"""The line that is drawn while something works: what it says, that it fits, and that its clock ticks."""
+"""The status line of running commands: its text, its width and its clock."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hetsched.search import Event
 
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
-    """Make stderr a terminal of 80 columns, on which work shows at once; returns what is drawn there."""
+    """Make stderr a terminal of 80 columns, with the status line shown at once; return its output."""
     file = io.StringIO()
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(terminal, "ONE_SECOND", 0.0)
@@ -31,7 +31,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
 
 
 def until(drawn: io.StringIO, *texts: str) -> None:
-    """Wait until all of these are drawn."""
+    """Wait until all `texts` are drawn."""
     deadline = time.monotonic() + 100
     while any(text not in drawn.getvalue() for text in texts):
         assert time.monotonic() < deadline, drawn.getvalue()[-500:]
@@ -71,7 +71,7 @@ def test_it_is_drawn_on_one_line_and_wiped_out(drawn: io.StringIO) -> None:
     shown = drawn.getvalue()
     lines = re.split(r"\r|\n", re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown))
     assert max(map(cell_len, lines)) == 80
-    assert shown.count("\n") == 1  # the one that rich puts below the line at the end, and takes back with it
+    assert shown.count("\n") == 1  # the newline that rich writes after the line at the end, and erases with it
     assert shown.endswith("\x1b[1A\x1b[2K")
 
 
@@ -91,7 +91,7 @@ def test_names_are_drawn_as_they_are(drawn: io.StringIO) -> None:
 
 
 @pytest.mark.parametrize(
-    ("event", "names", "said"),
+    ("event", "names", "text"),
     [
         (
             Event(2.0, 0.1234, 0.1, "milp by scip", 1234567),
@@ -105,11 +105,11 @@ def test_names_are_drawn_as_they_are(drawn: io.StringIO) -> None:
         (Event(2.0, math.inf, 0.1, "head-tail load", 0), ["auto"], "auto: no schedule yet, bound 100.0 ms (head-tail load)"),
     ],
 )
-def test_news_are_method_makespan_bound_gap_and_nodes(event: Event, names: list[str], said: str) -> None:
-    assert News(names)(event)[0] == said
+def test_news_are_method_makespan_bound_gap_and_nodes(event: Event, names: list[str], text: str) -> None:
+    assert News(names)(event)[0] == text
 
 
-def test_news_of_several_say_who_found_what() -> None:
+def test_news_of_several_members_name_the_methods() -> None:
     news = News(["auto"])
     news(Event(0.1, math.inf, 0.09, "load", 0))
     news(Event(0.2, 0.2, 0.09, "heft", 0))
@@ -122,9 +122,9 @@ def test_news_of_several_say_who_found_what() -> None:
 
 def test_news_fit_80_columns() -> None:
     longest = Event(1.0, 0.1234, 0.1, "milp by highs", 12_345_678)
-    said = News(["milp:highs"])(longest)[1]
-    assert said == "milp:highs: 123.4 ms, bound 100.0 ms, gap 18.96 %, 12,345,678 nodes"
-    assert len(said) <= 80 - len("| ") - len(" 0:00:00")
+    text = News(["milp:highs"])(longest)[1]
+    assert text == "milp:highs: 123.4 ms, bound 100.0 ms, gap 18.96 %, 12,345,678 nodes"
+    assert len(text) <= 80 - len("| ") - len(" 0:00:00")
 
 
 SOLVING = """
@@ -147,28 +147,28 @@ def test_a_solve_is_followed_on_a_terminal(problem: hs.Problem) -> None:
     import pty
     import termios
 
-    ours, theirs = pty.openpty()
-    termios.tcsetwinsize(theirs, (24, 80))
+    controller, terminal = pty.openpty()
+    termios.tcsetwinsize(terminal, (24, 80))
     environment = {**{k: v for k, v in os.environ.items() if k not in ("COLUMNS", "NO_COLOR")}, "TERM": "xterm"}
-    process = subprocess.Popen([sys.executable, "-c", SOLVING], stdout=subprocess.PIPE, stderr=theirs, env=environment)
-    os.close(theirs)
-    seen = b""
+    process = subprocess.Popen([sys.executable, "-c", SOLVING], stdout=subprocess.PIPE, stderr=terminal, env=environment)
+    os.close(terminal)
+    output = b""
     try:
-        while some := os.read(ours, 65536):
-            seen += some
-    except OSError:  # how Linux says that nobody holds the other end
+        while chunk := os.read(controller, 65536):
+            output += chunk
+    except OSError:  # Linux raises it when the other end is closed
         pass
     out, _ = process.communicate(timeout=60)
-    os.close(ours)
+    os.close(controller)
     assert process.returncode == 0
-    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", seen.decode())
+    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", output.decode())
     times = set(re.findall(r"slow: makespan 5\.\d+ ms, bound \S+ ms, gap \S+ %, 1,234 nodes (\S+)", shown))
     assert {"0:00:01", "0:00:02", "0:00:03"} <= times
     assert max(map(len, re.split(r"\r|\n", shown))) <= 80
     assert b"nodes" not in out
 
 
-def test_nothing_is_drawn_where_nobody_looks(problem: hs.Problem) -> None:
+def test_nothing_is_drawn_without_a_terminal(problem: hs.Problem) -> None:
     done = subprocess.run([sys.executable, "-c", SOLVING], capture_output=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"\x1b" not in done.stdout

@@ -1,4 +1,4 @@
-"""The commands that list things, and the exit codes of bad usage."""
+"""Commands that print lists, and the exit codes of bad usage."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def test_version(run: Any) -> None:
 
 
 def test_methods_lists_every_method_with_its_options(run: Any) -> None:
-    known = hs.methods()
+    methods = hs.methods()
     rows = json.loads(run("methods", "--json").stdout)
-    assert {row["name"] for row in rows} == set(known)
-    assert all(set(row["options"]) == set(known[row["name"]].options) for row in rows)
+    assert {row["name"] for row in rows} == set(methods)
+    assert all(set(row["options"]) == set(methods[row["name"]].options) for row in rows)
     shown = run("methods")
-    assert all(name in shown.stdout for name in known)
+    assert all(name in shown.stdout for name in methods)
 
 
 @pytest.mark.parametrize("kind", ["graph", "cluster", "problem", "schedule", "solution", "stages"])
@@ -41,7 +41,7 @@ def test_schema_is_a_json_schema_that_documents_meet(run: Any, problem: hs.Probl
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["frobnicate"], "No such command 'frobnicate'"),
         (["solve"], "Missing argument 'PROBLEM'"),
@@ -77,13 +77,13 @@ def test_schema_is_a_json_schema_that_documents_meet(run: Any, problem: hs.Probl
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_bad_usage_is_one_line_and_exit_code_2(run: Any, schedule: hs.Schedule, words: list[str], said: str) -> None:
+def test_bad_usage_is_one_line_and_exit_code_2(run: Any, schedule: hs.Schedule, words: list[str], message: str) -> None:
     failed = run(*words)
     assert failed.exit_code == 2
     assert failed.stdout == ""
     assert failed.stderr.startswith("error: ")
     assert failed.stderr.count("\n") == 1
-    assert said in failed.stderr
+    assert message in failed.stderr
 
 
 @pytest.mark.parametrize("words", [["--debug", "bound", "nowhere.json"], ["bound", "nowhere.json", "--debug"]])

@@ -24,7 +24,7 @@ def test_another_ending_is_refused_before_the_work(run: Any, problem: hs.Problem
     assert "'model.txt' does not end in .lp or .mps" in failed.stderr
 
 
-def test_what_no_formulation_says_is_one_line(run: Any, problem: hs.Problem) -> None:
+def test_what_no_formulation_supports_is_one_line(run: Any, problem: hs.Problem) -> None:
     problem.replace(memory="peak").write("peak.json")
     failed = run("model", "peak.json")
     assert (failed.exit_code, failed.stdout) == (2, "")

@@ -14,7 +14,7 @@ from hetsched.analysis.modules import modules
 
 
 def twins() -> hs.Problem:
-    """Two equal diamonds in a row, and a tail that differs."""
+    """Return two equal diamonds in series, followed by a different tail."""
     graph = hs.TaskGraph(
         ["in", "a1", "b1", "out1", "a2", "b2", "out2", "end"],
         [
@@ -59,17 +59,17 @@ def test_json_names_every_task(run: Any, folder: Path) -> None:
         hs.workloads.rwnn("er", 32, modules=3, channels=2, seed=2), hs.workloads.clusters.diviml(), costs=hs.costs.Roofline()
     )
     problem.write("problem.json")
-    told = json.loads(run("modules", "problem.json", "--json").stdout)
-    found = modules(problem.graph)
-    assert told["channels"] == found.channels == 2
+    facts = json.loads(run("modules", "problem.json", "--json").stdout)
+    partition = modules(problem.graph)
+    assert facts["channels"] == partition.channels == 2
     names = problem.graph.names
-    assert [row["tasks"] for row in told["modules"]] == [[names[i] for i in part] for part in found.tasks()]
-    assert [row["number"] for row in told["modules"]] == list(range(1, found.number + 1))
-    assert sum(row["work"] for row in told["modules"]) == pytest.approx(1)
-    for row, edges in zip(told["modules"], found.boundaries(), strict=False):
+    assert [row["tasks"] for row in facts["modules"]] == [[names[i] for i in part] for part in partition.tasks()]
+    assert [row["number"] for row in facts["modules"]] == list(range(1, partition.number + 1))
+    assert sum(row["work"] for row in facts["modules"]) == pytest.approx(1)
+    for row, edges in zip(facts["modules"], partition.boundaries(), strict=False):
         assert set(row["channels"]) == {names[i] for i in problem.graph.source[edges]}
         assert row["same_as"] <= row["number"]
-    assert told["modules"][-1]["channels"] == []
+    assert facts["modules"][-1]["channels"] == []
 
 
 def test_the_numbers_are_passed_on(run: Any, folder: Path) -> None:
@@ -80,11 +80,11 @@ def test_the_numbers_are_passed_on(run: Any, folder: Path) -> None:
         (["--largest", 10], {"largest": 10}),
         (["--channels", 3, "--largest", 10], {"channels": 3, "largest": 10}),
     ):
-        told = json.loads(run("modules", "problem.json", "--json", *words).stdout)
-        assert [len(row["tasks"]) for row in told["modules"]] == modules(graph, **options).sizes.tolist()
+        facts = json.loads(run("modules", "problem.json", "--json", *words).stdout)
+        assert [len(row["tasks"]) for row in facts["modules"]] == modules(graph, **options).sizes.tolist()
 
 
-def test_a_module_that_stays_too_large_is_told(run: Any, folder: Path) -> None:
+def test_a_module_that_stays_too_large_is_reported(run: Any, folder: Path) -> None:
     layers = [(f"{t}.{i}", f"{t + 1}.{j}") for t in range(9) for i in range(8) for j in range(8)]
     graph = hs.TaskGraph([f"{t}.{i}" for t in range(10) for i in range(8)], layers)
     hs.Problem(graph, hs.Cluster(["x"]), durations=np.ones((80, 1))).write("problem.json")
@@ -97,18 +97,18 @@ def test_a_module_that_stays_too_large_is_told(run: Any, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [(["--channels", "0"], "channels is 0; it must be a whole number, at least 1"), (["--largest", "few"], "'--largest'")],
 )
-def test_bad_numbers_are_one_line(run: Any, problem: hs.Problem, words: list[str], said: str) -> None:
+def test_bad_numbers_are_one_line(run: Any, problem: hs.Problem, words: list[str], message: str) -> None:
     failed = run("modules", "problem.json", *words)
     assert (failed.exit_code, failed.stdout) == (2, "")
     assert failed.stderr.count("\n") == 1
-    assert said in failed.stderr
+    assert message in failed.stderr
 
 
 def test_work_that_fits_nowhere_counts_as_none(run: Any, folder: Path) -> None:
     graph = hs.TaskGraph("ab", [("a", "b")], weight_bytes=[8, 0])
     hs.Problem(graph, hs.Cluster([hs.Device("x", memory_bytes=4)]), durations=[[1], [1]]).write("problem.json")
-    told = json.loads(run("modules", "problem.json", "--json").stdout)
-    assert [row["work"] for row in told["modules"]] == [0, 1]
+    facts = json.loads(run("modules", "problem.json", "--json").stdout)
+    assert [row["work"] for row in facts["modules"]] == [0, 1]

@@ -1,4 +1,4 @@
-"""``solve --objective``: what is minimised, said, written and refused."""
+"""``solve --objective``: the value minimised, printed and written, and errors."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from hetsched.search import Event
 from tests.cli.conftest import small_problem
 
 
-def test_the_period_is_what_is_compared_and_said(run: Any, problem: hs.Problem) -> None:
+def test_the_period_is_compared_and_printed(run: Any, problem: hs.Problem) -> None:
     solved = run("solve", "problem.json", "--objective", "period", "--method", "load-search", "--evaluations", 5000, "--json")
     facts = json.loads(solved.stdout)
     expected = hs.solve(problem, "load-search", objective="period", evaluations=5000)
     assert (facts["objective"], facts["value"], facts["period"]) == ("period", expected.value, expected.value)
     assert facts["throughput"] == 1 / expected.value
     assert facts["makespan"] == expected.makespan > facts["value"]
-    said = run("solve", "problem.json", "--objective", "period", "--method", "load-search", "--evaluations", 5000).stdout
-    assert "period" in said
-    assert "per input" in said
-    assert "makespan" in said
+    output = run("solve", "problem.json", "--objective", "period", "--method", "load-search", "--evaluations", 5000).stdout
+    assert "period" in output
+    assert "per input" in output
+    assert "makespan" in output
 
 
-def test_the_makespan_is_the_objective_unless_told_otherwise(run: Any, problem: hs.Problem) -> None:
+def test_the_makespan_is_the_default_objective(run: Any, problem: hs.Problem) -> None:
     facts = json.loads(run("solve", "problem.json", "--method", "heft", "--json").stdout)
     assert (facts["objective"], facts["value"]) == ("makespan", facts["makespan"])
 
@@ -56,12 +56,12 @@ def test_a_solver_gets_the_model_of_loads(run: Any, problem: hs.Problem, solver:
 
 
 @pytest.mark.parametrize(
-    ("objective", "said"), [("latency", "choose from makespan, period, max-load"), ("max-load", "device of kind 'cpu'")]
+    ("objective", "message"), [("latency", "choose from makespan, period, max-load"), ("max-load", "device of kind 'cpu'")]
 )
-def test_an_objective_that_is_none_is_refused(run: Any, problem: hs.Problem, objective: str, said: str) -> None:
+def test_an_objective_that_is_none_is_refused(run: Any, problem: hs.Problem, objective: str, message: str) -> None:
     refused = run("solve", "problem.json", "--objective", objective, "--method", "heft")
     assert refused.exit_code == 2
-    assert said in refused.stderr
+    assert message in refused.stderr
     assert len(refused.stderr.strip().splitlines()) == 1
 
 
@@ -70,7 +70,7 @@ def test_the_live_line_names_the_objective() -> None:
     assert news(Event(0.1, 2.0, 1.0, "load-search"))[0] == "load-search: period 2.000 s, bound 1.000 s, gap 50.00 %"
 
 
-def test_bounds_are_of_the_objective_asked_for(run: Any, problem: hs.Problem) -> None:
+def test_bounds_are_of_the_objective_given(run: Any, problem: hs.Problem) -> None:
     facts = json.loads(run("bound", "problem.json", "--objective", "period", "--json").stdout)
     assert facts["objective"] == "period"
     assert facts["value"] == hs.bound(problem, objective="period").value < hs.bound(problem).value

@@ -1,4 +1,4 @@
-"""Reports, traces and charts that `solve`, `demo` and `show` write, and what `show` says."""
+"""Reports, traces and charts of `solve`, `demo` and `show`, and the output of `show`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FILES = ["trace.json", "gantt.svg", "report.html"]
 
 
 def assert_pictures(problem: hs.Problem) -> None:
-    """Each is of its kind and of this problem."""
+    """Assert that each picture has its format and shows this problem."""
     events = json.loads(Path("trace.json").read_text())["traceEvents"]
     assert {event["name"] for event in events} >= set(problem.graph.names)
     assert Path("gantt.svg").read_text().lstrip().startswith("<?xml")
@@ -27,7 +27,7 @@ def assert_pictures(problem: hs.Problem) -> None:
 
 @pytest.fixture
 def nothing() -> Iterator[None]:
-    """A method "idle" that finds no schedule."""
+    """Register a method "idle" that finds no schedule."""
 
     def idle(problem: hs.Problem, monitor: Monitor) -> None:
         monitor.note("nothing fits")
@@ -38,7 +38,7 @@ def nothing() -> Iterator[None]:
 
 @pytest.fixture
 def broken(schedule: hs.Schedule) -> None:
-    """schedule.json, spoilt so that it breaks a rule."""
+    """Change schedule.json so that it breaks a rule."""
     spoilt = json.loads(Path("schedule.json").read_text())
     spoilt["schedule"]["batches"][2]["finish"] += 5.0
     Path("schedule.json").write_text(json.dumps(spoilt))
@@ -64,7 +64,7 @@ def test_demo_writes_and_lists_them(run: Any) -> None:
     assert all(name in Path("report.html").read_text() for name in ("heft", "sufferage"))  # the methods compared
 
 
-def test_show_says_draws_and_writes(run: Any, problem: hs.Problem, schedule: hs.Schedule) -> None:
+def test_show_prints_draws_and_writes(run: Any, problem: hs.Problem, schedule: hs.Schedule) -> None:
     shown = run("show", "problem.json", "schedule.json", *PICTURES)
     assert (shown.exit_code, shown.stderr) == (0, "")
     lines = shown.stdout.splitlines()
@@ -82,7 +82,7 @@ def test_solve_show_draws_what_show_draws(run: Any, problem: hs.Problem) -> None
     assert "cpu" not in run("solve", "problem.json", "--method", "heft").stdout
 
 
-def test_show_tells_the_bound_of_a_solution_or_finds_a_quick_one(run: Any, problem: hs.Problem) -> None:
+def test_show_prints_the_bound_of_a_solution_or_a_quick_one(run: Any, problem: hs.Problem) -> None:
     solution = hs.solve(problem, "auto")
     assert solution.schedule is not None
     solution.write("solution.json")
@@ -141,7 +141,7 @@ COMMANDS = [["solve", "problem.json"], ["show", "problem.json", "schedule.json"]
 
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
 @pytest.mark.parametrize(
-    ("picture", "said"),
+    ("picture", "message"),
     [
         (["--gantt", "chart.bmp"], "Invalid value for --gantt: 'chart.bmp' does not end in .png, .svg or .pdf"),
         (["--gantt", "chart"], "'chart' does not end in .png, .svg or .pdf"),
@@ -151,11 +151,11 @@ COMMANDS = [["solve", "problem.json"], ["show", "problem.json", "schedule.json"]
     ],
 )
 def test_pictures_that_cannot_be_are_refused_before_the_work(
-    run: Any, schedule: hs.Schedule, words: list[str], picture: list[str], said: str
+    run: Any, schedule: hs.Schedule, words: list[str], picture: list[str], message: str
 ) -> None:
     failed = run(*words, *picture)
     assert (failed.exit_code, failed.stdout) == (2, "")
-    assert said in failed.stderr
+    assert message in failed.stderr
     assert failed.stderr.count("\n") == 1
     assert not Path("made/problem.json").exists()
 
@@ -164,7 +164,7 @@ def test_pictures_that_cannot_be_are_refused_before_the_work(
 @pytest.mark.parametrize(
     ("picture", "library"), [(["--report", "r.html"], "plotly"), (["--report", "r.html"], "jinja2"), (["--gantt", "g.png"], "matplotlib")]
 )
-def test_a_missing_library_is_told_before_the_work(
+def test_a_missing_library_is_reported_before_the_work(
     run: Any, schedule: hs.Schedule, monkeypatch: pytest.MonkeyPatch, words: list[str], picture: list[str], library: str
 ) -> None:
     monkeypatch.setitem(sys.modules, library, None)

@@ -1,4 +1,4 @@
-"""solve, verify and bound: what they print, write and answer."""
+"""`solve`, `verify` and `bound`: output, files and exit codes."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_evaluations_and_options_reach_the_method(run: Any, problem: hs.Problem)
     given = ["--option", "depth=3", "--option", "label=a=b", "--option", "wide=true"]
     with temporarily(Method("spy", "records", spy)):
         solved = run("solve", "problem.json", "--method", "spy", *given, "--evaluations", 9, "--time-limit", 2.5, "--seed", 4)
-    assert solved.exit_code == 1  # it offers nothing
+    assert solved.exit_code == 1  # the method offers no schedule
     assert (seen["depth"], seen["label"], seen["wide"], seen["seed"]) == (3, "a=b", True, 4)
     assert (seen["budget"].evaluations, seen["budget"].time_limit) == (9, 2.5)
 
@@ -131,7 +131,7 @@ def test_bound_prints_the_strongest_first_with_its_evidence(run: Any, problem: h
     assert shown.stdout.splitlines()[0].endswith(f"by {best.name}: {best.evidence}")
     facts = json.loads(run("bound", "problem.json", "--json").stdout)
     assert (facts["value"], facts["name"]) == (best.value, best.name)
-    assert [each["value"] for each in facts["all"]] == sorted((each["value"] for each in facts["all"]), reverse=True)
+    assert [row["value"] for row in facts["all"]] == sorted((row["value"] for row in facts["all"]), reverse=True)
     assert facts["all"][0] == {key: facts[key] for key in ("value", "name", "evidence", "objective")}
     hasty = json.loads(run("bound", "problem.json", "--time-limit", 0, "--json").stdout)
     assert len(hasty["all"]) == 1
@@ -141,7 +141,7 @@ OVERWRITTEN = "problem.json would be overwritten by the answer; give the output 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["-o", "problem.json"], OVERWRITTEN),
         (["--solution", "./problem.json"], OVERWRITTEN),
@@ -153,17 +153,17 @@ OVERWRITTEN = "problem.json would be overwritten by the answer; give the output 
         (["--show", "--json"], "a drawing is not JSON; leave out one of --show and --json"),
     ],
 )
-def test_outputs_that_clash_are_refused_before_the_work(run: Any, problem: hs.Problem, arguments: list[str], said: str) -> None:
+def test_outputs_that_clash_are_refused_before_the_work(run: Any, problem: hs.Problem, arguments: list[str], message: str) -> None:
     before = Path("problem.json").read_bytes()
     solved = run("solve", "problem.json", *arguments)
     assert (solved.exit_code, solved.stdout) == (2, "")
-    assert said in solved.stderr
+    assert message in solved.stderr
     assert solved.stderr.count("\n") == 1
     assert Path("problem.json").read_bytes() == before
     assert [path.name for path in Path.cwd().iterdir()] == ["problem.json"]
 
 
-def test_an_answer_that_cannot_be_written_is_told_all_the_same(run: Any, problem: hs.Problem) -> None:
+def test_a_schedule_that_cannot_be_written_is_still_printed(run: Any, problem: hs.Problem) -> None:
     solved = run("solve", "problem.json", "-o", "/dev/full")
     assert solved.exit_code == 2
     assert "makespan" in solved.stdout

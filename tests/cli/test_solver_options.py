@@ -1,4 +1,4 @@
-"""The options of exact methods: which method runs with what, and what is refused before any work."""
+"""Options of exact methods: the method and its options, and errors before any work."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from hetsched.search import Monitor, exact, temporarily
 
 @pytest.fixture
 def ran() -> Iterator[list[tuple[str, dict[str, Any]]]]:
-    """Put spies into the place of the exact methods; yields what ran, with its options."""
-    seen: list[tuple[str, dict[str, Any]]] = []
+    """Replace the exact methods with spies; yield the calls, each with its options."""
+    calls: list[tuple[str, dict[str, Any]]] = []
 
     def plain(name: str) -> Any:
         def spy(problem: hs.Problem, monitor: Monitor, gap: float = 0.0, threads: int | None = None) -> None:
-            seen.append((name, {"gap": gap, "threads": threads}))
+            calls.append((name, {"gap": gap, "threads": threads}))
 
         return spy
 
     def open_to_any(problem: hs.Problem, monitor: Monitor, solver: str = "scip", gap: float = 0.0, threads: int | None = None) -> None:
-        seen.append(("moirai", {"solver": solver, "gap": gap, "threads": threads}))
+        calls.append(("moirai", {"solver": solver, "gap": gap, "threads": threads}))
 
-    known = hs.methods()
-    spies = [replace(known[each.method], function=plain(each.method)) for each in backends.known()]
-    with temporarily(*spies, replace(known["moirai"], function=open_to_any)):
-        yield seen
+    methods = hs.methods()
+    spies = [replace(methods[backend.method], function=plain(backend.method)) for backend in backends.known()]
+    with temporarily(*spies, replace(methods["moirai"], function=open_to_any)):
+        yield calls
 
 
 def test_every_solver_has_its_method() -> None:
-    for each in backends.known():
-        assert exact(each.name).name == each.method
-        assert exact(each.name, "period").name == "load-milp"
+    for backend in backends.known():
+        assert exact(backend.name).name == backend.method
+        assert exact(backend.name, "period").name == "load-milp"
     assert exact("branch").name == "branch"
     with pytest.raises(hs.UnsupportedFeature, match="no exact method for the makespan uses solver 'gurobi'; choose from assignment"):
         exact("gurobi")
@@ -62,9 +62,11 @@ def test_every_solver_has_its_method() -> None:
         ("--method moirai --gap 1%", "moirai", {"solver": "scip", "gap": 0.01}),
     ],
 )
-def test_the_method_gets_what_was_asked(run: Any, problem: hs.Problem, ran: Any, words: str, method: str, options: dict[str, Any]) -> None:
+def test_the_method_gets_the_options_given(
+    run: Any, problem: hs.Problem, ran: Any, words: str, method: str, options: dict[str, Any]
+) -> None:
     solved = run("solve", "problem.json", *words.split())
-    assert solved.exit_code == 1, solved.stderr  # the spies offer nothing
+    assert solved.exit_code == 1, solved.stderr  # the spies offer no schedule
     ((name, given),) = ran
     assert name == method
     assert given == {**given, "gap": 0.0, "threads": None, **options}
@@ -76,7 +78,7 @@ def test_several_methods_share_the_options(run: Any, problem: hs.Problem, ran: A
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         ("--solver gurobi", "unknown solver 'gurobi'; choose from scip, highs, cpsat"),
         (
@@ -108,15 +110,15 @@ def test_several_methods_share_the_options(run: Any, problem: hs.Problem, ran: A
         ("--method ,", "no method named; give one or more, or leave it out for 'auto'"),
     ],
 )
-def test_what_cannot_be_is_one_line_before_the_work(run: Any, problem: hs.Problem, ran: Any, words: str, said: str) -> None:
+def test_what_cannot_be_is_one_line_before_the_work(run: Any, problem: hs.Problem, ran: Any, words: str, message: str) -> None:
     refused = run("solve", "problem.json", *words.split())
     assert (refused.exit_code, refused.stdout) == (2, "")
-    assert said in refused.stderr
+    assert message in refused.stderr
     assert refused.stderr.count("\n") == 1
     assert ran == []
 
 
-def test_a_solver_that_is_missing_is_told_with_its_installation(run: Any, problem: hs.Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_solver_is_reported_with_its_installation(run: Any, problem: hs.Problem, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "hetsched.modeling.backends.highs", raising=False)
     monkeypatch.setitem(sys.modules, "highspy", None)
     for words in ("--solver highs", "--method milp:highs"):
@@ -125,7 +127,7 @@ def test_a_solver_that_is_missing_is_told_with_its_installation(run: Any, proble
         assert refused.stderr == "error: 'highspy' is not installed; install it with: pip install 'hetsched[solvers]'\n"
 
 
-@pytest.mark.parametrize("solver", [each.name for each in backends.known()])
+@pytest.mark.parametrize("solver", [backend.name for backend in backends.known()])
 def test_a_solver_proves_the_optimum(run: Any, problem: hs.Problem, solver: str) -> None:
     solved = run("solve", "problem.json", "--solver", solver, "--json", "-o", "schedule.json")
     assert (solved.exit_code, solved.stderr) == (0, "")

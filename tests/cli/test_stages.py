@@ -1,4 +1,4 @@
-"""`hetsched stages`: what it prints, writes and refuses."""
+"""`hetsched stages`: output, files and errors."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def test_it_finds_prints_and_writes_stages(run: Any, folder: Path) -> None:
     assert "4 tasks, 4 edges, 2 blocks" in shown.stdout
     assert "left | right" in shown.stdout
     cost = hs.costs.Contention(graph(), hs.costs.device("v100"))
-    found = hs.read("stages.json")
-    assert hs.verify_stages(graph(), found, groups=8, group_size=3, cost=cost) == []
-    told = json.loads(run("stages", "graph.json", "--json").stdout)
-    assert told["latency"] == found.latency < told["sequential"]
-    assert [row["groups"] for row in told["stages"]] == [[list(g) for g in found.groups(s)] for s in range(len(found))]
+    stages = hs.read("stages.json")
+    assert hs.verify_stages(graph(), stages, groups=8, group_size=3, cost=cost) == []
+    facts = json.loads(run("stages", "graph.json", "--json").stdout)
+    assert facts["latency"] == stages.latency < facts["sequential"]
+    assert [row["groups"] for row in facts["stages"]] == [[list(g) for g in stages.groups(s)] for s in range(len(stages))]
 
 
 def test_limits_and_devices_count(run: Any, problem: hs.Problem) -> None:
@@ -46,7 +46,7 @@ def test_limits_and_devices_count(run: Any, problem: hs.Problem) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["stages", "schedule.json"], "schedule.json holds a schedule, but a task graph or a problem is needed here"),
         (["stages", "problem.json", "--device", "abacus"], "device kind 'abacus' is not in the catalogue"),
@@ -55,26 +55,26 @@ def test_limits_and_devices_count(run: Any, problem: hs.Problem) -> None:
         (["stages", "problem.json", "--gantt", "stages.txt"], "'stages.txt' does not end in .png, .svg or .pdf"),
     ],
 )
-def test_what_it_refuses(run: Any, problem: hs.Problem, schedule: hs.Schedule, words: list[str], said: str) -> None:
+def test_what_it_refuses(run: Any, problem: hs.Problem, schedule: hs.Schedule, words: list[str], message: str) -> None:
     refused = run(*words)
     assert refused.exit_code == 2
-    assert said in refused.stderr
+    assert message in refused.stderr
 
 
-def test_a_wide_block_is_cut_and_the_answer_says_so(run: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wide_block_is_cut_with_a_message(run: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hetsched.models.ios.block_states.MOST_STATES", 1000)
     monkeypatch.setattr("hetsched.models.ios.dynamic_program.OF_A_PART", 1)
     names = [f"t{i}" for i in range(15)]
     hs.documents.write(hs.TaskGraph(names, op="conv2d", output_bytes=1e4, flops=1e8), "wide.json")
-    said = "the block of 15 tasks 't0', 't1' and 13 more is too wide to be solved as one and was cut into 2 parts"
-    assert said in " ".join(run("stages", "wide.json").stdout.split())
-    assert json.loads(run("stages", "wide.json", "--json").stdout)["messages"] == [said]
+    message = "the block of 15 tasks 't0', 't1' and 13 more is too wide to be solved as one and was cut into 2 parts"
+    assert message in " ".join(run("stages", "wide.json").stdout.split())
+    assert json.loads(run("stages", "wide.json", "--json").stdout)["messages"] == [message]
 
 
-def test_costs_are_asked_for_only_where_they_decide(run: Any, folder: Path) -> None:
+def test_only_costs_that_decide_are_computed(run: Any, folder: Path) -> None:
     branches = [edge for i in range(6) for edge in (("in", f"a{i}"), (f"a{i}", f"b{i}"), (f"b{i}", "out"))]
     names = ["in", *(f"{x}{i}" for i in range(6) for x in "ab"), "out"]
     hs.documents.write(hs.TaskGraph(names, branches, op="conv2d", output_bytes=1e4, flops=1e8), "graph.json")
     assert run("stages", "graph.json", "-o", "stages.json").exit_code == 0
-    found = hs.read("stages.json")
-    assert found.asked < found.possible / 10
+    stages = hs.read("stages.json")
+    assert stages.asked < stages.possible / 10

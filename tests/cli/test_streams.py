@@ -1,4 +1,4 @@
-"""The process seen from outside: signals, closed pipes, full disks, encodings, what gets imported."""
+"""The process from outside: signals, closed pipes, full disks, encodings, imported modules."""
 
 from __future__ import annotations
 

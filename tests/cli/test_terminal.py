@@ -1,4 +1,4 @@
-"""How the terminal words things."""
+"""Text on the terminal."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ STEERING = "\x1b]0;owned\x07\x1b[2J\u202e"
         f"show problem.json {STEERING}",
     ],
 )
-def test_no_command_says_what_steers_a_terminal(run: Callable[..., Any], words: str) -> None:
+def test_no_command_prints_control_sequences(run: Callable[..., Any], words: str) -> None:
     names = [f"{name}{STEERING}" for name in "abc"]
     graph = hs.TaskGraph(names, [(names[0], names[1], 1.0)], op=STEERING, colocation=[STEERING, None, STEERING])
     cluster = hs.Cluster([hs.Device(f"{name}{STEERING}", STEERING, STEERING) for name in "xy"], bandwidth=1.0)
