@@ -1,4 +1,4 @@
-"""Clusters as tasks: no cycle, nothing lost, and a way back that is valid."""
+"""Clusters as tasks: no cycle, nothing lost, and valid lifted decisions."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ COARSENINGS = {
     "chains": lambda problem: coarsening.degree_one(problem, memory=1.0),
     "modules": lambda problem: coarsening.by_module(problem),
 }
-whole = {"missing_links": False, "transfers": st.booleans()}
+features = {"missing_links": False, "transfers": st.booleans()}
 
 
 def without_gaps(problem):
-    """No pair of devices without a path, for which a cluster may have no place."""
+    """Return whether every pair of devices has a path; otherwise a cluster may fit no device."""
     return problem.transfers is None or bool(np.isfinite(problem.transfers).all())
 
 
 @pytest.mark.parametrize("name", COARSENINGS)
 @examples(40)
-@given(problem=problems(n_tasks=st.integers(0, 9), **whole).filter(without_gaps), data=st.data())
+@given(problem=problems(n_tasks=st.integers(0, 9), **features).filter(without_gaps), data=st.data())
 def test_no_cycle_nothing_lost_and_valid_on_the_way_back(name, problem, data):
-    found = COARSENINGS[name](problem)
-    coarse, cluster = found.coarse, found.cluster
+    contraction = COARSENINGS[name](problem)
+    coarse, cluster = contraction.coarse, contraction.cluster
     assert sorted(set(cluster.tolist())) == list(range(coarse.n_tasks))
     assert nx.is_directed_acyclic_graph(coarse.graph.to_networkx())
     assert coarse.graph.weight_bytes.sum() == pytest.approx(problem.graph.weight_bytes.sum())
@@ -47,13 +47,13 @@ def test_no_cycle_nothing_lost_and_valid_on_the_way_back(name, problem, data):
         for b in range(problem.n_sizes):
             able = np.isfinite(problem.durations[:, k, b]) & problem.pinned[:, k]
             members = [able[cluster == c] for c in range(coarse.n_tasks)]
-            assert np.isfinite(coarse.durations[:, k, b]).tolist() == [bool(each.all()) for each in members]
+            assert np.isfinite(coarse.durations[:, k, b]).tolist() == [bool(columns.all()) for columns in members]
     if np.isfinite(problem.durations).all() and problem.pinned.all():
         assert coarse.durations.sum() == pytest.approx(problem.durations.sum())
     if name != "rules":
         assert coarse.static_bytes.sum() == pytest.approx(problem.static_bytes.sum())
     small = data.draw(decisions(coarse, transfer_order=False))
-    lifted = hs.simulate(problem, found.lift(small))
+    lifted = hs.simulate(problem, contraction.lift(small))
     assert {violation.rule for violation in hs.verify(problem, lifted)} <= {"memory"}
     if name != "rules" and problem.memory == "static":
         assert lifted.static_memory.tolist() == pytest.approx(hs.simulate(coarse, small).static_memory.tolist())
@@ -62,12 +62,12 @@ def test_no_cycle_nothing_lost_and_valid_on_the_way_back(name, problem, data):
 @given(problems(n_tasks=st.integers(0, 9)), st.data())
 def test_any_clusters_are_made_acyclic_and_contracted(problem, data):
     given_clusters = np.array(data.draw(st.lists(st.integers(0, 3), min_size=problem.n_tasks, max_size=problem.n_tasks)), np.int64)
-    found = coarsening.acyclic(problem, given_clusters)
-    for number in set(found.tolist()):
-        assert len(set(given_clusters[found == number].tolist())) == 1  # cut, never joined
-    assert nx.is_directed_acyclic_graph(quotient(problem.graph, found))
+    clusters = coarsening.acyclic(problem, given_clusters)
+    for number in set(clusters.tolist()):
+        assert len(set(given_clusters[clusters == number].tolist())) == 1  # clusters are cut and not joined
+    assert nx.is_directed_acyclic_graph(quotient(problem.graph, clusters))
     if nx.is_directed_acyclic_graph(quotient(problem.graph, given_clusters)):
-        assert len(set(found.tolist())) == len(set(given_clusters.tolist()))  # what has no cycle stays
+        assert len(set(clusters.tolist())) == len(set(given_clusters.tolist()))  # acyclic clusters do not change
 
 
 def quotient(graph, cluster):
@@ -107,8 +107,8 @@ def test_numbers_of_a_small_example():
     )
     problem = hs.Problem(graph, hs.Cluster(["u", "v"], bandwidth=2.0, latency=0.5), durations=[[1, 2], [2, 3], [3, 4], [4, np.nan]])
     assert coarsening.ccr(problem) == pytest.approx((4.5 + 1.5 + 2.5 + 1.0) / (1.5 + 2.5 + 3.5 + 4))
-    found = coarsening.contract(problem, [0, 0, 1, 2])
-    coarse = found.coarse
+    contraction = coarsening.contract(problem, [0, 0, 1, 2])
+    coarse = contraction.coarse
     assert coarse.graph.names == ("a (+1)", "c", "d")
     assert coarse.graph.op == ("x", "x", "y")
     assert coarse.graph.edges.tolist() == [[0, 1], [0, 2], [1, 2]]
@@ -116,15 +116,15 @@ def test_numbers_of_a_small_example():
     assert coarse.graph.weight_bytes.tolist() == [3, 3, 4]
     assert coarse.graph.output_bytes.tolist() == [11, 7, 8]
     assert np.array_equal(coarse.durations[:, :, 0], [[3, 5], [3, 4], [4, np.nan]], equal_nan=True)
-    lifted = hs.simulate(problem, found.lift(hs.Decision.whole(coarse, [0, 1, 0], [0, 1, 2])))
+    lifted = hs.simulate(problem, contraction.lift(hs.Decision.whole(coarse, [0, 1, 0], [0, 1, 2])))
     assert [lifted.device_of(name) for name in "abcd"] == ["u", "u", "v", "u"]
     assert lifted.makespan == 1 + 1.5 + 4 + 1.0 + 4  # c has to wait for a only, not for the cluster
     further = coarsening.contract(coarse, [0, 0, 1])
-    assert found.then(further).cluster.tolist() == [0, 0, 0, 1]
-    assert repr(found) == "<Coarsening of 4 tasks (CCR 0.826) to 3 (CCR 0.435)>"
+    assert contraction.then(further).cluster.tolist() == [0, 0, 0, 1]
+    assert repr(contraction) == "<Coarsening of 4 tasks (CCR 0.826) to 3 (CCR 0.435)>"
 
 
-def test_clusters_share_labels_and_are_taken_apart_where_no_device_is_left():
+def test_clusters_share_labels_and_are_divided_where_no_device_is_left():
     graph = hs.TaskGraph(
         "abcd", [("a", "b"), ("b", "c"), ("c", "d")], weight_bytes=4.0, colocation=["x", None, "x", "y"], devices=[None, ["u"], None, ["v"]]
     )
@@ -141,11 +141,11 @@ def test_clusters_share_labels_and_are_taken_apart_where_no_device_is_left():
 
 @given(problems(n_tasks=st.integers(0, 9), colocation=True, missing_links=False, transfers=False), st.sampled_from([0.0, 2.0, 5.0]))
 def test_what_is_bound_together_claims_no_more_than_it_may(problem, most):
-    found = coarsening.settled(problem, np.zeros(problem.n_tasks, np.int64), most)
+    pieces = coarsening.settled(problem, np.zeros(problem.n_tasks, np.int64), most)
     joined = nx.Graph()
     joined.add_nodes_from(range(problem.n_units))
-    for c in set(found.tolist()):
-        nx.add_path(joined, sorted(set(problem.unit[found == c].tolist())))
+    for c in set(pieces.tolist()):
+        nx.add_path(joined, sorted(set(problem.unit[pieces == c].tolist())))
     claim = np.bincount(problem.unit, problem.static_bytes @ [1.0, problem.inputs], problem.n_units)
     for units in nx.connected_components(joined):
         assert len(units) == 1 or claim[list(units)].sum() <= most
@@ -167,9 +167,9 @@ def test_one_task_that_is_different_cuts_a_cluster_and_does_not_shatter_it():
 def test_pins_to_many_devices_cut_clusters():
     pins = [["d0"] if i < 50 else ["d69"] for i in range(100)]
     problem = chain(100, np.ones((100, 70)), columns={"devices": pins})
-    found = coarsening.operation_fusion(problem)
-    assert np.bincount(found.cluster).tolist() == [50, 50]
-    assert found.coarse.graph.devices == (("d0",), ("d69",))
+    fused = coarsening.operation_fusion(problem)
+    assert np.bincount(fused.cluster).tolist() == [50, 50]
+    assert fused.coarse.graph.devices == (("d0",), ("d69",))
 
 
 def test_a_device_that_runs_nothing_sets_no_limit():

@@ -15,13 +15,13 @@ def made(ops, edges, **arguments):
 
 
 def parts(problem, *arguments):
-    found = coarsening.fuse(problem, *arguments)
-    rows = [[problem.graph.names[i] for i in problem.graph.topological_order if found.cluster[i] == c] for c in range(found.coarse.n_tasks)]
-    return {" ".join(row) for row in rows}, found
+    fused = coarsening.fuse(problem, *arguments)
+    rows = [[problem.graph.names[i] for i in problem.graph.topological_order if fused.cluster[i] == c] for c in range(fused.coarse.n_tasks)]
+    return {" ".join(row) for row in rows}, fused
 
 
 def test_figure_7():
-    """From an add two branches: add, relu, add, relu above, conv, bn, conv, bn below, which end in an add, relu."""
+    """An add with two branches (add, relu, add, relu above; conv, bn, conv, bn below) that end in an add, relu."""
     ops = {
         "add0": "add",
         "relu0": "relu",
@@ -46,9 +46,9 @@ def test_figure_7():
         ("conv2", "bn2"),
         ("bn2", "add2"),
     ]
-    found, coarse = parts(made(ops, edges), "moirai")
-    # The first pair hangs on a multi-output connection; the second is bound, completes no rule, and is released.
-    assert found == {"add0", "relu0", "add1", "relu1", "conv1 bn1", "conv2 bn2 add2 relu2"}
+    names, coarse = parts(made(ops, edges), "moirai")
+    # The first pair has a multi-output connection; the second is bound, completes no rule, and is released.
+    assert names == {"add0", "relu0", "add1", "relu1", "conv1 bn1", "conv2 bn2 add2 relu2"}
     assert "conv bn add relu" in coarse.coarse.graph.op
 
 
@@ -58,7 +58,7 @@ def test_connections():
     several_outputs = made({"c": "conv", "b": "bn", "r": "relu"}, [("c", "b"), ("c", "r")])
     assert parts(several_outputs, "moirai")[0] == {"c", "b", "r"}
     several_inputs = made({"x": "conv", "y": "conv", "b": "bn"}, [("x", "b"), ("y", "b")])
-    assert parts(several_inputs, "moirai")[0] in ({"x b", "y"}, {"y b", "x"})  # one of them
+    assert parts(several_inputs, "moirai")[0] in ({"x b", "y"}, {"y b", "x"})  # either of the two
 
 
 def test_a_part_that_is_no_rule_falls_into_the_rules_it_holds():
@@ -113,9 +113,9 @@ def test_modules(depth, expected):
     names = {"a": "stem.conv/conv2d", "b": "stem.act/relu", "c": "layers.0.mlp/linear", "d": "layers.0.mlp/gelu", "e": "add"}
     graph = hs.TaskGraph(list(names.values()), [(names[x], names[y]) for x, y in ("ab", "bc", "cd", "de")])
     problem = hs.Problem(graph, hs.Cluster(["u"], bandwidth=1.0), durations=np.ones((5, 1)))
-    found = coarsening.by_module(problem, depth)
+    by_module = coarsening.by_module(problem, depth)
     short = list(names)
-    rows = {" ".join(short[i] for i in range(5) if found.cluster[i] == c) for c in range(found.coarse.n_tasks)}
+    rows = {" ".join(short[i] for i in range(5) if by_module.cluster[i] == c) for c in range(by_module.coarse.n_tasks)}
     assert rows == expected
 
 
@@ -128,7 +128,7 @@ def test_a_module_that_is_entered_again_becomes_two():
 def test_only_edges_merge():
     graph = hs.TaskGraph("abcdef", [("a", "b"), ("b", "c"), ("a", "d"), ("c", "e"), ("d", "e"), ("e", "f")], weight_bytes=1.0)
     problem = hs.Problem(graph, hs.Cluster(["u"], bandwidth=1.0), durations=np.ones((6, 1)))
-    found = coarsening.degree_one(problem)
-    assert found.coarse.n_tasks == 1  # all edges are the only one at one end; together they make no cycle
+    merged = coarsening.degree_one(problem)
+    assert merged.coarse.n_tasks == 1  # each edge is the only one at one of its ends; merging all makes no cycle
     diamond = problem.replace(graph=hs.TaskGraph("abcdef", [("a", "c"), ("a", "d"), ("b", "c"), ("b", "d"), ("c", "e"), ("d", "f")]))
     assert coarsening.degree_one(diamond).cluster.tolist() == [0, 1, 2, 3, 2, 3]

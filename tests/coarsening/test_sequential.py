@@ -32,7 +32,7 @@ def test_orders_are_topological(problem, order):
 
 
 def test_the_critical_path_comes_first_and_in_one_piece():
-    # a -> {b, c, d} -> e; the path through c is the longest, then that through d
+    # a -> {b, c, d} -> e; the path through c is the longest, followed by that through d
     problem = figure(
         [("a", "b", 1), ("a", "c", 1), ("a", "d", 1), ("b", "e", 1), ("c", "e", 1), ("c", "f", 9), ("d", "e", 5)], [1, 1, 8, 2, 1, 1]
     )
@@ -60,7 +60,7 @@ def test_break_points_are_the_best_there_are(made):
     ptr = row_starts(np.bincount([pairs[e][1] for e in by_target], minlength=n))
     place = np.array([pairs[e][0] for e in by_target], np.int64)
     out = np.bincount([i for i, _ in pairs], cost, n) if pairs else np.zeros(n)
-    found = kernels.break_points(place, ptr, np.array([cost[e] for e in by_target], float), out, claim, able, window, limit)
+    clusters = kernels.break_points(place, ptr, np.array([cost[e] for e in by_target], float), out, claim, able, window, limit)
 
     def value(cluster):
         return sum(c for (i, j), c in zip(pairs, cost, strict=True) if cluster[i] != cluster[j])
@@ -79,11 +79,11 @@ def test_break_points_are_the_best_there_are(made):
         for breaks in itertools.product([0, 1], repeat=n - 1)
         if allowed(cluster := np.concatenate([[0], np.cumsum(breaks)]).astype(int).tolist())
     )
-    assert found.tolist() == sorted(found.tolist())
-    assert found[0] == 0
-    assert set(np.diff(found).tolist()) <= {0, 1}
-    assert allowed(found.tolist())
-    assert value(found.tolist()) == best
+    assert clusters.tolist() == sorted(clusters.tolist())
+    assert clusters[0] == 0
+    assert set(np.diff(clusters).tolist()) <= {0, 1}
+    assert allowed(clusters.tolist())
+    assert value(clusters.tolist()) == best
 
 
 def test_a_large_graph_gets_small_and_its_ccr_falls():
@@ -93,9 +93,9 @@ def test_a_large_graph_gets_small_and_its_ccr_falls():
     near = np.stack([np.maximum(0, target - rng.integers(1, 9, n - 1)), target], axis=1)
     graph = hs.TaskGraph([f"t{i}" for i in range(n)], np.unique(near, axis=0), output_bytes=1e6, edge_bytes=np.full(n - 1, 1e6))
     problem = hs.Problem(graph, hs.Cluster(["u", "v"], bandwidth=1e9), durations=np.full((n, 2), 1e-5))
-    found = coarsening.operation_fusion(problem, window=100)
+    fused = coarsening.operation_fusion(problem, window=100)
     assert coarsening.ccr(problem) == pytest.approx(100, rel=0.01)
-    assert 30 <= found.coarse.n_tasks <= 60
-    assert np.bincount(found.cluster).max() <= 100
-    assert coarsening.ccr(found.coarse) < 20
-    assert found.coarse.durations.sum() == pytest.approx(problem.durations.sum())
+    assert 30 <= fused.coarse.n_tasks <= 60
+    assert np.bincount(fused.cluster).max() <= 100
+    assert coarsening.ccr(fused.coarse) < 20
+    assert fused.coarse.durations.sum() == pytest.approx(problem.durations.sum())

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import hetsched as hs
 from hetsched.costs import Links
 
-bytes_ = st.lists(st.integers(0, 2**26), min_size=2, max_size=8).filter(lambda found: max(found) > 2 * min(found))
+bytes_ = st.lists(st.integers(0, 2**26), min_size=2, max_size=8).filter(lambda sizes: max(sizes) > 2 * min(sizes))
 
 
 @given(
@@ -53,7 +53,7 @@ def test_fitted_links_make_a_cluster_or_are_refused(sizes, times, relative):
 
 
 def test_golden_numbers():
-    """Through (1e6, 1 ms), (2e6, 4 ms): b is -2 ms, so k is 9/5 ns a byte through the origin."""
+    """The line through (1e6, 1 ms), (2e6, 4 ms) has b = -2 ms, so k is 9/5 ns per byte through the origin."""
     seconds = np.full((3, 3, 2), np.nan)
     seconds[0, 1], seconds[1, 0] = (1e-3, 4e-3), (2e-3, 3e-3)
     links = Links([hs.Device("gpu", memory_bytes=1e9), "cpu", "far"], [1e6, 2e6], seconds)
@@ -74,7 +74,7 @@ def test_relative_errors_let_small_transfers_count():
 
 
 class Wires:
-    """A profiler of transfers alone, from 0 to 1 slower than back."""
+    """A profiler of transfers only, slower from 0 to 1 than from 1 to 0."""
 
     graph = hs.TaskGraph(["t"])
     devices = (hs.Device("a"), hs.Device("b"))

@@ -9,7 +9,7 @@ from hetsched.costs.devices import CATALOGUE, device, names
 
 
 @pytest.mark.parametrize("kind", names())
-def test_every_entry_is_whole_and_cites_its_source(kind):
+def test_every_entry_is_complete_and_cites_its_source(kind):
     entry = CATALOGUE[kind]
     made = device(kind)
     assert (made.name, made.kind, made.node) == (kind, kind, "")

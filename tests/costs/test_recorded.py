@@ -1,4 +1,4 @@
-"""Measurements kept in a file, and asked for again."""
+"""Measurements kept in a file, and returned again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hetsched.costs import Links, Measured, Profiler, Recorded, Regression, Samp
 
 
 class Noisy:
-    """A profiler of three tasks on two devices whose answers are never twice the same."""
+    """A profiler of three tasks on two devices with different results in each call."""
 
     graph = hs.TaskGraph(["a", "b", "c"], [("a", "b", 4e6)])
     devices = (hs.Device("x", memory_bytes=1e9), hs.Device("y"))
@@ -38,25 +38,25 @@ questions = st.lists(
 )
 
 
-def ask(profiler: Profiler, question):
-    return profiler.measure(*question) if len(question) == 2 else profiler.transfer(*question)
+def ask(profiler: Profiler, request):
+    return profiler.measure(*request) if len(request) == 2 else profiler.transfer(*request)
 
 
 @given(questions)
-def test_what_was_asked_is_answered_again_to_the_bit(tmp_path_factory, asked):
+def test_recorded_measurements_are_returned_to_the_bit(tmp_path_factory, requests):
     path = tmp_path_factory.mktemp("recorded") / "measured.json"
     first = Recorded(Noisy())
-    answers = [ask(first, question) for question in asked]
+    results = [ask(first, request) for request in requests]
     first.write(path)
     again = Recorded.read(path)
-    for question, answer in zip(asked, answers, strict=True):
-        np.testing.assert_array_equal(ask(again, question), answer)
+    for request, result in zip(requests, results, strict=True):
+        np.testing.assert_array_equal(ask(again, request), result)
     again.write(path)
     assert repr(Recorded.read(path)) == repr(first)
     assert (again.graph, again.devices) == (first.graph, first.devices)
 
 
-def test_all_on_one_device_is_the_same_however_it_is_said():
+def test_all_spellings_of_all_on_one_device_are_the_same():
     kept = Recorded(Noisy())
     wanted = kept.measure(2, "x")
     kept._asked.clear()
@@ -92,22 +92,22 @@ def test_samples_and_links_from_a_recording(tmp_path):
     assert Samples.measured(Recorded(Noisy()), [1], devices=["y"]).devices == ("y",)
 
 
-def test_sizes_of_numpy_can_be_written_and_answers_cannot_be_changed(tmp_path):
+def test_numpy_sizes_can_be_written_and_measurements_are_read_only(tmp_path):
     kept = Recorded(Noisy())
     samples = Samples.measured(kept, np.array([1, 2]))
     Links.measured(kept, np.array([10**4, 10**6]))
     kept.write(tmp_path / "measured.json")
     again = Recorded.read(tmp_path / "measured.json")
-    for answer in (kept.measure(3, "x"), again.measure(1, "x")):
+    for measurement in (kept.measure(3, "x"), again.measure(1, "x")):
         with pytest.raises(ValueError, match="read-only"):
-            answer.seconds[0] = 0
+            measurement.seconds[0] = 0
     assert Samples.measured(Recorded.read(tmp_path / "measured.json"), [1, 2]) == samples
 
 
-# ---------------------------------------------------------------------- what is refused
+# ---------------------------------------------------------------------- errors
 
 
-def test_what_nobody_measured_is_named(tmp_path):
+def test_a_measurement_that_is_missing_is_named(tmp_path):
     kept = Recorded(Noisy())
     kept.measure(2, "x")
     kept.write(tmp_path / "measured.json")

@@ -1,4 +1,4 @@
-"""Lines over batch sizes: what they recover, foretell and refuse; deviations."""
+"""Lines over batch sizes: recovery, estimates, errors; deviations."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from hypothesis import strategies as st
 import hetsched as hs
 from hetsched.costs import CostModel, Deviations, Regression, Samples
 
-sizes = st.lists(st.integers(1, 64), min_size=2, max_size=6).filter(lambda found: len(set(found)) > 1)
+sizes = st.lists(st.integers(1, 64), min_size=2, max_size=6).filter(lambda drawn: len(set(drawn)) > 1)
 amount = st.integers(0, 10**6).map(lambda number: number / 1e6)
 
 
 def named(seconds, batch_sizes, memory=None):
-    """Samples of tasks t0, t1, ... on devices d0, d1, ..."""
+    """Return samples of tasks t0, t1, ... on devices d0, d1, ..."""
     seconds = np.asarray(seconds, float)
     return Samples([f"t{i}" for i in range(seconds.shape[0])], [f"d{k}" for k in range(seconds.shape[1])], batch_sizes, seconds, memory)
 
 
-def asked(regression, batch_sizes):
-    """Durations of all tasks and devices of the samples."""
+def estimated(regression, batch_sizes):
+    """Return the durations of all tasks and devices of the samples."""
     graph, cluster = hs.TaskGraph(regression.samples.tasks), hs.Cluster(regression.samples.devices, bandwidth=1e9)
     return regression.durations(graph, cluster, batch_sizes)
 
 
 @st.composite
 def lines(draw):
-    """Slopes and intercepts, [n, K], of tasks that take time or can not run at all (NaN)."""
+    """Draw slopes and intercepts, [n, K]; NaN for tasks that cannot run."""
     shape = draw(st.integers(1, 4)), draw(st.integers(1, 3))
     count = shape[0] * shape[1]
     slope, intercept = (np.reshape(draw(st.lists(amount, min_size=count, max_size=count)), shape) for _ in range(2))
@@ -45,14 +45,14 @@ def test_exact_lines_are_recovered_in_any_order(truth, batch_sizes, larger, rand
     np.testing.assert_allclose(regression.slope, slope, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(regression.intercept, intercept, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(regression.memory_slope, 1e6 * slope, rtol=1e-9, atol=1e-3)
-    np.testing.assert_allclose(asked(regression, [*batch_sizes, larger])[..., :-1], exact, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(asked(regression, [larger])[..., 0], slope * larger + intercept, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(estimated(regression, [*batch_sizes, larger])[..., :-1], exact, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(estimated(regression, [larger])[..., 0], slope * larger + intercept, rtol=1e-9, atol=1e-9)
     assert not regression.flattened.any()
 
 
 @st.composite
 def measured(draw):
-    """Samples with noise, and gaps."""
+    """Draw samples with noise and missing values."""
     batch_sizes = draw(sizes)
     rows = draw(st.lists(st.lists(amount, min_size=len(batch_sizes), max_size=len(batch_sizes)), min_size=1, max_size=4))
     seconds = np.array(rows)[:, None]
@@ -65,19 +65,19 @@ def measured(draw):
 @given(measured(), st.lists(st.integers(1, 1000), min_size=1, max_size=4))
 @pytest.mark.filterwarnings("ignore:.*count as zero")
 def test_estimates_are_never_negative_and_there_where_samples_are(samples, batch_sizes):
-    found = asked(Regression(samples), batch_sizes)
-    assert (np.isnan(found) == ~np.isfinite(samples.seconds).any(axis=-1)[..., None]).all()
-    assert (found[np.isfinite(found)] >= 0).all()
+    seconds = estimated(Regression(samples), batch_sizes)
+    assert (np.isnan(seconds) == ~np.isfinite(samples.seconds).any(axis=-1)[..., None]).all()
+    assert (seconds[np.isfinite(seconds)] >= 0).all()
     order = np.argsort(batch_sizes)
-    assert (np.diff(found[..., order])[np.isfinite(found[..., 1:])] >= 0).all(), "more inputs take no less"
+    assert (np.diff(seconds[..., order])[np.isfinite(seconds[..., 1:])] >= 0).all(), "more inputs take no less"
 
 
 @given(measured(), st.floats(1e-3, 1e3), st.integers(1, 1000))
 @pytest.mark.filterwarnings("ignore:.*count as zero")
 def test_slower_tasks_have_slower_estimates(samples, factor, size):
     slower = named(samples.seconds * factor, samples.batch_sizes.tolist())
-    expected = asked(Regression(samples), [size]) * factor
-    np.testing.assert_allclose(asked(Regression(slower), [size]), expected, rtol=1e-6, atol=1e-9 * factor)
+    expected = estimated(Regression(samples), [size]) * factor
+    np.testing.assert_allclose(estimated(Regression(slower), [size]), expected, rtol=1e-6, atol=1e-9 * factor)
 
 
 @given(measured())
@@ -92,12 +92,12 @@ def test_the_line_is_the_one_of_numpy_unless_it_falls(samples):
 
 
 def test_golden_numbers():
-    """Worked out by hand: slope 0.5, intercept 1/6 through (1, 1), (2, 0.5), (3, 2)."""
+    """By hand: slope 0.5 and intercept 1/6 for (1, 1), (2, 0.5), (3, 2)."""
     regression = Regression(named([[[1.0, 0.5, 2.0], [3.0, 2.0, 1.0]]], [1, 2, 3]))
     assert regression.slope.tolist() == [[pytest.approx(0.5), 0.0]]
     assert regression.intercept.tolist() == [[pytest.approx(1 / 6), 2.0]]
     assert regression.flattened.tolist() == [[False, True]]
-    assert asked(regression, [9]).ravel().tolist() == [pytest.approx(4.5 + 1 / 6), 2.0]
+    assert estimated(regression, [9]).ravel().tolist() == [pytest.approx(4.5 + 1 / 6), 2.0]
     assert repr(regression) == "<Regression: 2 lines through <Samples: 1 tasks on d0, d1, batches of 1, 2, 3>; 1 fell and are flat>"
 
 
@@ -110,16 +110,16 @@ def test_it_is_a_cost_model_that_finds_tasks_and_devices_by_name():
     np.testing.assert_allclose(problem.durations[:, :, 0], [[np.nan, 7], [12, 4]])
 
 
-def test_a_line_below_zero_counts_as_zero_and_says_so():
+def test_a_line_below_zero_counts_as_zero_with_a_warning():
     regression = Regression(named([[[1.0, 3.0]]], [4, 8]))
     with pytest.warns(RuntimeWarning, match="1 estimated seconds are below zero and count as zero, the first of task 't0'"):
-        assert asked(regression, [1, 8]).ravel().tolist() == [0.0, 3.0]
+        assert estimated(regression, [1, 8]).ravel().tolist() == [0.0, 3.0]
 
 
 def test_memory_is_estimated_too_and_unknown_if_not_measured():
     graph, cluster = hs.TaskGraph(["t0"]), hs.Cluster(["d0"])
-    known = Regression(named([[[1.0, 2.0]]], [1, 2], [[[100.0, 150.0]]]))
-    assert known.memory_bytes(graph, cluster, [4]).tolist() == [[[250.0]]]
+    measured_memory = Regression(named([[[1.0, 2.0]]], [1, 2], [[[100.0, 150.0]]]))
+    assert measured_memory.memory_bytes(graph, cluster, [4]).tolist() == [[[250.0]]]
     assert np.isnan(Regression(named([[[1.0, 2.0]]], [1, 2])).memory_bytes(graph, cluster, [4])).all()
 
 
@@ -129,12 +129,12 @@ def test_memory_is_estimated_too_and_unknown_if_not_measured():
 def test_deviations_are_those_of_the_paper():
     regression = Regression(named([[[1.0, 2.0]], [[2.0, 2.0]], [[0.0, 0.0]]], [1, 2], [[[10.0, 20.0]]] * 3))
     large = named([[[5.0]], [[2.0]], [[0.0]]], [4], [[[40.0]], [[50.0]], [[np.nan]]])
-    found = regression.deviations(large)
-    assert found.task.tolist() == ["t0", "t1"], "what takes nothing deviates by nothing"
-    assert found.deviation.tolist() == [pytest.approx(0.2), 0.0]
-    assert (found.mean, found.weighted_mean) == (pytest.approx(0.1), pytest.approx(1 / 7))
-    assert (found.within(0.1), found.within(0.2 + 1e-12), found.quantile(0.5)) == (0.5, 1.0, pytest.approx(0.1))
-    assert str(found).splitlines() == [
+    deviations = regression.deviations(large)
+    assert deviations.task.tolist() == ["t0", "t1"], "what takes nothing deviates by nothing"
+    assert deviations.deviation.tolist() == [pytest.approx(0.2), 0.0]
+    assert (deviations.mean, deviations.weighted_mean) == (pytest.approx(0.1), pytest.approx(1 / 7))
+    assert (deviations.within(0.1), deviations.within(0.2 + 1e-12), deviations.quantile(0.5)) == (0.5, 1.0, pytest.approx(0.1))
+    assert str(deviations).splitlines() == [
         "2 deviations: mean 10.00 %, weighted 14.29 %, median 10.00 %, 90 % up to 18.00 %",
         "50 % within 5 %, 50 % within 10 %, 100 % within 20 %, 100 % within 30 %",
     ]
@@ -144,7 +144,7 @@ def test_deviations_are_those_of_the_paper():
 @given(measured())
 def test_estimates_do_not_deviate_from_themselves(samples):
     regression = Regression(samples)
-    exact = named(asked(regression, [100, 200]), [100, 200])
+    exact = named(estimated(regression, [100, 200]), [100, 200])
     assert (regression.deviations(exact).deviation == 0).all()
 
 
@@ -155,7 +155,7 @@ def test_nothing_and_something_out_of_nothing():
     assert Deviations.between(["a"], ["x"], [1], [1.0], [0.0]).mean == np.inf
 
 
-# ---------------------------------------------------------------------- what is refused
+# ---------------------------------------------------------------------- errors
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The roofline: what a batch takes, and what a device must tell."""
+"""The roofline: durations of batches, and the figures required of a device."""
 
 from __future__ import annotations
 

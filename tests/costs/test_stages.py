@@ -19,7 +19,7 @@ SETTINGS = {"filled": 100.0, "least_share": 0.125, "synchronisation": 0.5}
 
 
 def model(shares, seconds, edges=(), **more):
-    """Tasks a, b, ... that fill these shares of the device and would take these seconds if they filled it."""
+    """Return the model of tasks a, b, ... with given shares of the device and seconds on the full device."""
     names = "abcdef"[: len(shares)]
     graph = hs.TaskGraph(list(names), list(edges), op="conv", output_bytes=[100.0 * x for x in shares], flops=[1e9 * x for x in seconds])
     return Contention(graph, DEVICE, **{**SETTINGS, **more})
@@ -33,7 +33,7 @@ def test_small_tasks_share_the_device_and_large_ones_saturate_it():
 
 
 @pytest.mark.xfail(reason="the share of the device follows output bytes alone: a fully connected layer has few, and 52 times its time")
-def test_a_fully_connected_layer_alone_takes_about_what_the_roofline_says():
+def test_a_fully_connected_layer_alone_takes_about_its_roofline_time():
     one, v100 = 2048 * 1000, hs.costs.device("v100")
     graph = hs.TaskGraph(["fc"], op="linear", weight_bytes=4 * one, input_bytes=4 * 2048, output_bytes=4 * 1000, flops=2 * one)
     alone = hs.costs.Roofline().durations(graph, hs.Cluster([v100]), [1]).item()
@@ -51,7 +51,7 @@ def test_shares_beyond_the_device_slow_all_down():
 def test_groups_run_one_task_after_another():
     chain = model([1, 1, 0.5], [1, 2, 1], [("a", "b")])
     assert chain(("a", "b"), "concurrent") == pytest.approx(0.5 + 2 * 0.25 + 3)
-    # a, launched with c, shares with it for 1.5 s; c is slower alone; b shares what is left of c.
+    # a is launched with c and shares the device with it for 1.5 s; c alone is slower; b shares with the rest of c.
     assert chain(("a", "b", "c"), "concurrent") > chain(("a", "b"), "concurrent")
 
 
@@ -130,9 +130,9 @@ def test_what_cannot_be_merged_is_infinite(cost):
 
 def test_the_search_merges_where_it_pays():
     cost = convolutions()
-    found = hs.stages(cost.graph, cost)
-    assert found.stages.strategy.tolist() == ["concurrent", "merge"]
-    assert found.latency < hs.stages(cost.graph, cost, strategies="concurrent").latency
+    stages = hs.stages(cost.graph, cost)
+    assert stages.stages.strategy.tolist() == ["concurrent", "merge"]
+    assert stages.latency < hs.stages(cost.graph, cost, strategies="concurrent").latency
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_parameters_out_of_range_are_refused(settings, message):
 @given(task_graphs(n_tasks=st.integers(1, 7), colocation=False, pins=False), st.data())
 @examples(60)
 def test_bounds_of_all_stages_at_once_are_those_of_each(graph, data):
-    """A table without its method would be slow, not wrong; so it must say the same."""
+    """The method for tables returns the same values as single calls, only faster."""
     n = graph.n_tasks
     seconds = data.draw(st.lists(amounts(3), min_size=n, max_size=n))
     shape = st.builds(Convolution, st.just(4), st.integers(1, 3), st.just((3, 3)), st.sampled_from([(1, 1), (2, 2)]), st.just((5, 5)))
@@ -172,14 +172,14 @@ def test_bounds_of_all_stages_at_once_are_those_of_each(graph, data):
 
 
 def parallel(n=12):
-    """Tasks of many sizes side by side, two in a row."""
+    """Return parallel chains of two tasks of many sizes."""
     names = [f"t{i}" for i in range(n)]
     sizes = [2.0 ** (i % 6) for i in range(n)]
     return hs.TaskGraph(names, [("t0", "t1")], op="conv", output_bytes=[8.0 * x for x in sizes], flops=[1e8 * (1 + i) for i in range(n)])
 
 
 @pytest.mark.parametrize("interference", [0.1, 0.5])
-def test_fitted_parameters_foretell_stages_that_were_not_measured(interference):
+def test_fitted_parameters_estimate_stages_that_were_not_measured(interference):
     graph = parallel()
     true = Contention(graph, DEVICE, filled=300.0, least_share=0.1, synchronisation=0.03, interference=interference, efficiency=0.6)
     singles = [(name,) for name in graph.names]

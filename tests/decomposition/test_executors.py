@@ -1,4 +1,4 @@
-"""Splits whose modules are solved elsewhere: threads, processes, a cluster; and workers that die meanwhile."""
+"""Splits whose modules are solved by threads, processes or a cluster, also when workers die."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_an_executor_of_processes(problem: hs.Problem, optimum: float) -> None:
 
 
 class Killing(concurrent.futures.Executor):
-    """Hands work on to an executor, and kills one of the processes once two pieces of work were handed on."""
+    """An executor that forwards work to another one, and kills one of its processes after two submissions."""
 
     def __init__(self, executor: concurrent.futures.Executor, victim: int) -> None:
         self.executor, self.victim, self.submitted = executor, victim, 0

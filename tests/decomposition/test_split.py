@@ -1,4 +1,4 @@
-"""MILP-SPLIT against the whole: exact for one channel where nothing else joins modules, else honest."""
+"""MILP-SPLIT against the unsplit problem: exact for one channel if nothing else joins modules, otherwise valid."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class TestSplit(conformance.MethodSuite):
 
 @st.composite
 def series(draw, *, inputs=1, memory_bytes=math.inf, labels=None, **settings):
-    """Problems of modules in series, joined at single tasks; ends of the first and the last may be several."""
+    """Draw problems of modules in series, joined at single tasks; the first and the last may have several ends."""
     arcs, n, cut_before = [], 0, None
     for _ in range(draw(st.integers(2, 3))):
         inner = list(range(n, n + draw(st.integers(0, 2 if inputs == 1 else 1))))
@@ -39,7 +39,7 @@ def series(draw, *, inputs=1, memory_bytes=math.inf, labels=None, **settings):
         if cut_before is not None and not inner:
             arcs.append((cut_before, after))
         cut_before = after
-    for i in range(n, n + draw(st.integers(0, 2 if inputs == 1 else 0))):  # behind the last cut, side by side
+    for i in range(n, n + draw(st.integers(0, 2 if inputs == 1 else 0))):  # parallel tasks after the last cut
         arcs.append((cut_before, i))
         n = i + 1
     shuffled = draw(st.permutations(range(n)))
@@ -99,7 +99,7 @@ def test_several_inputs(problem):
 
 
 def honest(problem, **options):
-    """Bound <= optimum <= makespan, and no optimum is claimed that is none."""
+    """Assert that bound <= optimum <= makespan, and that the status is optimal only at the optimum."""
     optimum = brute_force(problem)
     solution = hs.solve(problem, "split", evaluations=3000, options={"solver": "cpsat", **options})
     if optimum is None:
@@ -120,7 +120,7 @@ def test_several_channels_are_honest(problem, channels):
 
 @st.composite
 def stacks(draw):
-    """The same module several times over, its tasks in different orders, on devices some of which are the same."""
+    """Draw copies of a module in series, with tasks in different orders, on devices of which some are identical."""
     size, times = draw(st.integers(2, 3)), draw(st.integers(2, 3))
     arcs = [(i, j) for i in range(size) for j in range(i + 1, size) if draw(st.booleans())]
     cost = draw(st.lists(st.integers(1, 5), min_size=size + 1, max_size=size + 1))
@@ -148,13 +148,13 @@ def test_identical_modules_between_identical_devices_are_solved_once(made):
     problem, times = made
     program = Series(problem, cut(problem)).program
     solved = np.flatnonzero(np.isinf(program.upper))
-    pairs = problem.n_devices**2 + problem.n_devices  # of the first module, and of the last, whose end may be anywhere
+    pairs = problem.n_devices**2 + problem.n_devices  # of the first module, and of the last, whose end may be on any device
     assert len(solved) <= pairs
     if problem.durations[0, 0] == problem.durations[0, 1]:
         assert len(solved) <= (5 + 2 if problem.n_devices == 3 else 2 + 1)
     assert program.n_transitions >= times
     solution = hs.solve(problem, "split", options={"solver": "cpsat"})
-    whole = hs.solve(problem, "cpsat", time_limit=60)
-    assert whole.status == "optimal"
-    assert solution.makespan == pytest.approx(whole.makespan, rel=1e-6)
+    unsplit = hs.solve(problem, "cpsat", time_limit=60)
+    assert unsplit.status == "optimal"
+    assert solution.makespan == pytest.approx(unsplit.makespan, rel=1e-6)
     assert solution.status == "optimal"

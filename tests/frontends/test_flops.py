@@ -1,4 +1,4 @@
-"""FLOPs of operators: torch's formulas, those it lacks, the user's own, and what is said of the rest."""
+"""FLOPs of operators: formulas of torch, of the package and of the user, and warnings about other operators."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ sizes = st.integers(1, 5)
 
 
 def counted(call):
-    """Return what torch's own counter says."""
+    """Return the count of torch's counter."""
     with torch.no_grad(), flop_counter.FlopCounterMode(display=False) as counter:
         call()
     return counter.get_total_flops()
 
 
 def ours(call, formulas=None):
-    """Return what is counted here, and the operators of unknown work."""
+    """Return the count of the package, and the operators of unknown work."""
     formulas = Formulas() if formulas is None else formulas
     with torch.no_grad(), Counter(formulas) as counter:
         call()
@@ -45,13 +45,13 @@ def meta(*shape, dtype=torch.float32):
     return torch.empty(shape, dtype=dtype, device="meta")
 
 
-# ---------------------------------------------------------------------- formulas that torch's counter lacks
+# ---------------------------------------------------------------------- formulas missing in torch's counter
 
 
 @examples(10)
 @given(sizes, sizes, sizes, sizes)
 def test_products_in_groups_count_as_one_product_for_each_group(groups, rows, inner, columns):
-    """Each of three ways to divide equals a batch of products of equal parts."""
+    """Each of the three divisions into groups equals a batch of products of equal parts."""
     part = counted(lambda: torch.bmm(meta(groups, rows, inner), meta(groups, inner, columns)))
     for left, right in (
         ((groups * rows, inner), (groups, inner, columns)),  # rows are divided among the groups: experts of a mixture
@@ -148,7 +148,7 @@ LAYERS = [
 
 
 @pytest.mark.parametrize(("layer", "shape"), LAYERS, ids=[type(layer).__name__ for layer, _ in LAYERS])
-def test_of_the_layers_of_torch_all_is_known_and_as_torch_counts_it(layer, shape):
+def test_the_flops_of_the_layers_of_torch_are_those_of_its_counter(layer, shape):
     layer.eval()
     total, unknown = ours(lambda: layer.to("meta")(meta(*shape)))
     assert (total, unknown) == (counted(lambda: layer.to("meta")(meta(*shape))), set())
@@ -159,7 +159,7 @@ def test_of_the_layers_of_torch_all_is_known_and_as_torch_counts_it(layer, shape
 
 
 class Scaled(nn.Module):
-    """A layer of inputs that depend on a parameter."""
+    """A layer whose inputs depend on a parameter."""
 
     def __init__(self, layer):
         super().__init__()
@@ -176,7 +176,7 @@ def test_layers_that_have_a_kernel_of_their_own_are_recorded_as_their_parts():
     assert torch.backends.mha.get_fastpath_enabled()
 
 
-# ---------------------------------------------------------------------- operators that nobody knows
+# ---------------------------------------------------------------------- operators without a formula
 
 
 @torch.library.custom_op("hetsched_test::twice", mutates_args=())
@@ -208,10 +208,10 @@ def formula(x, weight, *, out_shape):
 
 @pytest.mark.parametrize("way", ["capture", "record"])
 def test_an_unknown_operator_counts_nan_and_one_warning_names_it(way):
-    with pytest.warns(RuntimeWarning, match=r"the FLOPs of hetsched_test\.twice are unknown.*flop_formulas=\{torch\.ops\.") as told:
+    with pytest.warns(RuntimeWarning, match=r"the FLOPs of hetsched_test\.twice are unknown.*flop_formulas=\{torch\.ops\.") as caught:
         graph = WAYS[way](Twice(), torch.zeros(3, 6))
-    assert len([one for one in told if "FLOPs" in str(one.message)]) == 1
-    assert told[0].filename == __file__
+    assert len([warning for warning in caught if "FLOPs" in str(warning.message)]) == 1
+    assert caught[0].filename == __file__
     unknown = np.isnan(graph.flops)
     assert [op for op, nan in zip(graph.op, unknown, strict=True) if nan] == ["hetsched_test.twice"] * 2
     assert np.nansum(graph.flops) == 2 * 36 * (1 if way == "capture" else 3)
@@ -258,14 +258,14 @@ def test_bad_formulas_are_refused(way, formulas, message):
         WAYS[way](Twice(), torch.zeros(3, 6), flop_formulas=formulas)
 
 
-def test_operators_of_linear_algebra_are_not_said_to_cost_nothing():
+def test_operators_of_linear_algebra_do_not_count_as_free():
     for call in (lambda: torch.linalg.qr(meta(4, 4)), lambda: torch.fft.fft(meta(4)), lambda: torch.linalg.inv(meta(4, 4))):
         total, unknown = ours(call)
         assert math.isnan(total)
         assert unknown
 
 
-def test_documents_keep_unknown_work_and_the_roofline_says_what_it_makes_of_it(tmp_path):
+def test_documents_keep_unknown_work_and_the_roofline_warns_of_it(tmp_path):
     with pytest.warns(RuntimeWarning, match="FLOPs"):
         graph = capture(Twice(), torch.zeros(3, 6))
     hs.documents.write(graph, tmp_path / "graph.json")

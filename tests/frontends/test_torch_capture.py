@@ -1,4 +1,4 @@
-"""Capturing PyTorch modules: structure, bytes, work, names, and what is refused."""
+"""Capture of PyTorch modules: structure, bytes, work, names, and errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ capture = hs.frontends.torch.capture
 
 
 class Lambda(nn.Module):
-    """A function as a module, with a linear layer before it if it is given a width."""
+    """A function as a module, with a linear layer before it if `width` is given."""
 
     def __init__(self, function, width=0, **modules):
         super().__init__()
@@ -54,7 +54,7 @@ def counted(model, *args):
 
 @st.composite
 def networks(draw):
-    """A random chain of layers with skip connections, and the number of input channels."""
+    """Draw a chain of layers with skip connections, and the number of input channels."""
     channels = draw(st.integers(1, 4))
     layers, width = [], channels
     for _ in range(draw(st.integers(1, 5))):
@@ -179,7 +179,7 @@ def test_the_attention_kernel_of_the_cpu_counts_too():
     kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
     graph = capture(Lambda(lambda m, x: kernel(x, x, x)[0]), torch.zeros(1, 2, 5, 4))
     assert graph.flops.tolist() == [0, 2 * 2 * 2 * 5 * 5 * 4]
-    assert graph.output_bytes[1] == 2 * 5 * 4 * 4  # not the second output, which nobody reads
+    assert graph.output_bytes[1] == 2 * 5 * 4 * 4  # not the second output, which has no readers
 
 
 def test_the_parts_of_a_split_move_on_their_own():
@@ -212,7 +212,7 @@ def test_an_operator_of_several_outputs_sends_the_one_that_is_read():
     assert only.output_bytes[only.index["max"]] == 6 * 8
 
 
-def test_reading_a_tensor_twice_moves_it_once_and_an_expanded_one_as_it_lies():
+def test_reading_a_tensor_twice_moves_it_once_and_an_expanded_one_as_stored():
     graph = capture(Lambda(lambda m, x: x @ x.transpose(1, 2), width=4), torch.zeros(1, 4, 4))
     assert edges(graph)["fc/linear", "matmul"] == 64
     assert row(graph, "matmul")[2:] == (64, 64, 2 * 4 * 4 * 4, 128)
@@ -235,7 +235,7 @@ def test_shared_weights_count_in_every_task_that_reads_them():
     graph = capture(Tied(), torch.zeros(1, 3, dtype=torch.long))
     assert graph.names == ("ids", "embed/embedding", "mix/linear", "mix/linear_1", "head/linear")
     assert graph.weight_bytes.tolist() == [0, 3200, 288, 288, 3200]
-    # A table is not read whole to look up three rows of it.
+    # A lookup of three rows does not read the full table.
     assert graph.bytes_accessed[1] == 24 + 96 + 96
 
 
@@ -273,7 +273,7 @@ def test_keyword_arguments_may_be_spelled_out_or_not():
         assert "forward" not in vars(model)
 
 
-def test_arguments_nobody_reads_are_left_out_and_those_without_the_batch_count_whole():
+def test_unread_arguments_are_left_out_and_those_without_the_batch_count_in_full():
     graph = capture(Lambda(lambda m, x, unused, table: x + table, width=4), (torch.zeros(3, 4), torch.zeros(3), torch.zeros(1, 4)))
     assert graph.op == ("input", "input", "linear", "add")
     assert graph.output_bytes.tolist() == [16, 16, 16, 16]
@@ -374,7 +374,7 @@ def _(x):
         ),
     ],
 )
-def test_models_whose_items_depend_on_each_other_are_refused_but_can_be_captured_whole(function, message):
+def test_models_whose_items_depend_on_each_other_are_refused_but_can_be_captured_as_one_item(function, message):
     model = Lambda(function, width=4)
     with pytest.raises(hs.UnsupportedFeature, match=message):
         capture(model, torch.zeros(3, 4))

@@ -1,4 +1,4 @@
-"""Training steps: what is recorded computes the gradients, and the graph says what moves, what is held, and what belongs together."""
+"""Training steps: the recorded step computes the gradients; the graph has its transfers, memory and co-location."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Lambda(nn.Module):
 
 @st.composite
 def networks(draw, linear=True):
-    """A random chain of layers in train mode, and the number of input channels."""
+    """Draw a chain of layers in train mode, and the number of input channels."""
     channels = draw(st.integers(1, 4))
     layers, width = [nn.Conv2d(channels, channels, 1)], channels
     for _ in range(draw(st.integers(1, 5))):
@@ -59,10 +59,10 @@ def networks(draw, linear=True):
         elif kind == "pool":
             layers.append(nn.MaxPool2d(2, 1) if draw(st.booleans()) else nn.AvgPool2d(2, 1))
         elif kind == "relu":
-            needed = isinstance(layers[-1], nn.ReLU)  # whose gradient is made of what it returns
+            needed = isinstance(layers[-1], nn.ReLU)  # its gradient is computed from its output
             layers.append(nn.ReLU(inplace=not needed and draw(st.booleans())))
         elif kind == "linear":
-            # Contiguous again: torch's batch norm lays out a transposed input in one way, and says another without data.
+            # Contiguous again: for a transposed input, torch's batch norm reports another layout on meta than with data.
             fc = nn.Linear(width, width, bias=draw(st.booleans()))
             layers.append(Lambda(lambda m, x: m.fc(x.transpose(1, 3)).transpose(1, 3).contiguous(), fc=fc))
         else:
@@ -71,7 +71,7 @@ def networks(draw, linear=True):
 
 
 def replayed(step, model, values):
-    """Run what was recorded on real values and return the gradients."""
+    """Run the recorded step on real values and return the gradients."""
     held, given, made = dict([*model.named_parameters(), *model.named_buffers()]), iter(values), {}
     with torch.no_grad():
         for node in step.graph.nodes:
@@ -79,7 +79,7 @@ def replayed(step, model, values):
                 made[node] = (next(given) if node.name in step.inputs else held[node.target]).detach().clone()
             elif node.op == "call_function":
                 args, kwargs = map_arg((node.args, node.kwargs), made.__getitem__)
-                view = node.target is torch.ops.aten.view.default  # kernels may lay tensors out in other ways than they say without data
+                view = node.target is torch.ops.aten.view.default  # kernels may use other layouts with data than on meta
                 made[node] = (torch.ops.aten.reshape.default if view else node.target)(*args, **kwargs)
     return {name: made[node] for name, node in step.gradients.items()}
 
@@ -90,11 +90,11 @@ def check_gradients(model, args, targets=(), loss=None):
     number = fresh(*args) if loss is None else loss(fresh(*args), *targets)
     parameters = dict(fresh.named_parameters())
     wanted = torch.autograd.grad(number.mean(), parameters.values(), allow_unused=True)
-    found = replayed(step, model, [*args, *targets])
-    assert set(found) == {name for name, each in zip(parameters, wanted, strict=True) if each is not None}
-    for name, each in zip(parameters, wanted, strict=True):
-        if each is not None:
-            torch.testing.assert_close(found[name], each)
+    gradients = replayed(step, model, [*args, *targets])
+    assert set(gradients) == {name for name, gradient in zip(parameters, wanted, strict=True) if gradient is not None}
+    for name, gradient in zip(parameters, wanted, strict=True):
+        if gradient is not None:
+            torch.testing.assert_close(gradients[name], gradient)
 
 
 def sources(graph, name):
@@ -110,7 +110,7 @@ def is_forward(name):
     return not name.startswith(("backward:", "update:", "loss"))
 
 
-# ---------------------------------------------------------------------- what is recorded is the step
+# ---------------------------------------------------------------------- the recorded step
 
 
 @examples(10)
@@ -147,7 +147,7 @@ def test_memory_that_is_written_into_cells_and_attention(model, args):
 
 
 def again(m, x):
-    """Keep nothing of the first part for the backward pass, but compute it again."""
+    """Recompute the first part in the backward pass instead of keeping its activations."""
     return m.last(torch.utils.checkpoint.checkpoint(m.first, x, use_reentrant=False))
 
 
@@ -166,7 +166,7 @@ def test_the_loss_is_part_of_the_step():
     check_gradients(model, (torch.ones(2, 4),), (torch.tensor([0, 2]),), F.cross_entropy)
 
 
-# ---------------------------------------------------------------------- what the graph says of it
+# ---------------------------------------------------------------------- the graph of the step
 
 
 @examples(10)
@@ -198,15 +198,15 @@ def test_every_parameter_is_updated_once_from_its_gradient_and_nothing_is_lost(n
 def test_the_forward_part_is_what_capture_gives(network, size):
     model, channels = network
     x = torch.zeros(2, channels, size, size)
-    step, whole = capture_training(model, x), capture(model, x, dynamic_batch=False)
+    step, captured = capture_training(model, x), capture(model, x, dynamic_batch=False)
     forward = chosen(step, is_forward)
-    assert [step.names[i] for i in forward] == list(whole.names)
-    assert [step.op[i] for i in forward] == list(whole.op)
-    assert np.array_equal(step.flops[forward], whole.flops)
+    assert [step.names[i] for i in forward] == list(captured.names)
+    assert [step.op[i] for i in forward] == list(captured.op)
+    assert np.array_equal(step.flops[forward], captured.flops)
     read = record(model, x)
-    assert (read.names, read.op) == (whole.names, whole.op)
+    assert (read.names, read.op) == (captured.names, captured.op)
     for column in ("flops", "input_bytes", "edge_bytes"):
-        assert np.array_equal(getattr(read, column), getattr(whole, column))
+        assert np.array_equal(getattr(read, column), getattr(captured, column))
 
 
 def test_the_gradients_of_linear_layers_are_twice_the_work_but_for_the_first():
@@ -242,7 +242,7 @@ def test_a_small_step_by_hand():
         "update:2.weight",
         "update:2.bias",
     )
-    assert sources(graph, "backward:2/mm") == ["backward:loss/mse_loss_backward"]  # the input's gradient, which reads the weight
+    assert sources(graph, "backward:2/mm") == ["backward:loss/mse_loss_backward"]  # the gradient of the input, which reads the weight
     assert set(sources(graph, "backward:2/mm_1")) == {"1/tanh", "backward:loss/mse_loss_backward"}
     assert sources(graph, "update:2.weight") == ["backward:2/mm_1"]
     at = graph.index
@@ -251,7 +251,7 @@ def test_a_small_step_by_hand():
         **dict.fromkeys(["0/linear", "update:0.weight", "update:0.bias"], "0.weight"),
         **dict.fromkeys(["2/linear", "backward:2/mm", "update:2.weight", "update:2.bias"], "2.weight"),
     }
-    assert graph.weight_bytes.sum() == 3 * 4 * (3 * 5 + 5 + 5 * 2 + 2) + 4  # and the gradient of the loss itself, which is 1
+    assert graph.weight_bytes.sum() == 3 * 4 * (3 * 5 + 5 + 5 * 2 + 2) + 4  # the last 4 bytes are the gradient of the loss, which is 1
     assert graph.weight_bytes[at["2/linear"]] == 0
     assert graph.bytes_accessed[at["2/linear"]] == 4 * (7 * 5 + 7 * 2 + 5 * 2 + 2)
     copies = capture_training(small(), torch.zeros(7, 3), targets=torch.zeros(7, 2), loss=F.mse_loss, optimiser="adam", colocate=False)
@@ -262,7 +262,7 @@ def test_a_small_step_by_hand():
 
 
 def test_what_the_backward_pass_needs_is_held_until_then():
-    """A schedule of the step holds the activations of all layers at its peak; of the forward pass alone, of two."""
+    """At its peak, a schedule of the step holds the activations of all layers; one of the forward pass alone holds two."""
     layers, width = 6, 1024
     model = nn.Sequential(*[nn.Sequential(nn.Linear(8, width), nn.Tanh(), nn.Linear(width, 8)) for _ in range(layers)])
     graphs = capture_training(model, torch.zeros(64, 8)), record(model, torch.zeros(64, 8))
@@ -339,7 +339,7 @@ def test_the_model_and_torch_are_left_as_they_were():
     assert gc.isenabled()
 
 
-def test_a_function_makes_the_model_without_memory_and_one_that_looks_at_values_with():
+def test_a_model_is_made_without_memory_unless_its_function_reads_values():
     def huge():
         return nn.Sequential(nn.Linear(200_000, 200_000), nn.Linear(200_000, 1))
 
