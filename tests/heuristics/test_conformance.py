@@ -1,4 +1,4 @@
-"""Every method of one pass through the published suite."""
+"""The published suite for every constructive method."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Searches over device strings: decoding by hand, incremental evaluation, and what the paper says of the start."""
+"""Searches over device strings: decoding by hand, incremental evaluation, and the start of the paper."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class TestEa(conformance.MethodSuite):
 
 
 class Strings:
-    """What a search over strings works on."""
+    """The data of a search over strings."""
 
     def __init__(self, problem: hs.Problem) -> None:
         self.problem = problem
@@ -68,7 +68,7 @@ def batched(batching: str = "once", communication: str = "delay") -> hs.Problem:
 
 @pytest.mark.parametrize("name", ["ea", "sa"])
 def test_the_start_is_every_task_on_its_fastest_device_in_breadth_first_order(name):
-    """c is the first in index order; the order of the graph puts a and b before it, so c waits for b on y."""
+    """c is first in index order, but the topological order has a and b before it, so c waits for b on y."""
     graph = hs.TaskGraph(["c", "a", "b"], [("a", "c", 1.0)])
     problem = hs.Problem(graph, hs.Cluster(["x", "y"], bandwidth=1.0), durations=[[5, 1], [2, 3], [9, 4]])
     schedule = hs.solve(problem, name, evaluations=1).schedule
@@ -104,7 +104,7 @@ def test_a_string_is_worth_what_its_decision_simulates_to(batching, communicatio
 
 
 @given(problem=strategies.problems(inputs=st.sampled_from([1, 2, 4]), memory="static"), seed=st.integers(0, 99), mutate=st.booleans())
-def test_what_the_search_keeps_up_to_date_is_what_decoding_afresh_gives(problem, seed, mutate):
+def test_the_state_of_the_search_is_that_of_decoding_its_string(problem, seed, mutate):
     note(encode(problem).decode())
     strings = Strings(problem)
     t, counts = strings.states.tables, strings.fastest()
@@ -118,18 +118,18 @@ def test_what_the_search_keeps_up_to_date_is_what_decoding_afresh_gives(problem,
     data = kernels.StringData(strings.cost, strings.sizes, strings.order, strings.rank, strings.positions)
     course = kernels.Course(mutate, 100, hot, hot / 10, False, start, start)
     rng = np.random.default_rng(seed)
-    runs, current, least = kernels.search(t, state, best, data, counts, kernels.new_redrawn(*counts.shape), rng, course)
+    runs, current, lowest = kernels.search(t, state, best, data, counts, kernels.new_redrawn(*counts.shape), rng, course)
     assert runs == 100
     assert strings.supported(counts)
     again = strings.states.empty()
     assert current == kernels.decode(t, again, counts, strings.order)
     np.testing.assert_allclose(state.used, again.used, rtol=1e-12, atol=1e-9)
-    if least < start:
+    if lowest < start:
         schedule = hs.simulate(problem, strings.states.decision(best))
         assert hs.verify(problem, schedule) == []
-        assert schedule.makespan == pytest.approx(least, rel=1e-9)
+        assert schedule.makespan == pytest.approx(lowest, rel=1e-9)
     if mutate:
-        assert current == least, "nothing worse is kept"
+        assert current == lowest, "nothing worse is kept"
 
 
 def test_every_device_is_drawn_as_often_as_any_other():
@@ -163,15 +163,15 @@ def test_as_few_inputs_move_as_sizes_allow():
 @pytest.mark.parametrize("communication", ["delay", "channel"])
 def test_they_find_much_better_strings_than_the_start(name, communication):
     for problem in (layered(60, communication), batched("once", communication)):
-        start, found = (hs.solve(problem, name, evaluations=count) for count in (1, 4000))
-        assert found.methods.evaluations.tolist() == [4000]
-        assert not [message for message in found.messages if "failed:" in message]
-        assert found.makespan < 0.9 * start.makespan
+        start, solution = (hs.solve(problem, name, evaluations=count) for count in (1, 4000))
+        assert solution.methods.evaluations.tolist() == [4000]
+        assert not [message for message in solution.messages if "failed:" in message]
+        assert solution.makespan < 0.9 * start.makespan
 
 
 @pytest.mark.parametrize("name", ["ea", "sa"])
 def test_a_small_problem_is_solved(name):
-    """Two tasks that do best apart, though both are fastest on x."""
+    """Two tasks that are best on different devices, although both are fastest on x."""
     problem = hs.Problem(hs.TaskGraph(["a", "b"]), hs.Cluster(["x", "y"], bandwidth=1.0), durations=[[2, 3], [2, 3]])
     assert hs.solve(problem, name, evaluations=100).makespan == 3
 
@@ -205,7 +205,7 @@ def test_temperatures_that_do_not_fall_are_refused(options):
 @pytest.mark.parametrize("name", ["ea", "sa"])
 def test_the_clock_is_looked_at_in_time(name):
     for problem in (layered(2000), batched("free", "port")):
-        found = watched(problem, name, looks=12)
-        assert found.monitor.best is not None
-        assert found.late <= 10
-        assert max(found.after, found.between) * (problem.n_tasks + problem.graph.n_edges) <= 2e6, "milliseconds"
+        run = watched(problem, name, looks=12)
+        assert run.monitor.best is not None
+        assert run.late <= 10
+        assert max(run.after, run.between) * (problem.n_tasks + problem.graph.n_edges) <= 2e6, "milliseconds"

@@ -1,4 +1,4 @@
-"""Multilevel search: never worse than what it starts from, at any size, with every restriction."""
+"""Multilevel search: never worse than its start, at any size, with every restriction."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from hetsched.testing import conformance
 
 
 def baselines() -> list[str]:
-    return [each.name for each in select(role=Role.BASELINE)]
+    return [method.name for method in select(role=Role.BASELINE)]
 
 
 class TestMultilevel(conformance.MethodSuite):
     method = "multilevel"
     options = {"tasks": 4}
-    scales = False  # auto's members look at the clock
+    scales = False  # members of auto depend on the clock
 
 
 def layered(n, *, ccr, memory=np.inf, seed=0, **arguments):
@@ -36,19 +36,19 @@ def layered(n, *, ccr, memory=np.inf, seed=0, **arguments):
 @pytest.mark.parametrize(("ccr", "memory"), [pytest.param(0.5, np.inf, marks=pytest.mark.slow), (20.0, 130.0)])
 def test_is_no_worse_than_any_quick_method(ccr, memory):
     problem = layered(400, ccr=ccr, memory=memory)
-    found = hs.solve(problem, "multilevel", evaluations=20_000, options={"tasks": 100})
+    solution = hs.solve(problem, "multilevel", evaluations=20_000, options={"tasks": 100})
     for name in baselines():
         if name != "m-sct":
-            assert found.makespan <= hs.solve(problem, name).makespan * (1 + 1e-9), name
-    assert found.schedule is not None
+            assert solution.makespan <= hs.solve(problem, name).makespan * (1 + 1e-9), name
+    assert solution.schedule is not None
 
 
 @pytest.mark.slow
 def test_gains_on_every_quick_placement_of_a_large_graph():
     problem = layered(3000, ccr=20.0, memory=900.0)
-    found = hs.solve(problem, "multilevel", time_limit=20)
+    solution = hs.solve(problem, "multilevel", time_limit=20)
     others = [hs.solve(problem, name).makespan for name in baselines() if name not in ("m-sct", "heft", "best-device")]
-    assert found.makespan < 0.95 * min(others)
+    assert solution.makespan < 0.95 * min(others)
 
 
 @pytest.mark.slow
@@ -60,13 +60,13 @@ def test_labels_and_pins_are_kept():
         colocation=[f"l{i % 40}" if i % 3 == 0 else None for i in range(300)],
         devices=[["d1", "d2"] if i % 50 == 1 else None for i in range(300)],
     )
-    found = hs.solve(problem, "multilevel", evaluations=300, options={"tasks": 50})
-    assert found.schedule is not None
-    assert hs.verify(problem, found.schedule) == []
+    solution = hs.solve(problem, "multilevel", evaluations=300, options={"tasks": 50})
+    assert solution.schedule is not None
+    assert hs.verify(problem, solution.schedule) == []
 
 
 def test_a_graph_whose_clusters_no_path_joins_is_searched_as_it_is():
-    """Half of the tasks are bound to devices that only a third one joins: many clusters have no place."""
+    """Half of the tasks are pinned to devices that are connected only through a third one: many clusters fit no device."""
     n = 60
     cluster = hs.Cluster(["left", "middle", "right"], bandwidth=[[0, 1, 0], [1, 0, 1], [0, 1, 0]])
     edges = [(f"t{i}", f"t{i + 1}", 1.0) for i in range(n - 1) if i % 20 != 19]  # three chains
@@ -76,6 +76,6 @@ def test_a_graph_whose_clusters_no_path_joins_is_searched_as_it_is():
     devices = [["left"] if i % 6 == 0 else ["right"] if i % 6 == 3 else None for i in range(n)]
     graph = hs.TaskGraph([f"t{i}" for i in range(n)], edges, devices=devices)
     problem = hs.Problem(graph, cluster, durations=np.ones((n, 3)), transfers=transfers)
-    found = hs.solve(problem, "multilevel", evaluations=500, options={"tasks": 5})
-    assert found.schedule is not None
-    assert any("is taken as it is" in message or "is searched as it is" in message for message in found.messages)
+    solution = hs.solve(problem, "multilevel", evaluations=500, options={"tasks": 5})
+    assert solution.schedule is not None
+    assert any("is taken as it is" in message or "is searched as it is" in message for message in solution.messages)

@@ -65,8 +65,8 @@ def test_either_noise_alone_finds_something():
 
 
 @pytest.mark.parametrize("communication", CONTENDED)
-def test_dear_transfers_are_avoided_where_they_contend(communication):
-    """HEFT fills the channels; taking transfers for longer than they are keeps tasks together."""
+def test_expensive_transfers_are_avoided_where_they_contend(communication):
+    """HEFT fills the channels; overestimated transfers keep tasks together."""
     problem = layered(communication=communication)
     blind, aware = (hs.solve(problem, NAME, evaluations=300, options={"transfer_noise": noise}).makespan for noise in (0, 15))
     assert aware < 0.98 * blind
@@ -74,10 +74,10 @@ def test_dear_transfers_are_avoided_where_they_contend(communication):
 
 def test_the_clock_is_looked_at_in_time():
     problem = layered(2000)
-    found = watched(problem, NAME, looks=12)
-    assert found.monitor.best is not None
-    assert found.late <= 10
-    assert max(found.after, found.between) * (problem.n_tasks + problem.graph.n_edges) <= 2e6, "milliseconds"
+    run = watched(problem, NAME, looks=12)
+    assert run.monitor.best is not None
+    assert run.late <= 10
+    assert max(run.after, run.between) * (problem.n_tasks + problem.graph.n_edges) <= 2e6, "milliseconds"
 
 
 @pytest.mark.parametrize("option", ["rank_noise", "finish_noise", "transfer_noise"])
@@ -104,7 +104,7 @@ def test_tasks_by_start_are_topological_and_keep_the_order_of_devices(data):
 
 
 def test_the_start_after_a_latency_is_the_later_one():
-    """On x run a, b and d, each a second; c on y waits for a, and then three seconds."""
+    """a, b and d run on x, 1 s each; c on y waits for a, and 3 s more."""
     cluster = hs.Cluster(["x", "y"], bandwidth=1.0, latency=3.0)
     problem = hs.Problem(hs.TaskGraph("abcd", [("a", "c", 0.0)]), cluster, durations=np.ones((4, 2)))
     order = by_start(problem.arrays, problem.whole_durations, np.array([0, 0, 1, 0]), np.array([0, 2, 1, 3]))

@@ -1,4 +1,4 @@
-"""Batched kin of MET, greedy and HEFT: by hand, against enumeration, and against the methods they extend."""
+"""Batched MET, greedy and HEFT: by hand, against enumeration, and against the methods they extend."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def one_task(durations: list[list[float]], sizes: list[int], inputs: int, **rule
     )
 
 
-def test_what_kin_there_is():
-    several = [each.name for each in select(kind=Kind.CONSTRUCTIVE, auto=True) if each.auto.when is several_inputs]
+def test_the_batched_methods():
+    several = [method.name for method in select(kind=Kind.CONSTRUCTIVE, auto=True) if method.auto.when is several_inputs]
     assert set(several) == set(KIN)
 
 
@@ -79,7 +79,7 @@ def test_batches_of_one_follow_one_another_where_batching_is_free():
 @pytest.mark.parametrize("name", KIN)
 @pytest.mark.parametrize(("communication", "makespan"), [("delay", 1 + 1 + 2 + 1), ("per-input", 1 + 1 + 1 + 1), ("port", 5)])
 def test_only_the_inputs_in_both_batches_move(name, communication, makespan):
-    """Task a runs on both devices, two inputs each; b wants all four on x, so two cross a line of 1 s + 1 s a byte."""
+    """Task a runs on both devices, two inputs each; b runs all four on x, so two inputs move over a link of 1 s + 1 s per byte."""
     graph = hs.TaskGraph(["a", "b"], [("a", "b", 1.0)])
     problem = hs.Problem(
         graph,
@@ -96,7 +96,7 @@ def test_only_the_inputs_in_both_batches_move(name, communication, makespan):
 
 @pytest.mark.parametrize("name", KIN)
 def test_inputs_stay_where_they_are_from_task_to_task(name):
-    """The stretches of every task lie in the order of the devices, so nothing crosses the slow line."""
+    """The intervals of every task are in the order of the devices, so nothing moves over the slow link."""
     graph = hs.TaskGraph(["a", "b", "c"], [("a", "b", 9.0), ("b", "c", 9.0)])
     problem = hs.Problem(graph, hs.Cluster(["x", "y"], bandwidth=1.0), inputs=2, batch_sizes=[1], durations=np.ones((3, 2)))
     schedule = run(problem, name).best
@@ -123,7 +123,7 @@ def test_memory_is_claimed_for_the_inputs_that_are_there(name):
 @pytest.mark.parametrize("name", KIN)
 @pytest.mark.parametrize("batching", ["once", "free"])
 def test_co_located_tasks_share_devices_that_suit_them_all(name, batching):
-    """Both sizes suit a; b cannot take 3 on x, which a alone would like best."""
+    """a can run both sizes; b cannot run size 3 on x, which is best for a alone."""
     graph = hs.TaskGraph(["a", "b"], [("a", "b")], colocation=["g", "g"])
     durations = [[[1, 1, 1, NAN], [1, 1, 1, NAN]], [[1, NAN, NAN, NAN], [NAN, NAN, 1, NAN]]]
     problem = hs.Problem(
@@ -154,7 +154,7 @@ def test_only_the_sizes_given_are_used():
         (1, r"sizes=1 do not suffice: task 'a' has no way to process all 4 inputs"),
     ],
 )
-def test_sizes_that_do_not_do_are_refused(sizes, words):
+def test_sizes_that_do_not_suffice_are_refused(sizes, words):
     problem = one_task([[1.0, 1.5, 1.6, 2.0], [1.0, 1.5, 1.6, 2.0]], [1, 2, 3, 4], 4)
     with pytest.raises(hs.UnsupportedFeature, match=words):
         run(problem, "bmet", sizes=sizes)
@@ -172,8 +172,8 @@ def test_cut_points_are_the_sums_that_can_be_completed(sizes, inputs, most):
         if sum(chosen) == inputs
         for part in itertools.accumulate(chosen, initial=0)
     }
-    found = cut_points(np.array(sorted(sizes)), inputs, most).tolist()
-    assert found == sorted(sums)
+    cuts = cut_points(np.array(sorted(sizes)), inputs, most).tolist()
+    assert cuts == sorted(sums)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -186,21 +186,21 @@ def test_with_one_input_latencies_count_as_in_the_methods_they_extend(name, seed
 @given(problem=strategies.problems(inputs=1), name=st.sampled_from(sorted(KIN)))
 def test_with_one_input_they_are_the_methods_they_extend(problem, name):
     note(encode(problem).decode())
-    ours, theirs = run(problem, name), run(problem, KIN[name])
-    assert (ours.best is None) == (theirs.best is None)
-    if ours.best is not None:
-        assert ours.best.makespan == theirs.best.makespan
-        one, other = ({row["task"]: (row["device"], row["start"]) for row in found.best.batches} for found in (ours, theirs))
+    batched, plain = run(problem, name), run(problem, KIN[name])
+    assert (batched.best is None) == (plain.best is None)
+    if batched.best is not None:
+        assert batched.best.makespan == plain.best.makespan
+        one, other = ({row["task"]: (row["device"], row["start"]) for row in monitor.best.batches} for monitor in (batched, plain))
         assert one == other
 
 
 @given(problem=strategies.problems(n_tasks=1, inputs=st.integers(1, 4), memory="static"), name=st.sampled_from(["bgreedy", "bheft"]))
 def test_a_single_task_gets_its_best_partition(problem, name):
     note(encode(problem).decode())
-    optimum, found = brute_force(problem), run(problem, name).best
-    assert (found is None) == (optimum is None)
+    optimum, schedule = brute_force(problem), run(problem, name).best
+    assert (schedule is None) == (optimum is None)
     if optimum is not None:
-        assert found.makespan == pytest.approx(optimum.makespan, rel=1e-12)
+        assert schedule.makespan == pytest.approx(optimum.makespan, rel=1e-12)
 
 
 @given(data=st.data(), batching=st.sampled_from(["once", "free"]))
@@ -210,10 +210,10 @@ def test_batched_met_takes_the_least_device_time_there_is(data, batching):
     seconds = st.integers(1, 9).map(float)
     times = np.array([[data.draw(seconds) for _ in sizes] for _ in range(n_devices)])
     times[0, 0] = 1.0
-    least = least_time(times, sizes, inputs, batching)
-    if least < np.inf:
-        found = run(one_task(times.tolist(), sizes, inputs, batching=batching), "bmet").best
-        assert (found.batches.finish - found.batches.start).sum() == least
+    shortest = least_time(times, sizes, inputs, batching)
+    if shortest < np.inf:
+        schedule = run(one_task(times.tolist(), sizes, inputs, batching=batching), "bmet").best
+        assert (schedule.batches.finish - schedule.batches.start).sum() == shortest
 
 
 def least_time(times: np.ndarray, sizes: list[int], inputs: int, batching: str) -> float:
@@ -239,7 +239,7 @@ def test_every_batch_is_a_stretch_of_inputs_in_the_order_of_the_devices(problem,
     assert (np.diff(device, axis=1) >= 0).all()
 
 
-def test_they_work_where_no_task_has_a_whole_batch():
+def test_they_work_where_no_task_has_a_batch_of_all_inputs():
     problem = hs.Problem(
         hs.TaskGraph(["a", "b"], [("a", "b", 1.0)]),
         hs.Cluster(["x", "y"], bandwidth=1.0),

@@ -1,4 +1,4 @@
-"""Lookahead HEFT against the literature, a plain restatement, and by hand."""
+"""Lookahead HEFT against the literature, a plain implementation, and by hand."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def run(problem: hs.Problem, name: str = "lookahead", **options: object) -> Moni
 
 @pytest.mark.parametrize(("instance", "makespan"), [(arabnejad, 127), (topcuoglu, 76)])
 def test_makespans_on_published_graphs(instance, makespan):
-    """HEFT makes 133 and 80 of them."""
+    """The makespans of HEFT are 133 and 80."""
     assert run(instance()).incumbent == makespan == by_the_book(instance())
 
 
 def test_a_slower_device_wins_if_the_children_are_there():
-    """b runs on y only; HEFT puts a on x, from where its data take 9 s."""
+    """b runs on y only; HEFT places a on x, whose transfer to y takes 9 s."""
     graph = hs.TaskGraph(["a", "b"], [("a", "b", 9.0)], devices=[None, ["y"]])
     problem = hs.Problem(graph, hs.Cluster(["x", "y"], bandwidth=1.0), durations=[[1, 2], [1, 1]])
     assert run(problem, "heft").incumbent == 11
@@ -38,7 +38,7 @@ def test_a_slower_device_wins_if_the_children_are_there():
 
 
 def test_children_compete_for_devices():
-    """Each child alone would start at once on x beside a; two of them do not both fit there, and y is far from x."""
+    """Each child alone starts at once on x after a; the two together do not, and transfers to y are slow."""
     graph = hs.TaskGraph(["a", "b", "c"], [("a", "b", 5.0), ("a", "c", 5.0)])
     cluster = hs.Cluster(["x", "y", "z"], bandwidth=[[0, 1, 1], [1, 0, 5], [1, 5, 0]])
     problem = hs.Problem(graph, cluster, durations=[[1, 2, 9], [4, 4, 4], [4, 4, 4]])
@@ -47,7 +47,7 @@ def test_children_compete_for_devices():
 
 
 def by_the_book(problem: hs.Problem) -> float:
-    """Lookahead restated in plain Python for one input and delays; children by rank, ties to the own finish, then lower devices."""
+    """Return the makespan of lookahead in plain Python for one input and delays; ties go to the earlier own finish, then lower devices."""
     upward, _ = ranks(problem)
     graph, duration = problem.graph, problem.whole_durations
     busy: list[list[tuple[float, float]]] = [[] for _ in range(problem.n_devices)]
@@ -116,7 +116,7 @@ def test_it_is_the_algorithm_of_the_book(seed):
 
 
 @given(problem=strategies.problems(inputs=st.sampled_from([1, 1, 2])))
-def test_without_children_looked_at_it_is_heft(problem):
+def test_without_children_tried_it_is_heft(problem):
     note(encode(problem).decode())
     try:
         expected = run(problem, "heft").incumbent

@@ -1,4 +1,4 @@
-"""List schedulers against the literature, against a plain restatement, and under every restriction."""
+"""List schedulers against the literature, against a plain implementation, and under every restriction."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.golden import UPWARD_RANKS, arabnejad, distant, topcuoglu
 
 
 def run(problem: hs.Problem, name: str, **options: object) -> Monitor:
-    """Run one method with nothing around it."""
+    """Run one method in a monitor of its own."""
     methods()
     monitor = Monitor(problem)
     monitor.run(name, options)
@@ -46,7 +46,7 @@ def test_published_upward_ranks():
     assert upward[9] + downward[9] == pytest.approx(108), "the exit task lies on the critical path"
 
 
-def test_mean_communication_is_the_papers_line_over_distinct_pairs_unless_told_otherwise():
+def test_mean_communication_is_by_default_the_papers_line_over_distinct_pairs():
     graph = hs.TaskGraph(["a", "b"], [("a", "b", 12.0)])
     cluster = hs.Cluster(["x", "y"], bandwidth=[[0, 2], [4, 0]], latency=[[0, 1], [3, 0]])
     problem = hs.Problem(graph, cluster, durations=[[1, 3], [2, 2]])
@@ -76,7 +76,7 @@ def test_heft_makes_the_makespans_of_the_peer_library_with_its_mean(shared_data:
 
 
 def heft_by_the_book(problem: hs.Problem) -> float:
-    """HEFT restated in plain Python for one input and delays; ties to lower tasks and devices."""
+    """Return the makespan of HEFT in plain Python for one input and delays; ties go to lower tasks and devices."""
     upward, _ = ranks(problem)
     graph, n_devices = problem.graph, problem.n_devices
     busy: list[list[tuple[float, float]]] = [[] for _ in range(n_devices)]
@@ -122,8 +122,8 @@ def test_heft_is_the_algorithm_of_the_book(seed):
     assert run(problem, "heft").incumbent == pytest.approx(heft_by_the_book(problem), rel=1e-12)
 
 
-def test_etf_min_min_max_min_and_sufferage_choose_as_their_papers_say():
-    # Independent tasks, so that the first choice tells the rule.
+def test_etf_min_min_max_min_and_sufferage_choose_as_in_their_papers():
+    # Tasks are independent, so that the first choice identifies the rule.
     durations = np.array([[4.0, 9.0], [6.0, 7.0], [3.0, 30.0]])
     problem = hs.Problem(hs.TaskGraph(["a", "b", "c"]), hs.Cluster(["x", "y"], bandwidth=1.0), durations=durations)
 
@@ -137,7 +137,7 @@ def test_etf_min_min_max_min_and_sufferage_choose_as_their_papers_say():
     assert first_on_x("etf") == "c", "all can start at once; the highest static level is (3 + 30) / 2"
 
 
-def test_met_looks_at_durations_only_and_olb_at_idleness_only():
+def test_met_compares_durations_only_and_olb_idle_times_only():
     durations = np.array([[1.0, 2.0], [1.0, 2.0], [1.0, 2.0]])
     problem = hs.Problem(hs.TaskGraph(["a", "b", "c"]), hs.Cluster(["x", "y"], bandwidth=1.0), durations=durations)
     assert run(problem, "met").incumbent == 3
@@ -164,7 +164,7 @@ def test_best_device_takes_the_fastest_that_has_the_memory():
 
 
 def test_best_device_with_free_batching_chooses_the_cheapest_sizes():
-    # 5 inputs from sizes 2 (3 s) and 3 (4 s): 3 + 2 = 7 s a task
+    # 5 inputs from sizes 2 (3 s) and 3 (4 s): 3 + 2 = 7 s per task
     problem = hs.Problem(
         hs.TaskGraph(["a", "b"], [("a", "b", 1.0)]),
         hs.Cluster(["x"]),
@@ -181,19 +181,19 @@ def test_best_device_with_free_batching_chooses_the_cheapest_sizes():
 
 @pytest.mark.parametrize("name", list_schedulers())
 def test_co_located_tasks_reserve_memory_together(name):
-    """Placing the first of a label where the others do not fit is the mistake of published code."""
+    """Published code places the first task of a label on a device that the others do not fit."""
     graph = hs.TaskGraph(["a", "b", "c"], weight_bytes=[1, 9, 1], colocation=["g", "g", None])
     cluster = hs.Cluster([hs.Device("x", memory_bytes=5), hs.Device("y", memory_bytes=11)], bandwidth=1.0)
     problem = hs.Problem(graph, cluster, durations=[[1, 5], [1, 5], [1, 5]])
-    found = run(problem, name).best
-    if name != "best-device" or found is not None:
-        assert (found.device_of("a"), found.device_of("b")) == ("y", "y")
-        assert hs.verify(problem, found) == []
+    schedule = run(problem, name).best
+    if name != "best-device" or schedule is not None:
+        assert (schedule.device_of("a"), schedule.device_of("b")) == ("y", "y")
+        assert hs.verify(problem, schedule) == []
 
 
 @pytest.mark.parametrize("name", list_schedulers())
 @pytest.mark.parametrize("memory", ["static", "peak"])
-def test_a_method_without_a_place_offers_nothing_and_says_so(name, memory):
+def test_a_method_without_a_place_offers_nothing_with_a_note(name, memory):
     graph = hs.TaskGraph(["a", "b", "c"], weight_bytes=[3, 3, 3])
     cluster = hs.Cluster([hs.Device("x", memory_bytes=5), hs.Device("y", memory_bytes=5)], bandwidth=1.0)
     monitor = run(hs.Problem(graph, cluster, durations=np.ones((3, 2)), memory=memory), name)
@@ -208,18 +208,18 @@ def test_a_method_without_a_place_offers_nothing_and_says_so(name, memory):
 
 @pytest.mark.parametrize("name", list_schedulers())
 def test_the_second_attempt_under_peak_memory_allows_for_moved_tensors(name):
-    """Weights alone would fit anywhere; the tensor that would move to the fast device does not."""
+    """Weights alone fit any device; the tensor that moves to the fast device does not fit it."""
     graph = hs.TaskGraph(["a", "b"], [("a", "b", 8.0)], weight_bytes=1, output_bytes=1, devices=[["x"], None])
     cluster = hs.Cluster([hs.Device("x", memory_bytes=12), hs.Device("y", memory_bytes=5)], bandwidth=100.0)
     problem = hs.Problem(graph, cluster, durations=[[1, 1], [5, 1]], memory="peak")
-    found = run(problem, name).best
-    assert found is not None
-    assert found.device_of("b") == "x"
-    assert hs.verify(problem, found) == []
+    schedule = run(problem, name).best
+    assert schedule is not None
+    assert schedule.device_of("b") == "x"
+    assert hs.verify(problem, schedule) == []
 
 
 @pytest.mark.parametrize("name", list_schedulers())
-def test_whole_batches_are_required_and_missing_ones_refused(name):
+def test_batches_of_all_inputs_are_required(name):
     problem = hs.Problem(hs.TaskGraph(["a"]), hs.Cluster(["x"]), durations=[[1.0]], inputs=2, batching="free")
     if name == "best-device":
         assert run(problem, name).incumbent == 2
@@ -253,14 +253,14 @@ def plain(durations, edges, bandwidth=1.0, scale=1.0):
 
 
 @pytest.mark.parametrize("name", list_schedulers())
-def test_equal_transfer_times_give_equal_answers_whatever_the_units(name):
-    """49 * (1 / 49) is less than 1: times made another way than the simulator's once broke ties otherwise."""
+def test_equal_transfer_times_give_equal_schedules_whatever_the_units(name):
+    """49 * (1 / 49) is less than 1: times computed by another formula than the simulator's broke ties differently."""
     times, edges = [[1, 2], [3, 4], [1, 4]], [(0, 1, 4), (0, 2, 3)]
     assert run(plain(times, edges), name).best.decision == run(plain(times, edges, 49.0, 49.0), name).best.decision
 
 
 def test_a_gap_that_is_just_too_short_is_not_taken():
-    """The search for a gap gives up where the start cannot win; by an ulp it once took one that does not fit."""
+    """The search for a gap ends at a start that is too late; it once returned a gap that is too short by an ulp."""
     nan = np.nan
     times = [[nan, nan, 0.8], [nan, 1.0, nan], [nan, 0.7, nan], [0.9, 0.2, nan], [nan, 0.05, 0.01]]  # q X p i e on A B C
     assert run(plain(times, [(0, 1, 0)]), "heft").incumbent == pytest.approx(1.8)
@@ -282,24 +282,24 @@ SLICED = ("etf", "dls", "bil", "min-min", "max-min", "sufferage", "m-etf")
 
 @examples(30)
 @given(problem=problems(n_tasks=6, n_devices=3), data=st.data())
-def test_those_that_look_at_all_ready_tasks_come_to_the_same_in_slices(problem, data):
+def test_dynamic_schedulers_return_the_same_in_slices(problem, data):
     for name in SLICED:
-        whole = hs.Monitor(problem)
-        whole.attempt(name)
+        unsliced = hs.Monitor(problem)
+        unsliced.attempt(name)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(list_kernels, "SLICE", data.draw(st.integers(0, 5)))
             sliced = hs.Monitor(problem)
             sliced.attempt(name)
-        assert sliced.best == whole.best
+        assert sliced.best == unsliced.best
 
 
 @pytest.mark.parametrize("name", SLICED)
-def test_those_that_look_at_all_ready_tasks_end_with_the_time(name, monkeypatch):
+def test_dynamic_schedulers_end_with_the_time(name, monkeypatch):
     monkeypatch.setattr(list_kernels, "SLICE", 0)
-    found = watched(topcuoglu(), name, looks=2)
-    assert found.monitor.best is None
+    run = watched(topcuoglu(), name, looks=2)
+    assert run.monitor.best is None
     message = f"{name}: the time limit was reached during the choice among many ready tasks; allow more time"
-    assert found.monitor.solution(name).messages == (message,)
+    assert run.monitor.solution(name).messages == (message,)
     assert watched(topcuoglu(), name, looks=30).monitor.best is not None
 
 
@@ -312,5 +312,5 @@ def test_basic_imaginary_levels_follow_the_recursion_of_the_paper():
             rows = range(graph.succ_ptr[i], graph.succ_ptr[i + 1])
             below = [(level[graph.succ[x]] + problem.transfer_times(graph.succ_edge[x], h, devices)).min() for x in rows]
             level[i, h] = durations[i, h] + max(below, default=0.0)
-    found = ranking_kernels.imaginary_levels(problem.arrays, graph.topological_order, durations)
-    np.testing.assert_allclose(found, level, rtol=1e-12)
+    computed = ranking_kernels.imaginary_levels(problem.arrays, graph.topological_order, durations)
+    np.testing.assert_allclose(computed, level, rtol=1e-12)

@@ -1,4 +1,4 @@
-"""Search states and annealing: what evaluation says is what the simulator says, whatever was tried, kept or taken back."""
+"""Search states and annealing: evaluation agrees with the simulator after any changes, commits and rollbacks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TestAnnealing(conformance.MethodSuite):
 
 
 def loaded(problem, decision):
-    """Return the states of a problem and one made of a decision, with its makespan."""
+    """Return the states of a problem, the state of a decision, and its makespan."""
     states = States(problem)
     state = states.empty()
     return states, state, states.load(state, hs.simulate(problem, decision))
@@ -44,7 +44,7 @@ def test_a_state_is_worth_what_its_decision_is(data):
     assert again.makespan == pytest.approx(makespan, rel=1e-12)
     assert states.claims(state) == pytest.approx(schedule.static_memory)
     if not problem.links.contended:
-        # Appended in the order of its starts, nothing starts later.
+        # Batches appended in the order of starts do not start later.
         assert makespan <= schedule.makespan * (1 + 1e-12)
 
 
@@ -62,24 +62,24 @@ def test_whatever_was_tried_the_state_is_sound(data, seed, steps, heat):
     state_kernels.copy(state, best)
     tables, rng = states.tables, np.random.default_rng(seed)
     course = Course(steps, makespan * heat, makespan * heat, 1.0, makespan, makespan)
-    current, least, pressure = anneal(tables, state, best, edit_kernels.new_log(tables), rng, course)
-    assert least <= makespan
+    current, lowest, pressure = anneal(tables, state, best, edit_kernels.new_log(tables), rng, course)
+    assert lowest <= makespan
     assert pressure > 0
-    for each, value in ((state, current), (best, least)):
-        length = int(each.length[0])
-        assert (each.position[each.sequence[:length]] == np.arange(length)).all()
-        assert (each.position >= 0).sum() == length
-        assert each.used == pytest.approx(states.claims(each), abs=1e-6)
-        known = each.finish.copy()
-        assert states.settle(each) == pytest.approx(value, rel=1e-12)
-        if each is state:
-            nodes = each.sequence[:length]
-            assert known[nodes] == pytest.approx(each.finish[nodes], rel=1e-12)
-        schedule = hs.simulate(problem, states.decision(each))
+    for checked, value in ((state, current), (best, lowest)):
+        length = int(checked.length[0])
+        assert (checked.position[checked.sequence[:length]] == np.arange(length)).all()
+        assert (checked.position >= 0).sum() == length
+        assert checked.used == pytest.approx(states.claims(checked), abs=1e-6)
+        finish = checked.finish.copy()
+        assert states.settle(checked) == pytest.approx(value, rel=1e-12)
+        if checked is state:
+            nodes = checked.sequence[:length]
+            assert finish[nodes] == pytest.approx(checked.finish[nodes], rel=1e-12)
+        schedule = hs.simulate(problem, states.decision(checked))
         assert schedule.makespan == pytest.approx(value, rel=1e-12)
         broken = {violation.rule for violation in hs.verify(problem, schedule)}
         assert broken <= {"memory"}
-        if each is best and not hs.verify(problem, hs.simulate(problem, decision)):
+        if checked is best and not hs.verify(problem, hs.simulate(problem, decision)):
             assert not broken
 
 
@@ -87,7 +87,7 @@ def test_whatever_was_tried_the_state_is_sound(data, seed, steps, heat):
 @pytest.mark.parametrize("given", [False, True])
 def test_a_try_is_refused_exactly_where_its_makespan_is_above_the_limit(communication, given):
     problem = conformance._larger_problem()
-    lasting = np.arange(problem.n_tasks) % 5 > 0  # and those without a duration
+    lasting = np.arange(problem.n_tasks) % 5 > 0  # some tasks have a duration of 0
     cluster = problem.cluster.replace(latency=0.5 * (1 - np.eye(problem.n_devices)))
     problem = problem.replace(cluster=cluster, communication=communication, durations=problem.durations * lasting[:, None, None])
     if given:
@@ -97,25 +97,25 @@ def test_a_try_is_refused_exactly_where_its_makespan_is_above_the_limit(communic
     states, state, makespan = loaded(problem, hs.solve(problem, "heft").schedule.decision)
     t, other = states.tables, states.empty()
     net, length = disjunctive_kernels.new_graph(t), int(state.length[0])
-    # What annealing keeps of tails from change to change is what a network has that is made at once.
+    # The tails that annealing updates incrementally are those of a disjunctive graph built from the state.
     for seed in range(100):
         heat = 0.1 * makespan
         course = Course(10, heat, heat, 1.0, makespan, makespan)
         makespan, _, _ = anneal(t, state, other, edit_kernels.new_log(t), np.random.default_rng(seed), course)
         disjunctive_kernels.build(t, state, net)
-        known, whole = state.tail[state.sequence[:length]], net.duration[:length] + net.tail[:length]
+        tails, expected = state.tail[state.sequence[:length]], net.duration[:length] + net.tail[:length]
         assert not state.marked.any()
         if communication in UNCONTENDED:
-            assert known == pytest.approx(whole, rel=1e-12)
+            assert tails == pytest.approx(expected, rel=1e-12)
         else:
-            assert (known <= whole * (1 + 1e-12)).all()
+            assert (tails <= expected * (1 + 1e-12)).all()
 
     def check(first, last):
         state_kernels.copy(state, other)
         value = states.settle(other)
         for limit, kept in ((value * (1 + 1e-9), True), (value * (1 - 1e-9), False)):
-            found, end, _ = state_kernels.update(t, state, first, last, limit)
-            assert found == pytest.approx(value, rel=1e-12) if kept else found > limit
+            makespan_found, end, _ = state_kernels.update(t, state, first, last, limit)
+            assert makespan_found == pytest.approx(value, rel=1e-12) if kept else makespan_found > limit
             state_kernels.rollback(t, state, first, end)
 
     for q in range(length):
@@ -133,7 +133,7 @@ def test_a_try_is_refused_exactly_where_its_makespan_is_above_the_limit(communic
 
 
 def producers(net, position, state):
-    """Return the nodes that the one at a position reads from."""
+    """Return the producers of the node at a position."""
     return state.sequence[net.pred[net.pred_ptr[position] : net.pred_ptr[position + 1]]]
 
 
@@ -167,27 +167,27 @@ def test_annealing_finds_what_list_schedulers_miss():
     assert hs.solve(problem, "annealing", evaluations=20_000, seed=1).makespan < 0.95 * heft
 
 
-def test_batches_that_are_no_intervals_are_started_anew():
+def test_a_start_whose_batches_are_not_intervals_is_replaced():
     graph = hs.TaskGraph(["a", "b"], [("a", "b", 1.0)])
     cluster = hs.Cluster(["x", "y"], bandwidth=1.0)
     problem = hs.Problem(graph, cluster, durations=np.ones((2, 2, 4)), batch_sizes=[1, 2, 3, 4], inputs=4)
     odd = hs.Decision.from_batches(problem, [("a", "x", [0, 2]), ("a", "y", [1, 3]), ("b", "x", [0, 2]), ("b", "y", [1, 3])])
-    found = hs.solve(problem, "annealing", start=odd, evaluations=500)
-    assert found.makespan <= hs.simulate(problem, odd).makespan
+    solution = hs.solve(problem, "annealing", start=odd, evaluations=500)
+    assert solution.makespan <= hs.simulate(problem, odd).makespan
 
 
 @numba.njit
 def chained(t, s, chain):
-    """Call what only kernels can call."""
+    """Call a kernel that only kernels can call."""
     return move_kernels.critical_chain(t, s, chain)
 
 
 def test_the_critical_chain_follows_the_latest_arrival():
-    """Not the latest finish: a ends at 1 s, but it takes 5 s from x to z; b ends at 3 s on y, beside z."""
+    """Not the latest finish: a ends at 1 s, but its transfer from x to z takes 5 s; b ends at 3 s on y, with a fast link to z."""
     cluster = hs.Cluster(["x", "y", "z"], bandwidth=1.0, latency=[[0, 5, 5], [5, 0, 0], [5, 0, 0]])
     problem = hs.Problem(hs.TaskGraph("abc", [("a", "c", 0.0), ("b", "c", 0.0)]), cluster, durations=np.tile([[1.0], [3], [1]], (1, 3)))
     states, state, makespan = loaded(problem, hs.Decision.whole(problem, np.arange(3), np.arange(3)))
     assert makespan == 7
     chain = np.empty(3, np.int64)
-    found = chained(states.tables, state, chain)
-    assert chain[:found].tolist() == [2, 0]
+    length = chained(states.tables, state, chain)
+    assert chain[:length].tolist() == [2, 0]

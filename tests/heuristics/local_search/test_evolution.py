@@ -1,4 +1,4 @@
-"""Evolutionary search: the way between two states, the population, and what it reaches."""
+"""Evolutionary search: the path between two states, the population, and published optima."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class TestEvolution(conformance.MethodSuite):
 
 
 def two(problem: hs.Problem, seed: int):
-    """Return the states of a problem, and two of them that random changes lead to from that of HEFT; None without."""
+    """Return the states of a problem, and two of them made from that of HEFT by random changes; None if HEFT has no schedule."""
     methods()
     monitor = Monitor(problem)
     monitor.run("bheft" if problem.inputs > 1 else "heft")
@@ -64,7 +64,7 @@ def test_the_way_ends_at_the_other_state(problem, seed):
 @examples(60)
 @given(problem=strategies.problems(tight=True, n_tasks=st.integers(1, 5)), seed=st.integers(0, 1000))
 def test_states_on_the_way_keep_the_rules(problem, seed):
-    """With several inputs and little memory too; the way may then end before the other state."""
+    """Also with several inputs and little memory, where the path may end before the other state."""
     made = two(problem, seed)
     if made is None:
         return
@@ -84,16 +84,16 @@ def test_states_on_the_way_keep_the_rules(problem, seed):
 
 
 def test_places_and_distance():
-    """Two devices that run 0, 1, 2 and 3: another order of 1 and 2 changes what goes before both, and before 3."""
+    """A device runs 0, 1, 2 and 3: the exchange of 1 and 2 changes the predecessors of both, and of 3."""
     problem = hs.Problem(hs.TaskGraph(list("abcd"), []), hs.Cluster(["x", "y"], bandwidth=1.0), durations=np.ones((4, 2)))
     states = States(problem)
-    found = []
+    rows = []
     for order in ([0, 1, 2, 3], [0, 2, 1, 3]):
         state = states.empty()
         state.sequence[:], state.length[0], state.device[:] = order, 4, 0
-        found.append(places(states.tables.cell, state))
-    assert found[0].tolist() == [[0, -1], [0, 0], [0, 1], [0, 2]]
-    members = [type("Member", (), {"places": place})() for place in found]
+        rows.append(places(states.tables.cell, state))
+    assert rows[0].tolist() == [[0, -1], [0, 0], [0, 1], [0, 2]]
+    members = [type("Member", (), {"places": place})() for place in rows]
     assert distance(members[0], members[1]) == 0.75
     assert distance(members[0], members[0]) == 0.0
 

@@ -1,4 +1,4 @@
-"""Searches under ``peak`` memory: training steps whose activations live until the backward pass reads them."""
+"""Searches under ``peak`` memory: training steps whose activations are held until the backward pass reads them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hetsched.testing.profiles import examples
 
 
 def training(layers, memory, *, devices=2):
-    """Forward and backward tasks of layers in a row, of 1 s and 2 s; each activation, of one byte, waits for its backward task."""
+    """Return forward and backward tasks of a chain of layers, of 1 s and 2 s; an activation of one byte is held for each backward task."""
     forward, backward = [f"f{i}" for i in range(layers)], [f"b{i}" for i in range(layers)]
     names = [*forward, *backward[::-1]]
     edges = [*itertools.pairwise(names), *zip(forward[:-1], backward[1:], strict=True)]
@@ -39,42 +39,42 @@ def test_a_device_holds_an_activation_for_each_layer_and_one_gradient_more():
 def test_searches_cut_a_step_in_two_where_one_device_is_too_small(method, memory):
     problem = training(10, memory)
     assert hs.solve(problem, "best-device").schedule is None
-    found = hs.solve(problem, method, evaluations=200_000)
-    assert found.schedule is not None
-    assert (found.schedule.peak_memory <= memory).all()
-    assert found.makespan == pytest.approx(30.2)  # one transfer there, one back
+    solution = hs.solve(problem, method, evaluations=200_000)
+    assert solution.schedule is not None
+    assert (solution.schedule.peak_memory <= memory).all()
+    assert solution.makespan == pytest.approx(30.2)  # one transfer to the other device, one back
 
 
 @given(st.integers(2, 6), st.floats(0.45, 1.0), st.integers(0, 3))
 @examples(15)
 def test_what_is_found_fits(layers, share, seed):
     problem = training(layers, share * (1.2 * layers + 1))
-    found = hs.solve(problem, ["annealing", "tabu"], evaluations=2000, seed=seed)
-    if found.schedule is not None:
-        assert (found.schedule.peak_memory <= problem.cluster.memory_bytes * (1 + 1e-9)).all()
-        assert hs.verify(problem, found.schedule) == []
-    elif found.best_effort is not None:
-        assert found.best_effort.bytes_over > 0
+    solution = hs.solve(problem, ["annealing", "tabu"], evaluations=2000, seed=seed)
+    if solution.schedule is not None:
+        assert (solution.schedule.peak_memory <= problem.cluster.memory_bytes * (1 + 1e-9)).all()
+        assert hs.verify(problem, solution.schedule) == []
+    elif solution.best_effort is not None:
+        assert solution.best_effort.bytes_over > 0
 
 
 @pytest.mark.parametrize("method", ["annealing", "tabu", "evolution"])
 @given(problem=problems(memory="peak", tight=True, missing_links=False, transfers=False, n_tasks=st.integers(1, 4)))
 @examples(15)
 def test_a_schedule_is_found_wherever_one_fits(method, problem):
-    """Also from starts of which none does: what is beyond the memory is driven to zero."""
+    """Also from starts over the memory: the excess is reduced to zero."""
     try:
         optimum = brute_force(problem, limit=20_000)
     except hs.UnsupportedFeature:
         return
-    found = hs.solve(problem, method, evaluations=2000)
-    assert (found.schedule is None) == (optimum is None)
+    solution = hs.solve(problem, method, evaluations=2000)
+    assert (solution.schedule is None) == (optimum is None)
 
 
-def test_a_way_to_fit_is_looked_for_until_the_budget_ends():
-    """Three bytes each, all held until the end: two devices of eight hold four tasks, and there are five."""
+def test_unloading_continues_until_the_budget_ends():
+    """Five tasks of three bytes each, all held until the end, but two devices of eight bytes hold four."""
     cluster = hs.Cluster([hs.Device(f"d{k}", memory_bytes=8) for k in range(2)], bandwidth=1.0)
     problem = hs.Problem(hs.TaskGraph(list("abcde"), output_bytes=3), cluster, durations=np.ones((5, 2)), memory="peak")
-    found = hs.solve(problem, "annealing", evaluations=500)
-    assert found.schedule is None
-    assert found.stopped == "evaluations"
-    assert found.best_effort.bytes_over > 0
+    solution = hs.solve(problem, "annealing", evaluations=500)
+    assert solution.schedule is None
+    assert solution.stopped == "evaluations"
+    assert solution.best_effort.bytes_over > 0

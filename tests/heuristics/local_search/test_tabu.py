@@ -1,4 +1,4 @@
-"""Tabu search: the values of places, what a move does to a sequence, and what the search reaches."""
+"""Tabu search: the values of places, moves in the sequence, and published optima."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TestTabu(conformance.MethodSuite):
 
 
 def started(problem: hs.Problem, seed: int):
-    """Return the states of a problem and a random one, which breaks no rule but perhaps that of memory."""
+    """Return the states of a problem and a random state with its makespan; it may break the rule of memory only."""
     states, rng = States(problem), np.random.default_rng(seed)
     state = states.empty()
     rank = rng.random(problem.n_tasks)
@@ -46,13 +46,13 @@ def started(problem: hs.Problem, seed: int):
 
 
 def plain(**features):
-    """Return problems of one batch a task without contention and with enough memory."""
+    """Return problems of one batch per task without contention and with enough memory."""
     usual = {"inputs": 1, "communication": "delay", "tight": False, "absent": False, "missing_links": False, "n_tasks": st.integers(2, 9)}
     return strategies.problems(**{**usual, **features})
 
 
 def remembering(states: States, room: int) -> tabu_kernels.TabuState:
-    """Return what a tabu search begins with."""
+    """Return the initial data of a tabu search."""
     t = states.tables
     return tabu_kernels.TabuState(
         disjunctive_kernels.new_graph(t),
@@ -65,16 +65,16 @@ def remembering(states: States, room: int) -> tabu_kernels.TabuState:
 
 
 def places(states: States, state, room: int = 1000):
-    """Return the network of a state and all places of all nodes of one critical chain, each with its value."""
+    """Return the graph of a state, and the values and rows of all places of all nodes of a critical chain."""
     t = states.tables
     nodes, memory = len(t.task), remembering(states, room)
     memory.counts[0], memory.lowest[0] = 1, np.inf
-    net, found = memory.graph, memory.candidates
+    net, candidates = memory.graph, memory.candidates
     disjunctive_kernels.build(t, state, net)
     taken = tabu_kernels.find_moves(t, state, memory, nodes, nodes, np.random.default_rng(0))
     assert taken >= 1
-    count = found.size[0]
-    return net, found.value[:count], found.places[:count]
+    count = candidates.size[0]
+    return net, candidates.value[:count], candidates.places[:count]
 
 
 @given(problem=plain(colocation=False), seed=st.integers(0, 1000))
@@ -82,9 +82,9 @@ def test_a_value_is_the_makespan_where_nothing_contends(problem, seed):
     states, state, makespan = started(problem, seed)
     t, log = states.tables, edit_kernels.new_log(states.tables)
     before = state.sequence.copy()
-    net, values, found = places(states, state)
+    net, values, rows = places(states, state)
     assert (np.diff(values) >= 0).all()
-    for value, (v, k, behind) in zip(values, found, strict=True):
+    for value, (v, k, behind) in zip(values, rows, strict=True):
         exact = tabu_kernels.try_place(t, state, net, log, v, k, behind, np.inf)
         assert exact <= value <= exact * (1 + 2 * disjunctive_kernels.TIE) + 1e-12
         assert (state.sequence == before).all()
@@ -93,9 +93,9 @@ def test_a_value_is_the_makespan_where_nothing_contends(problem, seed):
 
 @given(problem=plain(colocation=False, transfers=False, n_tasks=5), seed=st.integers(0, 1000))
 def test_every_place_that_keeps_the_order_is_found(problem, seed):
-    """All orders of one device with one critical task elsewhere that can be carried out are among the places."""
+    """The places include all feasible orders of a device after the move of one critical task."""
     states, state, _ = started(problem, seed)
-    net, _, found = places(states, state)
+    net, _, rows = places(states, state)
     chain = np.zeros(problem.n_tasks, np.int64)
     links = disjunctive_kernels.critical_chain(net, problem.n_tasks, chain, np.random.default_rng(0))
     sequence = state.sequence.copy()
@@ -107,17 +107,17 @@ def test_every_place_that_keeps_the_order_is_found(problem, seed):
             own = [w for w in sequence if device[w] == k and takes[w, k]]
             expected = set()
             if not takes[v, k] and k != device[v]:
-                expected.add(-1)  # what takes no time does so beside the line
+                expected.add(-1)  # a task of duration 0 is in no order
             for place in range(len(line) + 1) if takes[v, k] else ():
                 order = [*line[:place], v, *line[place:]]
                 if order != own and acyclic(problem, sequence, device, takes, v, k, order):
                     expected.add(line[place] if place < len(line) else -1)
-            got = {sequence[y] if y >= 0 else -1 for w, h, y in found if w == v and h == k}
+            got = {sequence[y] if y >= 0 else -1 for w, h, y in rows if w == v and h == k}
             assert got == expected
 
 
 def acyclic(problem, sequence, device, takes, v, k, order) -> bool:
-    """Tell whether all can run if device k runs `order` and all other devices what they do in `sequence`."""
+    """Return whether all tasks can run if device k runs `order` and the other devices keep their order in `sequence`."""
     arcs = [tuple(edge) for edge in problem.graph.edges.tolist()] + list(itertools.pairwise(order))
     for h in range(problem.n_devices):
         if h != k:
@@ -134,12 +134,12 @@ def acyclic(problem, sequence, device, takes, v, k, order) -> bool:
 
 @given(problem=strategies.problems(inputs=1, absent=False, missing_links=False, n_tasks=st.integers(2, 7)), seed=st.integers(0, 1000))
 def test_the_sequence_stays_one(problem, seed):
-    """Also with contention, co-location and little memory: producers stay before consumers, and what is tried is undone."""
+    """Also with contention, co-location and little memory: producers precede consumers, and trials are undone."""
     states, state, makespan = started(problem, seed)
     t, log = states.tables, edit_kernels.new_log(states.tables)
-    net, _, found = places(states, state)
+    net, _, rows = places(states, state)
     before = [field.copy() for field in state[:8]]
-    for v, k, behind in found:
+    for v, k, behind in rows:
         tabu_kernels.try_place(t, state, net, log, v, k, behind, np.inf)
         for field, was in zip(state[:8], before, strict=True):
             assert (field == was).all()
@@ -148,15 +148,15 @@ def test_the_sequence_stays_one(problem, seed):
     memory.lowest[0] = makespan
     state_kernels.copy(state, best)
     current, spent = tabu_kernels.search(t, state, best, memory, tabu_kernels.Settings(3, 1, 2, 1000), rng, 100, makespan)
-    least = memory.lowest[0]
+    lowest = memory.lowest[0]
     assert spent <= 100
-    assert least <= min(current, makespan)
-    for kept, told in ((state, current), (best, least)):
+    assert lowest <= min(current, makespan)
+    for kept, value in ((state, current), (best, lowest)):
         assert sorted(kept.sequence) == list(range(problem.n_tasks))
         assert (kept.position[kept.sequence] == np.arange(problem.n_tasks)).all()
         assert (kept.position[problem.graph.source] < kept.position[problem.graph.target]).all()
         assert kept.used == pytest.approx(states.claims(kept))
-        assert states.settle(kept) == told
+        assert states.settle(kept) == value
 
 
 @pytest.mark.parametrize(("instance", "makespan"), [(topcuoglu, 73), (arabnejad, 113)])

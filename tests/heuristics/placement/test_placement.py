@@ -1,4 +1,4 @@
-"""Placement of large graphs: the papers' rules against plain references, and best efforts over capacity."""
+"""Placement of large graphs: the papers' rules against plain implementations, and best efforts over capacity."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def chain(n, *, memory, weight=1.0, devices=3, seconds=1.0, size=1.0, **argument
 
 
 def test_order_place_fills_one_device_after_another():
-    found = hs.solve(chain(6, memory=2.5), "order-place", options={"memory": 0.5}).schedule
-    assert [found.device_of(f"t{i}") for i in range(6)] == ["d0", "d0", "d1", "d1", "d2", "d2"]
+    schedule = hs.solve(chain(6, memory=2.5), "order-place", options={"memory": 0.5}).schedule
+    assert [schedule.device_of(f"t{i}") for i in range(6)] == ["d0", "d0", "d1", "d1", "d2", "d2"]
 
 
 def test_adjusting_leaves_a_device_only_for_a_start_earlier_by_more_than_the_transfer_back():
@@ -92,7 +92,7 @@ def test_adjusting_follows_algorithm_2(problem):
 
 
 def first_slot(taken, ready, length):
-    """The earliest start at or after `ready` in a gap between intervals that is long enough."""
+    """Return the earliest start, `ready` or later, in a gap between intervals that is long enough."""
     if length == 0:
         return ready
     at = ready
@@ -104,7 +104,7 @@ def first_slot(taken, ready, length):
 
 
 def test_adjusting_can_be_worse_than_order_place():
-    """The paper argues that it never is; but its proof looks at the start of one task, and not at what comes after."""
+    """The paper claims the contrary, but its proof considers the start of one task and not those after it."""
     edges = [("a", "d", 3), ("a", "e", 3), ("b", "d", 2), ("c", "d", 3), ("c", "f", 0), ("d", "e", 3), ("e", "f", 3)]
     problem = hs.Problem(
         hs.TaskGraph("abcdef", edges), hs.Cluster(["u", "v"], bandwidth=1.0), durations=np.tile([[3.0], [2], [2], [1], [2], [4]], (1, 2))
@@ -120,20 +120,20 @@ def test_adjusting_can_be_worse_than_order_place():
 
 @pytest.mark.parametrize("method", ["celeritas", "order-place", "m-topo", "m-etf", "m-sct", "block", "dsc", "linear-clustering", "metis"])
 def test_what_is_over_capacity_is_a_best_effort_and_no_schedule(method, tmp_path):
-    problem = chain(4, memory=3.0, weight=2.0)  # one task a device, and there are three
-    found = hs.solve(problem, method)
-    assert found.schedule is None
-    assert found.status in ("infeasible", "unknown")
-    effort = found.best_effort
+    problem = chain(4, memory=3.0, weight=2.0)  # each of the three devices holds one task
+    solution = hs.solve(problem, method)
+    assert solution.schedule is None
+    assert solution.status in ("infeasible", "unknown")
+    effort = solution.best_effort
     assert effort is not None
-    assert {each.rule for each in effort.violations} == {"memory"}
+    assert {violation.rule for violation in effort.violations} == {"memory"}
     assert effort.bytes_over >= 1.0
     assert hs.verify(problem, effort.schedule) == list(effort.violations)
-    found.write(tmp_path / "solution.json")
-    assert hs.read(tmp_path / "solution.json") == found
+    solution.write(tmp_path / "solution.json")
+    assert hs.read(tmp_path / "solution.json") == solution
 
 
-def test_a_best_effort_is_told_and_goes_when_a_schedule_is_found():
+def test_a_best_effort_is_reported_unless_a_schedule_is_found():
     problem = chain(4, memory=2.5, devices=2)
     blocked = hs.solve(problem, "best-device")
     assert blocked.schedule is None
@@ -148,10 +148,10 @@ def test_memory_of_the_first_member_alone_ends_over_capacity_as_in_baechi():
     cluster = hs.Cluster([hs.Device("small", memory_bytes=4), hs.Device("large", memory_bytes=8)], bandwidth=1.0)
     problem = hs.Problem(graph, cluster, durations=np.ones((3, 2)))
     for method in ("m-etf", "m-sct"):
-        theirs, ours = hs.solve(problem, method, options={"claims": "first"}), hs.solve(problem, method)
-        assert theirs.schedule is None
-        assert theirs.best_effort.bytes_over == 4.0
-        assert ours.schedule.device_of("a") == ours.schedule.device_of("c") == "large"
+        first, all_members = hs.solve(problem, method, options={"claims": "first"}), hs.solve(problem, method)
+        assert first.schedule is None
+        assert first.best_effort.bytes_over == 4.0
+        assert all_members.schedule.device_of("a") == all_members.schedule.device_of("c") == "large"
 
 
 # ---------------------------------------------------------------------- Baechi
@@ -214,29 +214,29 @@ def test_a_device_is_kept_for_the_favourite_child(problem, data):
 
 
 def test_m_topo_takes_equal_shares_of_memory():
-    found = hs.solve(chain(9, memory=100.0), "m-topo").schedule
-    assert np.bincount(found.batches.device).tolist() == [4, 4, 1]  # at most 9 / 3 + 1 each
+    schedule = hs.solve(chain(9, memory=100.0), "m-topo").schedule
+    assert np.bincount(schedule.batches.device).tolist() == [4, 4, 1]  # at most 9 / 3 + 1 each
 
 
-def test_metis_says_what_it_cannot_cut():
+def test_metis_refuses_what_it_cannot_cut():
     pytest.importorskip("pymetis")
-    found = hs.solve(chain(3, memory=math.inf, devices=8), "metis")
-    assert found.schedule is not None
-    assert any("METIS cuts only graphs of more tasks than devices" in message for message in found.messages)
+    solution = hs.solve(chain(3, memory=math.inf, devices=8), "metis")
+    assert solution.schedule is not None
+    assert any("METIS cuts only graphs of more tasks than devices" in message for message in solution.messages)
 
 
-def test_what_metis_prints_reaches_nobody():
-    """One task is nearly all the work, so that METIS, which has no option against it, complains of parts without tasks."""
+def test_output_of_metis_is_not_printed():
+    """One task has nearly all the work, so METIS prints a warning about empty parts, which no option suppresses."""
     pytest.importorskip("pymetis")
     code = (
         "import hetsched as hs; problem = hs.Problem(hs.TaskGraph(list('abcdefgh')), hs.Cluster(list('1234567'), bandwidth=1.0),"
         "durations=[[1000] * 7] + [[1] * 7] * 7); assert hs.solve(problem, 'metis').schedule is not None"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)  # C's output may wait for the end of a process
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)  # C may buffer output until the process ends
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_a_metis_that_dies_is_told(monkeypatch):
+def test_a_metis_that_dies_is_reported(monkeypatch):
     pytest.importorskip("pymetis")
     monkeypatch.setattr(partitions, "_METIS", "raise MemoryError('no more')")
     with pytest.raises(UnsupportedFeature, match="METIS ended with exit code 1: MemoryError: no more; choose another method"):
@@ -247,9 +247,9 @@ def test_missing_memory_is_explained_in_a_large_graph():
     n = 4000
     graph = hs.TaskGraph([f"t{i}" for i in range(n)], weight_bytes=1.0)
     cluster = hs.Cluster([hs.Device(f"d{k}", memory_bytes=n / 4 - 1) for k in range(4)], bandwidth=1.0)
-    found = hs.solve(hs.Problem(graph, cluster, durations=np.ones((n, 4))), "heft")
-    assert found.status == "infeasible"
-    assert "of its capacity" in found.proof.evidence
+    solution = hs.solve(hs.Problem(graph, cluster, durations=np.ones((n, 4))), "heft")
+    assert solution.status == "infeasible"
+    assert "of its capacity" in solution.proof.evidence
 
 
 # ---------------------------------------------------------------------- clusters and partitions
@@ -258,10 +258,10 @@ def test_missing_memory_is_explained_in_a_large_graph():
 @given(tiny)
 def test_linear_clusters_are_longest_paths_of_what_is_left(problem):
     graph, weight, transfer = problem.graph, mean_durations(problem), mean_transfers(problem)
-    found = placement_kernels.linear_clusters(problem.arrays, graph.topological_order, weight, transfer)
+    clusters = placement_kernels.linear_clusters(problem.arrays, graph.topological_order, weight, transfer)
     left = set(range(graph.n_tasks))
-    for number in range(int(found.max()) + 1):
-        members = [i for i in graph.topological_order.tolist() if found[i] == number]
+    for number in range(int(clusters.max()) + 1):
+        members = [i for i in graph.topological_order.tolist() if clusters[i] == number]
         longest = {}
         for i in graph.topological_order.tolist()[::-1]:
             if i in left:
@@ -291,28 +291,28 @@ def test_dominant_sequences_never_start_a_task_later_than_alone(problem):
     unlimited = hs.Problem(graph.replace(devices=None), clusters, durations=np.tile(weight[:, None], (1, len(begin))), transfers=wide)
     monitor = hs.Monitor(unlimited)
     celeritas.offer_devices(monitor, cluster)
-    assert monitor.incumbent <= alone * len(weight) + 1e-9  # a device for each cluster; lists may delay, but not for ever
+    assert monitor.incumbent <= alone * len(weight) + 1e-9  # a device for each cluster; list scheduling may add delays, but bounded ones
     assert begin.min() >= 0
 
 
 def test_dsc_zeroes_the_dominant_edge():
     graph = hs.TaskGraph("abc", [("a", "c", 9.0), ("b", "c", 1.0)])
     problem = hs.Problem(graph, hs.Cluster(["u", "v"], bandwidth=1.0), durations=np.ones((3, 2)))
-    found = hs.solve(problem, "dsc").schedule
-    assert found.makespan == 3.0
-    assert found.device_of("a") == found.device_of("c") != found.device_of("b")
+    schedule = hs.solve(problem, "dsc").schedule
+    assert schedule.makespan == 3.0
+    assert schedule.device_of("a") == schedule.device_of("c") != schedule.device_of("b")
 
 
 def test_blocks_are_of_work_in_proportion_to_speed():
     graph = hs.TaskGraph([f"t{i}" for i in range(12)], [(f"t{i}", f"t{i + 1}", 1.0) for i in range(11)])
     problem = hs.Problem(graph, hs.Cluster(["slow", "fast"], bandwidth=1.0), durations=np.tile([2.0, 1.0], (12, 1)))
     assert celeritas.shares(problem).tolist() == pytest.approx([1 / 3, 2 / 3])
-    found = hs.solve(problem, "block").schedule
-    assert [found.device_of(f"t{i}") for i in range(12)] == ["fast"] * 8 + ["slow"] * 4
+    schedule = hs.solve(problem, "block").schedule
+    assert [schedule.device_of(f"t{i}") for i in range(12)] == ["fast"] * 8 + ["slow"] * 4
 
 
 def test_repartition_moves_a_task_to_what_it_reads():
-    # two chains, mixed by the breadth-first order: blocks cut both, moving brings each together
+    # two chains, interleaved by the breadth-first order: blocks cut both, moves put each on one device
     edges = [(f"{c}{i}", f"{c}{i + 1}", 5.0) for c in "ab" for i in range(4)]
     graph = hs.TaskGraph([f"{c}{i}" for i in range(5) for c in "ab"], edges)
     problem = hs.Problem(graph, hs.Cluster(["u", "v"], bandwidth=1.0), durations=np.ones((10, 2)))
@@ -334,11 +334,11 @@ def test_a_pass_of_repartitioning_keeps_its_conditions(problem, slack):
     order = graph.topological_order
     moved = placement_kernels.repartition(problem.arrays, order, members, transfer, problem.whole_durations, balance, partition)
     device, load = partition.device, partition.load
-    assert moved == (device != before).sum()  # each at most once
+    assert moved == (device != before).sum()  # each unit moves at most once
     assert load.tolist() == pytest.approx(np.bincount(device, work, problem.n_devices).tolist())
     start = np.bincount(before, work, problem.n_devices)
     allowed = np.maximum(np.maximum(start, ideal + most), ideal)
-    assert (load <= allowed * (1 + 1e-9) + 1e-12).all()  # what takes more stays within the threshold
+    assert (load <= allowed * (1 + 1e-9) + 1e-12).all()  # the load of a device that receives work is within the threshold
 
 
 @pytest.mark.parametrize(

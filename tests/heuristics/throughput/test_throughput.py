@@ -29,8 +29,8 @@ class TestLoadSearch(conformance.MethodSuite):
 
 def contiguous_optimum(problem: hs.Problem, objective: str) -> float:
     pairs, _ = unit_order(problem)
-    found = [w for w in assignments(problem) if is_contiguous(w, problem.unit, pairs)]
-    return min((value(problem, where, objective) for where in found), default=math.inf)
+    contiguous = [w for w in assignments(problem) if is_contiguous(w, problem.unit, pairs)]
+    return min((value(problem, where, objective) for where in contiguous), default=math.inf)
 
 
 @EXAMPLES
@@ -56,7 +56,7 @@ def test_memory_binds_the_dynamic_program(data: st.DataObject) -> None:
 
 @EXAMPLES
 @given(drawn=objectives())
-def test_no_method_beats_the_optimum_and_values_are_as_the_rules_say(drawn: tuple[hs.Problem, str]) -> None:
+def test_no_method_beats_the_optimum_and_values_follow_the_rules(drawn: tuple[hs.Problem, str]) -> None:
     problem, objective = drawn
     best = optimum(problem, objective)
     for method in ("contiguous", "load-search", "heft"):
@@ -77,8 +77,8 @@ def test_the_search_finds_the_optimum_of_tiny_problems(drawn: tuple[hs.Problem, 
     assert solution.value == pytest.approx(optimum(problem, objective), rel=CLOSE)
 
 
-def test_the_search_parts_what_fits_no_device_also_where_no_work_takes_time() -> None:
-    """Loads that could be 0 weigh more than any lack of memory, were they aimed at."""
+def test_the_search_divides_units_that_fit_no_device_even_if_all_work_takes_no_time() -> None:
+    """A target load of 0 would have more weight than any excess of memory."""
     graph = hs.TaskGraph(["a", "b"], [("a", "b", 1.0)], output_bytes=1.0)
     cluster = hs.Cluster([hs.Device(name, memory_bytes=1.5) for name in ("x", "y")], bandwidth=0.5)
     problem = hs.Problem(graph, cluster, durations=np.zeros((2, 2)))
