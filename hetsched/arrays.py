@@ -40,8 +40,9 @@ def texts(values: Iterable[str]) -> npt.NDArray[np.object_]:
 class Frozen:
     """Base class of immutable values.
 
-    Its value consists of the attributes that a subclass annotates, except ``dataclasses.field(compare=False)``. They
-    are set once, with `_set` or by a dataclass (``@dataclass(frozen=True, eq=False)``). Equality compares them (NaN
+    Its value consists of the attributes that a subclass annotates, except ``dataclasses.field(compare=False)``, and of
+    the cached properties that it lists in `_fields`. They are set once, with `_set` or by a dataclass
+    (``@dataclass(frozen=True, eq=False)``). Equality compares them (NaN
     equals NaN), and pickles contain only them; cached properties are computed again.
     """
 
@@ -69,7 +70,7 @@ class Frozen:
         raise AttributeError(f"{type(self).__name__} is immutable: {name!r} cannot be deleted")
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: self.__dict__[name] for name in self._fields}
+        return {name: getattr(self, name) for name in self._fields}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._set(**state)
@@ -77,7 +78,7 @@ class Frozen:
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
-        return all(_same(self.__dict__[name], other.__dict__[name]) for name in self._fields)
+        return all(_same(getattr(self, name), getattr(other, name)) for name in self._fields)
 
     __hash__ = None  # type: ignore[assignment]  # arrays are not hashable
 

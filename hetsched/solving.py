@@ -17,8 +17,8 @@ from hetsched.modeling import backends
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
-from hetsched.search import Budget, Event, Method, Monitor, find_method, registered
-from hetsched.search.solution import Solution
+from hetsched.search import Budget, Event, Kind, Method, Monitor, find_method, registered
+from hetsched.search.solution import Bound, Solution
 from hetsched.stopping import Stop, reason, terminate
 from hetsched.verification.verify import verify
 
@@ -106,8 +106,8 @@ def solve(
         problem, Budget(time_limit, evaluations), seed=seed, on_progress=on_progress, objective=objective, executor=_executor(executor)
     )
     with _signals(monitor), _solvers(in_process):
-        failure = _run(monitor, given, start)
-        solution = monitor.solution(", ".join(names))
+        failure, bounds = _run(monitor, given, start)
+        solution = monitor.solution(", ".join(names), bounds)
         if solution.schedule is not None:
             violations = verify(problem, solution.schedule)
             if violations:
@@ -181,18 +181,24 @@ def _options(chosen: Method, options: Mapping[str, Any], threads: int | None) ->
     return dict(options)
 
 
-def _run(monitor: Monitor, chosen: list[tuple[str, dict[str, Any]]], start: Solution | Schedule | Decision | None) -> Exception | None:
-    """Run the quick bounds and the methods; return the first failure, or None."""
+def _run(
+    monitor: Monitor, chosen: list[tuple[str, dict[str, Any]]], start: Solution | Schedule | Decision | None
+) -> tuple[Exception | None, Iterable[Bound]]:
+    """Run the quick bounds and the methods; return the first failure, or None, and the bounds that are left to compute.
+
+    A constructive method takes less time than the bounds, and does not use them. After it they are computed at once only if
+    there is no schedule, or if progress is reported.
+    """
     from hetsched.bounds import best
 
     failure: Exception | None = None
     problem = monitor.problem
+    bounds: Iterable[Bound] = best.quick(problem, monitor.objective)
+    first = bool(monitor.on_progress or len(chosen) > 1 or find_method(chosen[0][0]).kind is not Kind.CONSTRUCTIVE)
     try:
         monitor.warm_start(start)
-        for lower_bound in best.quick(problem, monitor.objective):
-            monitor.raise_bound(lower_bound)
-            if monitor.should_stop:
-                break
+        if first:
+            _raise_bound(monitor, bounds)
         for name, options in chosen:
             if monitor.should_stop and (monitor.best is not None or monitor.stopped is not Stop.TIME_LIMIT):
                 break
@@ -205,6 +211,9 @@ def _run(monitor: Monitor, chosen: list[tuple[str, dict[str, Any]]], start: Solu
                     _log.exception("method %s failed", name)
                 failure = failure or (error if isinstance(error, Exception) else HetschedError(f"{name} failed: {error!r}"))
                 monitor.note(f"{name} failed: {type(error).__name__}: {error}")
+        if not first and monitor.best is None:
+            first = True
+            _raise_bound(monitor, bounds)
         if math.isinf(monitor.bound.value):
             from hetsched.models.shortage import shortage
 
@@ -213,4 +222,12 @@ def _run(monitor: Monitor, chosen: list[tuple[str, dict[str, Any]]], start: Solu
             monitor.stop(Stop.FAILED)
     except KeyboardInterrupt as interruption:
         monitor.stop(reason(interruption))
-    return failure
+    return failure, () if first else bounds
+
+
+def _raise_bound(monitor: Monitor, bounds: Iterable[Bound]) -> None:
+    """Compute bounds until the solve has to stop."""
+    for bound in bounds:
+        monitor.raise_bound(bound)
+        if monitor.should_stop:
+            break

@@ -69,21 +69,27 @@ def test_files_of_kernels_hold_besides_constants_and_records_only(file):
 
 
 SIGNATURES = """
-import json
+import importlib, json, pkgutil
+import hetsched
 from hetsched import compiled
 from hetsched.portfolio import prepare
 
 for part in prepare.parts().values():
     part()
+for module in pkgutil.walk_packages(hetsched.__path__, "hetsched."):
+    if module.name.endswith("kernels"):
+        importlib.import_module(module.name)
 print(json.dumps({f"{each.__module__}.{each.__name__}": [str(one) for one in each.signatures] for each in compiled.KERNELS}))
 """
 
 
 @pytest.mark.slow
-def test_kernels_are_compiled_for_one_signature(tmp_path):
-    """`prepare` meets explicit transfers, contention, several inputs, read-only and fresh arrays; the cache is empty."""
+def test_prepare_compiles_every_kernel_for_one_signature(tmp_path):
+    """It meets explicit transfers, contention, several inputs, read-only and fresh arrays; the cache is empty."""
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", SIGNATURES], env=environment, capture_output=True, text=True, check=True)
     signatures = json.loads(done.stdout.splitlines()[-1])
     assert len(signatures) > 150
     assert {name: found for name, found in signatures.items() if len(found) > 1} == {}
+    left = {name for name, found in signatures.items() if not found}
+    assert {name for name in left if not name.startswith("hetsched.runtime.")} == {"hetsched.models.ios.kernels.copy"}  # of large blocks

@@ -5,15 +5,22 @@ from __future__ import annotations
 import importlib.metadata
 import math
 import os
+import pickle
 import re
 import signal
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched import documents, search
+from hetsched.bounds import best
 from hetsched.search import registry
+from hetsched.search.solution import Bound
+from hetsched.testing import problems
+from hetsched.testing.profiles import examples
 from tests.golden import topcuoglu
 
 
@@ -44,6 +51,41 @@ def test_solve_answers_with_a_verified_schedule_a_bound_and_a_history():
     assert (np.diff(history.bound) >= 0).all()
     assert solution.method == history.source[history.incumbent == solution.makespan][0]
     assert hs.simulate(problem, solution.schedule.decision) == solution.schedule
+
+
+@examples(40)
+@given(problems(inputs=1), st.sampled_from(["heft", "packing"]), st.sampled_from([None, 1]))
+def test_bounds_computed_after_a_constructive_method_are_those_computed_before_it(problem, name, evaluations):
+    later = hs.solve(problem, name, evaluations=evaluations)
+    first = hs.solve(problem, name, evaluations=evaluations, on_progress=lambda event: None)
+    assert (later.status, later.stopped, later.proof) == (first.status, first.stopped, first.proof)
+    assert pickle.loads(pickle.dumps(later)) == later
+    assert documents.decode(documents.encode(later)) == later
+
+
+def test_a_constructive_method_does_not_wait_for_bounds(monkeypatch):
+    computed = []
+    quick = best.quick
+
+    def counted(*arguments):
+        computed.append(arguments)
+        yield from quick(*arguments)
+
+    monkeypatch.setattr(best, "quick", counted)
+    solution = hs.solve(chain(), "heft")
+    assert computed == []
+    assert solution.bound == 4.0
+    assert solution.status == solution.stopped == "optimal"
+    assert len(computed) == 1
+    hs.solve(chain(), ["heft", "peft"])
+    assert len(computed) == 2
+
+
+def test_a_bound_above_the_schedule_is_reported_when_it_is_read(monkeypatch):
+    monkeypatch.setattr(best, "quick", lambda *_: iter([Bound(5.0, "wrong")]))
+    solution = hs.solve(chain(), "heft")
+    with pytest.raises(hs.errors.InconsistentBound, match=r"bound 'wrong' = 5.0 s is above the makespan 4.0 s of 'heft'"):
+        solution.bound  # noqa: B018
 
 
 def test_a_proven_optimum_is_called_optimal_and_ends_the_search():

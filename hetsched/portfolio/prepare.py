@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import suppress
 from functools import partial
 from multiprocessing import get_context
 
+import numpy as np
+
 from hetsched.analysis.modules import modules
 from hetsched.bounds import best
+from hetsched.coarsening.coarse import acyclic, settled
+from hetsched.coarsening.fusion_rules import fuse
+from hetsched.coarsening.matching import hierarchy
+from hetsched.coarsening.sequential import operation_fusion
+from hetsched.costs.devices import device
+from hetsched.costs.stages import Contention
+from hetsched.errors import UnsupportedFeature
+from hetsched.models.ios.counting import counts
+from hetsched.models.ios.dynamic_program import stages
 from hetsched.problem.cluster import Cluster
 from hetsched.problem.graph import TaskGraph
 from hetsched.problem.links import CONTENDED
@@ -18,44 +31,50 @@ from hetsched.search import Budget, Kind, Method, Monitor, registered
 
 EVALUATIONS = 50
 """Limit for each method."""
+LONGEST = "local_search"
+"""The family whose kernels take longest to compile; it begins first."""
+OPTIONS = {"evolution": {"size": 2, "effort": 5}}
+"""Options with which a method reaches all of its kernels within the limit."""
 
 
 def prepare_methods(names: Sequence[str], problem: Problem | None = None) -> None:
     """Compile the kernels of methods by running them, one after another, on a problem, by default a tiny one.
 
-    They share a monitor, so that a search starts from an earlier schedule and no start runs twice.
+    Each starts from the best schedule of those before it, so that a search does not run its starts again.
     """
-    small = _pair() if problem is None else problem
-    monitor = Monitor(small, Budget(evaluations=EVALUATIONS * len(names)))
+    small = _small() if problem is None else problem
+    schedule = None
     for name in names:
-        monitor.attempt(name)
+        monitor = Monitor(small, Budget(evaluations=EVALUATIONS))
+        monitor.warm_start(schedule)
+        with suppress(UnsupportedFeature):
+            monitor.run(name, OPTIONS.get(name))
+        schedule = monitor.best
 
 
 def prepare_bounds() -> None:
     """Compile the kernels of `best.every` by bounding a small problem."""
-    names = [f"t{i}" for i in range(9)]
-    arcs = [(f"t{i}", f"t{j}") for i, j in ((0, 1), (0, 2), (1, 3), (2, 3), (3, 4), (4, 5), (4, 6), (4, 7), (5, 8), (6, 8), (7, 8))]
-    durations = [[1.0 + (3 * i) % 5, 2.0 + (2 * i) % 3] for i in range(9)]
-    problem = Problem(TaskGraph(names, arcs, output_bytes=1.0), Cluster(["a", "b"], bandwidth=2.0), durations=durations)
+    problem = _small()
     for _ in best.every(problem):
         pass
     modules(problem.graph, channels=2, largest=2)  # as in `every`, for graphs without a boundary of one channel
 
 
 def parts() -> dict[str, Callable[[], None]]:
-    """Return the parts of `prepare` by name: bounds, and the methods of each family on problems of every kind.
+    """Return the parts of `prepare` by name: the methods of each family on problems of every kind, bounds, and others.
 
     A part may run in another process; families share few kernels, so that few are compiled twice.
     """
-    families: dict[str, list[Method]] = {}
+    families: dict[str, list[Method]] = {LONGEST: []}
     for method in sorted(registered().values(), key=lambda method: (method.turn, method.name)):
         module = method.function.__module__
         if module.startswith("hetsched.heuristics.") and method.available and method.name != "multilevel":
             families.setdefault(module.split(".")[2], []).append(method)
-    result: dict[str, Callable[[], None]] = {"bounds": prepare_bounds}
-    for family, members in families.items():
-        result[family] = partial(_prepare_family, [method.name for method in members])
-    return result
+    result: dict[str, Callable[[], None]] = {
+        family: partial(_prepare_family, [method.name for method in members]) for family, members in families.items()
+    }
+    others = {"bounds": prepare_bounds, "problems": _prepare_problems, "coarsening": _prepare_coarsening, "stages": _prepare_stages}
+    return result | others
 
 
 def prepare(jobs: int = 1) -> Iterator[tuple[str, float]]:
@@ -89,15 +108,42 @@ def _prepare_family(names: Sequence[str]) -> None:
         prepare_methods([*chosen, *able], problem)
 
 
+def _prepare_problems() -> None:
+    """Compile what finds routes over several links, and devices without a path."""
+    one_way = Cluster(["a", "b", "c"], bandwidth=[[math.inf, 1.0, 0.0], [0.0, math.inf, 1.0], [0.0, 0.0, math.inf]])
+    assert one_way.route("a", "c") == ("a", "b", "c")
+    Problem(TaskGraph(["s", "t"], [("s", "t", 1.0)]), one_way, durations=np.ones((2, 3))).arrays  # noqa: B018
+
+
+def _prepare_coarsening() -> None:
+    problem = _small()
+    for level in hierarchy(problem, tasks=2, largest=1.0, memory=1.0):
+        settled(level.problem, level.cluster, most_claim=1.0)
+    operation_fusion(problem)
+    acyclic(problem, np.arange(problem.n_tasks) % 2)
+    fuse(problem)
+    prepare_methods(["split"], problem)
+
+
+def _prepare_stages() -> None:
+    graph = TaskGraph(["a", "b", "c", "d"], [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")], flops=1e6, output_bytes=1e3)
+    cost = Contention(graph, device("v100"))
+    stages(graph, cost, bound=cost.bound)
+    assert counts(graph).schedules
+
+
 def _kinds() -> Iterator[Problem]:
     """Yield tiny problems that cover all models of transfers, batches and memory."""
-    one = _pair()
+    one = _small()
     yield one
     yield one.replace(communication=CONTENDED[0])
-    yield one.replace(transfers=[[[0.0, 1.0], [1.0, 0.0]]])
-    yield Problem(one.graph, one.cluster, durations=[[[1.0, 1.5], [2.0, 3.0]], [[2.0, 2.5], [1.0, 1.5]]], batch_sizes=[1, 2], inputs=2)
+    yield one.replace(transfers=[[[0.0, 1.0], [1.0, 0.0]]] * one.graph.n_edges)
+    yield one.replace(durations=one.durations * [1.0, 1.5], batch_sizes=[1, 2], inputs=2)
 
 
-def _pair() -> Problem:
-    graph, cluster = TaskGraph(["a", "b"], [("a", "b", 1.0)]), Cluster(["x", "y"], bandwidth=1.0)
-    return Problem(graph, cluster, durations=[[1.0, 2.0], [2.0, 1.0]])
+def _small() -> Problem:
+    """Return a problem of two modules, with devices between which schedules can be improved."""
+    names = [f"t{i}" for i in range(9)]
+    arcs = [(f"t{i}", f"t{j}") for i, j in ((0, 1), (0, 2), (1, 3), (2, 3), (3, 4), (4, 5), (4, 6), (4, 7), (5, 8), (6, 8), (7, 8))]
+    durations = [[1.0 + (3 * i) % 5, 2.0 + (2 * i) % 3] for i in range(9)]
+    return Problem(TaskGraph(names, arcs, output_bytes=1.0), Cluster(["a", "b"], bandwidth=2.0), durations=durations)

@@ -145,7 +145,8 @@ class Cluster(Frozen):
         if isinstance(values, Mapping):  # the diagonal may be left out
             values = {name: {name: 0.0, **row} if isinstance(row, Mapping) else row for name, row in values.items()}
         text = f"a number or a {size} x {size} matrix of numbers"
-        matrix = check_array(in_order(values, what, axis, axis), what, text=text, error=InvalidProblem) + 0.0  # -0.0 makes NaN
+        given = check_array(in_order(values, what, axis, axis), what, text=text, error=InvalidProblem)
+        matrix = np.array(given, order="C") + 0.0  # -0.0 makes NaN
         if matrix.ndim == 0:
             matrix = np.full((size, size), matrix)
         if matrix.shape != (size, size):

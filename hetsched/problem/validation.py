@@ -189,7 +189,7 @@ def checked_durations(values: Any, graph: TaskGraph, cluster: Cluster, sizes: In
     n, size = graph.n_tasks, cluster.n_devices
     values = in_order(values, "durations", Axis("task", graph.names), Axis("device", cluster.names), Axis("batch size", sizes.tolist()))
     text = f"an array of {n} tasks x {size} devices of seconds"
-    times = np.array(check_array(values, "durations", text=text, absent=True, error=InvalidProblem))
+    times = np.array(check_array(values, "durations", text=text, absent=True, error=InvalidProblem), order="C")
     shape = times.shape
     if times.ndim == 2 and len(sizes) == 1:
         times = times[:, :, None]
@@ -212,7 +212,8 @@ def checked_transfers(values: Any, graph: TaskGraph, cluster: Cluster) -> FloatA
     shape = (graph.n_edges, cluster.n_devices, cluster.n_devices)
     devices = Axis("device", cluster.names)
     values = in_order(values, "transfers", edge_axis(graph.edges, graph.names), devices, devices)
-    times = np.array(check_array(values, "transfers", text=f"an array of shape {list(shape)}", absent=True, error=InvalidProblem))
+    given = check_array(values, "transfers", text=f"an array of shape {list(shape)}", absent=True, error=InvalidProblem)
+    times = np.array(given, order="C")
     if times.shape != shape and not (times.size == 0 and graph.n_edges == 0):
         raise InvalidProblem(
             f"transfers has shape {list(times.shape)} but [edge, device, device] = {list(shape)} is needed, in the order of graph.edges"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -91,6 +91,7 @@ class Monitor:
         The end of the solve and of those that it is part of.
     nodes : int
         Nodes or branches explored, for methods that count them.
+    on_progress : callable or None
     rng : numpy.random.Generator
     """
 
@@ -121,7 +122,7 @@ class Monitor:
         self.nodes = 0
         self._found_by = ""
         self._nearest: tuple[float, Schedule] | None = None  # bytes over capacity, the least so far, and their schedule
-        self._on_progress = on_progress
+        self.on_progress = on_progress
         self._parent = parent
         self._events: list[Event] = []
         self._efforts: dict[str, _Effort] = {}
@@ -276,7 +277,7 @@ class Monitor:
     def _notify(self, source: str) -> None:
         event = Event(self.elapsed, self.incumbent, self.bound.value, source, self.nodes)
         self._events.append(event)
-        if self._on_progress is not None and self._on_progress(event) is True:
+        if self.on_progress is not None and self.on_progress(event) is True:
             self.stop(Stop.CALLBACK)
 
     @checked
@@ -360,8 +361,11 @@ class Monitor:
                 self.offer(start)
 
     @checked
-    def solution(self, asked: str) -> Solution:
-        """Return the solution; `asked` is its method's name if there is no schedule."""
+    def solution(self, asked: str, bounds: Iterable[Bound] = ()) -> Solution:
+        """Return the solution; `asked` is its method's name if there is no schedule.
+
+        `bounds` are bounds left out so far; they are computed when the solution's proof is first read.
+        """
         events = self._events
         history = Columns(
             time=[event.time for event in events],
@@ -377,9 +381,17 @@ class Monitor:
             seconds=[effort.seconds for effort in efforts.values()],
         )
         stopped = self.stopped or (Stop.TIME_LIMIT if self._cut_short else Stop.FINISHED)
+        if math.isinf(self.bound.value):
+            stopped = Stop.INFEASIBLE  # also if that was proven after another limit
+
+        def proof() -> Bound:
+            for bound in bounds:
+                self.raise_bound(bound)
+            return self.bound
+
         return Solution(
             self.best,
-            self.bound,
+            proof if bounds else self.bound,
             method=self._found_by or asked,
             seed=self.seed,
             history=history,

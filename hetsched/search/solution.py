@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from os import PathLike
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from hetsched import documents
 from hetsched.arguments import TEXT, checked
@@ -101,7 +102,8 @@ class Solution(Frozen):
     value : float
         The schedule's value under it in seconds, inf without a schedule.
     proof : Bound
-        The best lower bound, with its name and evidence.
+        The best lower bound, with its name and evidence. After a single constructive method without `on_progress`, the
+        bounds are computed when `proof`, or what follows from it, is first read; they are then not part of `history`.
     status : Status
     method : str
         The method that found the schedule, or without one the method requested.
@@ -121,24 +123,23 @@ class Solution(Frozen):
     """
 
     _format = "hetsched-solution"
+    _fields = ("proof", "stopped")
+    _unproven: ClassVar[tuple[Callable[[], Bound], Stop]]  # set instead of proof and stopped
     schedule: Schedule | None
     objective: str
     value: float
-    proof: Bound
-    status: Status
     method: str
     seed: int
     history: Columns
     methods: Columns
     messages: tuple[str, ...]
     best_effort: BestEffort | None
-    stopped: Stop
 
     @checked
     def __init__(
         self,
         schedule: Schedule | None,
-        proof: Bound,
+        proof: Bound | Callable[[], Bound],
         *,
         method: str,
         seed: int,
@@ -154,29 +155,39 @@ class Solution(Frozen):
             value = math.inf if schedule is None else schedule.makespan
         if value is None or (objective != "makespan" and schedule is not None and not math.isfinite(value)):
             raise InvalidSchedule(f"a solution for the objective {objective!r} needs the value of its schedule in seconds, not {value}")
-        if schedule is not None:
-            gap = relative_gap(value, proof.value)
-            status = Status.OPTIMAL if gap <= OPTIMALITY_GAP else Status.FEASIBLE
-        else:
-            status = Status.INFEASIBLE if math.isinf(proof.value) else Status.UNKNOWN
         self._set(
             schedule=schedule,
             objective=objective,
             value=float(value),
-            proof=proof,
-            status=status,
             method=_unicode(method),
             seed=int(seed),
             history=history,
             methods=methods,
             messages=tuple(map(_unicode, messages)),
             best_effort=best_effort,
-            stopped=stopped,
         )
+        if isinstance(proof, Bound):
+            self._set(proof=proof, stopped=stopped)
+        else:
+            self._set(_unproven=(proof, stopped))
 
     def __repr__(self) -> str:
         result = "no schedule" if self.schedule is None else f"{self.objective} {self.value:.6g} s, gap {self.gap:.2%}"
         return f"<Solution by {self.method}: {self.status}, {result}>"
+
+    @cached_property
+    def proof(self) -> Bound:
+        return self._unproven[0]()
+
+    @cached_property
+    def stopped(self) -> Stop:
+        return Stop.OPTIMAL if self.status is Status.OPTIMAL else self._unproven[1]
+
+    @property
+    def status(self) -> Status:
+        if self.schedule is not None:
+            return Status.OPTIMAL if self.gap <= OPTIMALITY_GAP else Status.FEASIBLE
+        return Status.INFEASIBLE if math.isinf(self.bound) else Status.UNKNOWN
 
     @property
     def makespan(self) -> float:
