@@ -1,4 +1,4 @@
-"""Solvers in processes of their own: what dies costs only itself, and what it had found is kept."""
+"""Solvers in processes of their own: a death does not affect other work, and the incumbent is kept."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ EXACT = {"scip": "milp", "highs": "milp:highs", "cpsat": "cpsat"}
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[apart._Child]]:
-    """The processes that are started from here on; none waits from before."""
+    """Return the processes started during the test; no idle process exists before it."""
     made: list[apart._Child] = []
 
     class Seen(apart._Child):
@@ -48,13 +48,13 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[apart._Child]]:
 
 
 def long() -> hs.Problem:
-    """A problem that no solver proves in a minute."""
+    """Return a problem that no solver proves in a minute."""
     graph = hs.workloads.rwnn(kind="er", n=32, modules=2, channels=2, seed=0)
     return hs.Problem(graph, hs.workloads.clusters.diviml(), costs=hs.costs.Roofline())
 
 
 def signal_when_at_work(monkeypatch: pytest.MonkeyPatch, number: int, seconds: float) -> None:
-    """Have every process that is given a model get a signal so many seconds later."""
+    """Send every process a signal `seconds` after it receives a model."""
     send = apart._Child.send
 
     def and_then(child: apart._Child, message: object) -> None:
@@ -67,18 +67,18 @@ def signal_when_at_work(monkeypatch: pytest.MonkeyPatch, number: int, seconds: f
 
 @pytest.mark.parametrize("solver", EXACT)
 @pytest.mark.parametrize("number", [signal.SIGABRT, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)])
-def test_what_a_solver_had_found_outlives_it(solver: str, number: int, started: list[apart._Child]) -> None:
-    heard: list[float] = []
+def test_the_incumbent_of_a_killed_solver_is_kept(solver: str, number: int, started: list[apart._Child]) -> None:
+    objectives: list[float] = []
 
-    def kill(found: hs.modeling.model.Incumbent) -> None:
-        heard.append(found.objective)
+    def kill(incumbent: hs.modeling.model.Incumbent) -> None:
+        objectives.append(incumbent.objective)
         os.kill(started[0].process.process.pid, number)
 
     outcome = solvers.hard(24, 3).solve(solver, time_limit=60, on_incumbent=kill)
     assert outcome.stopped == "failed"
     assert outcome.proven == ""
     assert outcome.values is not None
-    assert outcome.objective <= heard[0]
+    assert outcome.objective <= objectives[0]
     assert outcome.bound <= outcome.objective
     name = signal.Signals(number).name
     assert outcome.detail.startswith(f"the process of {solver} was killed by signal {number} ({name})")
@@ -100,7 +100,7 @@ def test_a_solve_survives_the_abort_of_its_solver(method: str, started: list[apa
     assert any("killed by signal 6 (SIGABRT)" in message for message in solution.messages)
 
 
-def test_a_formulation_keeps_what_its_solver_had_found(started: list[apart._Child], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_formulation_keeps_the_incumbent_of_its_solver(started: list[apart._Child], monkeypatch: pytest.MonkeyPatch) -> None:
     signal_when_at_work(monkeypatch, signal.SIGKILL, 0.5)
     problem = long()
     start = hs.solve(problem, "heft")
@@ -117,9 +117,9 @@ def test_other_methods_run_after_the_death_of_a_solver(started: list[apart._Chil
 
 @pytest.mark.parametrize("number", [pytest.param(signal.SIGABRT, marks=pytest.mark.slow), signal.SIGKILL])
 def test_a_solve_on_the_terminal_survives_too(number: int, tmp_path: Path) -> None:
-    problem, answer = tmp_path / "problem.json", tmp_path / "schedule.json"
+    problem, schedule = tmp_path / "problem.json", tmp_path / "schedule.json"
     long().write(problem)
-    words = [str(problem), "--method", "cpsat", "--time-limit", "100", "-o", str(answer)]
+    words = [str(problem), "--method", "cpsat", "--time-limit", "100", "-o", str(schedule)]
     process = subprocess.Popen([sys.executable, "-m", "hetsched", "solve", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     limit = time.monotonic() + 90
     children: list[psutil.Process] = []
@@ -131,10 +131,10 @@ def test_a_solve_on_the_terminal_survives_too(number: int, tmp_path: Path) -> No
     assert process.returncode == 0, err
     assert b"Traceback" not in err
     assert f"killed by signal {number}".encode() in err
-    assert hs.verify(long(), hs.read(answer)) == []
+    assert hs.verify(long(), hs.read(schedule)) == []
 
 
-def test_a_solver_that_heeds_no_clock_is_ended(started: list[apart._Child], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_solver_that_ignores_its_limit_is_ended(started: list[apart._Child], monkeypatch: pytest.MonkeyPatch) -> None:
     signal_when_at_work(monkeypatch, signal.SIGSTOP, 0.0)
     outcome = solvers.hard().solve("highs", time_limit=2.0)
     assert outcome.stopped == "time limit"
@@ -169,13 +169,13 @@ def test_only_solvers_start_a_process(started: list[apart._Child]) -> None:
 
 
 @pytest.mark.parametrize("method", ["milp", "split"])
-def test_in_process_asks_for_no_process(method: str, started: list[apart._Child]) -> None:
+def test_in_process_starts_no_process(method: str, started: list[apart._Child]) -> None:
     assert hs.solve(topcuoglu(), method, in_process=True).status == "optimal"
     assert started == []
     assert not backends.in_process.get()
 
 
-def test_where_no_process_can_be_started_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_cannot_be_started_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise OSError("no more processes")
 
@@ -185,7 +185,7 @@ def test_where_no_process_can_be_started_it_is_told(monkeypatch: pytest.MonkeyPa
         solvers.hard(4).solve("scip")
 
 
-def test_errors_that_cannot_be_sent_are_told_in_words() -> None:
+def test_errors_that_cannot_be_sent_are_sent_as_text() -> None:
     class Local(Exception):
         pass
 

@@ -1,4 +1,4 @@
-"""Every backend through the published suite."""
+"""The published suite for every backend."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class TestCpSat(backends.BackendSuite):
     option = ("cp_model_probing_level", 0)
 
 
-def test_an_unknown_solver_is_told() -> None:
+def test_an_unknown_solver_is_refused() -> None:
     with pytest.raises(hs.UnsupportedFeature, match="unknown solver 'gurobi'; choose from scip, highs, cpsat"):
         Model().solve("gurobi")
 
 
 class Interrupt:
-    """Sends Ctrl-C a moment after it is first called, by which something is known to be at work."""
+    """A callback that sends Ctrl-C shortly after its first call, which shows that the solver runs."""
 
     def __init__(self) -> None:
         self.timer: threading.Timer | None = None
@@ -67,17 +67,17 @@ def test_ctrl_c_during_an_exact_method_keeps_the_best_schedule() -> None:
     assert hs.verify(problem, solution.schedule) == []
 
 
-def test_scip_is_not_asked_to_stop_where_it_would_print_that_it_cannot(capfd: pytest.CaptureFixture[str]) -> None:
+def test_interrupting_scip_in_any_stage_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     model = backends.hard(3).native("scip")
     scip.interrupt(model)
     model.freeProb()
     scip.interrupt(model)
-    said = capfd.readouterr()
-    assert said.out + said.err == ""
+    output = capfd.readouterr()
+    assert output.out + output.err == ""
 
 
 def test_a_solve_that_ends_while_it_is_interrupted_is_no_failure() -> None:
-    """SCIP may have ended between the look at its stage and the call; found by the thorough tests."""
+    """SCIP may end between the check of its stage and the call; found by the thorough tests."""
     scip = pytest.importorskip("hetsched.modeling.backends.scip")
 
     class Model:

@@ -25,7 +25,7 @@ INF = math.inf
 
 @st.composite
 def programs(draw):
-    """Layers of states, parallel transitions, some without a way; costs and lower bounds of them."""
+    """Draw layers of states with parallel transitions, some without a path to the end, and their costs and lower bounds."""
     layers = draw(st.integers(1, 4))
     width = draw(st.integers(1, 3))
     sizes = [1, *[width] * (layers - 1), 1]
@@ -46,7 +46,7 @@ def programs(draw):
 
 
 def plain(tail, head, cost):
-    """The least cost by the textbook."""
+    """Return the least cost by the textbook's dynamic program."""
     best = {0: 0.0}
     for state in range(1, int(head.max()) + 1):
         best[state] = min((best[t] + c for t, h, c in zip(tail, head, cost, strict=True) if h == state), default=INF)
@@ -54,45 +54,45 @@ def plain(tail, head, cost):
 
 
 @given(programs())
-def test_finds_what_the_plain_program_finds_and_looks_into_no_more_than_it_must(made):
+def test_it_finds_the_optimum_of_the_plain_program_with_no_needless_evaluation(made):
     tail, head, cost, lower = made
-    program, seen = DynamicProgram(tail, head, lower), []
+    program, evaluated = DynamicProgram(tail, head, lower), []
 
     def evaluate(query):
         t = query.transition
-        seen.append(t)
+        evaluated.append(t)
         return Evaluation(cost[t], cost[t], f"answer {t}")
 
-    found = program.solve(evaluate)
+    result = program.solve(evaluate)
     expected = plain(tail, head, cost)
-    assert found.value == pytest.approx(expected) or found.value == expected == INF
-    assert found.bound == pytest.approx(found.value) or found.bound == found.value
-    assert found.stopped == "finished"
-    assert len(seen) == len(set(seen)) == found.evaluated
+    assert result.value == pytest.approx(expected) or result.value == expected == INF
+    assert result.bound == pytest.approx(result.value) or result.bound == result.value
+    assert result.stopped == "finished"
+    assert len(evaluated) == len(set(evaluated)) == result.evaluated
     if math.isfinite(expected):
-        assert found.value == pytest.approx(sum(cost[t] for t in found.transitions))
-        assert found.answers == [f"answer {t}" if t in seen else None for t in found.transitions]
+        assert result.value == pytest.approx(sum(cost[t] for t in result.transitions))
+        assert result.answers == [f"answer {t}" if t in evaluated else None for t in result.transitions]
         around = program.around(lower)
-        assert all(around[t] + lower[t] <= expected + 1e-9 for t in seen)  # what the bound rules out is left alone
+        assert all(around[t] + lower[t] <= expected + 1e-9 for t in evaluated)  # transitions excluded by the bound are not evaluated
 
 
 @given(programs(), st.data())
-def test_kinds_share_bounds_costs_and_answers(made, data):
+def test_transitions_of_a_kind_share_bounds_costs_and_answers(made, data):
     tail, head, cost, lower = made
     kind = np.array(data.draw(st.lists(st.integers(0, len(cost) - 1), min_size=len(cost), max_size=len(cost))))
-    seen = []
+    evaluated = []
 
     def evaluate(query):
-        seen.append(int(kind[query.transition]))
-        return Evaluation(cost[seen[-1]], cost[seen[-1]], seen[-1])
+        evaluated.append(int(kind[query.transition]))
+        return Evaluation(cost[evaluated[-1]], cost[evaluated[-1]], evaluated[-1])
 
     program = DynamicProgram(tail, head, lower, kind=kind)
-    found, spelled = program.solve(evaluate), DynamicProgram(tail, head, lower[kind])
+    result, spelled = program.solve(evaluate), DynamicProgram(tail, head, lower[kind])
     expected = plain(tail, head, cost[kind])
-    assert found.value == pytest.approx(expected) or found.value == expected == INF
-    assert len(seen) == len(set(seen)) == found.evaluated
+    assert result.value == pytest.approx(expected) or result.value == expected == INF
+    assert len(evaluated) == len(set(evaluated)) == result.evaluated
     if math.isfinite(expected):
-        assert [each for each in found.answers if each is not None] == [k for k in kind[found.transitions] if k in seen]
+        assert [answer for answer in result.answers if answer is not None] == [k for k in kind[result.transitions] if k in evaluated]
     assert program.around(lower).tolist() == spelled.around(lower[kind]).tolist()
     assert program.least(lower) == spelled.least(lower[kind])
 
@@ -119,12 +119,12 @@ def test_agrees_with_its_linear_program(made, shared):
 def test_threads_find_the_same(made, parallel):
     tail, head, cost, lower = made
     with concurrent.futures.ThreadPoolExecutor(2) as executor:
-        found = DynamicProgram(tail, head, lower).solve(
+        result = DynamicProgram(tail, head, lower).solve(
             lambda query: Evaluation(cost[query.transition], cost[query.transition]), executor=executor, parallel=parallel
         )
     expected = plain(tail, head, cost)
-    assert found.value == pytest.approx(expected) or found.value == expected
-    assert found.troubles == ()
+    assert result.value == pytest.approx(expected) or result.value == expected
+    assert result.troubles == ()
 
 
 @given(programs())
@@ -138,16 +138,16 @@ def test_narrowing_bounds_little_by_little_ends_at_the_same_value(made):
         if math.isinf(cost[t]):
             return Evaluation(INF, INF)
         low[t] = min(cost[t], low[t] + 1.0)
-        return Evaluation(low[t], cost[t] + (low[t] < cost[t]), t)  # an answer that is not the best until the bound meets it
+        return Evaluation(low[t], cost[t] + (low[t] < cost[t]), t)  # the answer is not optimal until the bound equals it
 
-    found = program.solve(evaluate)
+    result = program.solve(evaluate)
     expected = plain(tail, head, cost)
-    assert found.value == pytest.approx(expected) or found.value == expected
+    assert result.value == pytest.approx(expected) or result.value == expected
 
 
 @given(programs())
 @examples(50)
-def test_proving_no_more_than_that_a_transition_is_too_dear_is_enough(made):
+def test_a_proof_that_a_transition_is_too_expensive_is_enough(made):
     tail, head, cost, lower = made
     upper = np.where(np.isfinite(cost), cost + 1.0, INF)
     answers = ["known"] * len(cost)
@@ -158,55 +158,55 @@ def test_proving_no_more_than_that_a_transition_is_too_dear_is_enough(made):
             return Evaluation(query.cutoff, INF)
         return Evaluation(cost[t], cost[t], "found")
 
-    found = DynamicProgram(tail, head, lower, upper=upper, answers=answers).solve(evaluate)
+    result = DynamicProgram(tail, head, lower, upper=upper, answers=answers).solve(evaluate)
     expected = plain(tail, head, cost)
-    assert found.value == pytest.approx(expected) or found.value == expected
-    assert found.bound == pytest.approx(found.value) or found.bound == found.value
+    assert result.value == pytest.approx(expected) or result.value == expected
+    assert result.bound == pytest.approx(result.value) or result.bound == result.value
 
 
 @given(programs())
 @examples(50)
-def test_answers_without_proof_end_with_a_value_and_an_honest_bound(made):
+def test_answers_without_proof_end_with_a_value_and_a_valid_bound(made):
     tail, head, cost, lower = made
-    found = DynamicProgram(tail, head, lower).solve(lambda query: Evaluation(0.0, cost[query.transition], done=True))
+    result = DynamicProgram(tail, head, lower).solve(lambda query: Evaluation(0.0, cost[query.transition], done=True))
     expected = plain(tail, head, cost)
-    assert found.stopped == "finished"
-    assert found.bound == pytest.approx(plain(tail, head, lower)) or found.bound == expected
-    assert found.value >= expected - 1e-9
-    assert math.isfinite(found.value) == math.isfinite(expected)
+    assert result.stopped == "finished"
+    assert result.bound == pytest.approx(plain(tail, head, lower)) or result.bound == expected
+    assert result.value >= expected - 1e-9
+    assert math.isfinite(result.value) == math.isfinite(expected)
 
 
-def test_transitions_of_a_kind_are_looked_into_once():
+def test_a_kind_of_transitions_is_evaluated_once():
     tail, head, cost = chain(20)
-    seen = []
+    evaluated = []
 
     def evaluate(query):
-        seen.append(query.transition)
+        evaluated.append(query.transition)
         return Evaluation(cost[query.transition], cost[query.transition], cost[query.transition])
 
     program = DynamicProgram(tail, head, np.zeros(2), kind=np.arange(40) % 2)
-    found = program.solve(evaluate)
-    assert (found.value, found.bound, found.evaluated, program.n_kinds) == (20, 20, 2, 2)
-    assert len(seen) == 2
-    assert found.answers == [1.0] * 20
+    result = program.solve(evaluate)
+    assert (result.value, result.bound, result.evaluated, program.n_kinds) == (20, 20, 2, 2)
+    assert len(evaluated) == 2
+    assert result.answers == [1.0] * 20
 
 
-def test_what_is_asked_again_comes_with_its_answer_and_twice_the_time():
+def test_repeated_queries_have_the_previous_answer_and_twice_the_time():
     queries = []
 
     def evaluate(query):
         queries.append(query)
         return Evaluation(len(queries), 4.0, f"answer {len(queries)}") if len(queries) < 4 else Evaluation(4.0, 4.0)
 
-    found = DynamicProgram([0], [1], [0.0]).solve(evaluate, time_limit=60)
-    assert found.value == found.bound == 4
+    result = DynamicProgram([0], [1], [0.0]).solve(evaluate, time_limit=60)
+    assert result.value == result.bound == 4
     assert [query.tries for query in queries] == [0, 1, 2, 3]
     assert [query.answer for query in queries] == [None, "answer 1", "answer 1", "answer 1"]
     assert all(a.seconds < b.seconds for a, b in itertools.pairwise(queries[:3]))
 
 
 def chain(length=4):
-    """States in a row, two transitions between neighbours: 1 s and 2 s."""
+    """Return a chain of states with two transitions between neighbours: 1 s and 2 s."""
     tail = np.repeat(np.arange(length), 2)
     return tail, tail + 1, np.tile([1.0, 2.0], length)
 
@@ -217,46 +217,46 @@ def exact(query):
 
 
 def deadly(query):
-    """End the process it runs in, unless that is the one of the tests."""
+    """End the current process, unless it is that of the tests."""
     if os.environ.get("PYTEST_CURRENT_TEST") is None or os.getppid() == int(os.environ["PARENT_OF_DEADLY"]):
         os._exit(1)
     return exact(query)
 
 
-def test_the_deadline_leaves_the_best_path_known_and_a_valid_bound():
+def test_the_deadline_leaves_the_best_path_and_a_valid_bound():
     tail, head, cost = chain(20)
     program = DynamicProgram(tail, head, cost * 0.5, upper=cost + 1, answers=["start"] * 40)
     clock = SteppingClock(step=1.0)
-    found = program.solve(exact, deadline=Deadline.after(10.0, clock))
-    assert found.stopped == "time limit"
-    assert 10.0 < found.bound < 20.0 < found.value < 40.0
-    assert "start" in found.answers
-    assert found.evaluated == 5, "a look before each, and one for the time that each may take"
+    result = program.solve(exact, deadline=Deadline.after(10.0, clock))
+    assert result.stopped == "time limit"
+    assert 10.0 < result.bound < 20.0 < result.value < 40.0
+    assert "start" in result.answers
+    assert result.evaluated == 5, "a look before each, and one for the time that each may take"
 
 
-def test_executors_work_side_by_side():
+def test_executors_evaluate_in_parallel():
     tail, head, _ = chain(20)
     together, calls = threading.Barrier(10, timeout=60), itertools.count()
 
     def evaluate(query):
-        if next(calls) < 10:  # they wait for one another
+        if next(calls) < 10:  # the first ten wait for one another
             together.wait()
         return exact(query)
 
     with concurrent.futures.ThreadPoolExecutor(10) as executor:
-        found = DynamicProgram(tail, head, np.zeros(40)).solve(evaluate, executor=executor, parallel=10)
-    assert found.value == 20
-    assert not found.troubles
+        result = DynamicProgram(tail, head, np.zeros(40)).solve(evaluate, executor=executor, parallel=10)
+    assert result.value == 20
+    assert not result.troubles
 
 
 def test_a_killed_pool_loses_nothing_and_is_reported(monkeypatch):
     tail, head, _ = chain()
     monkeypatch.setenv("PARENT_OF_DEADLY", str(os.getpid()))
     with concurrent.futures.ProcessPoolExecutor(2) as executor:
-        found = DynamicProgram(tail, head, np.zeros(8)).solve(deadly, executor=executor)
-    assert found.value == found.bound == 4
-    assert len(found.troubles) >= 1
-    assert "BrokenProcessPool" in found.troubles[0]
+        result = DynamicProgram(tail, head, np.zeros(8)).solve(deadly, executor=executor)
+    assert result.value == result.bound == 4
+    assert len(result.troubles) >= 1
+    assert "BrokenProcessPool" in result.troubles[0]
 
 
 def test_an_error_of_the_evaluation_itself_reaches_the_caller():
@@ -270,12 +270,12 @@ def test_an_error_of_the_evaluation_itself_reaches_the_caller():
         DynamicProgram(tail, head, np.zeros(8)).solve(broken)
 
 
-def test_progress_tells_and_may_stop():
+def test_progress_is_reported_and_may_stop():
     tail, head, _ = chain()
     news = []
-    found = DynamicProgram(tail, head, np.zeros(8)).solve(exact, on_progress=lambda each: news.append(each) or len(news) == 3)
-    assert found.stopped == "stopped"
-    assert [each.evaluated for each in news] == [1, 2, 3]
+    result = DynamicProgram(tail, head, np.zeros(8)).solve(exact, on_progress=lambda progress: news.append(progress) or len(news) == 3)
+    assert result.stopped == "stopped"
+    assert [progress.evaluated for progress in news] == [1, 2, 3]
     assert all(a.bound <= b.bound <= b.value <= a.value for a, b in itertools.pairwise(news))
 
 

@@ -1,4 +1,4 @@
-"""Expressions against numpy: whatever one does to an array of columns, its values are what numpy makes of theirs."""
+"""Expressions against numpy: the values of any operation are those of the same operation on arrays of values."""
 
 from __future__ import annotations
 
@@ -75,9 +75,9 @@ def test_bounds_hold_what_values_do(case: tuple[Expression, np.ndarray, np.ndarr
     spread = data.draw(hnp.arrays(np.float64, values.shape, elements=st.integers(0, 3).map(float)))
     expression = (x * 2 - x.sum() * 3) + 1
     low, high = expression.bounds(values - spread, values + spread)
-    found = expression.value(values).ravel()
-    assert (low <= found + 1e-9).all()
-    assert (found <= high + 1e-9).all()
+    actual = expression.value(values).ravel()
+    assert (low <= actual + 1e-9).all()
+    assert (actual <= high + 1e-9).all()
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=4))
@@ -101,10 +101,10 @@ def test_concatenation(heights: list[int]) -> None:
         (lambda x: concatenate([x, x[:, 0]]), "cannot be joined"),
     ],
 )
-def test_what_does_not_fit_is_told(make: Any, message: str) -> None:
-    with pytest.raises(InvalidModel) as told:
+def test_operations_that_do_not_fit_are_refused(make: Any, message: str) -> None:
+    with pytest.raises(InvalidModel) as error:
         make(Expression.of_columns(0, (3, 2)))
-    assert message in str(told.value)
+    assert message in str(error.value)
 
 
 def test_rows_move_constants_to_their_limits() -> None:

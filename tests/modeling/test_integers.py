@@ -1,4 +1,4 @@
-"""Rounding to whole units only ever weakens: what is feasible in real times stays feasible, whatever the numbers."""
+"""Rounding to whole units is a relaxation: points that are feasible in real times remain feasible."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ def feasible(draw: st.DrawFn) -> tuple[Model, np.ndarray]:
     x = model.integer("x", n, lower=draw(st.integers(-3, 0)), upper=5)
     t = model.time("t", m, lower=draw(st.sampled_from([0.0, -1.5])), upper=25.0)
     low = float(model.program.lower[0])
-    whole = np.array([draw(st.integers(int(low), 5)) for _ in range(n)], np.float64)
+    integers = np.array([draw(st.integers(int(low), 5)) for _ in range(n)], np.float64)
     times = np.array([draw(TIMES) for _ in range(m)])
     for _ in range(rows):
         a = np.array([draw(NUMBERS) for _ in range(n)])
-        ones = draw(st.booleans())  # most rows of schedules have times with coefficients of one
+        ones = draw(st.booleans())  # in most rows of schedules times have the coefficient 1
         b = np.array([draw(st.sampled_from([-1.0, 0.0, 1.0])) if ones else draw(NUMBERS) for _ in range(m)])
-        value = float(a @ whole + b @ times)
+        value = float(a @ integers + b @ times)
         kind = draw(st.sampled_from(["<=", ">=", "=="]))
         slack = draw(st.sampled_from([0.0, 0.0, 0.5, 3.0]))
         expression = a @ x + b @ t
         model.add(expression <= value + slack if kind == "<=" else expression >= value - slack if kind == ">=" else expression == value)
-    return model, np.concatenate([whole, times])
+    return model, np.concatenate([integers, times])
 
 
 @examples(400)
@@ -54,13 +54,13 @@ def test_the_rounded_point_keeps_the_rounded_rows(case: tuple[Model, np.ndarray]
     counts = np.floor(point / counted.scale + 1e-9)
     assert (counted.lower <= counts).all()
     assert (counts <= counted.upper).all()
-    for each in program.constraints:
-        assert isinstance(each, Linear)
-        rows = rounded(each.rows, counted)
+    for constraint in program.constraints:
+        assert isinstance(constraint, Linear)
+        rows = rounded(constraint.rows, counted)
         total = np.bincount(
             np.repeat(np.arange(len(rows.limit)), np.diff(rows.ptr)), rows.coefficient * counts[rows.column], len(rows.limit)
         )
-        # Numbers within 1e-9 of a whole one were taken for it.
+        # Numbers within 1e-9 of an integer were rounded to it.
         slack = 1e-6 * np.maximum(1.0, np.abs(rows.limit))
         assert (total <= rows.limit + slack).all()
 
@@ -76,10 +76,10 @@ def test_decimal_times_have_a_common_unit_and_lose_nothing(counts: list[int], de
     counted = units(model.program, 0.0)
     assert counted.common
     np.testing.assert_allclose(lengths / counted.unit, np.round(lengths / counted.unit), atol=1e-6)
-    assert all(rounded(each.rows, counted).exact for each in model.program.constraints if isinstance(each, Linear))
+    assert all(rounded(constraint.rows, counted).exact for constraint in model.program.constraints if isinstance(constraint, Linear))
 
 
-def test_what_cannot_be_counted_is_told() -> None:
+def test_numbers_that_cannot_be_rounded_are_refused() -> None:
     model = Model()
     model.time("t")
     with pytest.raises(InvalidModel, match="cpsat needs finite bounds, but column t lacks one"):
@@ -90,8 +90,8 @@ def test_what_cannot_be_counted_is_told() -> None:
         units(model.program, 0.0)
 
 
-def test_times_that_need_not_be_whole_are_bounded_and_found_all_the_same() -> None:
-    """An odd right side under an even coefficient, and an odd cycle: their optima lie between the multiples of the unit."""
+def test_optima_between_multiples_of_the_unit_are_bounded_and_found() -> None:
+    """An odd right side with an even coefficient, and an odd cycle: their optima are between multiples of the unit."""
     model = Model()
     t = model.time("t", upper=100.0)
     model.add(2 * t <= 7)
@@ -109,7 +109,7 @@ def test_times_that_need_not_be_whole_are_bounded_and_found_all_the_same() -> No
 
 
 def test_thousands_of_intervals_and_any_weights_fit_64_bits() -> None:
-    """CP-SAT refuses a model whose domains, or whose objective, add up to more."""
+    """CP-SAT refuses models whose sum of domains, or objective, exceeds 64 bits."""
     model = Model()
     count = 4500
     start, on = model.time("start", (count, 2), upper=1e6), model.binary("on", (count, 2))
@@ -128,6 +128,6 @@ def test_an_objective_of_any_weights_is_bounded_from_below(weights: list[float],
     t = model.time("t", len(weights), lower=0.7, upper=10.0**decimals)
     model.minimise((t * np.array(weights)).sum())
     outcome = model.solve("cpsat", threads=1)
-    least = 0.7 * sum(weights)
-    assert outcome.objective == pytest.approx(least)
-    assert least * (1 - 1e-6) <= outcome.bound <= least * (1 + 1e-6)
+    smallest = 0.7 * sum(weights)
+    assert outcome.objective == pytest.approx(smallest)
+    assert smallest * (1 - 1e-6) <= outcome.bound <= smallest * (1 + 1e-6)

@@ -1,4 +1,4 @@
-"""What `Model.violations` finds, against the meaning of a row, pair by pair."""
+"""`Model.violations` against the definition of each row, pair by pair."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hetsched.modeling import Model
 
 NUDGE = 1e-9
-"""What rounding does to a time; far below the tolerance."""
+"""Rounding error of a time, far below the tolerance."""
 
 
 @given(ends=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 3), st.sampled_from([-NUDGE, 0.0, NUDGE])), min_size=2, max_size=6))
@@ -19,7 +19,7 @@ def test_overlaps_are_those_of_pairs_and_touching_is_none(ends: list[tuple[int, 
     model, n = Model(), len(ends)
     start, size = model.time("start", n), model.time("size", n)
     model.no_overlap(model.interval(start, size))
-    values = np.array([each[0] + each[2] for each in ends] + [float(each[1]) for each in ends])
+    values = np.array([interval[0] + interval[2] for interval in ends] + [float(interval[1]) for interval in ends])
     apart = all(a + p <= b or b + q <= a for (a, p, _), (b, q, _) in itertools.combinations(ends, 2))
     assert (model.violations(values) == []) == apart
 

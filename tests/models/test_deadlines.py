@@ -1,4 +1,4 @@
-"""Making a model, and cutting a graph apart, end with the time, and what cannot be made in time is not begun."""
+"""The making of models and the division of graphs end with the time, and do not begin if they would take too long."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ EXACT = ("milp", "milp:highs", "cpsat", "moirai", "assignment", "load-milp")
 
 
 def tangle(n: int, inputs: int = 1) -> hs.Problem:
-    """Return a problem that no single task cuts apart."""
+    """Return a problem whose graph no single task divides."""
     rng = np.random.default_rng(0)
     arcs = [(f"t{i}", f"t{j}") for j in range(2, n) for i in rng.choice(j, 2, replace=False).tolist()]
     graph = hs.TaskGraph([f"t{i}" for i in range(n)], arcs, output_bytes=1.0)
@@ -40,7 +40,7 @@ def tangle(n: int, inputs: int = 1) -> hs.Problem:
 
 
 def least_time(work: Any) -> tuple[int, Any]:
-    """Return after how many looks at the clock ``work(deadline)`` is let be done, and its result; before that it must raise."""
+    """Return the least number of checks of the clock for which ``work(deadline)`` does not raise `OutOfTime`, and its result."""
     looks = 0
     while True:
         clock = SteppingClock(1.0)
@@ -51,49 +51,49 @@ def least_time(work: Any) -> tuple[int, Any]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_component_is_begun_after_the_end(kind: type[Formulation]) -> None:
+def test_no_component_begins_after_the_end(kind: type[Formulation]) -> None:
     looks, made = least_time(lambda deadline: kind(tangle(20), deadline=deadline))
     assert looks >= len(made.components)
     alike = kind(tangle(20))
     assert alike.model.describe() == made.model.describe()
 
 
-def test_a_formulation_without_time_to_be_solved_says_so() -> None:
-    said = BatchedMakespan(tangle(20))
-    solution = said.solve("scip", time_limit=0.0)
+def test_a_formulation_without_time_to_be_solved_has_a_message() -> None:
+    formulation = BatchedMakespan(tangle(20))
+    solution = formulation.solve("scip", time_limit=0.0)
     assert solution.stopped == "time limit"
     assert solution.messages[-1].endswith("allow more time")
 
 
-def test_lowering_looks_at_the_clock_after_each_pass() -> None:
+def test_lowering_checks_the_clock_after_each_pass() -> None:
     program = BatchedMakespan(tangle(20)).model.program
     looks, lowered = least_time(lambda deadline: linear(program, deadline=deadline))
     assert looks >= 4
     np.testing.assert_array_equal(lowered.coefficient, linear(program).coefficient)
 
 
-def test_cutting_a_graph_looks_at_the_clock() -> None:
+def test_dividing_a_graph_checks_the_clock() -> None:
     graph = tangle(200).graph
-    looks, found = least_time(lambda deadline: modules(graph, largest=10, deadline=deadline))
+    looks, partition = least_time(lambda deadline: modules(graph, largest=10, deadline=deadline))
     assert looks >= 10
-    np.testing.assert_array_equal(found.of_task, modules(graph, largest=10).of_task)
+    np.testing.assert_array_equal(partition.of_task, modules(graph, largest=10).of_task)
 
 
 @pytest.mark.parametrize("method", EXACT)
-def test_what_cannot_be_made_in_time_is_refused_before_it_is_begun(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_that_take_too_long_are_refused_before_they_begin(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def begun(*_: object) -> None:
         raise AssertionError("the making of a model has begun")
 
     monkeypatch.setattr(Model, "_columns", begun)
     problem = tangle(2000)
-    monitor = Monitor(problem, Budget(1e-3), clock=SteppingClock())  # which stands still
+    monitor = Monitor(problem, Budget(1e-3), clock=SteppingClock())  # which does not advance
     monitor.run(method)
-    found = monitor.solution(method)
-    assert found.stopped == "time limit"
-    assert found.schedule is not None, "list schedulers, or a short search, come first"
-    assert hs.verify(problem, found.schedule) == []
-    said = r"making a model of about [\d,]+ columns takes about [\d.]+ s, but 0\.001 s are left; allow more time"
-    assert re.search(said, "\n".join(found.messages))
+    solution = monitor.solution(method)
+    assert solution.stopped == "time limit"
+    assert solution.schedule is not None, "list schedulers, or a short search, come first"
+    assert hs.verify(problem, solution.schedule) == []
+    message = r"making a model of about [\d,]+ columns takes about [\d.]+ s, but 0\.001 s are left; allow more time"
+    assert re.search(message, "\n".join(solution.messages))
 
 
 def test_all_pairs_are_not_compared_where_there_is_no_time_to() -> None:
@@ -116,21 +116,21 @@ def test_missing_memory_is_explained_as_long_as_there_is_time() -> None:
 
 @pytest.mark.parametrize("method", [*EXACT, "getf", "m-sct", "split", "contiguous"])
 @pytest.mark.parametrize("looks", [0, 3, 15, 40])
-def test_a_method_says_what_it_had_no_time_for(method: str, looks: int) -> None:
+def test_a_method_without_time_has_a_message(method: str, looks: int) -> None:
     problem = tangle(300)
     if method == "getf":  # devices of one speed each
         problem = problem.replace(durations=problem.durations[:, :1, 0] / np.array([1.0, 2.0, 3.0]))
-    found = watched(problem, method, looks)
-    assert found.late <= 60
-    if looks < 10:  # later a solver may be at work, on a clock of its own
-        assert found.monitor.solution(method).stopped == "time limit"
+    run = watched(problem, method, looks)
+    assert run.late <= 60
+    if looks < 10:  # later a solver may run, with its own clock
+        assert run.monitor.solution(method).stopped == "time limit"
 
 
 def test_many_random_changes_end_with_the_time() -> None:
     problem = tangle(2000)
     clock = SteppingClock()
     monitor = Monitor(problem, Budget(10.0), clock=clock)
-    hs.methods()  # they register the list schedulers that a search begins from
+    hs.methods()  # registers the list schedulers from which a search starts
     search = StateSearch(monitor)
     assert search.start()
     walk = Walk(search)

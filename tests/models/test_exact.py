@@ -24,7 +24,7 @@ quiet = {"batching": "once", "memory": "static", "n_tasks": st.integers(1, 4)}
 
 
 def agrees(problem: hs.Problem, formulation: Formulation, solver: str) -> None:
-    """Solve, and compare with the optimum."""
+    """Assert that the formulation's solution is the optimum."""
     solution = formulation.solve(solver, time_limit=60)
     optimum = brute_force(problem)
     if optimum is None:
@@ -140,7 +140,7 @@ def test_schedules_that_the_literal_form_forbids_are_refused() -> None:
     problem = hs.Problem(
         graph, hs.Cluster(["x", "y"], bandwidth=np.inf), durations=durations, batch_sizes=[1, 2], inputs=2, batching="once"
     )
-    # Each input stays on its own device: b of input 0 need not wait for a of input 1.
+    # Each input stays on one device: b of input 0 does not wait for a of input 1.
     schedule = hs.simulate(problem, hs.Decision([0, 1, 0, 1], [0, 0, 1, 1], [0, 1, 2, 3, 4], [0, 0, 1, 1]))
     assert BatchedMakespan(problem, upper=20.0).model.violations(BatchedMakespan(problem, upper=20.0).encode(schedule)) == []
     literal = BatchedMakespan(problem, upper=20.0, faithful=True)
@@ -169,7 +169,7 @@ def test_an_upper_bound_below_the_optimum_is_a_bound_and_no_infeasibility() -> N
         ({"communication": "port"}, "milp: communication='port' is not supported; use problem.replace"),
     ],
 )
-def test_what_it_cannot_say_is_refused(change: dict[str, str], message: str) -> None:
+def test_unsupported_problems_are_refused(change: dict[str, str], message: str) -> None:
     with pytest.raises(hs.UnsupportedFeature, match=message):
         BatchedMakespan(topcuoglu().replace(**change))
 
@@ -185,18 +185,18 @@ def test_methods_are_registered_and_stream_into_the_monitor() -> None:
     ("options", "message"),
     [({"threads": 2}, "scip searches in one thread, not 2; leave threads out"), ({"gap": -1}, "gap is -1; it must be a number from 0 on")],
 )
-def test_what_a_solver_cannot_do_is_told_before_anything_is_found(options: dict[str, float], message: str) -> None:
+def test_options_that_a_solver_lacks_are_refused_before_the_work(options: dict[str, float], message: str) -> None:
     with pytest.raises(hs.UnsupportedFeature, match=message):
         hs.solve(arabnejad(), "milp", options=options)
 
 
-def test_a_gap_ends_the_solve_and_is_told() -> None:
+def test_a_gap_ends_the_solve_and_is_reported() -> None:
     solution = hs.solve(instances.module("er", 14, 2), "cpsat", time_limit=30, options={"gap": 0.3})
     assert solution.stopped == "gap"
     assert solution.gap <= 0.3
 
 
-def test_a_model_too_large_for_linear_rows_is_refused_and_what_is_known_kept() -> None:
+def test_a_model_too_large_for_linear_rows_is_refused_and_the_incumbent_kept() -> None:
     n = 1100
     graph, cluster = hs.TaskGraph([f"t{i}" for i in range(n)]), hs.Cluster(["x", "y"], bandwidth=1.0)
     problem = hs.Problem(graph, cluster, durations=np.random.default_rng(0).uniform(1, 2, (n, 2)))

@@ -27,7 +27,7 @@ SOLVERS = ("scip", "highs", "cpsat")
 
 @dataclass(frozen=True, eq=False)
 class EnergyVariables:
-    """What a component from outside provides to others."""
+    """Columns that a component outside the package provides to others."""
 
     made_by: ClassVar[str] = "Energy"
 
@@ -35,7 +35,7 @@ class EnergyVariables:
 
 
 class Energy(Component):
-    """Joules of the whole schedule, with so many watts a busy device, within a budget: `EnergyVariables`."""
+    """Joules of the schedule, from the watts of each busy device, within a budget; provides `EnergyVariables`."""
 
     def __init__(self, watts: list[float], budget: float) -> None:
         self.watts, self.budget = np.array(watts), budget
@@ -47,7 +47,7 @@ class Energy(Component):
 
 
 class PowerCap(Component):
-    """One device may take so many watts on the average over the makespan; where it would take more, the makespan waits."""
+    """Limit the mean power of a device over the makespan in watts; the makespan is extended if necessary."""
 
     def __init__(self, device: int, watts: float, cap: float) -> None:
         self.device, self.watts, self.cap = device, watts, cap
@@ -68,7 +68,7 @@ class FirstLayerOn(Component):
 
 
 class Frugal(Formulation):
-    """The components of the package that are wanted, and one's own."""
+    """Some components of the package, and those defined above."""
 
     name = "frugal"
 
@@ -91,7 +91,7 @@ WATTS, CAP = [1.0, 6.0], 3.0
 
 @st.composite
 def cases(draw: st.DrawFn) -> hs.Problem:
-    """Draw a problem for two devices, the second faster and hungrier."""
+    """Draw a problem for two devices; the second is faster and uses more power."""
     graph = draw(task_graphs(n_tasks=st.integers(1, 4)))
     slow = draw(st.lists(st.integers(1, 9), min_size=graph.n_tasks, max_size=graph.n_tasks))
     fast = draw(st.lists(st.integers(1, 4), min_size=graph.n_tasks, max_size=graph.n_tasks))
@@ -99,8 +99,8 @@ def cases(draw: st.DrawFn) -> hs.Problem:
 
 
 def best(problem: hs.Problem, budget: float) -> float:
-    """Return the least C, by trying every placement; inf if none keeps the budget."""
-    least = math.inf
+    """Return the least C over all placements; inf if none keeps the budget."""
+    lowest = math.inf
     durations = problem.durations[:, :, 0]
     for where in itertools.product(range(2), repeat=problem.n_tasks):
         chosen = np.arange(2) == np.array(where)[:, None]
@@ -109,11 +109,11 @@ def best(problem: hs.Problem, budget: float) -> float:
             continue
         try:
             fixed = brute_force(problem.replace(durations=np.where(chosen, durations, np.nan)))
-        except hs.InvalidProblem:  # tasks that belong together are apart
+        except hs.InvalidProblem:  # co-located tasks are on different devices
             continue
         assert fixed is not None
-        least = min(least, max(fixed.makespan, busy[1] * WATTS[1] / CAP))
-    return least
+        lowest = min(lowest, max(fixed.makespan, busy[1] * WATTS[1] / CAP))
+    return lowest
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
@@ -138,9 +138,9 @@ def test_a_formulation_from_outside_finds_its_optimum(solver: str, problem: hs.P
     assert all(schedule.device_of(problem.graph.names[task]) == "cpu" for task in first_layer(problem))
 
 
-def test_an_objective_of_ones_own_weighs_time_and_energy() -> None:
+def test_an_objective_of_the_user_weighs_time_and_energy() -> None:
     problem = hs.Problem(hs.TaskGraph(["a", "b"]), hs.Cluster(["cpu", "gpu"], bandwidth=1.0), durations=[[4.0, 2.0], [4.0, 2.0]])
-    found = {}
+    values = {}
     for weight in (0.0, 10.0):
         formulation = BatchedMakespan(problem, upper=20.0)
         formulation.add(Energy(WATTS, math.inf))
@@ -148,11 +148,11 @@ def test_an_objective_of_ones_own_weighs_time_and_energy() -> None:
         formulation.model.minimise(seconds + weight * formulation.variables(EnergyVariables).joules)
         solution = formulation.solve("scip")
         assert solution.schedule is not None
-        found[weight] = solution.schedule.makespan, float(solution.schedule.busy_time @ WATTS)
-    assert found == {0.0: (4.0, pytest.approx(found[0.0][1])), 10.0: (8.0, 8.0)}
+        values[weight] = solution.schedule.makespan, float(solution.schedule.busy_time @ WATTS)
+    assert values == {0.0: (4.0, pytest.approx(values[0.0][1])), 10.0: (8.0, 8.0)}
 
 
-def test_a_component_that_lacks_variables_is_told_which_to_put_before_it() -> None:
+def test_a_missing_component_is_named_in_the_error() -> None:
     problem = hs.Problem(hs.TaskGraph(["a"]), hs.Cluster(["cpu"], bandwidth=1.0), durations=[[1.0]])
     with pytest.raises(hs.InvalidModel, match="NonOverlap needs TimeVariables; put SharedTiming or Timing before it"):
         BatchedMakespan(problem, upper=2.0, components=[components.Placement(), components.NonOverlap()])

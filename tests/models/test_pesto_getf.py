@@ -63,10 +63,10 @@ def test_missing_memory_is_explained(problem: hs.Problem) -> None:
         sum(max(0.0, weights[np.array(where) == k].sum() - capacities[k]) for k in range(problem.n_devices))
         for where in itertools.product(range(problem.n_devices), repeat=problem.n_tasks)
     )
-    told = shortage(problem)
-    assert bool(told) == (missing > 0)
+    message = shortage(problem)
+    assert bool(message) == (missing > 0)
     if missing:
-        assert f"at least {missing:g} bytes are missing" in told
+        assert f"at least {missing:g} bytes are missing" in message
         assert hs.solve(problem, "cpsat").status == "infeasible"
 
 
@@ -93,7 +93,7 @@ def related(draw: st.DrawFn) -> hs.Problem:
 
 @few
 @given(problem=related())
-def test_getf_answers_on_related_devices(problem: hs.Problem) -> None:
+def test_getf_solves_problems_on_related_devices(problem: hs.Problem) -> None:
     work, speed = getf.related(problem)
     assert work[:, None] / speed == pytest.approx(problem.durations[:, :, 0], rel=1e-9)
     solution = hs.solve(problem, "getf")
@@ -134,7 +134,7 @@ def test_pesto_is_optimal_on_two_devices(problem: hs.Problem) -> None:
     ("devices", "communication", "message"),
     [(3, "channel", "on two devices, not 3; use CongestionAware"), (2, "delay", "use problem.replace")],
 )
-def test_pesto_knows_its_limits(devices: int, communication: str, message: str) -> None:
+def test_pesto_refuses_unsupported_problems(devices: int, communication: str, message: str) -> None:
     cluster = hs.Cluster([f"d{k}" for k in range(devices)], bandwidth=1.0)
     problem = hs.Problem(hs.TaskGraph(["a"]), cluster, durations=np.ones((1, devices)), communication=communication)
     with pytest.raises(hs.UnsupportedFeature, match=message):

@@ -1,4 +1,4 @@
-"""Rows that may be left out: they cut no optimum off, and every schedule has a canonical form that keeps them."""
+"""Redundant rows: they exclude no optimum, and every schedule has a canonical form that satisfies them."""
 
 from __future__ import annotations
 
@@ -56,15 +56,15 @@ def test_identical_devices_and_nodes_are_found() -> None:
         durations = np.array([[1.0, 2.0] * 3])
         return hs.Problem(hs.TaskGraph(["t"]), hs.Cluster(devices, bandwidth=bandwidth), durations=durations)
 
-    def found(asked: hs.Problem) -> list[tuple[list[int], list[int]]]:
-        pairs = (sorted(zip(first.tolist(), second.tolist(), strict=True)) for first, second in exchanges(asked))
+    def pairs_of(instance: hs.Problem) -> list[tuple[list[int], list[int]]]:
+        pairs = (sorted(zip(first.tolist(), second.tolist(), strict=True)) for first, second in exchanges(instance))
         return [([a for a, _ in pair], [b for _, b in pair]) for pair in pairs]
 
-    assert found(problem(np.full((6, 6), 1.0))) == [([0], [2]), ([2], [4]), ([1], [3]), ([3], [5])]
+    assert pairs_of(problem(np.full((6, 6), 1.0))) == [([0], [2]), ([2], [4]), ([1], [3]), ([3], [5])]
     nodes = np.kron(np.eye(3), np.ones((2, 2))) + 1.0
-    assert found(problem(nodes)) == [([0, 1], [2, 3]), ([2, 3], [4, 5])]
-    nodes[0, 2] = nodes[2, 0] = 1.5  # one link tells A and B from C
-    assert found(problem(nodes)) == [([0, 1], [2, 3])]
+    assert pairs_of(problem(nodes)) == [([0, 1], [2, 3]), ([2, 3], [4, 5])]
+    nodes[0, 2] = nodes[2, 0] = 1.5  # one link distinguishes A and B from C
+    assert pairs_of(problem(nodes)) == [([0, 1], [2, 3])]
 
 
 @pytest.mark.parametrize("criterion", CRITERIA)
@@ -73,7 +73,7 @@ def test_identical_devices_and_nodes_are_found() -> None:
 def test_symmetry_rows_change_no_optimum(criterion: str, problem: hs.Problem) -> None:
     optimum = brute_force(problem)
     assert optimum is not None
-    # No start: the rows alone must leave an optimum.
+    # Without a start: the rows alone must admit an optimum.
     kind = CongestionAware if problem.communication == "channel" else BatchedMakespan
     outcome = kind(problem, upper=optimum.makespan * 1.5 + 1, symmetry=criterion)
     solved = outcome.model.solve("cpsat", time_limit=60)

@@ -1,4 +1,4 @@
-"""The exact model of loads is the optimum of all assignments, and nothing else is claimed of it."""
+"""The optimum of the exact model of loads is that of all assignments."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def test_the_model_proves_the_optimum_of_all_assignments(drawn: tuple[hs.Problem
     assert solution.value == pytest.approx(best, rel=CLOSE, abs=1e-9)
     if math.isfinite(best):
         assert solution.status == "optimal"
-        said = SteadyState(problem, objective=objective)
-        values = said.encode(solution)
+        formulation = SteadyState(problem, objective=objective)
+        values = formulation.encode(solution)
         assert np.isfinite(values).all()
-        assert said.model.violations(values, tolerance=1e-6) == []
+        assert formulation.model.violations(values, tolerance=1e-6) == []
     else:
         assert solution.schedule is None
 
@@ -53,7 +53,7 @@ def small(**arguments: object) -> hs.Problem:
     return hs.Problem(graph, hs.Cluster(["x", "y"], bandwidth=1.0), durations=[[3, 1], [1, 3]], **arguments)
 
 
-def test_what_it_cannot_say_is_refused() -> None:
+def test_unsupported_problems_are_refused() -> None:
     with pytest.raises(hs.UnsupportedFeature, match="one input is supported, but the problem has 2"):
         hs.solve(small(inputs=2, batching="free").replace(durations=[[[3], [1]], [[1], [3]]], batch_sizes=[1], inputs=2), "load-milp")
     with pytest.raises(hs.UnsupportedFeature, match="memory='peak' is not supported"):
@@ -71,7 +71,7 @@ def test_a_host_and_an_accelerator_alike_in_all_else_do_not_trade_places() -> No
     cluster = hs.Cluster([hs.Device("acc"), hs.Device("host", kind="cpu")], bandwidth=1.0)
     problem = hs.Problem(graph, cluster, durations=[[2.0, 2.0], [1.0, 1.0]])
     solution = hs.solve(problem, "load-milp", objective="max-load")
-    assert (solution.status, solution.value) == ("optimal", 2.0)  # b on acc: 1 + 1 to bring the tensor in
+    assert (solution.status, solution.value) == ("optimal", 2.0)  # b on acc: 1 + 1 for the tensor's transfer
     assert solution.schedule.device_of("a") == "host"
 
 

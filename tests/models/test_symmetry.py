@@ -1,4 +1,4 @@
-"""The option `symmetry` of the exact methods, and of split, whose modules they solve."""
+"""The option `symmetry` of the exact methods, and of `split`, which solves modules by them."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ def blocks(layers: int) -> hs.Problem:
 
 @pytest.mark.parametrize("method", EXACT)
 def test_no_criterion_changes_the_optimum(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[Any] = []
+    criteria: list[Any] = []
     problem = blocks(1)
 
     class Noted(methods.fitting(problem)):  # type: ignore[misc]
         def __init__(self, problem: hs.Problem, **options: Any) -> None:
-            told.append(options["symmetry"])
+            criteria.append(options["symmetry"])
             super().__init__(problem, **options)
 
     monkeypatch.setattr(methods, "fitting", lambda _: Noted)
-    found = [hs.solve(problem, method, time_limit=60, options={"symmetry": criterion}) for criterion in CRITERIA]
-    found.append(hs.solve(problem, method, time_limit=60))
-    assert told == [*CRITERIA, "tasks"]
-    assert {each.status for each in found} == {hs.Status.OPTIMAL}
-    assert [each.makespan for each in found] == pytest.approx([found[0].makespan] * 5, rel=1e-6)
+    solutions = [hs.solve(problem, method, time_limit=60, options={"symmetry": criterion}) for criterion in CRITERIA]
+    solutions.append(hs.solve(problem, method, time_limit=60))
+    assert criteria == [*CRITERIA, "tasks"]
+    assert {solution.status for solution in solutions} == {hs.Status.OPTIMAL}
+    assert [solution.makespan for solution in solutions] == pytest.approx([solutions[0].makespan] * 5, rel=1e-6)
 
 
 @pytest.mark.parametrize("method", EXACT)
@@ -46,11 +46,11 @@ def test_an_unknown_criterion_is_refused(method: str) -> None:
 
 
 @pytest.mark.slow
-def test_split_proves_the_same_whatever_it_knows_of_symmetries() -> None:
+def test_split_proves_the_same_with_any_criterion_for_symmetries() -> None:
     problem = blocks(2)
     options = [{"solver": "cpsat", "symmetry": criterion, "workers": 1} for criterion in CRITERIA]
-    found = [hs.solve(problem, "split", time_limit=60, options=each) for each in options]
-    assert {each.status for each in found} == {hs.Status.OPTIMAL}
-    assert [each.makespan for each in found] == pytest.approx([found[0].makespan] * 4, rel=1e-6)
-    none, *ordered = (int(re.search(r"of (\d+) pairs", each.proof.evidence)[1]) for each in found)
+    solutions = [hs.solve(problem, "split", time_limit=60, options=solution) for solution in options]
+    assert {solution.status for solution in solutions} == {hs.Status.OPTIMAL}
+    assert [solution.makespan for solution in solutions] == pytest.approx([solutions[0].makespan] * 4, rel=1e-6)
+    none, *ordered = (int(re.search(r"of (\d+) pairs", solution.proof.evidence)[1]) for solution in solutions)
     assert none > 2 * max(ordered), "alike pairs of devices are looked into once"

@@ -1,4 +1,4 @@
-"""The stages of IOS: optimal against every partition there is, counts against brute force, laziness, blocks."""
+"""The stages of IOS: optima against all partitions, counts against brute force, lazy costs, blocks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GRAPHS = task_graphs(n_tasks=st.integers(1, 6), colocation=False, pins=False)
 
 
 class Table:
-    """Costs drawn once for each stage and strategy, in eighths; some stages cannot be merged. Counts what is asked."""
+    """Random costs of each stage and strategy, in eighths; some stages cannot be merged. Records the calls."""
 
     def __init__(self, seed: int, share: float = 0.0) -> None:
         self.seed, self.share, self.asked = seed, share, []
@@ -47,7 +47,7 @@ class Table:
 
 
 def components(graph, part):
-    """The sizes of the connected components of some tasks, by flooding."""
+    """Return the sizes of the connected components of some tasks, by graph search."""
     left, sizes = set(part), []
     while left:
         todo, size = [left.pop()], 0
@@ -62,7 +62,7 @@ def components(graph, part):
 
 
 def endings(graph, state):
-    """Every non-empty subset of a state that no edge leads out of, within the state."""
+    """Return the non-empty subsets of a state without an edge to the rest of the state."""
     for size in range(1, len(state) + 1):
         for part in itertools.combinations(sorted(state), size):
             if not any(a in part and b in state and b not in part for a, b in graph.edges.tolist()):
@@ -75,7 +75,7 @@ def allowed(graph, part, groups, size):
 
 
 def optimum(graph, cost, groups, size, strategies):
-    """The least cost of all stage partitions, each tried; the recursion is over whole suffixes, without bit sets or kernels."""
+    """Return the least cost of all stage partitions by enumeration, without bit sets or kernels."""
     names = graph.names
 
     def price(part):
@@ -102,14 +102,14 @@ def optimum(graph, cost, groups, size, strategies):
 
 
 def solved(graph, cost, **settings):
-    """The latency found, inf if there is none; whatever is found must verify."""
+    """Return the latency, inf if there is none, and the stages, which are verified."""
     try:
-        found = hs.stages(graph, cost, **settings)
+        stages = hs.stages(graph, cost, **settings)
     except hs.Infeasible:
         return INF, None
     limits = {key: settings.get(key, default) for key, default in (("groups", 8), ("group_size", 3))}
-    assert hs.verify_stages(graph, found, **limits, cost=cost.worth) == []
-    return found.latency, found
+    assert hs.verify_stages(graph, stages, **limits, cost=cost.worth) == []
+    return stages.latency, stages
 
 
 @given(
@@ -131,18 +131,18 @@ def test_the_optimum_of_all_partitions(graph, groups, size, strategies, seed):
 def test_bounds_save_costs_and_change_nothing(graph, groups, size, blocks, seed, share):
     plain, lazy = Table(seed), Table(seed, share)
     limits = {"groups": groups, "group_size": size, "blocks": blocks}
-    expected, all_of_it = solved(graph, plain, **limits)
-    value, found = solved(graph, lazy, **limits, bound=lazy.bound)
+    expected, every_stage = solved(graph, plain, **limits)
+    value, stages = solved(graph, lazy, **limits, bound=lazy.bound)
     assert value == pytest.approx(expected, rel=1e-6)
     assert len(set(lazy.asked)) == len(lazy.asked), "a stage is asked for once"
     assert set(lazy.asked) <= set(plain.asked)
     assert len(set(plain.asked)) == len(plain.asked)
-    if found is not None:
-        assert all_of_it.asked == all_of_it.possible == len(plain.asked)
-        assert found.asked == len(lazy.asked) <= found.possible <= len(plain.asked)
+    if stages is not None:
+        assert every_stage.asked == every_stage.possible == len(plain.asked)
+        assert stages.asked == len(lazy.asked) <= stages.possible <= len(plain.asked)
 
 
-def test_tight_bounds_leave_most_stages_unasked():
+def test_tight_bounds_avoid_most_costs():
     graph = hs.workloads.rwnn("ws", 16, modules=1, seed=1)
     cost = hs.costs.Contention(graph, hs.costs.device("v100"))
     plain = hs.stages(graph, cost)
@@ -195,18 +195,18 @@ def test_a_stage_is_one_of_many_tasks():
     """Blocks of more than 64 tasks: bit sets of several words."""
     graph = hs.TaskGraph([f"t{i}" for i in range(70)], [(f"t{i}", f"t{i + 2}") for i in range(68)])  # two chains of 35
     cost = lambda tasks, strategy: 1.0 if len(tasks) <= 6 else 9.0  # noqa: E731
-    found = hs.stages(graph, cost, strategies="concurrent")
-    assert found.latency == math.ceil(70 / 6)
-    assert hs.verify_stages(graph, found, groups=8, group_size=3, cost=cost) == []
+    stages = hs.stages(graph, cost, strategies="concurrent")
+    assert stages.latency == math.ceil(70 / 6)
+    assert hs.verify_stages(graph, stages, groups=8, group_size=3, cost=cost) == []
 
 
-def test_what_turns_out_impossible_is_gone_around():
-    """The path that is best by the bounds has a stage of infinite cost; so has every other in the second case."""
+def test_impossible_stages_are_avoided():
+    """The path of least bound has a stage of infinite cost; in the second case every path has one."""
     graph = diamonds(1)
     cost = lambda tasks, strategy: INF if len(tasks) > 1 else 1.0  # noqa: E731
-    found = hs.stages(graph, cost, bound=lambda tasks, strategy: 0.5)
-    assert found.latency == 4.0
-    assert hs.verify_stages(graph, found, cost=cost) == []
+    stages = hs.stages(graph, cost, bound=lambda tasks, strategy: 0.5)
+    assert stages.latency == 4.0
+    assert hs.verify_stages(graph, stages, cost=cost) == []
     with pytest.raises(hs.Infeasible, match="infinite cost"):
         hs.stages(graph, lambda tasks, strategy: INF, bound=lambda tasks, strategy: 0.5)
 
@@ -215,7 +215,7 @@ def test_what_turns_out_impossible_is_gone_around():
 
 
 def diamonds(count):
-    """A row of diamonds, each from the end of the one before."""
+    """Return diamonds in series, each from the end of the previous one."""
     arcs = [(f"{x}{a}", f"{x}{b}") for x in range(count) for a, b in ("ab", "ac", "bd", "cd")]
     joins = [(f"{x}d", f"{x + 1}a") for x in range(count - 1)]
     return hs.TaskGraph([f"{x}{letter}" for x in range(count) for letter in "abcd"], arcs + joins)
@@ -254,9 +254,9 @@ def test_the_baselines_are_schedules_and_no_better(graph, seed):
     cost = Table(seed)
     best = hs.stages(graph, cost, groups=None, group_size=None, blocks=False).latency
     for baseline in (ios.sequential, ios.greedy):
-        found = baseline(graph, cost)
-        assert hs.verify_stages(graph, found, cost=cost.worth) == []
-        assert found.latency >= best
+        stages = baseline(graph, cost)
+        assert hs.verify_stages(graph, stages, cost=cost.worth) == []
+        assert stages.latency >= best
     assert len(ios.sequential(graph, cost)) == graph.n_tasks
     assert ios.greedy(graph, cost).stages.latency.size == max((len(list(path)) for path in _longest(graph)), default=0), (
         "as many stages as a longest path has tasks"
@@ -272,8 +272,8 @@ def _longest(graph):
 
 
 def test_an_empty_graph():
-    found = hs.stages(hs.TaskGraph([], []), Table(0))
-    assert (len(found), found.latency, found.asked, found.possible) == (0, 0.0, 0, 0)
+    stages = hs.stages(hs.TaskGraph([], []), Table(0))
+    assert (len(stages), stages.latency, stages.asked, stages.possible) == (0, 0.0, 0, 0)
     sizes = counting.counts(hs.TaskGraph([], []))
     assert (sizes.width, sizes.transitions, sizes.schedules, sizes.bound) == (0, 0, 1, 1.0)
 
@@ -305,14 +305,14 @@ def test_a_block_that_is_too_wide_is_cut_while_the_others_stay_at_their_optimum(
     exact = hs.stages(hs.TaskGraph(list("abcd"), narrow), Table(0))
     monkeypatch.setattr(block_states, "MOST_TRANSITIONS", 1 << 23)
     monkeypatch.setattr(block_states, limit, most)
-    found = hs.stages(graph, Table(0), bound=lambda tasks, strategy: 0.0)
-    assert hs.verify_stages(graph, found, groups=8, group_size=3, cost=Table(0)) == []
-    (message,) = found.messages
+    stages = hs.stages(graph, Table(0), bound=lambda tasks, strategy: 0.0)
+    assert hs.verify_stages(graph, stages, groups=8, group_size=3, cost=Table(0)) == []
+    (message,) = stages.messages
     assert re.match(rf"the block of {15 * layers + 1} tasks 'w0', .* is too wide to be solved as one and was cut into \d+ parts", message)
-    first = [s for s in range(len(found)) if found.groups(s)[0][0] in "abcd"]
-    assert sum(found.stages.latency[s] for s in first) == pytest.approx(exact.latency)
-    assert found.bound == pytest.approx(exact.latency)  # of the block that was cut nothing is proven
-    cut = {frozenset(itertools.chain(*found.groups(s))) for s in range(len(found))}
+    first = [s for s in range(len(stages)) if stages.groups(s)[0][0] in "abcd"]
+    assert sum(stages.stages.latency[s] for s in first) == pytest.approx(exact.latency)
+    assert stages.bound == pytest.approx(exact.latency)  # there is no proof for the block that was cut
+    cut = {frozenset(itertools.chain(*stages.groups(s))) for s in range(len(stages))}
     if layers == 2:  # the first cut is between two levels
         assert not any({name[0] for name in stage} >= {"w", "x"} for stage in cut)
 
@@ -323,7 +323,7 @@ def test_a_block_that_is_too_wide_is_cut_while_the_others_stay_at_their_optimum(
 @given(GRAPHS)
 @examples(60)
 def test_counts_are_those_of_brute_force(graph):
-    n, found = graph.n_tasks, counting.counts(graph)
+    n, counts = graph.n_tasks, counting.counts(graph)
     below = ancestors(graph)
     free = [
         part
@@ -331,40 +331,40 @@ def test_counts_are_those_of_brute_force(graph):
         for part in itertools.combinations(range(n), size)
         if not any(below[a, b] or below[b, a] for a, b in itertools.combinations(part, 2))
     ]
-    assert found.width == max(map(len, free))
+    assert counts.width == max(map(len, free))
 
     @cache
     def ways(state):
         return sum(ways(state - part) for part in endings(graph, state)) if state else 1
 
     everything = frozenset(range(n))
-    assert found.schedules == ways(everything)
+    assert counts.schedules == ways(everything)
     states = {everything - part for part in endings(graph, everything)} | {everything}
-    assert found.transitions == sum(1 for state in states for _ in endings(graph, state))
-    assert found.transitions <= found.chain_bound <= found.bound * (1 + 1e-12)
+    assert counts.transitions == sum(1 for state in states for _ in endings(graph, state))
+    assert counts.transitions <= counts.chain_bound <= counts.bound * (1 + 1e-12)
 
 
 @given(GRAPHS)
 def test_chains_are_chains(graph):
-    below, found = ancestors(graph), chains(graph)
+    below, chain = ancestors(graph), chains(graph)
     for a, b in itertools.combinations(range(graph.n_tasks), 2):
-        assert found[a] != found[b] or below[a, b] or below[b, a]
+        assert chain[a] != chain[b] or below[a, b] or below[b, a]
 
 
 @pytest.mark.parametrize(("d", "c"), [(1, 1), (2, 3), (3, 2), (2, 9), (6, 4), (30, 30)])
 def test_the_worst_case_family(d, c):
-    """d chains of c tasks, the paper's figure 13: all pairs are there, the empty endings apart."""
+    """d chains of c tasks, the paper's figure 13: all pairs but those with an empty ending."""
     names = [[f"{x}.{y}" for y in range(c)] for x in range(d)]
     graph = hs.TaskGraph([name for row in names for name in row], [pair for row in names for pair in itertools.pairwise(row)])
-    found = counting.counts(graph)
-    assert found.width == d
-    assert found.transitions == math.comb(c + 2, 2) ** d - (c + 1) ** d
-    assert found.chain_bound == math.comb(c + 2, 2) ** d
-    assert found.bound == pytest.approx(float(Fraction(found.chain_bound)))
+    counts = counting.counts(graph)
+    assert counts.width == d
+    assert counts.transitions == math.comb(c + 2, 2) ** d - (c + 1) ** d
+    assert counts.chain_bound == math.comb(c + 2, 2) ** d
+    assert counts.bound == pytest.approx(float(Fraction(counts.chain_bound)))
 
 
 def test_schedules_beyond_one_word():
-    """Without edges they are the ordered set partitions, by their recursion."""
+    """Without edges, schedules are the ordered set partitions, counted by their recursion."""
     expected = [1]
     for n in range(1, 13):
         expected.append(sum(math.comb(n, k) * expected[n - k] for k in range(1, n + 1)))
@@ -381,14 +381,14 @@ def wiring(path: Path):
 @pytest.mark.parametrize("file", sorted(["ws-16-4-0.75-2", "ws-32-4-0.75-3", "ws-32-4-0.75-4", "ws-32-4-0.75-5"]))
 def test_wirings_of_randwire(shared_data: Path, file):
     graph = wiring(shared_data / "ios" / f"{file}.txt")
-    found, pruned = counting.counts(graph), ios.Block(graph, graph.topological_order, 8, 3)
-    assert len(pruned.tail) < found.transitions < found.chain_bound <= found.bound
+    counts, pruned = counting.counts(graph), ios.Block(graph, graph.topological_order, 8, 3)
+    assert len(pruned.tail) < counts.transitions < counts.chain_bound <= counts.bound
     if graph.n_tasks == 16:
-        whole = ios.Block(graph, graph.topological_order, None, None)
-        assert len(whole.tail) == found.transitions
+        unlimited = ios.Block(graph, graph.topological_order, None, None)
+        assert len(unlimited.tail) == counts.transitions
 
 
-# ---------------------------------------------------------------------- blocks that are given
+# ---------------------------------------------------------------------- blocks given by the caller
 
 
 @given(GRAPHS, st.integers(0, 1000), st.data())
@@ -397,11 +397,11 @@ def test_given_blocks_are_scheduled_one_by_one(graph, seed, data):
     order = [graph.names[i] for i in graph.topological_order]
     cuts = sorted(data.draw(st.sets(st.integers(1, len(order) - 1)))) if len(order) > 1 else []
     parts = [order[a:b] for a, b in zip([0, *cuts], [*cuts, len(order)], strict=True)]
-    found = hs.stages(graph, cost, blocks=parts)
-    assert hs.verify_stages(graph, found, groups=8, group_size=3, cost=cost) == []
-    assert found.latency >= hs.stages(graph, cost, blocks=False).latency
+    stages = hs.stages(graph, cost, blocks=parts)
+    assert hs.verify_stages(graph, stages, groups=8, group_size=3, cost=cost) == []
+    assert stages.latency >= hs.stages(graph, cost, blocks=False).latency
     alone = sum(hs.stages(part(graph, names), cost, blocks=False).latency for names in parts)
-    assert found.latency == pytest.approx(alone)
+    assert stages.latency == pytest.approx(alone)
 
 
 def part(graph, names):
@@ -425,7 +425,7 @@ def test_blocks_that_do_not_fit_are_refused(blocks, message):
 
 
 class Tabled(Table):
-    """Costs, or bounds, that are said all at once too."""
+    """Costs, or bounds, that are also available as a table."""
 
     def __init__(self, seed, share=0.0, spoil=None):
         super().__init__(seed, share)
@@ -436,19 +436,19 @@ class Tabled(Table):
         members = [()]
         for s in range(1, len(parent)):
             members.append((*members[parent[s]], names[last[s]]))
-        found = np.array([[0.0, 0.0], *([self.worth(tasks, strategy) for strategy in ("concurrent", "merge")] for tasks in members[1:])])
-        return found if self.spoil is None else self.spoil(found)
+        costs = np.array([[0.0, 0.0], *([self.worth(tasks, strategy) for strategy in ("concurrent", "merge")] for tasks in members[1:])])
+        return costs if self.spoil is None else self.spoil(costs)
 
 
 @given(GRAPHS, LIMITS, LIMITS, st.integers(0, 1000), st.sampled_from(["concurrent", "merge", "both"]))
-def test_a_table_says_what_the_calls_say(graph, groups, size, seed, strategies):
+def test_a_table_has_the_costs_of_single_calls(graph, groups, size, seed, strategies):
     limits = {"groups": groups, "group_size": size, "strategies": strategies}
     one, all_at_once = Table(seed), Tabled(seed)
-    found = hs.stages(graph, all_at_once, **limits)
-    assert found == hs.stages(graph, one, **limits)
+    stages = hs.stages(graph, all_at_once, **limits)
+    assert stages == hs.stages(graph, one, **limits)
     assert all_at_once.tables == len(ios.blocks(graph))
     assert all_at_once.asked == []
-    assert hs.stages(graph, one, bound=Tabled(seed), **limits).latency == pytest.approx(found.latency, rel=1e-6)
+    assert hs.stages(graph, one, bound=Tabled(seed), **limits).latency == pytest.approx(stages.latency, rel=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -464,33 +464,33 @@ def test_tables_that_are_none_are_refused(spoil, message):
         hs.stages(hs.TaskGraph(["a"]), Tabled(1, spoil=spoil))
 
 
-# ---------------------------------------------------------------------- stopped, watched
+# ---------------------------------------------------------------------- progress and stops
 
 
 @given(GRAPHS, LIMITS, LIMITS, st.integers(0, 1000), st.integers(0, 12), st.sampled_from(["concurrent", "merge", "both"]))
 def test_a_search_that_is_stopped_keeps_valid_stages_and_a_bound(graph, groups, size, seed, after, strategies):
     limits = {"groups": groups, "group_size": size}
-    cost, told = Table(seed, 0.5), []
+    cost, reports = Table(seed, 0.5), []
 
     def watch(progress):
-        told.append(progress)
+        reports.append(progress)
         return progress.asked > after
 
-    found = hs.stages(graph, cost, bound=cost.bound, strategies=strategies, on_progress=watch, **limits)
+    stages = hs.stages(graph, cost, bound=cost.bound, strategies=strategies, on_progress=watch, **limits)
     best = hs.stages(graph, cost, strategies=strategies, **limits)
-    assert hs.verify_stages(graph, found, cost=cost, **limits) == []
-    assert found.bound <= best.latency * (1 + 1e-9) <= found.latency * (1 + 2e-9)
+    assert hs.verify_stages(graph, stages, cost=cost, **limits) == []
+    assert stages.bound <= best.latency * (1 + 1e-9) <= stages.latency * (1 + 2e-9)
     assert best.bound == pytest.approx(best.latency)
-    assert [progress.asked for progress in told] == list(range(1, found.asked + 1))
-    assert all(0 <= progress.block < progress.blocks == len(ios.blocks(graph)) for progress in told)
+    assert [progress.asked for progress in reports] == list(range(1, stages.asked + 1))
+    assert all(0 <= progress.block < progress.blocks == len(ios.blocks(graph)) for progress in reports)
 
 
 def test_no_time_leaves_the_stages_that_are_best_by_the_bounds():
     graph = hs.TaskGraph(["a", "b", "c"], [("a", "b"), ("a", "c")])
     cost = Table(3, 0.5)
-    found = hs.stages(graph, cost, bound=cost.bound, time_limit=0)
-    assert hs.verify_stages(graph, found, cost=cost) == []
-    assert found.bound <= found.latency
+    stages = hs.stages(graph, cost, bound=cost.bound, time_limit=0)
+    assert hs.verify_stages(graph, stages, cost=cost) == []
+    assert stages.bound <= stages.latency
 
 
 @pytest.mark.parametrize(
@@ -503,7 +503,7 @@ def test_time_limits_that_cannot_be_kept_are_refused(limit, bound, rule):
         hs.stages(hs.TaskGraph(["a"]), cost, bound=cost.bound if bound else None, time_limit=limit)
 
 
-def test_without_a_bound_every_cost_is_told():
-    graph, told = hs.TaskGraph(["a", "b", "c"], [("a", "b"), ("a", "c")]), []
-    found = hs.stages(graph, Table(1), on_progress=told.append)
-    assert [progress.asked for progress in told] == list(range(1, found.asked + 1))
+def test_without_a_bound_every_cost_is_reported():
+    graph, reports = hs.TaskGraph(["a", "b", "c"], [("a", "b"), ("a", "c")]), []
+    stages = hs.stages(graph, Table(1), on_progress=reports.append)
+    assert [progress.asked for progress in reports] == list(range(1, stages.asked + 1))
