@@ -1,4 +1,4 @@
-"""A real browser, cut off from the network, that notes what pages complain about."""
+"""A real browser without network, which records the errors of pages."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--
 
 
 def launched() -> Iterator[Browser]:
-    """Yield a headless Chromium; skip where there is none, but in CI fail."""
-    found = os.environ.get("HETSCHED_BROWSER") or next(filter(None, map(shutil.which, NAMES)), None)
-    if found is None:
+    """Yield a headless Chromium; if there is none, skip the test, or fail in CI."""
+    path = os.environ.get("HETSCHED_BROWSER") or next(filter(None, map(shutil.which, NAMES)), None)
+    if path is None:
         message = "no Chromium on the path; install one, or name it in HETSCHED_BROWSER"
         (pytest.fail if os.environ.get("CI") else pytest.skip)(message)
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=FLAGS)
+        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
         yield browser
         browser.close()
 
 
 @dataclass
 class Visit:
-    """A page, what it complained about, and what it asked the network for."""
+    """A page, its errors and warnings, and its requests to the network."""
 
     page: Page
     complaints: list[str] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Visit:
 
 
 def visit(browser: Browser, url: str, *, local: str = "file://") -> Visit:
-    """Return a page opened at `url`; what does not begin with `local` is noted and refused."""
+    """Return a page opened at `url`; requests that do not begin with `local` are recorded and refused."""
     page = browser.new_page(viewport={"width": 1280, "height": 1000})
     seen = Visit(page)
 

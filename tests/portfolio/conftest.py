@@ -1,4 +1,4 @@
-"""What tests of many processes share."""
+"""Fixtures of tests with several processes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hetsched.portfolio.workers import Pool
 
 @pytest.fixture
 def pools(monkeypatch: pytest.MonkeyPatch) -> list[Pool]:
-    """The pools that `auto` makes from here on."""
+    """Return the pools that `auto` makes during the test."""
     made: list[Pool] = []
 
     class Seen(Pool):

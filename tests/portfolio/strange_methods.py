@@ -1,4 +1,4 @@
-"""Methods registered when this module is imported, which a worker process does by itself, and a problem for them."""
+"""Methods registered when this module is imported, also by worker processes, and a problem for them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hetsched.search import Monitor
 
 
 def tangle(n: int = 60, devices: int = 3) -> hs.Problem:
-    """A problem that nobody solves in a moment."""
+    """Return a problem that takes any exact method long."""
     rng = np.random.default_rng(0)
     edges = sorted({(int(i), j) for j in range(1, n) for i in rng.integers(max(0, j - 10), j, 2)})
     graph = hs.TaskGraph([f"t{i}" for i in range(n)], np.array(edges), edge_bytes=rng.random(len(edges)))

@@ -1,4 +1,4 @@
-"""`auto`: who runs when, deadlines, what a user can say about its members, and that it is never worse than the simplest."""
+"""`auto`: the order of its members, deadlines, options for members, and makespans at most those of the simplest methods."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TestAuto(conformance.MethodSuite):
 
 @pytest.fixture
 def mine():
-    """A registry of one's own, so that tests leave nothing behind."""
+    """Use a temporary registry, so that methods of tests are removed."""
     with search.temporarily():
         yield
 
@@ -45,7 +45,7 @@ def alone(monkeypatch):
 
 
 def of_kind(kind):
-    return {each.name for each in search.registered().values() if each.kind is kind}
+    return {method.name for method in search.registered().values() if method.kind is kind}
 
 
 def ran(solution):
@@ -55,10 +55,10 @@ def ran(solution):
 @examples(60)
 @given(problem=strategies.problems())
 def test_it_is_never_worse_than_one_device_or_heft(problem):
-    answer = hs.solve(problem, evaluations=40)
+    solution = hs.solve(problem, evaluations=40)
     for name in ("best-device", "heft"):
         try:
-            assert answer.makespan <= hs.solve(problem, name).makespan
+            assert solution.makespan <= hs.solve(problem, name).makespan
         except hs.UnsupportedFeature:
             continue
 
@@ -74,11 +74,11 @@ def test_under_an_evaluation_limit_it_is_reproducible(problem):
 
 
 @pytest.mark.parametrize("looks", [0, 3, 30, 300])
-def test_the_first_answers_come_whatever_the_time_and_little_follows_the_end(looks):
+def test_quick_methods_run_at_any_limit_and_little_runs_after_the_end(looks):
     problem = tangle(300)
-    found = watched(problem, "auto", looks, {"workers": 0})
-    assert found.monitor.incumbent <= min(hs.solve(problem, name).makespan for name in ("best-device", "heft"))
-    assert found.late <= 20
+    run = watched(problem, "auto", looks, {"workers": 0})
+    assert run.monitor.incumbent <= min(hs.solve(problem, name).makespan for name in ("best-device", "heft"))
+    assert run.late <= 20
 
 
 @pytest.mark.parametrize("limit", [0.1, 3.0])
@@ -99,14 +99,14 @@ def test_small_problems_are_proven_in_a_worker():
     assert model_size.TINY < model_size.columns(problem)
     solution = hs.solve(problem, time_limit=PLENTY)
     assert solution.status == "optimal"
-    assert ran(solution) & {each.name for each in search.registered().values() if each.proves}
+    assert ran(solution) & {method.name for method in search.registered().values() if method.proves}
 
 
 def test_without_a_limit_it_ends_by_itself():
     assert hs.solve(tangle(100), options={"seconds": 1.0}).stopped == "finished"
 
 
-def test_the_history_says_who_found_what(alone):
+def test_the_history_names_the_method_of_each_schedule(alone):
     monitor = search.Monitor(tangle(), search.Budget(evaluations=5000))
     monitor.run("auto")
     solution = monitor.solution("auto")
@@ -125,7 +125,7 @@ def test_large_graphs_are_placed_as_well(alone):
     assert {"dsc", "celeritas", "order-place", "repartition"} <= ran(hs.solve(problem, evaluations=60))
 
 
-def test_members_can_be_named_excluded_and_weighed(alone):
+def test_members_can_be_chosen_excluded_and_weighted(alone):
     problem = tangle()
     assert ran(hs.solve(problem, evaluations=100, options={"members": "heft, olb"})) == {"heft", "olb"}
     assert ran(hs.solve(problem, evaluations=100, options={"members": ["olb"]})) == {"olb"}
@@ -139,7 +139,7 @@ def test_members_can_be_named_excluded_and_weighed(alone):
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"members": ["heftt"]}, "unknown method 'heftt'; choose from "),
         ({"exclude": ["heftt"]}, "unknown method 'heftt'; choose from "),
@@ -155,8 +155,8 @@ def test_members_can_be_named_excluded_and_weighed(alone):
         ({"bound_seconds": float("nan")}, "bound_seconds is nan; it must be a number of seconds, at least 0"),
     ],
 )
-def test_what_cannot_be_is_refused(options, said):
-    with pytest.raises(hs.UnsupportedFeature, match=said):
+def test_what_cannot_be_is_refused(options, message):
+    with pytest.raises(hs.UnsupportedFeature, match=message):
         hs.solve(topcuoglu(), options=options)
 
 
@@ -181,7 +181,7 @@ def test_members_of_this_process_alone_run_here(mine, pools):
     assert only.schedule is not None
 
 
-def test_a_member_that_fails_costs_only_itself():
+def test_a_failing_member_does_not_affect_the_others():
     problem = tangle()
     solution = hs.solve(problem, evaluations=2000, options={"members": ["raises", "heft", "wanders"]})
     assert "raises failed: RuntimeError: out of luck" in solution.messages
@@ -189,7 +189,7 @@ def test_a_member_that_fails_costs_only_itself():
     assert solution.makespan <= hs.solve(problem, "heft").makespan
 
 
-def test_what_falls_apart_is_split():
+def test_graphs_with_modules_are_split():
     stack = instances.stack("er", 10, 4, seed=1)
     assert "split" in members.usual(stack, "makespan")
     assert "split" not in members.usual(instances.stack("er", 20, 4, channels=2, seed=1), "makespan")
@@ -205,7 +205,7 @@ def test_small_modules_are_proven_before_workers_are_started(monkeypatch):
     assert solution.proof.name == "split"
 
 
-def test_nothing_large_is_handed_to_a_solver():
+def test_large_problems_are_not_given_to_solvers():
     n = 10_000
     graph = hs.TaskGraph([f"t{i}" for i in range(n)], np.column_stack([np.arange(n - 2), np.arange(2, n)]))  # two chains
     problem = hs.Problem(graph, hs.Cluster(["a", "b", "c"], bandwidth=1.0), durations=np.ones((n, 3)))
@@ -244,10 +244,10 @@ def test_threads_are_the_cores_of_a_solve():
 
 
 @pytest.mark.parametrize("apart", [False, True])
-def test_time_that_passes_between_two_looks_is_never_given_away(apart):
+def test_time_that_passes_between_two_checks_is_never_assigned(apart):
     problem, clock = tangle(12), SteppingClock()
     race = Race(problem, Monitor(problem, Budget(5.0), clock=clock), members.choose(problem, "makespan", None, ()), 10.0, 5.0)
     assert not race.over
-    clock.now += 6.0  # another process had the core
+    clock.now += 6.0  # as if another process had used the core
     for member in race.running:
         assert race._job(member, race._slice(member, apart=apart)).time_limit == 0.0, member.name

@@ -1,4 +1,4 @@
-"""Compiling ahead: every family of heuristics is in a part, and the command tells of each part that is done."""
+"""Compilation in advance: every family of heuristics is in a part, and the command reports each finished part."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_the_kinds_of_problems_differ_in_what_kernels_account_for() -> None:
     assert {problem.inputs for problem in kinds} == {1, 2}
 
 
-def test_the_command_tells_of_each_part(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_reports_each_part(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
     parts: dict[str, Callable[[], Any]] = {name: lambda name=name: done.append(name) for name in ("one", "other")}
     monkeypatch.setattr(prepare, "parts", lambda: parts)

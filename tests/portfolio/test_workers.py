@@ -1,4 +1,4 @@
-"""Worker processes: what they tell, how they end, and that nothing they found is lost with them."""
+"""Worker processes: their messages, their ends, and that their schedules are kept."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.portfolio.strange_methods import tangle
 
 
 def alive(pid: int) -> bool:
-    """Tell whether a process runs; one that has ended but was not asked for its exit code does not."""
+    """Return whether a process runs; a zombie does not."""
     try:
         os.kill(pid, 0)
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -34,7 +34,7 @@ def alive(pid: int) -> bool:
 
 
 def until(true: Callable[[], bool], seconds: float = PLENTY) -> None:
-    """Wait until something is true."""
+    """Wait until a condition is true."""
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline, "waited in vain"
@@ -43,33 +43,33 @@ def until(true: Callable[[], bool], seconds: float = PLENTY) -> None:
 
 @pytest.fixture(scope="module")
 def pool() -> Iterator[Pool]:
-    """A pool of one worker on a small problem."""
+    """Return a pool of one worker on a small problem."""
     with Pool(topcuoglu(), 1) as made:
         until(lambda: bool(list(made.receive(0.02))) or made.workers[0].ready)
         yield made
     assert made.workers == []
 
 
-def told(pool: Pool, job: Job, monitor: Monitor) -> list[Message]:
-    """Run a job to its end, into a monitor, and return all that was told."""
+def messages_of(pool: Pool, job: Job, monitor: Monitor) -> list[Message]:
+    """Run a job to its end, with a monitor, and return its messages."""
     until(lambda: bool(list(pool.receive(0.02))) or pool.workers[0].idle)
     receiver = JobReceiver(monitor, job.method)
     pool.give(pool.workers[0], job, receiver)
-    heard: list[Message] = []
+    messages: list[Message] = []
     deadline = time.monotonic() + PLENTY
-    while not heard or not isinstance(heard[-1], Done | ProcessDied):
+    while not messages or not isinstance(messages[-1], Done | ProcessDied):
         assert time.monotonic() < deadline
         for _, message, owner in pool.receive(0.05):
             if owner is not None:
                 owner.take(message)
-                heard.append(message)
-    return heard
+                messages.append(message)
+    return messages
 
 
-def test_a_worker_tells_what_it_finds_and_at_whose_cost(pool: Pool) -> None:
+def test_a_worker_reports_schedules_and_the_effort_of_their_method(pool: Pool) -> None:
     monitor = Monitor(topcuoglu())
-    heard = told(pool, Job("heft"), monitor)
-    assert [type(message) for message in heard] == [Found, Done]
+    messages = messages_of(pool, Job("heft"), monitor)
+    assert [type(message) for message in messages] == [Found, Done]
     solution = monitor.solution("auto")
     assert (solution.makespan, solution.method) == (80, "heft")
     assert solution.methods.method.tolist() == ["heft"]
@@ -78,29 +78,29 @@ def test_a_worker_tells_what_it_finds_and_at_whose_cost(pool: Pool) -> None:
     assert hs.verify(topcuoglu(), solution.schedule) == []
 
 
-def test_only_what_is_better_than_the_start_is_told(pool: Pool) -> None:
+def test_only_schedules_better_than_the_start_are_reported(pool: Pool) -> None:
     best = hs.solve(topcuoglu(), "min-min").schedule
-    heard = told(pool, Job("heft", start=best), Monitor(topcuoglu()))
-    assert [type(message) for message in heard] == [Done]
+    messages = messages_of(pool, Job("heft", start=best), Monitor(topcuoglu()))
+    assert [type(message) for message in messages] == [Done]
 
 
 def test_limits_and_seeds_reach_the_worker(pool: Pool) -> None:
-    first, second, third = (told(pool, Job("wanders", seed=seed, evaluations=30), Monitor(topcuoglu())) for seed in (1, 1, 2))
-    assert first[-2] == second[-2] != third[-2]  # the last decisions found
+    first, second, third = (messages_of(pool, Job("wanders", seed=seed, evaluations=30), Monitor(topcuoglu())) for seed in (1, 1, 2))
+    assert first[-2] == second[-2] != third[-2]  # the last decisions
     assert first[-1].stopped == "evaluations"
     assert first[-1].efforts[0][2] == 30
-    assert told(pool, Job("wanders", time_limit=0.2), Monitor(topcuoglu()))[-1].stopped == "time limit"
+    assert messages_of(pool, Job("wanders", time_limit=0.2), Monitor(topcuoglu()))[-1].stopped == "time limit"
 
 
 def test_prints_do_not_get_between_the_messages(pool: Pool, capfd: pytest.CaptureFixture[str]) -> None:
-    assert [type(message) for message in told(pool, Job("prints"), Monitor(topcuoglu()))] == [Found, Done]
+    assert [type(message) for message in messages_of(pool, Job("prints"), Monitor(topcuoglu()))] == [Found, Done]
 
 
-def test_failures_cost_only_the_task(pool: Pool) -> None:
+def test_failures_end_only_the_job(pool: Pool) -> None:
     monitor = Monitor(topcuoglu())
-    assert told(pool, Job("raises"), monitor)[-1].failure == "failed"
-    assert told(pool, Job("exits"), monitor)[-1].failure == "failed"
-    assert told(pool, Job("pesto"), monitor)[-1].failure == "refused"
+    assert messages_of(pool, Job("raises"), monitor)[-1].failure == "failed"
+    assert messages_of(pool, Job("exits"), monitor)[-1].failure == "failed"
+    assert messages_of(pool, Job("pesto"), monitor)[-1].failure == "refused"
     assert monitor.incumbent < float("inf")
     failed, exited, refused = monitor.solution("x").messages
     assert failed == "raises failed: RuntimeError: out of luck"
@@ -108,11 +108,11 @@ def test_failures_cost_only_the_task(pool: Pool) -> None:
     assert refused.startswith("pesto: communication='delay' is not supported")
 
 
-def test_a_method_that_no_module_brings_is_unknown_there(pool: Pool) -> None:
-    assert told(pool, Job("nowhere"), Monitor(topcuoglu()))[-1].failure == "unknown"
+def test_a_method_that_no_module_registers_is_unknown_in_the_worker(pool: Pool) -> None:
+    assert messages_of(pool, Job("nowhere"), Monitor(topcuoglu()))[-1].failure == "unknown"
 
 
-def test_a_task_is_stopped_when_asked(pool: Pool) -> None:
+def test_a_job_stops_on_request(pool: Pool) -> None:
     receiver = JobReceiver(Monitor(topcuoglu()), "wanders")
     until(lambda: bool(list(pool.receive(0.02))) or pool.workers[0].idle)
     pool.give(pool.workers[0], Job("wanders"), receiver)
@@ -122,18 +122,18 @@ def test_a_task_is_stopped_when_asked(pool: Pool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "text"),
     [(3, "ended by itself with exit code 3"), (-9, "was killed by signal 9 (SIGKILL)"), (-11, "was killed by signal 11 (SIGSEGV)")],
 )
-def test_deaths_are_told_in_words(code: int, said: str) -> None:
-    assert str(ProcessDied(code)) == said
+def test_deaths_are_described_in_words(code: int, text: str) -> None:
+    assert str(ProcessDied(code)) == text
 
 
 def test_a_killed_worker_loses_nothing_and_is_reported(pools: list[Pool]) -> None:
     killed: dict[int, float] = {}
 
     def kill(event: hs.search.Event) -> bool:
-        """Kill the worker at its first find; end when another in its place has found something."""
+        """Kill the worker after its first schedule; stop after a schedule of its replacement."""
         busy = [worker.process.pid for pool in pools for worker in pool.workers if worker.receiver is not None]
         if event.source == "wanders" and busy and not killed:
             os.kill(busy[0], signal.SIGKILL)
@@ -155,7 +155,7 @@ def test_a_crash_is_reported_and_the_others_go_on(pools: list[Pool]) -> None:
     problem, pids = tangle(), set[int]()
 
     def third(event: hs.search.Event) -> bool:
-        """Tell whether a process has taken the place of one of the first two, and the other has found something since."""
+        """Return whether one of the first two processes has been replaced, and the other has found a schedule since."""
         pids.update(worker.process.pid for pool in pools for worker in pool.workers)
         return len(pids) > 2 and event.source == "wanders"
 
@@ -167,7 +167,7 @@ def test_a_crash_is_reported_and_the_others_go_on(pools: list[Pool]) -> None:
     assert efforts["wanders"] > 10
 
 
-def test_without_processes_all_goes_on_here(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_processes_all_runs_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise OSError("no more processes")
 
@@ -211,7 +211,7 @@ print("done", solution.stopped, solution.schedule is not None, flush=True)
 
 
 class Script:
-    """A script that solves, in a process of its own."""
+    """A script that solves in a separate process."""
 
     def __init__(self, folder: Path, stop: int, options: dict[str, object]) -> None:
         path = folder / "script.py"
@@ -238,14 +238,14 @@ def script(tmp_path: Path) -> Iterator[Callable[..., Script]]:
     made: list[Script] = []
 
     def start(stop: int = -1, **options: object) -> Script:
-        """Start a script that goes on until so many processes have been started, or for long."""
+        """Start a script that runs until `stop` processes have been started, by default for long."""
         made.append(Script(tmp_path, stop, options))
         return made[-1]
 
     yield start
-    for each in made:
-        each.process.kill()
-        each.process.communicate()
+    for started in made:
+        started.process.kill()
+        started.process.communicate()
 
 
 def test_a_script_needs_no_main_guard(script: Callable[..., Script]) -> None:
@@ -260,7 +260,7 @@ def test_a_script_needs_no_main_guard(script: Callable[..., Script]) -> None:
 def test_workers_end_with_the_process_they_work_for(script: Callable[..., Script], members: list[str]) -> None:
     run = script(members=members, workers=1)
     run.read_until(lambda line: line == f"given {members[1]}")
-    time.sleep(1.5)  # so that the worker is in the midst of it
+    time.sleep(1.5)  # so that the worker is busy
     assert all(map(alive, run.pids))
     run.process.kill()
     until(lambda: not any(map(alive, run.pids)))
@@ -289,7 +289,7 @@ def test_a_callback_stops_the_workers(pools: list[Pool]) -> None:
     assert pools[0].workers == []
 
 
-def test_what_a_start_proves_is_not_lost_to_a_relay() -> None:
+def test_a_proof_by_a_start_reaches_the_job_receiver() -> None:
     problem = topcuoglu()
     monitor = Monitor(problem, Budget(evaluations=5))
     monitor.source = "auto"

@@ -15,7 +15,7 @@ import hetsched as hs
 
 
 def best_route(bandwidth: np.ndarray, latency: np.ndarray, h: int, k: int) -> tuple[float, float, int] | None:
-    """The law, by enumeration: (bottleneck, total latency, hops) of the best simple path."""
+    """Return (bottleneck, total latency, hops) of the best simple path, by enumeration."""
     if bandwidth[h, k] > 0:
         return bandwidth[h, k], latency[h, k], 1
     others = [i for i in range(len(bandwidth)) if i not in (h, k)]

@@ -1,4 +1,4 @@
-"""Documents: to the bit and back, and one line for whatever is wrong."""
+"""Documents: equal to the bit after a round trip, and one line for any error."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.golden import topcuoglu
 
 
 def awkward() -> hs.Problem:
-    """A problem with everything a document can hold."""
+    """Return a problem with everything a document can hold."""
     graph = hs.TaskGraph(
         ["a", "b", "c"],
         [("a", "b", 0.1), ("b", "c", 1e-99), ("a", "c", 0.0)],
@@ -155,7 +155,7 @@ def full(*_: object) -> None:
 
 
 @pytest.mark.parametrize("step", ["os.replace", "os.fsync"])
-def test_a_failed_write_leaves_the_old_file_and_says_so(tmp_path, monkeypatch, step):
+def test_a_failed_write_leaves_the_old_file_and_is_an_error(tmp_path, monkeypatch, step):
     path = tmp_path / "problem.json"
     topcuoglu().write(path)
     before = path.read_bytes()
@@ -255,7 +255,7 @@ def test_a_million_inputs_in_any_number_of_batches_are_read():
 
 @pytest.mark.parametrize("batching", ["once", "free"])
 @given(st.data())
-def test_inputs_are_covered_as_an_enumeration_of_batches_says(batching, data):
+def test_coverage_of_inputs_agrees_with_an_enumeration_of_batches(batching, data):
     inputs, size, members = (data.draw(st.integers(1, most)) for most in (9, 3, 2))
     sizes = data.draw(st.lists(st.integers(1, 9), min_size=1, max_size=3, unique=True).map(sorted))
     absent = data.draw(st.lists(st.booleans(), min_size=members * size * len(sizes), max_size=members * size * len(sizes)))
@@ -264,14 +264,14 @@ def test_inputs_are_covered_as_an_enumeration_of_batches_says(batching, data):
     cluster = hs.Cluster([f"d{k}" for k in range(size)], bandwidth=1.0)
 
     def counts(i: int, k: int) -> set[int]:
-        """How many inputs of task i device k can run."""
-        known = [b for x, b in enumerate(sizes) if np.isfinite(durations[i, k, x])]
+        """Return the numbers of inputs of task i that device k can run."""
+        supported = [b for x, b in enumerate(sizes) if np.isfinite(durations[i, k, x])]
         if batching == "once":
-            return {0, *known}
-        found = {0}
+            return {0, *supported}
+        sums = {0}
         for _ in range(inputs):
-            found |= {q + b for q in found for b in known if q + b <= inputs}
-        return found
+            sums |= {q + b for q in sums for b in supported if q + b <= inputs}
+        return sums
 
     per_device = [set.intersection(*(counts(i, k) for i in range(members))) for k in range(size)]
     expected = any(sum(shares) == inputs for shares in itertools.product(*per_device))
@@ -283,7 +283,7 @@ def test_inputs_are_covered_as_an_enumeration_of_batches_says(batching, data):
     assert accepted == expected
 
 
-def test_more_devices_or_routes_than_can_be_reckoned_are_refused(monkeypatch):
+def test_too_many_devices_or_routes_are_refused(monkeypatch):
     with pytest.raises(hs.InvalidProblem, match="3000 devices; at most 1000"):
         hs.Cluster([f"d{k}" for k in range(3000)], bandwidth=1.0)
     rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""Task graphs: what they hold and what they refuse."""
+"""Task graphs: their columns and their errors."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def test_compressed_rows_hold_every_edge_once_with_parallel_ones_summed(drawn):
     expected: dict[tuple[int, int], float] = {}
     for i, j, size in edges:
         expected[i, j] = expected.get((i, j), 0.0) + size
-    found = {tuple(edge): size for edge, size in zip(graph.edges.tolist(), graph.edge_bytes.tolist(), strict=True)}
-    assert found == expected
-    assert list(found) == list(expected), "edges keep the order of first appearance"
+    sizes = {tuple(edge): size for edge, size in zip(graph.edges.tolist(), graph.edge_bytes.tolist(), strict=True)}
+    assert sizes == expected
+    assert list(sizes) == list(expected), "edges keep the order of first appearance"
     forward = [(i, int(graph.succ[x]), int(graph.succ_edge[x])) for i in range(n) for x in range(graph.succ_ptr[i], graph.succ_ptr[i + 1])]
     backward = [(int(graph.pred[x]), j, int(graph.pred_edge[x])) for j in range(n) for x in range(graph.pred_ptr[j], graph.pred_ptr[j + 1])]
     listed = [(i, j, e) for e, (i, j) in enumerate(graph.edges.tolist())]

@@ -1,4 +1,4 @@
-"""Values with labels: mappings, series and data frames go by name, whatever their order."""
+"""Values with labels: mappings, series and data frames are matched by name, in any order."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ FRAME = pandas.DataFrame([[1.0, 2.0], [3.0, 4.0]], index=["b", "a"], columns=["y
 
 
 @pytest.mark.parametrize(
-    ("durations", "said"),
+    ("durations", "message"),
     [
         (FRAME.rename(index={"a": "z"}), "durations has a label 'z', which is no task"),
         (FRAME.rename(columns={"y": "z"}), "durations has a label 'z', which is no device"),
@@ -86,8 +86,8 @@ FRAME = pandas.DataFrame([[1.0, 2.0], [3.0, 4.0]], index=["b", "a"], columns=["y
         ([[1j, 2], [3, 4]], "durations is .*; it must be an array"),
     ],
 )
-def test_labels_that_do_not_fit_are_refused_by_name(durations, said):
-    with pytest.raises(hs.InvalidProblem, match=said):
+def test_labels_that_do_not_fit_are_refused_by_name(durations, message):
+    with pytest.raises(hs.InvalidProblem, match=message):
         hs.Problem(hs.TaskGraph(["a", "b"]), hs.Cluster(["x", "y"], bandwidth=1.0), durations=durations)
 
 

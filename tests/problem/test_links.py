@@ -1,4 +1,4 @@
-"""Links: what transfers take and hold under each model of communication."""
+"""Links: seconds and resources of transfers under each model of communication."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NODES = ["a", "", "a", "b", ""]
 
 
 def excluded(communication: str, one: tuple[int, int], other: tuple[int, int]) -> bool:
-    """Tell by the rules whether two transfers may not overlap, if resources are contended; "delay" counts channels."""
+    """Return whether the rules forbid an overlap of two transfers if resources are contended; "delay" counts channels."""
     if communication == "node":
         node = [name or number for number, name in enumerate(NODES)]
         ends = [(node[h], node[k]) for h, k in (one, other)]
@@ -61,7 +61,7 @@ def test_the_table_has_the_seconds_of_transfers(problem, data):
     links = problem.links
     size = problem.n_devices
     count = data.draw(st.integers(1, problem.inputs))
-    edge, h, k = (each.ravel() for each in np.indices((problem.graph.n_edges, size, size)))
+    edge, h, k = (column.ravel() for column in np.indices((problem.graph.n_edges, size, size)))
     factor = 1 if links.per_input else count
     if links.given:
         expected = links.transfers[edge, h, k] * factor

@@ -1,4 +1,4 @@
-"""Problems: eligibility, coverage, variants, and what is refused."""
+"""Problems: eligibility, coverage, variants, and errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAN = float("nan")
 
 
 def two(**arguments):
-    """A chain a -> b on devices x and y, one second a task."""
+    """Return a chain a -> b on devices x and y, 1 s per task."""
     graph = arguments.pop("graph", hs.TaskGraph(["a", "b"], [("a", "b", 1.0)]))
     cluster = arguments.pop("cluster", hs.Cluster(["x", "y"], bandwidth=1.0))
     return hs.Problem(graph, cluster, **{"durations": [[1, 1], [1, 1]], **arguments})
@@ -83,7 +83,7 @@ def test_eligibility_follows_from_durations_pins_colocation_and_paths():
 
 
 def coverable(sizes_by_device: list[list[int]], inputs: int, batching: str) -> bool:
-    """The law, by enumeration: can one task process all inputs?"""
+    """Return whether one task can process all inputs, by enumeration."""
     if batching == "once":
         choices = [[0, *sizes] for sizes in sizes_by_device]
         return any(sum(choice) == inputs for choice in itertools.product(*choices))
@@ -114,7 +114,7 @@ def test_a_problem_is_refused_iff_some_task_cannot_process_all_inputs(devices, i
 
 
 def test_colocated_tasks_must_share_out_inputs_alike():
-    # a alone could do 2 + 1, b alone 3; together on one device for each input they cannot
+    # a alone can run 2 + 1, b alone 3; with each input of both on one device there is no division
     tasks = hs.TaskGraph(["a", "b"], colocation=["g", "g"])
     durations = np.full((2, 2, 3), NAN)
     durations[0, 0, 1] = durations[0, 1, 0] = durations[1, :, 2] = 1.0
@@ -150,7 +150,7 @@ def test_transfer_times_follow_the_communication_model():
 
 
 class HalfSpeed:
-    """A cost model as a stranger would write it."""
+    """A cost model outside the package."""
 
     def durations(self, graph, cluster, batch_sizes):
         return np.ones((graph.n_tasks, cluster.n_devices, 1)) * np.asarray(batch_sizes, float) * 0.5
@@ -192,7 +192,7 @@ def test_eligible_devices_are_what_is_left_when_nothing_more_can_be_dropped(prob
 
 @pytest.mark.parametrize("given", [True, False])
 def test_a_long_chain_bound_to_its_end_is_refused_or_read_at_once(given):
-    n, size = 50_000, 3  # a round over all tasks for each of them would take minutes
+    n, size = 50_000, 3  # a pass over all tasks for each task would take minutes
     one_way = np.triu(np.ones((size, size)), 1)
     durations = np.ones((n, size))
     durations[-1, 1:] = np.nan

@@ -1,12 +1,12 @@
-"""The record of what methods, bounds and formulations answer, to show that a refactoring changes none of it.
+"""The record of the answers of methods, bounds and formulations, to show that a refactoring does not change them.
 
     python -m tests.reference.record [--check] [--folder FOLDER] [SECTION ...]
 
-writes ``tests/reference/SECTION.json``; with ``--check`` it compares with what is there, prints what differs by method and
-problem, and exits with 1 if anything does. Numbers stand to the bit (`float.hex`), schedules and their decisions as a hash;
-only what solvers find is compared to a relative 1e-6. Nothing depends on the clock: a solve has a limit of evaluations, or
-none. The record holds for the versions of packages in ``versions.json``, which are those of constraints.txt, and takes some
-six minutes of one core where the kernels are compiled. Its sections:
+writes ``tests/reference/SECTION.json``; with ``--check`` it compares with these files, prints differences by method and
+problem, and exits with 1 if there are any. Numbers are recorded to the bit (`float.hex`), schedules and their decisions as a
+hash; answers of solvers are compared to a relative 1e-6. Nothing depends on the clock: a solve has a limit of evaluations, or
+none. The record is valid for the versions of packages in ``versions.json``, which are those of constraints.txt, and takes
+about six minutes of one core if the kernels are compiled. Its sections:
 
 methods
     Each method of `repeatable` with 200 evaluations on the corpus and on `networks`, with `SEEDS` where it draws numbers;
@@ -26,9 +26,9 @@ stages
 names
     Public names, the parameters of all public callables, the options of methods.
 
-Left out because they take longer than all others together: `SLOW` methods on seven of eight problems of the corpus, `auto`
-on every second; the objectives on seven of eight; exact methods on three of four; what `SKIPPED` lists. ``cpsat`` and
-``auto`` with solvers or workers are not repeatable to the bit, nor is anything under a time limit.
+Not recorded, because they take longer than all others together: `SLOW` methods on seven of eight problems of the corpus,
+`auto` on every second; the objectives on seven of eight; exact methods on three of four; the pairs of `SKIPPED`. ``cpsat``,
+``auto`` with solvers or workers, and runs under a time limit are not repeatable to the bit.
 """
 
 from __future__ import annotations
@@ -58,19 +58,19 @@ SEEDS = (0, 1, 2)
 SEEDED = {"annealing", "ea", "evolution", "load-search", "multilevel", "random-heft", "random-partition", "sa", "tabu"}
 """Methods whose answer depends on the seed."""
 EXACT = ("assignment", "branch", "cpsat", "getf", "load-milp", "milp", "milp:highs", "moirai", "pesto", "split")
-"""Methods whose answer is compared up to the tolerance of solvers."""
+"""Methods whose answer is compared to the tolerance of solvers."""
 EVALUATED = {"split": 200}
-"""Evaluations of the exact methods that search too; the others end by themselves."""
+"""Evaluation limits of the exact methods that also search; the others end by themselves."""
 PROVING = ("bounds",)
-"""Methods whose bound is recorded as well."""
+"""Methods whose bound is recorded too."""
 SLOW = ("auto", "metis", "multilevel")
-"""Methods that take some tenths of a second on the smallest problem."""
+"""Methods that take tenths of a second on the smallest problem."""
 SKIPPED = {("contiguous", "inception_v3"), ("modular", "inception_v3"), ("moirai", "small stack")}
-"""Methods and bounds, and the network on which they take long."""
+"""Pairs of a method or bound and a problem on which it takes long."""
 TOLERANCE = 1e-6
 PACKAGES = ("highspy", "llvmlite", "numba", "numpy", "ortools", "pymetis", "pyscipopt", "scipy")
 
-# Functions below the public ones, in one place: a module that moves is moved here.
+# Paths of functions that are not public; a module that moves is updated here only.
 BOUNDS = {
     "memory": "bounds.combinatorial:memory",
     "critical path": "bounds.combinatorial:critical_path",
@@ -110,15 +110,15 @@ FORMULATIONS: list[tuple[str, str, dict[str, Any]]] = [
 
 Answer = str | list[str]
 Rows = Iterator[tuple[str, str, Answer]]
-"""What was asked, of which problem, and the answer."""
+"""Group, problem and answer."""
 Record = dict[str, dict[str, Answer]]
 
 
 def function(path: str) -> Callable[..., Any]:
     """Return the function at "module:name" below ``hetsched``."""
     module, name = path.split(":")
-    found: Callable[..., Any] = getattr(importlib.import_module(f"hetsched.{module}"), name)
-    return found
+    value: Callable[..., Any] = getattr(importlib.import_module(f"hetsched.{module}"), name)
+    return value
 
 
 # ---------------------------------------------------------------------- problems
@@ -159,15 +159,15 @@ def cases(step: int = 1) -> dict[str, hs.Problem]:
 
 
 def digest(schedule: hs.Schedule) -> str:
-    """Return a hash of what a schedule says and of the decision it was made from."""
-    decision, whole, real = schedule.decision, np.dtype("<i8"), np.dtype("<f8")
+    """Return a hash of a schedule and of its decision."""
+    decision, integer, floating = schedule.decision, np.dtype("<i8"), np.dtype("<f8")
     order = [] if decision.transfer_order is None else [len(decision.transfer_order), *decision.transfer_order.ravel().tolist()]
     batches, transfers = schedule.batches, schedule.transfers
     columns = [
-        *((column, whole) for column in (decision.task, decision.device, decision.item_ptr, decision.items, order)),
-        *((column, real) for column in (batches.start, batches.finish)),
-        *((column, whole) for column in (transfers.edge, transfers.source, transfers.target)),
-        *((column, real) for column in (transfers.start, transfers.finish)),
+        *((column, integer) for column in (decision.task, decision.device, decision.item_ptr, decision.items, order)),
+        *((column, floating) for column in (batches.start, batches.finish)),
+        *((column, integer) for column in (transfers.edge, transfers.source, transfers.target)),
+        *((column, floating) for column in (transfers.start, transfers.finish)),
     ]
     return hashed(b"|".join(np.asarray(column, kind).tobytes() for column, kind in columns))
 
@@ -177,34 +177,34 @@ def hashed(data: bytes) -> str:
 
 
 def answer(problem: hs.Problem, method: str, **arguments: Any) -> str:
-    """Return what a method answers, in one line."""
+    """Return the answer of a method, in one line."""
     try:
         solution = hs.solve(problem, method, **arguments)
     except hs.UnsupportedFeature:
         return "refused"
-    found = str(solution.status)
+    text = str(solution.status)
     if solution.schedule is not None:
-        found = f"{solution.value.hex()} {digest(solution.schedule)}"
+        text = f"{solution.value.hex()} {digest(solution.schedule)}"
     elif solution.best_effort is not None:
-        found += f", {solution.best_effort.bytes_over.hex()} bytes over {digest(solution.best_effort.schedule)}"
-    return f"{found} bound {solution.bound.hex()}" if method in PROVING else found
+        text += f", {solution.best_effort.bytes_over.hex()} bytes over {digest(solution.best_effort.schedule)}"
+    return f"{text} bound {solution.bound.hex()}" if method in PROVING else text
 
 
 def answers(problem: hs.Problem, method: str, **arguments: Any) -> Answer:
-    """Return what a method answers with each seed that matters to it."""
+    """Return the answer of a method, for each seed if it depends on the seed."""
     if method not in SEEDED:
         return answer(problem, method, **arguments)
     return [answer(problem, method, seed=seed, **arguments) for seed in SEEDS]
 
 
 def _ours() -> dict[str, hs.search.Method]:
-    """Return the methods of the package: tests register others in the same process."""
+    """Return the methods of the package, without those that tests register in the same process."""
     return {name: method for name, method in hs.methods().items() if method.function.__module__.startswith("hetsched.")}
 
 
 def repeatable() -> list[str]:
-    """Return the methods whose answer under an evaluation limit is the same to the bit."""
-    return [name for name, each in _ours().items() if name not in EXACT and (each.deterministic or name == "multilevel")]
+    """Return the methods whose answers under an evaluation limit are equal to the bit."""
+    return [name for name, method in _ours().items() if name not in EXACT and (method.deterministic or name == "multilevel")]
 
 
 # ---------------------------------------------------------------------- sections
@@ -246,7 +246,7 @@ def bounds() -> Rows:
                 yield bound, name, function(path)(problem).value.hex()
     for objective in ("makespan", "period", "max-load"):
         for name, problem in problems.items():
-            yield f"every, {objective}", name, [found.value.hex() for found in function(EVERY)(problem, objective=objective)]
+            yield f"every, {objective}", name, [best.value.hex() for best in function(EVERY)(problem, objective=objective)]
     for name, problem in problems.items():
         if function(SMALL)(problem):
             yield "linear relaxation", name, function(LINEAR_RELAXATION)(problem).value.hex()
@@ -260,11 +260,11 @@ def exact() -> Rows:
                 if (method, name) in SKIPPED:
                     continue
                 try:
-                    found = hs.solve(problem, method, objective=objective, evaluations=EVALUATED.get(method))
+                    solution = hs.solve(problem, method, objective=objective, evaluations=EVALUATED.get(method))
                 except hs.UnsupportedFeature:
                     yield f"{method}, {objective}", name, "refused"
                 else:
-                    yield f"{method}, {objective}", name, [str(found.status), str(found.value), str(found.bound)]
+                    yield f"{method}, {objective}", name, [str(solution.status), str(solution.value), str(solution.bound)]
 
 
 def formulations() -> Rows:
@@ -274,12 +274,12 @@ def formulations() -> Rows:
         start = {line.split()[0]: number for number, line in enumerate(lines) if line[:1].isalpha()}
         rows = start["COLUMNS"] - start["ROWS"] - 1
         columns = {line.split()[0] for line in lines[start["COLUMNS"] + 1 : start["RHS"]] if "'MARKER'" not in line}
-        said = ", ".join(f"{key}={value!r}" for key, value in options.items())
-        yield f"{kind}({said})", name, f"{rows} rows, {len(columns)} columns, {hashed(chr(10).join(lines).encode())}"
+        arguments = ", ".join(f"{key}={value!r}" for key, value in options.items())
+        yield f"{kind}({arguments})", name, f"{rows} rows, {len(columns)} columns, {hashed(chr(10).join(lines).encode())}"
 
 
 def mps(formulation: hs.models.Formulation) -> list[str]:
-    """Return the lines of a formulation's .mps text but for comments."""
+    """Return the lines of a formulation's .mps text without comments."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.mps"
         formulation.model.write(path)
@@ -291,9 +291,9 @@ def stages() -> Rows:
         graph = hs.workloads.networks.load(network)
         cost = hs.costs.Contention(graph, hs.costs.device("v100"))
         for name, path in STAGES.items():
-            found = function(path)(graph, cost)
-            groups = json.dumps([found.groups(stage) for stage in range(len(found))])
-            yield name, network, f"{found.latency.hex()} {hashed(groups.encode())}"
+            schedule = function(path)(graph, cost)
+            groups = json.dumps([schedule.groups(stage) for stage in range(len(schedule))])
+            yield name, network, f"{schedule.latency.hex()} {hashed(groups.encode())}"
 
 
 def names() -> Rows:
@@ -311,32 +311,32 @@ def versions() -> Rows:
 
 
 SECTIONS: dict[str, Callable[[], Rows]] = {
-    each.__name__: each for each in (versions, names, formulations, stages, bounds, exact, methods, objectives, auto)
+    section.__name__: section for section in (versions, names, formulations, stages, bounds, exact, methods, objectives, auto)
 }
 
 # ---------------------------------------------------------------------- recording
 
 
 def made(section: str) -> Record:
-    """Return a section of the record as it is now; each group is printed when it is done."""
-    hs.methods()  # loads them all: no answer is to depend on what was loaded before
+    """Compute a section of the record; prints each group when it is done."""
+    hs.methods()  # loads all methods, so that answers do not depend on the order of loading
     record: Record = {}
     began = time.perf_counter()
-    for group, name, found in SECTIONS[section]():
+    for group, name, answer in SECTIONS[section]():
         if group not in record:
             print(f"{time.perf_counter() - began:7.1f} s  {section}: {group}", flush=True)
-        record.setdefault(group, {})[name] = found
+        record.setdefault(group, {})[name] = answer
     return record
 
 
 def committed(section: str, folder: Path = HERE) -> Record:
-    """Return a section of the record as it was made."""
+    """Read a section of the committed record."""
     record: Record = json.loads((folder / f"{section}.json").read_text(encoding="utf-8"))
     return record
 
 
 def differences(section: str, before: Record, now: Record) -> list[str]:
-    """Return a line for each answer that is not what it was."""
+    """Return a line for each answer that differs."""
     lines = []
     for group in dict.fromkeys([*before, *now]):
         old, new = before.get(group, {}), now.get(group, {})
@@ -348,7 +348,7 @@ def differences(section: str, before: Record, now: Record) -> list[str]:
 
 
 def close(was: Answer, is_now: Answer) -> bool:
-    """Tell whether two answers of a solver agree in their status, and in their value and bound to `TOLERANCE`."""
+    """Return whether two answers of a solver agree in their status, and in their value and bound to `TOLERANCE`."""
     if isinstance(was, str) or isinstance(is_now, str) or was[0] != is_now[0]:
         return False
     return all(math.isclose(float(a), float(b), rel_tol=TOLERANCE) for a, b in zip(was[1:], is_now[1:], strict=True))
@@ -364,19 +364,19 @@ def main(arguments: list[str] | None = None) -> int:
     unknown = set(chosen.sections) - set(SECTIONS)
     if unknown:
         parser.error(f"no section {', '.join(sorted(unknown))}; choose from {', '.join(SECTIONS)}")
-    found = []
+    lines = []
     for section in chosen.sections or SECTIONS:
         record = made(section)
         if chosen.check:
-            found += differences(section, committed(section, chosen.folder), record)
+            lines += differences(section, committed(section, chosen.folder), record)
         else:
             text = json.dumps(record, indent=0, ensure_ascii=False) + chr(10)
             (chosen.folder / f"{section}.json").write_text(text, encoding="utf-8")
-    for line in found:
+    for line in lines:
         print(line)
     if chosen.check:
-        print(f"{len(found)} differences")
-    return 1 if found else 0
+        print(f"{len(lines)} differences")
+    return 1 if lines else 0
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ def test_nothing_differs_from_the_record(section):
     assert record.differences(section, record.committed(section), record.made(section)) == []
 
 
-def test_an_answer_that_changes_is_a_difference():
+def test_a_changed_answer_is_a_difference():
     before = {"heft": {"a": "0x1.0p+0 12ab", "b": ["x", "y"]}, "etf": {"a": "refused"}}
     assert record.differences("methods", before, before) == []
     assert record.differences("methods", before, {"heft": {"a": "0x1.0p+0 12ac", "b": ["x", "y"]}, "cpop": {"a": "refused"}}) == [

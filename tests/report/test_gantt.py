@@ -33,18 +33,20 @@ def test_every_batch_is_a_bar_and_every_transfer_a_line(case: tuple[hs.Problem, 
         figure = drawn(problem, schedule)
         figure.draw_without_rendering()
     ax = figure.axes[0]
-    (bars,) = [each for each in ax.collections if isinstance(each, PolyCollection) and not isinstance(each, LineCollection)]
+    (bars,) = [
+        collection for collection in ax.collections if isinstance(collection, PolyCollection) and not isinstance(collection, LineCollection)
+    ]
     assert len(bars.get_paths()) == len(schedule.batches)
-    lines = sum(len(each.get_segments()) for each in ax.collections if isinstance(each, LineCollection))
+    lines = sum(len(collection.get_segments()) for collection in ax.collections if isinstance(collection, LineCollection))
     assert lines == len(schedule.transfers)
     assert [label.get_text() for label in ax.get_yticklabels()] == list(schedule.devices)
 
 
-def test_bars_lie_where_and_when_batches_run() -> None:
+def test_bars_have_the_rows_and_times_of_their_batches() -> None:
     problem, solution = diamond()
     assert solution.schedule is not None
     ax = drawn(problem, solution.schedule).axes[0]
-    bars = next(each for each in ax.collections if isinstance(each, PolyCollection))
+    bars = next(collection for collection in ax.collections if isinstance(collection, PolyCollection))
     batches = solution.schedule.batches
     for path, start, finish, device in zip(bars.get_paths(), batches.start, batches.finish, batches.device, strict=True):
         (left, top), (right, bottom) = path.vertices.min(axis=0), path.vertices.max(axis=0)
@@ -62,7 +64,7 @@ def test_names_that_do_not_fit_are_shortened_or_left_out() -> None:
     assert solution.schedule is not None
     figure = drawn(problem, solution.schedule)
     figure.draw_without_rendering()
-    bars = next(each for each in figure.axes[0].collections if isinstance(each, PolyCollection))
+    bars = next(collection for collection in figure.axes[0].collections if isinstance(collection, PolyCollection))
     width = {round(float(path.vertices[:, 0].mean()), 9): np.ptp(path.vertices[:, 0]) for path in bars.get_paths()}
     to_pixels = figure.axes[0].transData.get_matrix()[0, 0]
     for text in figure.axes[0].texts:
@@ -74,7 +76,7 @@ def test_without_transfers_on_request() -> None:
     problem, solution = diamond()
     assert solution.schedule is not None
     ax = drawn(problem, solution.schedule, transfers=False).axes[0]
-    assert not any(isinstance(each, LineCollection) for each in ax.collections)
+    assert not any(isinstance(collection, LineCollection) for collection in ax.collections)
 
 
 @pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf", ".PNG"])
@@ -91,7 +93,7 @@ def test_pictures_are_written(tmp_path: Path, suffix: str) -> None:
 
 
 def test_a_thousand_tasks_stay_legible(tmp_path: Path) -> None:
-    """Rows stay apart: where no device is busy and no line runs, the paper shows."""
+    """Rows are separate: the background is visible where there is no bar and no line."""
     problem, solution = stack(32)
     assert solution.schedule is not None
     path = tmp_path / "chart.png"

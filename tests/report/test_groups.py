@@ -23,7 +23,7 @@ SIGHT = {
 
 
 def seen(colour: str, sight: str) -> np.ndarray:
-    """Return a colour in CIE Lab as it is seen."""
+    """Return the CIE Lab coordinates of a colour in a given colour vision."""
     srgb = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
     linear = np.where(srgb <= 0.04045, srgb / 12.92, ((srgb + 0.055) / 1.055) ** 2.4)
     x, y, z = (
@@ -35,7 +35,7 @@ def seen(colour: str, sight: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("sight", SIGHT)
-def test_the_colours_of_operators_are_told_apart_with_every_colour_vision(sight: str) -> None:
+def test_the_colours_of_operators_differ_in_every_colour_vision(sight: str) -> None:
     for a, b in itertools.combinations([*COLOURS, OTHER], 2):
         assert np.linalg.norm(seen(a, sight) - seen(b, sight)) > 8, (a, b)
 
@@ -44,24 +44,24 @@ def test_the_colours_of_operators_are_told_apart_with_every_colour_vision(sight:
 def test_every_task_has_one_group_with_a_colour(case: tuple[hs.Problem, hs.Schedule]) -> None:
     problem, schedule = case
     for colour_by in ("op", "module", "cut", [f"g{i % 9}" for i in range(problem.n_tasks)]):
-        found = groups(problem, schedule, colour_by)
-        assert len(found.of_task) == problem.n_tasks
-        assert len(found.names) == len(found.colours) == len(set(found.names))
-        assert set(found.of_task.tolist()) <= set(range(len(found.names)))
+        grouping = groups(problem, schedule, colour_by)
+        assert len(grouping.of_task) == problem.n_tasks
+        assert len(grouping.names) == len(grouping.colours) == len(set(grouping.names))
+        assert set(grouping.of_task.tolist()) <= set(range(len(grouping.names)))
 
 
 def test_operators_beyond_the_longest_seven_share_a_grey() -> None:
     problem, solution = stack(1, 20)
     assert solution.schedule is not None
-    found = groups(problem, solution.schedule, [f"g{i}" for i in range(problem.n_tasks)])
-    assert (found.names[-1], found.colours[-1]) == ("other", OTHER)
-    assert len(found.names) == 8
+    grouping = groups(problem, solution.schedule, [f"g{i}" for i in range(problem.n_tasks)])
+    assert (grouping.names[-1], grouping.colours[-1]) == ("other", OTHER)
+    assert len(grouping.names) == 8
     length = solution.schedule.batches.finish - solution.schedule.batches.start
     time = np.bincount(solution.schedule.batches.task, length)
-    assert time[found.of_task < 7].min() >= time[found.of_task == 7].max()
+    assert time[grouping.of_task < 7].min() >= time[grouping.of_task == 7].max()
 
 
-def test_modules_are_the_fewest_leading_parts_that_tell_tasks_apart() -> None:
+def test_modules_are_the_fewest_leading_parts_that_distinguish_tasks() -> None:
     assert modules(["conv1/conv2d", "layer1.0.conv/conv2d", "layer1.0.relu", "layer2.conv"]) == ["conv1", "layer1", "layer1", "layer2"]
     assert modules([f"model.h.{i}.attn" for i in range(4)]) == [f"model.h.{i}" for i in range(4)]
     assert modules(["same.a", "same.b"]) == ["same.a", "same.b"]
@@ -72,11 +72,11 @@ def test_modules_are_the_fewest_leading_parts_that_tell_tasks_apart() -> None:
 def test_neighbouring_modules_differ_and_go_from_dark_to_light() -> None:
     problem, solution = stack(12, 10)
     assert solution.schedule is not None
-    found = groups(problem, solution.schedule, "module")
-    assert found.names == tuple(f"m{i}" for i in range(12))
-    light = [seen(colour, "full")[0] for colour in found.colours]
+    grouping = groups(problem, solution.schedule, "module")
+    assert grouping.names == tuple(f"m{i}" for i in range(12))
+    light = [seen(colour, "full")[0] for colour in grouping.colours]
     assert light[::2] == sorted(light[::2])
-    assert min(np.linalg.norm(seen(a, "full") - seen(b, "full")) for a, b in itertools.pairwise(found.colours)) > 10
+    assert min(np.linalg.norm(seen(a, "full") - seen(b, "full")) for a, b in itertools.pairwise(grouping.colours)) > 10
 
 
 def test_modules_of_the_graph_are_coloured_in_their_order_whatever_the_names() -> None:
@@ -86,12 +86,12 @@ def test_modules_of_the_graph_are_coloured_in_their_order_whatever_the_names() -
     )
     schedule = hs.solve(named, "heft").schedule
     assert schedule is not None
-    found = groups(named, schedule, "cut")
+    grouping = groups(named, schedule, "cut")
     own = modules_of_graph(named.graph)
-    assert found.names == tuple(f"module {m + 1}" for m in range(own.number))
-    assert found.of_task.tolist() == own.of_task.tolist()
-    assert found.title == "cut module"
-    light = [seen(colour, "full")[0] for colour in found.colours]
+    assert grouping.names == tuple(f"module {m + 1}" for m in range(own.number))
+    assert grouping.of_task.tolist() == own.of_task.tolist()
+    assert grouping.title == "cut module"
+    light = [seen(colour, "full")[0] for colour in grouping.colours]
     assert light[::2] == sorted(light[::2])
 
 
@@ -100,7 +100,7 @@ def test_ink_is_read_on_its_colour() -> None:
     assert ink("#0072B2") == "#ffffff"
 
 
-def test_bad_colour_by_is_told() -> None:
+def test_bad_colour_by_is_refused() -> None:
     problem, solution = diamond()
     assert solution.schedule is not None
     with pytest.raises(hs.UnsupportedFeature, match="colour_by is 'device'; choose 'op', 'module', 'cut'"):

@@ -1,4 +1,4 @@
-"""The page about a solution, in a real browser."""
+"""The page of a solution, in a real browser."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def shown(browser: Browser, folder: Path, problem: hs.Problem, solution: hs.Solution | hs.Schedule, **options: Any) -> Visit:
-    """Return the page of a solution, opened; it must not complain nor ask for anything."""
+    """Return the opened page of a solution; asserts that it has no errors and makes no requests."""
     path = folder / "report.html"
     hs.report.write_html(problem, solution, path, **options)
     seen = visit(browser, path.as_uri(), local=path.as_uri())
@@ -33,7 +33,7 @@ def shown(browser: Browser, folder: Path, problem: hs.Problem, solution: hs.Solu
 
 
 def becomes(page: Page, condition: str) -> None:
-    """Wait until an expression is true; playwright's own way evaluates strings in the page, which its policy forbids."""
+    """Wait until an expression is true; playwright's own function evaluates strings in the page, which its policy forbids."""
     for _ in range(300):
         if page.evaluate(condition):
             return
@@ -42,7 +42,7 @@ def becomes(page: Page, condition: str) -> None:
 
 
 def hover(page: Page, trace: str, number: int) -> str:
-    """Return what the chart says when the pointer rests on a bar."""
+    """Return the text of the chart when the pointer is on a bar."""
     index = page.evaluate("name => document.getElementById('gantt').data.findIndex(t => t.name === name)", trace)
     shape = page.locator("#gantt .bars.trace, #gantt .trace.bars").nth(
         page.evaluate("index => document.getElementById('gantt').data.slice(0, index).filter(t => t.type === 'bar').length", index)
@@ -54,14 +54,14 @@ def hover(page: Page, trace: str, number: int) -> str:
     return page.locator("#gantt .hoverlayer .hovertext").text_content() or ""
 
 
-def test_hovering_over_a_batch_tells_what_runs_where_and_when(browser: Browser, tmp_path: Path) -> None:
+def test_hovering_over_a_batch_shows_its_task_device_and_times(browser: Browser, tmp_path: Path) -> None:
     problem, solution = diamond()
     page = shown(browser, tmp_path, problem, solution).page
     assert hover(page, "conv2d", 0) == "bconv2d on gpu3.000 ms to 7.000 ms (4.000 ms)"
     page.close()
 
 
-def test_the_page_tells_what_is_known(browser: Browser, tmp_path: Path) -> None:
+def test_the_page_shows_the_solution(browser: Browser, tmp_path: Path) -> None:
     problem, solution = diamond()
     page = shown(browser, tmp_path, problem, solution).page
     assert page.title() == "hetsched: makespan 10.00 ms"
@@ -89,8 +89,8 @@ def test_zooming_and_the_legend_work(browser: Browser, tmp_path: Path) -> None:
     page.mouse.move(box["x"] + box["width"] * 0.5, y, steps=5)
     page.mouse.up()
     left, right = page.evaluate("document.getElementById('gantt').layout.xaxis.range")
-    whole = problem and solution.makespan * 1e6
-    assert [left, right] == pytest.approx([whole * 0.25, whole * 0.5], rel=0.05)
+    makespan = problem and solution.makespan * 1e6
+    assert [left, right] == pytest.approx([makespan * 0.25, makespan * 0.5], rel=0.05)
     page.locator("#gantt .legend .traces", has_text="relu_sepconv").locator(".legendtoggle").click()
     becomes(page, "document.getElementById('gantt').data[0].visible === 'legendonly'")
     page.close()
@@ -146,7 +146,7 @@ def test_names_are_text_whatever_they_hold(browser: Browser, tmp_path: Path) -> 
     page.close()
 
 
-def test_control_characters_are_shown_and_not_obeyed(browser: Browser, tmp_path: Path) -> None:
+def test_control_characters_are_shown_without_effect(browser: Browser, tmp_path: Path) -> None:
     evil = "\x1b[31mred\x00\x07\x9b\u202e"
     problem, solution = diamond(a=evil, cpu="c\x1bpu")
     page = shown(browser, tmp_path, problem, solution).page
@@ -169,13 +169,13 @@ def test_the_page_runs_its_own_scripts_alone_and_loads_nothing(browser: Browser,
     assert seen.requests == []
     assert len(seen.complaints) == 3
     assert all("Content Security Policy" in complaint for complaint in seen.complaints)
-    with seen.page.expect_download() as saved:  # the picture is made of a blob
+    with seen.page.expect_download() as saved:  # the picture is a blob
         seen.page.locator("#gantt .modebar-btn[data-title*=ownload]").click()
     assert saved.value.suggested_filename.endswith(".png")
     seen.page.close()
 
 
-def test_no_schedule_makes_a_page_that_says_so(browser: Browser, tmp_path: Path) -> None:
+def test_without_a_schedule_the_page_reports_it(browser: Browser, tmp_path: Path) -> None:
     graph = hs.TaskGraph(["a"], [], weight_bytes=9.0)
     problem = hs.Problem(graph, hs.Cluster([hs.Device("x", memory_bytes=8.0)], bandwidth=1.0), durations=[[1.0]])
     solution = hs.solve(problem, "heft")
@@ -190,9 +190,15 @@ def test_no_schedule_makes_a_page_that_says_so(browser: Browser, tmp_path: Path)
 def test_broken_rules_are_listed(browser: Browser, tmp_path: Path) -> None:
     problem, solution = diamond()
     assert solution.schedule is not None
-    whole = solution.schedule
+    schedule = solution.schedule
     early = hs.Schedule.from_columns(
-        whole.tasks, whole.devices, 1, whole.batches.replace(start=whole.batches.start * 0.9), whole.item_ptr, whole.items, whole.transfers
+        schedule.tasks,
+        schedule.devices,
+        1,
+        schedule.batches.replace(start=schedule.batches.start * 0.9),
+        schedule.item_ptr,
+        schedule.items,
+        schedule.transfers,
     )
     page = shown(browser, tmp_path, problem, early).page
     text = page.inner_text("body")

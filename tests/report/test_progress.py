@@ -1,4 +1,4 @@
-"""The chart of incumbent and bound over time: who found what is in the legend, in a colour of its own."""
+"""The chart of incumbent and bound over time: each source has a colour in the legend."""
 
 from __future__ import annotations
 

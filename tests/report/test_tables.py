@@ -66,10 +66,10 @@ def test_the_schedule_of_another_problem_is_refused(draw: Callable[..., object])
 @pytest.mark.parametrize("edge", [-1, 99, 2**62])
 def test_transfers_along_edges_that_are_none_are_refused(draw: Callable[..., object], edge: int) -> None:
     problem, solution = diamond()
-    known = solution.schedule
-    assert known is not None
-    moved = known.transfers.replace(edge=np.full(len(known.transfers), edge))
-    strange = hs.Schedule.from_columns(known.tasks, known.devices, 1, known.batches, known.item_ptr, known.items, moved)
+    schedule = solution.schedule
+    assert schedule is not None
+    moved = schedule.transfers.replace(edge=np.full(len(schedule.transfers), edge))
+    strange = hs.Schedule.from_columns(schedule.tasks, schedule.devices, 1, schedule.batches, schedule.item_ptr, schedule.items, moved)
     with pytest.raises(hs.InvalidSchedule, match=f"run from {edge} to {edge}, but the problem has 4 edges"):
         draw(problem, strange)
 
@@ -77,10 +77,12 @@ def test_transfers_along_edges_that_are_none_are_refused(draw: Callable[..., obj
 @pytest.mark.parametrize("time", [np.nan, np.inf, -1e12])
 def test_a_trace_of_times_that_are_none_is_refused(time: float) -> None:
     problem, solution = diamond()
-    known = solution.schedule
-    assert known is not None
-    late = known.batches.replace(start=np.full(len(known.batches), time))
-    strange = hs.Schedule.from_columns(known.tasks, known.devices, 1, late, known.item_ptr, known.items, known.transfers, makespan=1.0)
+    schedule = solution.schedule
+    assert schedule is not None
+    late = schedule.batches.replace(start=np.full(len(schedule.batches), time))
+    strange = hs.Schedule.from_columns(
+        schedule.tasks, schedule.devices, 1, late, schedule.item_ptr, schedule.items, schedule.transfers, makespan=1.0
+    )
     with pytest.raises(hs.UnsupportedFeature, match="a trace holds at most"):
         hs.report.chrome_trace(problem, strange)
 
@@ -93,7 +95,7 @@ def test_a_solution_without_a_schedule_is_refused(draw: Callable[..., object]) -
         draw(problem, hs.solve(problem, "heft"))
 
 
-def test_inputs_are_told_in_spans() -> None:
+def test_inputs_are_listed_in_spans() -> None:
     assert spans(np.array([7, 0, 1, 2])) == "0-2, 7"
     assert spans(np.array([4])) == "4"
 
@@ -114,19 +116,19 @@ def test_a_method_that_found_nothing_is_listed_without_a_makespan() -> None:
     cluster = hs.Cluster([hs.Device("x", memory_bytes=8), hs.Device("y", memory_bytes=8)], bandwidth=1.0)
     problem = hs.Problem(graph, cluster, durations=[[1.0, 2.0], [1.0, 2.0]])
     table = hs.solve(problem, ["best-device", "heft"]).methods
-    found = dict(zip(table.method.tolist(), table.makespan.tolist(), strict=True))
-    assert np.isinf(found["best-device"])
-    assert np.isfinite(found["heft"])
+    makespans = dict(zip(table.method.tolist(), table.makespan.tolist(), strict=True))
+    assert np.isinf(makespans["best-device"])
+    assert np.isfinite(makespans["heft"])
 
 
 @pytest.mark.parametrize("rows", [[], [0, 1, 2], [0, 1, 2, 2], [0, 1, 2, 3, 3]])
-def test_what_is_held_when_is_told_of_schedules_alone_that_run_each_input_once(rows: list[int]) -> None:
+def test_schedules_that_do_not_run_each_input_once_have_no_profile(rows: list[int]) -> None:
     problem, solution = diamond()
-    known = solution.schedule
-    assert known is not None
-    batches = Columns(**{name: known.batches[name][rows] for name in known.batches.names})
-    none = Columns(**{name: column[:0] for name, column in known.transfers.to_dict().items()})
-    partial = hs.Schedule.from_columns(known.tasks, known.devices, 1, batches, range(len(rows) + 1), [0] * len(rows), none)
-    for told in (memory.profile, critical_chain, hs.report.chrome_trace):
+    schedule = solution.schedule
+    assert schedule is not None
+    batches = Columns(**{name: schedule.batches[name][rows] for name in schedule.batches.names})
+    none = Columns(**{name: column[:0] for name, column in schedule.transfers.to_dict().items()})
+    partial = hs.Schedule.from_columns(schedule.tasks, schedule.devices, 1, batches, range(len(rows) + 1), [0] * len(rows), none)
+    for function in (memory.profile, critical_chain, hs.report.chrome_trace):
         with pytest.raises(hs.InvalidSchedule, match="in no batch, or in two"):
-            told(problem, partial)
+            function(problem, partial)

@@ -1,4 +1,4 @@
-"""How numbers are written for people."""
+"""Formats of numbers for people."""
 
 from __future__ import annotations
 
