@@ -1,4 +1,4 @@
-"""Policies: what they do keeps every rule, helps, and ends."""
+"""Policies: their decisions keep every rule and gain time, and their migrations end."""
 
 from __future__ import annotations
 
@@ -86,11 +86,11 @@ def test_a_policy_can_be_used_again(case: tuple[hs.Problem, hs.Decision], seed: 
     )
 
 
-# ---------------------------------------------------------------------- what assistants do
+# ---------------------------------------------------------------------- behaviour of assistants
 
 
 def two_alike(count: int = 8, **arguments: Any) -> tuple[hs.Problem, hs.Decision]:
-    """Return tasks of 1 s without edges on two devices alike, half of them on each."""
+    """Return tasks of 1 s without edges on two equal devices, half of them on each."""
     graph = hs.TaskGraph([f"t{i}" for i in range(count)], [], **arguments)
     problem = hs.Problem(graph, hs.Cluster(["a", "b"], bandwidth=1e9), durations=np.ones((count, 2)))
     return problem, hs.Decision.whole(problem, np.arange(count) % 2, np.arange(count))
@@ -100,7 +100,7 @@ def test_a_slow_device_hands_over_until_the_other_is_used_enough() -> None:
     problem, decision = two_alike()
     scenario = Scenario([SlowDown("a", 3.0, 10)])
     run = iterate(problem, decision, 30, policy=Assistants(), scenario=scenario)
-    # The median of three iterations tells at the second slow one. 12 s against 4 s; at 9 against 5 b is used more than half.
+    # The median of three iterations changes at the second slow one. 12 s against 4 s; at 9 against 5 b is used more than half.
     assert run.makespan.tolist() == [4] * 10 + [12, 12] + [9] * 18
     eager = iterate(problem, decision, 30, policy=Assistants(gamma=0.95), scenario=scenario)
     assert eager.makespan.tolist() == [4] * 10 + [12, 12, 9, 6] + [6] * 16
@@ -124,14 +124,14 @@ def test_an_executor_drives_the_policy_as_the_simulation_does() -> None:
     problem, decision = two_alike()
     policy: Policy = Assistants()
     policy.begin(problem, decision)
-    found, current = [], decision
+    moves, current = [], decision
     for t in range(8):
         seconds = np.where(devices_of(current) == 0, 3.0, 1.0)
         wanted = policy.observe(Observation(t, current, seconds, np.zeros(2), 0.0))
         if wanted is not None:
             current = wanted
-            found.append((t, np.bincount(devices_of(current)).tolist()))
-    assert found == [(2, [3, 5])]
+            moves.append((t, np.bincount(devices_of(current)).tolist()))
+    assert moves == [(2, [3, 5])]
 
 
 def test_a_short_disturbance_moves_nothing() -> None:
@@ -142,7 +142,7 @@ def test_a_short_disturbance_moves_nothing() -> None:
 
 def test_moves_that_do_not_repay_their_migration_are_not_made() -> None:
     scenario = Scenario([SlowDown("a", 3.0)])
-    heavy, decision = two_alike(weight_bytes=29e9)  # 29 s to move, 3 s a pass to gain
+    heavy, decision = two_alike(weight_bytes=29e9)  # a move takes 29 s and gains 3 s per iteration
     assert iterate(heavy, decision, 12, policy=Assistants(cooldown=10), scenario=scenario).migrations == 1
     assert iterate(heavy, decision, 12, policy=Assistants(cooldown=9), scenario=scenario).migrations == 0
     assert iterate(heavy, decision, 12, policy=Resolve("heft", evaluations=5, repay=9), scenario=scenario).migrations == 0
@@ -181,7 +181,7 @@ def test_solving_again_moves_no_weights_where_there_is_no_path() -> None:
 
 
 def test_each_resource_has_its_own_out_box() -> None:
-    """Only nodes of the tag on which a device is over the threshold are offered."""
+    """Only nodes of the tag of a device's load over the threshold are offered."""
     problem, decision = two_alike()
     kinds = [Tag.COMPUTE, Tag.COMPUTE, Tag.MEMORY, Tag.COMPUTE, Tag.MEMORY, Tag.MEMORY, Tag.MEMORY, Tag.MEMORY]
     policy = Assistants(tags=kinds)  # a: 1 compute, 3 memory; b: 2 compute, 2 memory
@@ -199,7 +199,7 @@ def test_a_small_outbox_offers_all_nodes_in_turn() -> None:
     start = hs.Decision.whole(problem, [0, 0, 0], range(3))
     every = iterate(problem, start, 9, policy=Assistants())
     assert [devices_of(decision).tolist() for decision in every.decisions.values()] == [[0, 0, 0], [0, 1, 0], [1, 1, 0]]
-    one = iterate(problem, start, 9, policy=Assistants(outbox=1))  # l has its turn after s
+    one = iterate(problem, start, 9, policy=Assistants(outbox=1))  # l is offered after s
     assert {t: devices_of(decision).tolist() for t, decision in one.decisions.items()} == {0: [0, 0, 0], 1: [1, 0, 0], 3: [1, 1, 0]}
 
 
@@ -237,7 +237,7 @@ def test_a_speed_is_the_median_and_stays_until_it_drifts() -> None:
     assert [observe(2.19), observe(2.19), observe(2.19), observe(2.21), observe(2.21)] == [False, False, False, False, True]
     assert speeds.factor.tolist() == [2.21, 1]
     elsewhere = hs.Decision.whole(problem, [1] * 8, range(8))
-    assert [observe(9.0, elsewhere) for _ in range(4)] == [False] * 4  # without tasks nothing is seen
+    assert [observe(9.0, elsewhere) for _ in range(4)] == [False] * 4  # without tasks there is no observation
     assert speeds.seconds[0].tolist() == [2.21, 1]
 
 
@@ -266,7 +266,7 @@ def test_a_move_is_estimated_at_what_the_simulator_makes_of_it(seed: int) -> Non
     n, order = problem.n_tasks, problem.graph.topological_order
     device, targets = np.random.default_rng(seed).integers(0, 3, (2, n))
     units = np.arange(n)
-    found = moved_makespans(problem.arrays, order, problem.whole_durations, device, np.arange(n + 1), units, units, targets)
+    estimates = moved_makespans(problem.arrays, order, problem.whole_durations, device, np.arange(n + 1), units, units, targets)
     for i in range(n):
         moved = np.where(units == i, targets[i], device)
-        assert found[i] == pytest.approx(hs.simulate(problem, hs.Decision.whole(problem, moved, order)).makespan)
+        assert estimates[i] == pytest.approx(hs.simulate(problem, hs.Decision.whole(problem, moved, order)).makespan)

@@ -1,4 +1,4 @@
-"""Durations in two steps, by a profiler that computes instead of running anything; torch is not needed."""
+"""Durations in two steps, with a profiler that computes times instead of measuring; without torch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hetsched.testing.profiles import examples
 
 
 class Machine:
-    """Tasks of known speed: lines over the batch, and above `fits` inputs `slower` times as long as the line says."""
+    """A profiler with linear times over the batch size; above `fits` inputs they are `slower` times as long."""
 
     devices = (hs.Device("x"), hs.Device("y"))
 
@@ -44,19 +44,19 @@ work = st.lists(st.integers(1, 100).map(lambda number: number / 100), min_size=1
 
 @given(work, st.floats(0.5, 2.0))
 @examples(25)
-def test_what_was_measured_replaces_its_estimate_and_nothing_else(amounts, slower):
+def test_measurements_replace_their_estimates_and_nothing_else(amounts, slower):
     machine = Machine(amounts, slower=slower)
-    found = two_step(machine, [1, 2, 4], 16, method="heft", time_limit=None)
+    result = two_step(machine, [1, 2, 4], 16, method="heft", time_limit=None)
     assert [inputs for inputs, _ in machine.asked] == [1, 1, 2, 2, 4, 4, 16, 16]
     expected = 17 * np.array(amounts)[:, None] * [1.0, 2.0]
-    np.testing.assert_allclose(found.first.durations[:, :, 0], expected, rtol=1e-9)
-    here = np.array([[found.placement[name] == device for device in "xy"] for name in machine.graph.names])
-    np.testing.assert_allclose(found.second.durations[:, :, 0], np.where(here, slower, 1.0) * expected, rtol=1e-9)
-    assert found.before.mean == pytest.approx(abs(1 - slower) / slower, abs=1e-9)
-    assert found.after.mean == 0
-    assert found.memory.mean == pytest.approx(0, abs=1e-9)
-    assert found.second.batch_sizes.tolist() == [16]
-    assert hs.verify(found.first, found.solution.schedule) == []
+    np.testing.assert_allclose(result.first.durations[:, :, 0], expected, rtol=1e-9)
+    here = np.array([[result.placement[name] == device for device in "xy"] for name in machine.graph.names])
+    np.testing.assert_allclose(result.second.durations[:, :, 0], np.where(here, slower, 1.0) * expected, rtol=1e-9)
+    assert result.before.mean == pytest.approx(abs(1 - slower) / slower, abs=1e-9)
+    assert result.after.mean == 0
+    assert result.memory.mean == pytest.approx(0, abs=1e-9)
+    assert result.second.batch_sizes.tolist() == [16]
+    assert hs.verify(result.first, result.solution.schedule) == []
 
 
 def test_links_are_measured_unless_a_cluster_is_given():
@@ -64,11 +64,11 @@ def test_links_are_measured_unless_a_cluster_is_given():
     links = two_step(machine, [1, 2], 4, method="heft").first.cluster
     assert (links.bandwidth[0, 1], links.latency[0, 1]) == (pytest.approx(1e9), pytest.approx(1e-6))
     own = hs.Cluster(machine.devices, bandwidth=7.0)
-    found = two_step(machine, [1, 2], 4, cluster=own, method="heft", communication="channel")
-    assert (found.first.cluster, found.second.communication) == (own, "channel")
+    result = two_step(machine, [1, 2], 4, cluster=own, method="heft", communication="channel")
+    assert (result.first.cluster, result.second.communication) == (own, "channel")
 
 
-def test_a_recording_answers_without_the_machine(tmp_path):
+def test_a_recording_works_without_the_machine(tmp_path):
     kept = Recorded(Machine([1.0, 2.0, 3.0], slower=1.5))
     first = two_step(kept, [1, 2], 16, method="heft")
     kept.write(tmp_path / "measured.json")
@@ -86,7 +86,7 @@ def test_a_problem_without_a_schedule_is_refused():
 
 
 def test_what_tasks_take_while_they_run_counts_as_memory():
-    """Four tasks of 64 bytes, which their graph says nothing of, on devices of 100."""
+    """Four tasks of 64 bytes each, which are not in their graph, on devices of 100 bytes."""
 
     class Greedy(Machine):
         def __init__(self, devices):
@@ -97,9 +97,9 @@ def test_what_tasks_take_while_they_run_counts_as_memory():
         def measure(self, inputs, placement):
             return super().measure(inputs, placement)._replace(memory_bytes=np.full(4, 4.0 * inputs))
 
-    found = two_step(Greedy(4), [1, 2], 16, method="heft")
-    assert sorted(found.placement.values()) == ["d0", "d1", "d2", "d3"]
-    for problem in (found.first, found.second):
+    result = two_step(Greedy(4), [1, 2], 16, method="heft")
+    assert sorted(result.placement.values()) == ["d0", "d1", "d2", "d3"]
+    for problem in (result.first, result.second):
         assert (problem.graph.input_bytes + problem.graph.output_bytes).tolist() == [4.0] * 4
     with pytest.raises(hs.HetschedError, match="claims 64 bytes; left: 36"):
         two_step(Greedy(3), [1, 2], 16, method="heft")

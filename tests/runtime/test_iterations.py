@@ -1,4 +1,4 @@
-"""Many iterations of a placed graph: every pass is a simulated schedule, and what changes it changes nothing else."""
+"""Many iterations of a placed graph: every iteration is a simulated schedule, and each change affects nothing else."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_slow_down_is_a_problem_with_longer_durations(case: tuple[hs.Problem, 
 
 @given(placed(communication=st.sampled_from(UNCONTENDED)), st.lists(FACTORS, min_size=3, max_size=3), st.integers(0, 2))
 def test_a_slower_device_never_shortens_an_iteration(case: tuple[hs.Problem, hs.Decision], factors: list[float], slow: int) -> None:
-    """True of fixed orders where transfers do not disturb one another."""
+    """This holds for fixed orders without contention."""
     problem, decision = case
     before = iterate(problem, decision, 1, scenario=slowed(problem, factors))
     factors[slow] *= 2
@@ -86,7 +86,7 @@ def chain() -> tuple[hs.Problem, hs.Decision]:
 
 
 class Once:
-    """A policy that asks for one decision after the first iteration, and keeps the observations."""
+    """A policy that returns one decision after the first iteration, and keeps the observations."""
 
     def __init__(self, wanted: hs.Decision) -> None:
         self.wanted, self.observations = wanted, list[Observation]()
@@ -104,7 +104,7 @@ def test_a_migration_takes_the_time_its_weights_travel() -> None:
     policy = Once(hs.Decision.from_assignment(problem, {"a": "d1", "b": "d0"}))
     run = iterate(problem, decision, 3, policy=policy)
     assert run.makespan.tolist() == [3 + 2 + 2, 6 + 2 + 4, 6 + 2 + 4]
-    assert run.pause.tolist() == [0, 1 + 8 / 2, 0]  # the other pair's 1 + 4 / 2 goes beside it
+    assert run.pause.tolist() == [0, 1 + 8 / 2, 0]  # the other pair's 1 + 4 / 2 is concurrent
     assert run.seconds.tolist() == [7, 17, 12]
     assert (run.moved.tolist(), run.moved_bytes.tolist(), run.migrations) == ([0, 2, 0], [0, 12, 0], 2)
     assert run.busy.tolist() == [[3, 2], [4, 6], [4, 6]]
@@ -122,7 +122,7 @@ def test_weights_between_one_pair_of_devices_follow_one_another() -> None:
     assert same.migrations == 0
 
 
-def test_a_policy_sees_what_was_measured() -> None:
+def test_a_policy_receives_the_measurements() -> None:
     problem, decision = chain()
     policy = Once(decision)
     iterate(problem, decision, 2, policy=policy, scenario=Scenario([SlowDown("d0", 2.0, 1)]))

@@ -21,7 +21,7 @@ QUICK = {"devices": {"one": 1, "other": 1}, "warmup": 1, "repeats": 3}
 
 
 class Net(nn.Module):
-    """Two branches, one of which is split and put together, and an argument that is no batch."""
+    """Two branches, one of which is split and concatenated, and an argument without a batch dimension."""
 
     def __init__(self):
         super().__init__()
@@ -56,8 +56,8 @@ def test_every_task_takes_time_and_memory_that_grow_with_the_batch(net):
     threads = torch.get_num_threads()
     small, large = profiler.measure(1, "one"), profiler.measure(32, alternating(profiler))
     works = np.array(profiler.graph.op) != "input"
-    for found in (small, large):
-        assert (found.seconds > 0).tolist() == works.tolist()
+    for measurement in (small, large):
+        assert (measurement.seconds > 0).tolist() == works.tolist()
     np.testing.assert_array_equal(large.memory_bytes, 32 * small.memory_bytes)
     assert large.seconds.sum() > 2 * small.seconds.sum()
     assert torch.get_num_threads() == threads
@@ -111,8 +111,8 @@ def test_what_nothing_reads_any_more_is_dropped(profiler):
 
 def test_keywords_and_views_of_several_tensors_are_profiled(net):
     profiler: Profiler = ModuleProfiler(net, torch.randn(2, 3, 16, 16), example_kwargs={"scale": torch.ones(5)}, fuse=True, **QUICK)
-    found = profiler.measure(3, alternating(profiler))
-    assert np.isfinite(found.seconds).all()
+    measurement = profiler.measure(3, alternating(profiler))
+    assert np.isfinite(measurement.seconds).all()
     assert [device.name for device in profiler.devices] == ["one", "other"]
 
 
@@ -120,14 +120,14 @@ def test_batches_are_made_of_the_example(net):
     program, x = Program(net, torch.randn(2, 3, 16, 16)), torch.randn(2, 3, 16, 16)
     (value,) = program.resized(program.inputs((x,), {}), 5).values()
     assert torch.equal(value, x[[0, 1, 0, 1, 0]])
-    whole = Program(net, x, dynamic_batch=False)
-    given = whole.inputs((x,), {})
-    assert whole.resized(given, 1) == given
+    unbatched = Program(net, x, dynamic_batch=False)
+    given = unbatched.inputs((x,), {})
+    assert unbatched.resized(given, 1) == given
     with pytest.raises(hs.InvalidProblem, match="takes its example as one item, not a batch of 5; make it with dynamic_batch=True"):
-        whole.resized(given, 5)
+        unbatched.resized(given, 5)
 
 
-def test_progress_is_told_and_can_end_a_measurement(net):
+def test_progress_is_reported_and_can_end_a_measurement(net):
     seen = []
     x = torch.randn(1, 3, 16, 16)
     ModuleProfiler(net, x, on_progress=lambda done, wanted: seen.append((done, wanted)), **QUICK).measure(1, "one")
@@ -169,13 +169,13 @@ def test_copies_are_timed_and_make_links(profiler):
 
 def test_two_steps_on_the_machine_and_again_from_the_file(profiler, tmp_path):
     kept = Recorded(profiler)
-    found = hs.runtime.two_step(kept, [1, 2, 4], 8, method="heft")
-    assert len(found.before) == len(found.after) == profiler.graph.n_tasks - 1, "all but the input"
-    assert found.memory.mean == pytest.approx(0, abs=1e-9)
+    result = hs.runtime.two_step(kept, [1, 2, 4], 8, method="heft")
+    assert len(result.before) == len(result.after) == profiler.graph.n_tasks - 1, "all but the input"
+    assert result.memory.mean == pytest.approx(0, abs=1e-9)
     kept.write(tmp_path / "measured.json")
     again = hs.runtime.two_step(Recorded.read(tmp_path / "measured.json"), [1, 2, 4], 8, method="heft")
-    assert again.second == found.second
-    assert Samples.measured(Recorded.read(tmp_path / "measured.json"), [1, 2, 4]) == found.regression.samples
+    assert again.second == result.second
+    assert Samples.measured(Recorded.read(tmp_path / "measured.json"), [1, 2, 4]) == result.regression.samples
 
 
 @pytest.mark.parametrize(
@@ -212,9 +212,9 @@ def test_questions_that_do_not_fit_are_refused(profiler, net):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_cuda_devices_are_profiled_beside_the_cpu(net):
     profiler = ModuleProfiler(net, torch.randn(1, 3, 32, 32), devices={"cpu": 1, "gpu": "cuda"}, warmup=2, repeats=5)
-    found = profiler.measure(8, alternating(profiler))
-    assert (found.seconds[np.array(profiler.graph.op) != "input"] > 0).all()
-    assert (found.memory_bytes[np.array(profiler.graph.op) != "input"] > 0).all()
+    measurement = profiler.measure(8, alternating(profiler))
+    assert (measurement.seconds[np.array(profiler.graph.op) != "input"] > 0).all()
+    assert (measurement.memory_bytes[np.array(profiler.graph.op) != "input"] > 0).all()
     assert profiler.transfer(2**24, "cpu", "gpu") > 0
 
 

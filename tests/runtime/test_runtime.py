@@ -21,11 +21,11 @@ from hetsched.runtime.merging import Merged  # noqa: E402
 from hetsched.testing.profiles import examples  # noqa: E402
 
 LIMITS = {"groups": 2, "group_size": 2}
-"""So few stages that they are measured in no time."""
+"""Limits for few stages, which are measured quickly."""
 
 
 class Block(nn.Module):
-    """Branches as in Inception, whose outputs are of size 1 or so."""
+    """Branches as in Inception, with outputs of about size 1."""
 
     def __init__(self, channels=8, stride=1):
         super().__init__()
@@ -62,10 +62,10 @@ class Attention(nn.Module):
 
 
 def calibrated(module, *args):
-    """The module in eval mode, its normalisations made for the arguments, so that no signal dies on its way."""
-    for each in module.modules():
-        if isinstance(each, nn.BatchNorm2d):
-            each.momentum = None
+    """Return the module in eval mode, with normalisations fitted to the arguments, so that no signal vanishes."""
+    for member in module.modules():
+        if isinstance(member, nn.BatchNorm2d):
+            member.momentum = None
     module.train()
     with torch.no_grad():
         module(*args)
@@ -102,10 +102,10 @@ def test_views_constants_keywords_and_nested_results():
     module, x = Attention().eval(), torch.randn(2, 5, 8)
     program = Program(module, x, example_kwargs={"scale": torch.ones(8)})
     x, scale = torch.randn(3, 5, 8), torch.rand(8)
-    found, wanted = program(x, scale=scale), expected(module, x, scale=scale)
-    assert found.keys() == wanted.keys()
+    actual, wanted = program(x, scale=scale), expected(module, x, scale=scale)
+    assert actual.keys() == wanted.keys()
     for name, value in wanted.items():
-        torch.testing.assert_close(found[name], value)
+        torch.testing.assert_close(actual[name], value)
     schedule = ios.greedy(program.graph, lambda tasks, strategy: 1.0)
     torch.testing.assert_close(StagedProgram(program, schedule)(x, scale=scale), wanted)
 
@@ -137,7 +137,7 @@ def test_any_stages_return_what_the_module_returns(program, block, seed, strateg
 
 
 def merged_and_alone(module, *shape):
-    """The program of a module, and a schedule that merges all convolutions that read the input."""
+    """Return the program of a module, and a schedule that merges all convolutions that read the input."""
     program = Program(module, torch.randn(2, *shape), fuse=True)
     names = [name for name in program.graph.names if name.startswith("branches")]
     rest = [name for name in program.graph.names if name not in names and program.graph.op[program.graph.index[name]] != "input"]
@@ -190,7 +190,7 @@ def test_a_perturbed_weight_changes_the_result():
 
 
 class Apart(nn.Module):
-    """Pairs of which neither can be one convolution."""
+    """Pairs of convolutions that cannot be merged."""
 
     def __init__(self):
         super().__init__()
@@ -212,13 +212,13 @@ class Apart(nn.Module):
         ("second", "they differ in tensor"),
     ],
 )
-def test_why_tasks_cannot_be_one_is_said(other, why):
+def test_tasks_that_cannot_be_merged_are_refused_with_the_reason(other, why):
     program = Program(Apart().eval(), torch.randn(2, 4, 9, 9))
-    found = [program.graph.index[f"{name}/conv2d"] for name in ("a", other)]
+    pair = [program.graph.index[f"{name}/conv2d"] for name in ("a", other)]
     with pytest.raises(hs.UnsupportedFeature, match=why):
-        Merged(program, found)
+        Merged(program, pair)
     cost = MeasuredStages(program, torch.randn(1, 4, 9, 9), repeats=1)
-    names = tuple(program.graph.names[i] for i in found)
+    names = tuple(program.graph.names[i] for i in pair)
     assert cost(names, "merge") == cost.bound(names, "merge") == math.inf
 
 
@@ -235,9 +235,9 @@ class Residual(nn.Module):
         return F.relu(self.norm(self.b(y)) + y)
 
 
-def test_what_alone_feeds_an_elementwise_operator_takes_it_in():
+def test_an_elementwise_operator_is_fused_into_its_only_producer():
     graph = hs.frontends.torch.capture(Residual().eval(), torch.randn(1, 4, 8, 8), fuse=True)
-    assert graph.op == ("input", "conv2d", "conv2d", "add")  # silu and * 2 with a; the sum reads two; relu with the sum
+    assert graph.op == ("input", "conv2d", "conv2d", "add")  # silu and * 2 are fused into a, relu into the sum; the sum reads two tensors
     plain = hs.frontends.torch.capture(Residual().eval(), torch.randn(1, 4, 8, 8))
     assert plain.n_tasks == graph.n_tasks + 3
     assert graph.flops.sum() == plain.flops.sum()
@@ -258,21 +258,21 @@ def test_measurements_are_kept_and_taken_up_again(program, tmp_path):
     assert hs.stages(program.graph, again, bound=again.bound, **LIMITS) == best
     assert again.measured == 0
     other = MeasuredStages(program, torch.randn(3, 8, 12, 12), cache=path)
-    other(program.graph.names[1:2], "concurrent")  # the first is the input, which computes nothing
+    other(program.graph.names[1:2], "concurrent")  # the first task is the input, which has no computation
     assert other.measured == 1, "another batch is another stage"
 
 
-def test_a_search_that_was_broken_off_goes_on(program, tmp_path):
+def test_an_interrupted_search_continues(program, tmp_path):
     x, path = torch.randn(2, 8, 12, 12), tmp_path / "stages.jsonl"
     cost = MeasuredStages(program, x, repeats=1, cache=path)
 
     def broken(ask):
-        def asked(tasks, strategy):
+        def limited(tasks, strategy):
             if cost.measured >= 5:
                 raise KeyboardInterrupt
             return ask(tasks, strategy)
 
-        return asked
+        return limited
 
     with pytest.raises(KeyboardInterrupt):
         hs.stages(program.graph, broken(cost), bound=broken(cost.bound), **LIMITS)
@@ -310,7 +310,7 @@ def test_a_file_that_cannot_be_written_costs_only_itself(program, tmp_path):
     assert cost(program.graph.names[:1], "concurrent") == 0, "an input computes nothing"
 
 
-# ---------------------------------------------------------------------- what a review found
+# ---------------------------------------------------------------------- faults found in a review
 
 
 class Function(nn.Module):
@@ -360,9 +360,9 @@ def test_convolutions_without_a_batch_are_not_merged():
 def test_a_bias_that_is_computed_is_not_merged():
     module = Function(lambda m, x, z: (F.conv2d(x, m.b.weight, z.sum(0)), m.b(x))).eval()
     program = Program(module, (torch.randn(2, 4, 8, 8), torch.randn(2, 5)), dynamic_batch=False)
-    found = [i for i, op in enumerate(program.graph.op) if op == "conv2d"]
+    convolutions = [i for i, op in enumerate(program.graph.op) if op == "conv2d"]
     with pytest.raises(hs.UnsupportedFeature, match="cannot be merged"):
-        Merged(program, found)
+        Merged(program, convolutions)
 
 
 @pytest.mark.parametrize(
@@ -382,7 +382,7 @@ def test_dropout_and_attention_without_chance_are_not():
     torch.testing.assert_close(Program(attention, q)(q), expected(attention, q))
 
 
-def test_stages_that_share_a_view_are_told_apart():
+def test_stages_that_share_a_view_are_distinct():
     def products(m, x):
         v = x.t()
         return torch.mm(v, v.t()), torch.mm(v, m.w), torch.mm(m.w, v)

@@ -29,6 +29,6 @@ def test_a_chain_holds_what_it_needs() -> None:
     problem = hs.Problem(graph, hs.Cluster(["x", "y"], bandwidth=3.0), durations=[[1.0, 1.0], [1.0, 1.0]])
     schedule = hs.simulate(problem, hs.Decision.from_assignment(problem, {"a": "x", "b": "y"}))
     profile = memory.profile(problem, schedule)
-    told = {k: [(t, v) for d, t, v in zip(profile.device, profile.time, profile.bytes, strict=True) if d == k] for k in (0, 1)}
-    assert told[0] == [(0.0, 15.0), (1.0, 14.0), (2.0, 10.0)]  # weights, input and output; no input; sent
-    assert told[1] == [(0.0, 20.0), (1.0, 23.0), (2.0, 28.0), (3.0, 20.0)]  # weights; arriving; output too; done
+    steps = {k: [(t, v) for d, t, v in zip(profile.device, profile.time, profile.bytes, strict=True) if d == k] for k in (0, 1)}
+    assert steps[0] == [(0.0, 15.0), (1.0, 14.0), (2.0, 10.0)]  # weights, input and output; no input; sent
+    assert steps[1] == [(0.0, 20.0), (1.0, 23.0), (2.0, 28.0), (3.0, 20.0)]  # weights; arriving; output too; done

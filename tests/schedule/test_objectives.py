@@ -1,4 +1,4 @@
-"""Loads in the steady state, worked out by hand."""
+"""Loads in the steady state, by hand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hetsched.schedule import objectives
 
 
 def fork(**arguments: object) -> hs.Problem:
-    """One task that two read: on another device each, or both on one."""
+    """Return a task with two readers."""
     graph = hs.TaskGraph(["a", "b", "c"], [("a", "b", 4.0), ("a", "c", 2.0)])
     devices = [hs.Device("acc0"), hs.Device("acc1"), hs.Device("host", kind="cpu")]
     cluster = hs.Cluster(devices, bandwidth=2.0, latency=1.0)
@@ -48,7 +48,7 @@ def test_max_load_pays_a_tensor_once_in_and_once_out_and_nothing_at_the_host() -
     problem = fork()
     assert objectives.max_load(problem, schedule(problem, "acc0", "acc1", "acc1")) == 3 + 3  # both pay the longest edge, 1 + 4/2, once
     assert objectives.max_load(problem, schedule(problem, "acc0", "acc0", "acc1")) == 5 + 3  # out of acc0
-    assert objectives.max_load(problem, schedule(problem, "host", "acc0", "acc0")) == 9  # nothing is paid at the host
+    assert objectives.max_load(problem, schedule(problem, "host", "acc0", "acc0")) == 9  # transfers at the host are free
     assert objectives.max_load(problem, schedule(problem, "acc0", "acc0", "acc0")) == 6
 
 

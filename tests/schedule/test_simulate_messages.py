@@ -1,4 +1,4 @@
-"""What a decision that cannot be simulated is told."""
+"""Errors of decisions that cannot be simulated."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NAN = float("nan")
 
 
 def problem(**arguments):
-    """a feeds b and c; each has the weight of one second on x and two on y."""
+    """Return a problem in which b and c read a; each task takes 1 s on x and 2 s on y."""
     graph = arguments.pop("graph", hs.TaskGraph(["a", "b", "c"], [("a", "b", 1.0), ("a", "c", 1.0)]))
     return hs.Problem(
         graph,
@@ -21,7 +21,7 @@ def problem(**arguments):
 
 
 def on(batches, transfers=None):
-    """Return what makes a decision of (task, device, inputs) rows for a problem."""
+    """Return a function that makes a decision of (task, device, inputs) rows for a problem."""
     return lambda made: hs.Decision.from_batches(made, batches, transfers=transfers)
 
 
@@ -77,7 +77,7 @@ def test_messages_name_the_offender(made, decide, message):
 
 
 def test_transfers_against_the_order_of_batches_deadlock():
-    # x -> y must carry b's tensor before a's, but b waits for c, which waits for a's
+    # x -> y transfers the tensor of b before that of a, but b waits for c, which waits for that of a
     chain = hs.TaskGraph(["a", "b", "c", "d"], [("a", "c", 1.0), ("c", "b", 1.0), ("b", "d", 1.0)])
     crossed = hs.Problem(chain, hs.Cluster(["x", "y"], bandwidth=1.0), durations=[[1, 1]] * 4, communication="channel")
     batches = [("a", "x", [0]), ("b", "x", [0]), ("c", "y", [0]), ("d", "y", [0])]
@@ -98,7 +98,7 @@ def test_transfers_against_the_order_of_batches_deadlock():
         (lambda p: hs.Decision.from_batches(p, [("a", "x", [])]), "one non-empty set of inputs each"),
     ],
 )
-def test_decisions_by_name_say_what_is_wrong(make, message):
+def test_errors_of_decisions_by_name_describe_the_fault(make, message):
     with pytest.raises(hs.InvalidSchedule) as caught:
         make(problem())
     assert message in str(caught.value)

@@ -1,4 +1,4 @@
-"""The simulator against the law, by way of a slow restatement of it in plain Python."""
+"""The simulator against a slow implementation of its specification in plain Python."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hetsched.testing import conformance, decisions, problems
 
 
 class Reference:
-    """One decision, timed from the words of the problem statement; NaN for what never happens."""
+    """The times of a decision by the problem statement; NaN for events that never happen."""
 
     def __init__(self, problem: hs.Problem, decision: hs.Decision) -> None:
         self.problem, self.decision = problem, decision
@@ -83,7 +83,7 @@ class Reference:
             now = min(ahead)
 
     def settle(self, now: float) -> bool:
-        """Start what nothing keeps from starting now; tell whether anything did."""
+        """Start all batches and transfers that can start now; return whether there were any."""
         changed = False
         for link in self.links:
             if math.isnan(self.moved[link]) and self.done(link[1], now) and (link not in self.positive or self.may_follow(link, now)):
@@ -96,7 +96,7 @@ class Reference:
         return changed
 
     def may_follow(self, link: tuple[int, int, int], now: float) -> bool:
-        """Whether the explicit order admits the transfer now (without one `serve` decides)."""
+        """Return whether the explicit order admits the transfer now; without such an order, `serve` starts transfers."""
         if not self.explicit:
             return False
         ahead = self.positive[: self.positive.index(link)]
@@ -125,7 +125,7 @@ class Reference:
         return float(weights + sum((graph.input_bytes[self.task[b]] + graph.output_bytes[self.task[b]]) * len(self.items[b]) for b in mine))
 
     def peak_bytes(self, k: int) -> float:
-        """Return the most bytes held at the start of anything, by looking at every moment in turn."""
+        """Return the largest number of bytes held at any start, by evaluation of every event."""
         graph = self.problem.graph
         mine = [b for b in range(len(self.task)) if self.device[b] == k]
         held: list[tuple[float, float, float]] = []
@@ -230,7 +230,7 @@ def test_shuffled_orders_deadlock_exactly_when_the_restatement_does(data):
 
 @given(st.data())
 def test_first_come_first_served_is_the_order_it_reports(data):
-    """Serving by arrival gives a semi-active schedule: its own order of transfers, made explicit, changes nothing."""
+    """First come, first served gives a semi-active schedule: with its order of transfers made explicit it is the same."""
     problem = data.draw(several_inputs(communication=st.sampled_from(CONTENDED), n_devices=st.integers(2, 3)))
     decision = data.draw(decisions(problem, transfer_order=False))
     schedule = hs.simulate(problem, decision)
@@ -253,7 +253,7 @@ def test_a_deadlock_is_refused_with_its_cycle():
         assert step in message
 
 
-def test_batches_and_transfers_of_zero_length_wait_for_nobody():
+def test_batches_and_transfers_of_zero_length_wait_for_no_resource():
     graph = hs.TaskGraph(["a", "b", "c", "d"], [("a", "c", 0.0), ("b", "d", 5.0)])
     times = [[0.0, 0.0], [3.0, 3.0], [0.0, 0.0], [1.0, 1.0]]
     problem = hs.Problem(graph, hs.Cluster(["x", "y"], bandwidth=1.0), durations=times, communication="port")
@@ -264,7 +264,7 @@ def test_batches_and_transfers_of_zero_length_wait_for_nobody():
 
 
 def exchanged(communication: str, nodes: list[str], ends: list[tuple[int, int]]) -> list[float]:
-    """Return when transfers of 2 s between tasks that end at 1 s start, one for each pair of devices."""
+    """Return the starts of transfers of 2 s between tasks that end at 1 s, one for each pair of devices."""
     size = len(nodes)
     graph = hs.TaskGraph(
         [f"{kind}{x}" for kind in ("from", "to") for x in range(len(ends))], [(f"from{x}", f"to{x}", 2.0) for x in range(len(ends))]
@@ -283,7 +283,7 @@ def exchanged(communication: str, nodes: list[str], ends: list[tuple[int, int]])
     [
         (["a", "a", "b", "b"], [(0, 2), (1, 3)], [1, 1], [1, 3]),  # two devices of a node send to two of another
         (["a", "a", "b", "c"], [(0, 2), (1, 3)], [1, 1], [1, 3]),  # or to two others
-        (["a", "a", "a", "b"], [(0, 2), (1, 3)], [1, 1], [1, 1]),  # within a node nothing is held
+        (["a", "a", "a", "b"], [(0, 2), (1, 3)], [1, 1], [1, 1]),  # within a node no port is held
         (["a", "a", "a", "b"], [(0, 2), (1, 2)], [1, 3], [1, 1]),
         (["a", "a", "b", "b"], [(0, 2), (3, 1)], [1, 1], [1, 1]),  # one sends, the other receives
         (["", "", "b", "b"], [(0, 2), (1, 3)], [1, 1], [1, 3]),  # devices without a node are nodes of their own

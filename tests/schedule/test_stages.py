@@ -1,4 +1,4 @@
-"""Stage schedules: their check catches every kind of broken one, documents come back to the bit."""
+"""Stage schedules: the check finds every kind of fault, and documents are equal to the bit after a round trip."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def cost(tasks, strategy):
 
 
 def test_a_valid_schedule():
-    found = schedule()
-    assert hs.verify_stages(GRAPH, found, groups=2, group_size=2, cost=cost) == []
-    assert (found.latency, len(found)) == (4.0, 3)
-    assert found.groups(1) == [("b",), ("c", "e")]
-    assert found.stage_of.tolist() == [0, 1, 1, 2, 1]
-    assert found.start.tolist() == [0.0, 1.0, 3.5]
+    stages = schedule()
+    assert hs.verify_stages(GRAPH, stages, groups=2, group_size=2, cost=cost) == []
+    assert (stages.latency, len(stages)) == (4.0, 3)
+    assert stages.groups(1) == [("b",), ("c", "e")]
+    assert stages.stage_of.tolist() == [0, 1, 1, 2, 1]
+    assert stages.start.tolist() == [0.0, 1.0, 3.5]
 
 
 BROKEN = {
@@ -54,9 +54,9 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize(("rule", "found"), [(rule, found) for rule, each in BROKEN.items() for found in each])
-def test_each_kind_of_broken_schedule_is_caught(rule, found):
-    violations = hs.verify_stages(GRAPH, found, cost=lambda tasks, strategy: cost(tasks, strategy) if tasks in KNOWN else 1.0)
+@pytest.mark.parametrize(("rule", "stages"), [(rule, stages) for rule, schedules in BROKEN.items() for stages in schedules])
+def test_each_kind_of_broken_schedule_is_caught(rule, stages):
+    violations = hs.verify_stages(GRAPH, stages, cost=lambda tasks, strategy: cost(tasks, strategy) if tasks in KNOWN else 1.0)
     assert rule in {violation.rule for violation in violations}
     assert all(violation.amount > 0 and str(violation).startswith(violation.rule) for violation in violations)
 
@@ -95,17 +95,17 @@ def test_what_does_not_fit_together_is_refused(arguments, message):
 
 
 def test_documents_come_back_to_the_bit(tmp_path: Path):
-    found = schedule(strategies=("concurrent", "merge", "concurrent"), latencies=(1 / 3, 0.1, 1e-7), asked=3, possible=9, messages=["cut"])
-    found.write(tmp_path / "stages.json")
+    stages = schedule(strategies=("concurrent", "merge", "concurrent"), latencies=(1 / 3, 0.1, 1e-7), asked=3, possible=9, messages=["cut"])
+    stages.write(tmp_path / "stages.json")
     again = hs.read(tmp_path / "stages.json")
-    assert again == found
-    assert encode(again) == encode(found)
-    assert not np.shares_memory(again.members, found.members)
+    assert again == stages
+    assert encode(again) == encode(stages)
+    assert not np.shares_memory(again.members, stages.members)
     assert hs.read(_written(tmp_path, schedule([], (), ()))) == schedule([], (), ())
 
 
-def _written(folder: Path, found):
-    found.write(folder / "empty.json")
+def _written(folder: Path, stages):
+    stages.write(folder / "empty.json")
     return folder / "empty.json"
 
 
@@ -117,19 +117,19 @@ def test_a_document_with_an_unknown_task_is_refused(tmp_path: Path):
 
 
 def test_it_cannot_be_changed_or_made_by_hand():
-    found = schedule()
+    stages = schedule()
     with pytest.raises(AttributeError, match="immutable"):
-        found.latency = 1.0
+        stages.latency = 1.0
     with pytest.raises(ValueError, match="read-only"):
-        found.members[0] = 1
+        stages.members[0] = 1
     with pytest.raises(TypeError, match="made by hetsched.stages"):
         hs.StageSchedule()
 
 
 def test_many_stages_come_back():
-    many = 50_000  # a cost of each stage that grows with their number would take minutes
-    found = schedule([GROUPS[1]] * many, ["concurrent"] * many, [1.0] * many)
-    assert decode(encode(found), KINDS) == found
+    many = 50_000  # quadratic time would be minutes
+    stages = schedule([GROUPS[1]] * many, ["concurrent"] * many, [1.0] * many)
+    assert decode(encode(stages), KINDS) == stages
 
 
 @pytest.mark.parametrize("wrong", [{"strategies": ["concurrent", "\ud800"]}, {"messages": ["\ud800"]}])

@@ -1,4 +1,4 @@
-"""What methods declare: the queries over it, what is refused before a method runs, and who takes part in `auto`."""
+"""Declarations of methods: queries, refusals before a method runs, and the members of `auto`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PACKAGE = Path(hs.__file__).parent
 
 @pytest.fixture(autouse=True)
 def registry() -> Iterator[None]:
-    """Forget what a test registers."""
+    """Remove the methods that a test registers."""
     with search.temporarily():
         yield
 
@@ -35,17 +35,17 @@ def idle(problem: hs.Problem, monitor: Monitor) -> None:
 
 
 def names(chosen: list[Method]) -> list[str]:
-    return [each.name for each in chosen]
+    return [method.name for method in chosen]
 
 
 def registering() -> set[str]:
     """Return the modules of the package that have a function decorated by `method`, or call it."""
-    found = set()
+    modules = set()
     for path in PACKAGE.rglob("*.py"):
         calls = (node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
         if any(isinstance(function, ast.Name) and function.id == "method" for function in calls):
-            found.add(".".join(path.relative_to(PACKAGE).with_suffix("").parts))
-    return found
+            modules.add(".".join(path.relative_to(PACKAGE).with_suffix("").parts))
+    return modules
 
 
 def test_every_module_that_registers_methods_is_built_in() -> None:
@@ -63,14 +63,14 @@ def test_loading_all_methods_loads_neither_numba_nor_a_solver() -> None:
 @given(problem=strategies.problems())
 def test_what_is_selected_for_a_problem_takes_it(problem: hs.Problem) -> None:
     chosen = select(problem=problem)
-    assert chosen == sorted(chosen, key=lambda each: (each.turn, each.name))
-    for each in search.registered().values():
-        refusal = each.supports.refusal(problem)
-        assert (each in chosen) == (not refusal)
+    assert chosen == sorted(chosen, key=lambda method: (method.turn, method.name))
+    for method in search.registered().values():
+        refusal = method.supports.refusal(problem)
+        assert (method in chosen) == (not refusal)
         if refusal:
             monitor = Monitor(problem)
             with pytest.raises(hs.UnsupportedFeature) as refused:
-                monitor.run(each.name)
+                monitor.run(method.name)
             assert str(refused.value) == refusal
             assert monitor.evaluations == 0
 
@@ -97,7 +97,7 @@ def test_the_condition_of_a_role_is_not_that_of_auto() -> None:
         assert not search.find_method("missing").available
 
 
-def test_only_a_plug_in_that_asks_for_it_takes_part_in_auto() -> None:
+def test_only_a_plug_in_that_requests_it_takes_part_in_auto() -> None:
     ran = []
 
     def records(name: str) -> Method:
@@ -145,9 +145,9 @@ def test_a_search_that_joins_auto_gets_its_share_of_the_evaluations() -> None:
     ],
 )
 def test_a_refusal_names_value_rule_and_remedy(supports: Supports, problem: dict[str, object], message: str) -> None:
-    asked = topcuoglu().replace(**problem)
+    unsupported = topcuoglu().replace(**problem)
     with search.temporarily(Method("picky", "refuses", idle, supports=supports)), pytest.raises(hs.UnsupportedFeature) as refused:
-        hs.solve(asked, "picky")
+        hs.solve(unsupported, "picky")
     assert message in str(refused.value)
     assert supports.refused
     assert supports.refusal(topcuoglu()) == ""
@@ -164,7 +164,7 @@ def test_a_task_without_a_batch_of_all_inputs_is_named() -> None:
     )
 
 
-def test_every_objective_has_methods_that_answer_at_once_and_bounds() -> None:
+def test_every_objective_has_constructive_methods_and_bounds() -> None:
     for objective in ALL:
-        kinds = {each.kind for each in select(objective=objective, auto=True, problem=topcuoglu())}
+        kinds = {method.kind for method in select(objective=objective, auto=True, problem=topcuoglu())}
         assert {Kind.CONSTRUCTIVE, Kind.SEARCH, Kind.BOUND} <= kinds

@@ -1,4 +1,4 @@
-"""The enumeration against an even plainer one, and against optima known by other means."""
+"""The enumeration against a plainer one, and against optima from other sources."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hetsched.testing.profiles import examples
 
 
 def plainly(problem: hs.Problem) -> float | None:
-    """Return the least makespan over every device of every task and every order of batches and of transfers; one input."""
+    """Return the least makespan over all assignments and all orders of batches and transfers, for one input."""
     best = None
     n, edges = problem.n_tasks, problem.graph.edges.tolist()
     for device in itertools.product(range(problem.n_devices), repeat=n):
@@ -52,7 +52,7 @@ def test_no_random_decision_beats_it(data):
 
 @examples(50)
 @given(problems(n_tasks=st.integers(1, 3), n_devices=2, inputs=st.integers(1, 2)))
-def test_its_answer_is_a_valid_schedule_of_its_decision(problem):
+def test_its_result_is_a_valid_schedule_of_its_decision(problem):
     optimum = brute_force(problem)
     if optimum is not None:
         assert hs.verify(problem, optimum.schedule) == []

@@ -1,4 +1,4 @@
-"""The suite on our own methods, and on impostors that it must unmask."""
+"""The suite on methods of the package, and on faulty methods that have to fail."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hetsched.testing.profiles import searching
 
 @pytest.fixture
 def mine():
-    """A registry of one's own, so that tests leave nothing behind."""
+    """Use a temporary registry, so that methods of tests are removed."""
     with search.temporarily():
         yield
 
@@ -26,7 +26,7 @@ QUICK = searching(100)
 
 
 def run(test, name, **attributes):
-    """Run one test of the suite on a method, without making a failing example small."""
+    """Run one test of the suite on a method, without shrinking."""
     suite = type("Suite", (conformance.MethodSuite,), {"method": name, **attributes})
     inner = getattr(suite, test).hypothesis.inner_test
 
@@ -38,7 +38,7 @@ def run(test, name, **attributes):
     once()
 
 
-def test_a_method_that_breaks_a_rule_is_unmasked(mine, monkeypatch):
+def test_a_method_that_breaks_a_rule_fails(mine, monkeypatch):
     @hs.method("careless", summary="ignores memory")
     def careless(problem, monitor):
         monitor.best = hs.simulate(problem, hs.Decision.whole(problem, np.zeros(problem.n_tasks, int), problem.graph.topological_order))
@@ -47,7 +47,7 @@ def test_a_method_that_breaks_a_rule_is_unmasked(mine, monkeypatch):
         run("test_restrictions_are_kept_or_refused", "careless")
 
 
-def test_a_method_that_finds_nothing_is_unmasked(mine):
+def test_a_method_that_finds_nothing_fails(mine):
     @hs.method("shy", summary="offers nothing")
     def shy(problem, monitor):
         monitor.note("nothing to offer")
@@ -57,7 +57,7 @@ def test_a_method_that_finds_nothing_is_unmasked(mine):
     run("test_plain_problems_are_answered", "shy", answers_plain=False)
 
 
-def test_a_method_that_dies_is_unmasked(mine):
+def test_a_method_that_dies_fails(mine):
     @hs.method("dies", summary="dies")
     def dies(problem, monitor):
         raise KeyError("a column")
@@ -66,7 +66,7 @@ def test_a_method_that_dies_is_unmasked(mine):
         run("test_answers_keep_every_rule_and_never_beat_the_optimum", "dies")
 
 
-def test_a_method_that_refuses_is_let_be(mine):
+def test_a_method_that_refuses_a_problem_passes(mine):
     @hs.method("choosy", summary="takes one input only")
     def choosy(problem, monitor):
         if problem.inputs > 1:
@@ -77,7 +77,7 @@ def test_a_method_that_refuses_is_let_be(mine):
     run("test_plain_problems_are_answered", "choosy")
 
 
-def test_false_bounds_are_unmasked(mine):
+def test_false_bounds_fail(mine):
     @hs.method("boastful", summary="claims that what it found is optimal")
     def boastful(problem, monitor):
         monitor.run("best-device")
@@ -87,7 +87,7 @@ def test_false_bounds_are_unmasked(mine):
         run("test_answers_keep_every_rule_and_never_beat_the_optimum", "boastful")
 
 
-def test_hidden_randomness_is_unmasked(mine):
+def test_hidden_randomness_fails(mine):
     calls = iter(range(10**9))
 
     @hs.method("moody", summary="changes its mind between calls")
@@ -101,7 +101,7 @@ def test_hidden_randomness_is_unmasked(mine):
         run("test_the_same_seed_gives_the_same_answer", "moody")
 
 
-def test_dependence_on_the_scale_is_unmasked(mine):
+def test_dependence_on_the_scale_fails(mine):
     @hs.method("metric", summary="chooses by seconds")
     def metric(problem, monitor):
         monitor.run("best-device" if np.nanmax(problem.durations, initial=0) > 8 else "heft")
@@ -120,7 +120,7 @@ def test_dependence_on_the_scale_is_unmasked(mine):
         (0.0, "no schedule for a problem without restrictions"),
     ],
 )
-def test_the_corpus_unmasks_false_claims_and_names_the_problem(mine, value, message):
+def test_false_claims_fail_on_the_corpus_and_name_the_problem(mine, value, message):
     @hs.method("claims", summary="claims a bound and finds nothing")
     def claims(problem, monitor):
         monitor.raise_bound(hs.Bound(value, "hearsay"))
@@ -135,7 +135,7 @@ def test_the_corpus_unmasks_false_claims_and_names_the_problem(mine, value, mess
 
 @pytest.fixture
 def goes_on(mine):
-    """The suite of a method that does something a thousand times whatever it is told."""
+    """Return the suite of a method that repeats some work a thousand times without regard to limits."""
 
     def made(work):
         @hs.method("goes-on", summary="goes on whatever it is told")
@@ -153,25 +153,25 @@ def goes_on(mine):
     return made
 
 
-def test_methods_that_never_look_at_the_clock_are_unmasked(goes_on):
+def test_methods_that_never_check_the_clock_fail(goes_on):
     with pytest.raises(AssertionError, match="[0-9]+ evaluations between two readings of the clock"):
         goes_on(lambda monitor, decision: monitor.offer(decision)).test_little_is_done_between_looks_at_the_clock_and_after_the_end(30)
 
 
 @pytest.mark.parametrize("looks", [0, 30])
-def test_methods_that_do_not_end_with_their_time_are_unmasked(goes_on, looks):
+def test_methods_that_do_not_end_with_their_time_fail(goes_on, looks):
     with pytest.raises(AssertionError, match="the clock was read [0-9]{3,4} times after the deadline"):
         goes_on(lambda monitor, _: monitor.elapsed).test_little_is_done_between_looks_at_the_clock_and_after_the_end(looks)
 
 
-def test_methods_that_go_on_after_their_time_are_unmasked(goes_on):
+def test_methods_that_continue_after_their_time_fail(goes_on):
     suite = goes_on(lambda monitor, decision: (monitor.offer(decision), monitor.elapsed))
     suite.looks_to_stop = 10_000
     with pytest.raises(AssertionError, match="[0-9]+ evaluations after the deadline"):
         suite.test_little_is_done_between_looks_at_the_clock_and_after_the_end(30)
 
 
-def test_methods_that_heed_no_evaluation_limit_are_unmasked(goes_on):
+def test_methods_that_ignore_evaluation_limits_fail(goes_on):
     with pytest.raises(AssertionError):
         goes_on(lambda monitor, decision: monitor.offer(decision)).test_little_is_done_after_the_last_evaluation_allowed()
 
@@ -183,19 +183,19 @@ def marks(suite):
 def test_suites_are_made_of_a_query(mine):
     for growth, name in ((1, "my:method"), (2, "my-slow-method")):
         hs.method(name, summary="mine", growth=growth)(lambda problem, monitor: monitor.run("heft"))
-    chosen = [each for name, each in search.registered().items() if name.startswith("my")]
+    chosen = [item for name, item in search.registered().items() if name.startswith("my")]
     made = conformance.suites(chosen, evaluations=7)
-    found = {name: each for name, each in vars(made).items() if name.startswith("Test")}
-    assert {name: (each.method, each.evaluations) for name, each in found.items()} == {
+    suites = {name: item for name, item in vars(made).items() if name.startswith("Test")}
+    assert {name: (item.method, item.evaluations) for name, item in suites.items()} == {
         "TestMyMethod": ("my:method", 7),
         "TestMySlowMethod": ("my-slow-method", 7),
     }
-    assert all(issubclass(each, conformance.MethodSuite) for each in found.values())
-    assert [marks(each) for each in found.values()] == [["slow"], []]
+    assert all(issubclass(item, conformance.MethodSuite) for item in suites.values())
+    assert [marks(item) for item in suites.values()] == [["slow"], []]
 
 
 def test_which_suites_are_slow_follows_from_what_methods_declare():
-    """A solver's models are slow, but `auto` uses those of two; so is what takes the square of the tasks."""
-    known = search.registered()
-    assert {name for name, each in known.items() if conformance.slow(each)} >= {"etf", "m-sct", "moirai", "milp:highs"}
-    assert not any(conformance.slow(known[name]) for name in ("heft", "annealing", "auto", "milp", "cpsat"))
+    """Methods that solve models, or whose time grows with the square of the tasks, are slow; `auto` is not."""
+    methods = search.registered()
+    assert {name for name, method in methods.items() if conformance.slow(method)} >= {"etf", "m-sct", "moirai", "milp:highs"}
+    assert not any(conformance.slow(methods[name]) for name in ("heft", "annealing", "auto", "milp", "cpsat"))

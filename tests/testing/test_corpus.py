@@ -1,4 +1,4 @@
-"""The corpus: what it holds, that it can be derived anew, and how much of it a profile takes."""
+"""The corpus: its problems, that it can be derived again, and its size in each profile."""
 
 from __future__ import annotations
 
@@ -77,5 +77,5 @@ def test_the_first_optimum_of_a_feature_is_that_of_the_enumeration(feature):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("feature", corpus.FEATURES)
-def test_problems_and_optima_can_be_derived_anew(feature):
+def test_problems_and_optima_can_be_derived_again(feature):
     assert corpus.text(corpus.derive(feature)) == corpus.text(corpus.problems(feature))

@@ -1,4 +1,4 @@
-"""The same examples every time, unless they are to be drawn anew."""
+"""Examples are the same in every run, except in the thorough profile."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_draws(number, problem):
 
 
 def drawn(folder, *options, before="", hash_seed="0", **environment):
-    """Return what a property draws in a process of its own, under this project's conftest."""
+    """Return the examples of a property in a separate process, with the conftest of this project."""
     module, path = folder / "test_drawn.py", folder / "drawn"
     module.write_text(PROPERTY.format(before=before, path=str(path)))
     path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""What the strategies draw: every feature turns up, and whatever is drawn can be had."""
+"""The strategies: every feature occurs, and every feature can be fixed."""
 
 from __future__ import annotations
 

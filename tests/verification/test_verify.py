@@ -1,4 +1,4 @@
-"""The independent check: valid schedules pass, and each rule broken in turn is named with its amount."""
+"""The independent check: valid schedules pass, and the violation of each rule is named with its amount."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from hetsched.testing import decisions, problems
 from hetsched.testing.profiles import examples
 
 STEP = 1 / 16
-FEW = examples(50)  # of each of many mutations
+FEW = examples(50)  # examples of each mutation
 
 
 def rebuilt(schedule, **changes):
-    """Return the schedule with some columns exchanged, its makespan derived anew unless given."""
+    """Return the schedule with some columns replaced, and its makespan computed again unless given."""
     columns = {name: getattr(schedule, name) for name in ("batches", "item_ptr", "items", "transfers")}
     return hs.Schedule.from_columns(
         schedule.tasks,
@@ -44,7 +44,7 @@ def without(columns, row):
 
 
 def repeated(columns, row, **values):
-    """Return columns with a copy of one row at the end, some of its values exchanged."""
+    """Return columns with a copy of one row at the end, some of its values replaced."""
     return Columns(**{name: np.append(columns[name], values.get(name, columns[name][row])) for name in columns.names})
 
 
@@ -79,7 +79,7 @@ SPREAD = {"pins": False, "absent": False, "colocation": False}
 @FEW
 @given(st.data())
 def test_nothing_can_start_earlier_in_a_simulated_schedule(data):
-    """Semi-active: any batch or transfer moved forward, and it alone, breaks a rule."""
+    """Semi-active schedules: an earlier start of any single batch or transfer breaks a rule."""
     problem, schedule = solved(data)
     b = a_batch(data, schedule)
     early = rebuilt(schedule, batches=changed(schedule.batches, b, start=-STEP, finish=-STEP))
@@ -255,7 +255,7 @@ def test_wrong_durations_are_named(data, more):
 
 
 def overlap(a, b):
-    """Return by how long two half-open intervals overlap."""
+    """Return the length of the overlap of two half-open intervals."""
     return max(0.0, min(a[1], b[1]) - max(a[0], b[0])) if a[0] < a[1] and b[0] < b[1] else 0.0
 
 

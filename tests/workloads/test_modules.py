@@ -1,4 +1,4 @@
-"""The papers' modules: their sizes, what they compute, and (slow) how many tasks the largest have."""
+"""The papers' modules: their sizes, their results, and (slow) the numbers of tasks of the largest."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ cross_entropy = torch.nn.functional.cross_entropy
 def parameters(make):
     """Return the number of parameters in billions."""
     with torch.device("meta"):
-        return sum(each.numel() for each in make().parameters()) / 1e9
+        return sum(tensor.numel() for tensor in make().parameters()) / 1e9
 
 
 @pytest.mark.parametrize(("size", "billions"), [("87M", 0.087), ("930M", 0.93), ("2.4B", 2.4), ("3.2B", 3.2)])
 def test_trunks_have_the_published_size(size, billions):
     with torch.device("meta"):
         _, *widths = folding.SIZES[size]
-        block = sum(each.numel() for each in folding.Block(*widths).parameters())
+        block = sum(tensor.numel() for tensor in folding.Block(*widths).parameters())
     assert folding.SIZES[size][0] * block / 1e9 == pytest.approx(billions, rel=0.035)
 
 
@@ -43,9 +43,9 @@ def test_decoders_have_the_size_that_their_layers_make(size, billions):
 
 def test_holography_has_the_published_layers():
     model = vision.holography()
-    convolutions = [each for each in model.modules() if isinstance(each, torch.nn.Conv2d)]
+    convolutions = [layer for layer in model.modules() if isinstance(layer, torch.nn.Conv2d)]
     assert len(convolutions) == 30
-    assert {each.out_channels for each in convolutions[:-1]} == {24}
+    assert {layer.out_channels for layer in convolutions[:-1]} == {24}
     assert model(torch.zeros(2, 4, 8, 8)).shape == (2, 6, 8, 8)
 
 
@@ -71,37 +71,37 @@ def test_translators_score_each_word_by_the_source_and_the_words_before(which):
 
 def test_a_cell_is_that_of_torch():
     torch.manual_seed(0)
-    cell, theirs = translation.Cell(3, 4), torch.nn.LSTMCell(3, 4)
+    cell, reference = translation.Cell(3, 4), torch.nn.LSTMCell(3, 4)
     with torch.no_grad():
-        for ours, other in (
-            (cell.read.weight, theirs.weight_ih),
-            (cell.read.bias, theirs.bias_ih),
-            (cell.remember.weight, theirs.weight_hh),
+        for own, other in (
+            (cell.read.weight, reference.weight_ih),
+            (cell.read.bias, reference.bias_ih),
+            (cell.remember.weight, reference.weight_hh),
         ):
             # torch keeps its gates in the order write, forget, new, show
             write, forget, new, show = other.chunk(4)
-            ours.copy_(torch.cat([write, forget, show, new]))
-        theirs.bias_hh.zero_()
+            own.copy_(torch.cat([write, forget, show, new]))
+        reference.bias_hh.zero_()
     x, output, memory = torch.randn(2, 3), torch.randn(2, 4), torch.randn(2, 4)
-    torch.testing.assert_close(cell(x, output, memory), theirs(x, (output, memory)))
+    torch.testing.assert_close(cell(x, output, memory), reference(x, (output, memory)))
 
 
 def test_heads_apart_are_heads_together():
     torch.manual_seed(0)
-    whole, apart = translation.Attention(8, 2, causal=True), translation.Heads(8, 2, causal=True)
+    joint, apart = translation.Attention(8, 2, causal=True), translation.Heads(8, 2, causal=True)
     with torch.no_grad():
-        whole.out.bias.zero_()
+        joint.out.bias.zero_()
         for i, head in enumerate(apart.each):
             own = slice(4 * i, 4 * i + 4)
             for name in ("query", "key", "value"):
-                getattr(head, name).weight.copy_(getattr(whole, name).weight[own])
-                getattr(head, name).bias.copy_(getattr(whole, name).bias[own])
-            head.out.weight.copy_(whole.out.weight[:, own])
+                getattr(head, name).weight.copy_(getattr(joint, name).weight[own])
+                getattr(head, name).bias.copy_(getattr(joint, name).bias[own])
+            head.out.weight.copy_(joint.out.weight[:, own])
     x = torch.randn(2, 5, 8)
-    torch.testing.assert_close(apart(x, x), whole(x, x))
+    torch.testing.assert_close(apart(x, x), joint(x, x))
 
 
-def test_shifted_windows_see_their_neighbours_and_not_what_is_at_the_other_side():
+def test_shifted_windows_depend_on_neighbours_and_not_on_the_other_side():
     torch.manual_seed(0)
     layer = swin.Windows(8, 2, window=4, shift=2).eval()
     x = torch.randn(1, 8, 8, 8)
@@ -136,7 +136,7 @@ def test_the_outer_product_is_the_mean_over_sequences():
     torch.testing.assert_close(layer(torch.cat([x, x], 1)), layer(x))
 
 
-def test_inception_is_trained_as_a_whole():
+def test_inception_is_trained_with_all_its_layers():
     graph = capture_training(lambda: vision.inception_v3().train(), vision.images(299, 4), optimiser="momentum")
     assert graph.op.count("momentum") == 284
     assert graph.op.count("convolution_backward") == graph.op.count("conv2d") == 94
@@ -159,9 +159,9 @@ def test_messages(call, message):
 @pytest.mark.slow
 def test_celeritas_models_have_thousands_of_tasks():
     sentences = translation.sentences(50, 512)
-    for make, least in ((translation.nmt, 14_000), (lambda: translation.transformer(apart=True), 22_000)):
+    for make, smallest in ((translation.nmt, 14_000), (lambda: translation.transformer(apart=True), 22_000)):
         graph = capture_training(make, (sentences, sentences), targets=sentences, loss=cross_entropy, optimiser="adam")
-        assert graph.n_tasks > least
+        assert graph.n_tasks > smallest
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The shipped networks: what they hold, and that a fresh capture gives the same."""
+"""The shipped networks: their numbers, and that a new capture gives the same."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_the_module_has_the_published_number_of_parameters(name):
     module = networks.module(name)
     assert sum(parameter.numel() for parameter in module.parameters()) == PARAMETERS[name]
     assert not module.training
-    # Folding leaves one of the two numbers that batch norm has per channel.
+    # Folding removes one of the two parameters of batch norm per channel.
     channels = sum(layer.num_features for layer in module.modules() if hasattr(layer, "num_features"))
     assert networks.load(name).weight_bytes.sum() / 4 == PARAMETERS[name] - channels
 

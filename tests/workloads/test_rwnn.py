@@ -61,9 +61,9 @@ def test_every_path_of_a_strongly_dependent_module_runs_between_its_ends(kwargs)
     graph = hs.workloads.rwnn(**{**kwargs, "dependence": "sdep"})
     module, n, channels = module_of(graph), kwargs["n"], kwargs["channels"]
     inside = graph.edges[module[graph.source] == module[graph.target]] % n
-    whole = graph.edges[module[graph.source] == module[graph.target]]
+    inner = graph.edges[module[graph.source] == module[graph.target]]
     for m in range(kwargs["modules"]):
-        arcs = inside[module[whole[:, 0]] == m]
+        arcs = inside[module[inner[:, 0]] == m]
         assert set(range(n)) - set(arcs[:, 1].tolist()) <= set(range(channels))
         assert set(range(n)) - set(arcs[:, 0].tolist()) <= set(range(n - channels, n))
     crossing = graph.edges[module[graph.source] < module[graph.target]]

@@ -1,4 +1,4 @@
-"""GPT-3's decoder: its numbers, that a fresh capture gives the same, and what is alike in it and in its cluster."""
+"""GPT-3's decoder: its numbers, that a new capture gives the same, and identical parts of it and of its cluster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hetsched.decomposition.series import Series, cut
 from hetsched.workloads import clusters, transformers
 
 BILLIONS = {"125M": 0.125, "6.7B": 6.7, "175B": 175.0}
-WORDS, POSITIONS = 50257, 2048  # of the embeddings, which the stack leaves out
+WORDS, POSITIONS = 50257, 2048  # of the embeddings, which are not in the stack
 
 
 @pytest.mark.parametrize("model", transformers.names())
@@ -110,8 +110,8 @@ def test_the_halves_of_blocks_are_modules_and_most_of_them_copies():
     problem = hs.Problem(graph, clusters.diviml_nodes(nodes=2), costs=hs.costs.Roofline(dtype="float16"))
     series = Series(problem, cut(problem))
     assert series.exact
-    # Attention half, the same after the input, whose bytes are other ones, and linear half: from and to one of ten
-    # pairs of devices that are not alike. The last half ends where it likes: it begins on one of two kinds.
+    # The attention half, the one after the input, whose bytes differ, and the linear half: from and to one of ten
+    # different pairs of devices. The last half may end on any device: it begins on one of two kinds.
     assert series.n_open == 3 * 10 + 2
     assert series.program.n_transitions == 8 + 9 * 8**2 + 8
 
@@ -119,12 +119,12 @@ def test_the_halves_of_blocks_are_modules_and_most_of_them_copies():
 def test_what_is_alike_on_the_cluster_is_found():
     cluster = clusters.diviml_nodes()
     problem = hs.Problem(hs.workloads.gpt3("125M", layers=1), cluster, costs=hs.costs.Roofline(dtype="float16"))
-    found = [([cluster.names[i] for i in one], [cluster.names[i] for i in other]) for one, other in exchanges(problem)]
+    pairs = [([cluster.names[i] for i in one], [cluster.names[i] for i in other]) for one, other in exchanges(problem)]
     twins = [([f"n{n}.{kind}.0"], [f"n{n}.{kind}.1"]) for n in range(6) for kind in ("a100", "t4")]
     nodes = [[f"n{n}.{kind}.{i}" for kind in ("a100", "t4") for i in range(2)] for n in range(6)]
-    assert found[:12] == twins
-    assert [(set(one), set(other)) for one, other in found[12:]] == [(set(one), set(other)) for one, other in pairwise(nodes)]
-    assert all([name[2:] for name in one] == [name[2:] for name in other] for one, other in found[12:]), "each with its like"
+    assert pairs[:12] == twins
+    assert [(set(one), set(other)) for one, other in pairs[12:]] == [(set(one), set(other)) for one, other in pairwise(nodes)]
+    assert all([name[2:] for name in one] == [name[2:] for name in other] for one, other in pairs[12:]), "each with its like"
 
 
 def test_the_cluster_holds_the_model_as_no_device_or_node_can():

@@ -17,26 +17,26 @@ capture = hs.frontends.torch.capture
 
 
 def wiring(path: Path) -> list[tuple[int, int]]:
-    """The edges of a file: the numbers of nodes and edges, then a line for each edge."""
+    """Read the edges of a file: the numbers of nodes and edges, then a line for each edge."""
     _, count, *edges = path.read_text().splitlines()
-    found = [(int(i), int(j)) for i, j in (line.split() for line in edges)]
-    assert len(found) == int(count)
-    return found
+    pairs = [(int(i), int(j)) for i, j in (line.split() for line in edges)]
+    assert len(pairs) == int(count)
+    return pairs
 
 
 def parameters(make, leave: str = "-") -> int:
     with torch.device("meta"):
-        return sum(each.numel() for name, each in make().named_parameters() if leave not in name)
+        return sum(tensor.numel() for name, tensor in make().named_parameters() if leave not in name)
 
 
 def part(graph: hs.TaskGraph, tasks: tuple[str, ...]) -> hs.TaskGraph:
-    """The graph of some tasks alone."""
+    """Return the subgraph of some tasks."""
     edges = [(graph.names[i], graph.names[j]) for i, j in graph.edges.tolist()]
     return hs.TaskGraph(list(tasks), [edge for edge in edges if set(edge) <= set(tasks)])
 
 
 def largest(graph: hs.TaskGraph) -> ios.Counts:
-    """The counts of the block with the highest bound."""
+    """Return the counts of the block with the highest bound."""
     return max((ios.counts(part(graph, block)) for block in ios.blocks(graph)), key=lambda counts: counts.bound)
 
 
@@ -48,7 +48,7 @@ def test_published_numbers_of_parameters():
 @pytest.mark.slow
 def test_inception_units_are_those_of_the_paper():
     graph = capture(vision.inception_v3, vision.images(299), fuse=True)
-    assert graph.n_tasks == 119 + 2  # the input and the classifier are none of the paper's operators
+    assert graph.n_tasks == 119 + 2  # the input and the classifier are not operators of the paper
     counts = largest(graph)
     assert (counts.graph.n_tasks, counts.width) == (11, 6)
     assert counts.bound == pytest.approx(2.6e4, rel=0.02)
