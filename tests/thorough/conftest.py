@@ -1,4 +1,4 @@
-"""Cases drawn anew each time: how many, from which seed, and which one failed."""
+"""Random cases of each run: their number, their seed, and the case that failed."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tests.conftest import END, SEED
 
 
 class Cases:
-    """Generators of random numbers, one a case, until there are enough or the minutes are over.
+    """Random number generators, one per case, until the number of cases or the time limit is reached.
 
-    Case x of a seed is the same whatever the number of cases is.
+    Case x of a seed does not depend on the number of cases.
     """
 
     def __init__(self, count: int, seed: int, end: float) -> None:
         self.count, self.seed, self.end = count, seed, end
-        self.number = 0  # of the case being tried
+        self.number = 0  # of the current case
 
     def __iter__(self) -> Iterator[np.random.Generator]:
         for number in range(self.count):
@@ -32,7 +32,7 @@ class Cases:
 
 @pytest.fixture
 def cases(request: pytest.FixtureRequest) -> Cases:
-    """As many cases as the test's mark says, ``@pytest.mark.thorough(cases=1000)``, or HETSCHED_THOROUGH_COUNT."""
+    """Return the cases of the test's mark, ``@pytest.mark.thorough(cases=1000)``, or HETSCHED_THOROUGH_COUNT of them."""
     mark = request.node.get_closest_marker("thorough")
     count = os.environ.get("HETSCHED_THOROUGH_COUNT", mark.kwargs["cases"])
     return Cases(int(count), int(os.environ[SEED]), request.config.stash[END])
@@ -40,7 +40,7 @@ def cases(request: pytest.FixtureRequest) -> Cases:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Say which case failed."""
+    """Add the number of the failed case to the report."""
     report = yield
     if report.failed and isinstance(cases := getattr(item, "funcargs", {}).get("cases"), Cases):
         report.sections.append(("drawn", f"case {cases.number} of {SEED}={cases.seed}"))

@@ -1,4 +1,4 @@
-"""Random problems of every kind, put to every method and bound, and what must hold of the answers."""
+"""Random problems of every kind for all methods and bounds, and the properties of valid answers."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from hetsched.search.solution import Status
 from hetsched.testing import brute_force, problems
 
 EVALUATIONS = 100
-"""Of each search."""
+"""Evaluation limit of each search."""
 ENUMERATED = 4000
-"""The limit of `brute_force`; beyond it answers are only verified."""
+"""Limit of `brute_force`; above it answers are only verified."""
 SECONDS = 20.0
-"""Of each solver, which on such problems is never reached."""
+"""Time limit of each solver, which such problems do not reach."""
 TOLERANCE = 1e-9
 CLOSE = 1e-6
-EXACT = tuple(each.name for each in select(kind=Kind.EXACT))
+EXACT = tuple(method.name for method in select(kind=Kind.EXACT))
 PROVING = tuple(name for name in EXACT if name != "split")
-"""Methods that may go on until they have a proof; what `split` leaves open is searched."""
+"""Methods that run until they have a proof; `split` continues with a search."""
 PROVEN = (Status.OPTIMAL, Status.INFEASIBLE)
 EXACT_FOR_ONE = ("milp", "milp:highs", "cpsat", "moirai", "pesto")
-"""Methods that end with a proof where there is one input, if not stopped."""
+"""Methods that end with a proof for one input, unless they are stopped."""
 ALONE = ("auto",)
 """Methods that start processes, which takes seconds."""
 AUTO = 48
-"""Of how many problems one is put to them."""
+"""Number of problems of which one is given to them."""
 MAGNITUDES = st.sampled_from([1e-99, 1e-30, 1e-12, 1e-6, 1e-3, 1.0, 1e3, 1e6, 1e12, 1e15, 1e30, 1e99])
 
 
@@ -44,7 +44,7 @@ MAGNITUDES = st.sampled_from([1e-99, 1e-30, 1e-12, 1e-6, 1e-3, 1.0, 1e3, 1e6, 1e
 
 @st.composite
 def cases(draw: DrawFn) -> hs.Problem:
-    """Draw a problem: any that `problems` draws, maybe with devices alike, with several inputs, or with numbers far apart."""
+    """Draw a problem of `problems`, sometimes with equal devices, with several inputs, or with numbers of different magnitudes."""
     problem: hs.Problem = draw(problems(n_tasks=st.integers(1, 5), inputs=st.sampled_from([1, 1, 1, 2, 3])))
     with contextlib.suppress(hs.InvalidProblem):
         match draw(st.sampled_from(["as it is", "as it is", "alike", "rooms", "scaled", "apart"])):
@@ -60,7 +60,7 @@ def cases(draw: DrawFn) -> hs.Problem:
 
 
 def _alike(problem: hs.Problem) -> hs.Problem:
-    """Return the problem with all devices and channels like the first."""
+    """Return the problem with all devices and channels equal to the first."""
     cluster, size = problem.cluster, problem.n_devices
     first = cluster.devices[0]
     transfers = problem.transfers
@@ -76,7 +76,7 @@ def _alike(problem: hs.Problem) -> hs.Problem:
 
 
 def _with_rooms(draw: DrawFn, problem: hs.Problem) -> hs.Problem:
-    """Return the problem with devices that have no memory, just enough for some tasks, or no limit."""
+    """Return the problem with devices that have no memory, memory for exactly some tasks, or no limit."""
     claims = (problem.static_bytes @ [1.0, float(problem.inputs)]).tolist()
     sums = [sum(claims[:n]) for n in range(len(claims) + 1)]
     rooms = draw(st.lists(st.sampled_from([0.0, math.inf, *sums]), min_size=problem.n_devices, max_size=problem.n_devices))
@@ -103,7 +103,7 @@ def _scaled(problem: hs.Problem, time: float, size: float) -> hs.Problem:
 
 
 def _apart(draw: DrawFn, problem: hs.Problem) -> hs.Problem:
-    """Return the problem with each duration, transfer and channel of a magnitude of its own, out of a few."""
+    """Return the problem with each duration, transfer and channel multiplied by one of a few magnitudes."""
     few = draw(st.lists(MAGNITUDES, min_size=1, max_size=3))
 
     def factors(shape: tuple[int, ...]) -> Any:
@@ -121,17 +121,17 @@ def _apart(draw: DrawFn, problem: hs.Problem) -> hs.Problem:
         )
 
 
-# ---------------------------------------------------------------------- what must hold
+# ---------------------------------------------------------------------- properties of answers
 
 
 def names(*, alone: bool = False) -> list[str]:
-    """Return the methods of the package; with `alone` those that start processes, too."""
+    """Return the methods of the package; with `alone` also those that start processes."""
     own = [name for name, method in hs.methods().items() if method.function.__module__.startswith("hetsched.")]
     return [name for name in own if alone or name not in ALONE]
 
 
 class Broken(AssertionError):
-    """What does not hold of a problem, and the method that broke it, ``""`` for the bounds."""
+    """A property violated on a problem, and the method that violates it, ``""`` for the bounds."""
 
     def __init__(self, method: str, what: str) -> None:
         self.method = method
@@ -139,7 +139,7 @@ class Broken(AssertionError):
 
 
 def check(problem: hs.Problem, methods: Iterable[str]) -> None:
-    """Raise `Broken` unless the bounds and every method's answer to a problem are what they have to be."""
+    """Raise `Broken` unless the bounds and the answers of all methods to a problem are valid."""
     try:
         optimum = brute_force(problem, limit=ENUMERATED)
         length = math.inf if optimum is None else optimum.makespan
@@ -156,50 +156,50 @@ def check(problem: hs.Problem, methods: Iterable[str]) -> None:
 
 
 def _faults_of_bound(problem: hs.Problem, length: float) -> Iterator[str]:
-    found = hs.bound(problem)
-    if found.value > length * (1 + TOLERANCE):
-        yield f"{found} lies above the optimum {length!r}"
+    bound = hs.bound(problem)
+    if bound.value > length * (1 + TOLERANCE):
+        yield f"{bound} is above the optimum {length!r}"
 
 
 def _faults_of_method(problem: hs.Problem, name: str, length: float) -> Iterator[str]:
-    """Yield what is wrong with a method's answer, where `length` is that of a shortest schedule: inf if there is none, NaN if unknown."""
+    """Yield the faults of a method's answer; `length` is the optimal makespan: inf if there is no schedule, NaN if unknown."""
     method = hs.methods()[name]
     limits: dict[str, Any] = {"time_limit": SECONDS} if name in PROVING or name in ALONE else {"evaluations": EVALUATIONS}
     try:
-        found = hs.solve(problem, name, threads=1 if "threads" in method.options else None, **limits)
+        solution = hs.solve(problem, name, threads=1 if "threads" in method.options else None, **limits)
     except hs.UnsupportedFeature:
         return
-    yield from (message for message in found.messages if " failed: " in message and "UnsupportedFeature" not in message)
-    if found.schedule is not None:
-        yield from map(str, hs.verify(problem, found.schedule))
-        if hs.simulate(problem, found.schedule.decision) != found.schedule:
+    yield from (message for message in solution.messages if " failed: " in message and "UnsupportedFeature" not in message)
+    if solution.schedule is not None:
+        yield from map(str, hs.verify(problem, solution.schedule))
+        if hs.simulate(problem, solution.schedule.decision) != solution.schedule:
             yield "simulate makes another schedule of its decision"
-    elif found.stopped == "finished" and not found.methods.evaluations.sum() and not found.messages and name != "bounds":
-        yield "finished without an evaluation, and says nothing"
-    if found.bound > length * (1 + TOLERANCE):
-        yield f"its bound {found.proof} lies above the optimum {length!r}"
-    if found.makespan < length * (1 - TOLERANCE):
-        yield f"{found.makespan!r} s is better than the optimum {length!r}"
-    if found.status is Status.OPTIMAL and found.makespan > length * (1 + CLOSE):
-        yield f"{found.makespan!r} s is called optimal, but the optimum is {length!r}"
-    if found.status is Status.INFEASIBLE and math.isfinite(length):
+    elif solution.stopped == "finished" and not solution.methods.evaluations.sum() and not solution.messages and name != "bounds":
+        yield "finished without an evaluation and without a message"
+    if solution.bound > length * (1 + TOLERANCE):
+        yield f"its bound {solution.proof} is above the optimum {length!r}"
+    if solution.makespan < length * (1 - TOLERANCE):
+        yield f"{solution.makespan!r} s is better than the optimum {length!r}"
+    if solution.status is Status.OPTIMAL and solution.makespan > length * (1 + CLOSE):
+        yield f"{solution.makespan!r} s is called optimal, but the optimum is {length!r}"
+    if solution.status is Status.INFEASIBLE and math.isfinite(length):
         yield f"called infeasible, but there is a schedule of {length!r} s"
-    if name in EXACT_FOR_ONE and problem.inputs == 1 and found.status not in PROVEN and found.stopped == "finished":
-        yield f"finished with {found}, without a proof"
+    if name in EXACT_FOR_ONE and problem.inputs == 1 and solution.status not in PROVEN and solution.stopped == "finished":
+        yield f"finished with {solution}, without a proof"
 
 
-# ---------------------------------------------------------------------- drawing until something breaks
+# ---------------------------------------------------------------------- search for a fault
 
 
 def rounds() -> list[list[str]]:
-    """Return lists of methods, of which each problem is put to one: all that answer at once are in all, a solver is in one of four."""
+    """Return lists of methods, one of which is used for each problem: quick methods are in all, a solver is in one of four."""
     own = names(alone=True)
-    rare = {name: number for number, name in enumerate(each for each in own if each in EXACT)}
+    rare = {name: number for number, name in enumerate(method for method in own if method in EXACT)}
     return [[name for name in own if rare.get(name, turn) % 4 == turn % 4 and (name not in ALONE or turn == 0)] for turn in range(AUTO)]
 
 
 def first_find(number: int, count: int) -> tuple[hs.Problem, Broken] | None:
-    """Return the first of `count` problems of a seed that breaks something, made small, and what; None if none does."""
+    """Return the first of `count` problems of a seed that raises `Broken`, shrunk, and the error; None if none does."""
     last: list[hs.Problem] = []
     culprits: list[str] = []
 

@@ -1,6 +1,6 @@
-"""A process that reads documents on standard input, under a limit of memory and of CPU time, and says what came of each.
+"""A process that reads documents on standard input, with limits of memory and CPU time, and prints the fault of each.
 
-Requests are a length in eight bytes, then as many bytes of document; answers are lines, empty where all is well.
+Requests are a length in eight bytes, then as many bytes of document; answers are lines, empty without a fault.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from hetsched import documents
 from hetsched.errors import LONGEST
 
 MEMORY = 2**30
-"""Bytes above those that the process has when all is imported."""
+"""Bytes in addition to those of the process after all imports."""
 READING, SOLVING = 1.0, 10.0
-"""CPU seconds for reading and writing, and for solving or checking what was read."""
+"""CPU seconds for reading and writing, and for solving or checking."""
 
 
 def verdict(data: bytes, problems: list[hs.Problem]) -> str:
-    """Return what is wrong with how a document is read, or an empty text; schedules are checked as those of the problems."""
+    """Return the fault in the reading of a document, or an empty text; schedules are checked against the problems."""
     try:
         value = documents.decode(data, documents.KINDS)
     except hs.HetschedError as error:
@@ -50,22 +50,22 @@ def verdict(data: bytes, problems: list[hs.Problem]) -> str:
 
 
 def main() -> None:
-    """Answer until there is nothing more to read; the first request has no limits."""
+    """Answer requests until the end of input; there are no limits before the request "limit"."""
     first, problems = True, []
     while header := sys.stdin.buffer.read(8):
         data = sys.stdin.buffer.read(int.from_bytes(header))
         if not first:
-            signal.setitimer(signal.ITIMER_PROF, READING)  # whose signal ends the process
+            signal.setitimer(signal.ITIMER_PROF, READING)  # its signal ends the process
         try:
-            said = verdict(data, problems)
+            fault = verdict(data, problems)
         except (Exception, RecursionError) as error:
-            said = f"a raw {type(error).__name__}: {str(error)[:300]!r}"
+            fault = f"a raw {type(error).__name__}: {str(error)[:300]!r}"
         signal.setitimer(signal.ITIMER_PROF, 0)
         if first and data.startswith(b'{"format": "hetsched-problem"'):
             problems.append(documents.decode(data))
-        sys.stdout.write(said.replace("\n", " ") + "\n")
+        sys.stdout.write(fault.replace("\n", " ") + "\n")
         sys.stdout.flush()
-        if data.startswith(b"limit"):  # the parent has warmed up what is compiled
+        if data.startswith(b"limit"):  # the parent has sent documents to compile all kernels
             first = False
             pages = int(open("/proc/self/statm").read().split()[0])  # noqa: SIM115
             most = pages * resource.getpagesize() + MEMORY

@@ -1,4 +1,4 @@
-"""Mutated documents: each is read, quickly and in little memory, or refused in one line; what was read comes back, and is solved."""
+"""Mutated documents: each is read, quickly and in little memory, or refused in one line; values read are written and solved."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ ODD = [
     "optimal",
     "infeasible",
 ]
-"""What is put in the place of something."""
+"""Values that replace others."""
 TOKENS = [
     b"[",
     b"]",
@@ -116,7 +116,7 @@ TOKENS = [
 
 
 def bases() -> list[Any]:
-    """Return valid documents of every kind, as what JSON makes of them."""
+    """Return valid documents of every kind, as plain data."""
     graph = hs.TaskGraph(
         ["a", "b", "c", "d"],
         [("a", "b", 1.0), ("a", "c", 2.0), ("b", "d"), ("c", "d", 0.0)],
@@ -166,18 +166,18 @@ def places(node: Any) -> Iterator[tuple[Any, Any]]:
 
 def picked(rng: np.random.Generator, tree: Any, *kinds: type) -> tuple[Any, Any] | None:
     """Return a container and a key of it, drawn among those that hold one of `kinds`."""
-    found = [place for place in places(tree) if not kinds or isinstance(place[0][place[1]], kinds)]
-    return found[rng.integers(len(found))] if found else None
+    candidates = [place for place in places(tree) if not kinds or isinstance(place[0][place[1]], kinds)]
+    return candidates[rng.integers(len(candidates))] if candidates else None
 
 
 def kind(value: Any) -> type:
-    """Return the type that a schema tells from others: whole numbers are numbers."""
+    """Return the type that schemas distinguish: integers are numbers."""
     return float if isinstance(value, int | float) and not isinstance(value, bool) else type(value)
 
 
 def odd(rng: np.random.Generator, like: Any = ...) -> Any:
-    """Return something strange, of the type of `like` if that is given."""
-    chosen = [each for each in ODD if like is ... or each is None or kind(each) is kind(like)]
+    """Return an unusual value, of the type of `like` if that is given."""
+    chosen = [value for value in ODD if like is ... or value is None or kind(value) is kind(like)]
     return copy.deepcopy(chosen[rng.integers(len(chosen))])
 
 
@@ -201,7 +201,7 @@ def take_away(rng: np.random.Generator, tree: Any) -> None:
 
 
 def put_another(rng: np.random.Generator, tree: Any) -> None:
-    """Put a part of the document in the place of another."""
+    """Replace a part of the document by another part."""
     one = picked(rng, tree)
     other = one and picked(rng, tree, *([type(one[0][one[1]])] if rng.random() < 0.8 else []))
     if one and other:
@@ -209,14 +209,14 @@ def put_another(rng: np.random.Generator, tree: Any) -> None:
 
 
 def put_alike(rng: np.random.Generator, tree: Any) -> None:
-    """Put a text of the document in the place of another."""
+    """Replace a text of the document by another text."""
     one, other = picked(rng, tree, str), picked(rng, tree, str)
     if one and other:
         one[0][one[1]] = other[0][other[1]]
 
 
 def repeat(rng: np.random.Generator, tree: Any) -> None:
-    """Repeat an element of a list, with texts of its own in the place of the first: few times, or very often."""
+    """Repeat an element of a list a few or very many times, with distinct texts in place of its first text."""
     lists = [node[key] for node, key in places(tree) if isinstance(node[key], list) and node[key]]
     if lists:
         chosen = lists[rng.integers(len(lists))]
@@ -256,7 +256,7 @@ def add_key(rng: np.random.Generator, tree: Any) -> None:
 
 
 def rescale(rng: np.random.Generator, tree: Any) -> None:
-    """Give a problem other inputs, sizes or devices, consistently."""
+    """Change the inputs, sizes or devices of a problem consistently."""
     if not isinstance(tree, dict) or "durations" not in tree:
         return put_odd(rng, tree)
     what = rng.integers(3)
@@ -296,7 +296,7 @@ STRUCTURAL: list[Callable[[np.random.Generator, Any], None]] = [
 
 
 def spoil(rng: np.random.Generator, data: bytes) -> bytes:
-    """Return bytes with a few of them changed, gone, or there twice."""
+    """Return the bytes with a few of them changed, removed or repeated."""
     text = bytearray(data)
     for _ in range(int(rng.integers(1, 4))):
         at, what = int(rng.integers(len(text) + 1)), rng.integers(5)
@@ -314,38 +314,38 @@ def spoil(rng: np.random.Generator, data: bytes) -> bytes:
     return bytes(text)
 
 
-def mutated(rng: np.random.Generator, known: list[Any]) -> bytes:
-    """Return a document drawn and changed."""
-    tree = copy.deepcopy(known[rng.integers(len(known))])
+def mutated(rng: np.random.Generator, documents: list[Any]) -> bytes:
+    """Return a random document with random changes."""
+    tree = copy.deepcopy(documents[rng.integers(len(documents))])
     for _ in range(int(rng.integers(1, 4))):
         try:
             STRUCTURAL[rng.integers(len(STRUCTURAL))](rng, tree)
-        except (TypeError, KeyError, AttributeError):  # an earlier change took away what this one changes
+        except (TypeError, KeyError, AttributeError):  # an earlier change removed the part that this one changes
             continue
     data = json.dumps(tree, ensure_ascii=bool(rng.random() < 0.5)).encode("utf-8", "surrogatepass")
     return spoil(rng, data) if rng.random() < 0.2 else data
 
 
 class Reader:
-    """The process of `reading`, started anew after every death."""
+    """The process of `reading`, started again after every death."""
 
-    def __init__(self, known: list[Any]) -> None:
-        self._known, self._process = known, None
+    def __init__(self, documents: list[Any]) -> None:
+        self._known, self._process = documents, None
 
     def read(self, data: bytes) -> str:
-        """Return what is wrong with how a document is read."""
+        """Return the fault in the reading of a document, or an empty text."""
         if self._process is None:
             self._process = subprocess.Popen([sys.executable, reading.__file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-            for each in self._known:
-                said = self._ask(json.dumps(each).encode())
-                assert said == "", said
+            for document in self._known:
+                fault = self._ask(json.dumps(document).encode())
+                assert fault == "", fault
             self._ask(b"limit")
-        said = self._ask(data)
-        if said is None:
+        fault = self._ask(data)
+        if fault is None:
             code = self._process.wait()
             self._process = None
             return f"the process ended with {code} (-27: out of CPU time)"
-        return said
+        return fault
 
     def _ask(self, data: bytes) -> str | None:
         assert self._process is not None
@@ -373,7 +373,7 @@ def problem(
 
 
 def hostile() -> dict[str, Any]:
-    """Return documents, by name, that ask for much at little cost."""
+    """Return small documents of large demands, by name."""
     rng = np.random.default_rng(0)
 
     def links(k: int) -> Any:
@@ -422,11 +422,11 @@ def hostile() -> dict[str, Any]:
 
 @pytest.mark.thorough(cases=1)
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory and CPU time are Linux's here")
-def test_documents_that_ask_for_much_are_read_or_refused_quickly() -> None:
+def test_documents_of_large_demands_are_read_or_refused_quickly() -> None:
     reader = Reader(bases())
     try:
-        said = {name: reader.read(json.dumps(document).encode()) for name, document in hostile().items()}
-        assert {name: words for name, words in said.items() if words} == {}
+        faults = {name: reader.read(json.dumps(document).encode()) for name, document in hostile().items()}
+        assert {name: fault for name, fault in faults.items() if fault} == {}
     finally:
         reader.close()
 
@@ -434,14 +434,14 @@ def test_documents_that_ask_for_much_are_read_or_refused_quickly() -> None:
 @pytest.mark.thorough(cases=20_000)
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory and CPU time are Linux's here")
 def test_mutated_documents_are_read_or_refused_in_a_line(cases: Cases, tmp_path: Path) -> None:
-    known = bases()
-    reader = Reader(known)
+    documents = bases()
+    reader = Reader(documents)
     try:
         for rng in cases:
-            data = mutated(rng, known)
-            said = reader.read(data)
-            if said:
+            data = mutated(rng, documents)
+            fault = reader.read(data)
+            if fault:
                 (tmp_path / "document.json").write_bytes(data)
-            assert not said, f"{said}: {tmp_path / 'document.json'}: {data[:300]!r}"
+            assert not fault, f"{fault}: {tmp_path / 'document.json'}: {data[:300]!r}"
     finally:
         reader.close()

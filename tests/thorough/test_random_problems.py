@@ -1,4 +1,4 @@
-"""Every method on random problems, and on all that ever broke one."""
+"""All methods on random problems, and on all problems on which one has failed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_what_broke_once_does_not_break_again(path: Path) -> None:
 
 @pytest.mark.thorough(cases=100)
 def test_no_method_breaks_a_rule_on_hundreds_of_problems(cases: Cases) -> None:
-    """A case is a hundred problems; what breaks something is shown as a document, for the folder ``found``."""
+    """A case is a hundred problems; a problem on which a method fails is printed as a document, for the folder ``found``."""
     finds = []
     for rng in cases:
         find = first_find(int(rng.integers(2**32)), HUNDRED)
