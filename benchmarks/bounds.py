@@ -3,7 +3,7 @@
     python benchmarks/bounds.py [--quick]
 
 Each bound's value, the gap to the best list schedule, and wall times once compiled; and on stacks of
-modules joined by several channels the gaps to the best schedule of a search, beside those of DiviML's table I.
+modules joined by several channels the gaps to the best schedule of a search, with those of DiviML's table I.
 """
 
 from __future__ import annotations
@@ -95,12 +95,12 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, default=3, help="stacks of each kind (default: %(default)s)")
     parser.add_argument("--data", type=Path, default=instances.DATA / "peer", help="folder of the instances (default: %(default)s)")
     arguments = figures.parse(parser, words, region=REGION)
-    found = {}
+    modules = {}
     for name in INSTANCES[: 2 if arguments.quick else None]:
-        found[name] = measure(instances.peer(json.loads((arguments.data / f"{name}.json").read_text())))
-        print(f"{name}: {found[name]['bounds']}", flush=True)
+        modules[name] = measure(instances.peer(json.loads((arguments.data / f"{name}.json").read_text())))
+        print(f"{name}: {modules[name]['bounds']}", flush=True)
     head = ["instance", *BOUNDS, "best list schedule", "gap", "below the optimum", "`quick`, ms", "`every`, ms"]
-    text = f"Taken on: {figures.machine()}.\n\n{figures.table(head, [row(*pair) for pair in found.items()])}"
+    text = f"Taken on: {figures.machine()}.\n\n{figures.table(head, [row(*pair) for pair in modules.items()])}"
     stacks: dict[tuple[str, int], list[dict[str, float]]] = {}
     prepare_bounds()
     for kind in list(PAPER)[:1] if arguments.quick else PAPER:
@@ -116,8 +116,8 @@ def main(words: Sequence[str] | None = None) -> None:
     longer = f"`bound`, {figures.number(0.5 if arguments.quick else arguments.seconds, 2)} s"
     head = ["ten modules of ten tasks", "head-tail load", "destructive", "`bound`", longer, "`bound` takes, s", "paper's LBound"]
     text += f"\n\n{figures.table(head, [stack_row(*pair) for pair in stacks.items()])}"
-    known = {"modules": found, "stacks": {f"{kind} {channels}": each for (kind, channels), each in stacks.items()}}
-    figures.publish(arguments, REGION, text, known)
+    numbers = {"modules": modules, "stacks": {f"{kind} {channels}": results for (kind, channels), results in stacks.items()}}
+    figures.publish(arguments, REGION, text, numbers)
 
 
 if __name__ == "__main__":

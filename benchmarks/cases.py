@@ -82,10 +82,10 @@ class Results:
     def __len__(self) -> int:
         return len(self._by_case)
 
-    def add(self, case: Case, found: dict[str, Any]) -> None:
+    def add(self, case: Case, result: dict[str, Any]) -> None:
         """Store the result of a case."""
         date = str(datetime.datetime.now(datetime.UTC).date())
-        record = {"case": case, "found": found, "where": figures.where(*SOLVERS), "date": date, "sources": sources()}
+        record = {"case": case, "found": result, "where": figures.where(*SOLVERS), "date": date, "sources": sources()}
         self._by_case[_key(case)] = record
         if self.path is not None:
             with open(self.path, "a") as file:
@@ -109,8 +109,8 @@ class Results:
         return "; ".join(f"{where}, {' to '.join(sorted({min(days), max(days)}))}" for where, days in dates.items())
 
 
-def measure(cases: Sequence[Case], work: Work, results: Results, *, jobs: int = 1, heard: Callable[[Case], object] | None = None) -> None:
-    """Measure the cases without a result, `jobs` at a time; `heard` is called after each.
+def measure(cases: Sequence[Case], work: Work, results: Results, *, jobs: int = 1, done: Callable[[Case], object] | None = None) -> None:
+    """Measure the cases without a result, `jobs` at a time; `done` is called after each.
 
     Ctrl-C exits with finished results stored; so does a case that fails, with its error.
     """
@@ -130,14 +130,14 @@ def measure(cases: Sequence[Case], work: Work, results: Results, *, jobs: int = 
                 worker = busy[connection]  # type: ignore[index]
                 case, result = worker.result()
                 results.add(case, result)
-                done = total - len(waiting) - sum(busy_worker.case is not None for busy_worker in workers)
-                print(f"{done} of {total}, {time.monotonic() - started:.0f} s: {_title(case)}: {result['says']}", flush=True)
-                if heard is not None:
-                    heard(case)
+                finished = total - len(waiting) - sum(busy_worker.case is not None for busy_worker in workers)
+                print(f"{finished} of {total}, {time.monotonic() - started:.0f} s: {_title(case)}: {result['says']}", flush=True)
+                if done is not None:
+                    done(case)
                 if waiting:
                     worker.take(waiting.pop())
     except KeyboardInterrupt:
-        print(f"\nbroken off; {sum(case in results for case in cases)} of {len(cases)} cases are measured{kept}; run again to go on")
+        print(f"\ninterrupted; {sum(case in results for case in cases)} of {len(cases)} cases are measured{kept}; run again to continue")
         raise SystemExit(130) from None
     finally:
         for worker in workers:

@@ -5,8 +5,8 @@
 BEFORE is the folder of another checkout; "after" is the one of this script. Each round runs both in separate
 processes, one after the other, on one thread; in each process every row runs once for the kernels and is then
 timed. A row's figure is the least CPU time of its process; the table shows the median over the rounds, the ratio of
-the least of all rounds, and the range of the rounds' ratios. A difference smaller than that range is none. Searches have a number of
-evaluations, not a time, so that both do the same work.
+the least of all rounds, and the range of the rounds' ratios. A difference smaller than that range is not significant. Searches
+have a limit of evaluations instead of time, so that both do the same work.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ def rows() -> dict[str, Callable[[], tuple[float, object]]]:
         seconds = rng.uniform(0, 20, (graph.n_edges, 4, 4)) * (1 - np.eye(4)) if explicit else None
         return hs.Problem(graph, cluster, durations=durations, transfers=seconds, communication=communication, inputs=inputs)
 
-    def solved(given: Any, method: str, **limits: Any) -> tuple[float, object]:
+    def solved(instance: Any, method: str, **limits: Any) -> tuple[float, object]:
         begin = time.process_time()
-        found = hs.solve(given, method, seed=0, **limits)
-        return time.process_time() - begin, found.value.hex()
+        solution = hs.solve(instance, method, seed=0, **limits)
+        return time.process_time() - begin, solution.value.hex()
 
-    def simulated(given: Any) -> tuple[float, object]:
-        decision = hs.solve(given, "heft" if given.inputs == 1 else "bheft").schedule.decision
+    def simulated(instance: Any) -> tuple[float, object]:
+        decision = hs.solve(instance, "heft" if instance.inputs == 1 else "bheft").schedule.decision
         begin = time.process_time()
         for _ in range(20):
-            makespan = hs.simulate(given, decision).makespan
+            makespan = hs.simulate(instance, decision).makespan
         return time.process_time() - begin, makespan.hex()
 
     calls: dict[str, Callable[[], tuple[float, object]]] = {}
@@ -81,18 +81,18 @@ def measure(chosen: list[str], seconds: float) -> dict[str, Any]:
     results = {}
     for name, call in rows().items():
         if not chosen or any(word in name.split() for word in chosen):
-            _, answer = call()
+            _, first = call()
             times: list[float] = []
             while sum(times) < seconds or len(times) < 3:
                 spent, again = call()
                 times.append(spent)
-                assert again == answer, f"{name} gave {answer}, then {again}"
-            results[name] = (min(times), answer)
+                assert again == first, f"{name} gave {first}, then {again}"
+            results[name] = (min(times), first)
     return results
 
 
 def run(checkout: Path, options: list[str]) -> dict[str, Any]:
-    """Measure another process' hetsched, that of a checkout."""
+    """Measure the hetsched of a checkout in a separate process."""
     env = os.environ | {"PYTHONPATH": str(checkout), "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
     command = [sys.executable, __file__, str(checkout), "--measure", *options]
     printed = subprocess.run(command, env=env, cwd=checkout, stdout=subprocess.PIPE, check=True, text=True).stdout
@@ -115,7 +115,7 @@ def main(words: list[str] | None = None) -> int:
         parser.error(f"{arguments.before} is no checkout of hetsched; give its folder, such as one made by git worktree add")
     options = ["--seconds", str(arguments.seconds), *(["--rows", *arguments.rows] if arguments.rows else [])]
     sides = (arguments.before.resolve(), HERE.parent)
-    for side in sides:  # compiles what is not in its cache yet
+    for side in sides:  # compiles kernels that are not in its cache
         run(side, ["--seconds", "0", *options[2:]])
     rounds = []
     for number in range(arguments.rounds):

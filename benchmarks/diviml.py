@@ -1,4 +1,4 @@
-"""DiviML's Tables I, III and IV and Figure 7 on generated instances, beside the paper's figures.
+"""DiviML's Tables I, III and IV and Figure 7 on generated instances, compared with the paper's figures.
 
     python benchmarks/diviml.py [--quick] [--jobs 2]
 
@@ -30,13 +30,13 @@ KINDS = (("sdep", 1), ("sdep", 2), ("sdep", 3), ("sdep", 4), ("wdep", 2), ("wdep
 STACKS = (5, 10, 20)
 """Numbers of modules in Table III."""
 TASKS = 10
-"""In a module."""
+"""Tasks of a module."""
 BOUND = "bound"
 METHODS = {
     1: ("best-device", "met", "greedy", "heft", "ea", "sa", "cpsat", "split", "auto", BOUND),
     INPUTS: ("best-device", "bmet", "bgreedy", "bheft", "ea", "sa", "cpsat", "split", "auto", BOUND),
 }
-"""By the number of inputs."""
+"""Methods by number of inputs."""
 PAPER = {
     1: """211.7 209.9 104.4 99.9 97.5 98.9 80.1 80.1 80.1
           234.9 219.3 111.8 109.3 103.8 106.2 78.9 79.1 73.7
@@ -71,8 +71,8 @@ def solve(case: Case) -> Row:
     problem = build(case)
     prepare(case["method"], case["inputs"])
     if case["method"] == BOUND:
-        found, spent = cases.timed(lambda: hs.bound(problem, time_limit=case["limit"]))
-        return {"makespan": found.value, "history": [], "proven": False, **spent, "says": f"{found.value:.6g} by {found.name}"}
+        bound, spent = cases.timed(lambda: hs.bound(problem, time_limit=case["limit"]))
+        return {"makespan": bound.value, "history": [], "proven": False, **spent, "says": f"{bound.value:.6g} by {bound.name}"}
     solution, spent = cases.timed(lambda: run(problem, case))
     assert solution.schedule is not None, f"no schedule: {solution.messages}"
     broken = hs.verify(problem, solution.schedule)
@@ -169,20 +169,20 @@ def to_best(row: Row) -> float:
 
 
 def factors(rows: Sequence[Row], stacks: Sequence[int]) -> str:
-    """Return Table III: seconds of the whole and of the split to the best schedule of each, and their comparison."""
+    """Return Table III: seconds to the best schedule without and with the split, and their comparison."""
     lines = []
     for modules in stacks:
         for dependence in ("sdep", "wdep"):
             fields = {"modules": modules, "dependence": dependence, "channels": 2, "inputs": 1}
             whole, split = chosen(rows, method="cpsat", **fields), chosen(rows, method="split", **fields)
             if whole and split:
-                seconds = [float(np.mean([to_best(row) for row in found])) for found in (whole, split)]
+                seconds = [float(np.mean([to_best(row) for row in results])) for results in (whole, split)]
                 quality = float(np.mean([row["makespan"] for row in split]) / np.mean([row["makespan"] for row in whole]))
-                proofs = "/".join(str(sum(row["proven"] for row in found)) for found in (whole, split))
+                proofs = "/".join(str(sum(row["proven"] for row in results)) for results in (whole, split))
                 lines.append(
                     [
                         f"{modules}, {dependence}",
-                        *(figures.number(each, 2) for each in seconds),
+                        *(figures.number(value, 2) for value in seconds),
                         figures.number(seconds[0] / seconds[1], 2),
                         proofs,
                         figures.percent(quality - 1),
@@ -194,7 +194,7 @@ def factors(rows: Sequence[Row], stacks: Sequence[int]) -> str:
 
 
 def plot(rows: Sequence[Row], modules: int, path: Path) -> None:
-    """Draw the paper's Figure 7: throughput over time, the mean of all stacks as a share of the best known of each."""
+    """Draw the paper's Figure 7: throughput over time, the mean over stacks as a share of the best of each."""
     import matplotlib.pyplot as plt
 
     selected = chosen(rows, inputs=INPUTS, modules=modules)
@@ -207,7 +207,7 @@ def plot(rows: Sequence[Row], modules: int, path: Path) -> None:
             best[_stack(row)] = min(best.get(_stack(row), np.inf), row["makespan"])
     figure, ax = plt.subplots(figsize=(6.4, 3.6))
     for name, colour in zip(names, figures.COLOURS * 2, strict=False):
-        shares = [[100 * best[_stack(row)] / _after(row, each) for each in times] for row in chosen(selected, method=name)]
+        shares = [[100 * best[_stack(row)] / _after(row, second) for second in times] for row in chosen(selected, method=name)]
         ax.plot(
             times, np.mean(shares, axis=0), color=colour, label=name, linestyle="--" if names.index(name) >= len(figures.COLOURS) else "-"
         )

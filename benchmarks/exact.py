@@ -271,7 +271,7 @@ def main(words: Sequence[str] | None = None) -> None:
     arguments = options(words)
     results = Results(arguments.results, fresh=arguments.fresh)
     requested = wanted(arguments)
-    cases.measure(requested, solve, results, jobs=arguments.jobs, heard=lambda case: check(results, case))
+    cases.measure(requested, solve, results, jobs=arguments.jobs, done=lambda case: check(results, case))
     for case in requested:
         check(results, case)
     limit = arguments.time_limit

@@ -164,7 +164,7 @@ def wanted(arguments: argparse.Namespace) -> list[Case]:
 
 
 def check(results: Results, case: Case) -> None:
-    """Stop if a bound on the case's instance is above any makespan found for it."""
+    """Stop if a bound on the case's instance is above any of its makespans."""
     names = [name for name in ("model", "nodes", "layers", "inputs", "ends") if name in case]
     rows = results.rows(lambda other: all(other.get(name) == case[name] for name in names) and ("ends" in other) == ("ends" in case))
     highest = max(row["bound"] for row in rows)
@@ -261,7 +261,7 @@ def main(words: Sequence[str] | None = None) -> None:
     arguments = options(words)
     results = Results(arguments.results, fresh=arguments.fresh)
     requested = wanted(arguments)
-    cases.measure(requested, solve, results, jobs=arguments.jobs, heard=lambda case: check(results, case))
+    cases.measure(requested, solve, results, jobs=arguments.jobs, done=lambda case: check(results, case))
     for case in requested:
         check(results, case)
     figures.publish(arguments, REGION, text(results, arguments), results.rows(lambda case: case in requested))

@@ -83,7 +83,7 @@ def cells(graph: hs.TaskGraph) -> list[tuple[str, ...]]:
 
 
 def part(graph: hs.TaskGraph, tasks: Sequence[str]) -> hs.TaskGraph:
-    """Return the graph of some tasks alone."""
+    """Return the subgraph of some tasks."""
     edges = [(graph.names[i], graph.names[j]) for i, j in graph.edges.tolist()]
     return hs.TaskGraph(list(tasks), [edge for edge in edges if set(edge) <= set(tasks)])
 
@@ -115,7 +115,7 @@ def strategies(networks: dict[str, Network]) -> str:
 
 
 def sizes(networks: dict[str, Network]) -> str:
-    """Return Table 1: the largest block of each network, beside the paper's."""
+    """Return Table 1: the largest block of each network, compared with the paper's."""
     lines = []
     for name, net in networks.items():
         blocks = [block if name != "nasnet_a" else inner(block) for block in net.blocks]
@@ -182,7 +182,7 @@ def by_block(net: Network) -> str:
 
 
 def crossed(net: Network, costs: dict[str, hs.costs.Contention]) -> tuple[str, bool]:
-    """Return Table 3: schedules made for one cost (columns) run under another (rows), and whether each wins its own row."""
+    """Return Table 3: schedules made for one cost (columns) under another (rows), and whether each is the best of its own row."""
     made = {name: net.best(cost) for name, cost in costs.items()}
     lines, wins = [], True
     for name, cost in costs.items():

@@ -49,7 +49,7 @@ PAPER = {"inception_v3": "59, 8.1", "nmt": "154, 6.4", "transformer, heads apart
 ROOM = 1.2
 """Memory of a device as a multiple of a quarter of the claims of all tasks: the graph fits all devices together, but none alone."""
 MOST_LP = 3000
-"""The most tasks for m-sct, whose linear program takes minutes beyond."""
+"""The most tasks for m-sct, whose linear program takes minutes above it."""
 CALLS = ("swin 1.8B", "gpt3 330M", "alphafold2 87M")
 CALL_METHODS = ("best-device", "heft", "m-sct", "celeritas", "multilevel")
 FRESH = """
@@ -130,7 +130,7 @@ def steps(names: Sequence[str], seconds: float, methods: Sequence[str]) -> tuple
                 continue
             limit = seconds if method in GIVEN_TIME else None
             if limit is None:
-                hs.solve(problem, method)  # compiles
+                hs.solve(problem, method)  # compiles kernels
             solution = hs.solve(problem, method, time_limit=limit)
             spent = dict(zip(solution.methods.method.tolist(), solution.methods.seconds.tolist(), strict=True)).get(method, math.nan)
             over = solution.best_effort

@@ -26,7 +26,7 @@ class Saga:
 
     @property
     def title(self) -> str:
-        """The version, as in a table's head."""
+        """The version, for the head of a table."""
         return f"SAGA {self.version}"
 
     def run(self, instance: str, path: Path, limit: float, schedulers: list[str], *, patience: float) -> None:

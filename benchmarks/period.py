@@ -30,11 +30,11 @@ KNOWN = {
     "operator/bert_l-6_inference": 29.580,
     "operator/bert_l-3_training": 65.303,
 }
-"""The least max-load known of each network before, three decimals."""
+"""The least published max-load of each network, with three decimals."""
 METHODS = ("contiguous", "load-search", "load-milp")
 OBJECTIVES = ("max-load", "period")
 SLACK = 5e-4
-"""Absolute tolerance, for known values are rounded."""
+"""Absolute tolerance, because the published values are rounded."""
 
 
 def run(problem: hs.Problem, objective: str, limit: float) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def gap(value: float, bound: float) -> str:
 
 
 def contradictions(races: dict[str, dict[str, Any]]) -> list[str]:
-    """Return the contradictions: bounds above known values."""
+    """Return the contradictions: bounds above published values."""
     return [
         f"{name}: the bound {race['max-load']['bound']!r} is above the known value {KNOWN[name]}"
         for name, race in races.items()

@@ -25,7 +25,7 @@ SIZE = {"squeezenet": 112, "googlenet": 112, "inception_v3": 128}
 """Height and width of the images."""
 NETWORKS = (*SIZE, "transformer")
 TOKENS, WIDTH, BLOCKS = 64, 256, 4
-"""Of the transformer."""
+"""Sizes of the transformer."""
 SMALL, LARGE = (1, 2, 4), 16
 THROUGH = ((1, 2), (1, 2, 4), (2, 4, 8), (4, 8))
 """Batch sizes of the lines that estimate the large one."""
@@ -43,7 +43,7 @@ class Found(NamedTuple):
 
     steps: TwoStep
     alone: list[Deviations]
-    """Of the large batch on one device, by the sizes of `THROUGH`."""
+    """Deviations of the large batch on one device, by the sizes of `THROUGH`."""
     seconds: float
 
 
@@ -90,7 +90,7 @@ def part(samples: Samples, sizes: Sequence[int]) -> Samples:
 
 
 def averages(results: dict[str, Found]) -> str:
-    """Return Table 5: average deviations, and the paper's beside."""
+    """Return Table 5: average deviations, with those of the paper."""
     rows = [
         ("memory, estimated", lambda steps: steps.memory.mean),
         ("time, estimated", lambda steps: steps.before.mean),
@@ -123,7 +123,7 @@ def distribution(results: dict[str, Found]) -> str:
 
 
 def extrapolation(results: dict[str, Found]) -> str:
-    """Return the average deviations on one device alone by the batch sizes that the lines go through."""
+    """Return the average deviations on one device alone by the batch sizes that the lines are fitted to."""
     lines = [
         [name, *(f"{figures.percent(deviations.mean)} ({figures.percent(deviations.weighted_mean)})" for deviations in one.alone)]
         for name, one in results.items()
@@ -145,23 +145,23 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--repeats", type=int, default=20, help="runs that do, of which the median is taken (default: %(default)s)")
     arguments: argparse.Namespace = figures.parse(parser, words, region=REGION)
     keep_memory()
-    found = {}
+    results = {}
     for name in arguments.networks or (NETWORKS[:1] if arguments.quick else NETWORKS):
-        found[name] = measured(name, arguments.repeats, arguments.warmup)
-        print(f"{name}: {found[name].steps.before}", flush=True)
+        results[name] = measured(name, arguments.repeats, arguments.warmup)
+        print(f"{name}: {results[name].steps.before}", flush=True)
     text = "\n\n".join(
         [
             f"Taken on: {figures.where('torch')}, {figures.machine().rpartition(', ')[2]}.",
-            averages(found),
+            averages(results),
             paper(),
-            distribution(found),
+            distribution(results),
             "### One device alone",
-            extrapolation(found),
+            extrapolation(results),
         ]
     )
     numbers = {
         name: {"memory": one.steps.memory.mean, "estimated": one.steps.before.mean, "measured": one.steps.after.mean}
-        for name, one in found.items()
+        for name, one in results.items()
     }
     figures.publish(arguments, REGION, text, numbers)
 

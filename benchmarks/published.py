@@ -141,10 +141,10 @@ class Report:
     @property
     def contradictions(self) -> list[str]:
         """The contradictions to published values."""
-        return [said for row in self.rows if (said := contradiction(row, self.of(row)))]
+        return [text for row in self.rows if (text := contradiction(row, self.of(row)))]
 
     def table(self) -> str:
-        """Return a line for each set of which something was measured, and one for all."""
+        """Return a line for each set with a measurement, and one for all."""
         head = ["set", "instances", "limit, s", "reached", "to reach", "proven optimal", "median time, s", "longest time, s"]
         lines = [self._line(name, rows) for name in SETS if (rows := [row for row in self.rows if row["set"] == name])]
         reached, proven = len(self.rows) - len(self.missed), sum(row["proven"] for row in self.rows)
@@ -199,7 +199,7 @@ class Report:
         """Return the text for the page."""
         parts = [f"Taken on: {self.taken}.{self.scope()}", self.table(), *self.lists()]
         if self.contradictions:
-            parts.insert(1, "\n".join(["**These contradict what is published:**", "", *(f"- {said}" for said in self.contradictions)]))
+            parts.insert(1, "\n".join(["**These contradict what is published:**", "", *(f"- {text}" for text in self.contradictions)]))
         return "\n\n".join(parts)
 
 

@@ -38,12 +38,12 @@ WIDTH = 50
 FEATURES = {"plain": LIMITS, "side by side": LIMITS[:2], "port": LIMITS[:2], "several inputs": LIMITS[:2], "memory": LIMITS[:2]}
 """Additional features of a problem, and its limits."""
 WARM, TRIES = (10, 300), 5
-"""Tasks of the problems that are solved before, and their largest number."""
+"""Tasks of the problems that are solved before measurements, and their largest number."""
 
 
 @functools.lru_cache(maxsize=8)
 def problem_of(tasks: int, feature: str, pair: bool) -> hs.Problem:
-    """Return a layered graph on four devices, or on a `pair` that channels join."""
+    """Return a layered graph on four devices, or on a `pair` joined by channels."""
     speeds = (1.0, 2.0) if pair else (1.0, 1.5, 2.0, 3.0)
     width = tasks // 3 if feature == "side by side" else max(2, min(WIDTH, tasks // 5))
     plain = instances.peer(instances.layered(tasks, width, speeds=speeds))
@@ -105,7 +105,7 @@ def measure(case: Case) -> dict[str, Any]:
     return {"late_s": late, "wall_late_s": wall, "end": end, "says": f"{late:.2f} s of CPU time late, {wall:+.2f} s of wall time, {end}"}
 
 
-# ---------------------------------------------------------------- CPU time as another process sees it
+# ---------------------------------------------------------------- CPU time measured by another process
 
 
 @functools.cache
@@ -118,7 +118,7 @@ def _watch() -> Any:
 
 def watch(process: int) -> None:
     """For every limit on standard input, and the line that follows at the end of the work, print the CPU seconds between them."""
-    with open(0, "rb", buffering=0) as standard_input:  # unbuffered, for select ignores buffers
+    with open(0, "rb", buffering=0) as standard_input:  # unbuffered, because select ignores buffers
         for line in standard_input:
             early, _, _ = select.select([standard_input], [], [], float(line))
             before = cpu_seconds(process)

@@ -124,14 +124,14 @@ def main(words: Sequence[str] | None = None) -> None:
         parts += [f"### {name}: {race.size}", race.table()]
     if arguments.docs is not None:
         plot(races, arguments.docs / "images" / f"{REGION}.svg")
-    found = {
+    results = {
         name: {
-            each: {"makespans": race.makespans[each], "seconds": race.seconds[each], "bound": race.bounds[each].value}
-            for each in race.makespans
+            model: {"makespans": race.makespans[model], "seconds": race.seconds[model], "bound": race.bounds[model].value}
+            for model in race.makespans
         }
         for name, race in races.items()
     }
-    figures.publish(arguments, REGION, "\n\n".join(parts), found)
+    figures.publish(arguments, REGION, "\n\n".join(parts), results)
     print(f"took {time.perf_counter() - started:.0f} s")
 
 

@@ -177,9 +177,9 @@ class Report:
         picture = f"![How much longer than the reference the best schedule is over time: median, worst and best seed](images/{REGION}.svg)"
         parts = [head, picture, *tables, "References: " + "; ".join(f"{what}: {', '.join(names)}" for what, names in sources.items()) + "."]
         if self.rates:
-            each = ", ".join(f"{name} {figures.number(rate)}" for name, rate in self.rates.items())
+            rates = ", ".join(f"{name} {figures.number(rate)}" for name, rate in self.rates.items())
             target = f"target: {figures.number(RATE)} on rwnn10x32"
-            parts.append(f"Changes that `annealing` tries in a second of CPU time, on one core: {each} ({target}).")
+            parts.append(f"Changes that `annealing` tries in a second of CPU time, on one core: {rates} ({target}).")
         return "\n\n".join(parts)
 
     def plot(self, path: Path) -> None:

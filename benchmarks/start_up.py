@@ -78,7 +78,7 @@ def commands(folder: Path, repeats: int, modules: int) -> dict[str, tuple[float,
 
 
 def processes() -> dict[str, tuple[float, str]]:
-    """Return the seconds of each solver for ten tasks: in this process, with the start of a separate one, and in that."""
+    """Return the seconds of each solver for ten tasks: in this process, with the start of a separate one, and in a started one."""
     graph = hs.workloads.rwnn("er", 10, modules=1, seed=0)
     problem = hs.Problem(graph, hs.workloads.clusters.diviml(), costs=hs.costs.Roofline())
     figures_by_name = {}

@@ -44,7 +44,7 @@ PICTURE = 192
 """Height and width of the images of Tensor Holography."""
 LARGEST = ("nmt, 180 words", "alphafold2 3.2B, trained")
 WANTED, SECONDS = 50_000, 60.0
-"""Tasks of the largest, and the time from module to schedule."""
+"""Targets for the largest: tasks, and seconds from module to schedule."""
 
 
 def training() -> dict[str, Step]:
@@ -115,7 +115,7 @@ def problem_of(graph: hs.TaskGraph) -> hs.Problem:
 
 
 def ccr(graph: hs.TaskGraph) -> float:
-    """Return the communication-to-computation ratio of a graph there (Celeritas, equation 1)."""
+    """Return the communication-to-computation ratio of a graph on four V100 (Celeritas, equation 1)."""
     return coarsening.ccr(problem_of(graph))
 
 

@@ -1,4 +1,4 @@
-"""What the tests of the benchmarks share."""
+"""Fixtures of the tests of benchmarks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REGION = re.compile(r"<!-- (\w+): begin -->")
 
 @pytest.fixture
 def docs(tmp_path: Path) -> Path:
-    """Return a folder with a page of the regions that the real one has, empty."""
+    """Return a folder with a page that has the regions of the real one, without content."""
     names = REGION.findall((figures.DOCS / "benchmarks.md").read_text())
     regions = "".join(f"## {name}\n\n<!-- {name}: begin -->\n<!-- {name}: end -->\n\nkept {name}\n\n" for name in names)
     (tmp_path / "docs").mkdir()

@@ -1,4 +1,4 @@
-"""The benchmarks run to their end and write what they say; their helpers keep their promises."""
+"""The benchmarks run to their end and write their tables; their helper functions."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ cpop_ranks = cache(lambda: 0)
 
 @pytest.fixture
 def fake_saga(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> peers.Saga:
-    """Return a version of SAGA with three schedulers: one quick, one wrong, one that never ends."""
+    """Return a fake of SAGA with three schedulers: a quick one, a wrong one, and one that never ends."""
     schedulers = tmp_path / "saga" / "schedulers"
     schedulers.mkdir(parents=True)
     (tmp_path / "saga" / "__init__.py").write_text(FAKE_SAGA)
@@ -164,7 +164,7 @@ def test_layered_graphs_are_what_both_sides_can_read():
 
 
 @pytest.mark.parametrize("kind", ["er", "ws", "ba"])
-def test_modules_are_related_unless_said_otherwise(kind: str):
+def test_modules_are_related_by_default(kind: str):
     problem = instances.module(kind, 10, 3)
     assert (problem.n_tasks, problem.n_devices) == (10, 3)
     assert np.allclose(problem.whole_durations * [1, 1.5, 2], problem.whole_durations[:, :1])
@@ -175,7 +175,7 @@ def test_modules_are_related_unless_said_otherwise(kind: str):
     assert np.unique(unrelated.whole_durations.argmin(axis=1)).size > 1, "no device is the quickest for all"
 
 
-def test_a_scheduler_of_saga_is_measured_or_broken_off(tmp_path: Path, fake_saga: peers.Saga, capsys: pytest.CaptureFixture[str]):
+def test_a_scheduler_of_saga_is_measured_or_interrupted(tmp_path: Path, fake_saga: peers.Saga, capsys: pytest.CaptureFixture[str]):
     data = instances.layered(40, 4)
     path = tmp_path / "tiny.json"
     path.write_text(json.dumps(data))
@@ -222,8 +222,8 @@ def test_the_league_writes_its_tables_and_its_plot(shared_data: Path, docs: Path
     written = json.loads((docs / "league.json").read_text())["figures"]
     problem = instances.peer(json.loads((shared_data / "peer" / "layered100.json").read_text()))
     best = hs.solve(problem, instances.list_schedulers()).makespan
-    found = {row: value["makespan"] for row, value in written["layered100"]["hetsched"].items() if row in list_scheduling.ROWS}
-    assert min(found[name] for name in instances.list_schedulers()) == best
+    makespans = {row: value["makespan"] for row, value in written["layered100"]["hetsched"].items() if row in list_scheduling.ROWS}
+    assert min(makespans[name] for name in instances.list_schedulers()) == best
     assert (docs / "images" / "list_scheduling.svg").exists()
 
 
@@ -231,12 +231,12 @@ def test_the_league_writes_its_tables_and_its_plot(shared_data: Path, docs: Path
 def test_real_graphs_write_their_tables_and_their_plot(shared_data: Path, docs: Path, monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip("matplotlib")
     monkeypatch.setattr(real_graphs, "COMMUNICATIONS", ("delay",))
-    found = docs / "real.json"
-    real_graphs.main(["--quick", "--docs", str(docs), "--data", str(shared_data / "moirai"), "--json", str(found)])
+    path = docs / "real.json"
+    real_graphs.main(["--quick", "--docs", str(docs), "--data", str(shared_data / "moirai"), "--json", str(path)])
     section = (docs / "benchmarks.md").read_text().partition("### GoogLeNet")[2].partition("###")[0]
     for name in (*real_graphs.METHODS, "lower bound", "gap"):
         assert f"\n| {name} | " in section
-    for graph in json.loads(found.read_text())["figures"].values():
+    for graph in json.loads(path.read_text())["figures"].values():
         for row in graph.values():
             assert row["bound"] <= row["makespans"]["auto"] == min(row["makespans"].values())
     assert (docs / "images" / "real_graphs.svg").exists()

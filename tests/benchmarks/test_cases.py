@@ -1,4 +1,4 @@
-"""What is measured case by case: results are kept, taken up again, and checked against each other and what is published."""
+"""Measurements by case: results are kept, reused, and checked against each other and against published values."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def meet(case):
 
 @pytest.fixture
 def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """Return a module of things to do that other processes can import."""
+    """Return a module of work functions that other processes can import."""
     (tmp_path / "work_of_cases.py").write_text(WORK)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "work_of_cases", raising=False)
@@ -60,9 +60,9 @@ def test_what_is_measured_is_not_measured_again(tmp_path: Path, work: ModuleType
 
     def run(names: str, *, fresh: bool = False) -> list[str]:
         results = cases.Results(path, fresh=fresh)
-        asked = [{"name": name, "log": str(log)} for name in names]
-        cases.measure(asked, work.note, results)
-        assert all(case in results for case in asked)
+        selected = [{"name": name, "log": str(log)} for name in names]
+        cases.measure(selected, work.note, results)
+        assert all(case in results for case in selected)
         return log.read_text().split()
 
     assert run("ab") == ["a", "b"]
@@ -75,13 +75,13 @@ def test_what_is_measured_is_not_measured_again(tmp_path: Path, work: ModuleType
 def test_results_of_other_sources_are_counted(
     tmp_path: Path, work: ModuleType, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
-    asked = [{"name": name, "log": str(tmp_path / "log")} for name in "ab"]
+    selected = [{"name": name, "log": str(tmp_path / "log")} for name in "ab"]
     results = cases.Results(None)
-    cases.measure(asked, work.note, results)
-    cases.measure(asked, work.note, results)
+    cases.measure(selected, work.note, results)
+    cases.measure(selected, work.note, results)
     assert "before it changed" not in capsys.readouterr().out
     monkeypatch.setattr(cases, "sources", lambda: "changed")
-    cases.measure(asked, work.note, results)
+    cases.measure(selected, work.note, results)
     assert "2 of them with an older version of hetsched" in capsys.readouterr().out
 
 
@@ -95,17 +95,17 @@ def test_without_a_file_results_are_of_this_run_only(tmp_path: Path, work: Modul
 
 
 def test_jobs_are_done_at_once(tmp_path: Path, work: ModuleType):
-    asked = [{"name": name, "other": other, "folder": str(tmp_path)} for name, other in ("ab", "ba")]
+    selected = [{"name": name, "other": other, "folder": str(tmp_path)} for name, other in ("ab", "ba")]
     results = cases.Results(None)
-    cases.measure(asked, work.meet, results, jobs=2)
+    cases.measure(selected, work.meet, results, jobs=2)
     assert [row["says"] for row in results.rows(lambda _: True)] == ["met", "met"]
 
 
-@pytest.mark.parametrize(("what", "said"), [("fail", "a failed:.*no such thing as a"), ("die", "measured a died with exit code 7")])
-def test_a_case_that_fails_is_named_and_the_others_are_kept(tmp_path: Path, work: ModuleType, what: str, said: str):
+@pytest.mark.parametrize(("what", "message"), [("fail", "a failed:.*no such thing as a"), ("die", "measured a died with exit code 7")])
+def test_a_case_that_fails_is_named_and_the_others_are_kept(tmp_path: Path, work: ModuleType, what: str, message: str):
     log, path = tmp_path / "log", tmp_path / "results.jsonl"
     cases.measure([{"name": "good", "log": str(log)}], work.note, cases.Results(path))
-    with pytest.raises(SystemExit, match=f"(?s){said}"):
+    with pytest.raises(SystemExit, match=f"(?s){message}"):
         cases.measure([{"name": "a"}], getattr(work, what), cases.Results(path))
     assert len(cases.Results(path)) == 1
 
@@ -115,12 +115,12 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path: Path, work: ModuleType, capsys:
         raise KeyboardInterrupt
 
     path = tmp_path / "results.jsonl"
-    asked = [{"name": name, "log": str(tmp_path / "log")} for name in "abc"]
+    selected = [{"name": name, "log": str(tmp_path / "log")} for name in "abc"]
     with pytest.raises(SystemExit) as stop:
-        cases.measure(asked, work.note, cases.Results(path), heard=pressed)
+        cases.measure(selected, work.note, cases.Results(path), done=pressed)
     assert stop.value.code == 130
     assert "1 of 3 cases are measured" in capsys.readouterr().out
-    assert asked[0] in cases.Results(path)
+    assert selected[0] in cases.Results(path)
 
 
 @pytest.mark.parametrize("line", ["{", "[]", '{"found": {}}'])
@@ -131,7 +131,7 @@ def test_a_line_that_is_no_result_is_named(tmp_path: Path, line: str):
         cases.Results(path)
 
 
-def test_where_and_when_is_said_once_for_each_machine(tmp_path: Path):
+def test_machines_and_dates_are_listed_once(tmp_path: Path):
     path = tmp_path / "results.jsonl"
     days = [("here", "2026-01-03"), ("here", "2026-01-01"), ("there", "2026-01-02"), ("here", "2026-01-02")]
     lines = [json.dumps({"case": {"number": i}, "found": {}, "where": place, "date": day}) for i, (place, day) in enumerate(days)]
@@ -168,12 +168,12 @@ def row(**changes: Any) -> dict[str, Any]:
 
 
 def results_of(path: Path, rows: list[dict[str, Any]], fields: tuple[str, ...]) -> cases.Results:
-    """Return a file of results that hold these rows, whose cases have these fields."""
+    """Return results, written to `path`, with the given rows; `fields` are the names of their cases."""
     with open(path, "w") as file:
-        for each in rows:
-            case = {name: each[name] for name in fields}
-            found = {name: value for name, value in each.items() if name not in fields}
-            print(json.dumps({"case": case, "found": found, "where": "here", "date": "2026-01-01"}), file=file)
+        for row in rows:
+            case = {name: row[name] for name in fields}
+            result = {name: value for name, value in row.items() if name not in fields}
+            print(json.dumps({"case": case, "found": result, "where": "here", "date": "2026-01-01"}), file=file)
     return cases.Results(path)
 
 
@@ -238,15 +238,15 @@ def test_exact_writes_its_tables_and_its_plot_and_goes_on(docs: Path, capsys: py
     lines = page.partition("### 10 tasks")[2].partition("##")[0].splitlines()
     names = [line.split(" | ")[0] for line in lines if " | 1 | " in line]
     usual = ("tightened", "without cuts", "without start")
-    assert names == [*(f"| {solver}, {each}" for solver in exact.SOLVERS for each in usual), "| cpsat, literal"]
-    found = json.loads((docs / "exact.json").read_text())["figures"]
-    proven = [each["makespan"] for each in found if each["proven"]]
+    assert names == [*(f"| {solver}, {variant}" for solver in exact.SOLVERS for variant in usual), "| cpsat, literal"]
+    rows = json.loads((docs / "exact.json").read_text())["figures"]
+    proven = [row["makespan"] for row in rows if row["proven"]]
     assert len(proven) > 5
     assert max(proven) - min(proven) < 1e-6 * min(proven)
     assert (docs / "images" / "exact.svg").exists()
 
 
-def test_without_a_start_the_solver_is_told_none(monkeypatch: pytest.MonkeyPatch):
+def test_without_a_start_the_solver_gets_no_hint(monkeypatch: pytest.MonkeyPatch):
     hints, run = [], Model.run
 
     def recorded(model: Model, solver: Any, request: Any) -> Any:
@@ -257,24 +257,24 @@ def test_without_a_start_the_solver_is_told_none(monkeypatch: pytest.MonkeyPatch
     problem = instances.module("er", 10, 1, unrelated=True)
     for variant in ("tightened", "without start"):
         exact.formulated(problem, "scip", variant, 0.0)
-    told, untold = hints
-    assert told is not None
-    assert untold is None
+    with_start, without_start = hints
+    assert with_start is not None
+    assert without_start is None
 
 
 # published.py
 
 
 def test_published_reads_every_instance(shared_data: Path):
-    known = published.known(shared_data)
-    counts = {name: sum(group == name for group, _ in known) for name in published.SETS}
-    assert sum(counts.values()) == len(known)
+    instances_of = published.known(shared_data)
+    counts = {name: sum(group == name for group, _ in instances_of) for name in published.SETS}
+    assert sum(counts.values()) == len(instances_of)
     assert (counts["papers"], counts["moirai"]) == (2, 4)
     assert counts["stg"] == len(instances.rows(shared_data / "stg")), "one graph is there for 2 processors and for 16"
     assert min(counts.values()) >= 2
-    assert set(published.HARD) <= {name for _, name in known}
-    for each in known.values():
-        assert each.lower <= each.upper
+    assert set(published.HARD) <= {name for _, name in instances_of}
+    for instance in instances_of.values():
+        assert instance.lower <= instance.upper
 
 
 def test_published_writes_its_table(shared_data: Path, docs: Path, capsys: pytest.CaptureFixture[str]):
@@ -288,15 +288,15 @@ def test_published_writes_its_table(shared_data: Path, docs: Path, capsys: pytes
     assert "Not measured: fattahi, mk, dafjs, yfjs, stg." in page
     assert "In full the limits are: papers 60 s, moirai 60 s, kacem 60 s." in page
     assert "contradict" not in page
-    found = {each["name"]: each["makespan"] for each in json.loads((docs / "published.json").read_text())["figures"]}
-    assert (found["example-1, delay"], found["example-1, channel"], len(found)) == (30, 30, 6)
+    makespans = {row["name"]: row["makespan"] for row in json.loads((docs / "published.json").read_text())["figures"]}
+    assert (makespans["example-1, delay"], makespans["example-1, channel"], len(makespans)) == (30, 30, 6)
 
 
-def test_misses_are_named_and_contradictions_shouted(shared_data: Path, docs: Path):
-    known = published.known(shared_data)
+def test_misses_are_named_and_contradictions_are_errors(shared_data: Path, docs: Path):
+    instances_of = published.known(shared_data)
 
     def measured(name: str, makespan: float | None, bound: float) -> dict[str, Any]:
-        group = next(group for group, other in known if other == name)
+        group = next(group for group, other in instances_of if other == name)
         return {
             "set": group,
             "name": name,
@@ -324,13 +324,13 @@ def test_misses_are_named_and_contradictions_shouted(shared_data: Path, docs: Pa
     page = publish([*fine, measured("mk03", 205.0, 204.0)])
     assert "| flexible job shops: mk | 3 of 12 | 60 | **1** | " in page
     assert "Better than published:\n\n- mk10: makespan 190" in publish([*fine[2:], measured("mk10", 190.0, 183.0)])
-    for wrong, said in (
+    for wrong, message in (
         (measured("mk01", 41.0, 40.5), "mk01: the bound 40.5 is above the published upper bound 40"),
         (measured("mk10", 188.0, 183.0), "mk10: the makespan 188.0 is below the published lower bound 189"),
     ):
-        with pytest.raises(SystemExit, match=f"CONTRADICTIONS.*\n{said}"):
+        with pytest.raises(SystemExit, match=f"CONTRADICTIONS.*\n{message}"):
             publish([wrong, *fine[2:]])
-        assert f"**These contradict what is published:**\n\n- {said}" in (docs / "benchmarks.md").read_text()
+        assert f"**These contradict what is published:**\n\n- {message}" in (docs / "benchmarks.md").read_text()
 
 
 # diviml.py
@@ -343,7 +343,9 @@ def test_diviml_writes_its_tables_and_its_plot(docs: Path):
     diviml.main(words)
     page = (docs / "benchmarks.md").read_text()
     assert "kept diviml" in page
-    assert page.count("\n| 1 channel |") == page.count("\n| wdep, 4 channels |") == 4  # ours and the paper's, latency and throughput
+    assert (
+        page.count("\n| 1 channel |") == page.count("\n| wdep, 4 channels |") == 4
+    )  # of this package and of the paper, latency and throughput
     for title in ("Table I)", "Table III)", "Table IV)", "Figure 7"):
         assert title in page
     assert (docs / "images" / "diviml.svg").exists()

@@ -1,4 +1,4 @@
-"""GPT-3 on six nodes: one node's schedule repeated is a schedule, and the script writes its tables and goes on."""
+"""GPT-3 on six nodes: the repetition of a node's schedule is valid, and the script writes its tables and continues."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ import hetsched as hs
 
 @pytest.mark.parametrize("inputs", [1, 3])
 def test_the_schedule_of_one_node_is_repeated_on_the_others(inputs: int):
-    whole, part = gpt3.problem_of("6.7B", 6, 3, inputs), gpt3.problem_of("6.7B", 2, 1, inputs)
-    found = hs.solve(part, "annealing" if inputs == 1 else "heft", evaluations=2000, seed=1).schedule
-    assert found is not None
-    decision = gpt3.repeated(found.decision, part, 3)
-    schedule = hs.simulate(whole, decision)
-    assert hs.verify(whole, schedule) == []
+    problem, part = gpt3.problem_of("6.7B", 6, 3, inputs), gpt3.problem_of("6.7B", 2, 1, inputs)
+    schedule_of_part = hs.solve(part, "annealing" if inputs == 1 else "heft", evaluations=2000, seed=1).schedule
+    assert schedule_of_part is not None
+    decision = gpt3.repeated(schedule_of_part.decision, part, 3)
+    schedule = hs.simulate(problem, decision)
+    assert hs.verify(problem, schedule) == []
     devices = schedule.batches.device
     node = (schedule.batches.task - 1) // (part.n_tasks - 1)
     node[schedule.batches.task == 0] = 0
     assert np.array_equal(devices // 4, node), "each part is on its node"
-    first = {(int(i), int(k)) for i, k in zip(found.batches.task, found.batches.device, strict=True) if i}
+    first = {(int(i), int(k)) for i, k in zip(schedule_of_part.batches.task, schedule_of_part.batches.device, strict=True) if i}
     for n in range(3):
         mine = node == n
         moved = zip(schedule.batches.task[mine] - n * (part.n_tasks - 1), devices[mine] - 4 * n, strict=True)
         assert {(int(i), int(k)) for i, k in moved if i} == first
-    hops = 2 * float(whole.transfer_times(np.array([0]), np.array([0]), np.array([4]), inputs)[0])
-    assert schedule.makespan <= 3 * found.makespan + hops + 1e-12
-    assert schedule.makespan >= 3 * found.makespan
+    hops = 2 * float(problem.transfer_times(np.array([0]), np.array([0]), np.array([4]), inputs)[0])
+    assert schedule.makespan <= 3 * schedule_of_part.makespan + hops + 1e-12
+    assert schedule.makespan >= 3 * schedule_of_part.makespan
 
 
-def test_half_a_block_lies_between_its_ends():
-    whole = gpt3.problem_of("125M", 1, 2, 1)
+def test_half_a_block_runs_between_its_ends():
+    block = gpt3.problem_of("125M", 1, 2, 1)
     for ends, device in gpt3.ENDS.items():
         problem = gpt3.half_problem("125M", 2, 1, ends)
         assert problem.graph.names[0] == "x"
         assert problem.graph.names[-1] == "h0.add"
         allowed = [np.flatnonzero(np.isfinite(problem.whole_durations[i])).tolist() for i in (0, -1)]
-        assert allowed == [[0], [whole.cluster.names.index(device)]]
+        assert allowed == [[0], [block.cluster.names.index(device)]]
 
 
 @pytest.mark.slow
@@ -60,8 +60,8 @@ def test_gpt3_writes_its_tables_and_goes_on(docs: Path, capsys: pytest.CaptureFi
     assert {*gpt3.SCHEDULES, "upper bound", *(f"cpsat, {ends}" for ends in gpt3.ENDS)} < set(shown)
     bound = float(shown["upper bound"])
     assert all(0 < float(shown[name]) <= bound for name in gpt3.SCHEDULES)
-    found = json.loads((docs / "gpt3.json").read_text())["figures"]
-    proven = {(row["ends"], round(row["makespan"] * 1e12)) for row in found if row.get("proven")}
+    rows = json.loads((docs / "gpt3.json").read_text())["figures"]
+    proven = {(row["ends"], round(row["makespan"] * 1e12)) for row in rows if row.get("proven")}
     assert len(proven) <= len(gpt3.ENDS), "whatever the criterion, the optimum is the same"
 
 
@@ -84,8 +84,8 @@ def test_the_page_of_the_docs_has_its_region():
     assert figures.replaced(figures.DOCS / "benchmarks.md", gpt3.REGION, "x")
 
 
-@pytest.mark.parametrize(("words", "said"), [(["--layers", "3"], "3 layers cannot be shared out evenly to 2 nodes")])
-def test_layers_are_shared_out_evenly(words: list[str], said: str, capsys: pytest.CaptureFixture[str]):
+@pytest.mark.parametrize(("words", "message"), [(["--layers", "3"], "3 layers cannot be shared out evenly to 2 nodes")])
+def test_layers_are_shared_out_evenly(words: list[str], message: str, capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit):
         gpt3.main(["--quick", *words])
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Profiled networks: they are read as their authors mean them, what was known is reached, and the benchmark says so."""
+"""Profiled networks: they are read as their authors define them, and published values are reached and reported."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CONTIGUOUS = {
     "operator/bert_l-3_inference": 27.919,
     "operator/bert_l-6_inference": 29.580,
 }
-"""The least max-load of intervals."""
+"""The least max-load of contiguous assignments."""
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def networks(shared_data: Path) -> Path:
     return shared_data / "msr-dnn-partitioning"
 
 
-def test_a_network_is_read_as_its_authors_mean_it(networks: Path) -> None:
+def test_a_network_is_read_as_its_authors_define_it(networks: Path) -> None:
     path = networks / "layer" / "gnmt_training.json"
     data = json.loads(path.read_text())
     problem = instances.dnn_partitioning(path)
@@ -53,7 +53,7 @@ def test_the_best_intervals_are_found(networks: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", period.KNOWN)
-def test_what_was_known_is_reached(networks: Path, name: str) -> None:
+def test_the_published_values_are_reached(networks: Path, name: str) -> None:
     problem = instances.dnn_partitioning(networks / f"{name}.json")
     solution = hs.solve(problem, "load-search", objective="max-load", evaluations=400_000)
     assert solution.value <= period.KNOWN[name] + period.SLACK
@@ -77,7 +77,7 @@ def test_the_page_of_the_docs_has_the_region() -> None:
     assert figures.replaced(figures.DOCS / "benchmarks.md", period.REGION, "x")
 
 
-def test_a_bound_above_what_is_known_is_told() -> None:
+def test_a_bound_above_the_best_value_is_an_error() -> None:
     race = {"max-load": {"bound": 18.0}}
     assert period.contradictions({"layer/bert24_inference": race}) == [
         "layer/bert24_inference: the bound 18.0 is above the known value 17.778"

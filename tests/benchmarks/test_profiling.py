@@ -1,4 +1,4 @@
-"""benchmarks/profiling.py: its tables on a small network, and of known times."""
+"""benchmarks/profiling.py: its tables on a small network, and for given times."""
 
 from __future__ import annotations
 

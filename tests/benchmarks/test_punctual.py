@@ -1,4 +1,4 @@
-"""How late methods are: CPU time after a limit is counted, with that of other processes, and the script writes its table."""
+"""Lateness of methods: the CPU time after a limit, including child processes, and the table of the script."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_the_cpu_time_of_children_counts_while_they_run_and_afterwards() -> None
     assert punctual.cpu_seconds(os.getpid()) >= running - 0.02
 
 
-def test_what_is_done_after_the_limit_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_after_the_limit_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def late(*_: object) -> hs.Solution:
         exec(BUSY.format(0.6))
         return hs.solve(punctual.problem_of(10, "plain", False), "heft")

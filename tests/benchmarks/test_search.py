@@ -1,4 +1,4 @@
-"""The benchmark of searches: what it tells of a run's history, and that it runs to its end."""
+"""The benchmark of searches: its figures of a run's history, and a run to its end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_quality_is_that_of_the_best_schedule_so_far() -> None:
     assert search.after(ROW, 60.0) == 10.5
 
 
-def test_the_table_tells_the_median_over_seeds() -> None:
+def test_the_table_shows_the_median_over_seeds() -> None:
     text = report().text()
     assert "2 runs of 10 s, seeds 0, 1" in text
     assert "| mine | 10 | **10.0 %** |" in text  # after 1 s

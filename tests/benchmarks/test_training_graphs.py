@@ -18,11 +18,11 @@ def test_it_writes_its_tables(docs: Path):
     training_graphs.main(["--quick", "--docs", str(docs), "--json", str(docs / "found.json")])
     page = (docs / "benchmarks.md").read_text()
     assert "kept training_graphs" in page
-    found = json.loads((docs / "found.json").read_text())["figures"]
-    assert set(found) == {"holography", "gpt3 330M"}
-    assert f"| holography | {found['holography']['tasks']} | " in page
+    rows = json.loads((docs / "found.json").read_text())["figures"]
+    assert set(rows) == {"holography", "gpt3 330M"}
+    assert f"| holography | {rows['holography']['tasks']} | " in page
     assert "| 3,810 | 49.1 |" in page
-    assert f"| gpt3 330M | 0.407B | {found['gpt3 330M']['tasks']} | " in page
+    assert f"| gpt3 330M | 0.407B | {rows['gpt3 330M']['tasks']} | " in page
     assert "From module to schedule" not in page
 
 
