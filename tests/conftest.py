@@ -1,4 +1,4 @@
-"""What every test shares: which examples are tried, and the data beside the repository."""
+"""Fixtures of all tests: the hypothesis profile, and the data beside the repository."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.browser import launched
 
 profiles.register()
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
-# Hypothesis would also draw constants of the modules loaded so far: other examples with every order of the tests.
+# Without this, hypothesis also draws constants of the modules loaded so far, so examples depend on the order of tests.
 providers._get_local_constants = providers.Constants
 
 SEED, MINUTES = "HETSCHED_THOROUGH_SEED", "HETSCHED_THOROUGH_MINUTES"
@@ -29,13 +29,13 @@ END = pytest.StashKey[float]()
 
 
 def drawn_anew(config: pytest.Config) -> bool:
-    """Tell whether this is `make thorough`, or a part of it."""
+    """Return whether this is `make thorough`, or a part of it."""
     return bool(config.getoption("--hypothesis-profile") == "thorough")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose the seed of all that is drawn anew; the processes that share the tests inherit it."""
+    """Choose the seed of the thorough tests; the processes that share the tests inherit it."""
     config.stash[END] = time.monotonic() + 60 * float(os.environ.get(MINUTES, "inf"))
     os.environ.setdefault(SEED, str(secrets.randbelow(2**32)))
     if drawn_anew(config) and config.getoption("--hypothesis-seed") is None:
@@ -47,7 +47,7 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Draw the order too: a part of the tests is another part each time."""
+    """Shuffle the tests, so that a part of them is a different part in each run."""
     if drawn_anew(config):
         random.Random(os.environ[SEED]).shuffle(items)
 
@@ -68,13 +68,13 @@ def shared_data() -> Path:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
-    """A headless Chromium."""
+    """Return a headless Chromium."""
     yield from launched()
 
 
 @pytest.fixture
 def ctrl_c() -> Iterator[None]:
-    """Make Ctrl-C interrupt, here and in processes started from here, also where a shell started the tests in the background."""
+    """Make Ctrl-C interrupt this process and its children, even if a shell started the tests in the background."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -82,14 +82,14 @@ def ctrl_c() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _same_tensors() -> None:
-    """Have torch draw the same numbers in a test whatever has been run before it."""
+    """Seed torch, so that a test does not depend on the tests before it."""
     if "torch" in sys.modules:
         sys.modules["torch"].manual_seed(0)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _methods_found() -> None:
-    """Find all methods before a test exchanges the registry for one of its own."""
+    """Load all methods before a test replaces the registry."""
     from hetsched.solving import methods
 
     methods()

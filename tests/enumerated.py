@@ -1,4 +1,4 @@
-"""Loads of assignments worked out task by task in plain Python, and the best of all assignments: what methods are compared with."""
+"""Loads of assignments, computed in plain Python, and the optimum over all assignments, as references for methods."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hetsched.testing import strategies
 
 
 def assignments(problem: hs.Problem) -> Iterator[tuple[int, ...]]:
-    """Yield the device of each task, for one input, in every way the rules and static memory allow."""
+    """Yield every assignment of tasks to devices, for one input, that keeps the rules and the static memory."""
     graph, cluster = problem.graph, problem.cluster
     size = problem.batch_sizes.tolist().index(1)
     for where in product(range(problem.n_devices), repeat=problem.n_tasks):
@@ -36,7 +36,7 @@ def assignments(problem: hs.Problem) -> Iterator[tuple[int, ...]]:
 
 
 def seconds(problem: hs.Problem, edge: int, h: int, k: int) -> float:
-    """Return the time of one input along an edge."""
+    """Return the seconds of the transfer of an edge for one input."""
     return float(problem.transfer_times(edge, h, k, 1))
 
 
@@ -79,12 +79,12 @@ def value(problem: hs.Problem, where: tuple[int, ...], objective: str) -> float:
 
 
 def optimum(problem: hs.Problem, objective: str) -> float:
-    """Return the least value of any assignment for one input, inf without one."""
+    """Return the least value over all assignments for one input, inf if there are none."""
     return min((value(problem, where, objective) for where in assignments(problem)), default=math.inf)
 
 
 def is_contiguous(where: tuple[int, ...], unit: np.ndarray, pairs: np.ndarray) -> bool:
-    """Return whether the devices can be put in an order that no pair of units (before, after) goes against."""
+    """Return whether some order of the devices agrees with all pairs of units (before, after)."""
     home = dict(zip(unit.tolist(), where, strict=True))
     arcs = {(home[a], home[b]) for a, b in pairs.tolist() if home[a] != home[b]}
     devices = set(where)
@@ -118,5 +118,5 @@ def objectives(draw: st.DrawFn, **features: object) -> tuple[hs.Problem, str]:
 
 
 def uniform(n_devices: int = 3) -> hs.Cluster:
-    """Return a cluster in which all links are alike."""
+    """Return a cluster in which all links are equal."""
     return hs.Cluster([f"d{k}" for k in range(n_devices)], bandwidth=2.0, latency=0.25)

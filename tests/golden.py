@@ -1,4 +1,4 @@
-"""Published instances and their values, and others shared by tests."""
+"""Published instances with their values, and other instances shared by tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UPWARD_RANKS = np.array([108, 77, 80, 80, 69, 190 / 3, 128 / 3, 107 / 3, 133 / 3
 
 
 def distant(seed: int, n: int = 15) -> hs.Problem:
-    """Return a random problem of one input on three devices in which latencies matter as much as bytes."""
+    """Return a random problem of one input on three devices with latencies as long as the seconds of the bytes."""
     rng = np.random.default_rng(seed)
     edges = np.unique(np.sort(rng.integers(0, n, (3 * n, 2)), axis=1), axis=0)
     edges = edges[edges[:, 0] < edges[:, 1]]

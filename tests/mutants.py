@@ -2,17 +2,16 @@
 
     python -m tests.mutants [--list] [PART ...]
 
-makes one wrong copy of the package after another and runs, on each, those tests of the default suite that should fail.
-It prints "died" for a copy on which one did, "survived" for one on which none did, and exits with 1 if any survived. With
-PART only the mutants whose name contains one of these texts are made. All of them take some
-ten minutes of one core.
+makes faulty copies of the package and runs, on each, the tests of the default suite that should fail. It prints "died" for
+a copy on which a test fails, "survived" for one on which none does, and exits with 1 if any survives. With PART, only the
+mutants whose name contains one of these texts are made. All of them take about ten minutes of one core.
 
 rule NAME
-    `verify` passes over the violations of a rule.
+    `verify` ignores the violations of a rule.
 bound NAME
     A bound of `BOUNDS` is 1 % too high.
 latency PLACE
-    A formula of transfer times leaves out the latency.
+    A formula of transfer times omits the latency.
 """
 
 from __future__ import annotations
@@ -56,7 +55,8 @@ SUITES = {
     "heuristics/randomised_kernels.py": ("heuristics/test_randomised.py::test_the_start_after_a_latency_is_the_later_one",),
     "runtime/assistant_kernels.py": ("runtime/test_assistants.py",),
 }
-"""Modules with formulas of transfer times, and the tests that should notice a wrong one; small problems, for nothing is compiled."""
+"""Modules with formulas of transfer times, and the tests that should detect a wrong one; their problems are small, because
+kernels are interpreted."""
 
 WITHOUT_LATENCY = """
 
@@ -94,7 +94,7 @@ INTERPRETED = """
 def _compile(function, **_):
     return function
 """
-"""For the end of compiled.py: kernels are run by Python."""
+"""Appended to compiled.py: kernels are interpreted."""
 AT_ONCE = """
 
 from hypothesis import Phase  # noqa: E402
@@ -102,12 +102,12 @@ from hypothesis import Phase  # noqa: E402
 settings.register_profile("mutants", settings.get_profile("dev"), phases=[Phase.explicit, Phase.generate], report_multiple_bugs=False)
 settings.load_profile("mutants")
 """
-"""For the end of conftest.py: the examples of dev, but one that fails is not made smaller, which takes most of the time."""
+"""Appended to conftest.py: the examples of dev, without shrinking, which takes most of the time."""
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """One wrong copy of the package.
+    """A faulty copy of the package.
 
     Attributes
     ----------
@@ -117,7 +117,7 @@ class Mutant:
     tests : tuple of str
         The test modules, or tests, that should fail, by their path in tests/.
     interpreted : bool
-        Whether a kernel is wrong: all of them are then run by Python, for compiling it, and all that calls it, would take longer.
+        Whether a kernel is changed: all kernels are then interpreted, because to compile it and its callers takes longer.
     """
 
     name: str
@@ -132,7 +132,7 @@ def source(path: str) -> str:
 
 
 def exchanged(text: str, old: str, new: str) -> str:
-    """Return a text with its only `old` exchanged for `new`; raises `ValueError` unless there is exactly one."""
+    """Replace the only occurrence of `old` in a text by `new`; raise `ValueError` unless there is exactly one."""
     if text.count(old) != 1:
         raise ValueError(f"{text.count(old)} times {old!r}")
     return text.replace(old, new)
@@ -154,7 +154,7 @@ def wrong_rules() -> Iterator[Mutant]:
 
 
 def wrong_bounds() -> Iterator[Mutant]:
-    """Yield a mutant for each bound; that of the memory, which is 0 or inf, is inf too early."""
+    """Yield a mutant for each bound; the bound of the memory, which is 0 or inf, is wrongly inf."""
     for entry in BOUNDS:
         name = entry.bound.__name__
         path = f"{entry.bound.__module__.removeprefix('hetsched.').replace('.', '/')}.py"
@@ -173,7 +173,7 @@ def wrong_bounds() -> Iterator[Mutant]:
 
 
 def wrong_transfers() -> Iterator[Mutant]:
-    """Yield a mutant for each formula of transfer times: the table's, and wherever a kernel uses the only one or has it inline."""
+    """Yield a mutant for each formula of transfer times: that of problems, and each use, or inlined copy, of it in a kernel."""
     path, one = "problem/problem.py", "self.cluster.route_latency[h, k] + moving"
     text = exchanged(source(path), one, "np.where(np.isfinite(self.cluster.route_latency[h, k]), moving, np.inf)")
     yield Mutant("latency of problems", {path: text}, ("problem/test_problem.py", "problem/test_links.py"))
@@ -182,25 +182,25 @@ def wrong_transfers() -> Iterator[Mutant]:
     for path in kernel_modules():
         text = source(path)
         lines = text.splitlines()
-        imported = IMPORT.sub(lambda found: f"{found[0]}, free_bytes_seconds, free_link_seconds", text)
-        for number, found in enumerate(CALL.finditer(imported)):
-            wrong = f"{imported[: found.start()]}free_{imported[found.start() :]}"
-            line = lines[imported.count("\n", 0, found.start())].strip()
+        imported = IMPORT.sub(lambda match: f"{match[0]}, free_bytes_seconds, free_link_seconds", text)
+        for number, match in enumerate(CALL.finditer(imported)):
+            wrong = f"{imported[: match.start()]}free_{imported[match.start() :]}"
+            line = lines[imported.count("\n", 0, match.start())].strip()
             yield Mutant(f"latency {number} of {path}: {line}", {path: wrong, FORMULAS: free}, SUITES[path], interpreted=True)
-        for number, found in enumerate(INLINE.finditer(text)):
-            wrong = f"{text[: found.start()]}(0.0 * {found[0][1:]}{text[found.end() :]}"
-            line = lines[text.count("\n", 0, found.start())].strip()
+        for number, match in enumerate(INLINE.finditer(text)):
+            wrong = f"{text[: match.start()]}(0.0 * {match[0][1:]}{text[match.end() :]}"
+            line = lines[text.count("\n", 0, match.start())].strip()
             yield Mutant(f"latency inline {number} of {path}: {line}", {path: wrong}, SUITES[path], interpreted=True)
 
 
 def kernel_modules() -> list[str]:
-    """Return the modules that use formulas of transfer times, but for the one that has them."""
+    """Return the modules that use formulas of transfer times, without the one that defines them."""
     paths = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*kernels.py"))
     return [path for path in paths if path != FORMULAS and (IMPORT.search(source(path)) or INLINE.search(source(path)))]
 
 
 class Workshop:
-    """A copy of the repository in which one mutant after another is tested."""
+    """A copy of the repository in which mutants are tested."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "copy"
@@ -211,7 +211,7 @@ class Workshop:
             conftest.write(AT_ONCE)
 
     def fails(self, tests: tuple[str, ...], texts: dict[str, str], *, interpreted: bool) -> tuple[bool, str]:
-        """Tell whether a test fails with modules exchanged, and what pytest said last."""
+        """Return whether a test fails with some modules replaced, and the failed test or the end of pytest's output."""
         if interpreted:
             texts = {**texts, "compiled.py": source("compiled.py") + INTERPRETED}
         places = {path: self.folder / "hetsched" / path for path in texts}
@@ -226,12 +226,12 @@ class Workshop:
                 "NUMBA_DISABLE_JIT": str(int(interpreted)),
             }
             environment.pop("CI", None)
-            command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *(f"tests/{each}" for each in tests)]
+            command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *(f"tests/{test}" for test in tests)]
             done = subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True)
         finally:
             for place, (text, status) in before.items():
                 place.write_text(text, encoding="utf-8")
-                os.utime(place, ns=(status.st_atime_ns, status.st_mtime_ns))  # so that what was compiled from it still counts
+                os.utime(place, ns=(status.st_atime_ns, status.st_mtime_ns))  # so that compiled code of it remains valid
         if done.returncode not in (0, 1):
             raise SystemExit(f"pytest ended with exit code {done.returncode}:\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
         failed = [line for line in done.stdout.splitlines() if line.startswith("FAILED")]
@@ -239,27 +239,27 @@ class Workshop:
 
 
 def main() -> int:
-    """Test the mutants named on the command line; return how many survived, at most 1."""
+    """Test the mutants named on the command line; return 1 if any survived, else 0."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("parts", nargs="*", metavar="PART", help="only mutants whose name contains one of these")
     parser.add_argument("--list", action="store_true", help="only print the names")
     arguments = parser.parse_args()
-    chosen = [each for each in mutants() if not arguments.parts or any(part in each.name for part in arguments.parts)]
+    chosen = [mutant for mutant in mutants() if not arguments.parts or any(part in mutant.name for part in arguments.parts)]
     if arguments.list:
-        print(*(each.name for each in chosen), sep="\n")
+        print(*(mutant.name for mutant in chosen), sep="\n")
         return 0
     survived = []
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         workshop = Workshop(Path(folder))
-        for tests, interpreted in dict.fromkeys((each.tests, each.interpreted) for each in chosen):
+        for tests, interpreted in dict.fromkeys((mutant.tests, mutant.interpreted) for mutant in chosen):
             failed, what = workshop.fails(tests, {}, interpreted=interpreted)
             if failed:
                 raise SystemExit(f"a test fails without any mutant: {what}")
-        for each in chosen:
+        for mutant in chosen:
             began = time.perf_counter()
-            died, what = workshop.fails(each.tests, each.texts, interpreted=each.interpreted)
-            print(f"{'died    ' if died else 'SURVIVED'} {each.name}  ({what}; {time.perf_counter() - began:.0f} s)", flush=True)
-            survived += [] if died else [each.name]
+            died, what = workshop.fails(mutant.tests, mutant.texts, interpreted=mutant.interpreted)
+            print(f"{'died    ' if died else 'SURVIVED'} {mutant.name}  ({what}; {time.perf_counter() - began:.0f} s)", flush=True)
+            survived += [] if died else [mutant.name]
     print(f"{len(chosen) - len(survived)} of {len(chosen)} mutants died")
     return bool(survived)
 

@@ -1,4 +1,4 @@
-"""Every public callable: what the reference pages document, what `hetsched.__all__` and the modules' `__all__` list."""
+"""Every public callable: those of the reference pages, of `hetsched.__all__` and of the modules' `__all__`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import hetsched as hs
 REFERENCE = Path(__file__).resolve().parents[1] / "docs" / "reference"
 _DIRECTIVE = re.compile(r"^\.\. auto(module|class|function):: ([\w.]+)", re.MULTILINE)
 HOOKS = ("add_to", "canonical", "fill")
-"""Methods of components that a formulation calls, not its user."""
+"""Methods of components that are called by formulations, not by users."""
 _OPTION = re.compile(r"^ +:([\w-]+): ?(.*)$")
 
 
@@ -27,33 +27,33 @@ class Door(NamedTuple):
     owner: type | None
     """The class of a method that needs an instance."""
     function: Callable[..., Any]
-    """Of such a method, the unbound one."""
+    """The callable; for such a method, the unbound function."""
 
     @property
     def parameters(self) -> list[inspect.Parameter]:
-        """What it takes, without self."""
-        found = list(inspect.signature(self.function).parameters.values())
-        return found[1:] if self.owner else found
+        """The parameters, without self."""
+        parameters_of_function = list(inspect.signature(self.function).parameters.values())
+        return parameters_of_function[1:] if self.owner else parameters_of_function
 
 
 def doors() -> list[Door]:
-    """Return all, each once, by name."""
-    found: dict[str, Door] = {}
+    """Return all public callables without duplicates, sorted by name."""
+    by_name: dict[str, Door] = {}
     seen: set[object] = set()
     documented = list(_documented())
     names = {name for name, _, _ in documented}
-    for name, value, left_out in [*documented, *(each for each in _listed() if each[0] not in names)]:
+    for name, value, left_out in [*documented, *(row for row in _listed() if row[0] not in names)]:
         for door in _of(name, value, left_out):
             key = (door.owner, door.function)
             hook = door.owner is not None and issubclass(door.owner, hs.models.Component) and door.function.__name__ in HOOKS
             if key not in seen and not hook:
                 seen.add(key)
-                found[door.name] = door
-    return sorted(found.values())
+                by_name[door.name] = door
+    return sorted(by_name.values())
 
 
 def _documented() -> Iterator[tuple[str, Any, frozenset[str]]]:
-    """Yield what the pages' directives name, and what they leave out of it."""
+    """Yield the name and value of each directive of the pages, and the members that it excludes."""
     for page in sorted(REFERENCE.glob("*.md")):
         text = page.read_text(encoding="utf-8")
         for match in _DIRECTIVE.finditer(text):
@@ -74,7 +74,7 @@ def _documented() -> Iterator[tuple[str, Any, frozenset[str]]]:
                 yield name, value, left_out
             elif "no-members" not in options:
                 chosen = re.findall(r"\w+", options.get("members", "")) or getattr(value, "__all__", None) or _own(value)
-                yield from ((f"{name}.{each}", getattr(value, each), left_out) for each in chosen if each not in left_out)
+                yield from ((f"{name}.{key}", getattr(value, key), left_out) for key in chosen if key not in left_out)
 
 
 def _listed() -> Iterator[tuple[str, Any, frozenset[str]]]:

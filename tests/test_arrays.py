@@ -1,4 +1,4 @@
-"""Arrays: row starts, and immutable values whose fields are what their class annotates."""
+"""Arrays: row starts, and immutable values whose fields are the annotations of their class."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiled code on disk: used where it is sound, done without where there is no place for it."""
+"""Compiled code on disk: used if it is intact, and not needed if it cannot be written."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def twice(x):
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """A module with one kernel, which keeps its code in `__pycache__` beside it."""
+    """Return a module with one kernel, whose code is kept in `__pycache__` beside it."""
     path = tmp_path / "kernels.py"
     path.write_text(SOURCE)
     return path
 
 
 def loaded(path: Path) -> ModuleType:
-    """Return the module anew, as another process would see it."""
+    """Import the module again, as another process would."""
     spec = importlib.util.spec_from_file_location("kernels", path)
     assert spec is not None
     assert spec.loader is not None
@@ -43,7 +43,7 @@ def loaded(path: Path) -> ModuleType:
 
 
 def hits(path: Path) -> int:
-    """Return how often a fresh kernel took its code from the disk, after it has computed what it should."""
+    """Return the number of cache hits of a newly loaded kernel, after a check of its result."""
     kernel = loaded(path).twice
     assert kernel(21) == 42
     return sum(kernel.stats.cache_hits.values())
@@ -89,13 +89,13 @@ def test_damaged_code_is_compiled_anew_and_replaced(source, ending, damage):
 @pytest.fixture
 def _not_warned_yet(monkeypatch):
     compiled._cannot_keep.cache_clear()
-    monkeypatch.setenv(compiled._TOLD, str(os.getpid()))  # so that it is as before when the test is over
+    monkeypatch.setenv(compiled._TOLD, str(os.getpid()))  # so that it is restored after the test
     yield
     compiled._cannot_keep.cache_clear()
 
 
 @pytest.mark.usefixtures("_not_warned_yet")
-def test_a_full_disk_costs_a_note_and_not_the_answer(source, monkeypatch):
+def test_a_full_disk_causes_a_warning_and_no_failure(source, monkeypatch):
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -103,7 +103,7 @@ def test_a_full_disk_costs_a_note_and_not_the_answer(source, monkeypatch):
     with pytest.warns(RuntimeWarning, match=r"No space left on device.*NUMBA_CACHE_DIR"):
         assert hits(source) == 0
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # one note, not one a kernel
+        warnings.simplefilter("error")  # one warning in all, not one per kernel
         assert hits(source) == 0
 
 

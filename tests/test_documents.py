@@ -1,4 +1,4 @@
-"""Whatever value can be made can be written, and is read back equal and unchangeable."""
+"""Every value that can be constructed can be written, and is equal and immutable when read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hetsched.testing.profiles import examples
 from hetsched.verification.verify import Violation
 
 TEXTS = st.text(max_size=3) | st.text(st.characters(codec=None), max_size=2) | st.sampled_from(["a", "\ud800", "\x1b[31m", "\0", "nan", ""])
-"""Any strings, those with lone surrogates too."""
+"""Arbitrary strings, including those with lone surrogates."""
 NAMES = st.text(min_size=1, max_size=2) | TEXTS
 STRANGE = st.none() | st.integers() | st.floats() | st.booleans() | st.binary(max_size=2) | st.lists(st.integers(), max_size=1)
 ANY = TEXTS | STRANGE
@@ -36,7 +36,7 @@ def comes_back(value: Any) -> None:
 
 
 def tried(make: Any, *arguments: Any, **named: Any) -> Any:
-    """Return what is made, or None if it is refused in words of ours."""
+    """Return the value made, or None if it is refused by an error of the package."""
     try:
         return make(*arguments, **named)
     except hs.HetschedError:
@@ -121,7 +121,7 @@ def test_a_schedule_from_elsewhere_comes_back_however_wrong_it_is(data):
     def column(strategy: Any, length: int) -> list[Any]:
         return data.draw(st.lists(strategy, min_size=length, max_size=length))
 
-    whole = st.integers(-(2**63), 2**63 - 1)
+    integers = st.integers(-(2**63), 2**63 - 1)
     batches = Columns(
         task=np.array(column(st.integers(0, len(names) - 1), size), int),
         device=np.array(column(st.integers(0, len(devices) - 1), size), int),
@@ -132,14 +132,14 @@ def test_a_schedule_from_elsewhere_comes_back_however_wrong_it_is(data):
     batch = st.integers(0, max(0, size - 1))
     moves = moves if size else 0
     transfers = Columns(
-        edge=np.array(column(whole, moves), int),
+        edge=np.array(column(integers, moves), int),
         source=np.array(column(batch, moves), int),
         target=np.array(column(batch, moves), int),
         start=np.array(column(REALS, moves)),
         finish=np.array(column(REALS, moves)),
     )
     memory = st.none() | st.lists(REALS, min_size=len(devices), max_size=len(devices))
-    order = st.none() | st.lists(st.tuples(whole, whole, whole), max_size=2).map(lambda rows: np.array(rows, int).reshape(-1, 3))
+    order = st.none() | st.lists(st.tuples(integers, integers, integers), max_size=2).map(lambda rows: np.array(rows, int).reshape(-1, 3))
     schedule = tried(
         hs.Schedule.from_columns,
         tuple(names),
@@ -180,10 +180,12 @@ def test_stages_from_elsewhere_come_back_however_wrong_they_are(data):
 
 @pytest.mark.parametrize("wrong", [{"static_memory": [1.0]}, {"peak_memory": [[1.0, 2.0]]}, {"transfer_order": [[0, 0, 2]]}])
 def test_columns_that_do_not_fit_a_schedule_are_refused_when_it_is_made(wrong):
-    known = a_solution().schedule
-    assert known is not None
+    schedule = a_solution().schedule
+    assert schedule is not None
     with pytest.raises(hs.InvalidSchedule):
-        hs.Schedule.from_columns(known.tasks, known.devices, 1, known.batches, known.item_ptr, known.items, known.transfers, **wrong)
+        hs.Schedule.from_columns(
+            schedule.tasks, schedule.devices, 1, schedule.batches, schedule.item_ptr, schedule.items, schedule.transfers, **wrong
+        )
 
 
 def a_solution() -> hs.Solution:
@@ -200,12 +202,12 @@ def a_solution() -> hs.Solution:
     TEXTS,
     st.integers(0),
 )
-def test_a_solution_is_refused_when_made_or_comes_back(found, objective, value, bound, words, evidence, seed):
-    known = a_solution()
+def test_a_solution_is_refused_when_made_or_comes_back(has_schedule, objective, value, bound, words, evidence, seed):
+    base = a_solution()
     proof = tried(Bound, bound, evidence, evidence, objective)
     if proof is not None:
-        schedule = known.schedule if found else None
-        columns = {"history": known.history, "methods": known.methods}
+        schedule = base.schedule if has_schedule else None
+        columns = {"history": base.history, "methods": base.methods}
         solution = tried(hs.Solution, schedule, proof, objective=objective, value=value, seed=seed, **words, **columns)
         if solution is not None:
             comes_back(solution)
@@ -216,7 +218,7 @@ def test_a_best_effort_comes_back():
     assert solution.schedule is not None
     broken = Violation("time", "a runs to inf s", math.inf, ("a",), ("x",), (0,), (math.nan, 1.0))
     effort = BestEffort(solution.schedule, (broken,))
-    told = hs.Solution(
+    partial = hs.Solution(
         None,
         Bound(1.0, "memory"),
         method="m",
@@ -226,7 +228,7 @@ def test_a_best_effort_comes_back():
         best_effort=effort,
         messages=["\ud800 from a solver"],
     )
-    data = documents.encode(told)
+    data = documents.encode(partial)
     back = documents.decode(data, documents.KINDS)
     assert documents.encode(back) == data
     assert "\\ud800 from a solver" in back.messages

@@ -1,4 +1,4 @@
-"""Messages: one printable line of bounded length, whatever names come from outside."""
+"""Messages: one printable line of bounded length, for any names from outside."""
 
 from __future__ import annotations
 

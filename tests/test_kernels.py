@@ -1,4 +1,4 @@
-"""The contract of kernels in docs/developer/kernels, read off the sources, and one signature each."""
+"""The contract of kernels in docs/developer/kernels, checked on the sources, and one signature per kernel."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ PACKAGE = Path(hetsched.__file__).parent
 DECORATORS = {"kernel", "inner", "builder"}
 MOST_ARGUMENTS, MOST_LINES = 8, 80
 FLAT = {"_narrow", "_tighten_by_load", "contradicts"}
-"""Kernels of branch and bound that take more arguments; a comment there has the measurement that speaks for it."""
+"""Kernels of branch and bound with more arguments; a comment there has the measurement that justifies them."""
 FILES = [path.relative_to(PACKAGE).as_posix() for path in sorted(PACKAGE.rglob("*kernels.py"))]
 
 
 def decorator(function: ast.FunctionDef) -> str | None:
-    """Return which decorator makes a function a kernel, if any."""
-    return next((each.id for each in function.decorator_list if isinstance(each, ast.Name) and each.id in DECORATORS), None)
+    """Return the name of the decorator that makes a function a kernel, if any."""
+    return next(
+        (expression.id for expression in function.decorator_list if isinstance(expression, ast.Name) and expression.id in DECORATORS), None
+    )
 
 
 def functions(file: str) -> Iterator[ast.FunctionDef]:
@@ -52,7 +54,7 @@ def test_kernels_are_short_typed_and_take_records(file):
         assert len(arguments) <= MOST_ARGUMENTS or function.name in FLAT, f"{function.name}: {len(arguments)} arguments; make a NamedTuple"
         lines = 1 + (function.end_lineno or 0) - function.lineno
         assert lines <= MOST_LINES, f"{function.name} has {lines} lines; make it two functions"
-        assert all(each.annotation for each in arguments), f"{function.name} has an argument without a type"
+        assert all(argument.annotation for argument in arguments), f"{function.name} has an argument without a type"
         assert function.returns is not None, f"{function.name} has no type of what it returns"
 
 
@@ -64,7 +66,7 @@ def test_files_of_kernels_hold_besides_constants_and_records_only(file):
         if isinstance(node, ast.ClassDef):
             assert [ast.unparse(base) for base in node.bases] == ["NamedTuple"], f"{node.name} is no NamedTuple"
         elif isinstance(node, ast.FunctionDef) and decorator(node) is None:
-            made = {each.id for each in ast.walk(node.returns or node) if isinstance(each, ast.Name)}
+            made = {expression.id for expression in ast.walk(node.returns or node) if isinstance(expression, ast.Name)}
             assert made & records, f"{node.name} is neither a kernel nor the factory of a record"
 
 
@@ -79,17 +81,17 @@ for part in prepare.parts().values():
 for module in pkgutil.walk_packages(hetsched.__path__, "hetsched."):
     if module.name.endswith("kernels"):
         importlib.import_module(module.name)
-print(json.dumps({f"{each.__module__}.{each.__name__}": [str(one) for one in each.signatures] for each in compiled.KERNELS}))
+print(json.dumps({f"{kernel.__module__}.{kernel.__name__}": [str(types) for types in kernel.signatures] for kernel in compiled.KERNELS}))
 """
 
 
 @pytest.mark.slow
 def test_prepare_compiles_every_kernel_for_one_signature(tmp_path):
-    """It meets explicit transfers, contention, several inputs, read-only and fresh arrays; the cache is empty."""
+    """It covers explicit transfers, contention, several inputs, read-only and new arrays; the cache is empty."""
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", SIGNATURES], env=environment, capture_output=True, text=True, check=True)
     signatures = json.loads(done.stdout.splitlines()[-1])
     assert len(signatures) > 150
-    assert {name: found for name, found in signatures.items() if len(found) > 1} == {}
-    left = {name for name, found in signatures.items() if not found}
+    assert {name: types for name, types in signatures.items() if len(types) > 1} == {}
+    left = {name for name, types in signatures.items() if not types}
     assert {name for name in left if not name.startswith("hetsched.runtime.")} == {"hetsched.models.ios.kernels.copy"}  # of large blocks

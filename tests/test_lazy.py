@@ -1,4 +1,4 @@
-"""Names imported when first used: every package's table is what its type checker reads."""
+"""Names imported at first use: the table of every package agrees with the imports for type checkers."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def read_by_type_checkers(package: str) -> set[tuple[str, str]]:
     tree = ast.parse(inspect.getsource(importlib.import_module(package)))
     (block,) = (node for node in tree.body if isinstance(node, ast.If))
     assert ast.unparse(block.test) == "TYPE_CHECKING"
-    found = set()
+    imports = set()
     for node in block.body:
         assert isinstance(node, ast.ImportFrom)
-        found |= {((node.module or "").removeprefix(package).removeprefix("."), each.name) for each in node.names}
-    return found
+        imports |= {((node.module or "").removeprefix(package).removeprefix("."), alias.name) for alias in node.names}
+    return imports
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -47,7 +47,7 @@ def test_every_lazy_name_is_public_and_listed(package):
 
 @pytest.fixture
 def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A package with lazy names, one of which needs a library that is missing."""
+    """Make a package with lazy names, one of which needs a missing library; return its name."""
     package = tmp_path / "some_lazy_package"
     package.mkdir()
     (package / "__init__.py").write_text("")
@@ -77,7 +77,7 @@ def test_an_unknown_name_is_no_attribute(library):
         load("frobnicate")
 
 
-def test_a_missing_library_is_named_with_its_extra_and_any_other_as_it_is(library):
+def test_a_missing_library_is_named_with_its_extra_if_there_is_one(library):
     importlib.import_module(library)
     load, _ = attach(library, {"": ["broken", "needs"]}, extras={"a_library_that_is_missing": "some"})
     with pytest.raises(MissingDependency, match=r"a_library_that_is_missing.*hetsched\[some\]"):

@@ -1,4 +1,4 @@
-"""A solve for another objective: what is compared, bounded, stopped by, written and started from."""
+"""Solves for other objectives: comparisons, bounds, stops, documents and starts."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from hetsched.testing.backends import PLENTY
 
 
 def chain(count: int = 4) -> hs.Problem:
-    """A chain that is shortest on one device, and best spread over two when inputs stream through."""
+    """Return a chain of least makespan on one device, and of least period on two."""
     names = [f"t{i}" for i in range(count)]
     graph = hs.TaskGraph(names, [(a, b, 0.5) for a, b in pairwise(names)])
     return hs.Problem(graph, hs.Cluster(["x", "y"], bandwidth=1.0), durations=[[1.0, 1.0]] * count)
 
 
-def test_the_least_period_wins_and_the_makespan_is_told_too() -> None:
+def test_the_least_period_wins_and_the_makespan_is_reported_too() -> None:
     problem = chain()
     solution = hs.solve(problem, ["heft", "contiguous"], objective="period")
     assert (solution.objective, solution.value, solution.period, solution.throughput) == ("period", 2.0, 2.0, 0.5)

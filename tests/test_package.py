@@ -1,4 +1,4 @@
-"""What the installed package carries, and what its metadata promises."""
+"""The files of the installed package, and its metadata."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def test_the_package_is_typed_and_carries_its_documents() -> None:
 def test_every_dependency_has_a_pin() -> None:
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     pinned = {line.split("==")[0].lower() for line in lines if line and not line.startswith("#")}
-    asked = [*PROJECT["dependencies"], *(name for extra in PROJECT["optional-dependencies"].values() for name in extra)]
-    assert {re.split(r"[<>=\[]", name)[0].lower() for name in asked} - {"hetsched"} <= pinned
+    required = [*PROJECT["dependencies"], *(name for extra in PROJECT["optional-dependencies"].values() for name in extra)]
+    assert {re.split(r"[<>=\[]", name)[0].lower() for name in required} - {"hetsched"} <= pinned
 
 
 def test_the_module_runs_as_the_console_script_does() -> None:
@@ -49,7 +49,7 @@ def test_the_module_runs_as_the_console_script_does() -> None:
 
 
 def test_what_can_be_written_can_be_written_first(tmp_path: Path) -> None:
-    """Writing works in a process that has read nothing yet."""
+    """Writing works in a process that has not read anything yet."""
     code = """
 import sys, hetsched as hs
 problem = hs.Problem(hs.TaskGraph(["a"]), hs.Cluster(["cpu"]), durations=[[1.0]])

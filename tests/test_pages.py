@@ -1,4 +1,4 @@
-"""What README.md and the pages of docs/ show is run: every command, every block of Python, every output."""
+"""All examples of README.md and the pages of docs/ are run: commands, blocks of Python, and outputs."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ COMMANDS = [command for block in blocks(README) if block.language == "console" f
 
 
 def pages() -> list[str]:
-    """Return the pages, as paths from the root; not what the build of the site makes."""
-    found = [page.relative_to(ROOT) for page in (ROOT / "docs").rglob("*.md")]
-    return ["README.md", *sorted(str(page) for page in found if page.parts[1] not in ("_build", "_made"))]
+    """Return the pages as paths from the root, without those made by the build of the site."""
+    paths = [page.relative_to(ROOT) for page in (ROOT / "docs").rglob("*.md")]
+    return ["README.md", *sorted(str(page) for page in paths if page.parts[1] not in ("_build", "_made"))]
 
 
 def followed(page: Path, folder: Path) -> str:
-    """Run a page as a process of its own, as a reader would, and return what it prints."""
+    """Run a page in a separate process, as a reader would, and return its output."""
     done = subprocess.run([sys.executable, str(ROOT / "docs" / "run_pages.py"), str(page), str(folder)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -44,10 +44,10 @@ def test_what_a_page_shows_is_so(page: str, tmp_path: Path) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     if needs_torch(text) and importlib.util.find_spec("torch") is None:
         pytest.skip("this page captures a model, which needs torch")
-    said = followed(ROOT / page, tmp_path)
+    output = followed(ROOT / page, tmp_path)
     if page == "README.md":
-        assert said.startswith("<Solution by ")
-        assert "\nheft\n" in said
+        assert output.startswith("<Solution by ")
+        assert "\nheft\n" in output
 
 
 @pytest.mark.parametrize("page", pages())
@@ -60,11 +60,11 @@ def test_no_block_is_left_out_unnoticed(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", pages())
-def test_numbers_in_prose_come_from_the_page_or_say_from_where(page: str) -> None:
+def test_numbers_in_prose_come_from_the_page_or_name_their_source(page: str) -> None:
     assert from_nowhere(ROOT / page) == []
 
 
-# ---------------------------------------------------------------------- what runs pages refuses what is not so
+# ---------------------------------------------------------------------- faults of pages are found
 
 
 @pytest.mark.parametrize(
@@ -101,16 +101,16 @@ link = 16e9, 20_000
 """
 
 
-@pytest.mark.parametrize("said", ["1.452 ms", "1452 µs", "1.5 ms", "10.9 %", "11%", "16 GB", "20,000 times", "5", "1.452 ms (16 GB)"])
-def test_a_number_that_a_block_shows_may_have_another_unit_and_fewer_digits(said: str) -> None:
-    assert [number for _, number in unsupported(PAGE.format(said))] == ["3.7 %"]
+@pytest.mark.parametrize("text", ["1.452 ms", "1452 µs", "1.5 ms", "10.9 %", "11%", "16 GB", "20,000 times", "5", "1.452 ms (16 GB)"])
+def test_a_number_that_a_block_shows_may_have_another_unit_and_fewer_digits(text: str) -> None:
+    assert [number for _, number in unsupported(PAGE.format(text))] == ["3.7 %"]
 
 
 @pytest.mark.parametrize(
-    "said", ["1.453 ms", "1.452 s", "1.6 ms", "10.8 %", "10.92 s", "12%", "1.452", "17 GB", "2,000 times", "3 s", "0.3"]
+    "text", ["1.453 ms", "1.452 s", "1.6 ms", "10.8 %", "10.92 s", "12%", "1.452", "17 GB", "2,000 times", "3 s", "0.3"]
 )
-def test_a_number_that_no_block_shows_is_told_with_its_line(said: str) -> None:
-    assert list(unsupported(PAGE.format(said))) == [(1, "3.7 %"), (3, said)]
+def test_a_number_that_no_block_shows_is_reported_with_its_line(text: str) -> None:
+    assert list(unsupported(PAGE.format(text))) == [(1, "3.7 %"), (3, text)]
 
 
 @pytest.mark.parametrize("source", ["[^paper]", "({doc}`../benchmarks`)"])
@@ -119,7 +119,7 @@ def test_a_number_from_elsewhere_names_its_source_in_its_sentence(source: str) -
     assert list(unsupported(text.format(source))) == [(1, "3.7 %"), (15, "45 %")]
 
 
-def test_only_pages_that_run_something_are_asked_where_their_numbers_come_from(tmp_path: Path) -> None:
+def test_only_pages_with_code_need_sources_for_their_numbers(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(PAGE.format("7 s"), encoding="utf-8")
     assert from_nowhere(page) == [(1, "3.7 %"), (3, "7 s")]
@@ -142,8 +142,8 @@ def test_blocks_share_names_and_files(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_the_readme_shows_the_commands() -> None:
-    ours = {shlex.split(command)[1] for command in COMMANDS if command.startswith("hetsched ")}
-    assert ours >= {"demo", "generate", "solve", "verify", "bound", "methods", "schema", "capture"}
+    shown = {shlex.split(command)[1] for command in COMMANDS if command.startswith("hetsched ")}
+    assert shown >= {"demo", "generate", "solve", "verify", "bound", "methods", "schema", "capture"}
 
 
 def test_the_make_targets_exist() -> None:

@@ -1,4 +1,4 @@
-"""Instances with published optima: no bound above them, no makespan below them, everything verifies."""
+"""Instances with published optima: no bound is above, no makespan below them, and all schedules are valid."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SLACK = 1e-9
 
 
 def bracket(problem: hs.Problem, lower: float, upper: float, seconds: float = 0.3) -> tuple[float, float]:
-    """Solve and bound, for so many seconds at most; the optimum is known to lie between `lower` and `upper`."""
+    """Return the makespan and the bound of a solve of at most `seconds`; the optimum is between `lower` and `upper`."""
     solution = hs.solve(problem, time_limit=seconds)
     assert solution.schedule is not None
     assert hs.verify(problem, solution.schedule) == []
@@ -63,7 +63,7 @@ def test_moirais_tight_example(shared_data: Path, communication: str):
     problem = instances.moirai(shared_data / "moirai" / "example-1.json", communication)
     assert hs.bound(problem, time_limit=2).value <= 30
     solution = hs.solve(problem, time_limit=1)
-    if solution.schedule is None:  # memory is exactly enough: greedy packing may fail, and must say so
+    if solution.schedule is None:  # memory is exactly enough: greedy packing may fail, with a message
         assert solution.messages
     else:
         assert solution.makespan >= 30

@@ -1,4 +1,4 @@
-"""The documentation site is built as `make docs` builds it, and every page of it looked at."""
+"""The documentation site is built as by `make docs`, and every page is checked."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ class Page(HTMLParser):
 
 
 OF_SPHINX = ("genindex.html", "py-modindex.html", "search.html")
-"""Pages that no source stands for."""
+"""Pages without a source."""
 
 
 def built(folder: Path) -> Path:
-    """Build the site from a copy of its sources, so that no other build is in the way."""
+    """Build the site from a copy of its sources, independent of other builds."""
     shutil.copytree(ROOT / "docs", folder / "docs", ignore=shutil.ignore_patterns("_build", "_made", "__pycache__"))
     for name in ("README.md", "CHANGELOG.md"):
         shutil.copy(ROOT / name, folder / name)

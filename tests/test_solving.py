@@ -1,4 +1,4 @@
-"""The front door: statuses, budgets, progress, warm starts, messages, strangers' methods."""
+"""`hetsched.solve`: statuses, budgets, progress, warm starts, messages, methods of other packages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.golden import topcuoglu
 
 @pytest.fixture
 def mine():
-    """A registry of one's own, so that tests leave nothing behind."""
+    """Use a temporary registry, so that methods of tests are removed."""
     with search.temporarily():
         yield
 
@@ -36,7 +36,7 @@ def chain(**arguments):
     return hs.Problem(graph, hs.Cluster(["x", "y"], bandwidth=1.0), durations=[[3, 1], [1, 3]], **arguments)
 
 
-def test_solve_answers_with_a_verified_schedule_a_bound_and_a_history():
+def test_solve_returns_a_verified_schedule_a_bound_and_a_history():
     problem = topcuoglu()
     solution = hs.solve(problem, evaluations=100)
     assert solution.status == "feasible"
@@ -125,7 +125,7 @@ def test_several_methods_share_a_run_and_the_best_wins():
     assert hs.solve(problem, "min-min").makespan == 76
 
 
-def test_warm_starts_never_worsen_the_answer():
+def test_warm_starts_never_worsen_the_schedule():
     problem = topcuoglu()
     good = hs.solve(problem, "min-min")
     for start in (good, good.schedule, good.schedule.decision):
@@ -174,7 +174,7 @@ def test_ctrl_c_returns_the_best_found(mine):
     assert (solution.stopped, solution.makespan) == ("interrupted", hs.solve(topcuoglu(), "olb").makespan)
 
 
-def test_a_method_that_dies_costs_only_itself(mine):
+def test_a_method_that_dies_does_not_affect_the_others(mine):
     @hs.method("dies", summary="finds something, then dies")
     def dies(problem, monitor):
         monitor.run("olb")
@@ -235,32 +235,32 @@ def test_names_are_taken_once(mine):
             raise AssertionError("never called")
 
 
-def test_methods_tell_what_they_are():
+def test_methods_describe_themselves():
     for name, method in hs.methods().items():
         assert method.name == name
         assert method.summary
         assert method.supports
-        ours = method.function.__module__.startswith("hetsched.")  # other tests register some of their own
-        assert method.source or name == "auto" or not ours
+        built_in = method.function.__module__.startswith("hetsched.")  # other tests register some of their own
+        assert method.source or name == "auto" or not built_in
 
 
 @pytest.mark.parametrize(
-    ("failure", "said"), [(None, ""), (ImportError("no module strangers"), "no module strangers"), (SystemExit(3), "SystemExit(3)")]
+    ("failure", "message"), [(None, ""), (ImportError("no module strangers"), "no module strangers"), (SystemExit(3), "SystemExit(3)")]
 )
-def test_entry_points_of_other_packages_are_found_and_those_that_fail_are_told_of(mine, monkeypatch, failure, said):
+def test_entry_points_of_other_packages_are_found_and_failures_reported(mine, monkeypatch, failure, message):
     class Entry:
         name, value = "strangers", "strangers.methods"
 
         def load(self):
             if failure is not None:
                 raise failure
-            hs.method("strange", summary="somebody else's")(lambda problem, monitor: monitor.run("heft"))
+            hs.method("strange", summary="of another package")(lambda problem, monitor: monitor.run("heft"))
 
-    found = {"hetsched.methods": [Entry()]}
-    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: found.get(group, []))
+    entries = {"hetsched.methods": [Entry()]}
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: entries.get(group, []))
     monkeypatch.setattr(registry, "_discovered", False)
     if failure is not None:
-        with pytest.warns(UserWarning, match=re.escape(f"'strangers' (strangers.methods) cannot be loaded: {said}")):
+        with pytest.warns(UserWarning, match=re.escape(f"'strangers' (strangers.methods) cannot be loaded: {message}")):
             hs.methods()
     else:
         assert hs.solve(topcuoglu(), "strange").makespan == 80
@@ -299,14 +299,14 @@ def test_subsolve_runs_another_method_on_another_problem_within_the_budget(mine)
     assert monitor.subsolve(chain(), "heft").stopped == "time limit"
 
 
-@pytest.mark.parametrize("found", [True, False])
-def test_solutions_and_schedules_round_trip_to_the_bit(tmp_path, found):
-    solution = hs.solve(topcuoglu(), evaluations=100) if found else search.Monitor(topcuoglu()).solution("nothing")
+@pytest.mark.parametrize("has_schedule", [True, False])
+def test_solutions_and_schedules_round_trip_to_the_bit(tmp_path, has_schedule):
+    solution = hs.solve(topcuoglu(), evaluations=100) if has_schedule else search.Monitor(topcuoglu()).solution("nothing")
     solution.write(tmp_path / "solution.json")
     back = hs.read(tmp_path / "solution.json")
     assert back == solution
     assert documents.encode(back) == documents.encode(solution)
-    if found:
+    if has_schedule:
         solution.schedule.write(tmp_path / "schedule.json")
         assert hs.read(tmp_path / "schedule.json") == solution.schedule
 
@@ -327,7 +327,7 @@ def test_a_time_limit_of_zero_still_gives_an_answer(method):
     assert hs.solve(topcuoglu(), method, time_limit=0).schedule is not None
 
 
-def test_the_first_ctrl_c_asks_and_the_second_interrupts(mine, ctrl_c):
+def test_the_first_ctrl_c_requests_a_stop_and_the_second_interrupts(mine, ctrl_c):
     usual = signal.getsignal(signal.SIGINT)
 
     @hs.method("polite", summary="stops when asked")

@@ -1,4 +1,4 @@
-"""The clock of a solve."""
+"""Deadlines and clocks of a solve."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hetsched.testing.clocks import SteppingClock
 from tests.golden import topcuoglu
 
 
-def test_a_deadline_is_over_when_its_clock_says_so():
+def test_a_deadline_is_over_by_its_clock():
     clock = SteppingClock()
     deadline = Deadline.after(10.0, clock)
     assert deadline.left == 10.0
@@ -28,14 +28,14 @@ def test_a_deadline_is_over_when_its_clock_says_so():
     assert deadline.part(0.5).left == 0.0
 
 
-def test_long_work_ends_at_the_first_look_after_the_end():
+def test_long_work_ends_at_the_first_check_after_the_end():
     counting = Deadline.after(3.5, SteppingClock(1.0)).watch(range(100), "the counting", every=10)
     assert list(itertools.islice(counting, 30)) == list(range(30)), "there is a look before the first, and one after every ten"
     with pytest.raises(OutOfTime, match="the time limit was reached during the counting; allow more time"):
         next(counting)
 
 
-def test_what_would_take_longer_than_is_left_is_not_begun():
+def test_work_that_takes_longer_than_the_time_left_does_not_begin():
     deadline = Deadline.after(2.0, SteppingClock())
     deadline.require(1.9, "the counting")
     with pytest.raises(OutOfTime, match="the counting takes about 12 s, but 2 s are left; allow more time"):
@@ -59,9 +59,9 @@ def test_without_a_limit_there_is_no_end():
 
 def test_a_part_of_a_solve_ends_with_it():
     clock = SteppingClock()
-    whole = Monitor(topcuoglu(), Budget(5.0), clock=clock)
-    part = Monitor(topcuoglu(), Budget(60.0), parent=whole)
-    shorter = Monitor(topcuoglu(), Budget(1.0), parent=whole)
+    outer = Monitor(topcuoglu(), Budget(5.0), clock=clock)
+    part = Monitor(topcuoglu(), Budget(60.0), parent=outer)
+    shorter = Monitor(topcuoglu(), Budget(1.0), parent=outer)
     assert (part.time_left, shorter.time_left) == (5.0, 1.0)
     clock.now += 5.0
-    assert part.stopped == whole.stopped == "time limit"
+    assert part.stopped == outer.stopped == "time limit"

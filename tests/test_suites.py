@@ -21,7 +21,7 @@ SUITES = re.compile(r"\b(?:(?:Method|Bound|Backend)Suite|suites)\b")
 
 
 def collected() -> Iterator[type]:
-    """Yield the classes that pytest collects from the test modules that name a suite, but for the tests of the suites."""
+    """Yield the classes that pytest collects from the test modules that name a suite, without the tests of the suites."""
     for path in sorted(TESTS.rglob("test_*.py")):
         if path.parent.name != "testing" and path != Path(__file__) and SUITES.search(path.read_text(encoding="utf-8")):
             name = ".".join(path.relative_to(TESTS.parent).with_suffix("").parts)
@@ -30,10 +30,10 @@ def collected() -> Iterator[type]:
 
 def nested(holder: object) -> Iterator[type]:
     """Yield the classes named as tests in a module or a class, and those in them."""
-    for name, each in vars(holder).items():
-        if name.startswith("Test") and isinstance(each, type):
-            yield each
-            yield from nested(each)
+    for name, value in vars(holder).items():
+        if name.startswith("Test") and isinstance(value, type):
+            yield value
+            yield from nested(value)
 
 
 @pytest.fixture(scope="module")
@@ -42,24 +42,24 @@ def suites() -> list[type]:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, each in registered().items() if each.function.__module__.startswith("hetsched.") and each.available]
+    "name", [name for name, method in registered().items() if method.function.__module__.startswith("hetsched.") and method.available]
 )
 def test_every_method_is_in_a_suite(name: str, suites: list[type]) -> None:
-    """Bounds only have no answers to test."""
-    found = [each.method for each in suites if issubclass(each, MethodSuite)]
+    """Methods that only compute bounds have no schedules to test."""
+    methods = [suite.method for suite in suites if issubclass(suite, MethodSuite)]
     if registered()[name].kind != "bound":
-        assert name in found, f"{name} is in no suite; derive a class from hetsched.testing.conformance.MethodSuite"
-        assert found.count(name) == 1, "the same tests twice"
+        assert name in methods, f"{name} is in no suite; derive a class from hetsched.testing.conformance.MethodSuite"
+        assert methods.count(name) == 1, "the same tests twice"
 
 
-@pytest.mark.parametrize("name", [each.name for each in backends.known() if each.module.startswith("hetsched.")])
+@pytest.mark.parametrize("name", [backend.name for backend in backends.known() if backend.module.startswith("hetsched.")])
 def test_every_backend_is_in_a_suite(name: str, suites: list[type]) -> None:
-    found = [each.solver for each in suites if issubclass(each, BackendSuite)]
-    assert name in found, f"{name} is in no suite; derive a class from hetsched.testing.backends.BackendSuite"
+    solvers = [suite.solver for suite in suites if issubclass(suite, BackendSuite)]
+    assert name in solvers, f"{name} is in no suite; derive a class from hetsched.testing.backends.BackendSuite"
 
 
-@pytest.mark.parametrize("entry", [each for each in BOUNDS if each.objectives >= MAKESPAN], ids=lambda each: each.bound.__name__)
+@pytest.mark.parametrize("entry", [entry for entry in BOUNDS if entry.objectives >= MAKESPAN], ids=lambda entry: entry.bound.__name__)
 def test_every_bound_is_in_a_suite(entry: Entry, suites: list[type]) -> None:
-    found = [each.function for each in suites if issubclass(each, BoundSuite)]
+    functions = [suite.function for suite in suites if issubclass(suite, BoundSuite)]
     name = entry.bound.__name__
-    assert entry.bound in found, f"{name} is in no suite; derive a class from hetsched.testing.bounds.BoundSuite"
+    assert entry.bound in functions, f"{name} is in no suite; derive a class from hetsched.testing.bounds.BoundSuite"

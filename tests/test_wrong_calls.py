@@ -1,6 +1,6 @@
 """Every public function, constructor and method with one wrong argument at a time.
 
-A wrong call is refused before anything runs, by an error of this package that names the argument, or does what it says.
+A wrong call either raises an error of this package that names the argument, before any work, or is valid after all.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tests.public import Door, doors
 ROOT = Path(hs.__file__).parent
 
 
-# ---------------------------------------------------------------- values that are right
+# ---------------------------------------------------------------- right values
 
 
 @functools.cache
@@ -57,9 +57,9 @@ def solution() -> hs.Solution:
 
 
 def schedule() -> hs.Schedule:
-    found = solution().schedule
-    assert found is not None
-    return found
+    result = solution().schedule
+    assert result is not None
+    return result
 
 
 @functools.cache
@@ -68,7 +68,7 @@ def stage_schedule() -> hs.StageSchedule:
 
 
 class Profiler:
-    """Takes a second per task and input."""
+    """A profiler with 1 s per task and input."""
 
     devices = (hs.Device("x"), hs.Device("y"))
 
@@ -128,9 +128,9 @@ def stages_measured() -> Any:
 
 
 def refuted() -> Any:
-    found = subset()
-    found.refute(found.node(), 100.0, refutation_budget())
-    return found
+    single = subset()
+    single.refute(single.node(), 100.0, refutation_budget())
+    return single
 
 
 def columns(made: Any) -> Any:
@@ -361,7 +361,7 @@ FORMULATIONS = ("Assignment", "BatchedMakespan", "CongestionAware", "Formulation
 
 
 class LoadObjective(Objective):
-    """An objective of which a formulation has none yet."""
+    """An objective for a formulation without one."""
 
 
 def load_objective() -> Objective:
@@ -634,7 +634,7 @@ KEYWORDS: dict[str, dict[str, Callable[[], Any]]] = {
         "actual": lambda: [1.0],
     },
 }
-"""What is given besides the arguments without a default, or where there are keywords of any name."""
+"""Arguments besides those without a default, and values of arbitrary keywords."""
 PLACES: dict[str, list[Callable[[], Any]]] = {
     "report.require": [lambda: "html"],
     "modeling.Expression.reshape": [lambda: 2, lambda: 1],
@@ -750,7 +750,7 @@ def torch_values(all_run: bool = False) -> Any:
     return values
 
 
-# ---------------------------------------------------------------- values that are wrong somewhere
+# ---------------------------------------------------------------- values that are wrong for some arguments
 
 
 class Thing:
@@ -804,14 +804,14 @@ WRONG: dict[str, Callable[[], Any]] = {
 
 
 def right(door: Door, parameter: inspect.Parameter) -> Any:
-    for key, known in ((f"{door.name}.{parameter.name}", BY_DOOR), (parameter.name, BY_NAME)):
-        if key in known:
-            return known[key]()
+    for key, values in ((f"{door.name}.{parameter.name}", BY_DOOR), (parameter.name, BY_NAME)):
+        if key in values:
+            return values[key]()
     raise LookupError(f"{door.name} has an argument {parameter.name!r} for which no right value is known here")
 
 
 def call(door: Door, wrong: str = "", value: Any = None) -> object:
-    """Call a door with right arguments, but for one."""
+    """Call a door with right arguments except one."""
     places: list[Any] = [] if door.owner is None else [SELVES.get(door.name, SELVES[door.owner.__name__])()]
     keywords: dict[str, Any] = {name: make() for name, make in KEYWORDS.get(door.name, {}).items()}
     for parameter in door.parameters:
@@ -829,31 +829,31 @@ def call(door: Door, wrong: str = "", value: Any = None) -> object:
                 places.append(chosen)
             else:
                 keywords[parameter.name] = chosen
-    found = door.function(*places, **keywords)
-    if inspect.isgenerator(found):
-        for _ in zip(range(3), found, strict=False):
+    result = door.function(*places, **keywords)
+    if inspect.isgenerator(result):
+        for _ in zip(range(3), result, strict=False):
             pass
-    return found
+    return result
 
 
 def strange(parameter: inspect.Parameter, which: str) -> bool:
-    """Tell whether a wrong value is code that the callee has to call to find out that it is wrong."""
+    """Return whether a wrong value is a callable whose fault shows only when it is called."""
     return which in ("a function", "a class") and any(word in str(parameter.annotation) for word in ("Call", "Clock", "StageCost"))
 
 
 def raw(error: BaseException) -> str:
-    """Return where an error comes from that no user should see; empty for one that is meant."""
+    """Return the place and text of an error that users should not see; empty for an intended one."""
     if isinstance(error, hs.HetschedError):
         return "" if str(error) and "\n" not in str(error) and len(str(error)) < 1000 else f"{len(str(error))} characters, or several lines"
     if isinstance(error, OSError) and error.filename is not None:
-        return ""  # what the system says of a path
+        return ""  # an error of the system about a path
     trace, last, inside = error.__traceback__, None, False
     while trace is not None:
         file = Path(trace.tb_frame.f_code.co_filename)
         inside = inside or (ROOT in file.parents and file != Path(arguments.__file__))
         last, trace = f"{file.name}:{trace.tb_lineno}", trace.tb_next
     if isinstance(error, TypeError) and (not inside or "are made by" in str(error)):
-        return ""  # missing or unknown arguments, as Python tells them
+        return ""  # missing or unknown arguments, reported by Python
     return f"{last}: {type(error).__name__}: {str(error)[:200]}"
 
 
@@ -875,10 +875,10 @@ def failures(door: Door, chosen: list[tuple[str, str]]) -> Iterator[str]:
                 yield f"{door.name}({name}={which}): {where}"
 
 
-# ---------------------------------------------------------------- what must hold
+# ---------------------------------------------------------------- tests
 
 _ELSEWHERE = (
-    "stopping.",  # looked at in the innermost loops
+    "stopping.",  # used in the innermost loops
     "testing.clocks.",
     "testing.profiles.",  # tools of these tests
     "testing.conformance.",
@@ -886,7 +886,7 @@ _ELSEWHERE = (
     "Schedule.of_problem",  # for the simulator; users have from_columns
 )
 ABSTRACT = ("Schedule", "StageSchedule", "models.Formulation", "models.Formulation.decode", "models.Formulation.parts")
-"""What is not called, but its subclasses, or other ways to make it."""
+"""Callables that are not called themselves; their subclasses or other constructors are."""
 PUBLIC = [door for door in doors() if not door.name.startswith(_ELSEWHERE) and door.name not in ABSTRACT]
 _TORCH = (
     "frontends.",
@@ -902,7 +902,7 @@ _TORCH = (
     "workloads.translation",
     "workloads.vision",
 )
-"""What makes or runs a module of PyTorch, and takes seconds a call where the wrong value will do."""
+"""Callables that make or run a module of PyTorch, whose valid calls take seconds."""
 CALLS = [(door, parameter.name) for door in PUBLIC if not door.name.startswith(_TORCH) for parameter in door.parameters]
 
 
@@ -912,27 +912,27 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _some(door: Door, name: str, count: int) -> list[tuple[str, str]]:
-    """Return a few wrong values of an argument, others for the next."""
+    """Return `count` wrong values of an argument, different ones for different arguments."""
     first = zlib.crc32(f"{door.name}.{name}".encode()) % len(WRONG)
     return [(name, which) for which in [*WRONG, *WRONG][first : first + count]]
 
 
 @pytest.mark.parametrize("start", sorted({door.name.partition(".")[0] for door, _ in CALLS}))
 def test_no_wrong_call_ends_in_a_raw_error(start: str) -> None:
-    found = [each for door, name in CALLS if door.name.partition(".")[0] == start for each in failures(door, _some(door, name, 3))]
-    assert not found, "\n".join(found)
+    faults = [fault for door, name in CALLS if door.name.partition(".")[0] == start for fault in failures(door, _some(door, name, 3))]
+    assert not faults, "\n".join(faults)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("door", PUBLIC, ids=lambda door: door.name)
 def test_no_wrong_call_at_all_ends_in_a_raw_error(door: Door) -> None:
-    found = [each for parameter in door.parameters for each in failures(door, [(parameter.name, which) for which in WRONG])]
-    assert not found, "\n".join(found)
+    faults = [fault for parameter in door.parameters for fault in failures(door, [(parameter.name, which) for which in WRONG])]
+    assert not faults, "\n".join(faults)
 
 
 @pytest.mark.slow
 def test_the_right_values_are_right() -> None:
-    """Otherwise a wrong value would be refused for another's sake."""
+    """Otherwise a call with a wrong value could fail because of another argument."""
     refused = []
     for door in PUBLIC:
         try:
@@ -964,7 +964,7 @@ def test_a_time_limit_is_any_number_and_infinite_for_none(value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         (lambda: hs.solve(graph()), "problem is <TaskGraph of 3 tasks and 2 edges>; it must be a Problem (hetsched.Problem(graph, cluster"),
         (lambda: hs.solve([]), "problem is []; it must be a Problem"),
@@ -986,8 +986,8 @@ def test_a_time_limit_is_any_number_and_infinite_for_none(value: Any) -> None:
         ),
     ],
 )
-def test_the_message_names_the_argument_its_value_and_the_rule(wrong: Callable[[], object], said: str) -> None:
-    with pytest.raises(hs.HetschedError, match=re.escape(said)):
+def test_the_message_names_the_argument_its_value_and_the_rule(wrong: Callable[[], object], message: str) -> None:
+    with pytest.raises(hs.HetschedError, match=re.escape(message)):
         wrong()
 
 
@@ -1008,10 +1008,10 @@ def test_the_check_reads_classes_that_are_not_imported_by_their_names() -> None:
     own = Elsewhere()
     assert takes(own, np.int8(1), a=Fraction(1, 2)) == (own, (1,), {"a": Fraction(1, 2)})
     assert takes(None) == (None, (), {})
-    for wrong, said in (
+    for wrong, message in (
         (lambda: takes(3), "executor is 3; it must be"),
         (lambda: takes(None, 1, "x"), re.escape("more[1] is 'x'")),
         (lambda: takes(None, a=1.5), "a is 1.5; it must be a Fraction"),
     ):
-        with pytest.raises(hs.errors.InvalidArgument, match=said):
+        with pytest.raises(hs.errors.InvalidArgument, match=message):
             wrong()
