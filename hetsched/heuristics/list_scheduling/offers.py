@@ -1,4 +1,4 @@
-"""From a placement kernel to an offer, and a word to the user when there is no place."""
+"""Offers of the results of placement kernels, and notes on tasks that fit no device."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 def descending(order: IntArray) -> FloatArray:
-    """Return priorities by which tasks come in a given order, [n]."""
+    """Return priorities, [n], that put tasks in the given order."""
     priority = np.empty(len(order))
     priority[order] = -np.arange(len(order), dtype=np.float64)
     return priority
 
 
 def offer(monitor: Monitor, place: Callable[[FloatArray], Any]) -> None:
-    """Offer the placement that ``place(need)`` makes; note why where it makes none that fits."""
+    """Offer the placement ``place(need)``, from optimistic to conservative claims; note why where none fits."""
     problem = monitor.problem
     for need in memory_needs(problem):
         device, sequence, stuck = place(need)
@@ -41,11 +41,11 @@ def offer(monitor: Monitor, place: Callable[[FloatArray], Any]) -> None:
 def offer_in_order(
     monitor: Monitor, priority: FloatArray, *, criterion: str, insertion: bool, bias: FloatArray | None = None, only: IntArray | None = None
 ) -> None:
-    """Offer what ``kernels.in_order`` makes of a priority per task, [n].
+    """Offer the placement of ``kernels.in_order`` with a priority per task, [n].
 
-    `criterion` is what is least on the chosen device: ``"finish"`` (plus `bias` [n, K], if given),
-    ``"start"``, ``"duration"``, or ``"available"`` (when the device falls idle); or ``"adjust"``, the start, if it is earlier
-    by more than `bias` [n, 1] than on the device of the task before. `only` [n] is a preferred device per task, -1 for none.
+    `criterion` is minimised over the devices: ``"finish"`` (plus `bias` [n, K], if given), ``"start"``, ``"duration"``, or
+    ``"available"`` (the time at which the device becomes idle); or ``"adjust"``, the start, if it is earlier by more than
+    `bias` [n, 1] than on the device of the previous task. `only` [n] is a preferred device per task, -1 for none.
     """
     from hetsched.heuristics.list_scheduling import kernels
 
@@ -63,20 +63,20 @@ def offer_in_order(
 
 
 def list_problem(problem: Problem, need: FloatArray, durations: FloatArray | None = None) -> ListProblem:
-    """Return what kernels of list scheduling read: bytes that units claim, [n_units], and `durations` [n, K] if not the problem's."""
+    """Return the data of list scheduling kernels; `need` [n_units] is in bytes, `durations` [n, K] replaces that of the problem."""
     from hetsched.heuristics.list_scheduling.kernels import ListProblem
 
     durations = problem.whole_durations if durations is None else readonly(durations)
     return ListProblem(problem.arrays, durations, problem.unit, np.array(need), problem.cluster.memory_bytes)
 
 
-def place_in_order(given: ListProblem, rule: Rule) -> Placed:
-    """Return the placement that ``kernels.in_order`` makes."""
+def place_in_order(data: ListProblem, rule: Rule) -> Placed:
+    """Return the placement of ``kernels.in_order``."""
     from hetsched.heuristics.list_scheduling import kernels
 
-    n_tasks, n_devices = given.durations.shape
-    state = kernels.new_state(n_tasks, n_devices, len(given.need))
-    stuck = kernels.in_order(given, rule, state)
+    n_tasks, n_devices = data.durations.shape
+    state = kernels.new_state(n_tasks, n_devices, len(data.need))
+    stuck = kernels.in_order(data, rule, state)
     return state.device, state.sequence, stuck
 
 
@@ -94,7 +94,7 @@ def in_slices(work: Callable[[Choosing, int], int], state: Choosing, deadline: D
 
 
 def _explain(monitor: Monitor, need: FloatArray, device: Any, stuck: int) -> None:
-    """Say why a task found no place after the others were placed."""
+    """Note why a task fits no device after the others have been placed."""
     problem = monitor.problem
     placed = np.unique(problem.unit[device >= 0])
     where = np.full(problem.n_units, -1)

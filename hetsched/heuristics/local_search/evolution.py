@@ -1,4 +1,4 @@
-"""An evolutionary search with path relinking."""
+"""Evolutionary search with path relinking."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ if TYPE_CHECKING:
     from hetsched.heuristics.local_search.state_kernels import SearchState
 
 STOPS = 16
-"""States looked at on the way from one parent to the other."""
+"""States evaluated on the path from one parent to the other."""
 FRESH = 2
-"""Random changes of a state found there, so that the same way twice leads to two."""
+"""Random changes of a state of the path, so that a second use of the path leads to another state."""
 LEAST = 50
-"""Evaluations that are too few to begin an iteration of tabu search."""
+"""Minimum number of evaluations of tabu search on a state."""
 NEAR = 0.02
-"""Share of the batches that differ in device or in what goes before them there, below which two states are one."""
+"""Distance below which two states count as equal: the share of batches that differ in device or predecessor on the device."""
 PARTS = 4
-"""The first population takes at most one in so many of all evaluations."""
+"""The first population takes at most 1 / `PARTS` of all evaluations."""
 PATIENCE = 5
-"""Generations, in multiples of the population, without a new member before it is made anew."""
+"""Generations, in multiples of the population, without a new member after which the population is generated again."""
 
 
 @dataclass(eq=False)
 class Member:
-    """One of the population."""
+    """A member of the population."""
 
     makespan: float
     state: SearchState
     places: IntArray
-    """[M, 2]: device of each node and the node before it there, -1 for none."""
+    """[M, 2]: device of each node and the previous node on the device, -1 for none."""
 
 
 class Population:
-    """Good states that differ, and the search that makes new ones of them.
+    """Good, distinct states, and the search that makes new ones of them.
 
     Parameters
     ----------
     search : StateSearch
-        With a start, which is the first state to be improved.
+        A search that has started; its start is the first state to be improved.
     size, effort : int
         See `evolution`.
     """
@@ -61,7 +61,7 @@ class Population:
         self.most_changes = search.states.problem.n_units
         self.stalled, self.budget = 0, 0
         self.made = self.spent = 0
-        """Evaluations in all, and those spent on the state that is being improved."""
+        """Number of all evaluations, and of those of the state that is being improved."""
 
     def _copy(self, source: SearchState, target: SearchState) -> None:
         from hetsched.heuristics.local_search import state_kernels
@@ -69,7 +69,7 @@ class Population:
         state_kernels.copy(source, target)
 
     def advance(self, budget: int) -> None:
-        """Go on for so many evaluations; what is too few for the next step is kept for the next time."""
+        """Continue for `budget` evaluations; those too few for the next step are carried over to the next call."""
         self.budget += budget
         while True:
             left = self._share() - self.spent
@@ -87,20 +87,20 @@ class Population:
             self.spent = 0
 
     def _share(self) -> int:
-        """Return how many evaluations a state gets: fewer where there is no time for `PARTS` populations of all it may have."""
+        """Return the number of evaluations per state: less than `effort` if the time does not suffice for `PARTS` populations."""
         progress = self.search.progress
         return self.effort if progress <= 0 else max(LEAST, min(self.effort, int(self.made / progress / (PARTS * self.size))))
 
     def _join(self) -> None:
-        """Let the best state of the walk into the population if it is good and new."""
+        """Add the best state of the walk to the population if it is better than the member that it replaces."""
         state = self.walk.states.empty()
         self._copy(self.walk.state, state)
         new = Member(self.walk.lowest, state, places(self.walk.states.tables.cell, state))
         self.stalled += 1
         near = [member for member in self.members if distance(member, new) < NEAR]
-        rivals = near or (self.members if len(self.members) >= self.size else [])
-        if rivals:
-            worst = max(rivals, key=lambda member: member.makespan)
+        replaceable = near or (self.members if len(self.members) >= self.size else [])
+        if replaceable:
+            worst = max(replaceable, key=lambda member: member.makespan)
             if new.makespan >= worst.makespan:
                 return
             self.members.remove(worst)
@@ -108,7 +108,7 @@ class Population:
         self.stalled = 0
 
     def _next(self) -> int:
-        """Make the state that is to be improved next; return how many evaluations that took."""
+        """Make the state to be improved next; return the number of evaluations."""
         from hetsched.heuristics.local_search import relinking_kernels
 
         search, rng = self.search, self.search.monitor.rng
@@ -133,18 +133,18 @@ class Population:
 
 
 def places(cell: IntArray, state: SearchState) -> IntArray:
-    """Return each node's device and the node before it there, [M, 2]; -1 for none."""
+    """Return the device of each node and the previous node on the device, [M, 2]; -1 for none."""
     nodes = state.sequence[: state.length[0]]
     device = state.device[cell[nodes]]
     line = nodes[np.argsort(device, kind="stable")]
-    found = np.full((len(cell), 2), -1)
-    found[nodes, 0] = device
-    found[line[1:], 1] = np.where(found[line[1:], 0] == found[line[:-1], 0], line[:-1], -1)
-    return found
+    rows = np.full((len(cell), 2), -1)
+    rows[nodes, 0] = device
+    rows[line[1:], 1] = np.where(rows[line[1:], 0] == rows[line[:-1], 0], line[:-1], -1)
+    return rows
 
 
 def distance(one: Member, other: Member) -> float:
-    """Return the share of nodes that differ in device or in what goes before them there."""
+    """Return the share of nodes that differ in device or in the previous node on the device."""
     return float((one.places != other.places).any(axis=1).mean())
 
 

@@ -10,7 +10,7 @@ from hetsched.arrays import FloatArray, IntArray, readonly
 from hetsched.coarsening.coarse import mean_durations, mean_transfers
 from hetsched.errors import UnsupportedFeature
 from hetsched.heuristics.list_scheduling.offers import descending, in_slices
-from hetsched.heuristics.placement.celeritas import filled, listed, offer_bold_to_safe
+from hetsched.heuristics.placement.celeritas import filled, listed, offer_by_claims
 from hetsched.modeling.expression import Expression
 from hetsched.modeling.model import Model
 from hetsched.problem.problem import Problem
@@ -41,7 +41,7 @@ def m_topo(problem: Problem, monitor: Monitor) -> None:
         share = need.sum() / problem.n_devices + need.max(initial=0.0)
         return listed(problem, filled(problem, order, need, np.minimum(share, problem.cluster.memory_bytes)), descending(order))
 
-    offer_bold_to_safe(monitor, place)
+    offer_by_claims(monitor, place)
 
 
 @method(
@@ -137,4 +137,4 @@ def _reserving(monitor: Monitor, favourite: IntArray, claims: str) -> None:
         device, sequence, stuck = in_slices(work, state, monitor.deadline, "the choice among many ready tasks")
         return None if stuck >= 0 else Decision.whole(problem, device, sequence)
 
-    offer_bold_to_safe(monitor, place)
+    offer_by_claims(monitor, place)

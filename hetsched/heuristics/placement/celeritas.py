@@ -1,4 +1,4 @@
-"""Celeritas: placement of a graph fused to clusters; and what the methods of placement share."""
+"""Celeritas: placement of a graph fused to clusters; and functions shared by the methods of placement."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from hetsched.search import Auto, Kind, Monitor, Role, Supports, always, large, 
 CELERITAS = "Celeritas (Xu et al. 2022)"
 
 
-# ---------------------------------------------------------------------- what the methods share
+# ---------------------------------------------------------------------- shared functions
 
 
 def fused(problem: Problem, monitor: Monitor, **options: Any) -> Coarsening:
-    """Return Celeritas' coarsening, or the problem as it is where its coarse problem would be none."""
+    """Return Celeritas' coarsening, or the trivial one, with a note, if the coarse problem is invalid."""
     try:
         return operation_fusion(problem, **options)
     except InvalidProblem as refusal:  # clusters without a path between them
@@ -34,33 +34,33 @@ def fused(problem: Problem, monitor: Monitor, **options: Any) -> Coarsening:
         return Coarsening.through(problem, ())
 
 
-def offer_lifted(monitor: Monitor, found: Coarsening, decide: Callable[[Problem, Monitor], None]) -> None:
-    """Let a method decide on a coarse problem, and offer what it finds, within memory or over it, on the fine one."""
-    inner = Monitor(found.coarse, seed=monitor.seed, parent=monitor, objective=monitor.objective)
-    decide(found.coarse, inner)
+def offer_lifted(monitor: Monitor, coarsening: Coarsening, decide: Callable[[Problem, Monitor], None]) -> None:
+    """Run a method on a coarse problem, and offer the lifted schedule, or best effort, on the fine problem."""
+    inner = Monitor(coarsening.coarse, seed=monitor.seed, parent=monitor, objective=monitor.objective)
+    decide(coarsening.coarse, inner)
     monitor.evaluated(inner.evaluations)
     solution = inner.solution(monitor.source)
     for message in solution.messages:
         monitor.note(message)
     schedule = solution.schedule if solution.best_effort is None else solution.best_effort.schedule
     if schedule is not None:
-        monitor.offer(found.lift(schedule.decision))
+        monitor.offer(coarsening.lift(schedule.decision))
 
 
 def offer_devices(monitor: Monitor, device: IntArray) -> None:
-    """Offer a device for each task, [n], as `listed` says; what is over the memory becomes a best effort."""
+    """Offer the decision of `listed` for given devices of tasks, [n]; over the memory it becomes a best effort."""
     offer_within(monitor, listed(monitor.problem, device))
 
 
 def offer_within(monitor: Monitor, decision: Decision | None) -> bool:
-    """Offer a decision if there is one; tell whether it is within memory."""
+    """Offer a decision if there is one; return whether it is within the memory."""
     if decision is None:
         monitor.note("some tasks were given to devices where no path leads from their parents")
     return decision is not None and math.isfinite(monitor.offer(decision))
 
 
-def offer_bold_to_safe(monitor: Monitor, place: Callable[[FloatArray], Decision | None]) -> None:
-    """Offer what ``place(need)`` makes of the bytes that units claim, those that peak memory may do with first."""
+def offer_by_claims(monitor: Monitor, place: Callable[[FloatArray], Decision | None]) -> None:
+    """Offer ``place(need)`` for the bytes that units claim, [n_units], optimistic before conservative, until one fits."""
     for need in memory_needs(monitor.problem):
         if offer_within(monitor, place(need)) or monitor.should_stop:
             return
@@ -77,13 +77,13 @@ def listed(problem: Problem, device: IntArray, priority: FloatArray | None = Non
         priority, _ = ranks(problem)
     here = np.arange(problem.n_devices) == device[:, None]
     rule = list_kernels.Rule(list_kernels.FINISH, True, np.array(priority), np.empty((0, 0)), np.empty(0, np.int64))
-    given = list_problem(problem, np.zeros(problem.n_units), np.where(here, problem.whole_durations, np.inf))
-    _, sequence, stuck = place_in_order(given, rule)
+    data = list_problem(problem, np.zeros(problem.n_units), np.where(here, problem.whole_durations, np.inf))
+    _, sequence, stuck = place_in_order(data, rule)
     return None if stuck >= 0 else Decision.whole(problem, device, sequence)
 
 
 def by_speed(problem: Problem) -> IntArray:
-    """Return the devices, the fastest for the whole graph first; those that cannot run all of it by the share that they can."""
+    """Return the devices by descending number of tasks that they can run, then by ascending seconds for these."""
     seconds = problem.whole_durations
     able = np.isfinite(seconds)
     total = np.where(able, seconds, 0.0).sum(axis=0)
@@ -116,16 +116,17 @@ def shares(problem: Problem) -> FloatArray:
     auto=Auto(when=large),
 )
 def celeritas(problem: Problem, monitor: Monitor, *, window: int = 200, memory: float = 0.25) -> None:
-    """Clusters in CPD-TOPO order stay on the device of the one before unless they start earlier elsewhere by more than a transfer back.
+    """Place clusters in CPD-TOPO order, each on the device of the previous one or, if it starts earlier enough, on another.
 
-    A cluster has at most `window` tasks and `memory` of the smallest device. If no device has room for one, it goes
-    where most is left: a best effort.
+    A cluster changes the device if its start is earlier by more than a transfer back. It has at most `window` tasks and the
+    share `memory` of the smallest device's memory. If it fits no device, it is placed on the one with the most memory left: a best
+    effort.
     """
     offer_lifted(monitor, fused(problem, monitor, window=window, memory=memory), adjusting)
 
 
 def adjusting(problem: Problem, monitor: Monitor) -> None:
-    """Offer Adjusting Placement of a graph as it is (Celeritas, Algorithm 2): its back cost is the longest transfer to a successor."""
+    """Offer Adjusting Placement of a graph (Celeritas, Algorithm 2); the back cost of a task is its longest transfer to a successor."""
     back = np.zeros(problem.n_tasks)
     np.maximum.at(back, problem.graph.source, mean_transfers(problem))
     order = descending(topological_order(problem))
@@ -143,20 +144,20 @@ def adjusting(problem: Problem, monitor: Monitor) -> None:
     auto=Auto(when=large),
 )
 def order_place(problem: Problem, monitor: Monitor, *, window: int = 200, memory: float = 0.25) -> None:
-    """Clusters in CPD-TOPO order fill one device up to its memory, then the next."""
+    """Fill one device after another up to its memory with clusters in CPD-TOPO order."""
     offer_lifted(monitor, fused(problem, monitor, window=window, memory=memory), filling)
 
 
 def filling(problem: Problem, monitor: Monitor) -> None:
-    """Offer Order-Place of a graph as it is."""
+    """Offer Order-Place of a graph."""
     order = topological_order(problem)
     capacity = problem.cluster.memory_bytes
-    offer_bold_to_safe(monitor, lambda need: listed(problem, filled(problem, order, need, capacity), descending(order)))
+    offer_by_claims(monitor, lambda need: listed(problem, filled(problem, order, need, capacity), descending(order)))
 
 
 def filled(problem: Problem, order: IntArray, need: FloatArray, limit: FloatArray) -> IntArray:
-    """Return the device of each task, [n], where devices are filled one after another, the fastest first."""
+    """Return the device of each task, [n], after devices are filled one after another, the fastest first."""
     from hetsched.heuristics.placement import kernels
 
-    found = kernels.fill(readonly(order), problem.unit, readonly(need), readonly(limit), problem.whole_durations, by_speed(problem))
-    return found[problem.unit]
+    device = kernels.fill(readonly(order), problem.unit, readonly(need), readonly(limit), problem.whole_durations, by_speed(problem))
+    return device[problem.unit]

@@ -1,4 +1,4 @@
-"""Clusters without a limit on their number, then mapped to the devices there are: linear clustering and DSC."""
+"""Clustering without a limit on the number of clusters, which are then mapped to devices: linear clustering and DSC."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import numpy as np
 
 from hetsched.arrays import FloatArray, IntArray
 from hetsched.coarsening.coarse import Coarsening, mean_durations, mean_transfers, memory_share, settled, united
-from hetsched.heuristics.placement.celeritas import fused, listed, offer_bold_to_safe
+from hetsched.heuristics.placement.celeritas import fused, listed, offer_by_claims
 from hetsched.problem.problem import Problem
 from hetsched.search import Auto, Kind, Monitor, Role, Supports, always, large, method
 
 LARGEST = 10_000
-"""Tasks beyond which linear clustering, whose time grows with the square of them, takes Celeritas' coarse graph."""
+"""Number of tasks above which linear clustering, whose time grows with the square of it, uses Celeritas' coarse graph."""
 
 LARGEST_SHARE = 0.25
-"""The most of the smallest device's memory that clusters bound together may need."""
+"""Maximum need of clusters joined by co-location labels, as a share of the smallest device's memory."""
 
 
 @method(
@@ -35,7 +35,7 @@ def linear_clustering(problem: Problem, monitor: Monitor) -> None:
     cluster = kernels.linear_clusters(coarse.arrays, graph.topological_order, mean_durations(coarse), mean_transfers(coarse))
     cluster_of = cluster[coarsening.cluster]
     begin = _first_met(problem, cluster_of)
-    offer_bold_to_safe(monitor, lambda need: listed(problem, _mapped(problem, cluster_of, begin, need)))
+    offer_by_claims(monitor, lambda need: listed(problem, _mapped(problem, cluster_of, begin, need)))
 
 
 @method(
@@ -49,9 +49,9 @@ def linear_clustering(problem: Problem, monitor: Monitor) -> None:
     auto=Auto(when=large),
 )
 def dsc(problem: Problem, monitor: Monitor) -> None:
-    """The task with the longest path through it comes next, of those whose parents are done.
+    """Cluster by dominant sequences: of the tasks whose parents are clustered, the one on the longest path is next.
 
-    The paper's warranty for tasks that are not ready yet (DSRW) is left out, as in most implementations.
+    The paper's guarantee for tasks that are not ready yet (DSRW) is omitted, as in most implementations.
     """
     from hetsched.analysis import ranking_kernels
     from hetsched.heuristics.placement import kernels
@@ -59,11 +59,11 @@ def dsc(problem: Problem, monitor: Monitor) -> None:
     graph, weight, transfer = problem.graph, mean_durations(problem), mean_transfers(problem)
     below = ranking_kernels.upward(problem.arrays, graph.topological_order, weight, transfer)
     cluster, begin = kernels.dominant_sequence(problem.arrays, weight, transfer, below)
-    offer_bold_to_safe(monitor, lambda need: listed(problem, _mapped(problem, cluster, begin, need)))
+    offer_by_claims(monitor, lambda need: listed(problem, _mapped(problem, cluster, begin, need)))
 
 
 def _first_met(problem: Problem, cluster: IntArray) -> FloatArray:
-    """Return the place of each cluster's first task in topological order."""
+    """Return the position of each cluster's first task in the topological order."""
     first = np.full(int(cluster.max(initial=-1)) + 1, np.inf)
     order = problem.graph.topological_order
     np.minimum.at(first, cluster[order], np.arange(len(order)))
@@ -71,10 +71,10 @@ def _first_met(problem: Problem, cluster: IntArray) -> FloatArray:
 
 
 def _mapped(problem: Problem, cluster: IntArray, begin: FloatArray, need: FloatArray) -> IntArray:
-    """Return the device of each task: guided load balancing puts clusters by their start where the load is least.
+    """Return the device of each task by guided load balancing: clusters in order of start, each on the device of least load.
 
-    Clusters that a co-location label joins go together, claiming the `need` [n_units] of their units; those that no device can run
-    whole, or that need much of its memory, are cut.
+    Clusters joined by co-location labels share a device and claim the `need` [n_units] of their units; those that no device can
+    run, or that need too much memory, are cut.
     """
     from hetsched.heuristics.placement import kernels
 

@@ -43,7 +43,7 @@ with answer:
     turn=250,
 )
 def block(problem: Problem, monitor: Monitor) -> None:
-    """Blocks of a breadth-first topological order, the fastest device first; memory is not looked at."""
+    """Offer a partition into blocks of the breadth-first topological order, the fastest device first; ignores memory."""
     offer_devices(monitor, blocks(problem))
 
 
@@ -62,7 +62,7 @@ def blocks(problem: Problem) -> IntArray:
     turn=280,
 )
 def random_partition(problem: Problem, monitor: Monitor) -> None:
-    """Offer one partition drawn at random; memory is not looked at."""
+    """Offer one random partition; ignores memory."""
     first = np.unique(problem.unit, return_index=True)[1]
     weight = np.where(np.isfinite(problem.whole_durations[first]), np.maximum(shares(problem), 1e-12), 0.0)
     reach = weight.cumsum(axis=1)
@@ -81,7 +81,7 @@ def random_partition(problem: Problem, monitor: Monitor) -> None:
     turn=260,
 )
 def metis(problem: Problem, monitor: Monitor) -> None:
-    """Offer a partition of METIS: directions, pins and memory are not looked at, which may leave it without a schedule."""
+    """Offer a partition of METIS, which ignores directions, pins and memory and therefore may have no schedule."""
     if importlib.util.find_spec("pymetis") is None:
         raise MissingDependency("pymetis", "metis")
     if problem.n_units <= problem.n_devices:
@@ -126,6 +126,6 @@ def _partition(deadline: Deadline, count: int, neighbours: tuple[list[int], list
 
 
 def _whole_numbers(values: FloatArray, order: IntArray | None = None) -> list[int]:
-    """Return weights as METIS takes them, from 1 on; those of pairs twice, in the given order."""
+    """Return weights as positive integers for METIS; with `order`, those of pairs, twice, in that order."""
     scaled = np.maximum(1, np.round(values / max(float(values.mean()) if len(values) else 1.0, 1e-300) * 100)).clip(max=10**6).astype(int)
     return (scaled if order is None else np.tile(scaled, 2)[order]).tolist()  # type: ignore[no-any-return]

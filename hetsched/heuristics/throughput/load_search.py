@@ -1,4 +1,4 @@
-"""Local search for the period: who runs what, when only loads count."""
+"""Local search for the period: assignments of tasks to devices by their loads."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def load_search(problem: Problem, monitor: Monitor, *, moves: int = 8_000_000) -
 
 
 class _Search:
-    """One search, with memory claimed in one way."""
+    """A search with given memory claims."""
 
     def __init__(self, problem: Problem, monitor: Monitor, data: LoadData, need: FloatArray) -> None:
         from hetsched.heuristics.throughput.load_kernels import LoadProblem, new_state
@@ -74,12 +74,12 @@ class _Search:
 
     @property
     def left(self) -> int:
-        """Evaluations there are, one kept for an offer."""
+        """Number of evaluations left, one of which is reserved for an offer."""
         limit = self.monitor.budget.evaluations
         return _CHUNK if limit is None else limit - self.monitor.evaluations - 1
 
     def run(self, moves: int) -> bool:
-        """Search; return whether a valid schedule came of it."""
+        """Search; return whether a valid schedule was found."""
         if self.problem.n_devices == 1 or not self.problem.n_tasks:
             self.take(np.zeros(len(self.best), np.int64))
             self.offer()
@@ -88,7 +88,7 @@ class _Search:
             self.take(start)
         self.offer()
         length, done = max(20 * _CHUNK, 100 * len(self.best)), 0
-        number = int(self.monitor.rng.integers(12))  # a search that is taken up again does not begin as it did before
+        number = int(self.monitor.rng.integers(12))  # a search that is continued begins with another start
         while done < moves and not self.monitor.should_stop and self.left > 0 and self.value > self.least * (1 + 1e-9):
             self.round(self.start(number), min(length, moves - done), number)
             self.failed += math.isinf(self.value)
@@ -122,7 +122,7 @@ class _Search:
         return np.where(self.allowed[np.arange(len(where)), where], where, self.allowed.argmax(axis=1))
 
     def start(self, number: int) -> IntArray:
-        """Return where a round begins: two of three from the best."""
+        """Return the assignment from which a round starts: in two of three rounds the best one."""
         if number % 3 < 2 and math.isfinite(self.value):
             return self.best.copy()
         return self.intervals()
@@ -138,10 +138,10 @@ class _Search:
             self.value, self.best = float(value), where.copy()
 
     def target(self, number: int) -> float:
-        """Return the load in seconds that a round aims at.
+        """Return the target load of a round in seconds.
 
-        While no assignment is valid, every other round, and each where no work takes time, allows all loads of valid
-        ones, so that only memory and missing paths count.
+        While no assignment is valid, the target of every other round, and of each if all work takes no time, is above all
+        valid loads, so that only memory and missing paths have penalties.
         """
         if math.isfinite(self.value):
             return max(self.least + _AIMS[number % len(_AIMS)] * (self.value - self.least), 1e-9 * self.value)
@@ -150,7 +150,7 @@ class _Search:
         return max(2 * self.least, 1e-9 * self.missing)
 
     def round(self, device: IntArray, length: int, number: int) -> None:
-        """Anneal once, offering what is found."""
+        """Anneal once, and offer the improved assignments."""
         from hetsched.heuristics.throughput.load_kernels import anneal
 
         target = self.target(number)
