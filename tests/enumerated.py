@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched.testing import strategies
+from tests.resources import held_resources
 
 
 def assignments(problem: hs.Problem) -> Iterator[tuple[int, ...]]:
@@ -53,17 +54,8 @@ def value(problem: hs.Problem, where: tuple[int, ...], objective: str) -> float:
     edges = problem.graph.edges.tolist()
     if objective == "period":
         for e, (i, j) in enumerate(edges):
-            h, k = where[i], where[j]
-            node = [device.node or number for number, device in enumerate(problem.cluster.devices)]
-            if problem.communication == "node":
-                if node[h] != node[k]:
-                    add(("sends", node[h]), seconds(problem, e, h, k))
-                    add(("receives", node[k]), seconds(problem, e, h, k))
-            elif h != k and problem.communication == "port":
-                add(("sends", h), seconds(problem, e, h, k))
-                add(("receives", k), seconds(problem, e, h, k))
-            elif h != k:
-                add((h, k), seconds(problem, e, h, k))
+            for resource in held_resources(problem.communication, problem.cluster, where[i], where[j]):
+                add(resource, seconds(problem, e, where[i], where[j]))
         return max(load.values(), default=0.0)
     kinds = [device.kind for device in problem.cluster.devices]
     main = kinds.index("cpu")

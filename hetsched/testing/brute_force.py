@@ -200,6 +200,8 @@ class _Orders:
         nodes = [device.node or None for device in self.problem.cluster.devices]
         g, m = (n_devices + nodes.index(nodes[x]) if nodes[x] else n_devices + x for x in (h, k))
         held: dict[str, tuple[int, ...]] = {
+            "delay": (),
+            "per-input": (),
             "channel": (n_devices + h * n_devices + k,),
             "port": (n_devices + h, 2 * n_devices + k),
             "node": () if g == m else (g, n_devices + m),
@@ -208,7 +210,7 @@ class _Orders:
         self.after[a].append(len(self.after))
         self.after.append([b])
         self.seconds.append(seconds)
-        self.resources.append(held.get(self.problem.communication, ()) if seconds > 0 else ())
+        self.resources.append(held[self.problem.communication] if seconds > 0 else ())
 
     def _tails(self) -> list[float]:
         """Return the longest path from each operation's start to the end."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
 import numpy as np
 
@@ -368,13 +369,20 @@ def _contention(facts: Facts) -> Iterator[Violation]:
     needed = np.flatnonzero(facts.arc_of_move >= 0)
     h, k = facts.device[facts.move_source[needed]], facts.device[facts.move_target[needed]]
     ports: Sequence[str] = devices
-    resources = {"channel": [("", h * len(devices) + k)], "port": [("send", h), ("receive", k)]}.get(model, [])
-    if model == "node":
+    if model == "delay" or model == "per-input":
+        return
+    if model == "channel":
+        resources = [("", h * len(devices) + k)]
+    elif model == "port":
+        resources = [("send", h), ("receive", k)]
+    elif model == "node":
         nodes = [device.node for device in facts.problem.cluster.devices]
         ports = [node or devices[x] for x, node in enumerate(nodes)]
         host = np.array([nodes.index(node) if node else x for x, node in enumerate(nodes)])  # a device without a node is its own node
         needed = needed[host[h] != host[k]]
         resources = [("send", host[facts.device[facts.move_source[needed]]]), ("receive", host[facts.device[facts.move_target[needed]]])]
+    else:
+        assert_never(model)  # mypy names a model without a rule
     start, finish = facts.move_start[needed], facts.move_finish[needed]
     for role, resource in resources:
         for x, y, overlap in _overlaps(resource, start, finish, facts.tolerance):

@@ -11,6 +11,7 @@ from hypothesis import given
 import hetsched as hs
 from hetsched.analysis.critical_chain import critical_chain
 from tests.report.cases import diamond, schedules, stack
+from tests.resources import held_resources
 
 
 @given(schedules())
@@ -42,15 +43,9 @@ def test_every_step_follows_what_it_waited_for(case: tuple[hs.Problem, hs.Schedu
         else:
             assert step["waited_for"] == "link"
             assert problem.links.contended
-            ends = [
-                (batches.device[moves.source[row["transfer"]]], batches.device[moves.target[row["transfer"]]]) for row in (before, step)
-            ]
-            if problem.communication == "node":
-                node = [device.node or number for number, device in enumerate(problem.cluster.devices)]
-                ends = [(node[h], node[k]) for h, k in ends]
-                assert all(h != k for h, k in ends)
-            shares = ends[0][0] == ends[1][0] or ends[0][1] == ends[1][1]
-            assert ends[0] == ends[1] if problem.communication == "channel" else shares
+            both = [batches.device[[moves.source[row["transfer"]], moves.target[row["transfer"]]]].tolist() for row in (before, step)]
+            one, other = (held_resources(problem.communication, problem.cluster, h, k) for h, k in both)
+            assert one & other
 
 
 def test_the_steps_of_a_diamond() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+from pathlib import Path
 from typing import get_args
 
 import numpy as np
@@ -10,27 +13,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
+from hetsched.cli import options
 from hetsched.problem.links import CONTENDED, MODELS, UNCONTENDED, Communication
 from hetsched.testing import problems
+from tests.resources import held_resources
 
 
 def test_every_model_of_communication_has_an_entry():
-    assert tuple(MODELS) == get_args(Communication)
+    assert tuple(MODELS) == get_args(Communication), "the Literal Communication and MODELS have to list the same names"
     assert CONTENDED == ("channel", "port", "node")
     assert UNCONTENDED == ("delay", "per-input")
     assert [name for name, model in MODELS.items() if model.per_input] == ["per-input"]
 
 
+@pytest.mark.parametrize("communication", MODELS)
+def test_every_model_of_communication_is_described(communication):
+    rules = Path(__file__).parents[2] / "docs" / "background" / "semantics.md"
+    option = inspect.getsource(options)
+    assert f'| `"{communication}"`' in rules.read_text(encoding="utf-8"), f"add a row for {communication!r} to {rules.name}"
+    assert f'"{communication}"' in (hs.Problem.__doc__ or ""), f"name {communication!r} in the docstring of Problem"
+    assert re.search(rf"\b{communication}: ", option), f"explain {communication!r} in the option --communication of hetsched/cli/options.py"
+
+
 NODES = ["a", "", "a", "b", ""]
-
-
-def excluded(communication: str, one: tuple[int, int], other: tuple[int, int]) -> bool:
-    """Return whether the rules forbid an overlap of two transfers if resources are contended; "delay" counts channels."""
-    if communication == "node":
-        node = [name or number for number, name in enumerate(NODES)]
-        ends = [(node[h], node[k]) for h, k in (one, other)]
-        return all(h != k for h, k in ends) and (ends[0][0] == ends[1][0] or ends[0][1] == ends[1][1])
-    return one[0] == other[0] or one[1] == other[1] if communication == "port" else one == other
 
 
 @pytest.mark.parametrize("communication", MODELS)
@@ -42,7 +47,8 @@ def test_transfers_exclude_one_another_where_they_hold_the_same_resource(communi
     pairs = [(h, k) for h in range(size) for k in range(size) if h != k]
     for one in pairs:
         for other in pairs:
-            assert bool(set(table[one]) & set(table[other]) - {-1}) == excluded(communication, one, other)
+            rule = held_resources(communication, cluster, *one) & held_resources(communication, cluster, *other)
+            assert bool(set(table[one]) & set(table[other]) - {-1}) == bool(rule)
     assert (np.diagonal(table) == -1).all()
     used = sorted({int(number) for pair in pairs for number in table[pair]} - {-1})
     assert used == [] or (used[0] >= 0 and used[-1] < problem.links.n_resources)

@@ -14,6 +14,7 @@ import hetsched as hs
 from hetsched.arrays import row_starts
 from hetsched.problem.links import CONTENDED
 from hetsched.testing import conformance, decisions, problems
+from tests.resources import held_resources
 
 
 class Reference:
@@ -57,11 +58,7 @@ class Reference:
         return float(cluster.route_latency[h, k]) + float(self.problem.graph.edge_bytes[e]) * q / float(cluster.route_bandwidth[h, k])
 
     def resources(self, link: tuple[int, int, int]) -> set[object]:
-        h, k = self.device[link[1]], self.device[link[2]]
-        if self.problem.communication == "node":
-            host = [device.node or number for number, device in enumerate(self.problem.cluster.devices)]
-            return set() if host[h] == host[k] else {("send", host[h]), ("receive", host[k])}
-        return {(h, k)} if self.problem.communication == "channel" else {("send", h), ("receive", k)}
+        return held_resources(self.problem.communication, self.problem.cluster, self.device[link[1]], self.device[link[2]])
 
     def done(self, b: int, now: float) -> bool:
         return self.start[b] + self.duration[b] <= now

@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
+from hetsched.problem.links import MODELS
 from hetsched.testing import brute_force, conformance, decisions, problems
 from hetsched.testing.profiles import examples
+from tests.resources import held_resources
 
 
 def plainly(problem: hs.Problem) -> float | None:
@@ -123,6 +125,21 @@ def test_the_limit_holds_for_batches_of_many_inputs():
     )
     with pytest.raises(hs.UnsupportedFeature, match="more than limit=1000 partial schedules"):
         brute_force(problem, limit=1000)
+
+
+@pytest.mark.parametrize("communication", MODELS)
+def test_two_transfers_wait_for_one_another_where_they_hold_the_same_resource(communication: str) -> None:
+    """Each transfer takes a second; the tasks take no time, so nothing else waits."""
+    cluster = hs.Cluster([hs.Device(name, node=node) for name, node in (("x", "n"), ("y", "n"), ("z", ""))], bandwidth=1.0, latency=1.0)
+    for one, other in itertools.product(itertools.permutations(range(3), 2), repeat=2):
+        pins = [[cluster.names[k]] for k in (*one, *other)]
+        graph = hs.TaskGraph(list("abcd"), [("a", "b"), ("c", "d")], devices=pins)
+        optimum = brute_force(hs.Problem(graph, cluster, durations=np.zeros((4, 3)), communication=communication))
+        waits = MODELS[communication].contended and held_resources(communication, cluster, *one) & held_resources(
+            communication, cluster, *other
+        )
+        assert optimum is not None
+        assert optimum.makespan == (2.0 if waits else 1.0), f"{cluster.names}: {one}, {other}; see `_link` in brute_force"
 
 
 def test_transfers_within_a_node_hold_no_port_and_take_their_time() -> None:

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched.arrays import Columns, row_starts
+from hetsched.problem.links import CONTENDED
 from hetsched.testing import decisions, problems
 from hetsched.testing.profiles import examples
+from tests.resources import held_resources
 
 STEP = 1 / 16
 FEW = examples(50)  # examples of each mutation
@@ -279,19 +281,13 @@ def test_overlaps_on_a_device_are_found_exactly_where_they_are(data):
 def test_contention_is_found_exactly_where_transfers_overlap(data):
     problem, schedule = solved(data, communication="delay", n_devices=3, n_tasks=st.integers(3, 5), missing_links=False, **SPREAD)
     moves, device = schedule.transfers, schedule.batches.device
-    h, k = device[moves.source].tolist(), device[moves.target].tolist()
+    pairs = list(zip(device[moves.source].tolist(), device[moves.target].tolist(), strict=True))
     rows = list(zip(moves.start.tolist(), moves.finish.tolist(), strict=True))
-    host = [device.node or number for number, device in enumerate(problem.cluster.devices)]
-    g, m = [host[x] for x in h], [host[x] for x in k]
-    clashes = {
-        "channel": lambda x, y: (h[x], k[x]) == (h[y], k[y]),
-        "port": lambda x, y: h[x] == h[y] or k[x] == k[y],
-        "node": lambda x, y: g[x] != m[x] and g[y] != m[y] and (g[x] == g[y] or m[x] == m[y]),
-    }
-    for model, clash in clashes.items():
-        amounts = {overlap(rows[x], rows[y]) for x, y in itertools.combinations(range(len(rows)), 2) if clash(x, y)} - {0.0}
+    for model in CONTENDED:
+        resources = [held_resources(model, problem.cluster, h, k) for h, k in pairs]
+        amounts = {overlap(rows[x], rows[y]) for x, y in itertools.combinations(range(len(rows)), 2) if resources[x] & resources[y]} - {0.0}
         violations = hs.verify(problem.replace(communication=model), schedule)
-        assert {violation.rule for violation in violations} == ({f"{model}-overlap"} if amounts else set())
+        assert {violation.rule for violation in violations} == ({f"{model}-overlap"} if amounts else set()), f"see {model!r} in _contention"
         assert {violation.amount for violation in violations} <= amounts
         assert max(amounts, default=0.0) == max((violation.amount for violation in violations), default=0.0)
 

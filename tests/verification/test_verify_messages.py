@@ -7,6 +7,7 @@ import pytest
 
 import hetsched as hs
 from hetsched.arrays import Columns, row_starts
+from hetsched.problem.links import CONTENDED
 from hetsched.verification.verify import RULES
 
 
@@ -244,6 +245,11 @@ def test_the_empty_graph_has_a_valid_schedule():
     problem = hs.Problem(hs.TaskGraph([]), hs.Cluster(["x"]), durations=np.empty((0, 1)))
     schedule = hs.simulate(problem, hs.Decision([], []))
     assert hs.verify(problem, schedule) == []
+
+
+def test_every_model_with_contention_has_a_rule():
+    missing = [rule for rule in (f"{model}-overlap" for model in CONTENDED) if rule not in RULES]
+    assert not missing, f"add {', '.join(missing)} to RULES of hetsched/verification/verify.py"
 
 
 def test_every_rule_named_here_is_documented():
