@@ -174,11 +174,11 @@ def factors(rows: Sequence[Row], stacks: Sequence[int]) -> str:
     for modules in stacks:
         for dependence in ("sdep", "wdep"):
             fields = {"modules": modules, "dependence": dependence, "channels": 2, "inputs": 1}
-            whole, split = chosen(rows, method="cpsat", **fields), chosen(rows, method="split", **fields)
-            if whole and split:
-                seconds = [float(np.mean([to_best(row) for row in results])) for results in (whole, split)]
-                quality = float(np.mean([row["makespan"] for row in split]) / np.mean([row["makespan"] for row in whole]))
-                proofs = "/".join(str(sum(row["proven"] for row in results)) for results in (whole, split))
+            unsplit, split = chosen(rows, method="cpsat", **fields), chosen(rows, method="split", **fields)
+            if unsplit and split:
+                seconds = [float(np.mean([to_best(row) for row in results])) for results in (unsplit, split)]
+                quality = float(np.mean([row["makespan"] for row in split]) / np.mean([row["makespan"] for row in unsplit]))
+                proofs = "/".join(str(sum(row["proven"] for row in results)) for results in (unsplit, split))
                 lines.append(
                     [
                         f"{modules}, {dependence}",

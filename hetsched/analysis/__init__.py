@@ -1,1 +1,1 @@
-"""What a problem's structure tells before anything is scheduled: levels, windows, loads, closure."""
+"""Analysis of a problem before scheduling: levels, windows, loads, closure."""

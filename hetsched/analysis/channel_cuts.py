@@ -27,8 +27,8 @@ from hetsched.stopping import NEVER, Deadline
 CUTTING = "the cutting of the graph"
 _ROUNDS = 3
 _STEPS, _PRECISION = 1000, 1e-6  # of the conjugate gradient
-_TOO_LARGE = 1e6  # what a task beyond the largest module costs; the unit is a channel
-_EDGE = 1e-3  # an edge beside its channel
+_TOO_LARGE = 1e6  # cost of a task over the largest module; the unit is a channel
+_EDGE = 1e-3  # cost of an edge in addition to its channel
 _TENTH_MORE = 1.1
 
 

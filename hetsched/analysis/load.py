@@ -192,12 +192,12 @@ def _by_program(cost: FloatArray, allowed: Any, burden: FloatArray | None) -> tu
         limits = np.concatenate([limits, np.full(n_devices, 1.0 + 1e-6)])  # room for the solver's tolerance, not in the proof
     shape = (len(limits), 1 + len(unit))
     matrix = csr_matrix((np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))), shape)
-    whole = csr_matrix((np.ones(len(unit)), (unit, pairs)), (n_units, shape[1]))
+    sums = csr_matrix((np.ones(len(unit)), (unit, pairs)), (n_units, shape[1]))
     objective = np.zeros(shape[1])
     objective[0] = 1.0
     # C is free, so that its price row is an equation and lambda sums to 1.
     bounds = np.array([[-np.inf, np.inf], *[[0.0, np.inf]] * len(unit)])
-    result = _solved(objective, A_ub=matrix, b_ub=limits, A_eq=whole, b_eq=np.ones(n_units), bounds=bounds)
+    result = _solved(objective, A_ub=matrix, b_ub=limits, A_eq=sums, b_eq=np.ones(n_units), bounds=bounds)
     return _cleaned(-result.ineqlin.marginals, n_devices)
 
 

@@ -44,5 +44,5 @@ def priced_load(problem: Problem, *, levels: Levels | None = None, best: Bound =
 @checked
 def load_per_input(problem: Problem, *, levels: Levels | None = None, best: Bound = NO_BOUND, deadline: Deadline = NEVER) -> Bound:
     """Return `combinatorial.load`, by a linear program and memory considered, per input."""
-    found = combinatorial.load(problem, levels=levels)
-    return Bound(found.value / problem.inputs, found.name, found.evidence, "period")
+    combined = combinatorial.load(problem, levels=levels)
+    return Bound(combined.value / problem.inputs, combined.name, combined.evidence, "period")

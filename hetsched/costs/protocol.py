@@ -42,7 +42,7 @@ class Measured(NamedTuple):
 
     seconds: FloatArray
     memory_bytes: FloatArray
-    """The most bytes allocated at a time during the task, beside those allocated before."""
+    """Peak of the bytes allocated during the task, in addition to those allocated before."""
 
 
 class Profiler(Protocol):

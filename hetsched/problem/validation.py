@@ -98,10 +98,10 @@ def _refuse_paths(problem: Checked, usable: BoolArray, stuck: int) -> None:
 def check_coverage(problem: Checked) -> None:
     """Raise `InvalidProblem` if some task cannot process all inputs with its batch sizes."""
     usable = problem.eligible[:, :, None] & np.isfinite(problem.durations)
-    whole = problem._united(np.any(usable[:, :, problem.batch_sizes == problem.inputs], axis=2)).any(axis=1)
+    one_batch = problem._united(np.any(usable[:, :, problem.batch_sizes == problem.inputs], axis=2)).any(axis=1)
     done: set[int] = set()
     cache: dict[bytes, bool] = {}
-    for i in np.flatnonzero(~whole).tolist():
+    for i in np.flatnonzero(~one_batch).tolist():
         if int(problem.unit[i]) in done:
             continue
         done.add(int(problem.unit[i]))
@@ -133,13 +133,13 @@ def _covers(problem: Checked, usable: BoolArray) -> bool:
         return bool(total >> problem.inputs & 1)
     if len(usable) == 1:  # the device of a batch does not matter
         usable = np.logical_or.reduce(usable, axis=1, keepdims=True)
-    known: dict[bytes, int] = {}
+    numbers: dict[bytes, int] = {}
     for rows in np.unique(usable.swapaxes(0, 1), axis=0):
         common = everything
         for row in rows:
-            if row.tobytes() not in known:
-                known[row.tobytes()] = _sums(problem.batch_sizes[row].tolist(), everything)
-            common &= known[row.tobytes()]
+            if row.tobytes() not in numbers:
+                numbers[row.tobytes()] = _sums(problem.batch_sizes[row].tolist(), everything)
+            common &= numbers[row.tobytes()]
         total |= common
     return _is_sum(total, problem.inputs)
 

@@ -127,6 +127,6 @@ def two_step(
 
 
 def _with_memory(graph: TaskGraph, measured: FloatArray, inputs: int) -> TaskGraph:
-    """Return the graph with memory of at least the `measured` bytes of a batch, beside the weights, for each task."""
-    beside = np.nan_to_num(measured) / inputs - graph.output_bytes
-    return graph.replace(input_bytes=np.maximum(graph.input_bytes, beside))
+    """Return the graph with memory of at least the `measured` bytes of a batch, in addition to the weights, for each task."""
+    needed = np.nan_to_num(measured) / inputs - graph.output_bytes
+    return graph.replace(input_bytes=np.maximum(graph.input_bytes, needed))

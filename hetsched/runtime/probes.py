@@ -36,7 +36,7 @@ def timed(worker: Worker, run: Callable[[], Any]) -> Clock:
 
 
 def allocated(worker: Worker, run: Callable[[], Any]) -> int:
-    """Call `run` on a worker's thread and return the most bytes that it allocated at a time, beside those already in use."""
+    """Call `run` on a worker's thread; return the peak of the bytes that it allocated, in addition to those already in use."""
     if worker.device.type == "cuda":
         before = torch.cuda.memory_allocated()
         torch.cuda.reset_peak_memory_stats()

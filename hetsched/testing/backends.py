@@ -255,8 +255,8 @@ class BackendSuite:
     def test_a_listener_receives_incumbents_and_stops_it(self) -> None:
         reported: list[float] = []
 
-        def listen(found: Incumbent) -> bool:
-            reported.append(found.objective)
+        def listen(incumbent: Incumbent) -> bool:
+            reported.append(incumbent.objective)
             return len(reported) >= 2
 
         outcome = hard(14).solve(self.solver, time_limit=PLENTY, on_incumbent=listen)
@@ -268,8 +268,8 @@ class BackendSuite:
     def test_bounds_are_reported_as_they_rise(self) -> None:
         reported: list[float] = []
 
-        def listen(found: NewBound) -> bool:
-            reported.append(found.bound)
+        def listen(bound: NewBound) -> bool:
+            reported.append(bound.bound)
             return len(reported) >= 2
 
         outcome = hard(12).solve(self.solver, time_limit=PLENTY, on_bound=listen)
@@ -286,9 +286,9 @@ class BackendSuite:
 
     def test_a_start_is_taken(self) -> None:
         model = hard(14)
-        first = model.solve(self.solver, time_limit=PLENTY, on_incumbent=lambda found: found.objective < 120)
+        first = model.solve(self.solver, time_limit=PLENTY, on_incumbent=lambda event: event.objective < 120)
         reported: list[float] = []
-        model.solve(self.solver, time_limit=PLENTY, hint=first.values, on_incumbent=lambda found: reported.append(found.objective) or True)  # type: ignore[func-returns-value]
+        model.solve(self.solver, time_limit=PLENTY, hint=first.values, on_incumbent=lambda event: reported.append(event.objective) or True)  # type: ignore[func-returns-value]
         assert reported[0] <= first.objective * (1 + 1e-6)
 
     def test_part_of_a_start_is_taken(self) -> None:
@@ -322,7 +322,7 @@ class BackendSuite:
         kept, reported = backend(self.solver), []
         model, _ = Shop([[3.0, 1.0], [2.0, 5.0]], []).model()
         for name in ("first", "second"):
-            model.solve(kept, on_incumbent=lambda found, name=name: reported.append(name))  # type: ignore[misc]
+            model.solve(kept, on_incumbent=lambda incumbent, name=name: reported.append(name))  # type: ignore[misc]
             assert set(reported) == {name}
             reported.clear()
 

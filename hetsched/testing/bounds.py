@@ -147,15 +147,15 @@ class BoundSuite:
 def suites(entries: Iterable[Entry], suite: type[BoundSuite] = BoundSuite, **attributes: Any) -> type:
     """Return a class that holds a suite for each entry of a list of bounds; pytest collects it under any name that begins with "Test".
 
-    Those of bounds that ask a solver carry the marker ``slow``, which the configuration of pytest has to register; they get
-    `SECONDS`, and need not scale, for a solver's tolerances do not.
+    Suites of bounds that use a solver have the marker ``slow``, which the configuration of pytest has to register. They have
+    `SECONDS`, and need not scale, because tolerances of solvers do not.
 
     Parameters
     ----------
     entries : iterable of Entry
         As in `hetsched.bounds.best.BOUNDS`.
     suite : subclass of BoundSuite
-        What the suites derive from.
+        The base class of the suites.
     **attributes
         Attributes of all of them.
     """

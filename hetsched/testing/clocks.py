@@ -57,7 +57,7 @@ class SteppingClock:
 
 
 class Watched(NamedTuple):
-    """Counts of what a method did during and after its time."""
+    """Counts of clock readings and evaluations of a method during and after its time."""
 
     monitor: Monitor
     late: int

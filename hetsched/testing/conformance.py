@@ -266,7 +266,7 @@ def suites(methods: Iterable[Method], suite: type[MethodSuite] = MethodSuite, **
     methods : iterable of Method
         As `hetsched.search.select` returns them.
     suite : subclass of MethodSuite
-        What the suites derive from.
+        The base class of the suites.
     **attributes
         Attributes of all of them.
     """

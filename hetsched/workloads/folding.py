@@ -87,7 +87,7 @@ class OuterProduct(nn.Module):
         self.out = nn.Linear(inner * inner, pairs)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return what is to be added to the pairs."""
+        """Return the update to be added to the pairs."""
         x = self.norm(x)
         product = torch.einsum("bsic,bsjd->bijcd", self.left(x), self.right(x)) / x.shape[1]
         return torch.as_tensor(self.out(product.flatten(-2)))
@@ -103,7 +103,7 @@ class Triangle(nn.Module):
         self.left, self.right, self.left_gate, self.right_gate, self.gate, self.out = (nn.Linear(width, width) for _ in range(6))
 
     def forward(self, pair: torch.Tensor) -> torch.Tensor:
-        """Return what is to be added to the pairs."""
+        """Return the update to be added to the pairs."""
         pair = self.norm(pair)
         left = torch.sigmoid(self.left_gate(pair)) * self.left(pair)
         right = torch.sigmoid(self.right_gate(pair)) * self.right(pair)
