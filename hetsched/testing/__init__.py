@@ -6,6 +6,7 @@ with their optima, and suites of tests for scheduling methods, lower bounds and 
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from hetsched.lazy import attach
@@ -34,4 +35,7 @@ _HOMES = {
     "": ["bounds", "conformance", "corpus", "profiles"],
     "strategies": ["clusters", "decisions", "numbers", "problems", "task_graphs"],
 }
+if "pytest" in sys.modules:  # a failing assertion of a suite then shows its values, as in a test module
+    sys.modules["pytest"].register_assert_rewrite(*(f"{__name__}.{suite}" for suite in ("backends", "bounds", "conformance")))
+
 __getattr__, __dir__ = attach(__name__, _HOMES, extras={"hypothesis": "test", "pytest": "test"})

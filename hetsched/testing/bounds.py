@@ -18,6 +18,7 @@ from hetsched.arrays import IntArray
 from hetsched.bounds.best import BoundFunction, Cost, Entry
 from hetsched.documents import encode
 from hetsched.errors import OutOfTime, UnsupportedFeature
+from hetsched.problem.cluster import Cluster
 from hetsched.problem.graph import TaskGraph
 from hetsched.problem.problem import Problem
 from hetsched.schedule.simulate import simulate
@@ -89,7 +90,7 @@ class BoundSuite:
         except UnsupportedFeature:
             assume(False)
         makespan = math.inf if optimum is None else optimum.makespan
-        assert self.value(problem) <= makespan * (1 + TOLERANCE)
+        assert self.value(problem) <= makespan * (1 + TOLERANCE), "above the optimum"
 
     @examples(40, HealthCheck.filter_too_much)
     @given(data=st.data())
@@ -97,7 +98,12 @@ class BoundSuite:
         """On problems too large for the enumeration."""
         problem = data.draw(self.problems(n_tasks=st.integers(5, 12), inputs=st.integers(1, 4), tight=False))
         makespan = simulate(problem, data.draw(strategies.decisions(problem))).makespan
-        assert self.value(problem) <= makespan * (1 + TOLERANCE)
+        assert self.value(problem) <= makespan * (1 + TOLERANCE), "above a schedule"
+
+    def test_it_is_at_most_zero_without_tasks(self) -> None:
+        problem = Problem(TaskGraph([]), Cluster(["x", "y"], bandwidth=1.0), durations=np.zeros((0, 2)))
+        if type(self).fits(problem):
+            assert type(self).function(problem, deadline=Deadline.after(self.time_limit)).value <= 0
 
     @examples(30, HealthCheck.filter_too_much)
     @given(data=st.data(), factor=st.sampled_from([2.0**-20, 0.5, 4.0, 2.0**17]))

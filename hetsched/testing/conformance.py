@@ -34,6 +34,14 @@ from hetsched.verification.verify import verify
 TOLERANCE = 1e-9
 
 _SETTINGS = examples(30)
+_RULES: tuple[dict[str, Any], ...] = (
+    *({"communication": name} for name in CONTENDED),
+    {"memory": "peak"},
+    {"inputs": 2, "batching": "free"},
+    *({"inputs": 2, "batching": "free", "communication": name} for name in CONTENDED),
+    {"inputs": 2, "batching": "once", "batch_sizes": [2]},
+)
+"""Rules that a method may declare not to support."""
 
 
 class MethodSuite:
@@ -141,6 +149,23 @@ class MethodSuite:
         schedule = self.check(problem, self.solve(problem))
         if self.answers_plain:
             assert schedule is not None, "no schedule for a problem without restrictions"
+
+    def test_a_graph_without_tasks_is_answered_or_refused(self) -> None:
+        problem = Problem(TaskGraph([]), Cluster(["x", "y"], bandwidth=1.0), durations=np.zeros((0, 2)))
+        schedule = self.check(problem, self.solve(problem))
+        assert schedule is None or schedule.makespan == 0
+
+    @pytest.mark.parametrize("rules", _RULES, ids=lambda rules: " ".join(map(str, rules.values())))
+    def test_what_the_declaration_supports_is_answered(self, rules: dict[str, Any]) -> None:
+        """Where `supports` refuses nothing, and nothing else restricts the schedule, there is one."""
+        graph = TaskGraph(["a", "b", "c"], [("a", "b"), ("a", "c")], output_bytes=1.0)
+        problem = Problem(graph, Cluster(["x", "y"], bandwidth=1.0), durations=[[[1.0], [2.0]]] * 3, **{"batch_sizes": [1], **rules})
+        refusal = methods()[self.method].supports.refusal(problem)
+        solution = self.solve(problem)
+        if refusal:
+            assert solution is None, f"it answers what `supports` refuses: {refusal}"
+        elif self.answers_plain and solution is not None:
+            assert self.check(problem, solution) is not None, f"no schedule with {rules}; declare in `supports` what it does not support"
 
     @_SETTINGS
     @given(data=st.data())

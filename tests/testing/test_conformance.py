@@ -6,12 +6,13 @@ import math
 
 import numpy as np
 import pytest
+from _pytest.assertion.rewrite import AssertionRewritingHook
 from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched import search
-from hetsched.testing import conformance
+from hetsched.testing import backends, bounds, conformance
 from hetsched.testing.profiles import searching
 
 
@@ -55,6 +56,40 @@ def test_a_method_that_finds_nothing_fails(mine):
     with pytest.raises(AssertionError, match="no schedule for a problem without restrictions"):
         run("test_plain_problems_are_answered", "shy")
     run("test_plain_problems_are_answered", "shy", answers_plain=False)
+
+
+def test_a_method_that_supports_less_than_it_declares_fails(mine):
+    def whole_only(problem, monitor):
+        if np.isinf(problem.whole_durations).any():
+            return monitor.note("nothing to offer")
+        return monitor.run("heft")
+
+    hs.method("modest", summary="needs whole batches, and declares it", supports=search.Supports(inputs="whole"))(whole_only)
+    hs.method("boastful", summary="needs whole batches")(whole_only)
+    rules = {"inputs": 2, "batching": "free"}
+    assert rules in conformance._RULES
+    for name in ("modest", "boastful"):
+        suite = type("Suite", (conformance.MethodSuite,), {"method": name})()
+        if name == "modest":
+            suite.test_what_the_declaration_supports_is_answered(rules)
+        else:
+            with pytest.raises(AssertionError, match="declare in `supports` what it does not support"):
+                suite.test_what_the_declaration_supports_is_answered(rules)
+
+
+def test_a_method_that_needs_tasks_fails(mine):
+    @hs.method("first", summary="begins with a task")
+    def first(problem, monitor):
+        monitor.note(problem.graph.names[0])
+
+    suite = type("Suite", (conformance.MethodSuite,), {"method": "first"})()
+    with pytest.raises(IndexError):
+        suite.test_a_graph_without_tasks_is_answered_or_refused()
+
+
+def test_failing_assertions_of_the_suites_show_their_values():
+    for suite in (backends, bounds, conformance):
+        assert isinstance(suite.__spec__.loader, AssertionRewritingHook)
 
 
 def test_a_method_that_dies_fails(mine):
