@@ -1,7 +1,7 @@
 """A binary heap of (key, item) pairs in two arrays, for numba kernels.
 
 A heap occupies ``keys[base : base + size]`` and ``items[...]``, so many heaps can share two arrays.
-The least key comes out first, then the least item.
+The least key is removed first; ties go to the least item.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def push(keys: Keys, items: Items, base: int, size: int, key: float, item: int) 
 
 @inner
 def pop(keys: Keys, items: Items, base: int, size: int) -> int:
-    """Remove the least pair, which stands at `base`, and return the new size."""
+    """Remove the least pair, which is at `base`, and return the new size."""
     size -= 1
     key = keys[base + size]
     item = items[base + size]

@@ -1,4 +1,4 @@
-"""Kernels that look for narrow boundaries: cheapest series of places, minimum cuts, distances."""
+"""Numba kernels for narrow boundaries between modules: cheapest sequence of positions, minimum cuts, distances."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from hetsched.compiled import builder, inner
 from hetsched.problem.graph import TaskGraph
 
 EDGE, CHANNEL, NEVER = 1, 1000, 2**40
-"""What the arcs of a minimum cut carry: edges only decide between boundaries of as many channels."""
+"""Capacities of the arcs of a minimum cut: edges only break ties between boundaries with equally many channels."""
 SWEEPS = 3
-"""How often `far_apart` goes from one end of a piece to the task farthest from it."""
+"""Number of breadth-first searches of `far_apart`, each from the task farthest from the previous start."""
 UNKNOWN, ANYWAY = -1, -2
-"""Of a task before a window: not met yet; read behind the window, so a channel wherever the boundary is."""
+"""Marks of a task before a window: not visited yet; read after the window, so a channel for every boundary."""
 
 
 class Neighbours(NamedTuple):
-    """What each task of a graph is read by, and what it reads, as in `TaskGraph`; see `neighbours`."""
+    """Successors and predecessors of each task, as in `TaskGraph`; see `neighbours`."""
 
     succ_ptr: IntArray
     succ: IntArray
@@ -28,25 +28,25 @@ class Neighbours(NamedTuple):
 
 
 class Arcs(NamedTuple):
-    """The arcs of a minimum cut, in pairs there and back, [A] each."""
+    """The arcs of a flow network, [A] each; each arc is followed by its reverse arc."""
 
     tail: IntArray
     head: IntArray
     spare: IntArray
-    """What each can carry still."""
+    """Residual capacity."""
 
 
 def neighbours(graph: TaskGraph) -> Neighbours:
-    """Return the rows of a graph."""
+    """Return the successors and predecessors of a graph."""
     return Neighbours(graph.succ_ptr, graph.succ, graph.pred_ptr, graph.pred)
 
 
 @builder
 def choose(places: IntArray, cost: FloatArray, largest: int, excess: float) -> IntArray:
-    """Return the ends of modules, chosen among ascending `places`, the first and the last of them always.
+    """Return the ends of modules of least cost, chosen among ascending `places`; the first and the last are always included.
 
-    They have the least sum of what the places cost, the squares of the modules' sizes over `largest`,
-    and `excess` for each task that a module is too large by.
+    The cost is the sum of the costs of the places, of (size / `largest`) squared over the modules, and of
+    `excess` for each task by which a module exceeds `largest`.
     """
     count = len(places)
     best, before = np.zeros(count), np.zeros(count, np.int64)
@@ -71,7 +71,7 @@ def choose(places: IntArray, cost: FloatArray, largest: int, excess: float) -> I
 
 @builder
 def stretch(graph: Neighbours, order: IntArray, module: IntArray, modules: int) -> int:
-    """Return the sum over modules of the number of tasks on their longest paths; `module` is that of each task."""
+    """Return the sum over modules of the number of tasks on the longest path within the module; `module` [n] is that of each task."""
     _, _, pred_ptr, pred = graph
     depth, longest = np.ones(len(order), np.int64), np.zeros(modules, np.int64)
     for i in order:
@@ -88,10 +88,10 @@ def stretch(graph: Neighbours, order: IntArray, module: IntArray, modules: int) 
 
 @builder
 def far_apart(graph: Neighbours) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the piece of each task, its distance from one end of the piece, edges going both ways, and the ends.
+    """Return the connected component of each task, its distance from one end of the component, and the ends.
 
-    The ends [pieces, 2] are tasks about as far apart as any two: from anywhere to the farthest, from
-    there to the farthest, and once more.
+    Edges are undirected. The ends [components, 2] are approximately the two tasks farthest apart, found by
+    repeated breadth-first searches, each from the farthest task of the previous one.
     """
     succ_ptr, succ, pred_ptr, pred = graph
     n = len(succ_ptr) - 1
@@ -129,10 +129,10 @@ def far_apart(graph: Neighbours) -> tuple[IntArray, IntArray, IntArray]:
 
 @builder
 def potentials(graph: Neighbours, current: FloatArray, guess: FloatArray, steps: int, precision: float) -> FloatArray:
-    """Return about the electric potentials at which `current` flows out of each task, every edge a wire of one ohm.
+    """Return approximate electric potentials, [n], at which `current` flows out of each task; every edge has a resistance of 1.
 
-    Conjugate gradients, scaled by the degrees, from `guess` on: at most so many steps, or until the
-    error in the currents is `precision`.
+    Conjugate gradients, preconditioned by the degrees, start from `guess` and end after `steps` steps,
+    or when the largest error of a current is at most `precision`.
     """
     n = len(current)
     potential, degree, flow = guess.copy(), np.empty(n), np.empty(n)
@@ -169,7 +169,7 @@ def potentials(graph: Neighbours, current: FloatArray, guess: FloatArray, steps:
 
 @inner
 def _flow(graph: Neighbours, potential: FloatArray, flow: FloatArray) -> None:
-    """Write into `flow` [n] the current that flows out of each task at given potentials."""
+    """Write into `flow` [n] the current out of each task for the given potentials."""
     succ_ptr, succ, pred_ptr, pred = graph
     for i in range(len(potential)):
         total = 0.0
@@ -182,12 +182,13 @@ def _flow(graph: Neighbours, potential: FloatArray, flow: FloatArray) -> None:
 
 @builder
 def narrowest(graph: Neighbours, order: IntArray, place: IntArray, low: int, high: int, wanted: int, node: IntArray) -> BoolArray:
-    """Return which of ``order[low:high]`` lie before the narrowest boundary between places `low` and `high`.
+    """Return which of ``order[low:high]`` are before the narrowest boundary between positions `low` and `high`.
 
-    A minimum cut: a task before it that is read behind it costs a channel (an arc to a node of its
-    own, from which all that read it are reached), each edge over it a little, and no edge leads back.
-    Of the first and the last such boundary it is the one with about `wanted` of the tasks before it.
-    `node` [n] holds `UNKNOWN` and is left so.
+    The boundary is a minimum cut. Each task before it with readers after it costs `CHANNEL`: it has an
+    arc to a node of its own, with arcs to all its readers. Each edge across the boundary costs `EDGE`,
+    and no edge may cross it backwards. Of the first and the last minimum cut, the one whose number of
+    tasks before it is closer to `wanted` is returned. `node` [n] is filled with `UNKNOWN` before and
+    after the call.
     """
     succ_ptr, succ, pred_ptr, pred = graph
     size = high - low
@@ -195,7 +196,7 @@ def narrowest(graph: Neighbours, order: IntArray, place: IntArray, low: int, hig
     for at in range(low, high):
         i = order[at]
         room += 1 + 3 * (succ_ptr[i + 1] - succ_ptr[i]) + 3 * (pred_ptr[i + 1] - pred_ptr[i])
-    before, behind, nodes = size, size + 1, size + 2  # the first two stand for all before `low` and from `high` on
+    before, behind, nodes = size, size + 1, size + 2  # nodes for all tasks before `low`, and for all from `high` on
     cut = Arcs(np.empty(2 * room, np.int64), np.empty(2 * room, np.int64), np.zeros(2 * room, np.int64))
     arcs = 0
     for at in range(low, high):
@@ -240,7 +241,7 @@ def narrowest(graph: Neighbours, order: IntArray, place: IntArray, low: int, hig
 
 @inner
 def _arc(cut: Arcs, arcs: int, a: int, b: int, capacity: int) -> int:
-    """Add an arc and the way back; return the number of arcs."""
+    """Add an arc and its reverse arc; return the number of arcs."""
     cut.tail[arcs], cut.head[arcs], cut.spare[arcs] = a, b, capacity
     cut.tail[arcs + 1], cut.head[arcs + 1], cut.spare[arcs + 1] = b, a, 0
     return arcs + 2
@@ -248,9 +249,9 @@ def _arc(cut: Arcs, arcs: int, a: int, b: int, capacity: int) -> int:
 
 @builder
 def _minimum_cut(cut: Arcs, arcs: int, nodes: int, source: int, target: int) -> tuple[BoolArray, BoolArray]:
-    """Return the smallest and the largest set of nodes with `source` and without `target` of least capacity out of it.
+    """Return the source sides of the first and the last minimum cut between `source` and `target`, [nodes] each.
 
-    A flow is pushed along shortest paths until none is left.
+    The maximum flow is found by shortest augmenting paths (Edmonds and Karp).
     """
     tail, head, spare = cut
     ptr = np.zeros(nodes + 1, np.int64)
@@ -279,7 +280,7 @@ def _minimum_cut(cut: Arcs, arcs: int, nodes: int, source: int, target: int) -> 
     smallest = np.zeros(nodes, np.bool_)
     for x in range(count):
         smallest[queue[x]] = True
-    largest = np.ones(nodes, np.bool_)  # all but what still reaches the target
+    largest = np.ones(nodes, np.bool_)  # all nodes without a residual path to the target
     largest[target] = False
     queue[0] = target
     done, count = 0, 1
@@ -297,7 +298,10 @@ def _minimum_cut(cut: Arcs, arcs: int, nodes: int, source: int, target: int) -> 
 
 @inner
 def _reached(cut: Arcs, ptr: IntArray, out: IntArray, source: int, target: int, by: IntArray, queue: IntArray) -> int:
-    """Put into `queue` what arcs with capacity to spare lead to, up to the target, and into `by` over which; return how many."""
+    """Search breadth-first over residual arcs from `source` until `target` is reached; return the number of nodes reached.
+
+    Writes the nodes into `queue` and the arc that reached each node into `by`, -1 for the others.
+    """
     _, head, spare = cut
     for i in range(len(by)):
         by[i] = -1

@@ -1,4 +1,4 @@
-"""Kernel that enumerates ideals."""
+"""Numba kernel that enumerates the ideals of a partial order."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ class PartialOrder(NamedTuple):
     """A partial order on 0, ..., size - 1; sets are bits in words of 64."""
 
     below: Words
-    """[size, words]: the elements right before each."""
+    """[size, words]: the immediate predecessors of each element."""
     mark: Words
-    """[size]: random numbers; the sum of those of its elements is the hash of a set."""
+    """[size]: random numbers; the hash of a set is the sum over its elements."""
 
 
 class IdealTable(NamedTuple):
-    """The ideals found so far, and where to find one by its hash; see `ideal_table`."""
+    """The ideals found so far, with a hash table; see `ideal_table`."""
 
     sets: Words
     """[limit + 1, words]"""
     hashes: Words
     """[limit + 1]"""
     slots: IntArray
-    """Numbers of ideals by hash, -1 where none is; the length is a power of two."""
+    """Numbers of ideals by hash, -1 for an empty slot; the length is a power of two."""
     grown: Words
-    """[words]: the ideal that is looked for."""
+    """Scratch: [words], the ideal to look up."""
 
 
 class Growth(NamedTuple):
-    """What one call looks into; see `growth`."""
+    """The result of one call; see `growth`."""
 
     numbers: IntArray
-    """Of elements that each ideal can take on, one ideal after another."""
+    """The number of elements that can be added to each ideal."""
     element: IntArray
-    """Those elements."""
+    """These elements, ideal by ideal."""
     larger: IntArray
-    """The ideals that result."""
+    """The ideal that results from each addition."""
 
 
 def ideal_table(words: int, limit: int) -> IdealTable:
-    """Return a table for `limit` ideals that holds the empty one."""
+    """Return a table for `limit` ideals that contains the empty ideal."""
     sets, hashes = np.zeros((limit + 1, words), np.uint64), np.zeros(limit + 1, np.uint64)
     slots = np.full(1 << int(np.ceil(np.log2(2 * limit + 16))), -1)
     slots[0] = 0
@@ -55,15 +55,15 @@ def ideal_table(words: int, limit: int) -> IdealTable:
 
 
 def growth(ideals: int, size: int) -> Growth:
-    """Return room for what so many ideals of `size` elements grow to."""
+    """Return uninitialised arrays for the growth of `ideals` ideals in an order of `size` elements."""
     return Growth(np.empty(ideals, np.int64), np.empty(ideals * size, np.int64), np.empty(ideals * size, np.int64))
 
 
 @kernel
 def grow(begin: int, count: int, order: PartialOrder, table: IdealTable, growth: Growth) -> tuple[int, int]:
-    """Add what ideals from `begin` on grow to by one element, until all are looked into or `growth` is full.
+    """Add the ideals with one element more than those from `begin` on, until all are expanded or `growth` is full.
 
-    Returns the first one that is not looked into, and the number of ideals, -1 if there is no room for more.
+    Returns the first ideal that is not expanded, and the number of ideals, -1 if the table is full.
     """
     below, mark = order
     sets, hashes, slots, grown = table

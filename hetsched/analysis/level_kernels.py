@@ -1,4 +1,4 @@
-"""Numba kernels that walk the graph once forward or backward, device by device."""
+"""Numba kernels for earliest starts and tails on each device: one forward or backward pass over the graph."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ class HeadsAndTails(NamedTuple):
     """Seconds of each task on each device, [n, K] each."""
 
     least: FloatArray
-    """Of the shortest batch; inf where the task cannot run."""
+    """Duration of the shortest batch; inf where the task cannot run."""
     release: FloatArray
     delivery: FloatArray
-    """Starts that are unreachable before, and time from the finish to the makespan, known otherwise."""
+    """Lower bounds from other sources: on the start, and on the time from the finish to the makespan."""
     start: FloatArray
     tail: FloatArray
-    """The earliest start, inf = never, and the least time from the finish to the end of everything: what kernels write."""
+    """Written by the kernels: the earliest start, inf = never, and the least time from the finish to the makespan."""
 
 
 def heads_and_tails(least: FloatArray, release: FloatArray | None = None, delivery: FloatArray | None = None) -> HeadsAndTails:
-    """Return copies of what is known, releases and deliveries 0 if not given, and room for heads and tails."""
+    """Return copies of the arguments, releases and deliveries 0 by default, with uninitialised heads and tails."""
     release, delivery = (np.zeros(least.shape) if column is None else np.array(column, order="C") for column in (release, delivery))
     return HeadsAndTails(np.array(least, order="C"), release, delivery, np.empty(least.shape), np.empty(least.shape))
 
@@ -35,7 +35,7 @@ def heads_and_tails(least: FloatArray, release: FloatArray | None = None, delive
 def earliest_starts(arrays: ProblemArrays, order: IntArray, unit: IntArray, w: HeadsAndTails) -> None:
     """Write the earliest starts.
 
-    A parent chooses its best device anew for every child and device, unless a co-location unit binds the two.
+    Each parent is on its best device for the child and the child's device, or on the same device if both are of one unit.
     """
     least, release, start, size = w.least, w.release, w.start, w.least.shape[1]
     for i in order:
@@ -79,14 +79,14 @@ def tails(arrays: ProblemArrays, order: IntArray, unit: IntArray, w: HeadsAndTai
 
 @kernel
 def narrow(arrays: ProblemArrays, order: IntArray, unit: IntArray, w: HeadsAndTails, horizon: float) -> bool:
-    """Remove from `least` every (task, device) that no schedule of makespan `horizon` can have.
+    """Remove from `least` every (task, device) that no schedule of makespan `horizon` can contain.
 
-    Repeats until nothing changes; `least` (inf = removed), `start` and `tail` are written.
-    Returns False if some task is left without a device: there is no such schedule.
+    Repeats until nothing changes; writes `least` (inf = removed), `start` and `tail`. Returns False if
+    some task has no device left: there is no such schedule.
     """
     least, start, tail = w.least, w.start, w.tail
     n, size = least.shape
-    latest = horizon * (1.0 + 8.0 * n * 2.2e-16)  # so that rounding along a path takes nothing away
+    latest = horizon * (1.0 + 8.0 * n * 2.2e-16)  # rounding along a path must not remove a device
     while True:
         earliest_starts(arrays, order, unit, w)
         tails(arrays, order, unit, w)

@@ -1,6 +1,6 @@
 """Numba kernels that raise heads and tails by the load of ancestors and descendants.
 
-Any prices give a valid value, so the search for them may stop when it likes.
+Any prices give a valid bound, so the search for prices may stop at any iteration.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ def _alone(prices: FloatArray, iteration: int) -> None:
 
 @builder
 def _reprice(prices: FloatArray, load: FloatArray, iteration: int, initial: FloatArray) -> bool:
-    """Raise the prices of loaded devices (multiplicative weights); False if loads are level.
+    """Raise the prices of loaded devices (multiplicative weights); return False if all loads are equal.
 
-    Iterations count from -K: first every device alone is priced, for the work that has no other
-    place, then comes the search from `initial`.
+    Iterations count from -K. The first K price one device alone, for work that can run nowhere else;
+    the others search from `initial`.
     """
     if iteration < 0:
         for k in range(len(prices)):

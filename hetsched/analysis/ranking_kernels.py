@@ -1,4 +1,4 @@
-"""Numba kernels for the priorities list schedulers go by."""
+"""Numba kernels for the priorities of list schedulers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hetsched.compiled import builder
 from hetsched.problem.link_kernels import link_seconds, multiplier
 from hetsched.problem.problem import ProblemArrays
 
-# What "mean communication" means; see `mean_transfers`.
+# The definitions of mean communication; see `mean_transfers`.
 PAPER, TIMES, SAGA = 0, 1, 2
 MEAN_COMMUNICATION = {"paper": PAPER, "times": TIMES, "saga": SAGA}
 
@@ -20,9 +20,9 @@ def mean_transfers(arrays: ProblemArrays, mean: int) -> FloatArray:
 
     ``PAPER``: mean latency + bytes / mean bandwidth over ordered pairs of different devices
     (Topcuoglu et al. 2002, section 2). ``TIMES``: the mean of the transfer times over these pairs.
-    ``SAGA``: the mean of the transfer times over unordered pairs that include each device with
-    itself, at no cost (anrg-saga). Pairs without a path are left out. Explicit transfer times have no
-    bandwidth, so there ``PAPER`` is ``TIMES``.
+    ``SAGA``: the mean of the transfer times over unordered pairs, including each device with itself
+    at cost 0 (anrg-saga). Pairs without a path are excluded. Explicit transfer times have no
+    bandwidth, so ``PAPER`` equals ``TIMES`` for them.
     """
     links, size = arrays.links, len(arrays.links.latency)
     mean_time = np.zeros(len(arrays.source))
@@ -79,8 +79,8 @@ def mean_durations(durations: FloatArray) -> FloatArray:
 def upward(arrays: ProblemArrays, order: IntArray, weight: FloatArray, transfer: FloatArray) -> FloatArray:
     """Return the longest path from the start of each task to the end of the graph, [n].
 
-    `weight` [n] is counted per task, `transfer` [E] per edge. With mean durations and mean transfers
-    this is HEFT's upward rank, with no transfers the static level.
+    A path's length is the sum of `weight` [n] over its tasks and `transfer` [E] over its edges. With
+    mean durations and mean transfers this is HEFT's upward rank, without transfers the static level.
     """
     rank = np.empty(len(weight))
     for position in range(len(order) - 1, -1, -1):
@@ -109,8 +109,10 @@ def downward(arrays: ProblemArrays, order: IntArray, weight: FloatArray, transfe
 
 @builder
 def optimistic_costs(arrays: ProblemArrays, order: IntArray, durations: FloatArray, transfer: FloatArray) -> FloatArray:
-    """Return PEFT's optimistic cost table, [n, K]: the longest over the children of the least
-    remaining time after a task on a device, were every processor free (Arabnejad and Barbosa 2014)."""
+    """Return PEFT's optimistic cost table, [n, K] (Arabnejad and Barbosa 2014).
+
+    An entry is the maximum over the children of the least remaining time after a task on a device, if all devices are idle.
+    """
     n, size = durations.shape
     table = np.zeros((n, size))
     for position in range(n - 1, -1, -1):
@@ -121,7 +123,7 @@ def optimistic_costs(arrays: ProblemArrays, order: IntArray, durations: FloatArr
             for k in range(size):
                 anywhere = min(anywhere, table[j, k] + durations[j, k])
             for h in range(size):
-                # the move is saved only on the same device
+                # the transfer costs nothing only on the same device
                 table[i, h] = max(table[i, h], min(anywhere + move, table[j, h] + durations[j, h]))
     return table
 
@@ -148,7 +150,7 @@ def imaginary_levels(arrays: ProblemArrays, order: IntArray, durations: FloatArr
 
 @builder
 def second_latest_start(arrays: ProblemArrays, latest_start: FloatArray) -> FloatArray:
-    """Return the least latest start among the children of each task, inf without any, [n]."""
+    """Return the least latest start of the children of each task, [n]; inf without children."""
     least = np.full(len(latest_start), np.inf)
     for e in range(len(arrays.source)):
         least[arrays.source[e]] = min(least[arrays.source[e]], latest_start[arrays.target[e]])
@@ -160,8 +162,8 @@ def critical_device(arrays: ProblemArrays, durations: FloatArray, priority: Floa
     """Return the device of CPOP's critical path for the tasks on it, -1 for the others, [n].
 
     The path starts at the first source of highest `priority` (upward + downward rank) and follows
-    children of equal priority, the lowest first. Its device is the fastest for it in all, among
-    those on which the fewest of its tasks cannot run.
+    children of equal priority, the lowest first. Its device is the one of least total duration, among
+    those on which the fewest tasks of the path cannot run.
     """
     n, size = durations.shape
     only = np.full(n, -1)

@@ -1,9 +1,9 @@
 """Numba kernels that refute a makespan for a few tasks: heads, tails, loads and orders, and branching where these do not suffice.
 
-A *node* of the search is what holds of all schedules that are still in question: on which devices a
-task may run (`least` is inf on the others), since when (`release`), how long before the end
-(`delivery`), and which tasks end before which start (`before`). One input is followed; transfers
-disturb nobody. Tasks are numbered in topological order.
+A *node* of the search holds constraints on all schedules of its subtree: on which devices a task may
+run (`least` is inf on the others), from when (`release`), how long before the end (`delivery`), and
+which tasks end before others start (`before`). The model has one input and no contention of
+transfers. Tasks are numbered in topological order.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from hetsched.compiled import inner, kernel
 
 _SAFE = 1.0 - 1e-11  # more than the rounding of a sum of 10,000 terms
 _ROUNDS = 6
-_RISE = 1.0 + 1e-6  # by how much a level has to rise for another round
-NOTHING, DEVICE, ORDER = 0, 1, 2  # what there is to branch on
-_NO_NEWS, _NEWS, _CONTRADICTION = 0, 1, 2  # what orders come to
+_RISE = 1.0 + 1e-6  # factor by which a level has to rise for another round
+NOTHING, DEVICE, ORDER = 0, 1, 2  # kinds of branching
+_NO_NEWS, _NEWS, _CONTRADICTION = 0, 1, 2  # results of propagating orders
 
-# Arguments are flat here, and scratch comes as the rows of few arrays: `contradicts` takes microseconds, and with its 18 arrays in
+# Arguments are flat here, and scratch is passed as rows of few arrays: `contradicts` takes microseconds; with its 18 arrays in
 # named tuples it took 8, 19 and 73 us for 4, 8 and 20 tasks instead of 4, 11 and 60, `choose` 2.5 us instead of 1.3.
 
 
 @kernel
 def forward(pointer: IntArray, pred: IntArray, lag: FloatArray, least: FloatArray, release: FloatArray, start: FloatArray) -> None:
-    """Write into `start` [m, K] when each task can start on each device at the earliest; inf = never.
+    """Write into `start` [m, K] the earliest start of each task on each device; inf = never.
 
     Edge y of task j, ``pointer[j] <= y < pointer[j + 1]``, comes from task ``pred[y]``; ``lag[y, h, k]`` are the
     seconds from device h to k.
@@ -46,7 +46,7 @@ def forward(pointer: IntArray, pred: IntArray, lag: FloatArray, least: FloatArra
 
 @kernel
 def backward(pointer: IntArray, pred: IntArray, lag: FloatArray, least: FloatArray, delivery: FloatArray, tail: FloatArray) -> None:
-    """Write into `tail` [m, K] the least time from a task's finish on a device to the end of everything; the mirror image of `forward`."""
+    """Write into `tail` [m, K] the least time from a task's finish on a device to the makespan; the mirror image of `forward`."""
     m, size = least.shape
     for j in range(m):
         for k in range(size):
@@ -75,7 +75,7 @@ def _narrow(
     start: FloatArray,
     tail: FloatArray,
 ) -> bool:
-    """Take away every (task, device) that exceeds the horizon, until nothing changes; False if some task has none left."""
+    """Remove every (task, device) that exceeds the horizon, until nothing changes; return False if some task has no device left."""
     m, size = least.shape
     while True:
         forward(pointer, pred, lag, least, release, start)
@@ -87,11 +87,11 @@ def _narrow(
                 if least[i, k] == np.inf:
                     continue
                 through = start[i, k] + least[i, k] + tail[i, k]
-                if through <= latest and through < np.inf:  # without a path it cannot be, whatever the horizon
+                if through <= latest and through < np.inf:  # inf: without a path, for any horizon
                     possible = True
                     continue
                 changed = True
-                for j in range(m):  # whoever carries the same co-location label cannot be there either
+                for j in range(m):  # the device is removed from all tasks of the co-location unit
                     if unit[j] == unit[i]:
                         least[j, k] = np.inf
             if not possible:
@@ -102,7 +102,7 @@ def _narrow(
 
 @inner
 def _sort(level: FloatArray, order: IntArray) -> None:
-    """Write into `order` the tasks by descending level; it holds a permutation, best nearly that one."""
+    """Sort `order`, a permutation of the tasks, by descending level; fast if it is nearly sorted."""
     for x in range(1, len(order)):
         i, y = order[x], x
         while y > 0 and level[order[y - 1]] < level[i]:
@@ -139,10 +139,10 @@ def _cheapest(least: FloatArray, prices: FloatArray, i: int) -> int:
 
 @inner
 def _reprice(prices: FloatArray, load: FloatArray, iteration: int, initial: FloatArray) -> bool:
-    """Set the prices of an iteration, which count from -K; False if loads are level.
+    """Set the prices of an iteration, counted from -K; return False if all loads are equal.
 
-    First every device alone is priced, for the work that has no other place; then, from `initial`,
-    prices of loaded devices rise (multiplicative weights).
+    The first K iterations price one device alone, for work that can run nowhere else; then, from
+    `initial`, the prices of loaded devices rise (multiplicative weights).
     """
     size = len(prices)
     if iteration < 0:
@@ -181,7 +181,7 @@ def _tighten_by_load(
     ints: IntArray,
     devices: FloatArray,
 ) -> bool:
-    """Raise releases by the load of what comes before each task (or, unless `ahead`, deliveries by what comes after).
+    """Raise releases by the load of the tasks before each task (or, unless `ahead`, deliveries by the load of those after it).
 
     A task cannot start before ``a`` + the load of those before it with head >= a, for any a.
     """
@@ -234,7 +234,7 @@ def _overloads(
     ints: IntArray,
     devices: FloatArray,
 ) -> bool:
-    """Tell whether the tasks between some head and some tail need more than the horizon."""
+    """Return whether the load of the tasks between some head and some tail exceeds the horizon."""
     m, size = least.shape
     chosen = ints[1]
     load, prices, initial = devices[0], devices[1], devices[2]
@@ -275,9 +275,9 @@ def _put_in_order(
     tail: FloatArray,
     latest: float,
 ) -> int:
-    """Find tasks of one device of which only one can be first; return whether that is news, or that none can.
+    """Add orders of two tasks of one device that are implied; return whether orders are new, or contradict one another.
 
-    `place` [m] is the only device a task has left, -1 if there are several.
+    `place` [m] is the only device left of a task, -1 if there are several.
     """
     m, news = len(place), _NO_NEWS
     for i in range(m):
@@ -319,7 +319,7 @@ def contradicts(
     tasks: FloatArray,
     devices: FloatArray,
 ) -> bool:
-    """Draw all conclusions from a node and a horizon; tell whether they contradict one another.
+    """Propagate the constraints of a node and a horizon; return whether they contradict one another.
 
     Parameters
     ----------
@@ -328,26 +328,26 @@ def contradicts(
     unit : [m]
         Tasks of one number have to be on one device.
     node : [3, m, K]
-        Least, release and delivery; they are narrowed and raised.
+        Least, release and delivery; tightened in place.
     before : [m, m]
-        Which task comes before which; more are found.
+        Whether a task precedes another; implied pairs are added.
     horizon : float
         Seconds.
     iterations : int
-        How often prices are improved.
+        Number of iterations that improve prices.
     levels : [2, m, K]
         Written: earliest starts and tails.
     ints : [5, m]
-        Row 2 is written: the only device a task has left, -1 if there are several. Rows 3 and 4 hold permutations of the tasks.
+        Row 2 is written: the only device left of a task, -1 if there are several. Rows 3 and 4 hold permutations of the tasks.
     tasks, devices : [2, m], [3, K]
-        Room.
+        Scratch.
     """
     least, release, delivery = node[0], node[1], node[2]
     start, tail = levels[0], levels[1]
     head, end = tasks[0], tasks[1]
     place = ints[2]
     m, size = least.shape
-    latest = horizon * (1.0 + 8.0 * m * 2.2e-16)  # so that rounding along a path takes nothing away
+    latest = horizon * (1.0 + 8.0 * m * 2.2e-16)  # rounding along a path must not remove a device
     for _ in range(_ROUNDS):
         if not _narrow(pointer, pred, lag, unit, least, release, delivery, latest, start, tail):
             return True
@@ -374,7 +374,7 @@ def contradicts(
 
 @inner
 def _undecided(least: FloatArray, place: IntArray, start: FloatArray, tail: FloatArray) -> tuple[int, int]:
-    """Return the longest task that still has several devices, and the best of these; (-1, -1) if there is none."""
+    """Return the longest task with several devices left, and the best of these; (-1, -1) if there is none."""
     m, size = least.shape
     task, device, most = -1, -1, -1.0
     for i in range(m):
@@ -393,7 +393,7 @@ def _undecided(least: FloatArray, place: IntArray, start: FloatArray, tail: Floa
 
 @inner
 def _unordered(before: BoolArray, least: FloatArray, place: IntArray, start: FloatArray, tail: FloatArray) -> tuple[int, int]:
-    """Return the two tasks of one device with the least room for either order, the first that should be first; or (-1, -1)."""
+    """Return the two unordered tasks of one device with the least slack, the better order first; (-1, -1) if there are none."""
     m = len(place)
     first, second, room = -1, -1, np.inf
     for i in range(m):
@@ -412,7 +412,7 @@ def _unordered(before: BoolArray, least: FloatArray, place: IntArray, start: Flo
 
 @kernel
 def choose(before: BoolArray, least: FloatArray, place: IntArray, start: FloatArray, tail: FloatArray) -> tuple[int, int, int]:
-    """Return what to branch on: (DEVICE, task, device to try first), (ORDER, task to try first, other task) or NOTHING and two zeros."""
+    """Return the branching: (DEVICE, task, device to try first), (ORDER, task to try first, other task) or (NOTHING, 0, 0)."""
     task, other = _undecided(least, place, start, tail)
     if task >= 0:
         return DEVICE, task, other

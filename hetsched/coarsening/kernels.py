@@ -1,4 +1,4 @@
-"""Numba kernels over task graphs and sequences of tasks."""
+"""Numba kernels that cluster task graphs and sequences of tasks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hetsched.compiled import builder, inner
 
 @builder
 def phases(order: IntArray, pred_ptr: IntArray, pred: IntArray, cluster: IntArray, ring: IntArray) -> IntArray:
-    """Return for each task how often a path to it changes cluster on the way, within its ring of clusters."""
+    """Return the largest number of changes of cluster on a path to each task within its ring of clusters, [n]."""
     phase = np.zeros(len(order), np.int64)
     for i in order:
         for x in range(pred_ptr[i], pred_ptr[i + 1]):
@@ -22,9 +22,9 @@ def phases(order: IntArray, pred_ptr: IntArray, pred: IntArray, cluster: IntArra
 
 @builder
 def depth_first(succ_ptr: IntArray, succ: IntArray, indegree: IntArray, sources: IntArray) -> IntArray:
-    """Return a topological order in which a child comes as soon as it can: children that are ready go to the head of the queue.
+    """Return Kahn's topological order with a last-in first-out queue.
 
-    Of sources and of children, those listed last are taken first.
+    Sources and children enter in the order in which they are listed, so the last ones leave first.
     """
     n = len(indegree)
     waiting = indegree.copy()
@@ -57,22 +57,22 @@ def break_points(
     window: int,
     limit: float,
 ) -> IntArray:
-    """Cut a sequence into clusters so that the edges between them cost least, and return the cluster of each place, [n].
+    """Cut a sequence into clusters so that the edges between them have least cost; return the cluster of each position, [n].
 
-    Kernighan's dynamic program. Arrays but `place` are by place in the sequence.
+    Kernighan's dynamic program. All arrays but `place` are indexed by position in the sequence.
 
     Parameters
     ----------
     place : int64 array [E]
-        Of the predecessors in `pred_ptr`'s rows; all are less than the row's.
+        Positions of the predecessors in the rows of `pred_ptr`; each is less than the row's position.
     pred_cost, out : float64 arrays [E], [n]
-        Cost of the edge from each of them; the sum over edges that leave.
+        Cost of the edge from each predecessor; sum of the costs of the outgoing edges.
     claim : float64 array [n]
-        Bytes; a cluster of several may claim `limit`.
+        Bytes; a cluster of several positions claims at most `limit`.
     able : int64 array [n]
-        Devices that can run it, as bits; those of a cluster must have one in common.
+        Devices that can run the task, as bits; those of a cluster have one in common.
     window : int
-        The most places of a cluster.
+        Maximum number of positions in a cluster.
     """
     n = len(out)
     best, begin = np.full(n + 1, np.inf), np.zeros(n + 1, np.int64)
@@ -136,10 +136,10 @@ def met_first(succ_ptr: IntArray, succ: IntArray, sources: IntArray) -> IntArray
 
 @builder
 def cut_by_claims(order: IntArray, cluster: IntArray, unit: IntArray, claim: FloatArray, most: float) -> IntArray:
-    """Cut clusters where units would be bound together that claim more than `most` bytes; return the number of each piece, [n].
+    """Cut clusters into pieces so that units on one device claim at most `most` bytes; return the piece of each task, [n].
 
-    A cluster binds the units of its tasks together, and so do clusters with a unit in common. In the order of the tasks, a
-    piece takes the next one of its cluster if that does not bind too much. `claim` [n_units] is in bytes.
+    The units of a cluster share a device, and so do those of clusters with a unit in common. In the given order, each task joins
+    the open piece of its cluster unless the units joined would claim more than `most`. `claim` [n_units] is in bytes.
     """
     n = len(order)
     root, total = np.arange(len(claim)), claim.copy()
@@ -171,7 +171,7 @@ def cut_by_claims(order: IntArray, cluster: IntArray, unit: IntArray, claim: Flo
 
 @inner
 def _share(one: BoolArray, a: int, other: BoolArray, b: int) -> bool:
-    """Tell whether row a of one table and row b of the other have a true entry in the same column."""
+    """Return whether row a of `one` and row b of `other` have a true entry in the same column."""
     for x in range(one.shape[1]):
         if one[a, x] and other[b, x]:
             return True
@@ -180,7 +180,7 @@ def _share(one: BoolArray, a: int, other: BoolArray, b: int) -> bool:
 
 @inner
 def _equal(table: BoolArray, a: int, b: int) -> bool:
-    """Tell whether two rows of a table are the same."""
+    """Return whether two rows of a table are equal."""
     for x in range(table.shape[1]):
         if table[a, x] != table[b, x]:
             return False
@@ -189,14 +189,14 @@ def _equal(table: BoolArray, a: int, b: int) -> bool:
 
 @builder
 def cut_by_ability(order: IntArray, cluster: IntArray, usable: BoolArray, able: BoolArray, alike: bool) -> IntArray:
-    """Cut clusters where the next task, in the given order, has nothing in common with those before; return the pieces, [n].
+    """Cut clusters into pieces with a usable device in common, tasks in the given order; return the piece of each task, [n].
 
     Parameters
     ----------
     usable : bool array [n, M]
-        What all tasks of a piece must have one of in common.
+        All tasks of a piece have a true column in common.
     able : bool array [n, N]
-        If `alike`, the same for all tasks of a piece.
+        If `alike`, all tasks of a piece have equal rows.
     """
     n = len(order)
     piece, open_piece, last, count = np.empty(n, np.int64), np.full(n, -1), np.empty(n, np.int64), 0

@@ -1,4 +1,4 @@
-"""Numba kernels that pair tasks without making a cycle."""
+"""Numba kernels that pair tasks without creating a cycle."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from hetsched.problem.problem import ProblemArrays
 
 
 class Tasks(NamedTuple):
-    """What decides whether two tasks may be paired, [n] each."""
+    """Columns that decide whether two tasks may be paired, [n] each."""
 
     part: IntArray
-    """Only tasks of one part are."""
+    """Only tasks of the same part are paired."""
     level: IntArray
-    """The most edges of a path to the task."""
+    """The number of edges on the longest path to the task."""
     work: FloatArray
-    """Mean seconds; of equal edges the one to the task with less is taken."""
+    """Mean duration in seconds; of edges of equal cost, the one to the task of less work is chosen."""
     claim: FloatArray
     """Bytes."""
     able: IntArray
-    """Devices that can run it, as bits; a pair must have one in common."""
+    """Devices that can run the task, as bits; a pair must have one in common."""
 
 
 class Limits(NamedTuple):
-    """The most work, and the most bytes, of a pair."""
+    """Maximum work in seconds, and maximum claim in bytes, of a pair."""
 
     work: float
     claim: float
@@ -35,7 +35,7 @@ class Limits(NamedTuple):
 
 @builder
 def levels(arrays: ProblemArrays, order: IntArray) -> IntArray:
-    """Return the most edges of a path to each task, [n]; `order` is topological."""
+    """Return the number of edges on the longest path to each task, [n]; `order` is topological."""
     level = np.zeros(len(order), np.int64)
     for i in order:
         for x in range(arrays.pred_ptr[i], arrays.pred_ptr[i + 1]):
@@ -45,7 +45,7 @@ def levels(arrays: ProblemArrays, order: IntArray) -> IntArray:
 
 @inner
 def _fits(i: int, j: int, tasks: Tasks, limits: Limits) -> bool:
-    """Tell whether two tasks together are within the limits, and can run on one device."""
+    """Return whether two tasks together are within the limits and can run on one device."""
     return bool(
         tasks.work[i] + tasks.work[j] <= limits.work
         and tasks.claim[i] + tasks.claim[j] <= limits.claim
@@ -55,7 +55,7 @@ def _fits(i: int, j: int, tasks: Tasks, limits: Limits) -> bool:
 
 @inner
 def _joined(i: int, wanted: int, ptr: IntArray, near: IntArray, level: IntArray, partner: IntArray) -> bool:
-    """Tell whether task i has a neighbour of level `wanted` that is paired with one of i's own level."""
+    """Return whether task i has a neighbour of level `wanted` whose partner is of the level of i."""
     for x in range(ptr[i], ptr[i + 1]):
         j = near[x]
         if level[j] == wanted and partner[j] >= 0 and level[partner[j]] == level[i]:
@@ -65,7 +65,7 @@ def _joined(i: int, wanted: int, ptr: IntArray, near: IntArray, level: IntArray,
 
 @inner
 def _pair_along_edges(arrays: ProblemArrays, order: IntArray, cost: FloatArray, tasks: Tasks, limits: Limits, partner: IntArray) -> None:
-    """Pair tasks, asked in `order`, over the heaviest edge to a free neighbour that is one level on or back."""
+    """Pair tasks, in the given order, along the heaviest edge to a free neighbour of an adjacent level."""
     level, part, work = tasks.level, tasks.part, tasks.work
     for i in order:
         if partner[i] >= 0:
@@ -113,8 +113,8 @@ def _pair_siblings(ptr: IntArray, near: IntArray, tasks: Tasks, limits: Limits, 
 def match(arrays: ProblemArrays, order: IntArray, cost: FloatArray, tasks: Tasks, limits: Limits) -> IntArray:
     """Return the partner of each task, or -1, [n]; `cost` [E] is that of edges.
 
-    Tasks are asked in `order` for the heaviest edge to a free neighbour that is one level on or back. Those left
-    over are paired with tasks of their level that read the same task, or are read by the same.
+    Tasks are matched in the given order along the heaviest edge to a free neighbour of an adjacent level. The
+    unmatched ones are paired with tasks of their level that have a parent or a child in common.
     """
     partner = np.full(len(order), -1)
     _pair_along_edges(arrays, order, cost, tasks, limits, partner)

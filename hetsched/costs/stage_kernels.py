@@ -1,4 +1,4 @@
-"""Kernels over all stages of a block at once."""
+"""Numba kernels over all stages of a block."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Indices = npt.NDArray[np.int32]
 def longest_and_sum(
     parent: Indices, last: Indices, ptr: IntArray, near: IntArray, alone: FloatArray, body: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return of each stage the seconds of its longest group, tasks alone, and the sum of its bodies, [S] each.
+    """Return the seconds of the longest group of each stage, from `alone`, and the sum of `body` over its tasks, [S] each.
 
-    Stage s is stage ``parent[s] < s`` and the task ``last[s]``; ``near[ptr[i]:ptr[i + 1]]`` are the tasks that an edge joins
-    to task i. A group that is not the new task's has been in the parent.
+    Stage s is stage ``parent[s] < s`` and the task ``last[s]``; ``near[ptr[i]:ptr[i + 1]]`` are the neighbours of task i. All
+    groups of a stage but that of the new task are groups of the parent.
     """
     stages, n = len(parent), len(alone)
     longest, total = np.zeros(stages), np.zeros(stages)
@@ -47,7 +47,7 @@ def longest_and_sum(
 
 @builder
 def alike(parent: Indices, last: Indices, sort: IntArray) -> BoolArray:
-    """Return of each stage whether it has two tasks or more and all are of one sort, which is not -1."""
+    """Return whether each stage, [S], has at least two tasks, all of the same sort, which is not -1."""
     stages = len(parent)
     common, result = np.full(stages, -1), np.zeros(stages, np.bool_)
     for s in range(1, stages):

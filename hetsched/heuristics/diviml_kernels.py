@@ -1,8 +1,8 @@
 """Numba kernels of searches over strings of devices, decoded in one fixed topological order.
 
-A string says how many inputs of each co-location unit go to each device: ``counts[unit, device]``.
-They are laid out as consecutive stretches in the order of the devices, one batch each; with one input
-a row is a device. A string has `positions` per unit, each standing for as many inputs.
+A string holds the number of inputs of each co-location unit on each device: ``counts[unit, device]``.
+A unit's inputs are divided into consecutive intervals in the order of the devices, one batch each; with
+one input a row is a device. A string has `positions` per unit, of equally many inputs each.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def unit_costs(t: SearchData, sizes: IntArray) -> FloatArray:
 
 @builder
 def fastest(cost: FloatArray, sizes: IntArray, inputs: int, most: int) -> IntArray:
-    """Return for each unit the counts of least total cost, [units, K]; -1 where there are none of at most `most` batches.
+    """Return the counts of least total cost of each unit, [units, K]; -1 if none has at most `most` batches.
 
     Ties go to fewer batches, then to lower devices.
     """
@@ -76,7 +76,7 @@ def _write_unit(t: SearchData, s: SearchState, counts: IntArray, u: int) -> None
 
 @inner
 def _lay_out(t: SearchData, s: SearchState, order: IntArray, rank: int) -> None:
-    """Write the sequence anew from the task at place `rank` of the topological order on."""
+    """Rewrite the sequence from the task at position `rank` of the topological order on."""
     position = s.position[order[rank] * t.slots] if rank > 0 else 0
     for place in range(rank, len(order)):
         i = order[place]
@@ -98,7 +98,7 @@ def _claim(t: SearchData, s: SearchState, counts: IntArray, u: int, sign: float)
 
 @inner
 def _fits(t: SearchData, s: SearchState) -> bool:
-    """Return whether every device has the memory that is claimed."""
+    """Return whether the claims on every device are within its capacity."""
     for k in range(len(s.used)):
         if not s.used[k] <= t.capacity[k]:
             return False
@@ -107,7 +107,7 @@ def _fits(t: SearchData, s: SearchState) -> bool:
 
 @kernel
 def decode(t: SearchData, s: SearchState, counts: IntArray, order: IntArray) -> float:
-    """Make `s` the state of a string, evaluate and commit it; inf where it cannot run or does not fit."""
+    """Load a string into `s`, evaluate and commit it; return the makespan, inf if it cannot run or does not fit the memory."""
     for k in range(len(s.used)):
         s.used[k] = 0.0
     for u in range(len(counts)):
@@ -123,10 +123,10 @@ def decode(t: SearchData, s: SearchState, counts: IntArray, order: IntArray) -> 
 
 @builder
 def redraw(t: SearchData, counts: IntArray, cost: FloatArray, sizes: IntArray, rng: np.random.Generator, u: int, item: int) -> bool:
-    """Move input `item` of unit u to another device it may run on, each with the same chance; tell if that was possible.
+    """Move input `item` of unit u to another device it may run on, drawn uniformly; return whether that was possible.
 
-    As few inputs go with it as leave a supported batch, or none, behind and make a supported batch on
-    the other device.
+    The fewest inputs move with it that leave a supported batch size, or 0, on the old device and make a
+    supported one on the new device.
     """
     first, choices = t.choice_ptr[u], t.choice_ptr[u + 1] - t.choice_ptr[u]
     if choices < 2:
@@ -154,37 +154,37 @@ def redraw(t: SearchData, counts: IntArray, cost: FloatArray, sizes: IntArray, r
 
 
 class StringData(NamedTuple):
-    """What does not change in a search over strings."""
+    """Constants of a search over strings."""
 
     cost: FloatArray
     sizes: IntArray
     """[units, K, sizes], [sizes]: see `unit_costs`."""
     order: IntArray
-    """[n]: the topological order to decode in."""
+    """[n]: the topological order of decoding."""
     rank: IntArray
-    """[units]: the least place there of a member of each unit."""
+    """[units]: the least position in `order` of a member of each unit."""
     positions: int
-    """Of each unit."""
+    """Positions of a string per unit."""
 
 
 class Course(NamedTuple):
-    """How a string is changed."""
+    """Settings and state of one call of `search`."""
 
     mutate: bool
-    """Whether each position is redrawn with probability 1 / number of positions; else one at random is."""
+    """Whether each position is redrawn with probability 1 / number of positions; else one random position is."""
     runs: int
     hot: float
     cold: float
-    """The temperature falls geometrically from one to the other, in seconds; 0 for none."""
+    """Initial and final temperature in seconds, with a geometric decrease; 0 without annealing."""
     stop_at_better: bool
-    """Whether to return as soon as one is below `least`."""
+    """Whether to return at the first string below `least`."""
     current: float
     least: float
-    """Makespans of the current string, and of the best."""
+    """Makespans of the current and the best string, in seconds."""
 
 
 class Redrawn(NamedTuple):
-    """Scratch: the units that a change redraws, and what was there before."""
+    """Scratch: the units that a change redraws, and their previous counts and claims."""
 
     changed: IntArray
     is_changed: BoolArray
@@ -196,13 +196,13 @@ class Redrawn(NamedTuple):
 
 
 def new_redrawn(n_units: int, n_devices: int) -> Redrawn:
-    """Return room for a change."""
+    """Return uninitialised scratch for a change."""
     return Redrawn(np.zeros(n_units, np.int64), np.zeros(n_units, np.bool_), np.zeros((n_units, n_devices), np.int64), np.zeros(n_devices))
 
 
 @builder
 def _redraw_some(t: SearchData, d: StringData, counts: IntArray, w: Redrawn, rng: np.random.Generator, mutate: bool) -> int:
-    """Redraw positions of the string; return how many units changed."""
+    """Redraw positions of the string; return the number of units changed."""
     length, each, number = len(counts) * d.positions, t.arrays.inputs // d.positions, 0
     skip = -1.0 / np.log1p(-1.0 / length) if length > 1 else 0.0
     at = int(-np.log(1.0 - rng.random()) * skip) if mutate else int(rng.integers(0, length))
@@ -222,7 +222,7 @@ def _redraw_some(t: SearchData, d: StringData, counts: IntArray, w: Redrawn, rng
 
 @inner
 def _claim_anew(t: SearchData, s: SearchState, d: StringData, counts: IntArray, w: Redrawn, number: int) -> int:
-    """Claim what the changed units need in place of what they needed; return the first place of a member in the order."""
+    """Update the claims of the changed units; return the first position of their members in the order."""
     first_rank = len(d.order)
     for k in range(len(s.used)):
         w.used[k] = s.used[k]
@@ -237,7 +237,7 @@ def _claim_anew(t: SearchData, s: SearchState, d: StringData, counts: IntArray, 
 
 @inner
 def _write_changed(t: SearchData, s: SearchState, d: StringData, counts: IntArray, w: Redrawn, number: int, first_rank: int) -> None:
-    """Write the slots of the changed units, and the sequence where their numbers changed."""
+    """Write the slots of the changed units, and the sequence where numbers of slots changed."""
     same_slots = True
     for x in range(number):
         before = s.count[w.changed[x]]
@@ -251,10 +251,10 @@ def _write_changed(t: SearchData, s: SearchState, d: StringData, counts: IntArra
 def search(
     t: SearchData, s: SearchState, best: SearchState, d: StringData, counts: IntArray, w: Redrawn, rng: np.random.Generator, course: Course
 ) -> tuple[int, float, float]:
-    """Change the string `counts` [units, K], whose state `s` is committed, keeping a change that is no worse or passes for annealing.
+    """Change the string `counts` [units, K], whose state `s` is committed; keep changes that are no worse, or accepted by annealing.
 
-    The best below the least makespan known is copied to `best`. Returns the runs made, and the makespans of the current
-    string and of the best.
+    States below the least makespan are copied to `best`. Returns the number of runs, and the makespans of the current and the
+    best string.
     """
     current, least, temperature = course.current, course.least, course.hot
     factor = (course.cold / course.hot) ** (1.0 / course.runs) if course.hot > 0.0 else 1.0

@@ -1,4 +1,4 @@
-"""The numba kernel of randomised list scheduling: many placements, each measured."""
+"""Numba kernel of randomised list scheduling: many placements, each evaluated."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from hetsched.problem.problem import Problem, ProblemArrays
 
 @builder
 def by_start(arrays: ProblemArrays, durations: FloatArray, device: IntArray, sequence: IntArray) -> IntArray:
-    """Return all tasks by their start, producers before consumers, when each device keeps to its order in `sequence`.
+    """Return all tasks in order of start, producers before consumers, if each device runs its tasks in the order of `sequence`.
 
-    Whole batches and no contention.
+    Each task is one batch of all inputs, without contention.
     """
     n = len(sequence)
     following, last = np.full(n, -1), np.full(durations.shape[1], -1)
@@ -60,7 +60,7 @@ def by_start(arrays: ProblemArrays, durations: FloatArray, device: IntArray, seq
 
 @builder
 def place_whole(t: SearchData, s: SearchState, device: IntArray, order: IntArray) -> None:
-    """Make a state that of one batch of all inputs per task, on `device` [n], in an order [n]."""
+    """Load one batch of all inputs per task, on `device` [n], in the given order [n], into a state."""
     for i in range(len(order)):
         u = t.unit[i]
         s.count[u], s.device[u * t.slots], s.low[u * t.slots], s.high[u * t.slots] = 1, device[i], 0, t.arrays.inputs
@@ -71,7 +71,7 @@ def place_whole(t: SearchData, s: SearchState, device: IntArray, order: IntArray
 
 
 class Stretched(NamedTuple):
-    """The numbers of a `LinkTable` that `stretch` writes; the table has read-only views of them."""
+    """The arrays of a `LinkTable` that `_stretch` writes; the table has read-only views of them."""
 
     edge_bytes: FloatArray
     latency: FloatArray
@@ -89,7 +89,7 @@ class Restarts(NamedTuple):
 
 
 def stretched(problem: Problem) -> tuple[ProblemArrays, Stretched]:
-    """Return the columns of a problem with links that can be stretched."""
+    """Return the columns of a problem, and the writable arrays of its links."""
     links = problem.links
     own = Stretched(links.edge_bytes.copy(), links.latency.copy(), links.transfers.copy())
     views = Stretched(*(column.view() for column in own))
@@ -100,7 +100,7 @@ def stretched(problem: Problem) -> tuple[ProblemArrays, Stretched]:
 
 @inner
 def _stretch(own: Stretched, links: LinkTable, factor: float) -> None:
-    """Make all transfers take `factor` times as long as in `links`."""
+    """Multiply all transfer times of `links` by `factor`, and write the result into `own`."""
     for e in range(len(links.edge_bytes)):
         own.edge_bytes[e] = links.edge_bytes[e] * factor
     for h in range(links.latency.shape[0]):
@@ -116,17 +116,17 @@ def _stretch(own: Stretched, links: LinkTable, factor: float) -> None:
 def restart(
     t: SearchData, s: SearchState, p: ListProblem, own: Stretched, restarts: Restarts, rng: np.random.Generator, runs: int, limit: float
 ) -> tuple[int, float]:
-    """Place all tasks anew up to `runs` times, until a makespan is below `limit`.
+    """Place all tasks again up to `runs` times, until a makespan is below `limit`.
 
-    The links of `p` are stretched through `own`. Returns the runs made and the makespan of the last, which is in `s`; inf if
-    none was below.
+    The links of `p` are stretched through `own`. Returns the number of runs and the makespan of the last one, which is in `s`;
+    inf if none was below the limit.
     """
     n, size = p.durations.shape
     placement = new_state(n, size, len(p.need))
     rule = Rule(FINISH, True, np.empty(n), np.zeros((n, size)), np.empty(0, np.int64))
     for run in range(runs):
         of_rank, of_finish = restarts.rank_noise * rng.random(), restarts.finish_noise * rng.random()
-        # In place of contention, transfers are planned to take longer.
+        # Longer transfers stand for contention.
         _stretch(own, t.arrays.links, (1.0 + restarts.transfer_noise) ** rng.random() if t.arrays.links.contended else 1.0)
         for i in range(n):
             rule.priority[i] = restarts.rank[i] * (1.0 + of_rank * (2.0 * rng.random() - 1.0))

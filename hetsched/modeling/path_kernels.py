@@ -1,4 +1,4 @@
-"""Shortest paths through states in topological order."""
+"""Numba kernels of shortest paths through states in topological order."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Transitions(NamedTuple):
     tail: IntArray
     head: IntArray
     kind: IntArray
-    """Costs [K] are those of kinds."""
+    """The kind of each transition; costs [K] are per kind."""
 
 
 def transitions(tail: npt.NDArray[np.integer[Any]], head: npt.NDArray[np.integer[Any]], kind: npt.NDArray[np.integer[Any]]) -> Transitions:
-    """Return transitions as the kernels take them: int64 and read-only; what is int64 already is not copied."""
+    """Return transitions for the kernels: int64 and read-only; int64 arrays are not copied."""
     columns = [np.ascontiguousarray(column, np.int64).view() for column in (tail, head, kind)]
     for column in columns:
         column.setflags(write=False)
@@ -30,7 +30,7 @@ def transitions(tail: npt.NDArray[np.integer[Any]], head: npt.NDArray[np.integer
 
 @builder
 def from_first(paths: Transitions, cost: FloatArray, states: int) -> tuple[FloatArray, IntArray]:
-    """Return the distance of each state from the first, and the transition it is best reached by, or -1."""
+    """Return the distance of each state from the first, and the last transition of a shortest path to it, or -1."""
     distance, last = np.full(states, np.inf), np.full(states, -1)
     distance[0] = 0.0
     for t in range(len(paths.tail)):
@@ -55,7 +55,7 @@ def to_last(paths: Transitions, cost: FloatArray, states: int) -> FloatArray:
 
 @kernel
 def least_around(paths: Transitions, before: FloatArray, after: FloatArray, kind: int) -> float:
-    """Return the least cost of the rest of a path with a transition of a kind, from the distances before and after it."""
+    """Return the least sum of the distances before and after a transition of a kind: the cost of the rest of a path through it."""
     least = np.inf
     for t in range(len(paths.tail)):
         if paths.kind[t] == kind:
@@ -65,7 +65,7 @@ def least_around(paths: Transitions, before: FloatArray, after: FloatArray, kind
 
 @builder
 def on_short_paths(paths: Transitions, cost: FloatArray, before: FloatArray, after: FloatArray, most: float) -> IntArray:
-    """Return the transitions on paths that cost at most so much."""
+    """Return the transitions on paths of a cost of at most `most`."""
     chosen = np.empty(len(paths.tail), np.int64)
     used = 0
     for t in range(len(paths.tail)):

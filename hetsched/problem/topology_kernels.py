@@ -12,8 +12,8 @@ from hetsched.compiled import builder
 def breadth_first_order(succ_ptr: IntArray, succ: IntArray, indegree: IntArray) -> IntArray:
     """Return Kahn's topological order with a first-in first-out queue.
 
-    Sources enter in index order. The result is shorter than the number of tasks iff there is a
-    cycle; then it holds the tasks that no cycle precedes.
+    Sources enter in index order. The result is shorter than the number of tasks iff the graph has a
+    cycle; it then holds the tasks that neither are on a cycle nor have an ancestor on one.
     """
     n = len(indegree)
     waiting = indegree.copy()
@@ -38,7 +38,7 @@ def breadth_first_order(succ_ptr: IntArray, succ: IntArray, indegree: IntArray) 
 
 @builder
 def widths(bandwidth: FloatArray, source: int) -> FloatArray:
-    """Return the largest bottleneck bandwidth from `source` to each device, [K]; 0 without a path, inf to itself."""
+    """Return the largest bottleneck bandwidth of a path from `source` to each device, [K]; 0 without a path, inf to itself."""
     size = len(bandwidth)
     width = np.zeros(size)
     width[source] = np.inf
@@ -58,9 +58,9 @@ def widths(bandwidth: FloatArray, source: int) -> FloatArray:
 
 @builder
 def shortest(latency: FloatArray, bandwidth: FloatArray, bottleneck: float, source: int) -> tuple[FloatArray, IntArray]:
-    """Return the lowest total latency from `source` over links at least as wide as `bottleneck`, then fewest hops.
+    """Return (lowest total latency from `source` to each device, device before it on its path), [K] each; inf and -1 without a path.
 
-    With the device before each on its path, [K] both; inf and -1 without a path.
+    Only links of at least the bandwidth `bottleneck` are used; ties go to fewer hops.
     """
     size = len(latency)
     distance = np.full(size, np.inf)
@@ -87,11 +87,11 @@ def shortest(latency: FloatArray, bandwidth: FloatArray, bottleneck: float, sour
 
 @builder
 def drop_unreachable(usable: BoolArray, ptr: IntArray, other: IntArray, edge: IntArray, leaving: BoolArray, paths: BoolArray) -> None:
-    """Take from `usable`, [units, K], each device that reaches, or is reached from, no usable device of some neighbour.
+    """Remove from `usable`, [units, K], each device of a unit without a path to, or from, any usable device of some neighbour.
 
-    Ends x of edges, those of unit u from ``ptr[u]`` on: the unit at the other end, the edge, whether the edge leaves u.
-    `paths` are [1, K, K] for all edges alike, or [E, K, K]. What changes is looked at again, so each device of a unit
-    is taken away once.
+    ``ptr[u] <= x < ptr[u + 1]`` are the edge ends at unit u: `other` is the unit at the other end, `edge` the edge, `leaving`
+    whether the edge leaves u. `paths` is [1, K, K] if all edges are alike, else [E, K, K]. Units that change are queued again
+    (arc consistency), so each device of a unit is removed at most once.
     """
     units, size = usable.shape
     queue, waiting = np.arange(units), np.ones(units, np.bool_)

@@ -1,4 +1,4 @@
-"""How long an iteration would be if one node moved: what assistants estimate before they take it."""
+"""Numba kernels that estimate the duration of an iteration after a move of one unit to an assistant."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def moved_makespans(
     units: IntArray,
     targets: IntArray,
 ) -> FloatArray:
-    """Return the makespan with each unit of tasks moved to its target alone, [c].
+    """Return the makespan after the move of each single unit of tasks to its target, [c].
 
-    Devices run their tasks in the order of `sequence` [n], a topological order; transfers do not
-    disturb one another. `seconds` [n, K], `device` [n]; the tasks of unit u are
+    Devices run their tasks in the order of `sequence` [n], a topological order, without contention of
+    transfers. `seconds` is [n, K], `device` [n]; the tasks of unit u are
     ``members[member_ptr[u]:member_ptr[u + 1]]``.
     """
     trial = device.copy()
@@ -44,12 +44,12 @@ def moved_makespans(
 def _makespan(
     arrays: ProblemArrays, sequence: IntArray, seconds: FloatArray, device: IntArray, finish: FloatArray, clock: FloatArray
 ) -> float:
-    """Return when the last task finishes; `finish` [n] and `clock` [K] are room to work in."""
+    """Return the last finish in seconds; `finish` [n] and `clock` [K] are scratch."""
     clock[:] = 0.0
     last = 0.0
     for i in sequence:
         k = device[i]
-        start = clock[k] if seconds[i, k] > 0 else 0.0  # what takes no time waits for no device
+        start = clock[k] if seconds[i, k] > 0 else 0.0  # tasks of duration 0 do not wait for a device
         for p in range(arrays.pred_ptr[i], arrays.pred_ptr[i + 1]):
             j = arrays.pred[p]
             start = max(start, finish[j] + link_seconds(arrays.links, arrays.pred_edge[p], device[j], k, 1.0))

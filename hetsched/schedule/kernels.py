@@ -1,8 +1,8 @@
-"""Numba kernels that turn orders into times; `simulate` is their front door.
+"""Numba kernels that compute the times of a decision; `simulate` calls them.
 
 Batches and *arcs* are nodes of one graph. An arc is an (edge, source batch, target batch) with at
-least one input in common: a transfer if the batches sit on different devices, else a mere
-precedence of length zero. Batches and transfers of length zero take no part in resource orders.
+least one input in common: a transfer if the batches are on different devices, else a precedence of
+length zero. Batches and transfers of length zero are not part of resource orders.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hetsched.problem.links import LinkTable
 
 @builder
 def by_source(source: IntArray, n_batches: int) -> tuple[IntArray, IntArray]:
-    """Return (row starts, arcs) grouped by source batch, the order of arcs kept."""
+    """Return (row starts, arcs) grouped by source batch, in the order of arcs within a group."""
     pointers = np.zeros(n_batches + 1, np.int64)
     for a in source:
         pointers[a + 1] += 1
@@ -39,8 +39,8 @@ def earliest(
 ) -> tuple[FloatArray, FloatArray]:
     """Return the earliest starts of batches [m] and arcs [x] under fixed orders; NaN in a deadlock.
 
-    `next_batch` [m] is the batch that follows on the device, `next_arc` [x, 2] the transfers that
-    follow on the two resources of an arc, -1 for none.
+    `next_batch` [m] is the next batch on the device, `next_arc` [x, 2] the next transfers on the two
+    resources of an arc, -1 for none.
     """
     m, n_arcs = len(duration), len(source)
     out_ptr, out = by_source(source, m)
@@ -90,7 +90,7 @@ def earliest(
 
 
 class Contest(NamedTuple):
-    """What `first_come_first_served` works on: batches [m] in running order, grouped by device, and arcs [x]."""
+    """State of `first_come_first_served`: batches [m] in running order, grouped by device, and arcs [x]."""
 
     duration: FloatArray
     device: IntArray
@@ -102,31 +102,31 @@ class Contest(NamedTuple):
     out_ptr: IntArray
     out: IntArray
     priority: IntArray
-    """Arcs by (source batch, edge, target batch), grouped by source, and the place of each there."""
+    """Arcs sorted by (source batch, edge, target batch), grouped by source, and the position of each arc there."""
     waiting: IntArray
-    """[m]: arcs that have not arrived yet."""
+    """[m]: number of arcs that have not arrived yet."""
     start: FloatArray
     arc_start: FloatArray
-    """[m], [x]: the result; NaN for what has not started."""
+    """[m], [x]: the starts in seconds; NaN if not started."""
     queue_ptr: IntArray
     queue: IntArray
     turn: IntArray
-    """For each device the batches of positive length, in order, and the next of them."""
+    """The batches of positive length of each device, in order, and the next one of each device."""
     busy: BoolArray
     """[K]: whether a device runs a batch."""
     pair_ptr: IntArray
     pair_size: IntArray
     ready_keys: FloatArray
     ready_items: IntArray
-    """For each ordered pair of devices a heap of waiting transfers, by (ready time, priority)."""
+    """A heap of waiting transfers for each ordered pair of devices, by (ready time, priority)."""
     in_use: BoolArray
     """[n_resources]"""
     event_keys: FloatArray
     event_items: IntArray
-    """A heap of what finishes, by time; arcs are numbered from m on."""
+    """A heap of the running batches and arcs by finish time; arcs are numbered from m on."""
     finished: IntArray
     sizes: IntArray
-    """A stack of what has just finished; its height, and the number of events."""
+    """A stack of the nodes that have just finished; its height, and the number of events."""
 
 
 FINISHED, EVENTS = 0, 1
@@ -136,12 +136,12 @@ FINISHED, EVENTS = 0, 1
 def _contest(
     duration: FloatArray, device: IntArray, source: IntArray, target: IntArray, arc_duration: FloatArray, links: LinkTable
 ) -> Contest:
-    """Return the state before anything has started."""
+    """Return the state before the first start."""
     m, n_arcs, n_devices = len(duration), len(source), len(links.resource)
     out_ptr, out = by_source(source, m)
     priority, waiting = np.empty(n_arcs, np.int64), np.zeros(m, np.int64)
     for position in range(n_arcs):
-        priority[out[position]] = position  # by (source batch, edge, target batch), as arcs are sorted by edge first
+        priority[out[position]] = position  # by (source batch, edge, target batch), because arcs are sorted by edge first
         waiting[target[position]] += 1
     queue, queue_ptr, total = np.empty(m, np.int64), np.zeros(n_devices + 1, np.int64), 0
     for b in range(m):
@@ -187,14 +187,14 @@ def _contest(
 
 @inner
 def _finish(c: Contest, node: int) -> None:
-    """Put a node on the stack of what has just finished."""
+    """Push a node on the stack of nodes that have just finished."""
     c.finished[c.sizes[FINISHED]] = node
     c.sizes[FINISHED] += 1
 
 
 @inner
 def _arrive(c: Contest, x: int, now: float) -> None:
-    """Note that an arc has arrived; what takes no time starts and finishes at once."""
+    """Record the arrival of an arc; if its batch is then ready and has length zero, it starts and finishes."""
     b = c.target[x]
     c.waiting[b] -= 1
     if c.waiting[b] == 0 and c.duration[b] == 0:
@@ -204,7 +204,7 @@ def _arrive(c: Contest, x: int, now: float) -> None:
 
 @inner
 def _release(c: Contest, links: LinkTable, node: int, now: float) -> None:
-    """Free what a finished node held, and make the arcs of a batch wait, or arrive if they take no time."""
+    """Release the resources of a finished node; the arcs of a batch then wait, or arrive if they have length zero."""
     m, n_devices = len(c.duration), len(c.busy)
     if node >= m:
         h, k = c.device[c.source[node - m]], c.device[c.target[node - m]]
@@ -228,7 +228,7 @@ def _release(c: Contest, links: LinkTable, node: int, now: float) -> None:
 
 @inner
 def _settle(c: Contest, links: LinkTable, now: float) -> None:
-    """Let everything finish that does so now, release what waits for it, and start the batches that can."""
+    """Finish all nodes that finish at time `now`, release their successors, and start the batches that are ready."""
     while True:
         while c.sizes[EVENTS] > 0 and c.event_keys[0] == now:
             _finish(c, c.event_items[0])
@@ -249,7 +249,7 @@ def _settle(c: Contest, links: LinkTable, now: float) -> None:
 
 @inner
 def _next_transfer(c: Contest, links: LinkTable) -> int:
-    """Return the pair of devices whose first waiting transfer can start and goes first, -1 for none; a blocked one delays no other."""
+    """Return the pair of devices of the first waiting transfer that can start, -1 for none; blocked transfers do not delay others."""
     best, n_devices = -1, len(c.busy)
     for pair in range(len(c.pair_size)):
         if c.pair_size[pair] == 0:
@@ -287,10 +287,10 @@ def _start_transfer(c: Contest, links: LinkTable, pair: int, now: float) -> None
 def first_come_first_served(
     duration: FloatArray, device: IntArray, source: IntArray, target: IntArray, arc_duration: FloatArray, links: LinkTable
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the starts of batches [m] and arcs [x] when transfers contend; NaN in a deadlock.
+    """Return the starts of batches [m] and arcs [x] under contention; NaN in a deadlock.
 
     Batches are listed in running order, grouped by `device`. A transfer holds the resources of its
-    link. Whenever resources free up, the waiting transfers whose every resource is free start in
+    link. When resources become free, the waiting transfers whose resources are all free start in
     order of (ready time, source batch, edge, target batch).
     """
     c, now = _contest(duration, device, source, target, arc_duration, links), 0.0

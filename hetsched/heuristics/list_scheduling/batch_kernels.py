@@ -1,10 +1,10 @@
-"""Numba kernels that share the inputs of each task out over the devices in batches.
+"""Numba kernels that divide the inputs of each task over the devices in batches.
 
-Every device gets at most one stretch of consecutive inputs of a task, and the stretches lie in the
-order of the devices: an input tends to stay where it is from task to task. Among all such
-partitions of a task the best is found by dynamic programming over devices and cut points.
-Contention is not planned for: the simulator re-times the decision. A co-location unit settles, for
-every input, on a device when its first member is placed, and claims the memory of all members.
+Every device has at most one interval of consecutive inputs of a task, and the intervals are in the
+order of the devices, so an input tends to stay on its device from task to task. The best of these
+partitions of a task is found by dynamic programming over devices and cut points. Contention is
+ignored: the simulator re-times the decision. When the first member of a co-location unit is placed,
+the devices of all its inputs are fixed, and the unit claims the memory of all members.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from hetsched.problem.link_kernels import link_seconds, multiplier
 from hetsched.problem.problem import ProblemArrays
 
 Batches = tuple[IntArray, IntArray, IntArray, IntArray, FloatArray, int]
-"""Task, device, first input, input after the last and planned start of each batch, [m] each, in
-the order of placing, and the task that found no place, or -1."""
+"""Task, device, first input, last input + 1 and planned start of each batch, [m] each, in the order of
+placement, and the task that fits nowhere, or -1."""
 
 
 @builder
 def cut_points(sizes: IntArray, inputs: int, most: int) -> IntArray:
-    """Return the numbers of inputs, ascending from 0 to L, after which a batch may end.
+    """Return the cut points: the numbers of inputs, ascending from 0 to L, after which a batch may end.
 
-    A number counts if it, and what is left of L, are sums of sizes, of `most` batches in all.
+    For a cut point q, both q and L - q are sums of sizes, of at most `most` batches in all.
     """
     never = most + 1
     fewest = np.full(inputs + 1, never)
@@ -86,13 +86,13 @@ def shared_counts(arrays: ProblemArrays, unit: IntArray, row_of: IntArray, n_row
 
 
 class BatchProblem(NamedTuple):
-    """What batched list schedulers read. P is the number of cut points."""
+    """Data of batched list schedulers. P is the number of cut points."""
 
     arrays: ProblemArrays
     unit: IntArray
     """[n]: the co-location unit of each task."""
     claim: FloatArray
-    """[n_units, 2]: bytes that a unit claims on a device, and for each input there."""
+    """[n_units, 2]: bytes that a unit claims once per device, and for each input on the device."""
     capacity: FloatArray
     """[K] bytes"""
     row_of: IntArray
@@ -102,24 +102,24 @@ class BatchProblem(NamedTuple):
     """Whether a device runs at most one batch of a task."""
     cuts: IntArray
     place: IntArray
-    """[P], [L + 1]: cut points, see `cut_points`, and the place of each number of inputs among them, -1 for none."""
+    """[P], [L + 1]: cut points, see `cut_points`, and the index of each number of inputs among them, -1 for none."""
 
 
 class Rows(NamedTuple):
-    """The batches placed so far; those of one task lie together, by inputs."""
+    """The batches placed so far; those of one task are consecutive, in the order of inputs."""
 
     task: IntArray
     device: IntArray
     low: IntArray
     high: IntArray
-    """First input, and input after the last."""
+    """First input, and last input + 1."""
     begin: FloatArray
     finish: FloatArray
     """Seconds."""
 
 
 class Units(NamedTuple):
-    """Where co-location units have settled."""
+    """The devices of co-location units with a member placed."""
 
     used: FloatArray
     """[K]: bytes claimed."""
@@ -131,24 +131,24 @@ class Units(NamedTuple):
 
 
 class Partition(NamedTuple):
-    """Scratch: the best partition of one task's inputs among the devices."""
+    """Scratch: the best partition of one task's inputs over the devices."""
 
     ready: FloatArray
-    """[P, B, K]: when the data of a batch of each size, from each cut point on, are on each device."""
+    """[P, B, K]: seconds at which the data of a batch of each size, from each cut point on, are on each device."""
     total: FloatArray
     number: IntArray
     since: IntArray
-    """[K + 1, P]: row k + 1 has the best way to have the inputs up to each cut point done on devices 0 to k: its value, its
-    batches, and the cut point at which device k begins, -1 if it has none."""
+    """[K + 1, P]: row k + 1 holds the best partition of the inputs up to each cut point over devices 0 to k: its value, its
+    number of batches, and the cut point at which the interval of device k begins, -1 if it is empty."""
     value: FloatArray
     batches: IntArray
     last: IntArray
-    """[P]: the same of device k alone from one cut point on, see `_stretches`; `last` is the place of the size of the last batch."""
+    """[P]: the same on device k alone from one cut point on, see `_stretches`; `last` is the index of the size of the last batch."""
 
 
 @builder
 def _longer(rows: Rows) -> Rows:
-    """Return the rows with room for twice as many."""
+    """Return a copy of the rows with twice the capacity."""
     count = len(rows.task)
     longer = Rows(
         np.empty(2 * count, np.int64),
@@ -171,7 +171,7 @@ def _longer(rows: Rows) -> Rows:
 
 @builder
 def _more_gaps(gaps: Gaps) -> Gaps:
-    """Return the gaps with room for twice as many."""
+    """Return a copy of the gaps with twice the capacity."""
     size, most = gaps.start.shape
     more: Gaps = new_gaps(size, 2 * most)
     for k in range(size):
@@ -210,7 +210,7 @@ def _data_ready(p: BatchProblem, i: int, first: IntArray, rows: Rows, ready: Flo
 
 @inner
 def _start_in(gaps: Gaps, k: int, ready: float, length: float) -> tuple[float, int]:
-    """Return the earliest start on device k, and the gap it is in; -1 for a batch of length zero."""
+    """Return the earliest start on device k, and its gap, -1 for a batch of length zero."""
     if length == 0.0:
         return ready, NONE
     gap = first_gap(gaps, k, ready, length, np.inf)
@@ -219,9 +219,9 @@ def _start_in(gaps: Gaps, k: int, ready: float, length: float) -> tuple[float, i
 
 @inner
 def _stretches(p: BatchProblem, i: int, gaps: Gaps, w: Partition, k: int, a: int, by_finish: bool, limit: float) -> None:
-    """Fill `value`, `batches`, `last` for the inputs of task i from cut point a to each cut point, done on device k alone.
+    """Fill `value`, `batches`, `last` for the inputs of task i from cut point a to each cut point, on device k alone.
 
-    The value is the earliest finish, or the least seconds, of batches one after another; inf if impossible or above `limit`.
+    The value is the earliest finish, or the least total seconds, of consecutive batches; inf if impossible or above `limit`.
     """
     value, batches, cuts, sizes = w.value, w.batches, p.cuts, p.arrays.sizes
     for c in range(a, len(cuts)):
@@ -249,7 +249,7 @@ def _stretches(p: BatchProblem, i: int, gaps: Gaps, w: Partition, k: int, a: int
 
 @inner
 def _share_out(p: BatchProblem, i: int, gaps: Gaps, units: Units, w: Partition, by_finish: bool) -> bool:
-    """Fill `total`, `number`, `since` for task i; return whether there is a way."""
+    """Fill `total`, `number`, `since` for task i; return whether there is a partition."""
     u, last = p.unit[i], len(p.cuts) - 1
     total, number, since, settled = w.total, w.number, w.since, units.settled[u]
     for b in range(last + 1):
@@ -263,7 +263,7 @@ def _share_out(p: BatchProblem, i: int, gaps: Gaps, units: Units, w: Partition, 
         if moot:
             continue
         for a in range(last):
-            limit = total[k + 1, last]  # whatever lies above cannot win
+            limit = total[k + 1, last]  # values above it are not minimal
             if total[k, a] == np.inf or total[k, a] > limit or (settled and p.cuts[a] != units.low[u, k]):
                 continue
             _stretches(p, i, gaps, w, k, a, by_finish, limit)
@@ -285,7 +285,7 @@ def _share_out(p: BatchProblem, i: int, gaps: Gaps, units: Units, w: Partition, 
 
 @inner
 def _lay_out(p: BatchProblem, i: int, gaps: Gaps, units: Units, w: Partition, rows: Rows, end: int, by_finish: bool) -> None:
-    """Write the batches of task i, which end before row `end`, backwards, by inputs; its unit settles."""
+    """Write the batches of task i into the rows before `end`, from the last to the first, and fix the devices of its unit."""
     u, row, b = p.unit[i], end, len(p.cuts) - 1
     for k in range(len(units.used) - 1, -1, -1):
         a = w.since[k + 1, b]
@@ -305,7 +305,7 @@ def _lay_out(p: BatchProblem, i: int, gaps: Gaps, units: Units, w: Partition, ro
 
 @inner
 def _time_batch(p: BatchProblem, gaps: Gaps, w: Partition, rows: Rows, row: int, is_first: bool) -> None:
-    """Write when a batch begins and finishes, and fill its gap; `is_first` of its task."""
+    """Write the start and finish of a batch, and fill its gap; `is_first` is whether it is the first of its task."""
     i, k, s = rows.task[row], rows.device[row], 0
     while p.arrays.sizes[s] < rows.high[row] - rows.low[row]:
         s += 1
@@ -320,7 +320,7 @@ def _time_batch(p: BatchProblem, gaps: Gaps, w: Partition, rows: Rows, row: int,
 
 @builder
 def _new_gaps(arrays: ProblemArrays, insertion: bool) -> Gaps:
-    """Return gaps of idle devices; remains shorter than the least positive duration of a batch are dropped."""
+    """Return the gaps of idle devices; gaps shorter than the least positive duration of a batch will be dropped."""
     gaps: Gaps = new_gaps(arrays.durations.shape[1], 8)
     if insertion:
         for i in range(arrays.durations.shape[0]):
@@ -333,10 +333,10 @@ def _new_gaps(arrays: ProblemArrays, insertion: bool) -> Gaps:
 
 @builder
 def in_batches(p: BatchProblem, priority: FloatArray, by_finish: bool, insertion: bool) -> Batches:
-    """Place the ready task of highest priority [n] in the best batches, again and again.
+    """Place the ready task of highest priority [n] in its best batches, until all are placed or one fits nowhere.
 
-    The best have the earliest finish, or with `by_finish` False the least seconds of device time; ties go to fewer batches,
-    then to lower devices. With `insertion` a batch may start in a gap between batches placed before.
+    The best batches have the earliest last finish, or with `by_finish` False the least total duration; ties go to fewer
+    batches, then to lower devices. With `insertion` a batch may start in a gap between batches placed before.
     """
     arrays, (n, size, n_sizes), n_cuts = p.arrays, p.arrays.durations.shape, len(p.cuts)
     first, made = np.zeros((n, 2), np.int64), 0

@@ -1,8 +1,8 @@
-"""Numba kernels that place tasks on devices, one after another; list schedulers are settings of them.
+"""Numba kernels of list schedulers, which place tasks on devices one after another.
 
-Every task is one batch of all inputs. Contention is not planned for here: the decision is re-timed
-by the simulator. A co-location unit settles on a device, and claims the memory of all its members
-there, when its first member is placed.
+Every task is one batch of all inputs. Contention is ignored: the simulator re-times the decision.
+When the first member of a co-location unit is placed, the device of the unit is fixed, and the unit
+claims the memory of all its members there.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from hetsched.problem.link_kernels import bytes_seconds, multiplier
 from hetsched.problem.problem import ProblemArrays
 
 Placed = tuple[IntArray, IntArray, int]
-"""Device per task [n], a sequence of all tasks [n], and the task that found no place, or -1."""
+"""Device per task [n], a sequence of all tasks [n], and the task that fits nowhere, or -1."""
 
-# What a static list scheduler minimises over the devices.
+# Criteria that a static list scheduler minimises over the devices.
 FINISH, START, DURATION, AVAILABLE, ADJUST = 0, 1, 2, 3, 4
-# How a dynamic one picks among the ready tasks.
+# Rules by which a dynamic list scheduler selects among the ready tasks.
 ETF, DLS, BIL, MIN_MIN, MAX_MIN, SUFFERAGE = 0, 1, 2, 3, 4, 5
 
 MEMORY_SLACK = 1 + 1e-9
 NONE = -1
 MORE, SLICE = -2, 4_000_000
-"""What a kernel returns at the end of a slice that is not the last, and its looks at ready tasks: a tenth of a second."""
+"""Return value at the end of a slice that is not the last, and ready tasks examined in a slice, which take a tenth of a second."""
 
 
 class ListProblem(NamedTuple):
-    """What list schedulers read; read-only, but for `need`."""
+    """Data of list schedulers; all arrays but `need` are read-only."""
 
     arrays: ProblemArrays
     durations: FloatArray
@@ -47,51 +47,52 @@ class ListProblem(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """How a static list scheduler goes about it."""
+    """Settings of a static list scheduler."""
 
     criterion: int
     """``FINISH``, ``START``, ``DURATION``, ``AVAILABLE`` or ``ADJUST``."""
     insertion: bool
     """Whether a task may start in a gap between tasks placed before."""
     priority: FloatArray
-    """[n]: the highest goes first, then the lowest task."""
+    """[n]: the task of highest priority is first; ties go to the lowest task."""
     bias: FloatArray
-    """[n, K] or [0, 0]: added to the finish when devices are compared. Under ``ADJUST``, [n, 1]: by how much a start has to be
-    earlier to leave the device of the task before; and where no device has the memory, the one with most left is taken."""
+    """[n, K] or [0, 0]: added to the finish in comparisons of devices. Under ``ADJUST``, [n, 1]: the minimum by which a start on
+    another device must be earlier than on the device of the previous task; if no device has the memory, the one with the most
+    memory left is used."""
     only: IntArray
-    """[n] or [0]: a device to prefer to all others if it is admissible, or -1."""
+    """[n] or [0]: a device preferred to all others if it is admissible, or -1."""
 
 
 class Gaps(NamedTuple):
-    """The idle gaps of each device, by time; the last one is open-ended. Without insertion there is only the last."""
+    """The idle gaps of each device, in order of time; the last one is open-ended, and the only one without insertion."""
 
     start: FloatArray
     end: FloatArray
     after: IntArray
     """[K, most]: seconds, and the task before each gap, -1 for none."""
     number: IntArray
-    """[K]: gaps of each device."""
+    """[K]: number of gaps of each device."""
     least: FloatArray
-    """[K]: shorter remains fit no task and are dropped."""
+    """[K]: shorter gaps fit no task and are dropped."""
 
 
 class ListState(NamedTuple):
-    """What list scheduling writes, and room to work in."""
+    """Results and scratch of list scheduling."""
 
     device: IntArray
     finish: FloatArray
     sequence: IntArray
     """[n]"""
     unit_device: IntArray
-    """[n_units]: where each unit has settled, or -1."""
+    """[n_units]: the device of each unit, or -1 if no member is placed."""
     used: FloatArray
     """[K]: bytes claimed."""
     gaps: Gaps
     following: IntArray
     head: IntArray
-    """[n], [K]: the task after each on its device, and the first of each device, -1 for none."""
+    """[n], [K]: the next task on the device of each task, and the first of each device, -1 for none."""
     ready: FloatArray
-    """[K]: when the data of one task are on each device."""
+    """[K]: seconds at which the data of one task are on each device."""
     waiting: IntArray
     """[n]: parents that are not placed yet."""
     keys: FloatArray
@@ -101,7 +102,7 @@ class ListState(NamedTuple):
 
 @builder
 def new_gaps(n_devices: int, most: int) -> Gaps:
-    """Return room for `most` gaps of each device, which is idle as yet."""
+    """Return the gaps of idle devices, with a capacity of `most` gaps for each device."""
     return Gaps(
         np.zeros((n_devices, most)),
         np.full((n_devices, most), np.inf),
@@ -113,7 +114,7 @@ def new_gaps(n_devices: int, most: int) -> Gaps:
 
 @builder
 def new_state(n_tasks: int, n_devices: int, n_units: int) -> ListState:
-    """Return room for a placement."""
+    """Return a state for `clear`."""
     return ListState(
         np.empty(n_tasks, np.int64),
         np.empty(n_tasks),
@@ -132,7 +133,7 @@ def new_state(n_tasks: int, n_devices: int, n_units: int) -> ListState:
 
 @inner
 def arrivals(arrays: ProblemArrays, i: int, device: IntArray, finish: FloatArray, ready: FloatArray) -> None:
-    """Fill `ready` [K] with the times at which all data of task i can be on each device."""
+    """Write into `ready` [K] the earliest time at which all data of task i are on each device."""
     links, pred, pred_edge = arrays.links, arrays.pred, arrays.pred_edge
     size, factor = len(ready), multiplier(arrays.links, arrays.inputs)
     for k in range(size):
@@ -153,7 +154,7 @@ def arrivals(arrays: ProblemArrays, i: int, device: IntArray, finish: FloatArray
 def first_gap(gaps: Gaps, k: int, ready: float, duration: float, limit: float) -> int:
     """Return the earliest gap of device k in which a task fits.
 
-    The search gives up at a gap where the task would start at `limit` or later, and returns that one.
+    If the task would start there at `limit` or later, the first such gap is returned, in which it may not fit.
     """
     low, high = 0, gaps.number[k] - 1  # the first gap that ends after `ready`
     while low < high:
@@ -172,7 +173,7 @@ def first_gap(gaps: Gaps, k: int, ready: float, duration: float, limit: float) -
 
 @inner
 def fill_gap(gaps: Gaps, k: int, gap: int, i: int, start: float, finish: float) -> None:
-    """Put task i into a gap of device k, and keep what is left on either side."""
+    """Put task i into a gap of device k; the remainders before and after it become gaps unless they are too short."""
     count, end = gaps.number[k], gaps.end[k, gap]
     keep_left = gaps.start[k, gap] + gaps.least[k] <= start
     keep_right = finish + gaps.least[k] <= end
@@ -194,7 +195,7 @@ def fill_gap(gaps: Gaps, k: int, gap: int, i: int, start: float, finish: float) 
 
 @inner
 def clear(p: ListProblem, s: ListState, insertion: bool) -> None:
-    """Make a state that of no task placed."""
+    """Reset a state to no task placed."""
     n, size = p.durations.shape
     for i in range(n):
         s.device[i], s.finish[i] = NONE, 0.0
@@ -212,7 +213,7 @@ def clear(p: ListProblem, s: ListState, insertion: bool) -> None:
 
 @inner
 def enqueue_first(p: ListProblem, s: ListState, priority: FloatArray) -> int:
-    """Fill the queue with the tasks that have no parents; return how many there are."""
+    """Fill the queue with the tasks without parents; return their number."""
     queued = 0
     for i in range(len(priority)):
         s.waiting[i] = p.arrays.pred_ptr[i + 1] - p.arrays.pred_ptr[i]
@@ -223,7 +224,7 @@ def enqueue_first(p: ListProblem, s: ListState, priority: FloatArray) -> int:
 
 @inner
 def enqueue_after(p: ListProblem, s: ListState, priority: FloatArray, i: int, queued: int) -> int:
-    """Add the children of task i that wait for no other to the queue; return its new length."""
+    """Add the children of task i whose parents are all placed to the queue; return its new length."""
     for x in range(p.arrays.succ_ptr[i], p.arrays.succ_ptr[i + 1]):
         j = p.arrays.succ[x]
         s.waiting[j] -= 1
@@ -234,21 +235,21 @@ def enqueue_after(p: ListProblem, s: ListState, priority: FloatArray, i: int, qu
 
 @inner
 def admits(p: ListProblem, s: ListState, i: int, k: int) -> bool:
-    """Return whether device k can run task i, is reached by its data (see `arrivals`) and by its co-located tasks."""
+    """Return whether device k can run task i, can receive its data (see `arrivals`), and is that of its unit, if that is fixed."""
     bound_to = s.unit_device[p.unit[i]]
     return bool(p.durations[i, k] != np.inf and s.ready[k] != np.inf and (bound_to < 0 or bound_to == k))
 
 
 @inner
 def has_room(p: ListProblem, s: ListState, i: int, k: int) -> bool:
-    """Return whether device k has the memory for the unit of task i, or holds it already."""
+    """Return whether device k has the memory for the unit of task i, or is the device of the unit."""
     u = p.unit[i]
     return bool(s.unit_device[u] >= 0 or s.used[k] + p.need[u] <= p.capacity[k] * MEMORY_SLACK)
 
 
 @inner
 def _score(criterion: int, start: float, length: float, extra: float, idle: float) -> float:
-    """Return what is least on the chosen device; `idle` is when it has no more to do."""
+    """Return the criterion, which is minimised over devices; `idle` is the finish of the last task on the device."""
     if criterion == FINISH:
         return start + length + extra
     if criterion == START:
@@ -262,9 +263,9 @@ def _score(criterion: int, start: float, length: float, extra: float, idle: floa
 
 @inner
 def _best_device(p: ListProblem, rule: Rule, s: ListState, i: int, latest: int) -> tuple[int, float, int]:
-    """Return the best device for task i, its start there and the gap, -1 for tasks that take no time; -1 where no device will do.
+    """Return the best device for task i, or -1, its start there and the gap, -1 for tasks of duration 0.
 
-    `latest` is the device of the task before.
+    `latest` is the device of the previous task.
     """
     chosen, chosen_start, chosen_gap, best = NONE, 0.0, 0, np.inf
     gaps, criterion = s.gaps, rule.criterion
@@ -277,7 +278,7 @@ def _best_device(p: ListProblem, rule: Rule, s: ListState, i: int, latest: int) 
             length, ready, extra = p.durations[i, k], s.ready[k], 0.0
             if len(rule.bias) > 0:
                 extra = rule.bias[i, k] if criterion == FINISH else rule.bias[i, 0]
-            limit = np.inf  # a start from here on cannot win
+            limit = np.inf  # a start at this time or later is not better than the best
             if criterion == FINISH:
                 limit = best - length - extra
             elif criterion == START:
@@ -288,7 +289,7 @@ def _best_device(p: ListProblem, rule: Rule, s: ListState, i: int, latest: int) 
             if length > 0.0:
                 gap = first_gap(gaps, k, ready, length, limit)
                 start = max(ready, gaps.start[k, gap])
-                if start + length > gaps.end[k, gap]:  # the search gave up at `limit`
+                if start + length > gaps.end[k, gap]:  # the search ended at `limit`
                     continue
             if forced:
                 score = s.used[k] - p.capacity[k]
@@ -305,7 +306,7 @@ def _best_device(p: ListProblem, rule: Rule, s: ListState, i: int, latest: int) 
 
 @kernel
 def in_order(p: ListProblem, rule: Rule, s: ListState) -> int:
-    """Place the ready task of highest priority on its best device, again and again; return the task that found no place, or -1."""
+    """Place the ready task of highest priority on its best device until all are placed; return the task that fits nowhere, or -1."""
     clear(p, s, rule.insertion)
     gaps, following, head, latest, placed = s.gaps, s.following, s.head, NONE, 0
     queued = enqueue_first(p, s, rule.priority)
@@ -343,7 +344,7 @@ def in_order(p: ListProblem, rule: Rule, s: ListState) -> int:
 
 @inner
 def _kth_least(values: FloatArray, count: int, k: int) -> float:
-    """Return the k-th least (from 0) of the first `count` values, which get sorted; few, so by insertion."""
+    """Return the k-th least (from 0) of the first `count` values; sorts them in place by insertion."""
     for x in range(1, count):
         value = values[x]
         y = x
@@ -355,7 +356,7 @@ def _kth_least(values: FloatArray, count: int, k: int) -> float:
 
 
 class Choice(NamedTuple):
-    """How a dynamic list scheduler picks a ready task and a device."""
+    """The rule by which a dynamic list scheduler selects a ready task and a device."""
 
     rule: int
     """``ETF``, ``DLS``, ``BIL``, ``MIN_MIN``, ``MAX_MIN`` or ``SUFFERAGE``."""
@@ -366,10 +367,10 @@ class Choice(NamedTuple):
 
 
 class Choosing(NamedTuple):
-    """How far a scheduler has come that looks at all ready tasks at every step, in slices of steps."""
+    """State of a dynamic list scheduler between slices of steps."""
 
     at: IntArray
-    """Steps done (-1 before the tasks that are ready at first are known), tasks ready, the last device, the last unit."""
+    """Number of steps done, -1 before the initially ready tasks are collected; number of ready tasks; last device; last unit."""
     device: IntArray
     finish: FloatArray
     sequence: IntArray
@@ -399,10 +400,10 @@ class Choosing(NamedTuple):
 
 
 class Preferences(NamedTuple):
-    """What each ready task prefers, as long as that stands.
+    """The best devices of each ready task, cached between steps.
 
-    A placement only worsens its own device, so a preference stands until the task's best or second-best device, or its
-    co-location unit, gets another task.
+    A placement only worsens the device it uses, so the cached devices of a task are valid until a task is placed on its best
+    or second-best device, or from its co-location unit.
     """
 
     device: IntArray
@@ -410,19 +411,19 @@ class Preferences(NamedTuple):
     """[n]: the best and the second-best device, -1 for none."""
     score: FloatArray
     tie: FloatArray
-    """[n]: what ready tasks are compared by, the highest first."""
+    """[n]: keys of the comparison of ready tasks; the highest is first."""
     scratch: FloatArray
     """[K]"""
 
     @classmethod
     def begin(cls, n_tasks: int, n_devices: int) -> Preferences:
-        """Return those of no task."""
+        """Return an empty cache."""
         return cls(np.full(n_tasks, -1), np.full(n_tasks, -1), np.empty(n_tasks), np.zeros(n_tasks), np.empty(n_devices))
 
 
 @inner
 def _value(choice: Choice, i: int, k: int, start: float, duration: float, crowd: float) -> float:
-    """Return how good device k is for task i, which can start there at `start`."""
+    """Return the value of device k for task i, which can start there at `start`; higher is better."""
     if choice.rule == ETF:
         return -start
     if choice.rule == DLS:
@@ -434,7 +435,7 @@ def _value(choice: Choice, i: int, k: int, start: float, duration: float, crowd:
 
 @inner
 def _prefer(p: ListProblem, choice: Choice, s: Choosing, preferences: Preferences, i: int, n_ready: int) -> bool:
-    """Write what ready task i prefers; return whether any device will do."""
+    """Write the preferences of ready task i; return whether it fits any device."""
     size, u, scratch = len(s.used), p.unit[i], preferences.scratch
     crowd = max(n_ready / size - 1.0, 0.0)
     best, other, first, second, fitting = NONE, NONE, -np.inf, -np.inf, 0
@@ -462,7 +463,7 @@ def _prefer(p: ListProblem, choice: Choice, s: Choosing, preferences: Preference
     elif choice.rule == MAX_MIN:
         preferences.score[i] = -first
     elif choice.rule == SUFFERAGE:
-        preferences.score[i] = first - second  # inf where there is no second
+        preferences.score[i] = first - second  # inf without a second device
     else:
         preferences.score[i] = first
         if choice.rule == ETF:
@@ -472,7 +473,7 @@ def _prefer(p: ListProblem, choice: Choice, s: Choosing, preferences: Preference
 
 @inner
 def _goes_before(preferences: Preferences, i: int, j: int) -> bool:
-    """Return whether ready task i is picked rather than j: by score, tie, then the lower task."""
+    """Return whether ready task i is selected before j: by score, tie, then the lower task."""
     score, tie = preferences.score, preferences.tie
     if score[i] != score[j]:
         return bool(score[i] > score[j])
@@ -481,7 +482,7 @@ def _goes_before(preferences: Preferences, i: int, j: int) -> bool:
 
 @inner
 def _make_ready(p: ListProblem, s: Choosing, i: int, n_ready: int) -> int:
-    """Add a task to those that are ready; return how many are."""
+    """Add a task to the ready tasks; return their number."""
     arrivals(p.arrays, i, s.device, s.finish, s.ready[i])
     s.ready_tasks[n_ready] = i
     return n_ready + 1
@@ -489,10 +490,10 @@ def _make_ready(p: ListProblem, s: Choosing, i: int, n_ready: int) -> int:
 
 @kernel
 def by_choice(p: ListProblem, choice: Choice, s: Choosing, preferences: Preferences, most: int) -> int:
-    """Pick a ready task and a device by a rule over all ready tasks, append it there, again and again, for a slice.
+    """Run a slice of steps; each appends the ready task to the device that are best by the rule.
 
-    The slice ends after `most` looks at ready tasks. Returns -1 if all tasks are placed, the task that found no place,
-    or ``MORE``; state and preferences are then as the next slice needs them.
+    The slice ends after `most` ready tasks have been examined. Returns -1 if all tasks are placed, the task that fits nowhere,
+    or ``MORE``; state and preferences are then those that the next slice needs.
     """
     arrays, preferred, other = p.arrays, preferences.device, preferences.other
     at, n_ready, last_device, last_unit = s.at, s.at[1], s.at[2], s.at[3]
@@ -537,7 +538,7 @@ def by_choice(p: ListProblem, choice: Choice, s: Choosing, preferences: Preferen
 
 @builder
 def heft(p: ListProblem, order: IntArray, mean: int) -> Placed:
-    """Ranks, order and placement of HEFT in one call, which is what its speed is measured on."""
+    """Return the placement of HEFT: ranks, order and placement in one call, the one whose speed is measured."""
     arrays, (n, size) = p.arrays, p.durations.shape
     rank = ranking_kernels.upward(arrays, order, ranking_kernels.mean_durations(p.durations), ranking_kernels.mean_transfers(arrays, mean))
     state = new_state(n, size, len(p.need))

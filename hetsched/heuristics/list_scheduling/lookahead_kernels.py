@@ -1,4 +1,4 @@
-"""The numba kernel of lookahead HEFT: a device is chosen by what it does to the children."""
+"""Numba kernel of lookahead HEFT: devices are compared by the finish times of the children."""
 
 from __future__ import annotations
 
@@ -27,37 +27,37 @@ from hetsched.problem.link_kernels import link_seconds, multiplier
 
 
 class Children(NamedTuple):
-    """The children of each task that are looked at."""
+    """The children of each task that are placed tentatively."""
 
     child: IntArray
     edge: IntArray
-    """[E]: as ``arrays.succ`` and ``arrays.succ_edge``, but the children of a task by descending priority."""
+    """[E]: as ``arrays.succ`` and ``arrays.succ_edge``, with the children of a task in descending priority."""
     most: int
-    """Of a task, the first so many are looked at."""
+    """Maximum number of children per task; the first ones are used."""
 
 
 class Trial(NamedTuple):
-    """Scratch: the children of one task, placed tentatively. C is the most of them."""
+    """Scratch: the tentative placements of the children of one task; C is their maximum number."""
 
     begin: FloatArray
-    """[n]: starts of the tasks that are placed for good."""
+    """[n]: starts of the tasks whose placement is final."""
     data: FloatArray
-    """[C, K]: when the data of the children from parents placed before are on each device."""
+    """[C, K]: seconds at which the data of the children from parents already placed are on each device."""
     among_ptr: IntArray
     among: IntArray
-    """[C + 1], [E]: places in ``arrays.pred`` of the edges between children, by the child that they enter."""
+    """[C + 1], [E]: indices into ``arrays.pred`` of the edges between children, grouped by target."""
     of_parent: IntArray
     device: IntArray
     finish: FloatArray
-    """[n]: the task for which each was last placed tentatively, where, and until when."""
+    """[n]: the parent for which each task was last placed tentatively, its device there, and its finish."""
     on: IntArray
     since: FloatArray
     until: FloatArray
-    """[C + 1]: what the tentative placements occupy, in the order in which they were made."""
+    """[C + 1]: device, start and finish of the tentative placements, in the order of placement."""
 
 
 def new_trial(n_tasks: int, n_devices: int, n_edges: int, most: int) -> Trial:
-    """Return room for at most so many children of a task."""
+    """Return scratch for at most `most` children of a task."""
     return Trial(
         np.zeros(n_tasks),
         np.zeros((most, n_devices)),
@@ -74,7 +74,7 @@ def new_trial(n_tasks: int, n_devices: int, n_edges: int, most: int) -> Trial:
 
 @inner
 def _start_beside(s: ListState, trial: Trial, k: int, ready: float, length: float, taken: int) -> float:
-    """Return the earliest start on device k in a gap and outside the first `taken` tentative placements."""
+    """Return the earliest start on device k in a gap that does not overlap the first `taken` tentative placements."""
     start = ready
     clear_of_all = length == 0.0
     while not clear_of_all:
@@ -90,7 +90,7 @@ def _start_beside(s: ListState, trial: Trial, k: int, ready: float, length: floa
 
 @inner
 def _look_at_children(p: ListProblem, children: Children, s: ListState, trial: Trial, i: int) -> int:
-    """Write when the children of task i have the data of other parents, and the edges between them; return how many they are."""
+    """Write the arrivals of the children's data from other parents than i, and the edges among them; return their number."""
     arrays, links, factor = p.arrays, p.arrays.links, multiplier(p.arrays.links, p.arrays.inputs)
     first = arrays.succ_ptr[i]
     count = min(arrays.succ_ptr[i + 1] - first, children.most)
@@ -115,7 +115,7 @@ def _look_at_children(p: ListProblem, children: Children, s: ListState, trial: T
 
 @inner
 def _data_ready(p: ListProblem, trial: Trial, c: int, through: float, m: int) -> float:
-    """Return when child c has all its data on device m; those of its parent arrive at `through`."""
+    """Return the arrival of the last data of child c on device m; those of its parent arrive at `through`."""
     arrays, links, factor = p.arrays, p.arrays.links, multiplier(p.arrays.links, p.arrays.inputs)
     there = max(trial.data[c, m], through)
     for z in range(trial.among_ptr[c], trial.among_ptr[c + 1]):
@@ -128,7 +128,7 @@ def _data_ready(p: ListProblem, trial: Trial, c: int, through: float, m: int) ->
 
 @inner
 def _latest_child(p: ListProblem, children: Children, s: ListState, trial: Trial, i: int, k: int, start: float, limit: float) -> float:
-    """Return when the last child finishes if task i starts at `start` on device k, or a time above `limit`."""
+    """Return the latest finish of the children if task i starts at `start` on device k, or a time above `limit`."""
     links, u, own = p.arrays.links, p.unit[i], start + p.durations[i, k]
     factor, first = multiplier(links, p.arrays.inputs), p.arrays.succ_ptr[i]
     trial.on[0], trial.since[0], trial.until[0] = k, start, own
@@ -163,9 +163,9 @@ def _latest_child(p: ListProblem, children: Children, s: ListState, trial: Trial
 
 @kernel
 def lookahead(p: ListProblem, priority: FloatArray, children: Children, s: ListState, trial: Trial) -> int:
-    """Place the ready task of highest priority [n] where its children can finish first, again and again.
+    """Place the ready task of highest priority [n] on the device that lets its children finish first, until all are placed.
 
-    Returns the task that found no place, or -1. The sequence is in the order of placing, not of starts.
+    Returns the task that fits nowhere, or -1. The sequence is in the order of placement, not of starts.
     """
     clear(p, s, True)
     queued, placed = enqueue_first(p, s, priority), 0

@@ -1,4 +1,4 @@
-"""The inner loop of annealing, in numba."""
+"""Numba kernel of the inner loop of annealing."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from hetsched.heuristics.local_search.edit_kernels import Log
 from hetsched.heuristics.local_search.state_kernels import SearchData, SearchState
 
 CRITICAL = 0.5
-"""Share of the changes that begin at a node of a critical chain."""
+"""Probability that a change starts from a node of a critical chain."""
 EVERY = 16
-"""Changes tried with one chain before another is looked for."""
+"""Number of changes after which the critical chain is computed again."""
 PRESS = 1.003
-"""Factor by which the price of memory rises with each step beyond it, and falls with each step within."""
+"""Factor by which the penalty of memory rises after a step over the capacities, and falls after any other step."""
 
 
 class Course(NamedTuple):
-    """How annealing goes on."""
+    """Settings and state of one call of `anneal`."""
 
     steps: int
     hot: float
     cold: float
-    """The temperature falls geometrically from one to the other, in seconds."""
+    """Initial and final temperature in seconds, with a geometric decrease."""
     pressure: float
-    """Seconds that a byte beyond a device's memory costs: more with every step spent so, less with every other."""
+    """Penalty in seconds per byte over a device's memory; it rises with each step over the capacities and falls with the others."""
     current: float
     least: float
-    """Makespans of the current state, and of the best."""
+    """Makespans of the current and the best state, in seconds."""
 
 
 @kernel
@@ -39,8 +39,7 @@ def anneal(
 ) -> tuple[float, float, float]:
     """Try random changes of `s`.
 
-    Returns the makespan of `s`, the makespan of `best`, into which every better state within the memory is copied, and the
-    pressure.
+    Better states within the memory are copied into `best`. Returns the makespans of `s` and of `best`, and the pressure.
     """
     temperature, pressure, current, least = course.hot, course.pressure, course.current, course.least
     factor = (course.cold / course.hot) ** (1.0 / max(1, course.steps))

@@ -1,16 +1,16 @@
-"""What it costs to put one node elsewhere, from heads and tails, in numba.
+"""Numba kernels that evaluate moves of one node from heads and tails.
 
 The *disjunctive graph* of a state has the nodes by their position in its sequence, an arc with a lag for every
-pair of batches that exchange inputs, and each node's neighbours on its device. With a node taken out
-of it, the longest path that ends in each other node (its finish) and that begins behind it (its tail)
-tell for every place on every device the longest path through the node there:
-``max(arrival, finish of the one before) + duration + max(tail over the consumers, tail of the one behind)``.
-Together with the longest path that is left without the node, this is the makespan to rounding,
-for nothing before the place depends on the node and nothing behind it leads to it. (Mastrolilli and
-Gambardella 2000, "Effective neighbourhood functions for the flexible job shop problem"; transfers are
-lags here.) Where transfers contend, the wait that a node has now is kept and its own in the new place
-left out; where co-located tasks change the device with it, only the node itself is looked at: the
-value is then a guide, neither a bound nor exact.
+pair of batches that exchange inputs, and arcs between neighbours on a device. After a node is removed, the
+longest path that ends at each other node (its finish) and the longest path that begins after it (its tail)
+give the longest path through the node at every place on every device:
+``max(arrival, finish of the node before) + duration + max(tail over the consumers, tail of the node after)``.
+The maximum of this and of the longest path without the node is the makespan, up to rounding, because no node
+before the place depends on the node and no node after the place leads to it (Mastrolilli and Gambardella 2000,
+"Effective neighbourhood functions for the flexible job shop problem"; transfers are lags here). Under
+contention, the waits of the other nodes remain as they are, and that of the node at its new place is 0; if
+co-located tasks change the device too, only the node itself is evaluated. The value is then an estimate,
+neither a bound nor exact.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hetsched.heuristics.local_search.state_kernels import SearchData, SearchSta
 from hetsched.problem.link_kernels import link_seconds, multiplier
 
 TIE = 1e-3
-"""Weight of the path through the node itself, by which places of the same makespan are told apart."""
+"""Weight of the path through the node itself, which breaks ties between places of equal makespan."""
 NOTHING = -1
 
 
@@ -37,23 +37,23 @@ class DisjunctiveGraph(NamedTuple):
     duration: FloatArray
     """[M] seconds."""
     wait: FloatArray
-    """[M] seconds between all being ready and the start, spent on transfers that contend."""
+    """[M] seconds from the time at which its device and all data are ready without contention, to its start."""
     before: IntArray
-    """[M]: position of the node before it on its device, -1 if there is none or it takes no time."""
+    """[M]: position of the previous node on its device, -1 if there is none or the duration is 0."""
     after: IntArray
-    """[M]: the same behind it."""
+    """[M]: position of the next node on its device, likewise."""
     head: IntArray
     """[K]: position of the first node of each device, -1 if there is none."""
     last: IntArray
-    """[K]: the same of the last."""
+    """[K]: position of the last node of each device, likewise."""
     pred_ptr: IntArray
     """[M + 1]"""
     pred: IntArray
     lag: FloatArray
-    """Seconds from the producer's finish until its data is there."""
+    """Seconds from the producer's finish to the arrival of its data."""
     pred_edge: IntArray
     pred_factor: FloatArray
-    """What the bytes or seconds of one input are multiplied by."""
+    """Factor of the bytes or seconds of one input."""
     succ_ptr: IntArray
     succ: IntArray
     succ_lag: FloatArray
@@ -64,42 +64,42 @@ class DisjunctiveGraph(NamedTuple):
     finish: FloatArray
     """[M] seconds."""
     tail: FloatArray
-    """[M] seconds from its finish to the end of all that depends on it."""
+    """[M] seconds from its finish to the last finish of the nodes that depend on it."""
     early: FloatArray
-    """[M]: `finish` without the node taken out."""
+    """[M]: `finish` in the graph without the removed node."""
     late: FloatArray
-    """[M]: `tail` without it."""
+    """[M]: `tail` in the graph without the removed node."""
     above: BoolArray
-    """[M]: whether the node taken out depends on it."""
+    """[M]: whether the removed node depends on it."""
     below: BoolArray
-    """[M]: whether it depends on the node taken out."""
+    """[M]: whether it depends on the removed node."""
     saved: IntArray
-    """[M]: nodes of the part of the sequence that was changed last."""
+    """[M]: previous nodes of the part of the sequence that `reorder` changed last."""
     marked: BoolArray
     """[M] scratch."""
     reached: BoolArray
     """[K] scratch."""
     ready: FloatArray
-    """[K]: when the data of the node taken out is on a device."""
+    """[K]: seconds at which the data of the removed node are on each device."""
     behind: FloatArray
-    """[K]: the longest path behind its finish on a device."""
+    """[K]: the longest path after its finish on each device."""
 
 
 class Candidates(NamedTuple):
-    """The best places found, best first; B of them at most."""
+    """At most B places, by ascending value."""
 
     size: IntArray
-    """[1]: how many there are."""
+    """[1]: number of places."""
     value: FloatArray
     """[B] seconds."""
     places: IntArray
-    """[B, 3]: node, device, position of the node before which it goes or -1 for the device's end."""
+    """[B, 3]: node, device, position of the node before which it is inserted, or -1 for the end of the device."""
 
 
 def new_graph(t: SearchData) -> DisjunctiveGraph:
-    """Return room for the graph of any state."""
+    """Return uninitialised arrays for the graph of any state."""
     nodes, size = len(t.task), len(t.capacity)
-    arcs = len(t.arrays.pred) * (2 * t.slots - 1)  # intervals of two tasks meet so often at most
+    arcs = len(t.arrays.pred) * (2 * t.slots - 1)  # maximum number of overlaps between the intervals of two tasks
     integers = [np.zeros(nodes, np.int64) for _ in range(4)]
     floats = [np.zeros(nodes) for _ in range(6)]
     flags = [np.zeros(nodes, np.bool_) for _ in range(3)]
@@ -140,13 +140,13 @@ def new_graph(t: SearchData) -> DisjunctiveGraph:
 
 
 def new_candidates(room: int) -> Candidates:
-    """Return a list for so many places."""
+    """Return an empty list for `room` places."""
     return Candidates(np.zeros(1, np.int64), np.zeros(room), np.zeros((room, 3), np.int64))
 
 
 @kernel
 def build(t: SearchData, s: SearchState, net: DisjunctiveGraph) -> None:
-    """Make the graph of a state as last committed."""
+    """Build the graph of a state as last committed."""
     _build_nodes(t, s, net)
     _build_arcs(t, s, net)
     duration, wait, before, finish = net.duration, net.wait, net.before, net.finish
@@ -213,7 +213,7 @@ def _build_arcs(t: SearchData, s: SearchState, net: DisjunctiveGraph) -> None:
 
 @inner
 def _transpose(net: DisjunctiveGraph, length: int) -> None:
-    """Write the arcs by their producers."""
+    """Write the arcs grouped by producer."""
     ptr, succ = net.succ_ptr, net.succ
     ptr[: length + 1] = 0
     for x in range(net.pred_ptr[length]):
@@ -234,7 +234,7 @@ def _transpose(net: DisjunctiveGraph, length: int) -> None:
 
 @inner
 def _tails(net: DisjunctiveGraph, start: int, out: int, tail: FloatArray) -> None:
-    """Write tails from position `start` down, without node `out`; those behind are there already."""
+    """Write tails from position `start` down, without node `out`; the tails after `start` must be valid."""
     succ_ptr, succ, lag, after, duration, wait, above = net.succ_ptr, net.succ, net.succ_lag, net.after, net.duration, net.wait, net.above
     behind = after[out] if out >= 0 else NOTHING
     for q in range(start, -1, -1):
@@ -257,9 +257,9 @@ def _tails(net: DisjunctiveGraph, start: int, out: int, tail: FloatArray) -> Non
 
 @inner
 def take_out(t: SearchData, net: DisjunctiveGraph, length: int, out: int, limit: float) -> float:
-    """Take the node at a position out: write what the graph is without it.
+    """Remove the node at position `out`: write heads, tails and dependencies of the graph without it.
 
-    Returns the longest path that is left; if that is above `limit`, inf, and nothing is written.
+    Returns the longest path without the node, or inf, with incomplete results, if that is above `limit`.
     """
     pred_ptr, pred, lag, before, duration, wait, below = net.pred_ptr, net.pred, net.lag, net.before, net.duration, net.wait, net.below
     early, late = net.early, net.late
@@ -296,7 +296,7 @@ def take_out(t: SearchData, net: DisjunctiveGraph, length: int, out: int, limit:
 
 @inner
 def _arrivals(t: SearchData, net: DisjunctiveGraph, out: int) -> None:
-    """Write `ready` and `behind` of the node taken out."""
+    """Write `ready` and `behind` of the removed node."""
     ready, behind, device, size, links = net.ready, net.behind, net.device, len(net.ready), t.arrays.links
     ready[:], behind[:] = 0.0, 0.0
     for x in range(net.pred_ptr[out], net.pred_ptr[out + 1]):
@@ -313,10 +313,11 @@ def _arrivals(t: SearchData, net: DisjunctiveGraph, out: int) -> None:
 
 @kernel
 def critical_chain(net: DisjunctiveGraph, length: int, chain: IntArray, rng: np.random.Generator) -> int:
-    """Write into `chain` positions that each wait for the next, from a last one to finish back to time 0; return their number.
+    """Write the positions of a critical chain into `chain`, from a last node to finish back to time 0; return their number.
 
-    Where a node waits for several, one of them is drawn; where it waits for transfers that contend, its
-    latest producer or the one before it follows, whichever is the later.
+    Each position waits for the next one; if it waits for several, one of them is drawn. A node that waits
+    for transfers under contention is followed by its latest producer or the previous node of its device,
+    whichever is later.
     """
     finish, duration, before, pred_ptr, pred, lag = net.finish, net.duration, net.before, net.pred_ptr, net.pred, net.lag
     makespan, q, ties = net.peak[length], NOTHING, 0
@@ -345,7 +346,7 @@ def critical_chain(net: DisjunctiveGraph, length: int, chain: IntArray, rng: np.
 
 @inner
 def _add(found: Candidates, value: float, v: int, k: int, behind: int) -> float:
-    """Put a place among the best found; return the value that the next has to fall below."""
+    """Insert a place into the candidates; return the value below which another place is kept."""
     x, room = found.size[0], len(found.value)
     if x < room:
         found.size[0] += 1
@@ -365,12 +366,12 @@ def _add(found: Candidates, value: float, v: int, k: int, behind: int) -> float:
 
 @inner
 def worst(found: Candidates) -> float:
-    """Return the value that a place has to fall below to be kept."""
+    """Return the value below which a place is kept; inf while the list is not full."""
     return float(found.value[-1]) if found.size[0] == len(found.value) else np.inf
 
 
 class Removed(NamedTuple):
-    """The node that `take_out` took out."""
+    """The node removed by `take_out`."""
 
     node: int
     position: int
@@ -382,9 +383,9 @@ class Removed(NamedTuple):
 def find_places(
     net: DisjunctiveGraph, removed: Removed, k: int, duration: float, limit: float, candidates: Candidates, rng: np.random.Generator
 ) -> None:
-    """Put the places on device k for the node taken out among the best candidates.
+    """Insert the places of the removed node on device k into the candidates if their makespan is below `limit`.
 
-    `duration` is what it takes there. Only makespans below `limit` count.
+    `duration` is that of the node on device k.
     """
     v, out, left = removed
     early, late, wait, length, above, below, after = net.early, net.late, net.wait, net.duration, net.above, net.below, net.after
@@ -411,15 +412,15 @@ def find_places(
 
 @inner
 def reorder(t: SearchData, s: SearchState, net: DisjunctiveGraph, v: int, k: int, y: int) -> tuple[int, int]:
-    """Move node v in the sequence to right before position y of device k, or behind the device's last if y is -1.
+    """Move node v in the sequence to right before position y of device k, or after the device's last node if y is -1.
 
-    What leads to v comes before it, what depends on it or has to wait for what is at y behind it, each in the
-    order it was in. The graph is that of the state before.
+    Nodes that depend on v, or that wait for the node at y, come after v and the others before it, both in their
+    previous order. `net` is the graph of the state before the move.
 
     Returns
     -------
     first, last : int
-        The part of the sequence that changed, which `restore` puts back; -1 if y leads to v.
+        The part of the sequence that changed, for `restore`; -1 if the node at y leads to v.
     """
     at = s.position[v]
     first, last = at, at
@@ -448,7 +449,7 @@ def reorder(t: SearchData, s: SearchState, net: DisjunctiveGraph, v: int, k: int
 
 @inner
 def _mark(net: DisjunctiveGraph, at: int, edge: int, first: int, last: int) -> bool:
-    """Mark the positions that have to come behind the node; False if one of them leads to it."""
+    """Mark the positions that have to come after the node; return False if one of them leads to it."""
     net.reached[:] = False
     net.marked[at] = False
     for q in range(first, last + 1):
@@ -470,7 +471,7 @@ def _mark(net: DisjunctiveGraph, at: int, edge: int, first: int, last: int) -> b
 
 @inner
 def restore(s: SearchState, net: DisjunctiveGraph, first: int, last: int) -> None:
-    """Put the sequence back as it was before `reorder`."""
+    """Restore the sequence before `reorder`."""
     for q in range(first, last + 1):
         _put(s, net.saved[q], q)
 

@@ -1,7 +1,7 @@
-"""Changes of a search state that can be taken back.
+"""Numba kernels of reversible changes of a search state.
 
-Each primitive writes what undoes it into a log; `undo` takes them back, last first. Bytes claimed
-are kept by `release` and `claim` around what changes a unit's slots.
+Each primitive writes its inverse into a log; `undo` applies the inverses, last first. `release` and
+`claim`, called before and after a change of a unit's slots, update the bytes claimed.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ _DEVICE, _SHIFT, _INSERT, _REMOVE, _LOW, _HIGH, _COUNT = range(7)
 
 
 class Log(NamedTuple):
-    """What has been changed since the last `begin`."""
+    """The changes since the last `begin`."""
 
     entries: IntArray
     """[capacity, 3]: kind and two numbers."""
     size: IntArray
-    """[3]: entries in use, first and last position touched."""
+    """[3]: number of entries, first and last position changed."""
     used: FloatArray
-    """[K]: bytes claimed at the beginning."""
+    """[K]: bytes claimed at the last `begin`."""
 
 
 def new_log(t: SearchData) -> Log:
-    """Return a log with room for every change of a few units."""
+    """Return a log with capacity for any change of a few units."""
     longest = int(np.diff(t.member_ptr).max(initial=1))
     return Log(np.empty((256 + 8 * t.slots * (4 + longest), 3), np.int64), np.zeros(3, np.int64), np.zeros(len(t.capacity)))
 
@@ -51,7 +51,7 @@ def _write(log: Log, kind: int, a: int, b: int) -> None:
 
 @inner
 def touch(log: Log, position: int) -> None:
-    """Say that what is at a position changes; -1 is the place of a node that is not in the sequence yet."""
+    """Include a position in the range that changes; -1, of a node that is not in the sequence, is ignored."""
     if position >= 0:
         log.size[1] = min(log.size[1], position)
         log.size[2] = max(log.size[2], position)
@@ -59,7 +59,7 @@ def touch(log: Log, position: int) -> None:
 
 @inner
 def touch_unit(t: SearchData, s: SearchState, log: Log, u: int) -> None:
-    """Say that all nodes of a unit change."""
+    """Include all nodes of a unit in the range that changes."""
     for x in range(t.member_ptr[u], t.member_ptr[u + 1]):
         for slot in range(s.count[u]):
             touch(log, s.position[t.members[x] * t.slots + slot])
@@ -67,7 +67,7 @@ def touch_unit(t: SearchData, s: SearchState, log: Log, u: int) -> None:
 
 @inner
 def release(t: SearchData, s: SearchState, u: int) -> None:
-    """Take the bytes of a unit's slots from `s.used`."""
+    """Subtract the bytes of a unit's slots from `s.used`."""
     _claim(t, s, u, -1.0)
 
 
@@ -89,7 +89,7 @@ def _claim(t: SearchData, s: SearchState, u: int, sign: float) -> None:
 
 @inner
 def fits(t: SearchData, s: SearchState, log: Log) -> bool:
-    """Tell whether no device claims more than there is, unless it claimed at least as much before."""
+    """Return whether the claims of each device are within its capacity, or at most those before the change."""
     for k in range(len(s.used)):
         if s.used[k] > t.capacity[k] and s.used[k] > log.used[k]:
             return False
@@ -98,7 +98,7 @@ def fits(t: SearchData, s: SearchState, log: Log) -> bool:
 
 @inner
 def excess(t: SearchData, s: SearchState) -> float:
-    """Return the bytes claimed beyond what there is, over all devices."""
+    """Return the bytes claimed over capacity, summed over devices."""
     total = 0.0
     for k in range(len(s.used)):
         total += max(0.0, s.used[k] - t.capacity[k])
@@ -117,7 +117,7 @@ def set_device(t: SearchData, s: SearchState, log: Log, c: int, k: int) -> None:
 
 @inner
 def set_inputs(s: SearchState, log: Log, c: int, low: int, high: int) -> None:
-    """Give a cell an interval of inputs; its unit is to be touched too."""
+    """Set the interval of inputs of a cell; the caller has to touch its unit."""
     _write(log, _LOW, c, s.low[c])
     _write(log, _HIGH, c, s.high[c])
     s.low[c], s.high[c] = low, high
@@ -141,16 +141,16 @@ def move(s: SearchState, log: Log, source: int, target: int) -> None:
 
 @inner
 def insert(s: SearchState, log: Log, v: int, position: int) -> None:
-    """Put a node into the sequence before the one at a position."""
+    """Insert a node into the sequence before the node at a position."""
     _write(log, _INSERT, v, position)
     touch(log, position)
-    touch(log, len(s.sequence))  # all behind it change their places
+    touch(log, len(s.sequence))  # the positions of all nodes after it change
     _insert(s, v, position)
 
 
 @inner
 def remove(s: SearchState, log: Log, position: int) -> None:
-    """Take a node out of the sequence."""
+    """Remove the node at a position from the sequence."""
     _write(log, _REMOVE, s.sequence[position], position)
     touch(log, position)
     touch(log, len(s.sequence))
@@ -159,7 +159,7 @@ def remove(s: SearchState, log: Log, position: int) -> None:
 
 @inner
 def undo(s: SearchState, log: Log) -> None:
-    """Take back everything since `begin`."""
+    """Undo all changes since `begin`."""
     for x in range(log.size[0] - 1, -1, -1):
         kind, a, b = log.entries[x, 0], log.entries[x, 1], log.entries[x, 2]
         if kind == _DEVICE:

@@ -1,4 +1,4 @@
-"""Random changes of a search state, in numba."""
+"""Numba kernels of random changes of a search state."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from hetsched.heuristics.local_search.state_kernels import SearchData, SearchSta
 from hetsched.problem.link_kernels import link_seconds, multiplier
 
 LARGEST_GROUP = 16
-"""Most units that change their device together."""
+"""Maximum number of units that change their device together."""
 DRAWS = 64
-"""Nodes drawn in search of one to leave a device without room for what comes."""
+"""Maximum number of nodes drawn by `make_room`."""
 
 
 @inner
@@ -24,7 +24,7 @@ def below(rng: np.random.Generator, n: int) -> int:
 
 @inner
 def runs(t: SearchData, u: int, k: int, count: int) -> bool:
-    """Tell whether all members of a unit can run a batch of so many inputs on a device."""
+    """Return whether all members of a unit can run a batch of `count` inputs on device k."""
     for x in range(t.member_ptr[u], t.member_ptr[u + 1]):
         if batch_duration(t, t.members[x], k, count) == np.inf:
             return False
@@ -33,7 +33,7 @@ def runs(t: SearchData, u: int, k: int, count: int) -> bool:
 
 @inner
 def other_device(t: SearchData, u: int, k: int, rng: np.random.Generator) -> int:
-    """Return a random device that a unit may run on other than k, or -1."""
+    """Return a random device other than k on which a unit may run, or -1."""
     first, count = t.choice_ptr[u], t.choice_ptr[u + 1] - t.choice_ptr[u]
     if count < 2:
         return -1
@@ -43,7 +43,7 @@ def other_device(t: SearchData, u: int, k: int, rng: np.random.Generator) -> int
 
 @inner
 def change_device(t: SearchData, s: SearchState, log: Log, c: int, k: int) -> bool:
-    """Put a cell on device k; if a device may run only one batch of a task, the cell there comes here."""
+    """Put a cell on device k; if a device may run only one batch of a task, exchange it with the unit's cell on k."""
     u, old = c // t.slots, s.device[c]
     if k == old or not runs(t, u, k, s.high[c] - s.low[c]):
         return False
@@ -64,7 +64,7 @@ def change_device(t: SearchData, s: SearchState, log: Log, c: int, k: int) -> bo
 
 @inner
 def make_room(t: SearchData, s: SearchState, log: Log, c: int, old: int, rng: np.random.Generator) -> None:
-    """Put a random cell of a full device, to which cell c has come from device `old`, there in its stead if that fits both."""
+    """Move a random cell from the device of c, which c has overfilled, to device `old`, from which c has come, if both then fit."""
     k = s.device[c]
     need, room = s.used[k] - t.capacity[k], t.capacity[old] - s.used[old]
     for _ in range(DRAWS):
@@ -77,7 +77,7 @@ def make_room(t: SearchData, s: SearchState, log: Log, c: int, old: int, rng: np
 
 @inner
 def reposition(t: SearchData, s: SearchState, log: Log, v: int, rng: np.random.Generator) -> bool:
-    """Move a node to a random place between its producers and consumers, past another of its device."""
+    """Move a node to a random position between its producers and consumers, past another node of its device."""
     first, last = window(t, s, v)
     if last <= first:
         return False
@@ -124,7 +124,7 @@ def change_group(t: SearchData, s: SearchState, log: Log, c: int, k: int, size: 
 
 @inner
 def change_inputs(t: SearchData, s: SearchState, log: Log, u: int, rng: np.random.Generator) -> bool:
-    """Move inputs between two neighbouring slots of a unit, join them, or cut one in two."""
+    """Move inputs between two neighbouring slots of a unit, join the two, or cut a slot in two."""
     count, base = s.count[u], u * t.slots
     a = base + below(rng, count)
     beside = -1
@@ -157,7 +157,7 @@ def change_inputs(t: SearchData, s: SearchState, log: Log, u: int, rng: np.rando
 
 @inner
 def _cut(t: SearchData, s: SearchState, log: Log, u: int, a: int, rng: np.random.Generator) -> bool:
-    """Give some inputs of a cell to a new slot, which comes right behind it, on a random device."""
+    """Move some inputs of a cell to a new slot on a random device, right after the cell in the sequence."""
     count, base = s.count[u], u * t.slots
     k = t.choices[t.choice_ptr[u] + below(rng, t.choice_ptr[u + 1] - t.choice_ptr[u])]
     total = s.high[a] - s.low[a]
@@ -188,7 +188,7 @@ def _cut(t: SearchData, s: SearchState, log: Log, u: int, a: int, rng: np.random
 
 @inner
 def _drop(t: SearchData, s: SearchState, log: Log, u: int, a: int) -> None:
-    """Take an empty cell's nodes out of the sequence; the last slot takes its number."""
+    """Remove the nodes of an empty cell from the sequence; the last slot of the unit takes its number."""
     base, last = u * t.slots, s.count[u] - 1
     for x in range(t.member_ptr[u], t.member_ptr[u + 1]):
         node = t.members[x] * t.slots
@@ -205,7 +205,7 @@ def _drop(t: SearchData, s: SearchState, log: Log, u: int, a: int) -> None:
 
 @inner
 def any_change(t: SearchData, s: SearchState, log: Log, v: int, rng: np.random.Generator) -> bool:
-    """Make a random change of a node, which may claim more memory than there is; False, with nothing changed, if it came to none."""
+    """Make a random change of a node, which may exceed the memory; return False if nothing changed."""
     edit_kernels.begin(s, log)
     c, u = t.cell[v], t.unit[t.task[v]]
     kind = rng.random()
@@ -236,7 +236,7 @@ def any_change(t: SearchData, s: SearchState, log: Log, v: int, rng: np.random.G
 
 @inner
 def random_change(t: SearchData, s: SearchState, log: Log, v: int, rng: np.random.Generator) -> bool:
-    """Make a random change of a node that keeps within the memory; False, with nothing changed, if it came to none."""
+    """Make a random change of a node within the memory; return False if nothing changed."""
     if not any_change(t, s, log, v, rng):
         return False
     if not edit_kernels.fits(t, s, log):
@@ -247,10 +247,10 @@ def random_change(t: SearchData, s: SearchState, log: Log, v: int, rng: np.rando
 
 @inner
 def critical_chain(t: SearchData, s: SearchState, chain: np.ndarray) -> int:
-    """Write into `chain` nodes that each wait for the next, from the last to finish back to time 0.
+    """Write the nodes of a critical chain into `chain`, from the last to finish back to time 0; return their number.
 
-    Returns their number. Where transfers contend, a node that waits for one is followed by its
-    producer.
+    Each node waits for the next one. A node that waits for a transfer under contention is followed by
+    its producer.
     """
     sequence, finish, device, low, high = s.sequence, s.finish, s.device, s.low, s.high
     task, cell, unit, slots, at, counts = t.task, t.cell, t.unit, t.slots, s.position, s.count

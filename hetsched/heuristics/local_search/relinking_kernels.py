@@ -1,4 +1,4 @@
-"""The way from one search state to another, in numba."""
+"""Numba kernel of path relinking between two search states."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from hetsched.heuristics.local_search.state_kernels import SearchData, SearchSta
 
 @kernel
 def relink(t: SearchData, s: SearchState, goal: SearchState, child: SearchState, log: Log, stops: int) -> tuple[float, float]:
-    """Turn `s` into `goal` node by node in goal's order, and look at it `stops` times on the way.
+    """Transform `s` into `goal` node by node, in the order of `goal`, and evaluate it at `stops` points of the path.
 
-    Each node goes to its device and place there, so that on the way what comes first is as in `goal` and
-    the rest as it was. A change of device that does not fit the memory is left out, and so are nodes and
-    inputs of slots that only one of the two has.
+    Each node moves to its device and place in `goal`, so the first part of the sequence is that of `goal`
+    and the rest that of `s`. Changes of device that do not fit the memory are omitted, and so are nodes and
+    inputs of slots that only one of the two states has.
 
     Returns
     -------
     lowest : float
-        Least makespan at a stop short of the last, whose state is copied to `child`; inf if there was none.
+        Least makespan at a stop before the last, whose state is copied to `child`; inf if there was none.
     makespan : float
-        That of `s` at the end.
+        Makespan of `s` at the end.
     """
     lowest, makespan, place, stop = np.inf, np.inf, 0, 0
     length = goal.length[0]

@@ -1,15 +1,15 @@
-"""The state of a search and its evaluation: one sequence of batches over all devices.
+"""Numba kernels of search states and their evaluation: one sequence of batches over all devices.
 
 The inputs of each co-location unit (a label's tasks, or one task) are cut into intervals, the
 *slots*, each on a device; all members of a unit share its slots. A *node* is a task's batch for one
 slot, number ``task * slots + slot``. The sequence lists all nodes, producers before consumers, and
-is decoded by appending: each node starts as soon as its data is there and its device is through
-with the nodes before it. Transfers that contend are appended to their channel or ports when their
-consumer's turn comes, the earliest ready first. Every order of every device, and so every
-semi-active schedule of such batches, is some sequence's.
+is decoded by appending: each node starts as soon as its data have arrived and its device has
+finished the nodes before it. Under contention, the transfers to a node are appended to their channel
+or ports when the node is decoded, the earliest ready first. Every order of every device, and so every
+semi-active schedule of such batches, is represented by some sequence.
 
-A change is tried from the first position it touches, against a limit beyond which its makespan does
-not matter: `evaluate`, then `commit` or `rollback`.
+A change is tried from the first position that it affects, with a limit on the makespan: `evaluate`,
+then `commit` or `rollback`.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from hetsched.problem.problem import ProblemArrays
 
 
 class SearchData(NamedTuple):
-    """What does not change in a search."""
+    """Constants of a search."""
 
     arrays: ProblemArrays
     slots: int
-    """Most batches a task may have, S; with one, that batch holds all inputs."""
+    """S, the maximum number of batches of a task; if it is 1, the batch holds all inputs."""
     task: IntArray
-    """[n * S], of a node."""
+    """[n * S]: the task of a node."""
     cell: IntArray
     """[n * S]: ``unit * S + slot`` of a node."""
     unit: IntArray
@@ -44,81 +44,81 @@ class SearchData(NamedTuple):
     whole: FloatArray
     """[n, K]: `durations` where there is one size, else [0, 0]."""
     size_of: IntArray
-    """[L + 1]: place of a batch size along the last axis of `durations`, -1 if there is none."""
+    """[L + 1]: index of a batch size on the last axis of `durations`, -1 if it is not supported."""
     pred_bytes: FloatArray
-    """Bytes that all inputs of an edge move, in the order of ``arrays.pred``."""
+    """Bytes of an edge for all inputs, in the order of ``arrays.pred``."""
     succ_bytes: FloatArray
     """The same in the order of ``arrays.succ``."""
     tail: FloatArray
-    """[n, K]: least seconds from a task's finish on a device to the end of everything."""
+    """[n, K]: least seconds from a task's finish on a device to the makespan."""
     stride: int
-    """Every so many positions the state of all resources is kept."""
+    """Positions between two rows of ``SearchState.clock``."""
     choice_ptr: IntArray
     choices: IntArray
-    """Devices each unit may run on."""
+    """Devices on which each unit may run."""
     once: bool
     """Whether a device may run only one batch of a task."""
     weight: FloatArray
-    """[units]: bytes claimed once on each device a unit runs on."""
+    """[units]: bytes claimed once on each device of a unit."""
     activation: FloatArray
     """[units]: bytes claimed for each input."""
     capacity: FloatArray
-    """[K] bytes, with what rounding may take."""
+    """[K] bytes, with a margin for rounding."""
 
 
 class SearchState(NamedTuple):
-    """What a search changes; arrays of one sequence of M = n * S nodes at most."""
+    """A sequence of at most M = n * S nodes and its times; changed in place."""
 
     sequence: IntArray
     """[M]"""
     position: IntArray
-    """[M]: place of each node in the sequence, -1 for none."""
+    """[M]: position of each node in the sequence, -1 for none."""
     length: IntArray
-    """[2]: nodes in the sequence, and the position to which it was last tried."""
-    count: IntArray  # type: ignore[assignment]  # a tuple's method, which nobody calls
+    """[2]: number of nodes in the sequence, and the position at which the last evaluation ended."""
+    count: IntArray  # type: ignore[assignment]  # hides the method of tuples, which is not used
     """[units]: slots in use."""
     device: IntArray
     """[units * S]"""
     low: IntArray
     """[units * S]: first input of a slot."""
     high: IntArray
-    """[units * S]: first input behind a slot."""
+    """[units * S]: last input of a slot + 1."""
     used: FloatArray
     """[K]: bytes claimed."""
     finish: FloatArray
-    """[M] seconds, of the sequence as last committed."""
+    """[M] seconds, as last committed."""
     trial: FloatArray
-    """[M] seconds, while a change is tried."""
+    """[M] seconds, as last evaluated."""
     tail: FloatArray
-    """[M]: seconds from a node's start to the end of all that waits for it, as last written by `tails`."""
+    """[M]: seconds from a node's start to the last finish of the nodes that wait for it, as last written by `tails`."""
     makespan: FloatArray
-    """[2] seconds, of the sequence as last committed, and as last tried."""
+    """[2] seconds, as last committed, and as last evaluated."""
     clock: FloatArray
-    """[rows, resources]: when each is free before every stride-th position; devices, resources of
-    links where these are contended, and last the makespan so far."""
+    """[rows, resources]: seconds at which each resource is free before every stride-th position: devices, under contention the
+    resources of links, and in the last column the makespan so far."""
     trial_clock: FloatArray
     ready: FloatArray
     seconds: FloatArray
     producer: IntArray
-    """Scratch: when the producers of one node finish, how long their transfers take, and their
+    """Scratch: finish of the producers of one node, seconds of their transfers, and their
     (edge, node, device) rows."""
     now: FloatArray
     """Scratch: [resources]."""
     behind: FloatArray
-    """Scratch: [K] tail of the next node on each device."""
+    """Scratch: [K], tail of the next node on each device."""
     stale: BoolArray
-    """Scratch: [K], whether that has changed."""
+    """Scratch: [K], whether this tail has changed."""
     marked: BoolArray
-    """[M]: nodes with a tail to be written, none between two calls."""
+    """[M]: whether the tail of a node has to be computed; False between calls."""
     chain: IntArray
     """Scratch: [M] nodes."""
     moved: IntArray
-    """Room for the transfers that contend as (edge, source node, target node) rows, or none, [T, 3]."""
+    """[T, 3] for contended transfers as (edge, source node, target node) rows, or [0, 3] if they are not recorded."""
 
 
 @inner
 def overlap(low: IntArray, high: IntArray, a: int, b: int) -> int:
-    """Return how many inputs two cells have in common; none if it is not positive."""
+    """Return the number of inputs that two cells have in common; 0 or less if there are none."""
     return int(min(high[a], high[b]) - max(low[a], low[b]))
 
 
@@ -131,15 +131,15 @@ def batch_duration(t: SearchData, i: int, k: int, count: int) -> float:
 
 @inner
 def _append_transfers(t: SearchData, s: SearchState, count: int, v: int, k: int, n_moved: int) -> float:
-    """Append the transfers to node v on device k, the earliest ready first, and return when the last one ends.
+    """Append the transfers to node v on device k, the earliest ready first; return the end of the last one in seconds.
 
-    The first `count` rows of `ready`, `seconds` and `producer` have them. With room in `moved` they are written there from
+    They are the first `count` rows of `ready`, `seconds` and `producer`. If `moved` is not empty, they are written there from
     row `n_moved` on.
     """
     resource, clock, ready, seconds, producer, moved = t.arrays.links.resource, s.now, s.ready, s.seconds, s.producer, s.moved
     last, size, target = 0.0, len(resource), np.uint64(k)
     for x in range(count):
-        first = x  # few, so by selection
+        first = x  # selection sort, because there are few
         for y in range(x + 1, count):
             if ready[y] < ready[first]:
                 first = y
@@ -160,9 +160,9 @@ def _append_transfers(t: SearchData, s: SearchState, count: int, v: int, k: int,
 
 @inner
 def _one_batch_each(t: SearchData, s: SearchState, row: int, touched: int, limit: float) -> tuple[float, int, int]:
-    """Evaluate as `evaluate` does, where a task has one batch of all inputs and nothing contends.
+    """Evaluate as `update` does if each task has one batch of all inputs and there is no contention.
 
-    Within a device latency is 0 and bandwidth infinite, so that no branch need tell transfers from the rest.
+    Within a device the latency is 0 and the bandwidth inf, so no branch for transfers is needed.
     """
     pred_ptr, pred, pred_bytes, succ_ptr, succ = t.arrays.pred_ptr, t.arrays.pred, t.pred_bytes, t.arrays.succ_ptr, t.arrays.succ
     latency, bandwidth, unit, durations, tail, stride = t.arrays.links.latency, t.arrays.links.bandwidth, t.unit, t.whole, t.tail, t.stride
@@ -212,7 +212,7 @@ def _one_batch_each(t: SearchData, s: SearchState, row: int, touched: int, limit
 
 @inner
 def same(clock: FloatArray, other: FloatArray) -> bool:
-    """Tell whether all resources are free at the same times."""
+    """Return whether all resources are free at the same times."""
     for r in range(len(clock) - 1, -1, -1):
         if clock[r] != other[r]:
             return False
@@ -285,7 +285,7 @@ def _walk(t: SearchData, s: SearchState, first: int, touched: int, limit: float)
                 for slot in range(counts[unit[succ[x]]]):
                     settled = max(settled, at[succ[x] * slots + slot] + 1)
         trial[v] = finish
-        if not (finish + tail[i, k] if position <= touched + 1 or slots > 1 else start + s.tail[v]) <= limit:  # NaN is refused too
+        if not (finish + tail[i, k] if position <= touched + 1 or slots > 1 else start + s.tail[v]) <= limit:  # also for NaN
             return np.inf, position, n_moved
         clock[last] = max(clock[last], finish)
     return clock[last], position, n_moved
@@ -293,20 +293,20 @@ def _walk(t: SearchData, s: SearchState, first: int, touched: int, limit: float)
 
 @kernel
 def update(t: SearchData, s: SearchState, first: int, touched: int, limit: float) -> tuple[float, int, int]:
-    """Try the sequence as it stands, in which nothing has changed before position `first` and after `touched`.
+    """Evaluate the current sequence, which is unchanged before position `first` and after `touched`.
 
-    It ends as soon as everything is again as it was before the change. Unless `touched` is behind the last position,
-    the tails have to be those of the sequence as last committed: they tell early what leads beyond the limit.
+    Ends as soon as all times are equal to those before the change. Unless `touched` is after the last position, the
+    tails have to be those of the sequence as last committed; they detect early that the limit will be exceeded.
 
     Returns
     -------
     makespan : float
-        inf as soon as it is known to be above `limit`, or where a node comes before a producer, has
-        no duration, or no path for its data.
+        inf if it exceeds `limit`, or if a node precedes a producer, has no finite duration, or no path
+        for its data.
     end : int
-        The position it came to, which `rollback` asks for.
+        The position at which the evaluation ended, an argument of `rollback`.
     transfers : int
-        The rows written to `s.moved`.
+        Number of rows written to `s.moved`.
     """
     makespan, end, n_moved = _walk(t, s, first, touched, limit)
     s.makespan[1], s.length[1] = makespan, end
@@ -315,13 +315,13 @@ def update(t: SearchData, s: SearchState, first: int, touched: int, limit: float
 
 @kernel
 def evaluate(t: SearchData, s: SearchState, first: int, limit: float) -> tuple[float, int, int]:
-    """Try the sequence as it stands from position `first` to the end, see `update`."""
+    """Evaluate the current sequence from position `first` to the end, see `update`."""
     return update(t, s, first, s.length[0], limit)
 
 
 @kernel
 def commit(t: SearchData, s: SearchState, first: int) -> None:
-    """Keep what was tried from position `first` on."""
+    """Make the last evaluation, from position `first` on, the committed one."""
     sequence, finish, trial, clock, trial_clock, end = s.sequence, s.finish, s.trial, s.clock, s.trial_clock, s.length[1]
     row = first // t.stride
     for position in range(row * t.stride, end):
@@ -335,10 +335,10 @@ def commit(t: SearchData, s: SearchState, first: int) -> None:
 
 @inner
 def tails(t: SearchData, s: SearchState, first: int, last: int) -> None:
-    """Write the tails of the sequence as it stands, in which nothing has changed before position `first` and after `last`.
+    """Write the tails of the current sequence, which is unchanged before position `first` and after `last`.
 
-    What comes next on a node's device waits for it; waits for transfers that contend are left out. Nothing is written
-    where a task may have several batches.
+    The next node on a device waits for the previous one; waits for contended transfers are ignored. Nothing is written if
+    tasks may have several batches.
     """
     if t.slots == 1:
         _tails_of_one_batch_each(t, s, first, min(last + 1, s.length[0]))
@@ -346,7 +346,7 @@ def tails(t: SearchData, s: SearchState, first: int, last: int) -> None:
 
 @inner
 def _tails_of_one_batch_each(t: SearchData, s: SearchState, first: int, above: int) -> None:
-    """Write tails from position `above` - 1 down until nothing changes any more."""
+    """Write tails from position `above` - 1 down until no further tail changes."""
     succ_ptr, succ, succ_edge, succ_bytes = t.arrays.succ_ptr, t.arrays.succ, t.arrays.succ_edge, t.succ_bytes
     pred_ptr, pred, links, unit, durations = t.arrays.pred_ptr, t.arrays.pred, t.arrays.links, t.unit, t.whole
     sequence, device, tail, behind, stale, marked, length = s.sequence, s.device, s.tail, s.behind, s.stale, s.marked, s.length[0]
@@ -409,7 +409,7 @@ def _tails_of_one_batch_each(t: SearchData, s: SearchState, first: int, above: i
 
 @kernel
 def rollback(t: SearchData, s: SearchState, first: int, end: int) -> None:
-    """Forget what `evaluate` found; to be called before the change of the sequence is undone."""
+    """Discard the last evaluation; to be called before the change of the sequence is undone."""
     sequence, finish, trial = s.sequence, s.finish, s.trial
     for position in range(first // t.stride * t.stride, end):
         v = sequence[position]
@@ -418,9 +418,9 @@ def rollback(t: SearchData, s: SearchState, first: int, end: int) -> None:
 
 @kernel
 def copy(source: SearchState, target: SearchState) -> None:
-    """Copy what is decided, not the times."""
+    """Copy the decision of a state without its times."""
     target.length[0] = source.length[0]
-    for x in range(len(source.sequence)):  # an assignment of slices would make arrays
+    for x in range(len(source.sequence)):  # slice assignments would create arrays
         target.sequence[x], target.position[x] = source.sequence[x], source.position[x]
     for x in range(len(source.device)):
         target.device[x], target.low[x], target.high[x] = source.device[x], source.low[x], source.high[x]
@@ -432,7 +432,7 @@ def copy(source: SearchState, target: SearchState) -> None:
 
 @inner
 def window(t: SearchData, s: SearchState, v: int) -> tuple[int, int]:
-    """Return the first and last position that node v can move to without crossing a producer or consumer."""
+    """Return the first and last position to which node v can move without crossing a producer or consumer."""
     unit, slots, at, counts, low, high = t.unit, t.slots, s.position, s.count, s.low, s.high
     i, c = t.task[v], t.cell[v]
     first, last = 0, s.length[0] - 1

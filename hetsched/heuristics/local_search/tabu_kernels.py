@@ -1,4 +1,4 @@
-"""Tabu search along critical chains, in numba."""
+"""Numba kernels of tabu search along critical chains."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ from hetsched.heuristics.local_search.state_kernels import SearchData, SearchSta
 
 
 class TabuState(NamedTuple):
-    """What a tabu search keeps besides its state."""
+    """Data of a tabu search besides its search state."""
 
     graph: DisjunctiveGraph
     candidates: Candidates
-    """The best places found for nodes of a critical chain."""
+    """The best places for nodes of a critical chain."""
     log: Log
     expiry: IntArray
-    """[M, K]: the iteration up to which a node must not be put on a device, unless that gives a new lowest makespan."""
+    """[M, K]: the last iteration in which a node must not move to a device, except to a new lowest makespan."""
     counts: IntArray
-    """[2]: iterations so far; those since the lowest makespan."""
+    """[2]: number of iterations; number of iterations since the lowest makespan."""
     lowest: FloatArray
     """[1]: the lowest makespan, in seconds."""
 
 
 class Settings(NamedTuple):
-    """Of a tabu search."""
+    """Settings of a tabu search."""
 
     width: int
-    """Nodes of the chain looked at in each iteration."""
+    """Maximum number of nodes of the chain removed in each iteration."""
     groups: int
-    """Groups tried in each."""
+    """Number of groups tried in each iteration."""
     tenure: int
-    """Iterations that a node may not return to a device, at least; up to twice as many."""
+    """Minimum number of iterations in which a node may not return to a device; the maximum is twice that."""
     patience: int
-    """Iterations without a lower makespan after which the search returns."""
+    """Number of iterations without a lower makespan after which the search returns."""
 
 
 @kernel
 def find_moves(t: SearchData, s: SearchState, w: TabuState, width: int, passes: int, rng: np.random.Generator) -> int:
-    """Put the best places for up to `width` nodes of a critical chain among the candidates; return how many were taken out.
+    """Write the best places for up to `width` nodes of a critical chain into the candidates; return the number of nodes removed.
 
-    At most `passes` are.
+    At most `passes` nodes are removed.
     """
     net, candidates, chain = w.graph, w.candidates, s.chain
     links = disjunctive_kernels.critical_chain(net, s.length[0], chain, rng)
@@ -74,7 +74,7 @@ def find_moves(t: SearchData, s: SearchState, w: TabuState, width: int, passes: 
 
 @inner
 def may_run(t: SearchData, s: SearchState, c: int, k: int) -> bool:
-    """Tell whether a cell can change to device k by itself."""
+    """Return whether a cell can move to device k without moving another one."""
     u = c // t.slots
     need = t.activation[u] * (s.high[c] - s.low[c])
     there = False
@@ -90,9 +90,9 @@ def may_run(t: SearchData, s: SearchState, c: int, k: int) -> bool:
 
 @inner
 def make(t: SearchData, s: SearchState, net: DisjunctiveGraph, log: Log, v: int, k: int, behind: int) -> tuple[int, int, int]:
-    """Put node v, and its cell, on device k before the one at position `behind`; the graph must be that of the state.
+    """Move node v, and its cell, to device k before the node at position `behind`; `net` must be the graph of the state.
 
-    Returns the first position that changed, and the part of the sequence to `restore`; all -1 if it cannot be.
+    Returns the first position that changed, and the part of the sequence for `restore`; all -1 if the move is impossible.
     """
     edit_kernels.begin(s, log)
     c = t.cell[v]
@@ -107,7 +107,7 @@ def make(t: SearchData, s: SearchState, net: DisjunctiveGraph, log: Log, v: int,
 
 @kernel
 def try_place(t: SearchData, s: SearchState, net: DisjunctiveGraph, log: Log, v: int, k: int, behind: int, limit: float) -> float:
-    """Return the makespan with a node elsewhere if it is at most `limit`, else inf; nothing is changed."""
+    """Return the makespan after a move of a node if it is at most `limit`, else inf; the state does not change."""
     first, low, high = make(t, s, net, log, v, k, behind)
     if first < 0:
         return np.inf
@@ -120,9 +120,9 @@ def try_place(t: SearchData, s: SearchState, net: DisjunctiveGraph, log: Log, v:
 
 @inner
 def try_group(t: SearchData, s: SearchState, log: Log, v: int, limit: float, rng: np.random.Generator) -> float:
-    """Put a random group of cells around a node on another device if that makes the makespan less than `limit`.
+    """Move a random group of cells around a node to another device if the makespan becomes less than `limit`.
 
-    Returns the makespan, inf if nothing has changed.
+    Returns the makespan, inf if nothing changed.
     """
     c, u = t.cell[v], t.unit[t.task[v]]
     k = move_kernels.other_device(t, u, s.device[c], rng)
@@ -145,7 +145,7 @@ def try_group(t: SearchData, s: SearchState, log: Log, v: int, limit: float, rng
 
 @inner
 def _best_candidate(t: SearchData, s: SearchState, w: TabuState) -> int:
-    """Return the candidate of lowest makespan; all are tried."""
+    """Return the candidate of lowest makespan, by evaluation of all."""
     candidates = w.candidates
     chosen, lowest = 0, np.inf
     for x in range(candidates.size[0]):
@@ -167,10 +167,10 @@ def search(
     budget: int,
     current: float,
 ) -> tuple[float, int]:
-    """Walk from `s`, whose makespan is `current`, to the best neighbour that is not tabu, again and again, for `budget` evaluations.
+    """Move `s`, whose makespan is `current`, to the best neighbour that is not tabu in each iteration, for `budget` evaluations.
 
-    One node taken out, with all its places, counts as one evaluation. Returns the makespan of `s`, and the evaluations spent.
-    Every state below the lowest makespan is copied to `best`.
+    The removal of one node, with all its places, counts as one evaluation. States below the lowest makespan are copied to
+    `best`. Returns the makespan of `s` and the number of evaluations.
     """
     candidates, exact = w.candidates, not t.arrays.links.contended
     spent = 0
@@ -209,7 +209,7 @@ def search(
 
 @inner
 def settle(t: SearchData, s: SearchState, first: int) -> float:
-    """Evaluate and commit what changed from a position on."""
+    """Evaluate and commit a state from position `first` on; return its makespan."""
     makespan, _, _ = state_kernels.evaluate(t, s, first, np.inf)
     state_kernels.commit(t, s, first)
     return makespan
@@ -217,7 +217,7 @@ def settle(t: SearchData, s: SearchState, first: int) -> float:
 
 @kernel
 def shake(t: SearchData, s: SearchState, log: Log, rng: np.random.Generator, changes: int, current: float) -> float:
-    """Make so many random changes, whatever they cost but for what cannot run at all; return the makespan."""
+    """Make `changes` random changes, except those that cannot run, whatever their makespan; return the last makespan."""
     for _ in range(changes):
         v = s.sequence[move_kernels.below(rng, s.length[0])]
         if not move_kernels.random_change(t, s, log, v, rng):

@@ -1,4 +1,4 @@
-"""Numba kernels that choose devices only, or clusters; times are the simulator's business."""
+"""Numba kernels that choose devices, or clusters, without exact times; the simulator computes these."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from hetsched.heuristics.list_scheduling.kernels import MEMORY_SLACK, MORE, Choo
 from hetsched.problem.problem import ProblemArrays
 
 ALL_RULES, UNRESERVED, OVER_MEMORY = 0, 1, 2
-"""Which rules `small_communication` keeps: all; none of reservations; nor those of memory."""
+"""The rules that `small_communication` applies: all; without reservations; without reservations and memory."""
 
 
 class Claims(NamedTuple):
-    """What placing a task takes from the memory of a device."""
+    """Memory claims of placements."""
 
     unit: IntArray
-    """The co-location unit of each task."""
+    """[n]: the co-location unit of each task."""
     need: FloatArray
-    """Bytes that each unit claims when its first member is placed."""
+    """[n_units]: bytes that each unit claims when its first member is placed."""
     capacity: FloatArray
-    """Bytes of each device."""
+    """[K]: bytes of each device."""
 
 
 class Reservations(NamedTuple):
-    """Which devices are kept, and for what."""
+    """Reservations of devices for favourite children."""
 
     favourite: IntArray
-    """[n]: the child to run where the task ran, or -1."""
+    """[n]: the child for which the device of a task is reserved, or -1."""
     last: IntArray
-    """[K]: the task that each device ran last, or -1; it is changed."""
+    """[K]: the task that each device ran last, or -1; changed in place."""
 
 
 class Members(NamedTuple):
@@ -45,14 +45,14 @@ class Members(NamedTuple):
 
 
 class Balance(NamedTuple):
-    """What loads should be, in seconds."""
+    """Work and ideal loads, in seconds."""
 
     work: FloatArray
-    """Of each unit."""
+    """[n_units]: work of each unit."""
     ideal: FloatArray
-    """The load that each device should have."""
+    """[K]: ideal load of each device."""
     slack: float
-    """By how much one may miss it, one-sided."""
+    """Permitted deviation from the ideal to either side."""
 
 
 class Partition(NamedTuple):
@@ -63,27 +63,27 @@ class Partition(NamedTuple):
 
 
 def partition(device: IntArray, work: FloatArray, n_devices: int) -> Partition:
-    """Return a partition of units of such work; `device` is copied."""
+    """Return the partition with the given device, which is copied, and work of each unit."""
     return Partition(device.copy(), np.bincount(device, work, n_devices).astype(np.float64))
 
 
 @builder
 def fill(order: IntArray, unit: IntArray, need: FloatArray, limit: FloatArray, durations: FloatArray, devices: IntArray) -> IntArray:
-    """Fill one device after another up to its limit, and return the device of each unit.
+    """Fill one device after another up to its limit; return the device of each unit.
 
-    A unit that cannot run there goes to the first of the others with room for it; where none has any, to the one
-    with most left.
+    A unit that cannot run on the current device is placed on the next one with room for it, or, if there is none, on the
+    one with the most memory left.
 
     Parameters
     ----------
     order : int64 array [n]
-        Tasks; a unit is placed when its first member comes.
+        Tasks; a unit is placed with its first member.
     need : float64 array [n_units]
     limit : float64 array [K]
     durations : float64 array [n, K]
         inf where a task, or its unit, cannot run.
     devices : int64 array [K]
-        In the order in which they are filled.
+        The order in which devices are filled.
     """
     size = len(devices)
     chosen, used = np.full(len(need), -1), np.zeros(size)
@@ -112,9 +112,9 @@ def fill(order: IntArray, unit: IntArray, need: FloatArray, limit: FloatArray, d
 
 @builder
 def spread(order: IntArray, seconds: FloatArray, need: FloatArray, capacity: FloatArray) -> IntArray:
-    """Put clusters one after another where the load is least then, and return their devices.
+    """Place clusters in the given order, each on the device of least resulting load within memory; return their devices.
 
-    Memory is kept; a cluster for which no device has room goes where most is left.
+    A cluster that fits no device is placed on the one with the most memory left.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ def spread(order: IntArray, seconds: FloatArray, need: FloatArray, capacity: Flo
 
 @builder
 def linear_clusters(arrays: ProblemArrays, order: IntArray, weight: FloatArray, transfer: FloatArray) -> IntArray:
-    """Take the longest path of what is left as a cluster, again and again; return the cluster of each task."""
+    """Cluster by longest paths, each in the graph of the remaining tasks; return the cluster of each task, [n]."""
     succ_ptr, succ, succ_edge = arrays.succ_ptr, arrays.succ, arrays.succ_edge
     n = len(order)
     cluster, below, following = np.full(n, -1), np.zeros(n), np.full(n, -1)
@@ -177,10 +177,10 @@ def linear_clusters(arrays: ProblemArrays, order: IntArray, weight: FloatArray, 
 
 @builder
 def dominant_sequence(arrays: ProblemArrays, weight: FloatArray, transfer: FloatArray, below: FloatArray) -> tuple[IntArray, FloatArray]:
-    """Cluster by dominant sequences: return the cluster of each task, and when each cluster starts.
+    """Cluster by dominant sequences; return the cluster of each task, [n], and the start of each cluster in seconds.
 
-    Of the tasks whose parents are done, the one with the longest path through it joins the cluster of the parent it waits for,
-    if it does not start later there, or else begins one.
+    Of the tasks whose parents are clustered, the one on the longest path joins the cluster of the parent whose data arrive last,
+    if it does not start later there; otherwise it begins a cluster.
 
     Parameters
     ----------
@@ -235,9 +235,9 @@ def dominant_sequence(arrays: ProblemArrays, weight: FloatArray, transfer: Float
 def _earliest(
     rules: int, durations: FloatArray, n_ready: int, claims: Claims, reservations: Reservations, state: Choosing
 ) -> tuple[int, int]:
-    """Return the place of the ready task that can start first, the lowest of equals, and its device; -1 if none is allowed.
+    """Return the position, among the ready tasks, of the one of earliest start, and its device; -1 if none is allowed.
 
-    Under ``OVER_MEMORY`` it is a task and a device with the most memory left.
+    Ties go to the lowest task. Under ``OVER_MEMORY`` the device is one with the most memory left.
     """
     size = durations.shape[1]
     device, ready, ready_tasks, unit_device = state.device, state.ready, state.ready_tasks, state.unit_device
@@ -269,12 +269,12 @@ def _earliest(
 def small_communication(
     arrays: ProblemArrays, durations: FloatArray, claims: Claims, reservations: Reservations, state: Choosing, most: int
 ) -> int:
-    """Place by earliest start, but keep a device for the favourite child of what it ran last, for a slice, see `in_slices`.
+    """Run a slice, see `in_slices`, of placements by earliest start with devices reserved for favourite children.
 
-    While that child is not placed, the device takes besides it only tasks whose data are there already when it falls
-    idle. Reservations that would leave no choice at all are passed over. Where no device has the memory for any task
-    that is ready, one of them goes where most is left. `reservations` and `state` are as at the end of the slice before;
-    after `most` looks at ready tasks the slice ends.
+    Until the favourite child of the last task of a device is placed, the device runs only this child and tasks whose data
+    have arrived when the device becomes idle. Reservations are ignored if they exclude every choice. If no device has the
+    memory for any ready task, one of the tasks is placed where the most memory is left. `reservations` and `state` are those
+    at the end of the previous slice; the slice ends after `most` ready tasks have been examined.
     """
     n, size = durations.shape
     pred_ptr, succ_ptr, succ = arrays.pred_ptr, arrays.succ_ptr, arrays.succ
@@ -321,8 +321,8 @@ def small_communication(
     return -1
 
 
-# Its scratch is its own: with the caller's, which might overlap the loads for all that the compiler knows, a pass over 1,500
-# tasks took 91 us instead of 75.
+# The kernel allocates its scratch: with scratch of the caller, which the compiler must assume to overlap the loads, a pass over
+# 1,500 tasks took 91 us instead of 75.
 
 
 @builder
@@ -335,10 +335,10 @@ def repartition(
     balance: Balance,
     partition: Partition,
 ) -> int:
-    """Go once over all units and move those whose incoming communication falls, or that balance loads; return how many moved.
+    """Make one pass over all units and move those whose incoming communication decreases, or that balance loads.
 
-    The least communication is looked for among the devices whose load stays within the slack of the ideal; the devices
-    and loads of `partition` are changed.
+    The device of least communication is chosen among those whose load stays within the slack of the ideal. Changes the
+    devices and loads of `partition`; returns the number of units moved.
     """
     unit, member_ptr, tasks = members
     work, ideal, slack = balance
@@ -366,7 +366,7 @@ def repartition(
         for r in range(size):
             if r == q or durations[task, r] == np.inf:
                 continue
-            # D = external - internal falls by twice the difference of what comes from r and from q
+            # D = external - internal decreases by twice the difference of the communication from r and from q
             if incoming[r] > most and load[r] + work[u] - ideal[r] <= slack and ideal[q] - (load[q] - work[u]) <= slack:
                 closer, most = r, incoming[r]
             if relieves and load[r] + work[u] < ideal[r] and incoming[r] > nearest:

@@ -1,6 +1,6 @@
-"""Kernels of the contiguous dynamic program: every interval of ideals, on every class of devices.
+"""Numba kernels of the contiguous dynamic program: every interval of ideals, on every class of devices.
 
-A state counts the devices in use, ``sum(used[c] * stride[c])`` over the classes c. The interval that is tried grows
+A state encodes the numbers of devices in use, ``sum(used[c] * stride[c])`` over the classes c. The current interval grows
 unit by unit along a path; `Path` has a row for each of its units.
 """
 
@@ -16,8 +16,8 @@ from hetsched.arrays import BoolArray, FloatArray, IntArray
 from hetsched.compiled import inner, kernel
 
 WORK, IN, OUT, IN_BELOW, OUT_BELOW, LOADS = 0, 1, 2, 3, 4, 5
-"""Seconds of an interval on a device of each class: of its units; of its tensors in and out, and of those among them
-that are exchanged with the ideal it begins at, which remain however the interval grows. Their number."""
+"""Indices of the seconds of an interval on a device of each class, and their number: its units; its tensors in and out;
+and the tensors exchanged with the ideal at which it begins, which remain when the interval grows."""
 ROUNDING = 1e-12
 SLACK = 1 + 1e-9
 
@@ -35,56 +35,56 @@ class Lattice(NamedTuple):
 
 
 class DeviceClasses(NamedTuple):
-    """Classes of devices that are alike, C of them."""
+    """C classes of interchangeable devices."""
 
     number: IntArray
-    """[C]: devices of each class."""
+    """[C]: number of devices of each class."""
     stride: IntArray
     """[C]"""
     capacity: FloatArray
     """[C]: bytes of one device."""
     need: FloatArray
-    """[U]: bytes that each unit claims of it."""
+    """[U]: bytes that each unit claims."""
 
 
 class Prices(NamedTuple):
     """Work on devices whose loads are at most T is worth at most T times the prices of the devices."""
 
     free: FloatArray
-    """[S]: prices of the devices that a state leaves free."""
+    """[S]: sum of the prices of the devices not used in a state."""
     unit: FloatArray
-    """[U]: worth of the work of a unit."""
+    """[U]: value of the work of a unit at these prices."""
     ideal: FloatArray
-    """[I]: worth of the work of the units in an ideal."""
+    """[I]: value of the work of the units in an ideal."""
 
 
 class Table(NamedTuple):
     """The dynamic program's table."""
 
     value: FloatArray
-    """[I, S]: least largest load so far, in seconds."""
+    """[I, S]: least possible largest load of an ideal, in seconds."""
     from_ideal: npt.NDArray[np.int32]
     from_class: npt.NDArray[np.int8]
-    """[I, S]: the ideal that the last interval begins at, and the class of its device."""
+    """[I, S]: the ideal at which the last interval begins, and the class of its device."""
     limit: FloatArray
-    """[1]: loads from here on are of no interest; falls to the best value of all units."""
+    """[1]: loads of this value or more are pruned; it decreases to the best value of all units."""
 
 
 class Path(NamedTuple):
-    """Scratch: the interval that is tried."""
+    """Scratch: the current interval."""
 
     readers: IntArray
-    """[H]: readers of each tensor in the interval."""
+    """[H]: number of readers of each tensor in the interval."""
     within: BoolArray
-    """[U]: whether a unit is in it."""
+    """[U]: whether a unit is in the interval."""
     below: BoolArray
-    """[U]: whether a unit is in the ideal it begins at."""
+    """[U]: whether a unit is in the ideal at which the interval begins."""
     later: FloatArray
-    """[U + 1]: worth of the units from each on that are not."""
+    """[U + 1]: value of the units from each one on that are not in that ideal."""
     ideal: IntArray
     unit: IntArray
     place: IntArray
-    """[U + 2]: ideal reached by a row, unit taken in, and where to go on among the successors."""
+    """[U + 2]: ideal reached by a row, unit added, and next successor to try."""
     need: FloatArray
     """[U + 2] bytes"""
     load: FloatArray
@@ -92,7 +92,7 @@ class Path(NamedTuple):
 
 
 def new_path(n_tensors: int, n_units: int, n_classes: int) -> Path:
-    """Return room for the interval that is tried."""
+    """Return scratch for intervals."""
     rows = n_units + 2
     return Path(
         readers=np.zeros(n_tensors, np.int64),
@@ -111,11 +111,11 @@ def new_path(n_tensors: int, n_units: int, n_classes: int) -> Path:
 def extend(
     begin: int, end: int, lattice: Lattice, data: LoadData, classes: DeviceClasses, prices: Prices, table: Table, path: Path
 ) -> None:
-    """Extend the ideals `begin` to `end` by every interval whose load stays below ``table.limit[0]``.
+    """Extend the ideals `begin` to `end` by every interval whose load is below ``table.limit[0]``.
 
-    An interval is entered element by element in ascending order, so each is met once. Its load on a
-    device of a class is its work and what its tensors take in and out: the largest of the three, or with
-    ``data.host`` their sum. ``data.cost`` [U, C] and ``data.time`` [H, 2, C] are of one device of each class.
+    An interval is built element by element in ascending order, so each is visited once. Its load on a device
+    of a class is the largest of its work, the seconds of its tensors in, and those of its tensors out, or with
+    ``data.host`` their sum. ``data.cost`` [U, C] and ``data.time`` [H, 2, C] are those of one device of each class.
     """
     margin = ROUNDING * prices.ideal[-1]
     for c in range(begin, end):
@@ -127,7 +127,7 @@ def extend(
 
 @inner
 def _least_worth(c: int, classes: DeviceClasses, prices: Prices, table: Table) -> float:
-    """Return what an interval from ideal c must be worth at the least, so that the rest fits on the devices left; inf if none fits."""
+    """Return the least value of an interval from ideal c for which the rest can fit on the remaining devices; inf if none does."""
     number, stride, limit, whole = classes.number, classes.stride, table.limit[0], prices.ideal[-1]
     wanted = np.inf
     for s in range(table.value.shape[1]):
@@ -161,7 +161,7 @@ def _begin_at(c: int, lattice: Lattice, prices: Prices, path: Path) -> None:
 
 @inner
 def _walk(lattice: Lattice, data: LoadData, classes: DeviceClasses, prices: Prices, table: Table, path: Path, wanted: float) -> None:
-    """Try every interval from the ideal of the path's first row."""
+    """Visit every interval from the ideal of the path's first row."""
     c, depth = path.ideal[0], 0
     while depth >= 0:
         step = path.place[depth]
@@ -175,7 +175,7 @@ def _walk(lattice: Lattice, data: LoadData, classes: DeviceClasses, prices: Pric
         if y <= path.unit[depth]:
             continue
         if prices.ideal[target] - prices.ideal[c] + path.later[y + 1] < wanted:
-            continue  # units passed over do not come in later
+            continue  # units that were skipped are not added later
         _take_in(y, depth + 1, data, classes, path)
         if _put_on_devices(depth + 1, target, data, classes, prices, table, path):
             depth += 1
@@ -186,7 +186,7 @@ def _walk(lattice: Lattice, data: LoadData, classes: DeviceClasses, prices: Pric
 
 @inner
 def _take_in(y: int, row: int, data: LoadData, classes: DeviceClasses, path: Path) -> None:
-    """Write needs and loads of the path's `row`, with unit y taken in."""
+    """Write the memory and loads of the path's `row`, in which unit y is added."""
     load, time, readers, below, within = path.load, data.time, path.readers, path.below, path.within
     n_classes = load.shape[1]
     path.need[row] = path.need[row - 1] + classes.need[y]
@@ -223,7 +223,7 @@ def _take_in(y: int, row: int, data: LoadData, classes: DeviceClasses, path: Pat
 
 @inner
 def _leave_out(y: int, data: LoadData, path: Path) -> None:
-    """Undo what `_take_in` noted of unit y."""
+    """Undo `_take_in` for unit y."""
     path.within[y] = False
     for a in range(data.read_ptr[y], data.read_ptr[y + 1]):
         path.readers[data.read[a]] -= 1
@@ -233,7 +233,7 @@ def _leave_out(y: int, data: LoadData, path: Path) -> None:
 def _put_on_devices(row: int, target: int, data: LoadData, classes: DeviceClasses, prices: Prices, table: Table, path: Path) -> bool:
     """Put the interval of the path's `row`, which ends at ideal `target`, on a device of each class.
 
-    Returns whether a longer one may fit.
+    Returns whether a longer interval may fit.
     """
     load, number, stride, value, limit = path.load, classes.number, classes.stride, table.value, table.limit
     c, full = path.ideal[0], len(value) - 1
@@ -264,5 +264,5 @@ def _put_on_devices(row: int, target: int, data: LoadData, classes: DeviceClasse
 
 @inner
 def _largest(host: bool, work: float, coming: float, going: float) -> float:
-    """Return the load of a device: the largest of what goes on side by side, or the sum of what it does one after another."""
+    """Return the load of a device: the maximum of concurrent work and transfers, or with `host` their sum."""
     return work + coming + going if host else max(work, coming, going)

@@ -1,7 +1,7 @@
-"""Kernels of the search for a least load: one assignment of units to devices, and moves that keep its loads up to date.
+"""Numba kernels of the search for a least load: an assignment of units to devices, and moves that update its loads.
 
-What a move costs is seen in the *excess*: the sum of squares of what loads exceed a target by, as shares of it, and of
-what memory exceeds the capacity by.
+Moves are compared by the *excess*: the sum of the squares of the loads over a target, as shares of the target, and of
+the memory over capacity.
 """
 
 from __future__ import annotations
@@ -16,55 +16,55 @@ from hetsched.arrays import BoolArray, FloatArray, IntArray
 from hetsched.compiled import inner, kernel
 
 _MEMORY_WEIGHT = 1.0
-_MOST = 64  # units in a group
+_MOST = 64  # maximum number of units in a group
 _LEAST_ROOM = 1e-300
 _FITS = 1 + 1e-12
 ANY_NEIGHBOUR, READERS, READ = 0, 1, 2
-"""Which neighbours of a unit join its group: any, those that read what it makes, those whose tensors it reads."""
+"""The neighbours of a unit that join its group: all, those that read its tensors, those whose tensors it reads."""
 SWAPS, GROUPS, KINDS = 2, 5, 8
-"""Of `KINDS` moves the first are swaps, those from `SWAPS` on up to `GROUPS` move groups, the others single units."""
+"""Kinds of moves: below `SWAPS` swaps, from `SWAPS` to below `GROUPS` moves of groups, up to `KINDS` moves of single units."""
 
 
 class LoadProblem(NamedTuple):
-    """What does not change in a search."""
+    """Constants of a search."""
 
     data: LoadData
-    """With finite numbers for what is impossible."""
+    """Impossible values are replaced by large finite ones."""
     need: FloatArray
     """[U] bytes"""
     capacity: FloatArray
     """[K] bytes"""
     allowed: BoolArray
-    """[U, K]: where each unit can run."""
+    """[U, K]: whether a unit can run on a device."""
 
 
 class LoadState(NamedTuple):
-    """An assignment, and what follows from it."""
+    """An assignment, its loads and memory, and scratch."""
 
     device: IntArray
     """[U]"""
     load: FloatArray
-    """[K + R] seconds: of devices, then of the resources of links."""
+    """[K + R] seconds: loads of devices, then of the resources of links."""
     held: FloatArray
     """[K]: bytes on each device."""
     readers: IntArray
-    """[H, K]: readers of each tensor on each device, for tensors that pass through the host; else [0, K]."""
+    """[H, K]: number of readers of each tensor on each device, if tensors pass through the host; else [0, K]."""
     remote: IntArray
-    """[H]: devices other than its source's that read a tensor."""
+    """[H]: number of devices, other than that of its source, that read a tensor."""
     excess: FloatArray
     """[1]"""
     random: npt.NDArray[np.uint64]
-    """[1]: of the generator."""
+    """[1]: state of the random number generator."""
     temperature: FloatArray
     """[1]"""
     group: IntArray
     """Scratch: [64] units."""
     chosen: BoolArray
-    """Scratch: [U], none between two calls."""
+    """Scratch: [U], False between calls."""
 
 
 def new_state(problem: LoadProblem, random: int) -> LoadState:
-    """Return room for an assignment, and a generator of random numbers that begins at `random`, not 0."""
+    """Return the state of an assignment yet to be written, with a random number generator of state `random`, which is not 0."""
     data, (units, size) = problem.data, problem.data.cost.shape
     return LoadState(
         device=np.zeros(units, np.int64),
@@ -104,7 +104,7 @@ def _unit_interval(s: LoadState) -> float:
 
 @inner
 def _add(s: LoadState, r: int, amount: float, target: float) -> None:
-    """Add to a load and keep the excess."""
+    """Add to a load and update the excess."""
     over = s.load[r] / target - 1.0
     if over > 0.0:
         s.excess[0] -= over * over
@@ -116,7 +116,7 @@ def _add(s: LoadState, r: int, amount: float, target: float) -> None:
 
 @inner
 def _hold(s: LoadState, capacity: FloatArray, k: int, amount: float) -> None:
-    """Add to the bytes on a device and keep the excess."""
+    """Add to the bytes on a device and update the excess."""
     if amount == 0.0 or capacity[k] == np.inf:
         return
     room = max(capacity[k], _LEAST_ROOM)
@@ -148,13 +148,13 @@ def _move(p: LoadProblem, s: LoadState, u: int, k: int, target: float) -> None:
 
 @inner
 def _move_tensors_by_host(data: LoadData, s: LoadState, u: int, h: int, k: int, target: float) -> None:
-    """Account for the tensors of unit u, which goes from device h to k, in and out of devices."""
+    """Update the loads by tensors into and out of devices for a move of unit u from device h to k."""
     time, readers, remote = data.time, s.readers, s.remote
     for a in range(data.out_ptr[u], data.out_ptr[u + 1]):
         t = data.out[a]
         if remote[t] > 0:
             _add(s, h, -time[t, 1, h], target)
-        if readers[t, h] > 0:  # they were at home
+        if readers[t, h] > 0:  # they read it on the device of its source
             _add(s, h, time[t, 0, h], target)
             remote[t] += 1
         if readers[t, k] > 0:
@@ -181,7 +181,7 @@ def _move_tensors_by_host(data: LoadData, s: LoadState, u: int, h: int, k: int, 
 
 @inner
 def _move_tensors(data: LoadData, s: LoadState, u: int, h: int, k: int, target: float) -> None:
-    """Account for the tensors of unit u, which goes from device h to k, on the resources of links."""
+    """Update the loads of the resources of links for a move of unit u from device h to k."""
     for a in range(data.out_ptr[u], data.out_ptr[u + 1]):
         t = data.out[a]
         d = s.device[data.reader[t]]  # each tensor has one reader here
@@ -210,7 +210,7 @@ def _transfer(data: LoadData, s: LoadState, i: int, j: int, seconds: float, targ
 
 @kernel
 def recompute(p: LoadProblem, s: LoadState, target: float) -> None:
-    """Compute all loads of an assignment anew, so that rounding does not accumulate."""
+    """Recompute all loads of an assignment, so that rounding errors do not accumulate."""
     for r in range(len(s.load)):
         s.load[r] = 0.0
     for k in range(len(s.held)):
@@ -259,7 +259,7 @@ def _recompute_tensors(data: LoadData, s: LoadState) -> None:
 
 @kernel
 def largest_load(p: LoadProblem, s: LoadState) -> float:
-    """Return the largest load, inf if some device lacks the memory for what it holds."""
+    """Return the largest load, inf if the memory of some device is exceeded."""
     largest = 0.0
     for k in range(len(s.held)):
         if not s.held[k] <= p.capacity[k] * _FITS:
@@ -271,7 +271,7 @@ def largest_load(p: LoadProblem, s: LoadState) -> float:
 
 @inner
 def _grow(p: LoadProblem, s: LoadState, u: int, size: int, way: int) -> int:
-    """Write into `group` up to `size` connected units of u's device, joined by `way`; return how many."""
+    """Write up to `size` connected units of u's device, joined by `way`, into `group`; return their number."""
     data, group, chosen, device = p.data, s.group, s.chosen, s.device
     count, done = 1, 0
     group[0] = u
@@ -301,7 +301,7 @@ def _grow(p: LoadProblem, s: LoadState, u: int, size: int, way: int) -> int:
 
 @inner
 def _neighbours_device(p: LoadProblem, s: LoadState, u: int) -> int:
-    """Return the device of a random neighbour of u, its own without one."""
+    """Return the device of a random neighbour of u, or that of u if it has none."""
     data = p.data
     n_out, n_read = data.out_ptr[u + 1] - data.out_ptr[u], data.read_ptr[u + 1] - data.read_ptr[u]
     if n_out + n_read == 0:
@@ -315,7 +315,7 @@ def _neighbours_device(p: LoadProblem, s: LoadState, u: int) -> int:
 
 @inner
 def _unit_to_move(p: LoadProblem, s: LoadState) -> int:
-    """Return a random unit, half of the time one of the device that has most to do with the largest load."""
+    """Return a random unit, with probability 1/2 preferably one of the device that causes the largest load."""
     n_units, n_devices = p.data.cost.shape
     u = _below(s, n_units)
     if _below(s, 2) == 0:
@@ -334,7 +334,7 @@ def _unit_to_move(p: LoadProblem, s: LoadState) -> int:
 
 @inner
 def _swapped(p: LoadProblem, s: LoadState, h: int, k: int) -> int:
-    """Return a random unit of device k that can go to h in exchange, -1 if none is met."""
+    """Return a random unit of device k that can move to h in exchange, -1 if none is drawn."""
     for _ in range(8):
         v = _below(s, len(s.device))
         if s.device[v] == k:
@@ -344,7 +344,7 @@ def _swapped(p: LoadProblem, s: LoadState, h: int, k: int) -> int:
 
 @inner
 def _group_to_move(p: LoadProblem, s: LoadState, u: int, k: int) -> int:
-    """Write into `group` connected units that go to device k; return how many, 0 if one of them cannot."""
+    """Write connected units to be moved to device k into `group`; return their number, 0 if one of them cannot run there."""
     n_units, n_devices = p.data.cost.shape
     size = 2 + _below(s, min(_MOST - 1, max(2, 2 * n_units // n_devices)))
     if _below(s, 2) == 0:
@@ -358,9 +358,10 @@ def _group_to_move(p: LoadProblem, s: LoadState, u: int, k: int) -> int:
 
 @kernel
 def anneal(moves: int, p: LoadProblem, s: LoadState, cooling: float, target: float, incumbent: float, best: IntArray) -> float:
-    """Try `moves` moves; return the value of the best assignment that is below `incumbent`, which goes to `best`.
+    """Try `moves` moves; write the best assignment below `incumbent` into `best` and return its value.
 
-    Accepts by the excess over `target` seconds at the temperature, which falls by the factor `cooling` with each move.
+    Moves are accepted by the change of the excess over `target` seconds and the temperature, which is multiplied by `cooling`
+    after each move.
     """
     n_devices = p.data.cost.shape[1]
     recompute(p, s, target)

@@ -1,9 +1,9 @@
-"""Kernels of the stage problem: every ending of every state, walked over the lattice of ideals.
+"""Numba kernels of the stage problem: every ending of every state, enumerated along the lattice of ideals.
 
-A state is an ideal (see `hetsched.analysis.ideals`). A stage leads from an ideal to a larger one; what it adds is an
-ending of the larger. In topological order every prefix of a stage added to the smaller ideal is an ideal again, so the
-walks that add ascending tasks meet each stage exactly once, and no set is ever compared: an ideal is its number.
-Stages themselves are numbered as the nodes of a trie over their ascending tasks.
+A state is an ideal (see `hetsched.analysis.ideals`). A stage leads from an ideal to a larger one; the tasks it adds are an
+ending of the larger. In topological order, the smaller ideal with any prefix of a stage is an ideal again, so walks that
+add tasks in ascending order visit each stage exactly once, and sets need not be compared: ideals are identified by number.
+Stages are numbered as the nodes of a trie over their ascending tasks.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 class Predecessors(NamedTuple):
-    """The tasks ``pred[ptr[i]:ptr[i + 1]]`` right before each task i of a block."""
+    """The predecessors ``pred[ptr[i]:ptr[i + 1]]`` of each task i of a block."""
 
     ptr: IntArray
     pred: IntArray
 
 
 class Limits(NamedTuple):
-    """The largest stages that are allowed."""
+    """Limits on the size of stages."""
 
     groups: int
     group_size: int
 
 
 class Reached(NamedTuple):
-    """How far a walk has come."""
+    """Progress of the enumeration."""
 
     state: int
-    """The first state whose transitions are not all known."""
+    """The first state whose transitions are not complete."""
     transitions: int
-    """Known transitions."""
+    """Number of transitions."""
     nodes: int
-    """Known nodes of the trie."""
+    """Number of nodes of the trie."""
 
 
 class Transitions(NamedTuple):
-    """From which state to which a stage leads."""
+    """The states before and after each stage."""
 
     tail: Indices
     head: Indices
@@ -55,32 +55,32 @@ class Transitions(NamedTuple):
 
 
 class Trie(NamedTuple):
-    """Stages: node 0 is the empty one, any other is that of another node and one more task; see `trie`."""
+    """Stages: node 0 is the empty stage, any other node is its parent with one more task; see `trie`."""
 
     parent: Indices
     last: Indices
-    """The one more task, -1 at node 0."""
+    """The added task, -1 at node 0."""
     groups: Indices
-    """Groups of the stage; 0 where one is too large, which it stays in all that goes on from there."""
+    """Number of groups of the stage; 0 if a group is too large, which then holds for all descendants."""
     keys: IntArray
-    """A hash table of the nodes by parent and task, -1 where none is; the length is a power of two."""
+    """A hash table of the nodes by parent and task, -1 for an empty slot; the length is a power of two."""
     nodes: Indices
 
 
 def transitions(most: int) -> Transitions:
-    """Return room for so many transitions."""
+    """Return uninitialised arrays for `most` transitions."""
     return Transitions(np.empty(most, np.int32), np.empty(most, np.int32), np.empty(most, np.int32))
 
 
 def trie(most: int) -> Trie:
-    """Return room for so many nodes, a power of two, with the empty stage."""
+    """Return a trie with capacity for `most` nodes, a power of two, that contains the empty stage."""
     parent, last, groups = np.zeros(most, np.int32), np.full(most, -1, np.int32), np.zeros(most, np.int32)
     return Trie(parent, last, groups, np.full(4 * most, -1), np.empty(4 * most, np.int32))
 
 
 @kernel
 def copy(old: Trie, new: Trie, count: int) -> None:
-    """Copy so many nodes into a larger trie that has only the empty stage."""
+    """Copy the first `count` nodes into a larger trie that contains only the empty stage."""
     mask = len(new.keys) - 1
     for x in range(count):
         new.parent[x], new.last[x], new.groups[x] = old.parent[x], old.last[x], old.groups[x]
@@ -97,9 +97,9 @@ def copy(old: Trie, new: Trie, count: int) -> None:
 def _join(
     depth: int, y: int, task: IntArray, position: IntArray, group: Indices, pred_ptr: IntArray, pred: IntArray, touched: BoolArray
 ) -> int:
-    """Put the groups of a stage of `depth` tasks and y into row depth + 1; return the size of the group of y.
+    """Write the groups of a stage of `depth` tasks and y into row depth + 1; return the size of the group of y.
 
-    Row d has the group of each of the first d tasks of the walk, named by the place of its last task.
+    Row d holds the group of each of the first d tasks of the walk, identified by the position of its last task.
     """
     for d in range(depth):
         touched[d] = False
@@ -118,16 +118,16 @@ def _join(
     return size
 
 
-# The scratch of `stages` is its own: with the caller's arrays, which might overlap for all that the compiler knows, a
-# block of three chains of 11 with limits took 1.3 times as long. Tuples are unpacked before the loops for the same reason.
+# `stages` allocates its scratch: with arrays of the caller, which the compiler must assume to overlap, a block of three
+# chains of 11 with limits took 1.3 times as long. Tuples are unpacked before the loops for the same reason.
 
 
 @builder
 def stages(reached: Reached, lattice: Ideals, before: Predecessors, limits: Limits, arcs: Transitions, trie: Trie) -> Reached:
-    """Add the transitions that begin at the state reached and later, until an array is full or no state is left.
+    """Add the transitions from the state reached and later ones, until an array is full or no state is left.
 
-    A stage of more groups than allowed may lead to one of fewer and so is in the trie; no transition has it. At one with
-    a group that is too large the trie ends.
+    A stage with more groups than allowed is in the trie, because a descendant may have fewer groups, but is not a transition.
+    A stage with a group that is too large has no descendants in the trie.
     """
     first, used, known = reached
     ptr, element, larger = lattice
@@ -138,7 +138,7 @@ def stages(reached: Reached, lattice: Ideals, before: Predecessors, limits: Limi
     n, states, mask = len(pred_ptr) - 1, len(ptr) - 1, len(keys) - 1
     state, place, node = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
     task, position, touched = np.empty(n, np.int64), np.full(n, n), np.empty(n, np.bool_)
-    group, grouped = np.empty((n + 1, n), np.int32), np.zeros(n + 1, np.bool_)  # rows of groups, and which of them are made
+    group, grouped = np.empty((n + 1, n), np.int32), np.zeros(n + 1, np.bool_)  # rows of groups, and whether they are written
     grouped[0] = True
     while first < states:
         begin = used
