@@ -241,7 +241,7 @@ def test_methods_describe_themselves():
         assert method.summary
         assert method.supports
         built_in = method.function.__module__.startswith("hetsched.")  # other tests register some of their own
-        assert method.source or name == "auto" or not built_in
+        assert method.source or name == "auto" or not built_in, f"{name} has no source; give source= the paper, or 'ours'"
 
 
 @pytest.mark.parametrize(

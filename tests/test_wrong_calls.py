@@ -807,7 +807,7 @@ def right(door: Door, parameter: inspect.Parameter) -> Any:
     for key, values in ((f"{door.name}.{parameter.name}", BY_DOOR), (parameter.name, BY_NAME)):
         if key in values:
             return values[key]()
-    raise LookupError(f"{door.name} has an argument {parameter.name!r} for which no right value is known here")
+    raise LookupError(f"add a right value of {parameter.name!r} of {door.name} to BY_NAME or BY_DOOR of tests/test_wrong_calls.py")
 
 
 def call(door: Door, wrong: str = "", value: Any = None) -> object:
@@ -911,6 +911,9 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # some wrong values are names of files
 
 
+REMEDY = "the decorator hetsched.arguments.checked refuses wrong arguments of a public function or constructor; raw errors:"
+
+
 def _some(door: Door, name: str, count: int) -> list[tuple[str, str]]:
     """Return `count` wrong values of an argument, different ones for different arguments."""
     first = zlib.crc32(f"{door.name}.{name}".encode()) % len(WRONG)
@@ -920,14 +923,14 @@ def _some(door: Door, name: str, count: int) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("start", sorted({door.name.partition(".")[0] for door, _ in CALLS}))
 def test_no_wrong_call_ends_in_a_raw_error(start: str) -> None:
     faults = [fault for door, name in CALLS if door.name.partition(".")[0] == start for fault in failures(door, _some(door, name, 3))]
-    assert not faults, "\n".join(faults)
+    assert not faults, "\n".join([REMEDY, *faults])
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("door", PUBLIC, ids=lambda door: door.name)
 def test_no_wrong_call_at_all_ends_in_a_raw_error(door: Door) -> None:
     faults = [fault for parameter in door.parameters for fault in failures(door, [(parameter.name, which) for which in WRONG])]
-    assert not faults, "\n".join(faults)
+    assert not faults, "\n".join([REMEDY, *faults])
 
 
 @pytest.mark.slow

@@ -106,6 +106,7 @@ class Levels:
         after = _follow(problem, middle, k, least + tail, (graph.succ_ptr, graph.succ, graph.succ_edge), forward=True)
         return CriticalPath(float(through[middle, k]), np.array([*before[::-1], middle, *after], np.int64))
 
+    @checked
     def windows(self, horizon: float) -> Windows:
         """Return the possible devices and times of each task if the makespan is at most `horizon` seconds.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from hypothesis import given
 
 import hetsched as hs
 from hetsched import search
+from hetsched.modeling import backends
 from hetsched.search import ALL, Auto, Kind, Method, Monitor, Role, Supports, always, select, several_inputs, tasks_up_to
 from hetsched.testing import strategies
 from hetsched.testing.profiles import examples
@@ -49,14 +51,33 @@ def registering() -> set[str]:
 
 
 def test_every_module_that_registers_methods_is_built_in() -> None:
-    assert registering() == set(search.BUILT_IN)
+    missing, idle = registering() - set(search.BUILT_IN), set(search.BUILT_IN) - registering()
+    assert not missing, f"add {', '.join(sorted(missing))} to BUILT_IN of hetsched/search/registry.py"
+    assert not idle, f"remove {', '.join(sorted(idle))} from BUILT_IN of hetsched/search/registry.py: no method is registered there"
+
+
+PAGES = "".join(
+    page.read_text(encoding="utf-8")
+    for folder in ("background", "howto")
+    for page in sorted((PACKAGE.parent / "docs" / folder).glob("*.md"))
+)
+
+
+@pytest.mark.parametrize("name", [name for name, each in search.registered().items() if each.function.__module__.startswith("hetsched.")])
+def test_every_method_of_the_package_has_its_turn_and_is_described(name: str) -> None:
+    method = search.registered()[name]
+    assert method.turn < 1000, f"the turn of {name} is {method.turn}; methods of the package have one below 1000"
+    assert re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", PAGES, re.IGNORECASE), (
+        f"describe {name} in a page of docs/background or docs/howto"
+    )
 
 
 def test_loading_all_methods_loads_neither_numba_nor_a_solver() -> None:
     script = "import sys; from hetsched.search import registered; registered(); print(*{name.partition('.')[0] for name in sys.modules})"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     assert "hetsched" in loaded
-    assert not {"numba", "pyscipopt", "highspy", "ortools", "torch", "scipy"} & set(loaded)
+    heavy = {"numba", "torch", "scipy", *(solver.requires for solver in backends.known())} & set(loaded)
+    assert not heavy, f"{', '.join(sorted(heavy))} is loaded with the methods; import it in the functions that need it"
 
 
 @examples(100)
