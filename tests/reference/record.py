@@ -1,12 +1,13 @@
 """The record of the answers of methods, bounds and formulations, to show that a refactoring does not change them.
 
-    python -m tests.reference.record [--check] [--folder FOLDER] [SECTION ...]
+    python -m tests.reference.record [--check | --add] [--folder FOLDER] [SECTION ...]
 
 writes ``tests/reference/SECTION.json``; with ``--check`` it compares with these files, prints differences by method and
 problem, and exits with 1 if there are any. Numbers are recorded to the bit (`float.hex`), schedules and their decisions as a
 hash; answers of solvers are compared to a relative 1e-6. Nothing depends on the clock: a solve has a limit of evaluations, or
 none. The record is valid for the versions of packages in ``versions.json``, which are those of constraints.txt, and takes
-about six minutes of one core if the kernels are compiled. Its sections:
+about six minutes of one core if the kernels are compiled. With ``--add`` it writes the answers of what is new, such as a
+method; a section in which another answer differs is not written. Its sections:
 
 methods
     Each method of `repeatable` with 200 evaluations on the corpus and on `networks`, with `SEEDS` where it draws numbers;
@@ -347,6 +348,11 @@ def differences(section: str, before: Record, now: Record) -> list[str]:
     return lines
 
 
+def added(before: Record, now: Record) -> Record:
+    """Return the recorded answers and, of those that are computed now, the new ones."""
+    return {group: {**now.get(group, {}), **before.get(group, {})} for group in dict.fromkeys([*now, *before])}
+
+
 def close(was: Answer, is_now: Answer) -> bool:
     """Return whether two answers of a solver agree in their status, and in their value and bound to `TOLERANCE`."""
     if isinstance(was, str) or isinstance(is_now, str) or was[0] != is_now[0]:
@@ -357,7 +363,9 @@ def close(was: Answer, is_now: Answer) -> bool:
 def main(arguments: list[str] | None = None) -> int:
     """Record or compare; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.reference.record", description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="compare with the record instead of writing it")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--check", action="store_true", help="compare with the record instead of writing it")
+    how.add_argument("--add", action="store_true", help="write only answers that are not recorded; no section where another differs")
     parser.add_argument("--folder", type=Path, default=HERE, help="where the record is, if not beside this file")
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"some of {', '.join(SECTIONS)}; default all")
     chosen = parser.parse_args(arguments)
@@ -369,12 +377,19 @@ def main(arguments: list[str] | None = None) -> int:
         record = made(section)
         if chosen.check:
             lines += differences(section, committed(section, chosen.folder), record)
-        else:
-            text = json.dumps(record, indent=0, ensure_ascii=False) + chr(10)
-            (chosen.folder / f"{section}.json").write_text(text, encoding="utf-8")
+            continue
+        if chosen.add:
+            extended = added(committed(section, chosen.folder), record)
+            changed = differences(section, extended, record)
+            lines += changed
+            if changed:
+                continue
+            record = extended
+        text = json.dumps(record, indent=0, ensure_ascii=False) + chr(10)
+        (chosen.folder / f"{section}.json").write_text(text, encoding="utf-8")
     for line in lines:
         print(line)
-    if chosen.check:
+    if chosen.check or chosen.add:
         print(f"{len(lines)} differences")
     return 1 if lines else 0
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.reference import record
@@ -26,6 +28,20 @@ def test_a_changed_answer_is_a_difference():
         "methods: etf, a: was refused, is absent",
         "methods: cpop, a: was absent, is refused",
     ]
+
+
+def test_what_is_new_is_added_and_what_differs_is_not_overwritten(tmp_path, monkeypatch, capsys):
+    old = {"heft": {"a": "0x1.0p+0 12ab"}}
+    (tmp_path / "methods.json").write_text(json.dumps(old))
+
+    def add(rows):
+        monkeypatch.setitem(record.SECTIONS, "methods", lambda: iter(rows))
+        return record.main(["--add", "--folder", str(tmp_path), "methods"]), record.committed("methods", tmp_path)
+
+    assert add([("heft", "a", "0x1.0p+0 12ac"), ("new", "a", "refused")]) == (1, old)
+    assert "methods: heft, a: was 0x1.0p+0 12ab, is 0x1.0p+0 12ac\n1 differences" in capsys.readouterr().out
+    assert add([("new", "a", "refused")]) == (1, old)
+    assert add([("heft", "a", "0x1.0p+0 12ab"), ("new", "a", "refused")]) == (0, {**old, "new": {"a": "refused"}})
 
 
 @pytest.mark.parametrize(
