@@ -185,6 +185,37 @@ def test_a_process_that_cannot_be_started_is_reported(monkeypatch: pytest.Monkey
         solvers.hard(4).solve("scip")
 
 
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        ("unfinished", "the module 'unfinished' of solver 'unfinished' has no BACKEND; assign the class of the backend to that name"),
+        ("absent", "the module 'absent' of solver 'unfinished' cannot be imported: No module named 'absent'; its BackendInfo must name"),
+    ],
+)
+def test_a_solver_without_a_backend_is_refused_by_its_process_too(
+    module: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "unfinished-1.dist-info").mkdir()
+    (tmp_path / "unfinished-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: unfinished\nVersion: 1\n")
+    (tmp_path / "unfinished-1.dist-info" / "entry_points.txt").write_text("[hetsched.backends]\nunfinished = unfinished:INFO\n")
+    (tmp_path / "unfinished.py").write_text(
+        "from hetsched.modeling.backends import BackendInfo, Capabilities\n"
+        "can = Capabilities(*[True] * 6, bound_tolerance=0.0)\n"
+        f"INFO = BackendInfo('unfinished', 'x', '{module}', 'scipy', '', 'milp:unfinished', 300, can)\n"
+    )
+    script = (
+        "from hetsched.modeling import Model\nfrom hetsched.modeling.backends import backend\n"
+        "for call in (lambda: backend('unfinished'), lambda: Model().solve('unfinished')):\n"
+        "    try:\n        call()\n    except Exception as error:\n        print(type(error).__name__, error)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(Path(hs.__file__).parents[1])]))
+    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    lines = shown.stdout.splitlines()
+    assert len(lines) == 2
+    assert all(line.startswith(f"UnsupportedFeature {message}") for line in lines)
+    assert shown.stderr == ""
+
+
 def test_errors_that_cannot_be_sent_are_sent_as_text() -> None:
     class Local(Exception):
         pass

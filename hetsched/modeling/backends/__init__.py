@@ -7,6 +7,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 import math
+from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import replace
 
@@ -97,11 +98,19 @@ def _installed(solver: BackendInfo) -> bool:
 def backend(name: str, *, threads: int | None = None) -> Backend:
     """Return a new backend by name.
 
-    Raises `UnsupportedFeature` for an unknown name or for more `threads` than the solver can use,
-    `MissingDependency` if it is not installed.
+    Raises `UnsupportedFeature` for an unknown name, for more `threads` than the solver can use, or if its module has no
+    backend; `MissingDependency` if it is not installed.
     """
-    made: Backend = importlib.import_module(info(name, threads=threads).module).BACKEND()
-    return made
+    module = info(name, threads=threads).module
+    try:
+        made: Callable[[], Backend] | None = getattr(importlib.import_module(module), "BACKEND", None)
+    except ImportError as error:
+        raise UnsupportedFeature(
+            f"the module {module!r} of solver {name!r} cannot be imported: {error}; its BackendInfo must name the module of the backend"
+        ) from None
+    if made is None:
+        raise UnsupportedFeature(f"the module {module!r} of solver {name!r} has no BACKEND; assign the class of the backend to that name")
+    return made()
 
 
 def solve(solver: str | Backend, program: Program, request: Request) -> Outcome:

@@ -144,7 +144,9 @@ class _Solve:
         except BaseException:
             self.child.process.kill()  # it is busy
             raise
-        if not isinstance(self.end, ProcessDied):
+        if isinstance(self.end, _Failed) and not self.child.ready:
+            self.child.process.kill()  # it has no backend
+        elif not isinstance(self.end, ProcessDied):
             _give_back(self.child)
         if isinstance(self.end, _Failed):
             raise self.end.error
@@ -191,7 +193,11 @@ def serve(log: int) -> NoReturn:
     in_process.set(True)
     channel = Channel(log)
     name = channel.requests.get().solver
-    backend(name)
+    try:
+        backend(name)
+    except Exception as error:
+        channel.send(_Failed(_sendable(error)))
+        raise SystemExit(1) from None
     channel.send(Ready())
     while True:
         job = channel.requests.get()
