@@ -52,7 +52,7 @@ def test_transfers_exclude_one_another_where_they_hold_the_same_resource(communi
     assert (np.diagonal(table) == -1).all()
     used = sorted({int(number) for pair in pairs for number in table[pair]} - {-1})
     assert used == [] or (used[0] >= 0 and used[-1] < problem.links.n_resources)
-    assert problem.links.contended == (communication in ("channel", "port", "node"))
+    assert problem.links.contended == (communication in CONTENDED)
 
 
 def test_resources_are_named_after_their_devices():
