@@ -58,7 +58,7 @@ def test_standard_task_graphs(shared_data: Path):
     assert proven > len(rows) / 3, "on identical processors list scheduling is often optimal"
 
 
-@pytest.mark.parametrize("communication", ["delay", "channel", "port"])
+@pytest.mark.parametrize("communication", ["delay", pytest.param("channel", marks=pytest.mark.slow), "port"])
 def test_moirais_tight_example(shared_data: Path, communication: str):
     problem = instances.moirai(shared_data / "moirai" / "example-1.json", communication)
     assert hs.bound(problem, time_limit=2).value <= 30
@@ -71,7 +71,7 @@ def test_moirais_tight_example(shared_data: Path, communication: str):
     bracket(roomy, 28, 28 if communication == "delay" else 30)
 
 
-@pytest.mark.parametrize("communication", ["delay", "channel", "port"])
+@pytest.mark.parametrize("communication", ["delay", *(pytest.param(name, marks=pytest.mark.slow) for name in ("channel", "port"))])
 @pytest.mark.parametrize("network", ["GoogLeNet", "transformer"])
 def test_moirais_networks_are_scheduled_validly(shared_data: Path, network: str, communication: str):
     problem = instances.moirai(shared_data / "moirai" / f"{network}.json", communication)

@@ -10,6 +10,7 @@ import figures
 import pytest
 
 
+@pytest.mark.slow
 def test_it_writes_its_tables(docs: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     assistants.main(["--quick", "--docs", str(docs), "--json", str(tmp_path / "figures.json")])

@@ -224,6 +224,7 @@ def test_tables_count_what_is_proven_and_what_is_reached():
     ]
 
 
+@pytest.mark.slow
 def test_exact_writes_its_tables_and_its_plot_and_goes_on(docs: Path, capsys: pytest.CaptureFixture[str]):
     pytest.importorskip("matplotlib")
     words = ["--quick", "--docs", str(docs), "--results", str(docs / "exact.jsonl"), "--json", str(docs / "exact.json"), "--kinds", "er"]
@@ -277,6 +278,7 @@ def test_published_reads_every_instance(shared_data: Path):
         assert instance.lower <= instance.upper
 
 
+@pytest.mark.slow
 def test_published_writes_its_table(shared_data: Path, docs: Path, capsys: pytest.CaptureFixture[str]):
     words = ["--quick", "--docs", str(docs), "--data", str(shared_data), "--sets", "papers", "moirai", "kacem", "--time-limit", "20"]
     published.main([*words, "--results", str(docs / "published.jsonl"), "--json", str(docs / "published.json")])

@@ -13,6 +13,7 @@ import ios
 import hetsched as hs
 
 
+@pytest.mark.slow
 def test_it_writes_its_tables(docs: Path, capsys: pytest.CaptureFixture[str]):
     ios.main(["--quick", "--docs", str(docs), "--repeats", "1"])
     page = (docs / "benchmarks.md").read_text()
@@ -26,6 +27,7 @@ def test_it_writes_its_tables(docs: Path, capsys: pytest.CaptureFixture[str]):
     assert speeds[4] == max(speeds)
 
 
+@pytest.mark.slow
 def test_cells_of_nasnet_are_blocks_that_can_be_scheduled():
     vision = pytest.importorskip("hetsched.workloads.vision")
     graph = hs.frontends.torch.capture(lambda: vision.nasnet_a(10, cells=1, filters=8), vision.images(64), fuse=True)

@@ -61,6 +61,7 @@ def test_the_published_values_are_reached(networks: Path, name: str) -> None:
     assert hs.verify(problem, solution.schedule) == []
 
 
+@pytest.mark.slow
 def test_the_benchmark_writes_its_region(networks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(period, "KNOWN", {"layer/bert24_inference": 17.778})
     page = tmp_path / "benchmarks.md"

@@ -51,6 +51,7 @@ def test_every_problem_has_schedules(feature: str) -> None:
     assert hs.verify(problem, solution.schedule) == []
 
 
+@pytest.mark.slow
 def test_the_table_has_a_row_for_each_method(docs: Path, tmp_path: Path) -> None:
     kept = tmp_path / "kept.jsonl"
     words = ["--quick", "--docs", str(docs), "--methods", "heft", "pesto", "--sizes", "10", "--results", str(kept)]

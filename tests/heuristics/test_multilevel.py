@@ -14,6 +14,7 @@ def baselines() -> list[str]:
     return [method.name for method in select(role=Role.BASELINE)]
 
 
+@pytest.mark.slow
 class TestMultilevel(conformance.MethodSuite):
     method = "multilevel"
     options = {"tasks": 4}

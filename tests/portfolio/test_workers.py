@@ -256,7 +256,9 @@ def test_a_script_needs_no_main_guard(script: Callable[..., Script]) -> None:
     assert run.lines[-1] in ("done callback True", "done time limit True")
 
 
-@pytest.mark.parametrize("members", [["olb", "wanders"], ["heft", "annealing"], ["heft", "cpsat"], ["heft", "milp"]])
+@pytest.mark.parametrize(
+    "members", [["olb", "wanders"], *(pytest.param(["heft", name], marks=pytest.mark.slow) for name in ("annealing", "cpsat", "milp"))]
+)
 def test_workers_end_with_the_process_they_work_for(script: Callable[..., Script], members: list[str]) -> None:
     run = script(members=members, workers=1)
     run.read_until(lambda line: line == f"given {members[1]}")

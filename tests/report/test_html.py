@@ -77,6 +77,7 @@ def test_the_page_shows_the_solution(browser: Browser, tmp_path: Path) -> None:
     page.close()
 
 
+@pytest.mark.slow
 def test_zooming_and_the_legend_work(browser: Browser, tmp_path: Path) -> None:
     problem, solution = stack(2, 10)
     page = shown(browser, tmp_path, problem, solution).page
@@ -96,6 +97,7 @@ def test_zooming_and_the_legend_work(browser: Browser, tmp_path: Path) -> None:
     page.close()
 
 
+@pytest.mark.slow
 def test_the_critical_chain_is_switched_on_and_nothing_is_offered_for_upload(browser: Browser, tmp_path: Path) -> None:
     problem, solution = stack(4, 32)
     page = shown(browser, tmp_path, problem, solution).page
@@ -109,6 +111,7 @@ def test_the_critical_chain_is_switched_on_and_nothing_is_offered_for_upload(bro
     page.close()
 
 
+@pytest.mark.slow
 def test_many_groups_leave_the_legend_to_the_switches(browser: Browser, tmp_path: Path) -> None:
     problem, solution = stack(3, 10)
     page = shown(browser, tmp_path, problem, solution, colour_by=[f"g.{i % 30}" for i in range(problem.n_tasks)]).page
@@ -120,6 +123,7 @@ def test_many_groups_leave_the_legend_to_the_switches(browser: Browser, tmp_path
     page.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("modules", "communication"), [(32, "delay"), (400, "channel")])
 def test_large_schedules_are_drawn(browser: Browser, tmp_path: Path, modules: int, communication: str) -> None:
     problem, solution = stack(modules, communication=communication)

@@ -55,6 +55,7 @@ def drawn(folder, *options, before="", hash_seed="0", **environment):
     return path.read_text().splitlines()
 
 
+@pytest.mark.slow
 def test_a_newcomers_examples_are_the_same_every_time(tmp_path):
     first = drawn(tmp_path)
     assert len(first) == 10

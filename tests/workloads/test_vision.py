@@ -77,6 +77,7 @@ def small_nasnet():
     return vision.nasnet_a(10, cells=1, filters=8)
 
 
+@pytest.mark.slow
 def test_nasnet_cells_have_the_size_of_the_paper():
     graph = capture(small_nasnet, vision.images(64), fuse=True)
     cell = [name for name in graph.names if name.startswith(("cells.2.", "cells.2/"))]
