@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test slow thorough lint docs fresh-kernels clean
+.PHONY: demo test slow thorough lint docs clean
 
 demo: $(VENV)/.installed-demo  ## schedule Inception-v3 on a CPU, a T4 and an A100
 	$(BIN)/hetsched demo --report report.html
@@ -28,10 +28,6 @@ lint: $(VENV)/.installed-lint  ## style, types, layers
 docs: $(VENV)/.installed-docs  ## the documentation site, into docs/_build
 	$(BIN)/python -m sphinx -W --keep-going --quiet --fresh-env docs docs/_build
 	@echo "open docs/_build/index.html"
-
-fresh-kernels:  ## delete compiled kernels: numba does not see a change of what a kernel calls
-	find hetsched '(' -name '*.nbi' -o -name '*.nbc' ')' -delete
-	rm -f $(VENV)/.prepared
 
 clean:
 	rm -rf docs/_build docs/_made $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -10,10 +10,13 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle
+import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
+from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeVar, cast
 
 import numba
@@ -44,13 +47,38 @@ class _CheckedFile(IndexDataCacheFile):
         return pickle.loads(data[:length])
 
 
+def _used_modules(names: Mapping[str, object]) -> set[str]:
+    """Return the modules of kernels from which a module's namespace has something, itself included if it is one."""
+    homes = (value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None) for value in names.values())
+    return {home for home in homes if isinstance(home, str) and home.endswith("kernels") and home in sys.modules}
+
+
+@cache
+def _digest(module: str) -> str:
+    """Return a digest of the source of a module of kernels."""
+    return _DIGEST(Path(str(sys.modules[module].__file__)).read_bytes()).hexdigest()
+
+
+def _sources(function: Callable[..., Any]) -> dict[str, str]:
+    """Return the digest of each module whose kernels may be compiled into a kernel, by name."""
+    own, found = function.__module__, set[str]()
+    waiting = _used_modules(function.__globals__)
+    while waiting:
+        found |= waiting
+        waiting = {used for module in waiting - {own} for used in _used_modules(vars(sys.modules[module]))} - found
+    return {module: _digest(module) for module in (__name__, *sorted(found - {own}))}
+
+
 class _Cache(FunctionCache):
-    """A cache on disk that may fail: what cannot be read is compiled anew, what cannot be written is used all the same."""
+    """A cache on disk that may fail: what cannot be read is compiled anew, what cannot be written is used all the same.
+
+    It is valid for the sources of the kernel and of those that it calls; numba's own is for the kernel's file alone.
+    """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
         file = self._cache_file
-        self._cache_file = _CheckedFile(file._cache_path, self._impl.filename_base, file._source_stamp)
+        self._cache_file = _CheckedFile(file._cache_path, self._impl.filename_base, (file._source_stamp, _sources(function)))
 
     def load_overload(self, sig: object, target_context: Any) -> Any:
         try:

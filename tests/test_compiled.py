@@ -59,6 +59,24 @@ def test_code_is_kept_on_disk(source):
     assert hits(source) == 1
 
 
+def test_code_is_compiled_anew_after_a_change_of_a_kernel_that_it_calls(tmp_path):
+    (tmp_path / "base_kernels.py").write_text(SOURCE)
+    (tmp_path / "middle_kernels.py").write_text("import base_kernels\n")
+    (tmp_path / "top_kernels.py").write_text(
+        "import middle_kernels\nfrom hetsched.compiled import builder\n\n@builder\n"
+        "def top(x):\n    return middle_kernels.base_kernels.twice(x)\n"
+    )
+    command = [sys.executable, "-c", "from top_kernels import top; print(top(21), sum(top.stats.cache_hits.values()))"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+
+    def answer() -> str:
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+    assert [answer(), answer()] == ["42 0\n", "42 1\n"]
+    (tmp_path / "base_kernels.py").write_text(SOURCE.replace("2 *", "3 *"))
+    assert [answer(), answer()] == ["63 0\n", "63 1\n"]
+
+
 def cut(data: bytes) -> bytes:
     return data[: len(data) // 2]
 
