@@ -32,6 +32,12 @@ def row_starts(counts: npt.ArrayLike) -> IntArray:
     return starts
 
 
+def distinct(values: IntArray) -> IntArray:
+    """Return the different values, ascending; `np.unique` hashes integers first, which takes several times as long."""
+    ordered = np.sort(values)
+    return ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
+
+
 def texts(values: Iterable[str]) -> npt.NDArray[np.object_]:
     """Return strings as an array of objects, in which each needs memory for its own length, not the longest."""
     return np.array(list(values), dtype=object)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -61,8 +62,6 @@ class Decision(Frozen):
                 f"got {len(devices)} devices, {len(pointers)} row starts and {len(flat)} inputs"
             )
         listed = np.argsort(devices, kind="stable")
-        counts = np.diff(pointers)
-        batch = np.repeat(np.arange(size), counts)
         position = np.empty(size, np.int64)
         position[listed] = np.arange(size)
         order = None
@@ -74,16 +73,27 @@ class Decision(Frozen):
             if ((order[:, 1:] < 0) | (order[:, 1:] >= size)).any():
                 raise InvalidSchedule(f"the transfer order names a batch outside 0 to {size - 1}")
             order[:, 1:] = position[order[:, 1:]]
+        if len(flat) == size:  # one input each
+            inputs = flat[listed]
+        else:
+            counts = np.diff(pointers)
+            inputs = flat[np.lexsort((flat, position[np.repeat(np.arange(size), counts)]))]
+            pointers = row_starts(counts[listed])
         self._set(
             task=readonly(tasks[listed]),
             device=readonly(devices[listed]),
-            item_ptr=readonly(row_starts(counts[listed])),
-            items=readonly(flat[np.lexsort((flat, position[batch]))]),
+            item_ptr=readonly(pointers),
+            items=readonly(inputs),
             transfer_order=order,
         )
 
     def __repr__(self) -> str:
         return f"<Decision of {self.n_batches} batches on {len(np.unique(self.device))} devices>"
+
+    @cached_property
+    def sizes(self) -> IntArray:
+        """Number of inputs of each batch, [m]."""
+        return readonly(np.diff(self.item_ptr))
 
     @property
     def n_batches(self) -> int:

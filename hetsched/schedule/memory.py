@@ -14,15 +14,15 @@ from hetsched.schedule.schedule import Schedule
 
 def weights(problem: Problem, decision: Decision) -> FloatArray:
     """Return the bytes of the weights of the tasks with a batch on each device, [K]."""
-    pair = np.unique(decision.task * problem.n_devices + decision.device)
+    pair = decision.task * problem.n_devices + decision.device
+    pair = np.unique(pair) if np.bincount(decision.task).max(initial=0) > 1 else np.sort(pair)
     weight = problem.graph.weight_bytes[pair // problem.n_devices]
     return np.bincount(pair % problem.n_devices, weight, problem.n_devices).astype(np.float64)
 
 
 def static(problem: Problem, decision: Decision) -> FloatArray:
     """Return the static memory of each device in bytes, [K]: weights once, plus input and output of every (task, input)."""
-    size = np.diff(decision.item_ptr)
-    activations = problem.static_bytes[decision.task, 1] * size
+    activations = problem.static_bytes[decision.task, 1] * decision.sizes
     return weights(problem, decision) + np.bincount(decision.device, activations, problem.n_devices)
 
 

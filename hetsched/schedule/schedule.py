@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from os import PathLike
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +43,7 @@ class Schedule(Frozen):
     makespan : float
         The stated makespan in seconds.
     static_memory, peak_memory : float64 array [K] or None
-        Bytes each device needs under the two memory models; None if unknown.
+        Bytes each device needs under the two memory models; None if unknown. `simulate` leaves the peak to its first use.
 
     Notes
     -----
@@ -50,6 +52,8 @@ class Schedule(Frozen):
     """
 
     _format = "hetsched-schedule"
+    _fields = ("peak_memory",)
+    _peak: ClassVar[tuple[Callable[[], FloatArray]]]  # set instead of peak_memory
     tasks: tuple[str, ...]
     devices: tuple[str, ...]
     n_inputs: int
@@ -60,7 +64,6 @@ class Schedule(Frozen):
     transfer_order: IntArray | None
     makespan: float
     static_memory: FloatArray | None
-    peak_memory: FloatArray | None
 
     def __init__(self) -> None:
         raise TypeError("schedules are made by hetsched.simulate(problem, decision), hetsched.read(path) or Schedule.from_columns(...)")
@@ -117,7 +120,7 @@ class Schedule(Frozen):
         transfer_order: npt.ArrayLike | None = None,
         makespan: float | None = None,
         static_memory: npt.ArrayLike | None = None,
-        peak_memory: npt.ArrayLike | None = None,
+        peak_memory: npt.ArrayLike | Callable[[], FloatArray] | None = None,
     ) -> Schedule:
         """Build a schedule as `from_columns` does, with names and sizes that a problem has already checked."""
 
@@ -167,8 +170,11 @@ class Schedule(Frozen):
             makespan=float(makespan),
             transfer_order=order,
             static_memory=bytes_of(static_memory, "static_memory"),
-            peak_memory=bytes_of(peak_memory, "peak_memory"),
         )
+        if callable(peak_memory):
+            schedule._set(_peak=(peak_memory,))
+        else:
+            schedule._set(peak_memory=bytes_of(peak_memory, "peak_memory"))
         return schedule
 
     def __repr__(self) -> str:
@@ -178,6 +184,10 @@ class Schedule(Frozen):
     def write(self, path: str | PathLike[str]) -> None:
         """Write the schedule as a JSON document; ``hetsched.read`` reads it back to the bit."""
         documents.write(self, path)
+
+    @cached_property
+    def peak_memory(self) -> FloatArray | None:
+        return readonly(self._peak[0]())
 
     @cached_property
     def decision(self) -> Decision:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NoReturn
 
 import numpy as np
@@ -54,9 +55,7 @@ def simulate(problem: Problem, decision: Decision) -> Schedule:
         start=arc_start[moving],
         finish=arc_start[moving] + arcs.seconds[moving],
     )
-    batches = Columns(
-        task=decision.task, device=decision.device, start=start, finish=start + timing.duration, size=np.diff(decision.item_ptr)
-    )
+    batches = Columns(task=decision.task, device=decision.device, start=start, finish=start + timing.duration, size=decision.sizes)
     return Schedule.of_problem(
         problem.graph.names,
         problem.cluster.names,
@@ -67,7 +66,7 @@ def simulate(problem: Problem, decision: Decision) -> Schedule:
         transfers,
         transfer_order=decision.transfer_order,
         static_memory=memory.static(problem, decision),
-        peak_memory=memory.peak(problem, decision, batches, arcs, arc_start),
+        peak_memory=partial(memory.peak, problem, decision, batches, arcs, arc_start),
     )
 
 
@@ -128,7 +127,7 @@ def _durations(problem: Problem, decision: Decision) -> FloatArray:
     for what, column, labels in (("task", decision.task, names), ("device", decision.device, devices)):
         if len(column) and not (0 <= column.min() and column.max() < len(labels)):
             raise InvalidSchedule(f"the decision names {what} index {column.min()} to {column.max()}; the problem has {len(labels)}")
-    size = np.diff(decision.item_ptr)
+    size = decision.sizes
     place = np.minimum(np.searchsorted(problem.batch_sizes, size), problem.n_sizes - 1)
     duration = problem.arrays.durations[decision.task, decision.device, place]
     duration = np.where(problem.batch_sizes[place] == size, duration, np.inf)
@@ -143,7 +142,7 @@ def _durations(problem: Problem, decision: Decision) -> FloatArray:
             usable = problem.batch_sizes[np.isfinite(problem.arrays.durations[i, k])]
             rule = f"its batch sizes there are {usable.tolist()}"
         raise InvalidSchedule(f"task {names[i]!r} cannot run a batch of {size[b]} on {devices[k]!r}: {rule}")
-    if problem.batching == "once":
+    if problem.batching == "once" and np.bincount(decision.task).max(initial=0) > 1:
         pair, counts = np.unique(decision.task * problem.n_devices + decision.device, return_counts=True)
         if (counts > 1).any():
             i, k = divmod(int(pair[np.argmax(counts > 1)]), problem.n_devices)
@@ -159,7 +158,7 @@ def _batch_of(problem: Problem, decision: Decision) -> IntArray:
     items = decision.items
     if len(items) and not (0 <= items.min() and items.max() < problem.inputs):
         raise InvalidSchedule(f"the decision names input {items.min()} to {items.max()}; the problem has {problem.inputs}, from 0")
-    batch = np.repeat(np.arange(decision.n_batches), np.diff(decision.item_ptr))
+    batch = np.repeat(np.arange(decision.n_batches), decision.sizes)
     cell = decision.task[batch] * problem.inputs + items
     times = np.bincount(cell, minlength=problem.n_tasks * problem.inputs)
     wrong = np.flatnonzero(times != 1)

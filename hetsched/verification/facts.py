@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hetsched.arrays import BoolArray, Columns, FloatArray, IntArray
+from hetsched.arrays import BoolArray, Columns, FloatArray, IntArray, distinct
 from hetsched.problem.problem import Problem
 from hetsched.schedule.schedule import Schedule
 
@@ -43,7 +43,7 @@ class Facts:
         self.tolerance = TOLERANCE * self.makespan
         n_rows = np.diff(schedule.item_ptr)
         # One row for each (batch, input), even if a batch lists an input twice.
-        rows = np.unique(np.repeat(np.arange(len(self.task)), n_rows) * problem.inputs + schedule.items)
+        rows = distinct(np.repeat(np.arange(len(self.task)), n_rows) * problem.inputs + schedule.items)
         self.row_batch, self.row_item = np.divmod(rows, problem.inputs)
         self.count = np.bincount(self.row_batch, minlength=len(self.task))
         self.repeats = n_rows - self.count

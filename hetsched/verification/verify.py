@@ -13,7 +13,7 @@ from typing import assert_never
 import numpy as np
 
 from hetsched.arguments import checked
-from hetsched.arrays import BoolArray, Columns, FloatArray, IntArray
+from hetsched.arrays import BoolArray, Columns, FloatArray, IntArray, distinct
 from hetsched.errors import InvalidSchedule
 from hetsched.problem.graph import named, plural
 from hetsched.problem.problem import Problem
@@ -120,6 +120,8 @@ def verify(problem: Problem, schedule: Schedule) -> list[Violation]:
 
 def _check_same_names(problem: Problem, schedule: Schedule) -> None:
     for what, expected, actual in (("task", problem.graph.names, schedule.tasks), ("device", problem.cluster.names, schedule.devices)):
+        if expected == actual:
+            continue
         known, given = set(expected), set(actual)
         missing, extra = [name for name in expected if name not in given], [name for name in actual if name not in known]
         differences = [f"{verb} {named(range(len(names)), names)}" for verb, names in (("lacks", missing), ("adds", extra)) if names]
@@ -195,12 +197,12 @@ def _once(facts: Facts) -> Iterator[Violation]:
     if facts.problem.batching != "once":
         return
     pair = facts.task * facts.problem.n_devices + facts.device
-    for value, count in zip(*np.unique(pair, return_counts=True), strict=True):
-        if count > 1:
-            batches = _rows(pair == value)
-            where = f"task {facts.task_name(batches[0])!r} has {count} batches on {facts.device_name(batches[0])!r}"
-            message = f"{where}; batching='once' allows one"
-            yield _of_batches(facts, "once", message, count - 1, *batches)
+    ordered = np.sort(pair)
+    for value in distinct(ordered[1:][ordered[1:] == ordered[:-1]]):
+        batches = _rows(pair == value)
+        where = f"task {facts.task_name(batches[0])!r} has {len(batches)} batches on {facts.device_name(batches[0])!r}"
+        message = f"{where}; batching='once' allows one"
+        yield _of_batches(facts, "once", message, len(batches) - 1, *batches)
 
 
 def _eligibility(facts: Facts) -> Iterator[Violation]:
@@ -210,6 +212,8 @@ def _eligibility(facts: Facts) -> Iterator[Violation]:
 
 def _pin(facts: Facts) -> Iterator[Violation]:
     graph, index = facts.problem.graph, facts.problem.cluster.index
+    if set(graph.devices) <= {None}:
+        return
     allowed = np.ones((graph.n_tasks, facts.problem.n_devices), bool)
     for i, pin in enumerate(graph.devices):
         if pin is not None:
@@ -222,6 +226,8 @@ def _pin(facts: Facts) -> Iterator[Violation]:
 
 def _colocation(facts: Facts) -> Iterator[Violation]:
     labels, devices = facts.problem.graph.colocation, facts.problem.cluster.names
+    if set(labels) <= {None}:
+        return
     number = {label: x for x, label in enumerate(dict.fromkeys(label for label in labels if label is not None))}
     label = np.array([-1 if name is None else number[name] for name in labels], np.int64)[facts.task[facts.row_batch]]
     rows = np.flatnonzero(label >= 0)
@@ -400,7 +406,7 @@ def _contention(facts: Facts) -> Iterator[Violation]:
 def _static_bytes(facts: Facts) -> FloatArray:
     """Return the static memory of each device in bytes, [K]: weights once per task, plus input and output of every (task, input)."""
     graph, n_devices = facts.problem.graph, facts.problem.n_devices
-    device, task = np.unique(np.stack([facts.device, facts.task]), axis=1)
+    device, task = np.divmod(distinct(facts.device * graph.n_tasks + facts.task), max(graph.n_tasks, 1))
     moved = graph.input_bytes + graph.output_bytes
     result = np.zeros(n_devices)
     result += np.bincount(device, weights=graph.weight_bytes[task], minlength=n_devices)
