@@ -34,8 +34,9 @@ def row_starts(counts: npt.ArrayLike) -> IntArray:
 
 def distinct(values: IntArray) -> IntArray:
     """Return the different values, ascending; `np.unique` hashes integers first, which takes several times as long."""
-    ordered = np.sort(values)
-    return ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
+    ordered: IntArray = np.sort(values)
+    first = np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]
+    return np.asarray(ordered[first])
 
 
 def texts(values: Iterable[str]) -> npt.NDArray[np.object_]:

@@ -7,25 +7,33 @@ The compiled code is in `__pycache__` beside the sources, in ``$NUMBA_CACHE_DIR`
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import pickle
 import sys
+import time
 import warnings
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar, cast
 
 import numba
+import numpy as np
 from numba import types
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 F = TypeVar("F", bound=Callable[..., Any])
-KERNELS: list[Callable[..., object]] = []
+KERNELS: list[Kernel] = []
 """Every kernel of the modules imported so far, in the order in which they were defined."""
+SECONDS = 1.0
+"""The seconds in the interpreter after which a linear kernel is compiled: about what that takes."""
+LARGEST = 50_000
+"""The most elements of arguments that the interpreter is given; it takes about a microsecond for each."""
 _DIGEST = hashlib.sha256
 _TOLD = "HETSCHED_KERNELS_NOT_KEPT"
 """The environment variable in which the process that said so leaves its number to those it starts."""
@@ -108,7 +116,84 @@ def _cannot_keep(reason: str) -> None:
     )
 
 
-def _compile(function: F, **options: Any) -> F:
+class Kernel:
+    """A function that numba compiles at its first call, or takes from the cache on disk.
+
+    If its time is about `linear` in the size of its arguments, calls with small arguments run in the interpreter, together with
+    the kernels that they call, as long as there is no compiled code and they have taken less than a second in all. So a first
+    answer does not wait for a compiler, and one that is asked for often does not do without it.
+    """
+
+    linear = False
+
+    def __init__(self, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
+        functools.update_wrapper(self, function)
+        self.py_func = function
+        self.dispatcher = _dispatcher(function, options)
+        self._numba_type_ = self.dispatcher._numba_type_  # what other kernels call
+        self._compiled = False
+        self._interpreted = 0.0  # seconds
+        KERNELS.append(self)
+
+    def __call__(self, *args: Any) -> Any:
+        interpreting = _interpreting.get()
+        if interpreting is None and self._compiled:
+            return self.dispatcher(*args)
+        if interpreting:
+            return self.py_func(*args)
+        if interpreting is None and self._may_interpret(args) and not self._on_disk(args):
+            start = time.perf_counter()
+            with interpreter():
+                result = self.py_func(*args)
+            self._interpreted += time.perf_counter() - start
+            return result
+        result = self.dispatcher(*args)
+        self._compiled = True
+        return result
+
+    def _may_interpret(self, args: tuple[Any, ...]) -> bool:
+        return self.linear and self._interpreted < SECONDS and _size(args) <= LARGEST
+
+    def _on_disk(self, args: tuple[Any, ...]) -> bool:
+        """Return whether the cache has code for such arguments."""
+        dispatcher = self.dispatcher
+        signature = tuple(map(dispatcher.typeof_pyval, args))
+        try:
+            return dispatcher._cache._index_key(signature, dispatcher.targetctx.codegen()) in dispatcher._cache._cache_file._load_index()
+        except Exception:  # whatever pickle makes of damaged bytes, and where there is no cache
+            return False
+
+    @property
+    def signatures(self) -> list[Any]:
+        """The types of arguments for which there is compiled code in this process."""
+        return self.dispatcher.signatures  # type: ignore[no-any-return]
+
+    @property
+    def stats(self) -> Any:
+        """How often code was taken from the disk, by signature."""
+        return self.dispatcher.stats
+
+
+def _size(value: object) -> int:
+    """Return the number of elements of all arrays in arguments."""
+    return sum(map(_size, value)) if isinstance(value, tuple) else getattr(value, "size", 1)
+
+
+_interpreting: ContextVar[bool | None] = ContextVar("interpreting", default=None)
+
+
+@contextmanager
+def interpreter(on: bool = True) -> Iterator[None]:
+    """Run all kernels in the interpreter within the context, or none."""
+    token = _interpreting.set(on)
+    try:
+        with np.errstate(all="ignore"):  # compiled code has no warnings
+            yield
+    finally:
+        _interpreting.reset(token)
+
+
+def _dispatcher(function: Callable[..., Any], options: Mapping[str, Any]) -> Any:
     dispatcher = numba.njit(nogil=True, **options)(function)
     resolve = dispatcher.get_call_template
 
@@ -121,8 +206,17 @@ def _compile(function: F, **options: Any) -> F:
         dispatcher._cache = _Cache(function)
     except RuntimeError:  # numba finds no folder that it may write to
         _cannot_keep("no folder for them is writable")
-    KERNELS.append(dispatcher)
-    return cast(F, dispatcher)
+    return dispatcher
+
+
+def _compile(function: F, **options: Any) -> F:
+    return cast(F, Kernel(function, options))
+
+
+def linear(kernel: F) -> F:
+    """Declare that a kernel's time is about linear in the size of its arguments, so that the interpreter can run small ones."""
+    cast(Kernel, kernel).linear = True
+    return kernel
 
 
 def builder(function: F) -> F:

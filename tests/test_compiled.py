@@ -10,6 +10,7 @@ import warnings
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 from numba.core import caching
 
@@ -47,6 +48,44 @@ def hits(path: Path) -> int:
     kernel = loaded(path).twice
     assert kernel(21) == 42
     return sum(kernel.stats.cache_hits.values())
+
+
+@pytest.fixture
+def linear(source: Path) -> compiled.Kernel:
+    """A linear kernel of arrays, of which no code is on disk yet."""
+    source.write_text(SOURCE.replace("builder", "builder, linear", 1).replace("@builder", "@linear\n@builder"))
+    kernel = loaded(source).twice
+    assert isinstance(kernel, compiled.Kernel)
+    return kernel
+
+
+def test_a_linear_kernel_without_code_runs_in_the_interpreter(linear, source):
+    assert linear(21) == 42
+    assert linear.signatures == []
+    with compiled.interpreter(on=False):
+        assert linear(21) == 42
+    assert len(linear.signatures) == 1
+    again = loaded(source).twice
+    assert again(21) == 42
+    assert len(again.signatures) == 1, "its code is on disk"
+    with compiled.interpreter():
+        assert again("ab") == "abab", "which numba cannot do"
+
+
+def test_a_linear_kernel_is_compiled_for_large_arguments(linear):
+    assert linear(np.ones(compiled.LARGEST))[0] == 2.0
+    assert len(linear.signatures) == 0
+    assert linear(np.ones(compiled.LARGEST + 1))[0] == 2.0
+    assert len(linear.signatures) == 1
+
+
+def test_a_linear_kernel_is_compiled_after_a_second_in_the_interpreter(linear, monkeypatch):
+    moments = iter([0.0, 0.6, 1.0, 1.6])
+    monkeypatch.setattr(compiled.time, "perf_counter", lambda: next(moments))
+    assert [linear(x) for x in (1, 2)] == [2, 4]
+    assert linear.signatures == []
+    assert linear(3) == 6
+    assert len(linear.signatures) == 1
 
 
 def test_every_kernel_is_listed(source):

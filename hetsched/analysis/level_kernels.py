@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hetsched.arrays import FloatArray, IntArray
-from hetsched.compiled import kernel
+from hetsched.compiled import kernel, linear
 from hetsched.problem.link_kernels import link_seconds
 from hetsched.problem.problem import ProblemArrays
 
@@ -31,6 +31,7 @@ def heads_and_tails(least: FloatArray, release: FloatArray | None = None, delive
     return HeadsAndTails(np.array(least, order="C"), release, delivery, np.empty(least.shape), np.empty(least.shape))
 
 
+@linear
 @kernel
 def earliest_starts(arrays: ProblemArrays, order: IntArray, unit: IntArray, w: HeadsAndTails) -> None:
     """Write the earliest starts.
@@ -55,6 +56,7 @@ def earliest_starts(arrays: ProblemArrays, order: IntArray, unit: IntArray, w: H
                 start[i, k] = max(start[i, k], arrival)
 
 
+@linear
 @kernel
 def tails(arrays: ProblemArrays, order: IntArray, unit: IntArray, w: HeadsAndTails) -> None:
     """Write the tails: the mirror image of `earliest_starts`, with `delivery` for `release`."""

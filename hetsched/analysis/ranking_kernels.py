@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hetsched.arrays import FloatArray, IntArray
-from hetsched.compiled import builder
+from hetsched.compiled import builder, linear
 from hetsched.problem.link_kernels import link_seconds, multiplier
 from hetsched.problem.problem import ProblemArrays
 
@@ -14,6 +14,7 @@ PAPER, TIMES, SAGA = 0, 1, 2
 MEAN_COMMUNICATION = {"paper": PAPER, "times": TIMES, "saga": SAGA}
 
 
+@linear
 @builder
 def mean_transfers(arrays: ProblemArrays, mean: int) -> FloatArray:
     """Return the mean transfer time of each edge, [E], for all inputs at once.
@@ -60,6 +61,7 @@ def mean_transfers(arrays: ProblemArrays, mean: int) -> FloatArray:
     return mean_time
 
 
+@linear
 @builder
 def mean_durations(durations: FloatArray) -> FloatArray:
     """Return the mean over the devices that can run each task, [n]."""
@@ -75,6 +77,7 @@ def mean_durations(durations: FloatArray) -> FloatArray:
     return mean
 
 
+@linear
 @builder
 def upward(arrays: ProblemArrays, order: IntArray, weight: FloatArray, transfer: FloatArray) -> FloatArray:
     """Return the longest path from the start of each task to the end of the graph, [n].
@@ -94,6 +97,7 @@ def upward(arrays: ProblemArrays, order: IntArray, weight: FloatArray, transfer:
     return rank
 
 
+@linear
 @builder
 def downward(arrays: ProblemArrays, order: IntArray, weight: FloatArray, transfer: FloatArray) -> FloatArray:
     """Return the longest path from the start of the graph to the start of each task, [n]."""
@@ -107,6 +111,7 @@ def downward(arrays: ProblemArrays, order: IntArray, weight: FloatArray, transfe
     return rank
 
 
+@linear
 @builder
 def optimistic_costs(arrays: ProblemArrays, order: IntArray, durations: FloatArray, transfer: FloatArray) -> FloatArray:
     """Return PEFT's optimistic cost table, [n, K] (Arabnejad and Barbosa 2014).
@@ -128,6 +133,7 @@ def optimistic_costs(arrays: ProblemArrays, order: IntArray, durations: FloatArr
     return table
 
 
+@linear
 @builder
 def imaginary_levels(arrays: ProblemArrays, order: IntArray, durations: FloatArray) -> FloatArray:
     """Return the basic imaginary level of each task on each device, [n, K] (Oh and Ha 1996)."""
@@ -148,6 +154,7 @@ def imaginary_levels(arrays: ProblemArrays, order: IntArray, durations: FloatArr
     return level
 
 
+@linear
 @builder
 def second_latest_start(arrays: ProblemArrays, latest_start: FloatArray) -> FloatArray:
     """Return the least latest start of the children of each task, [n]; inf without children."""
@@ -157,6 +164,7 @@ def second_latest_start(arrays: ProblemArrays, latest_start: FloatArray) -> Floa
     return least
 
 
+@linear
 @builder
 def critical_device(arrays: ProblemArrays, durations: FloatArray, priority: FloatArray) -> IntArray:
     """Return the device of CPOP's critical path for the tasks on it, -1 for the others, [n].

@@ -173,11 +173,14 @@ class Race:
     def warm_up(self) -> None:
         """Compile the kernels of the first methods of this process, and exclude that time from `seconds`.
 
-        It takes milliseconds if they are compiled. With a time limit nothing is excluded.
+        It takes milliseconds if they are compiled. With a time limit nothing is excluded. The first list scheduler runs before:
+        on a small problem it does not need compiled code.
         """
         if self.deadline is self.monitor.deadline or self.over:
             return
         start = self.monitor.clock()
+        for member in [member for member in self.members if member.at_once and member.method.objectives == ALL][:1]:
+            self.monitor.attempt(member.name)
         # The kernels of other searches are compiled in their turns, in workers if there are any.
         first = select(kind=Kind.SEARCH, objective="makespan", auto=True)[:1]
         names = [member.name for member in self.running if member.at_once or member.method in first]

@@ -13,10 +13,11 @@ import numpy as np
 
 from hetsched import heap_kernels
 from hetsched.arrays import BoolArray, FloatArray, IntArray
-from hetsched.compiled import builder, inner
+from hetsched.compiled import builder, inner, linear
 from hetsched.problem.links import LinkTable
 
 
+@linear
 @builder
 def by_source(source: IntArray, n_batches: int) -> tuple[IntArray, IntArray]:
     """Return (row starts, arcs) grouped by source batch, in the order of arcs within a group."""
@@ -33,6 +34,7 @@ def by_source(source: IntArray, n_batches: int) -> tuple[IntArray, IntArray]:
     return pointers, grouped
 
 
+@linear
 @builder
 def earliest(
     duration: FloatArray, next_batch: IntArray, source: IntArray, target: IntArray, arc_duration: FloatArray, next_arc: IntArray
@@ -132,6 +134,7 @@ class Contest(NamedTuple):
 FINISHED, EVENTS = 0, 1
 
 
+@linear
 @builder
 def _contest(
     duration: FloatArray, device: IntArray, source: IntArray, target: IntArray, arc_duration: FloatArray, links: LinkTable
@@ -283,6 +286,7 @@ def _start_transfer(c: Contest, links: LinkTable, pair: int, now: float) -> None
     c.sizes[EVENTS] = heap_kernels.push(c.event_keys, c.event_items, 0, c.sizes[EVENTS], finish, node)
 
 
+@linear
 @builder
 def first_come_first_served(
     duration: FloatArray, device: IntArray, source: IntArray, target: IntArray, arc_duration: FloatArray, links: LinkTable

@@ -15,7 +15,7 @@ import numpy as np
 
 from hetsched import heap_kernels
 from hetsched.arrays import BoolArray, FloatArray, IntArray
-from hetsched.compiled import builder, inner
+from hetsched.compiled import builder, inner, linear
 from hetsched.heuristics.list_scheduling.kernels import MEMORY_SLACK, NONE, Gaps, fill_gap, first_gap, new_gaps
 from hetsched.problem.link_kernels import link_seconds, multiplier
 from hetsched.problem.problem import ProblemArrays
@@ -25,6 +25,7 @@ Batches = tuple[IntArray, IntArray, IntArray, IntArray, FloatArray, int]
 placement, and the task that fits nowhere, or -1."""
 
 
+@linear
 @builder
 def cut_points(sizes: IntArray, inputs: int, most: int) -> IntArray:
     """Return the cut points: the numbers of inputs, ascending from 0 to L, after which a batch may end.
@@ -41,6 +42,7 @@ def cut_points(sizes: IntArray, inputs: int, most: int) -> IntArray:
     return np.flatnonzero(fewest + fewest[::-1] <= most)
 
 
+@linear
 @builder
 def work_per_task(arrays: ProblemArrays) -> FloatArray:
     """Return the mean over the devices that can run a task of L x its least seconds per input, [n]."""
@@ -59,6 +61,7 @@ def work_per_task(arrays: ProblemArrays) -> FloatArray:
     return mean
 
 
+@linear
 @builder
 def shared_counts(arrays: ProblemArrays, unit: IntArray, row_of: IntArray, n_rows: int, once: bool) -> BoolArray:
     """Return whether all members of a co-location unit can process q inputs on a device, [rows, K, L + 1].
@@ -146,6 +149,7 @@ class Partition(NamedTuple):
     """[P]: the same on device k alone from one cut point on, see `_stretches`; `last` is the index of the size of the last batch."""
 
 
+@linear
 @builder
 def _longer(rows: Rows) -> Rows:
     """Return a copy of the rows with twice the capacity."""
@@ -169,6 +173,7 @@ def _longer(rows: Rows) -> Rows:
     return longer
 
 
+@linear
 @builder
 def _more_gaps(gaps: Gaps) -> Gaps:
     """Return a copy of the gaps with twice the capacity."""
@@ -318,6 +323,7 @@ def _time_batch(p: BatchProblem, gaps: Gaps, w: Partition, rows: Rows, row: int,
         fill_gap(gaps, k, gap, row, rows.begin[row], rows.finish[row])
 
 
+@linear
 @builder
 def _new_gaps(arrays: ProblemArrays, insertion: bool) -> Gaps:
     """Return the gaps of idle devices; gaps shorter than the least positive duration of a batch will be dropped."""
@@ -331,6 +337,7 @@ def _new_gaps(arrays: ProblemArrays, insertion: bool) -> Gaps:
     return gaps
 
 
+@linear
 @builder
 def in_batches(p: BatchProblem, priority: FloatArray, by_finish: bool, insertion: bool) -> Batches:
     """Place the ready task of highest priority [n] in its best batches, until all are placed or one fits nowhere.

@@ -14,7 +14,7 @@ import numpy as np
 from hetsched import heap_kernels
 from hetsched.analysis import ranking_kernels
 from hetsched.arrays import FloatArray, IntArray
-from hetsched.compiled import builder, inner, kernel
+from hetsched.compiled import builder, inner, kernel, linear
 from hetsched.problem.link_kernels import bytes_seconds, multiplier
 from hetsched.problem.problem import ProblemArrays
 
@@ -100,6 +100,7 @@ class ListState(NamedTuple):
     """[n]: the queue of ready tasks."""
 
 
+@linear
 @builder
 def new_gaps(n_devices: int, most: int) -> Gaps:
     """Return the gaps of idle devices, with a capacity of `most` gaps for each device."""
@@ -112,6 +113,7 @@ def new_gaps(n_devices: int, most: int) -> Gaps:
     )
 
 
+@linear
 @builder
 def new_state(n_tasks: int, n_devices: int, n_units: int) -> ListState:
     """Return a state for `clear`."""
@@ -304,6 +306,7 @@ def _best_device(p: ListProblem, rule: Rule, s: ListState, i: int, latest: int) 
     return chosen, chosen_start, chosen_gap
 
 
+@linear
 @kernel
 def in_order(p: ListProblem, rule: Rule, s: ListState) -> int:
     """Place the ready task of highest priority on its best device until all are placed; return the task that fits nowhere, or -1."""
@@ -488,6 +491,7 @@ def _make_ready(p: ListProblem, s: Choosing, i: int, n_ready: int) -> int:
     return n_ready + 1
 
 
+@linear
 @kernel
 def by_choice(p: ListProblem, choice: Choice, s: Choosing, preferences: Preferences, most: int) -> int:
     """Run a slice of steps; each appends the ready task to the device that are best by the rule.
@@ -536,6 +540,7 @@ def by_choice(p: ListProblem, choice: Choice, s: Choosing, preferences: Preferen
     return NONE
 
 
+@linear
 @builder
 def heft(p: ListProblem, order: IntArray, mean: int) -> Placed:
     """Return the placement of HEFT: ranks, order and placement in one call, the one whose speed is measured."""

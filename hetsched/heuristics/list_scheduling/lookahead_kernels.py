@@ -8,7 +8,7 @@ import numpy as np
 
 from hetsched import heap_kernels
 from hetsched.arrays import FloatArray, IntArray
-from hetsched.compiled import inner, kernel
+from hetsched.compiled import inner, kernel, linear
 from hetsched.heuristics.list_scheduling.kernels import (
     MEMORY_SLACK,
     NONE,
@@ -161,6 +161,7 @@ def _latest_child(p: ListProblem, children: Children, s: ListState, trial: Trial
     return float(latest)
 
 
+@linear
 @kernel
 def lookahead(p: ListProblem, priority: FloatArray, children: Children, s: ListState, trial: Trial) -> int:
     """Place the ready task of highest priority [n] on the device that lets its children finish first, until all are placed.

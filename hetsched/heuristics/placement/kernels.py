@@ -8,7 +8,7 @@ import numpy as np
 
 from hetsched import heap_kernels
 from hetsched.arrays import FloatArray, IntArray
-from hetsched.compiled import builder, inner, kernel
+from hetsched.compiled import builder, inner, kernel, linear
 from hetsched.heuristics.list_scheduling.kernels import MEMORY_SLACK, MORE, Choosing, arrivals
 from hetsched.problem.problem import ProblemArrays
 
@@ -67,6 +67,7 @@ def partition(device: IntArray, work: FloatArray, n_devices: int) -> Partition:
     return Partition(device.copy(), np.bincount(device, work, n_devices).astype(np.float64))
 
 
+@linear
 @builder
 def fill(order: IntArray, unit: IntArray, need: FloatArray, limit: FloatArray, durations: FloatArray, devices: IntArray) -> IntArray:
     """Fill one device after another up to its limit; return the device of each unit.
@@ -110,6 +111,7 @@ def fill(order: IntArray, unit: IntArray, need: FloatArray, limit: FloatArray, d
     return chosen
 
 
+@linear
 @builder
 def spread(order: IntArray, seconds: FloatArray, need: FloatArray, capacity: FloatArray) -> IntArray:
     """Place clusters in the given order, each on the device of least resulting load within memory; return their devices.
@@ -143,6 +145,7 @@ def spread(order: IntArray, seconds: FloatArray, need: FloatArray, capacity: Flo
     return device
 
 
+@linear
 @builder
 def linear_clusters(arrays: ProblemArrays, order: IntArray, weight: FloatArray, transfer: FloatArray) -> IntArray:
     """Cluster by longest paths, each in the graph of the remaining tasks; return the cluster of each task, [n]."""
@@ -175,6 +178,7 @@ def linear_clusters(arrays: ProblemArrays, order: IntArray, weight: FloatArray, 
     return cluster
 
 
+@linear
 @builder
 def dominant_sequence(arrays: ProblemArrays, weight: FloatArray, transfer: FloatArray, below: FloatArray) -> tuple[IntArray, FloatArray]:
     """Cluster by dominant sequences; return the cluster of each task, [n], and the start of each cluster in seconds.
@@ -265,6 +269,7 @@ def _earliest(
     return place, best
 
 
+@linear
 @kernel
 def small_communication(
     arrays: ProblemArrays, durations: FloatArray, claims: Claims, reservations: Reservations, state: Choosing, most: int
@@ -325,6 +330,7 @@ def small_communication(
 # 1,500 tasks took 91 us instead of 75.
 
 
+@linear
 @builder
 def repartition(
     arrays: ProblemArrays,
