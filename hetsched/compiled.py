@@ -152,7 +152,7 @@ class Kernel:
         return result
 
     def _may_interpret(self, args: tuple[Any, ...]) -> bool:
-        return self.linear and self._interpreted < SECONDS and _size(args) <= LARGEST
+        return self.linear and self._interpreted < SECONDS and size(args) <= LARGEST
 
     def _on_disk(self, args: tuple[Any, ...]) -> bool:
         """Return whether the cache has code for such arguments."""
@@ -174,9 +174,9 @@ class Kernel:
         return self.dispatcher.stats
 
 
-def _size(value: object) -> int:
+def size(value: object) -> int:
     """Return the number of elements of all arrays in arguments."""
-    return sum(map(_size, value)) if isinstance(value, tuple) else getattr(value, "size", 1)
+    return sum(map(size, value)) if isinstance(value, tuple) else getattr(value, "size", 1)
 
 
 _interpreting: ContextVar[bool | None] = ContextVar("interpreting", default=None)

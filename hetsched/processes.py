@@ -17,9 +17,13 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+in_process: ContextVar[bool] = ContextVar("in_process", default=False)
+"""Whether solvers given by name, and the compiler, run in this process: this starts faster, but a solver that aborts ends this
+process too, and compiling has no time limit."""
 _THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "NUMBA_NUM_THREADS")
 _START = (
     "import sys; sys.path[:] = {path!r}; from {module} import {function}; {function}({log})"  # like -m, but with the path of the parent

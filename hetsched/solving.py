@@ -81,7 +81,8 @@ def solve(
         Whether the solvers of exact methods run in this process. By default they run in separate processes, one
         for each solver, that are started once (a third of a second, CP-SAT one second) and wait for the next
         solve: a solver that aborts then ends only its process, and its results so far are kept. Methods without
-        a solver start none.
+        a solver start none, but a search with a time limit whose kernels are not compiled yet has them compiled in
+        one; if they are not ready in time the answer is that of a list scheduler.
 
     Returns
     -------
@@ -105,7 +106,7 @@ def solve(
     monitor = Monitor(
         problem, Budget(time_limit, evaluations), seed=seed, on_progress=on_progress, objective=objective, executor=_executor(executor)
     )
-    with _signals(monitor), _solvers(in_process):
+    with contextlib.closing(monitor), _signals(monitor), _solvers(in_process):
         failure, bounds = _run(monitor, given, start)
         solution = monitor.solution(", ".join(names), bounds)
         if solution.schedule is not None:

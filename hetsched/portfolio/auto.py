@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from hetsched import compiled
 from hetsched.analysis import model_size
 from hetsched.analysis.modules import falls_apart
 from hetsched.arguments import Rule, whole
@@ -18,6 +19,7 @@ from hetsched.portfolio.workers import JobMonitor, JobReceiver, Pool, Worker, ru
 from hetsched.problem.problem import Problem
 from hetsched.processes import ProcessDied
 from hetsched.search import ALL, Kind, Monitor, cores, method, select
+from hetsched.search.compilation import announce
 from hetsched.stopping import Deadline, Stop
 
 WORTH_WORKERS = 2.0
@@ -82,6 +84,7 @@ def auto(
     race = Race(problem, monitor, chosen, seconds, bound_seconds)
     race.begin()
     race.prove_tiny()
+    race.warm_up([member for member in race.running if not member.at_once])
     if race.over:
         return
     slots = cores() if workers is None else workers
@@ -142,7 +145,8 @@ class Race:
 
     def begin(self) -> None:
         """Run constructive methods: the first two always, others while they take a small part of the time."""
-        self.warm_up()
+        if compiled.size(self.problem.arrays) > compiled.LARGEST:  # else they do not need compiled code
+            self.warm_up([member for member in self.running if member.at_once])
         share = self.left / 5
         for member in [member for member in self.members if member.at_once]:
             first = member.method.objectives == ALL
@@ -170,23 +174,24 @@ class Race:
         if self.size <= model_size.TINY or apart:
             self._turn(exact, min(PROOF, self.left / 2))
 
-    def warm_up(self) -> None:
-        """Compile the kernels of the first methods of this process, and exclude that time from `seconds`.
+    def warm_up(self, members: list[Member]) -> None:
+        """Compile the kernels of methods of this process, of the first search and of bounds, and exclude that time from `seconds`.
 
-        It takes milliseconds if they are compiled. With a time limit nothing is excluded. The first list scheduler runs before:
-        on a small problem it does not need compiled code.
+        It takes milliseconds if they are compiled. With a time limit nothing is excluded.
         """
         if self.deadline is self.monitor.deadline or self.over:
             return
         start = self.monitor.clock()
-        for member in [member for member in self.members if member.at_once and member.method.objectives == ALL][:1]:
-            self.monitor.attempt(member.name)
         # The kernels of other searches are compiled in their turns, in workers if there are any.
         first = select(kind=Kind.SEARCH, objective="makespan", auto=True)[:1]
-        names = [member.name for member in self.running if member.at_once or member.method in first]
-        prepare_methods(names)
-        if any(member.method.kind is Kind.BOUND for member in self.running):
-            prepare_bounds()
+        names = [member.name for member in members if member.at_once or member.method in first]
+        for search in first:
+            if search.name in names:
+                announce(search)
+        with compiled.interpreter(on=False):
+            prepare_methods(names)
+            if any(member.method.kind is Kind.BOUND for member in members):
+                prepare_bounds()
         self.deadline = Deadline(self.deadline.end + self.monitor.clock() - start, self.monitor.clock)
 
     # ------------------------------------------------------------ in this process

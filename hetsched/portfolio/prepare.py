@@ -9,6 +9,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import suppress
 from functools import partial
 from multiprocessing import get_context
+from typing import NoReturn
 
 import numpy as np
 
@@ -28,7 +29,9 @@ from hetsched.problem.cluster import Cluster
 from hetsched.problem.graph import TaskGraph
 from hetsched.problem.links import CONTENDED
 from hetsched.problem.problem import Problem
+from hetsched.processes import Channel, Ready
 from hetsched.search import Budget, Kind, Method, Monitor, registered
+from hetsched.search.compilation import has_kernels, mark_prepared
 
 EVALUATIONS = 50
 """Limit for each method."""
@@ -68,9 +71,8 @@ def parts() -> dict[str, Callable[[], None]]:
     """
     families: dict[str, list[Method]] = {LONGEST: []}
     for method in sorted(registered().values(), key=lambda method: (method.turn, method.name)):
-        module = method.function.__module__
-        if module.startswith("hetsched.heuristics.") and method.available and method.name != "multilevel":
-            families.setdefault(module.split(".")[2], []).append(method)
+        if has_kernels(method):
+            families.setdefault(method.function.__module__.split(".")[2], []).append(method)
     result: dict[str, Callable[[], None]] = {
         family: partial(_prepare_family, [method.name for method in members]) for family, members in families.items()
     }
@@ -96,6 +98,16 @@ def prepare(jobs: int = 1) -> Iterator[tuple[str, float]]:
             yield running[future], future.result()
 
 
+def serve(log: int) -> NoReturn:
+    """Compile the kernels of methods by name, for `hetsched.search.compilation`."""
+    channel = Channel(log)
+    while True:
+        name = channel.requests.get()
+        with interpreter(on=False):
+            _prepare_family([name])
+        channel.send(Ready())
+
+
 def _run(name: str) -> float:
     start = time.perf_counter()
     with interpreter(on=False):
@@ -108,6 +120,8 @@ def _prepare_family(names: Sequence[str]) -> None:
         able = [name for name in names if not registered()[name].supports.refusal(problem)]
         chosen = [name for name in ("best-device", "heft") if name not in able] if registered()[names[0]].kind is Kind.SEARCH else []
         prepare_methods([*chosen, *able], problem)
+    for name in names:
+        mark_prepared(name)
 
 
 def _prepare_problems() -> None:

@@ -19,7 +19,8 @@ from hetsched.schedule.decision import Decision
 from hetsched.schedule.objectives import find_objective
 from hetsched.schedule.schedule import Schedule
 from hetsched.search.budget import Budget
-from hetsched.search.registry import find_method
+from hetsched.search.compilation import Compilers
+from hetsched.search.registry import Role, find_method, select
 from hetsched.search.solution import NO_BOUND, OPTIMALITY_GAP, BestEffort, Bound, Solution, relative_gap
 from hetsched.stopping import Clock, Deadline, Stop
 
@@ -124,6 +125,7 @@ class Monitor:
         self._nearest: tuple[float, Schedule] | None = None  # bytes over capacity, the least so far, and their schedule
         self.on_progress = on_progress
         self._parent = parent
+        self._compilers: Compilers = Compilers() if parent is None else parent._compilers
         self._events: list[Event] = []
         self._efforts: dict[str, _Effort] = {}
         self._messages: dict[str, None] = {}
@@ -294,7 +296,11 @@ class Monitor:
         before, self.source = self.source, name
         started = self.elapsed
         try:
-            chosen.function(self.problem, self, **options)
+            if self._compilers.compile(chosen, self.deadline, lambda: self.should_stop):
+                chosen.function(self.problem, self, **options)
+            else:
+                self.note("its kernels were not compiled within the time; `hetsched prepare` compiles those of all methods, once")
+                self._construct()
         except OutOfTime as spent:
             self.note(str(spent))
             self._cut_short = True
@@ -304,6 +310,16 @@ class Monitor:
             self.source = before
             if before:
                 self._effort.seconds -= seconds  # the caller's seconds exclude those of the method it calls
+
+    def _construct(self) -> None:
+        """Offer the schedules of the constructive methods from which searches start."""
+        for start in select(role=Role.START):
+            if not start.supports.refusal(self.problem):
+                self.run(start.name)
+
+    def close(self) -> None:
+        """End the processes that were started for the solve."""
+        self._compilers.close()
 
     @checked
     def attempt(self, name: str) -> None:

@@ -8,7 +8,6 @@ import importlib.metadata
 import importlib.util
 import math
 from collections.abc import Callable
-from contextvars import ContextVar
 from dataclasses import replace
 
 from hetsched.arguments import checked
@@ -16,14 +15,12 @@ from hetsched.errors import MissingDependency, OutOfTime, UnsupportedFeature, wa
 from hetsched.modeling.backends.protocol import Backend, BackendInfo, Capabilities, Request, Run, check_threads
 from hetsched.modeling.outcome import Outcome
 from hetsched.modeling.program import Program
+from hetsched.processes import in_process
 from hetsched.stopping import Stop
 
 __all__ = ["Backend", "BackendInfo", "Capabilities", "Request", "Run", "backend", "in_process", "info", "known", "preferred", "solve"]
 
 ENTRY_POINTS = "hetsched.backends"
-
-in_process: ContextVar[bool] = ContextVar("in_process", default=False)
-"""Whether solvers given by name run in this process: this starts faster, but a solver that aborts ends this process too."""
 
 _LINEAR = Capabilities(
     continuous=True, unbounded=True, threads=False, intervals=False, incremental=True, deterministic=True, bound_tolerance=5e-7

@@ -1,0 +1,97 @@
+"""Compilation of a method's kernels in a separate process, so that a time limit holds before they are compiled."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import pickle
+import threading
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+import hetsched
+from hetsched.processes import Process, in_process
+from hetsched.search.registry import Kind, Method
+from hetsched.stopping import Deadline
+
+MAIN = "hetsched.portfolio.prepare:serve"
+"""What the separate process runs."""
+WAKE = 0.02  # seconds between looks at the clock
+
+
+def has_kernels(method: Method) -> bool:
+    """Return whether `hetsched prepare` runs the method itself; `multilevel` has only those of others."""
+    return method.function.__module__.startswith("hetsched.heuristics.") and method.name != "multilevel" and method.available
+
+
+def is_prepared(method: Method) -> bool:
+    """Return whether the kernels of a method are compiled, or compiling them ahead would not help."""
+    marker = _marker(method.name)
+    return not has_kernels(method) or method.kind is Kind.CONSTRUCTIVE or marker is None or marker.exists()
+
+
+def mark_prepared(name: str) -> None:
+    """Record, in the folder of the compiled code, that all kernels of a method are compiled."""
+    marker = _marker(name)
+    if marker is not None:
+        with suppress(OSError):
+            marker.touch()
+
+
+def announce(method: Method) -> None:
+    """Warn that the kernels of a method are compiled now, unless they are."""
+    if not is_prepared(method):
+        message = f"compiling the kernels of {method.name!r}, once for all solves; `hetsched prepare` compiles those of all methods"
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
+
+
+class Compilers:
+    """The processes that compile kernels for one solve."""
+
+    def __init__(self) -> None:
+        self._running: dict[str, tuple[Process, threading.Event]] = {}
+
+    def compile(self, method: Method, deadline: Deadline, should_stop: Callable[[], bool]) -> bool:
+        """Compile the kernels of a method unless they are compiled; return False if the solve had to stop before the end.
+
+        Without a deadline, and in a process that may be lost, the method compiles them itself.
+        """
+        if in_process.get() or math.isinf(deadline.end) or is_prepared(method):
+            return True
+        if method.name not in self._running:
+            announce(method)
+            done = threading.Event()
+            self._running[method.name] = (Process(MAIN, lambda _message: done.set()), done)
+            self._running[method.name][0].send(pickle.dumps(method.name))
+        done = self._running[method.name][1]
+        while not done.wait(WAKE):
+            if should_stop():
+                return False
+        return True
+
+    def close(self) -> None:
+        """End the processes; what they have compiled so far is kept."""
+        for process, _ in self._running.values():
+            process.kill()
+        self._running = {}
+
+
+@cache
+def _marker(name: str) -> Path | None:
+    """Return the file that exists if the kernels of a method are compiled, for these sources and this machine; None without a cache."""
+    import numba
+
+    from hetsched.problem.topology_kernels import breadth_first_order
+
+    dispatcher = breadth_first_order.dispatcher  # type: ignore[attr-defined]
+    folder = dispatcher._cache.cache_path
+    if folder is None:
+        return None
+    digest = hashlib.sha256(repr((numba.__version__, dispatcher.targetctx.codegen().magic_tuple())).encode())
+    package = Path(str(hetsched.__file__)).parent
+    for source in (package / "compiled.py", *sorted(package.rglob("*kernels.py"))):
+        digest.update(source.read_bytes())
+    return Path(folder) / f"prepared-{name}-{digest.hexdigest()[:16]}"
