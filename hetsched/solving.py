@@ -107,8 +107,8 @@ def solve(
         problem, Budget(time_limit, evaluations), seed=seed, on_progress=on_progress, objective=objective, executor=_executor(executor)
     )
     with contextlib.closing(monitor), _signals(monitor), _solvers(in_process):
-        failure, bounds = _run(monitor, given, start)
-        solution = monitor.solution(", ".join(names), bounds)
+        failure = _run(monitor, given, start)
+        solution = monitor.solution(", ".join(names))
         if solution.schedule is not None:
             violations = verify(problem, solution.schedule)
             if violations:
@@ -182,10 +182,8 @@ def _options(chosen: Method, options: Mapping[str, Any], threads: int | None) ->
     return dict(options)
 
 
-def _run(
-    monitor: Monitor, chosen: list[tuple[str, dict[str, Any]]], start: Solution | Schedule | Decision | None
-) -> tuple[Exception | None, Iterable[Bound]]:
-    """Run the quick bounds and the methods; return the first failure, or None, and the bounds that are left to compute.
+def _run(monitor: Monitor, chosen: list[tuple[str, dict[str, Any]]], start: Solution | Schedule | Decision | None) -> Exception | None:
+    """Run the quick bounds and the methods; return the first failure, or None.
 
     A constructive method takes less time than the bounds, and does not use them. After it they are computed at once only if
     there is no schedule, or if progress is reported.
@@ -213,8 +211,9 @@ def _run(
                 failure = failure or (error if isinstance(error, Exception) else HetschedError(f"{name} failed: {error!r}"))
                 monitor.note(f"{name} failed: {type(error).__name__}: {error}")
         if not first and monitor.best is None:
-            first = True
             _raise_bound(monitor, bounds)
+        elif not first:
+            monitor.deferred = bounds
         if math.isinf(monitor.bound.value):
             from hetsched.models.shortage import shortage
 
@@ -223,7 +222,7 @@ def _run(
             monitor.stop(Stop.FAILED)
     except KeyboardInterrupt as interruption:
         monitor.stop(reason(interruption))
-    return failure, () if first else bounds
+    return failure
 
 
 def _raise_bound(monitor: Monitor, bounds: Iterable[Bound]) -> None:

@@ -23,8 +23,7 @@ PACKAGES = [
 def read_by_type_checkers(package: str) -> set[tuple[str, str]]:
     """Return (module, name) of the imports under ``if TYPE_CHECKING``; a module of the package itself has no module."""
     tree = ast.parse(inspect.getsource(importlib.import_module(package)))
-    (block,) = (node for node in tree.body if isinstance(node, ast.If))
-    assert ast.unparse(block.test) == "TYPE_CHECKING"
+    (block,) = (node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
     imports = set()
     for node in block.body:
         assert isinstance(node, ast.ImportFrom)

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from hetsched import compiled
 from hetsched.analysis import model_size
 from hetsched.analysis.modules import falls_apart
 from hetsched.arguments import Rule, whole
@@ -145,6 +144,8 @@ class Race:
 
     def begin(self) -> None:
         """Run constructive methods: the first two always, others while they take a small part of the time."""
+        from hetsched import compiled
+
         if compiled.size(self.problem.arrays) > compiled.LARGEST:  # else they do not need compiled code
             self.warm_up([member for member in self.running if member.at_once])
         share = self.left / 5
@@ -181,6 +182,8 @@ class Race:
         """
         if self.deadline is self.monitor.deadline or self.over:
             return
+        from hetsched import compiled
+
         start = self.monitor.clock()
         # The kernels of other searches are compiled in their turns, in workers if there are any.
         first = select(kind=Kind.SEARCH, objective="makespan", auto=True)[:1]

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from multiprocessing import get_context
 from typing import NoReturn
@@ -19,7 +19,6 @@ from hetsched.coarsening.coarse import acyclic, settled
 from hetsched.coarsening.fusion_rules import fuse
 from hetsched.coarsening.matching import hierarchy
 from hetsched.coarsening.sequential import operation_fusion
-from hetsched.compiled import interpreter
 from hetsched.costs.devices import device
 from hetsched.costs.stages import Contention
 from hetsched.errors import UnsupportedFeature
@@ -103,14 +102,21 @@ def serve(log: int) -> NoReturn:
     channel = Channel(log)
     while True:
         name = channel.requests.get()
-        with interpreter(on=False):
+        with _compiling():
             _prepare_family([name])
         channel.send(Ready())
 
 
+def _compiling() -> AbstractContextManager[None]:
+    """Return a context in which small arguments are no reason to interpret a kernel."""
+    from hetsched.compiled import interpreter
+
+    return interpreter(on=False)
+
+
 def _run(name: str) -> float:
     start = time.perf_counter()
-    with interpreter(on=False):
+    with _compiling():
         parts()[name]()
     return time.perf_counter() - start
 

@@ -93,6 +93,8 @@ class Monitor:
     nodes : int
         Nodes or branches explored, for methods that count them.
     on_progress : callable or None
+    deferred : iterable of Bound
+        Bounds that are computed when the proof of the solution is first read.
     rng : numpy.random.Generator
     """
 
@@ -121,6 +123,7 @@ class Monitor:
         self.source = ""
         self.evaluations = 0
         self.nodes = 0
+        self.deferred: Iterable[Bound] = ()
         self._found_by = ""
         self._nearest: tuple[float, Schedule] | None = None  # bytes over capacity, the least so far, and their schedule
         self.on_progress = on_progress
@@ -377,11 +380,8 @@ class Monitor:
                 self.offer(start)
 
     @checked
-    def solution(self, asked: str, bounds: Iterable[Bound] = ()) -> Solution:
-        """Return the solution; `asked` is its method's name if there is no schedule.
-
-        `bounds` are bounds left out so far; they are computed when the solution's proof is first read.
-        """
+    def solution(self, asked: str) -> Solution:
+        """Return the solution; `asked` is its method's name if there is no schedule."""
         events = self._events
         history = Columns(
             time=[event.time for event in events],
@@ -401,13 +401,13 @@ class Monitor:
             stopped = Stop.INFEASIBLE  # also if that was proven after another limit
 
         def proof() -> Bound:
-            for bound in bounds:
+            for bound in self.deferred:
                 self.raise_bound(bound)
             return self.bound
 
         return Solution(
             self.best,
-            proof if bounds else self.bound,
+            proof if self.deferred else self.bound,
             method=self._found_by or asked,
             seed=self.seed,
             history=history,

@@ -121,11 +121,12 @@ COLD = """
 import sys, warnings
 import hetsched as hs
 from hetsched.search import compilation
-from tests.golden import topcuoglu
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    solution = hs.solve(topcuoglu(), sys.argv[1], time_limit=float(sys.argv[2]))
+    graph = hs.TaskGraph(["a", "b", "c", "d"], [("a", "b", 1.0), ("a", "c", 1.0), ("b", "d", 1.0), ("c", "d", 1.0)])
+    problem = hs.Problem(graph, hs.Cluster(["x", "y"], bandwidth=1.0), durations=[[1, 2], [2, 3], [4, 1], [2, 2]])
+    solution = hs.solve(problem, sys.argv[1], time_limit=float(sys.argv[2]))
     print(solution.method, compilation.is_prepared(hs.methods()[sys.argv[1]]))
     print(*solution.messages)
 """
