@@ -18,7 +18,6 @@ from hetsched.portfolio.workers import JobMonitor, JobReceiver, Pool, Worker, ru
 from hetsched.problem.problem import Problem
 from hetsched.processes import ProcessDied
 from hetsched.search import ALL, Kind, Monitor, cores, method, select
-from hetsched.search.compilation import announce
 from hetsched.stopping import Deadline, Stop
 
 WORTH_WORKERS = 2.0
@@ -188,12 +187,11 @@ class Race:
         # The kernels of other searches are compiled in their turns, in workers if there are any.
         first = select(kind=Kind.SEARCH, objective="makespan", auto=True)[:1]
         names = [member.name for member in members if member.at_once or member.method in first]
-        for search in first:
-            if search.name in names:
-                announce(search)
+        bounds = [member.method for member in members if member.method.kind is Kind.BOUND]
+        self.monitor.compiled([method for method in (*first, *bounds) if method.name in names or method in bounds])
         with compiled.interpreter(on=False):
             prepare_methods(names)
-            if any(member.method.kind is Kind.BOUND for member in members):
+            if bounds:
                 prepare_bounds()
         self.deadline = Deadline(self.deadline.end + self.monitor.clock() - start, self.monitor.clock)
 

@@ -61,6 +61,10 @@ def prepare_bounds() -> None:
     for _ in best.every(problem):
         pass
     modules(problem.graph, channels=2, largest=2)  # as in `every`, for graphs without a boundary of one channel
+    for name, method in registered().items():
+        if method.function.__module__.startswith("hetsched.bounds."):
+            prepare_methods([name])
+            mark_prepared(name)
 
 
 def parts() -> dict[str, Callable[[], None]]:
@@ -70,7 +74,7 @@ def parts() -> dict[str, Callable[[], None]]:
     """
     families: dict[str, list[Method]] = {LONGEST: []}
     for method in sorted(registered().values(), key=lambda method: (method.turn, method.name)):
-        if has_kernels(method):
+        if has_kernels(method) and method.function.__module__.startswith("hetsched.heuristics."):
             families.setdefault(method.function.__module__.split(".")[2], []).append(method)
     result: dict[str, Callable[[], None]] = {
         family: partial(_prepare_family, [method.name for method in members]) for family, members in families.items()
@@ -103,7 +107,10 @@ def serve(log: int) -> NoReturn:
     while True:
         name = channel.requests.get()
         with _compiling():
-            _prepare_family([name])
+            if registered()[name].function.__module__.startswith("hetsched.bounds."):
+                prepare_bounds()
+            else:
+                _prepare_family([name])
         channel.send(Ready())
 
 

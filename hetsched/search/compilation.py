@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import pickle
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -15,7 +14,6 @@ from pathlib import Path
 import hetsched
 from hetsched.processes import Process, in_process
 from hetsched.search.registry import Kind, Method
-from hetsched.stopping import Deadline
 
 MAIN = "hetsched.portfolio.prepare:serve"
 """What the separate process runs."""
@@ -24,7 +22,8 @@ WAKE = 0.02  # seconds between looks at the clock
 
 def has_kernels(method: Method) -> bool:
     """Return whether `hetsched prepare` runs the method itself; `multilevel` has only those of others."""
-    return method.function.__module__.startswith("hetsched.heuristics.") and method.name != "multilevel" and method.available
+    ours = method.function.__module__.startswith(("hetsched.heuristics.", "hetsched.bounds."))
+    return ours and method.name != "multilevel" and method.available
 
 
 def is_prepared(method: Method) -> bool:
@@ -41,32 +40,34 @@ def mark_prepared(name: str) -> None:
             marker.touch()
 
 
-def announce(method: Method) -> None:
-    """Warn that the kernels of a method are compiled now, unless they are."""
-    if not is_prepared(method):
-        message = f"compiling the kernels of {method.name!r}, once for all solves; `hetsched prepare` compiles those of all methods"
-        warnings.warn(message, RuntimeWarning, stacklevel=2)
-
-
 class Compilers:
     """The processes that compile kernels for one solve."""
 
     def __init__(self) -> None:
         self._running: dict[str, tuple[Process, threading.Event]] = {}
 
-    def compile(self, method: Method, deadline: Deadline, should_stop: Callable[[], bool]) -> bool:
-        """Compile the kernels of a method unless they are compiled; return False if the solve had to stop before the end.
+    def compile(self, methods: Iterable[Method], should_stop: Callable[[], bool]) -> bool:
+        """Compile the kernels of methods unless they are compiled; return False if the solve had to stop before the end.
 
-        Without a deadline, and in a process that may be lost, the method compiles them itself.
+        In a process that may be lost the methods compile them themselves.
         """
-        if in_process.get() or math.isinf(deadline.end) or is_prepared(method):
+        if in_process.get():
             return True
-        if method.name not in self._running:
-            announce(method)
-            done = threading.Event()
-            self._running[method.name] = (Process(MAIN, lambda _message: done.set()), done)
-            self._running[method.name][0].send(pickle.dumps(method.name))
-        done = self._running[method.name][1]
+        missing = [method for method in methods if not is_prepared(method)]
+        for method in missing:
+            if method.name not in self._running:
+                self._start(method)
+        return all(self._wait(self._running[method.name][1], should_stop) for method in missing)
+
+    def _start(self, method: Method) -> None:
+        message = f"compiling the kernels of {method.name!r}, once for all solves; `hetsched prepare` compiles those of all methods"
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
+        done = threading.Event()
+        process = Process(MAIN, lambda _message: done.set())
+        process.send(pickle.dumps(method.name))
+        self._running[method.name] = (process, done)
+
+    def _wait(self, done: threading.Event, should_stop: Callable[[], bool]) -> bool:
         while not done.wait(WAKE):
             if should_stop():
                 return False

@@ -20,7 +20,7 @@ from hetsched.schedule.objectives import find_objective
 from hetsched.schedule.schedule import Schedule
 from hetsched.search.budget import Budget
 from hetsched.search.compilation import Compilers
-from hetsched.search.registry import Role, find_method, select
+from hetsched.search.registry import Method, Role, find_method, select
 from hetsched.search.solution import NO_BOUND, OPTIMALITY_GAP, BestEffort, Bound, Solution, relative_gap
 from hetsched.stopping import Clock, Deadline, Stop
 
@@ -299,7 +299,7 @@ class Monitor:
         before, self.source = self.source, name
         started = self.elapsed
         try:
-            if self._compilers.compile(chosen, self.deadline, lambda: self.should_stop):
+            if math.isinf(self.deadline.end) or self.compiled([chosen]):
                 chosen.function(self.problem, self, **options)
             else:
                 self.note("its kernels were not compiled within the time; `hetsched prepare` compiles those of all methods, once")
@@ -319,6 +319,10 @@ class Monitor:
         for start in select(role=Role.START):
             if not start.supports.refusal(self.problem):
                 self.run(start.name)
+
+    def compiled(self, methods: Iterable[Method]) -> bool:
+        """Have the kernels of methods compiled in processes of their own; return False if the solve has to stop before that is done."""
+        return self._compilers.compile(methods, lambda: self.should_stop)
 
     def close(self) -> None:
         """End the processes that were started for the solve."""
