@@ -178,6 +178,13 @@ def test_stages_from_elsewhere_come_back_however_wrong_they_are(data):
         comes_back(schedule)
 
 
+def test_the_sum_of_infinite_latencies_of_both_signs_is_no_number():
+    """Found by `make thorough`."""
+    schedule = hs.StageSchedule.from_groups(["a"], [[], []], ["concurrent", "concurrent"], [np.inf, -np.inf])
+    assert np.isnan(schedule.latency)
+    comes_back(schedule)
+
+
 @pytest.mark.parametrize("wrong", [{"static_memory": [1.0]}, {"peak_memory": [[1.0, 2.0]]}, {"transfer_order": [[0, 0, 2]]}])
 def test_columns_that_do_not_fit_a_schedule_are_refused_when_it_is_made(wrong):
     schedule = a_solution().schedule

@@ -106,11 +106,10 @@ def serve(log: int) -> NoReturn:
     channel = Channel(log)
     while True:
         name = channel.requests.get()
-        with _compiling():
-            if registered()[name].function.__module__.startswith("hetsched.bounds."):
-                prepare_bounds()
-            else:
-                _prepare_family([name])
+        if registered()[name].function.__module__.startswith("hetsched.bounds."):
+            prepare_bounds()
+        else:
+            _prepare_family([name])
         channel.send(Ready())
 
 

@@ -136,7 +136,7 @@ class StageSchedule(Frozen):
             group_ptr=_starts(stages),
             member_ptr=_starts(flat),
             members=readonly([index[name] for group in flat for name in group], np.int64),
-            latency=float(math.fsum(seconds) if latency is None else latency),
+            latency=float(_total(seconds) if latency is None else latency),
             asked=asked,
             possible=possible,
             bound=bound,
@@ -180,3 +180,8 @@ class StageSchedule(Frozen):
 
 def _starts(rows: Sequence[Sequence[object]]) -> IntArray:
     return readonly(row_starts([len(row) for row in rows]))
+
+
+def _total(seconds: FloatArray) -> float:
+    """Return the sum of latencies; NaN, like other sums, if they have inf and -inf."""
+    return math.nan if {math.inf, -math.inf} <= set(seconds.tolist()) else math.fsum(seconds)
