@@ -76,8 +76,9 @@ import hetsched
 from hetsched import compiled
 from hetsched.portfolio import prepare
 
-for part in prepare.parts().values():
-    part()
+with compiled.interpreter(on=False):
+    for part in prepare.parts().values():
+        part()
 for module in pkgutil.walk_packages(hetsched.__path__, "hetsched."):
     if module.name.endswith("kernels"):
         importlib.import_module(module.name)
