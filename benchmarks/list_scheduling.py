@@ -5,7 +5,8 @@
 anrg-saga 2.0.2 is installed into its own venv below --peers at first use, with --peer-python also a second
 version on that Python. Rounds of hetsched and SAGA alternate, so that other load affects both; times are the
 least CPU time over all calls. Those of hetsched are of a method on a built problem, from ranks to decision,
-without simulation and verification, those of SAGA of `schedule()`.
+without simulation and verification, except for "heft, whole call", which is `hs.solve(problem, "heft")`; those of SAGA are of
+`schedule()`.
 """
 
 from __future__ import annotations
@@ -32,10 +33,11 @@ REGION = "list_scheduling"
 PEER_INSTANCES = ("layered100", "rwnn10x32", "layered1000")
 LARGER = {"layers2000": (2_000, 50), "layers5000": (5_000, 100)}
 """Tasks and width of generated graphs."""
-PLACING = "heft, placing only"
-ROWS = (PLACING, *instances.list_schedulers())
+PLACING, WHOLE = "heft, placing only", "heft, whole call"
+ROWS = (PLACING, WHOLE, *instances.list_schedulers())
 SAGA = {
     PLACING: "HeftScheduler",
+    WHOLE: "HeftScheduler",
     "best-device": "FastestNodeScheduler",
     "heft": "HeftScheduler",
     "peft": "PEFTScheduler",
@@ -50,7 +52,7 @@ SAGA = {
     "sufferage": "SufferageScheduler",
 }
 """SAGA's class for each row. Its GDL is not DLS: it selects the least dynamic level, the paper the greatest."""
-TARGETS = dict.fromkeys(("peft", "cpop", "etf", "min-min", "max-min", "sufferage"), 300)
+TARGETS = dict.fromkeys(("peft", "cpop", "etf", "min-min", "max-min", "sufferage"), 300) | {WHOLE: 100}
 LEAST_TASKS = 320
 """The least number of tasks for those targets; HEFT's hold for all."""
 HEFT_TARGETS = {"2.0.2": 1000, "2.1.0": 500}
@@ -98,13 +100,14 @@ class League:
             name: partial(find_method(name).function, problem, ignoring) for name in instances.list_schedulers()
         }
         calls[PLACING] = lambda: place_heft(problem, need, "saga")
+        calls[WHOLE] = lambda: hs.solve(problem, "heft")
         calls[BUILDING] = lambda: place_heft(instances.peer(data), need)
         for row, call in calls.items():
             seconds = figures.least(call, self.each)
             self.seconds[instance, row] = min(seconds, self.seconds.get((instance, row), seconds))
         for row in ROWS:
             monitor = Monitor(problem)
-            monitor.run("heft" if row == PLACING else row, {"mean_communication": "saga"} if row == PLACING else {})
+            monitor.run("heft" if row in (PLACING, WHOLE) else row, {"mean_communication": "saga"} if row == PLACING else {})
             self.makespans[instance, row] = monitor.incumbent
 
     def ratio(self, saga: peers.Saga, instance: str, row: str) -> float | None:
