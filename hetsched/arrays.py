@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, NoReturn, Self, TypeAlias
 
 import numpy as np
@@ -44,12 +44,31 @@ def texts(values: Iterable[str]) -> npt.NDArray[np.object_]:
     return np.array(list(values), dtype=object)
 
 
+class Deferred:
+    """An attribute of a `Frozen` class that `Frozen._defer` may set."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: Frozen | None, owner: type) -> Any:
+        pending = {} if instance is None else instance.__dict__.get("_pending", {})
+        if instance is None or self.name not in pending:
+            raise AttributeError(f"{owner.__name__} has no {self.name!r} yet")
+        instance._set(**{self.name: pending[self.name]()})
+        return instance.__dict__[self.name]
+
+
+def deferred() -> Any:
+    """Return a `Deferred` attribute, for a type checker of any type."""
+    return Deferred()
+
+
 class Frozen:
     """Base class of immutable values.
 
-    Its value consists of the attributes that a subclass annotates, except ``dataclasses.field(compare=False)``, and of
-    the cached properties that it lists in `_fields`. They are set once, with `_set` or by a dataclass
-    (``@dataclass(frozen=True, eq=False)``). Equality compares them (NaN
+    Its value consists of the attributes that a subclass annotates, except ``dataclasses.field(compare=False)``. They
+    are set once, with `_set` or by a dataclass (``@dataclass(frozen=True, eq=False)``); one that is `deferred` may be set
+    by `_defer` to the result of a function, which is called when it is first read. Equality compares them (NaN
     equals NaN), and pickles contain only them; cached properties are computed again.
     """
 
@@ -69,6 +88,10 @@ class Frozen:
                 if isinstance(part, np.ndarray):
                     part.setflags(write=False)
         self.__dict__.update(values)
+
+    def _defer(self, **functions: Callable[[], Any]) -> None:
+        """Set deferred attributes to the results of functions without arguments."""
+        self.__dict__["_pending"] = functions
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"{type(self).__name__} is immutable: {name!r} cannot be assigned; make a new one")

@@ -188,7 +188,8 @@ class Race:
         first = select(kind=Kind.SEARCH, objective="makespan", auto=True)[:1]
         names = [member.name for member in members if member.at_once or member.method in first]
         bounds = [member.method for member in members if member.method.kind is Kind.BOUND]
-        self.monitor.compiled([method for method in (*first, *bounds) if method.name in names or method in bounds])
+        missing = [method for method in (*first, *bounds) if method.name in names or method in bounds]
+        self.monitor.compilers.compile(missing, lambda: self.monitor.should_stop)
         with compiled.interpreter(on=False):
             prepare_methods(names)
             if bounds:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 from os import PathLike
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from hetsched import documents
 from hetsched.arguments import check_array, checked
-from hetsched.arrays import Columns, FloatArray, Frozen, IntArray, readonly, row_starts
+from hetsched.arrays import Columns, FloatArray, Frozen, IntArray, deferred, readonly, row_starts
 from hetsched.errors import InvalidSchedule
 from hetsched.problem.graph import unique_names
 from hetsched.problem.problem import MOST_ITEMS
@@ -52,8 +51,6 @@ class Schedule(Frozen):
     """
 
     _format = "hetsched-schedule"
-    _fields = ("peak_memory",)
-    _peak: ClassVar[tuple[Callable[[], FloatArray]]]  # set instead of peak_memory
     tasks: tuple[str, ...]
     devices: tuple[str, ...]
     n_inputs: int
@@ -64,6 +61,7 @@ class Schedule(Frozen):
     transfer_order: IntArray | None
     makespan: float
     static_memory: FloatArray | None
+    peak_memory: FloatArray | None = deferred()
 
     def __init__(self) -> None:
         raise TypeError("schedules are made by hetsched.simulate(problem, decision), hetsched.read(path) or Schedule.from_columns(...)")
@@ -172,7 +170,7 @@ class Schedule(Frozen):
             static_memory=bytes_of(static_memory, "static_memory"),
         )
         if callable(peak_memory):
-            schedule._set(_peak=(peak_memory,))
+            schedule._defer(peak_memory=peak_memory)
         else:
             schedule._set(peak_memory=bytes_of(peak_memory, "peak_memory"))
         return schedule
@@ -184,10 +182,6 @@ class Schedule(Frozen):
     def write(self, path: str | PathLike[str]) -> None:
         """Write the schedule as a JSON document; ``hetsched.read`` reads it back to the bit."""
         documents.write(self, path)
-
-    @cached_property
-    def peak_memory(self) -> FloatArray | None:
-        return readonly(self._peak[0]())
 
     @cached_property
     def decision(self) -> Decision:

@@ -20,7 +20,7 @@ from hetsched.schedule.objectives import find_objective
 from hetsched.schedule.schedule import Schedule
 from hetsched.search.budget import Budget
 from hetsched.search.compilation import Compilers
-from hetsched.search.registry import Method, Role, find_method, select
+from hetsched.search.registry import Role, find_method, select
 from hetsched.search.solution import NO_BOUND, OPTIMALITY_GAP, BestEffort, Bound, Solution, relative_gap
 from hetsched.stopping import Clock, Deadline, Stop
 
@@ -93,6 +93,8 @@ class Monitor:
     nodes : int
         Nodes or branches explored, for methods that count them.
     on_progress : callable or None
+    compilers : Compilers
+        Has the kernels of methods compiled.
     deferred : iterable of Bound
         Bounds that are computed when the proof of the solution is first read.
     rng : numpy.random.Generator
@@ -128,7 +130,7 @@ class Monitor:
         self._nearest: tuple[float, Schedule] | None = None  # bytes over capacity, the least so far, and their schedule
         self.on_progress = on_progress
         self._parent = parent
-        self._compilers: Compilers = Compilers() if parent is None else parent._compilers
+        self.compilers: Compilers = Compilers() if parent is None else parent.compilers
         self._events: list[Event] = []
         self._efforts: dict[str, _Effort] = {}
         self._messages: dict[str, None] = {}
@@ -299,7 +301,7 @@ class Monitor:
         before, self.source = self.source, name
         started = self.elapsed
         try:
-            if math.isinf(self.deadline.end) or self.compiled([chosen]):
+            if math.isinf(self.deadline.end) or self.compilers.compile([chosen], lambda: self.should_stop):
                 chosen.function(self.problem, self, **options)
             else:
                 self.note("its kernels were not compiled within the time; `hetsched prepare` compiles those of all methods, once")
@@ -320,13 +322,9 @@ class Monitor:
             if not start.supports.refusal(self.problem):
                 self.run(start.name)
 
-    def compiled(self, methods: Iterable[Method]) -> bool:
-        """Have the kernels of methods compiled in processes of their own; return False if the solve has to stop before that is done."""
-        return self._compilers.compile(methods, lambda: self.should_stop)
-
     def close(self) -> None:
         """End the processes that were started for the solve."""
-        self._compilers.close()
+        self.compilers.close()
 
     @checked
     def attempt(self, name: str) -> None:

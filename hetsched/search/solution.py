@@ -6,13 +6,12 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property
 from os import PathLike
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from hetsched import documents
 from hetsched.arguments import TEXT, checked
-from hetsched.arrays import Columns, Frozen
+from hetsched.arrays import Columns, Frozen, deferred
 from hetsched.errors import HetschedError, Infeasible, InvalidProblem, InvalidSchedule
 from hetsched.schedule.schedule import Schedule
 from hetsched.stopping import Stop
@@ -123,17 +122,17 @@ class Solution(Frozen):
     """
 
     _format = "hetsched-solution"
-    _fields = ("proof", "stopped")
-    _unproven: ClassVar[tuple[Callable[[], Bound], Stop]]  # set instead of proof and stopped
     schedule: Schedule | None
     objective: str
     value: float
+    proof: Bound = deferred()
     method: str
     seed: int
     history: Columns
     methods: Columns
     messages: tuple[str, ...]
     best_effort: BestEffort | None
+    stopped: Stop = deferred()
 
     @checked
     def __init__(
@@ -169,22 +168,15 @@ class Solution(Frozen):
         if isinstance(proof, Bound):
             self._set(proof=proof, stopped=stopped)
         else:
-            self._set(_unproven=(proof, stopped))
+            self._defer(proof=proof, stopped=lambda: Stop.OPTIMAL if self.status is Status.OPTIMAL else stopped)
 
     def __repr__(self) -> str:
         result = "no schedule" if self.schedule is None else f"{self.objective} {self.value:.6g} s, gap {self.gap:.2%}"
         return f"<Solution by {self.method}: {self.status}, {result}>"
 
-    @cached_property
-    def proof(self) -> Bound:
-        return self._unproven[0]()
-
-    @cached_property
-    def stopped(self) -> Stop:
-        return Stop.OPTIMAL if self.status is Status.OPTIMAL else self._unproven[1]
-
     @property
     def status(self) -> Status:
+        """The status: optimal, feasible, infeasible or unknown."""
         if self.schedule is not None:
             return Status.OPTIMAL if self.gap <= OPTIMALITY_GAP else Status.FEASIBLE
         return Status.INFEASIBLE if math.isinf(self.bound) else Status.UNKNOWN
