@@ -35,11 +35,11 @@ def followed(page: Path, folder: Path) -> str:
     return done.stdout
 
 
-QUICKLY = ("README.md",)
 RUNNING = [page for page in pages() if runs_something((ROOT / page).read_text(encoding="utf-8"))]
 
 
-@pytest.mark.parametrize("page", [page if page in QUICKLY else pytest.param(page, marks=pytest.mark.slow) for page in RUNNING])
+@pytest.mark.slow
+@pytest.mark.parametrize("page", RUNNING)
 def test_what_a_page_shows_is_so(page: str, tmp_path: Path) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     if needs_torch(text) and importlib.util.find_spec("torch") is None:

@@ -23,7 +23,8 @@ def memory_claims(problem: Problem) -> Iterator[FloatArray]:
         moved = np.bincount(graph.target, graph.edge_bytes, problem.n_tasks)
         per_task = [problem.static_bytes * [1.0, 0.0], problem.static_bytes + np.stack([np.zeros_like(moved), moved], axis=1)]
     for columns in per_task:
-        yield readonly(np.stack([np.bincount(problem.unit, column, problem.n_units) for column in columns.T], axis=1))
+        sums = [np.bincount(problem.unit, column, problem.n_units) for column in columns.T]
+        yield readonly(np.stack(sums, axis=1), np.float64)  # without tasks they are integers
 
 
 def memory_needs(problem: Problem) -> Iterator[FloatArray]:

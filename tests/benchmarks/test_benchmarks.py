@@ -205,6 +205,7 @@ def test_a_venv_that_is_there_is_used_again(tmp_path: Path):
         peers.saga("2.0.2", "no-such-python", tmp_path)
 
 
+@pytest.mark.slow
 def test_the_league_writes_its_tables_and_its_plot(shared_data: Path, docs: Path, fake_saga: peers.Saga, monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip("matplotlib")
     monkeypatch.setattr(peers, "saga", lambda *_: fake_saga)

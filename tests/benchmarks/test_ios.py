@@ -38,6 +38,7 @@ def test_cells_of_nasnet_are_blocks_that_can_be_scheduled():
     assert hs.verify_stages(graph, best, groups=2, group_size=1) == []
 
 
+@pytest.mark.slow
 def test_a_schedule_costs_what_its_stages_do():
     net = ios.network("squeezenet", Path())
     cost = net.cost()

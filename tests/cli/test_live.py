@@ -168,6 +168,7 @@ def test_a_solve_is_followed_on_a_terminal(problem: hs.Problem) -> None:
     assert b"nodes" not in out
 
 
+@pytest.mark.slow
 def test_nothing_is_drawn_without_a_terminal(problem: hs.Problem) -> None:
     done = subprocess.run([sys.executable, "-c", SOLVING], capture_output=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, b"")

@@ -34,7 +34,8 @@ def layered(n, *, ccr, memory=np.inf, seed=0, **arguments):
     return hs.Problem(graph, cluster, durations=np.tile(work[:, None], (1, 4)))
 
 
-@pytest.mark.parametrize(("ccr", "memory"), [pytest.param(0.5, np.inf, marks=pytest.mark.slow), (20.0, 130.0)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("ccr", "memory"), [(0.5, np.inf), (20.0, 130.0)])
 def test_is_no_worse_than_any_quick_method(ccr, memory):
     problem = layered(400, ccr=ccr, memory=memory)
     solution = hs.solve(problem, "multilevel", evaluations=20_000, options={"tasks": 100})

@@ -86,6 +86,7 @@ def test_negative_noise_is_refused(option):
         hs.solve(topcuoglu(), NAME, evaluations=1, options={option: -0.1})
 
 
+@pytest.mark.slow
 @given(data=st.data())
 def test_tasks_by_start_are_topological_and_keep_the_order_of_devices(data):
     problem = data.draw(strategies.problems(inputs=1, communication="delay"))

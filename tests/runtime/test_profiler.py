@@ -50,6 +50,7 @@ def alternating(profiler):
     return {name: profiler.devices[i % 2].name for i, name in enumerate(profiler.graph.names)}
 
 
+@pytest.mark.slow
 def test_every_task_takes_time_and_memory_that_grow_with_the_batch(net):
     profiler = ModuleProfiler(net, torch.randn(1, 3, 32, 32), clock="cpu", **QUICK)
     assert profiler.graph == hs.frontends.torch.capture(Net().eval(), torch.randn(1, 3, 32, 32))

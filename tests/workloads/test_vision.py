@@ -63,6 +63,7 @@ def test_squeezenet_units_are_those_of_the_paper():
     assert (counts.transitions, counts.schedules) == (60, 152)  # the paper: 51, 1.3e2
 
 
+@pytest.mark.slow
 def test_randwire_units_are_those_of_the_paper(shared_data: Path):
     wirings = [wiring(shared_data / "ios" / f"ws-32-4-0.75-{x}.txt") for x in (3, 4, 5)]
     assert parameters(lambda: vision.randwire(wirings)) == pytest.approx(5.6e6, rel=0.02)

@@ -62,7 +62,7 @@ def contiguous(problem: Problem, monitor: Monitor, *, limit: int = 50_000) -> No
         data = load_data(problem, rule, unit)
         for need in memory_needs(problem):
             monitor.deadline.check("the tables of a dynamic program")
-            program = _Program(problem, data, np.bincount(group, need, data.n_units), linear)
+            program = _Program(problem, data, np.bincount(group, need, data.n_units).astype(np.float64), linear)
             if _offer_all(monitor, program, unit, lattice):
                 fits = True
                 break
