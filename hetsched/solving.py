@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import math
 import signal
@@ -10,6 +11,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from typing import Any
+
+import numpy as np
 
 from hetsched.arguments import TEXT, checked, rule
 from hetsched.errors import HetschedError, InconsistentBound, InvalidSchedule, SolverFailed, UnsupportedFeature
@@ -185,8 +188,8 @@ def _options(chosen: Method, options: Mapping[str, Any], threads: int | None) ->
 def _run(monitor: Monitor, chosen: list[tuple[str, dict[str, Any]]], start: Solution | Schedule | Decision | None) -> Exception | None:
     """Run the quick bounds and the methods; return the first failure, or None.
 
-    A constructive method takes less time than the bounds, and does not use them. After it they are computed at once only if
-    there is no schedule, or if progress is reported.
+    A constructive method takes less time than the bounds, and does not use them. It waits only for the proof that there is no
+    schedule; the other bounds are computed at once only if it finds none, or if progress is reported.
     """
     from hetsched.bounds import best
 
@@ -198,6 +201,8 @@ def _run(monitor: Monitor, chosen: list[tuple[str, dict[str, Any]]], start: Solu
         monitor.warm_start(start)
         if first:
             _raise_bound(monitor, bounds)
+        elif not _any_assignment_is_valid(problem):
+            _raise_bound(monitor, itertools.islice(bounds, 1))
         for name, options in chosen:
             if monitor.should_stop and (monitor.best is not None or monitor.stopped is not Stop.TIME_LIMIT):
                 break
@@ -223,6 +228,16 @@ def _run(monitor: Monitor, chosen: list[tuple[str, dict[str, Any]]], start: Solu
     except KeyboardInterrupt as interruption:
         monitor.stop(reason(interruption))
     return failure
+
+
+def _any_assignment_is_valid(problem: Problem) -> bool:
+    """Return whether each device has the memory for all tasks and a path to each other one, so that there is a schedule."""
+    graph, cluster = problem.graph, problem.cluster
+    most = problem.static_bytes @ [1.0, problem.inputs]
+    if problem.memory == "peak":
+        most = most + problem.inputs * np.bincount(graph.target, graph.edge_bytes, graph.n_tasks)
+    paths = cluster.route_bandwidth > 0 if problem.transfers is None else np.isfinite(problem.transfers)
+    return bool(most.sum() <= cluster.memory_bytes.min(initial=np.inf) and paths.all())
 
 
 def _raise_bound(monitor: Monitor, bounds: Iterable[Bound]) -> None:
