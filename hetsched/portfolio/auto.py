@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -135,6 +136,13 @@ class Race:
         return self.monitor.should_stop or self.left <= 0
 
     @property
+    def large(self) -> bool:
+        """Whether list schedulers need compiled code."""
+        from hetsched import compiled
+
+        return compiled.size(self.problem.arrays) > compiled.LARGEST
+
+    @property
     def running(self) -> list[Member]:
         """The members that have not retired."""
         return [member for member in self.members if not member.retired]
@@ -143,9 +151,7 @@ class Race:
 
     def begin(self) -> None:
         """Run constructive methods: the first two always, others while they take a small part of the time."""
-        from hetsched import compiled
-
-        if compiled.size(self.problem.arrays) > compiled.LARGEST:  # else they do not need compiled code
+        if self.large:
             self.warm_up([member for member in self.running if member.at_once])
         share = self.left / 5
         for member in [member for member in self.members if member.at_once]:
@@ -190,7 +196,7 @@ class Race:
         bounds = [member.method for member in members if member.method.kind is Kind.BOUND]
         missing = [method for method in (*first, *bounds) if method.name in names or method in bounds]
         self.monitor.compilers.compile(missing, lambda: self.monitor.should_stop)
-        with compiled.interpreter(on=False):
+        with compiled.interpreter(on=False) if self.large else contextlib.nullcontext():
             prepare_methods(names)
             if bounds:
                 prepare_bounds()
