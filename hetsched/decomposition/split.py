@@ -84,7 +84,10 @@ class Evaluate:
         if solution.schedule is not None:
             answer, self.found[id(module)] = PartialDecision.of(solution.schedule), solution.schedule
         final = not first and solution.stopped in (Stop.FINISHED, Stop.OPTIMAL, Stop.INFEASIBLE)
-        return Evaluation(solution.bound, solution.makespan, answer, done=final or not self.exact)
+        # The module ignores peak memory, which the bound of the transition counts: its schedule may be shorter than that.
+        program = self.series.program
+        least = float(program.lower[program.kind[query.transition]])
+        return Evaluation(solution.bound, max(solution.makespan, least), answer, done=final or not self.exact)
 
     def _solve(self, problem: Problem, query: Query, method: str, options: Mapping[str, Any], start: Decision | None) -> Solution:
         limits = [limit for limit in (query.seconds, self.budget.time_limit) if limit is not None and math.isfinite(limit)]
