@@ -55,6 +55,7 @@ class Deferred:
         if instance is None or self.name not in pending:
             raise AttributeError(f"{owner.__name__} has no {self.name!r} yet")
         instance._set(**{self.name: pending[self.name]()})
+        pending.pop(self.name, None)  # and what the function holds
         return instance.__dict__[self.name]
 
 

@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from typing import Any
 
-import numpy as np
-
 from hetsched.arguments import TEXT, checked, rule
 from hetsched.errors import HetschedError, InconsistentBound, InvalidSchedule, SolverFailed, UnsupportedFeature
+from hetsched.heuristics.memory_accounts import memory_needs
 from hetsched.modeling import backends
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
@@ -232,12 +231,8 @@ def _run(monitor: Monitor, chosen: list[tuple[str, dict[str, Any]]], start: Solu
 
 def _any_assignment_is_valid(problem: Problem) -> bool:
     """Return whether each device has the memory for all tasks and a path to each other one, so that there is a schedule."""
-    graph, cluster = problem.graph, problem.cluster
-    most = problem.static_bytes @ [1.0, problem.inputs]
-    if problem.memory == "peak":
-        most = most + problem.inputs * np.bincount(graph.target, graph.edge_bytes, graph.n_tasks)
-    paths = cluster.route_bandwidth > 0 if problem.transfers is None else np.isfinite(problem.transfers)
-    return bool(most.sum() <= cluster.memory_bytes.min(initial=np.inf) and paths.all())
+    *_, most = memory_needs(problem)
+    return bool(most.sum() <= problem.cluster.memory_bytes.min(initial=math.inf) and problem.paths.all())
 
 
 def _raise_bound(monitor: Monitor, bounds: Iterable[Bound]) -> None:

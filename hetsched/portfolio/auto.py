@@ -194,8 +194,8 @@ class Race:
         first = select(kind=Kind.SEARCH, objective="makespan", auto=True)[:1]
         names = [member.name for member in members if member.at_once or member.method in first]
         bounds = [member.method for member in members if member.method.kind is Kind.BOUND]
-        missing = [method for method in (*first, *bounds) if method.name in names or method in bounds]
-        self.monitor.compilers.compile(missing, lambda: self.monitor.should_stop)
+        searches = [member.method for member in members if member.method in first]
+        self.monitor.compilers.compile([*searches, *bounds], lambda: self.monitor.should_stop)
         with compiled.interpreter(on=False) if self.large else contextlib.nullcontext():
             prepare_methods(names)
             if bounds:

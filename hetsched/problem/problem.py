@@ -225,13 +225,13 @@ class Problem(Frozen):
         return common[self.unit]
 
     @cached_property
-    def _paths(self) -> BoolArray:
+    def paths(self) -> BoolArray:
         """Whether a transfer from h to k is possible: [1, K, K] if equal for all edges, else [E, K, K]."""
         return self.cluster.route_bandwidth[None] > 0 if self.transfers is None else np.isfinite(self.transfers)
 
     def _reachable(self, usable: BoolArray) -> BoolArray:
         """Remove devices with no path to any usable device of some neighbour, until none is left to remove; [n, K]."""
-        if self._paths.all():
+        if self.paths.all():
             return usable
         from hetsched.problem import topology_kernels
 
@@ -242,7 +242,7 @@ class Problem(Frozen):
         order = np.argsort(ends, kind="stable")
         ptr = row_starts(np.bincount(ends, minlength=self.n_units))
         leaving = np.repeat([True, False], self.graph.n_edges)
-        topology_kernels.drop_unreachable(units, ptr, others[order], np.tile(every, 2)[order], leaving[order], self._paths)
+        topology_kernels.drop_unreachable(units, ptr, others[order], np.tile(every, 2)[order], leaving[order], self.paths)
         return units[self.unit]
 
     @cached_property

@@ -36,7 +36,7 @@ class Checked(Protocol):
     @property
     def eligible(self) -> BoolArray: ...
     @property
-    def _paths(self) -> BoolArray: ...
+    def paths(self) -> BoolArray: ...
     def _united(self, usable: BoolArray) -> BoolArray: ...
 
 
@@ -80,9 +80,9 @@ def _refuse_paths(problem: Checked, usable: BoolArray, stuck: int) -> None:
     names, devices = problem.graph.names, problem.cluster.names
     from_source, to_target = usable[problem.graph.source], usable[problem.graph.target]
     if problem.transfers is None:
-        reached = (usable.astype(np.float32) @ problem._paths[0].astype(np.float32) > 0)[problem.graph.source]
+        reached = (usable.astype(np.float32) @ problem.paths[0].astype(np.float32) > 0)[problem.graph.source]
     else:
-        reached = (problem._paths & from_source[:, :, None]).any(axis=1)
+        reached = (problem.paths & from_source[:, :, None]).any(axis=1)
     for e in np.flatnonzero(~(reached & to_target).any(axis=1)):
         i, j = problem.graph.edges[e].tolist()
         raise InvalidProblem(
