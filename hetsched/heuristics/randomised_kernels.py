@@ -8,7 +8,8 @@ import numpy as np
 
 from hetsched.arrays import FloatArray, IntArray
 from hetsched.compiled import builder, inner
-from hetsched.heuristics.list_scheduling.kernels import FINISH, ListProblem, Rule, in_order, new_state
+from hetsched.heuristics.list_scheduling.kernels import ListProblem
+from hetsched.heuristics.list_scheduling.static_kernels import FINISH, Rule, in_order, new_state
 from hetsched.heuristics.local_search import state_kernels
 from hetsched.heuristics.local_search.state_kernels import SearchData, SearchState
 from hetsched.problem.link_kernels import link_seconds, multiplier

@@ -16,7 +16,8 @@ import numpy as np
 from hetsched import heap_kernels
 from hetsched.arrays import BoolArray, FloatArray, IntArray
 from hetsched.compiled import builder, inner, linear
-from hetsched.heuristics.list_scheduling.kernels import MEMORY_SLACK, NONE, Gaps, fill_gap, first_gap, new_gaps
+from hetsched.heuristics.list_scheduling.gap_kernels import Gaps, fill_gap, first_gap, new_gaps
+from hetsched.heuristics.list_scheduling.kernels import MEMORY_SLACK, NONE
 from hetsched.problem.link_kernels import link_seconds, multiplier
 from hetsched.problem.problem import ProblemArrays
 
@@ -335,6 +336,10 @@ def _new_gaps(arrays: ProblemArrays, insertion: bool) -> Gaps:
                     if length > 0.0:
                         gaps.least[k] = min(gaps.least[k], length)
     return gaps
+
+
+# The queue is written out: with `enqueue_first` and `enqueue_after` on a record of it, which is reference-counted here, bheft took
+# a third more time on 2,000 tasks.
 
 
 @linear

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from hetsched.arrays import FloatArray
@@ -10,22 +12,25 @@ from hetsched.heuristics.list_scheduling.static import static_level
 from hetsched.problem.problem import Problem
 from hetsched.search import Auto, Kind, Monitor, Role, Supports, always, method
 
+if TYPE_CHECKING:
+    from hetsched.heuristics.list_scheduling.kernels import Placed
+
 _NO_LEVEL, _NO_MEDIAN = np.empty((0, 0)), np.empty(0)
 
 
 def _by_choice(problem: Problem, monitor: Monitor, rule: int, level: FloatArray = _NO_LEVEL, median: FloatArray = _NO_MEDIAN) -> None:
-    from hetsched.heuristics.list_scheduling import kernels
+    from hetsched.heuristics.list_scheduling import dynamic_kernels
 
     n, size = problem.whole_durations.shape
-    choice = kernels.Choice(rule, np.array(level), np.array(median))
+    choice = dynamic_kernels.Choice(rule, np.array(level), np.array(median))
 
-    def place(need: FloatArray) -> kernels.Placed:
-        data, preferences = list_problem(problem, need), kernels.Preferences.begin(n, size)
+    def place(need: FloatArray) -> Placed:
+        data, preferences = list_problem(problem, need), dynamic_kernels.Preferences.begin(n, size)
 
-        def work(state: kernels.Choosing, most: int) -> int:
-            return kernels.by_choice(data, choice, state, preferences, most)
+        def work(state: dynamic_kernels.Choosing, most: int) -> int:
+            return dynamic_kernels.by_choice(data, choice, state, preferences, most)
 
-        return in_slices(work, kernels.Choosing.begin(n, size, len(need)), monitor.deadline, "the choice among many ready tasks")
+        return in_slices(work, dynamic_kernels.Choosing.begin(n, size, len(need)), monitor.deadline, "the choice among many ready tasks")
 
     offer(monitor, place)
 
@@ -42,9 +47,9 @@ def _by_choice(problem: Problem, monitor: Monitor, rule: int, level: FloatArray 
 )
 def etf(problem: Problem, monitor: Monitor) -> None:
     """Place the (task, device) pair of earliest start; ties go to the higher static level, the lower task, the lower device."""
-    from hetsched.heuristics.list_scheduling import kernels
+    from hetsched.heuristics.list_scheduling import dynamic_kernels
 
-    _by_choice(problem, monitor, kernels.ETF, static_level(problem)[:, None])
+    _by_choice(problem, monitor, dynamic_kernels.ETF, static_level(problem)[:, None])
 
 
 @method(
@@ -60,10 +65,10 @@ def etf(problem: Problem, monitor: Monitor) -> None:
 )
 def dls(problem: Problem, monitor: Monitor) -> None:
     """Place the pair of highest dynamic level: static level - start + (median duration - duration on the device)."""
-    from hetsched.heuristics.list_scheduling import kernels
+    from hetsched.heuristics.list_scheduling import dynamic_kernels
 
     median = _median_durations(problem.whole_durations)
-    _by_choice(problem, monitor, kernels.DLS, static_level(problem, median)[:, None], median)
+    _by_choice(problem, monitor, dynamic_kernels.DLS, static_level(problem, median)[:, None], median)
 
 
 def _median_durations(durations: FloatArray) -> FloatArray:
@@ -92,10 +97,10 @@ def bil(problem: Problem, monitor: Monitor) -> None:
     times (ready tasks / devices - 1), if there are more ready tasks than devices.
     """
     from hetsched.analysis import ranking_kernels
-    from hetsched.heuristics.list_scheduling import kernels
+    from hetsched.heuristics.list_scheduling import dynamic_kernels
 
     level = ranking_kernels.imaginary_levels(problem.arrays, problem.graph.topological_order, problem.whole_durations)
-    _by_choice(problem, monitor, kernels.BIL, level)
+    _by_choice(problem, monitor, dynamic_kernels.BIL, level)
 
 
 @method(
@@ -109,9 +114,9 @@ def bil(problem: Problem, monitor: Monitor) -> None:
 )
 def min_min(problem: Problem, monitor: Monitor) -> None:
     """Place the ready task of least minimum completion time."""
-    from hetsched.heuristics.list_scheduling import kernels
+    from hetsched.heuristics.list_scheduling import dynamic_kernels
 
-    _by_choice(problem, monitor, kernels.MIN_MIN)
+    _by_choice(problem, monitor, dynamic_kernels.MIN_MIN)
 
 
 @method(
@@ -125,9 +130,9 @@ def min_min(problem: Problem, monitor: Monitor) -> None:
 )
 def max_min(problem: Problem, monitor: Monitor) -> None:
     """Place the ready task of largest minimum completion time."""
-    from hetsched.heuristics.list_scheduling import kernels
+    from hetsched.heuristics.list_scheduling import dynamic_kernels
 
-    _by_choice(problem, monitor, kernels.MAX_MIN)
+    _by_choice(problem, monitor, dynamic_kernels.MAX_MIN)
 
 
 @method(
@@ -141,6 +146,6 @@ def max_min(problem: Problem, monitor: Monitor) -> None:
 )
 def sufferage(problem: Problem, monitor: Monitor) -> None:
     """Place the ready task of largest difference between its second-least and least completion times."""
-    from hetsched.heuristics.list_scheduling import kernels
+    from hetsched.heuristics.list_scheduling import dynamic_kernels
 
-    _by_choice(problem, monitor, kernels.SUFFERAGE)
+    _by_choice(problem, monitor, dynamic_kernels.SUFFERAGE)

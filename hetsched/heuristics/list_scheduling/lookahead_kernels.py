@@ -9,20 +9,9 @@ import numpy as np
 from hetsched import heap_kernels
 from hetsched.arrays import FloatArray, IntArray
 from hetsched.compiled import inner, kernel, linear
-from hetsched.heuristics.list_scheduling.kernels import (
-    MEMORY_SLACK,
-    NONE,
-    ListProblem,
-    ListState,
-    admits,
-    arrivals,
-    clear,
-    enqueue_after,
-    enqueue_first,
-    fill_gap,
-    first_gap,
-    has_room,
-)
+from hetsched.heuristics.list_scheduling.gap_kernels import fill_gap, first_gap
+from hetsched.heuristics.list_scheduling.kernels import MEMORY_SLACK, NONE, ListProblem, arrivals
+from hetsched.heuristics.list_scheduling.static_kernels import ListState, admits, clear, enqueue_after, enqueue_first, has_room
 from hetsched.problem.link_kernels import link_seconds, multiplier
 
 

@@ -15,7 +15,9 @@ from hetsched.search import Monitor
 from hetsched.stopping import Deadline
 
 if TYPE_CHECKING:
-    from hetsched.heuristics.list_scheduling.kernels import Choosing, ListProblem, Placed, Rule
+    from hetsched.heuristics.list_scheduling.dynamic_kernels import Choosing
+    from hetsched.heuristics.list_scheduling.kernels import ListProblem, Placed
+    from hetsched.heuristics.list_scheduling.static_kernels import Rule
 
 
 def descending(order: IntArray) -> FloatArray:
@@ -41,24 +43,24 @@ def offer(monitor: Monitor, place: Callable[[FloatArray], Any]) -> None:
 def offer_in_order(
     monitor: Monitor, priority: FloatArray, *, criterion: str, insertion: bool, bias: FloatArray | None = None, only: IntArray | None = None
 ) -> None:
-    """Offer the placement of ``kernels.in_order`` with a priority per task, [n].
+    """Offer the placement of ``static_kernels.in_order`` with a priority per task, [n].
 
     `criterion` is minimised over the devices: ``"finish"`` (plus `bias` [n, K], if given), ``"start"``, ``"duration"``, or
     ``"available"`` (the time at which the device becomes idle); or ``"adjust"``, the start, if it is earlier by more than
     `bias` [n, 1] than on the device of the previous task. `only` [n] is a preferred device per task, -1 for none.
     """
-    from hetsched.heuristics.list_scheduling import kernels
+    from hetsched.heuristics.list_scheduling import static_kernels
 
     code = {
-        "finish": kernels.FINISH,
-        "start": kernels.START,
-        "duration": kernels.DURATION,
-        "available": kernels.AVAILABLE,
-        "adjust": kernels.ADJUST,
+        "finish": static_kernels.FINISH,
+        "start": static_kernels.START,
+        "duration": static_kernels.DURATION,
+        "available": static_kernels.AVAILABLE,
+        "adjust": static_kernels.ADJUST,
     }[criterion]
     bias = np.empty((0, 0)) if bias is None else bias
     only = np.empty(0, np.int64) if only is None else only
-    rule = kernels.Rule(code, insertion, priority, bias, only)
+    rule = static_kernels.Rule(code, insertion, priority, bias, only)
     offer(monitor, lambda need: place_in_order(list_problem(monitor.problem, need), rule))
 
 
@@ -71,24 +73,24 @@ def list_problem(problem: Problem, need: FloatArray, durations: FloatArray | Non
 
 
 def place_in_order(data: ListProblem, rule: Rule) -> Placed:
-    """Return the placement of ``kernels.in_order``."""
-    from hetsched.heuristics.list_scheduling import kernels
+    """Return the placement of ``static_kernels.in_order``."""
+    from hetsched.heuristics.list_scheduling import static_kernels
 
     n_tasks, n_devices = data.durations.shape
-    state = kernels.new_state(n_tasks, n_devices, len(data.need))
-    stuck = kernels.in_order(data, rule, state)
+    state = static_kernels.new_state(n_tasks, n_devices, len(data.need))
+    stuck = static_kernels.in_order(data, rule, state)
     return state.device, state.sequence, stuck
 
 
 def in_slices(work: Callable[[Choosing, int], int], state: Choosing, deadline: Deadline, what: str) -> Placed:
     """Call ``work(state, most)`` until all tasks are placed or one fits nowhere; a call examines at most `most` ready tasks.
 
-    `work` returns -1 if all tasks are placed, the task that fits nowhere, or ``kernels.MORE``. Raises `OutOfTime` after the
+    `work` returns -1 if all tasks are placed, the task that fits nowhere, or ``dynamic_kernels.MORE``. Raises `OutOfTime` after the
     deadline, but not before the end of the first call.
     """
-    from hetsched.heuristics.list_scheduling import kernels
+    from hetsched.heuristics.list_scheduling import dynamic_kernels
 
-    while (stuck := work(state, kernels.SLICE)) == kernels.MORE:
+    while (stuck := work(state, dynamic_kernels.SLICE)) == dynamic_kernels.MORE:
         deadline.check(what)
     return state.device, state.sequence, stuck
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from hetsched.errors import UnsupportedFeature
 from hetsched.heuristics.list_scheduling.offers import descending, list_problem, offer, offer_in_order
 from hetsched.problem.problem import Problem
 from hetsched.search import ALL, Auto, Kind, Monitor, Role, Supports, always, method
+
+if TYPE_CHECKING:
+    from hetsched.heuristics.list_scheduling.kernels import Placed
 
 
 def mean_code(name: str) -> int:
@@ -39,9 +42,9 @@ def ranks(problem: Problem, mean_communication: str = "paper") -> tuple[FloatArr
 
 def place_heft(problem: Problem, need: FloatArray, mean_communication: str = "paper") -> Any:
     """Return the placement of HEFT: (device per task, sequence of tasks, task that fits nowhere or -1)."""
-    from hetsched.heuristics.list_scheduling import kernels
+    from hetsched.heuristics.list_scheduling import static_kernels
 
-    return kernels.heft(list_problem(problem, need), problem.graph.topological_order, mean_code(mean_communication))
+    return static_kernels.heft(list_problem(problem, need), problem.graph.topological_order, mean_code(mean_communication))
 
 
 @method(
@@ -117,7 +120,7 @@ def lookahead(problem: Problem, monitor: Monitor, *, mean_communication: str = "
     last finish is used; a task without children is placed at its own earliest finish. At most the
     `most_children` children of highest rank are tried.
     """
-    from hetsched.heuristics.list_scheduling import kernels, lookahead_kernels
+    from hetsched.heuristics.list_scheduling import lookahead_kernels, static_kernels
 
     if most_children < 0:
         raise UnsupportedFeature(f"most_children is {most_children}; it must be 0 or more")
@@ -128,8 +131,8 @@ def lookahead(problem: Problem, monitor: Monitor, *, mean_communication: str = "
     most = min(most_children, int(np.diff(graph.succ_ptr).max(initial=0)))
     children = lookahead_kernels.Children(graph.succ[order], graph.succ_edge[order], most)
 
-    def place(need: FloatArray) -> kernels.Placed:
-        state = kernels.new_state(problem.n_tasks, problem.n_devices, len(need))
+    def place(need: FloatArray) -> Placed:
+        state = static_kernels.new_state(problem.n_tasks, problem.n_devices, len(need))
         trial = lookahead_kernels.new_trial(problem.n_tasks, problem.n_devices, graph.n_edges, most)
         stuck = lookahead_kernels.lookahead(list_problem(problem, need), rank, children, state, trial)
         if stuck < 0:

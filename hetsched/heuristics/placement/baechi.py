@@ -117,7 +117,7 @@ def favourite_children(problem: Problem, monitor: Monitor, solver: str) -> IntAr
 
 
 def _reserving(monitor: Monitor, favourite: IntArray, claims: str) -> None:
-    from hetsched.heuristics.list_scheduling import kernels as list_kernels
+    from hetsched.heuristics.list_scheduling import dynamic_kernels
     from hetsched.heuristics.placement import kernels
 
     problem = monitor.problem
@@ -130,10 +130,10 @@ def _reserving(monitor: Monitor, favourite: IntArray, claims: str) -> None:
         claims_of_units = kernels.Claims(problem.unit, need if claims == "all" else alone, problem.cluster.memory_bytes)
         reservations = kernels.Reservations(favourite, np.full(problem.n_devices, -1))
 
-        def work(state: list_kernels.Choosing, most: int) -> int:
+        def work(state: dynamic_kernels.Choosing, most: int) -> int:
             return kernels.small_communication(problem.arrays, problem.whole_durations, claims_of_units, reservations, state, most)
 
-        state = list_kernels.Choosing.begin(problem.n_tasks, problem.n_devices, problem.n_units)
+        state = dynamic_kernels.Choosing.begin(problem.n_tasks, problem.n_devices, problem.n_units)
         device, sequence, stuck = in_slices(work, state, monitor.deadline, "the choice among many ready tasks")
         return None if stuck >= 0 else Decision.whole(problem, device, sequence)
 

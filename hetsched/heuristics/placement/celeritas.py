@@ -71,12 +71,12 @@ def listed(problem: Problem, device: IntArray, priority: FloatArray | None = Non
 
     Tasks of a device run by descending `priority` [n], default the upward rank, each in the first gap. Memory is ignored.
     """
-    from hetsched.heuristics.list_scheduling import kernels as list_kernels
+    from hetsched.heuristics.list_scheduling import static_kernels
 
     if priority is None:
         priority, _ = ranks(problem)
     here = np.arange(problem.n_devices) == device[:, None]
-    rule = list_kernels.Rule(list_kernels.FINISH, True, np.array(priority), np.empty((0, 0)), np.empty(0, np.int64))
+    rule = static_kernels.Rule(static_kernels.FINISH, True, np.array(priority), np.empty((0, 0)), np.empty(0, np.int64))
     data = list_problem(problem, np.zeros(problem.n_units), np.where(here, problem.whole_durations, np.inf))
     _, sequence, stuck = place_in_order(data, rule)
     return None if stuck >= 0 else Decision.whole(problem, device, sequence)

@@ -9,7 +9,8 @@ import numpy as np
 from hetsched import heap_kernels
 from hetsched.arrays import FloatArray, IntArray
 from hetsched.compiled import builder, inner, kernel, linear
-from hetsched.heuristics.list_scheduling.kernels import MEMORY_SLACK, MORE, Choosing, arrivals
+from hetsched.heuristics.list_scheduling.dynamic_kernels import MORE, Choosing
+from hetsched.heuristics.list_scheduling.kernels import MEMORY_SLACK, arrivals
 from hetsched.problem.problem import ProblemArrays
 
 ALL_RULES, UNRESERVED, OVER_MEMORY = 0, 1, 2

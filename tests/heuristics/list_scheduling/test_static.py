@@ -13,7 +13,7 @@ from instances import list_schedulers
 
 import hetsched as hs
 from hetsched.analysis import ranking_kernels
-from hetsched.heuristics.list_scheduling import kernels as list_kernels
+from hetsched.heuristics.list_scheduling import dynamic_kernels
 from hetsched.heuristics.list_scheduling.static import ranks
 from hetsched.search import Monitor
 from hetsched.solving import methods
@@ -287,7 +287,7 @@ def test_dynamic_schedulers_return_the_same_in_slices(problem, data):
         unsliced = hs.Monitor(problem)
         unsliced.attempt(name)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(list_kernels, "SLICE", data.draw(st.integers(0, 5)))
+            patch.setattr(dynamic_kernels, "SLICE", data.draw(st.integers(0, 5)))
             sliced = hs.Monitor(problem)
             sliced.attempt(name)
         assert sliced.best == unsliced.best
@@ -295,7 +295,7 @@ def test_dynamic_schedulers_return_the_same_in_slices(problem, data):
 
 @pytest.mark.parametrize("name", SLICED)
 def test_dynamic_schedulers_end_with_the_time(name, monkeypatch):
-    monkeypatch.setattr(list_kernels, "SLICE", 0)
+    monkeypatch.setattr(dynamic_kernels, "SLICE", 0)
     run = watched(topcuoglu(), name, looks=2)
     assert run.monitor.best is None
     message = f"{name}: the time limit was reached during the choice among many ready tasks; allow more time"

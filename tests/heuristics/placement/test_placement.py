@@ -17,7 +17,7 @@ from hetsched.analysis.levels import unit_sums
 from hetsched.arrays import readonly, row_starts
 from hetsched.coarsening.coarse import mean_durations, mean_transfers
 from hetsched.errors import UnsupportedFeature
-from hetsched.heuristics.list_scheduling import kernels as list_kernels
+from hetsched.heuristics.list_scheduling import dynamic_kernels
 from hetsched.heuristics.list_scheduling.offers import in_slices
 from hetsched.heuristics.placement import baechi, celeritas, partitions
 from hetsched.heuristics.placement import kernels as placement_kernels
@@ -185,7 +185,7 @@ def test_a_device_is_kept_for_the_favourite_child(problem, data):
             taken.add(int(favourite[i]))
     claims = placement_kernels.Claims(problem.unit, readonly(np.zeros(n)), problem.cluster.memory_bytes)
     reservations = placement_kernels.Reservations(favourite, np.full(problem.n_devices, -1))
-    state = list_kernels.Choosing.begin(n, problem.n_devices, problem.n_units)
+    state = dynamic_kernels.Choosing.begin(n, problem.n_devices, problem.n_units)
 
     def work(state, most):
         return placement_kernels.small_communication(problem.arrays, problem.whole_durations, claims, reservations, state, most)

@@ -1,0 +1,239 @@
+"""Numba kernels of list schedulers with static priorities."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from hetsched import heap_kernels
+from hetsched.analysis import ranking_kernels
+from hetsched.arrays import FloatArray, IntArray
+from hetsched.compiled import builder, inner, kernel, linear
+from hetsched.heuristics.list_scheduling.gap_kernels import Gaps, fill_gap, first_gap, new_gaps
+from hetsched.heuristics.list_scheduling.kernels import MEMORY_SLACK, NONE, ListProblem, Placed, arrivals
+
+# Criteria that a static list scheduler minimises over the devices.
+FINISH, START, DURATION, AVAILABLE, ADJUST = 0, 1, 2, 3, 4
+
+
+class Rule(NamedTuple):
+    """Settings of a static list scheduler."""
+
+    criterion: int
+    """``FINISH``, ``START``, ``DURATION``, ``AVAILABLE`` or ``ADJUST``."""
+    insertion: bool
+    """Whether a task may start in a gap between tasks placed before."""
+    priority: FloatArray
+    """[n]: the task of highest priority is first; ties go to the lowest task."""
+    bias: FloatArray
+    """[n, K] or [0, 0]: added to the finish in comparisons of devices. Under ``ADJUST``, [n, 1]: the minimum by which a start on
+    another device must be earlier than on the device of the previous task; if no device has the memory, the one with the most
+    memory left is used."""
+    only: IntArray
+    """[n] or [0]: a device preferred to all others if it is admissible, or -1."""
+
+
+class ListState(NamedTuple):
+    """Results and scratch of list scheduling."""
+
+    device: IntArray
+    finish: FloatArray
+    sequence: IntArray
+    """[n]"""
+    unit_device: IntArray
+    """[n_units]: the device of each unit, or -1 if no member is placed."""
+    used: FloatArray
+    """[K]: bytes claimed."""
+    gaps: Gaps
+    following: IntArray
+    head: IntArray
+    """[n], [K]: the next task on the device of each task, and the first of each device, -1 for none."""
+    ready: FloatArray
+    """[K]: seconds at which the data of one task are on each device."""
+    waiting: IntArray
+    """[n]: parents that are not placed yet."""
+    keys: FloatArray
+    items: IntArray
+    """[n]: the queue of ready tasks."""
+
+
+@linear
+@builder
+def new_state(n_tasks: int, n_devices: int, n_units: int) -> ListState:
+    """Return a state for `clear`."""
+    return ListState(
+        np.empty(n_tasks, np.int64),
+        np.empty(n_tasks),
+        np.empty(n_tasks, np.int64),
+        np.empty(n_units, np.int64),
+        np.empty(n_devices),
+        new_gaps(n_devices, n_tasks + 1),
+        np.empty(n_tasks, np.int64),
+        np.empty(n_devices, np.int64),
+        np.empty(n_devices),
+        np.empty(n_tasks, np.int64),
+        np.empty(n_tasks),
+        np.empty(n_tasks, np.int64),
+    )
+
+
+@inner
+def clear(p: ListProblem, s: ListState, insertion: bool) -> None:
+    """Reset a state to no task placed."""
+    n, size = p.durations.shape
+    for i in range(n):
+        s.device[i], s.finish[i] = NONE, 0.0
+    for u in range(len(s.unit_device)):
+        s.unit_device[u] = NONE
+    for k in range(size):
+        s.used[k], s.head[k] = 0.0, NONE
+        s.gaps.start[k, 0], s.gaps.end[k, 0], s.gaps.after[k, 0], s.gaps.number[k], s.gaps.least[k] = 0.0, np.inf, NONE, 1, np.inf
+    if insertion:
+        for i in range(n):
+            for k in range(size):
+                if 0.0 < p.durations[i, k] < s.gaps.least[k]:
+                    s.gaps.least[k] = p.durations[i, k]
+
+
+@inner
+def enqueue_first(p: ListProblem, s: ListState, priority: FloatArray) -> int:
+    """Fill the queue with the tasks without parents; return their number."""
+    queued = 0
+    for i in range(len(priority)):
+        s.waiting[i] = p.arrays.pred_ptr[i + 1] - p.arrays.pred_ptr[i]
+        if s.waiting[i] == 0:
+            queued = heap_kernels.push(s.keys, s.items, 0, queued, -priority[i], i)
+    return queued
+
+
+@inner
+def enqueue_after(p: ListProblem, s: ListState, priority: FloatArray, i: int, queued: int) -> int:
+    """Add the children of task i whose parents are all placed to the queue; return its new length."""
+    for x in range(p.arrays.succ_ptr[i], p.arrays.succ_ptr[i + 1]):
+        j = p.arrays.succ[x]
+        s.waiting[j] -= 1
+        if s.waiting[j] == 0:
+            queued = heap_kernels.push(s.keys, s.items, 0, queued, -priority[j], j)
+    return queued
+
+
+@inner
+def admits(p: ListProblem, s: ListState, i: int, k: int) -> bool:
+    """Return whether device k can run task i, can receive its data (see `arrivals`), and is that of its unit, if that is fixed."""
+    bound_to = s.unit_device[p.unit[i]]
+    return bool(p.durations[i, k] != np.inf and s.ready[k] != np.inf and (bound_to < 0 or bound_to == k))
+
+
+@inner
+def has_room(p: ListProblem, s: ListState, i: int, k: int) -> bool:
+    """Return whether device k has the memory for the unit of task i, or is the device of the unit."""
+    u = p.unit[i]
+    return bool(s.unit_device[u] >= 0 or s.used[k] + p.need[u] <= p.capacity[k] * MEMORY_SLACK)
+
+
+@inner
+def _score(criterion: int, start: float, length: float, extra: float, idle: float) -> float:
+    """Return the criterion, which is minimised over devices; `idle` is the finish of the last task on the device."""
+    if criterion == FINISH:
+        return start + length + extra
+    if criterion == START:
+        return start
+    if criterion == DURATION:
+        return length
+    if criterion == AVAILABLE:
+        return idle
+    return start + extra
+
+
+@inner
+def _best_device(p: ListProblem, rule: Rule, s: ListState, i: int, latest: int) -> tuple[int, float, int]:
+    """Return the best device for task i, or -1, its start there and the gap, -1 for tasks of duration 0.
+
+    `latest` is the device of the previous task.
+    """
+    chosen, chosen_start, chosen_gap, best = NONE, 0.0, 0, np.inf
+    gaps, criterion = s.gaps, rule.criterion
+    preferred = rule.only[i] if len(rule.only) > 0 else NONE
+    for attempt in range(2):
+        forced = criterion == ADJUST and attempt == 1
+        for k in range(len(s.used)):
+            if not admits(p, s, i, k) or (attempt == 0 and preferred >= 0 and preferred != k) or not (forced or has_room(p, s, i, k)):
+                continue
+            length, ready, extra = p.durations[i, k], s.ready[k], 0.0
+            if len(rule.bias) > 0:
+                extra = rule.bias[i, k] if criterion == FINISH else rule.bias[i, 0]
+            limit = np.inf  # a start at this time or later is not better than the best
+            if criterion == FINISH:
+                limit = best - length - extra
+            elif criterion == START:
+                limit = best
+            if ready >= limit:
+                continue
+            start, gap = ready, NONE
+            if length > 0.0:
+                gap = first_gap(gaps, k, ready, length, limit)
+                start = max(ready, gaps.start[k, gap])
+                if start + length > gaps.end[k, gap]:  # the search ended at `limit`
+                    continue
+            if forced:
+                score = s.used[k] - p.capacity[k]
+            elif criterion == ADJUST and k == latest:
+                score = start
+            else:
+                score = _score(criterion, start, length, extra, gaps.start[k, gaps.number[k] - 1])
+            if score < best or (score == best and criterion == ADJUST and k == latest):
+                chosen, chosen_start, chosen_gap, best = k, start, gap, score
+        if chosen >= 0 or (len(rule.only) == 0 and criterion != ADJUST):
+            break
+    return chosen, chosen_start, chosen_gap
+
+
+@linear
+@kernel
+def in_order(p: ListProblem, rule: Rule, s: ListState) -> int:
+    """Place the ready task of highest priority on its best device until all are placed; return the task that fits nowhere, or -1."""
+    clear(p, s, rule.insertion)
+    gaps, following, head, latest, placed = s.gaps, s.following, s.head, NONE, 0
+    queued = enqueue_first(p, s, rule.priority)
+    while queued > 0:
+        i = s.items[0]
+        queued = heap_kernels.pop(s.keys, s.items, 0, queued)
+        arrivals(p.arrays, i, s.device, s.finish, s.ready)
+        k, start, gap = _best_device(p, rule, s, i, latest)
+        if k < 0:
+            return int(i)
+        latest = k
+        s.device[i], s.finish[i] = k, start + p.durations[i, k]
+        if s.unit_device[p.unit[i]] < 0:
+            s.unit_device[p.unit[i]] = k
+            s.used[k] += p.need[p.unit[i]]
+        if gap < 0:  # tasks of length zero occupy nothing
+            s.sequence[placed] = i
+            placed += 1
+        else:
+            before = gaps.after[k, gap]
+            if before < 0:
+                following[i], head[k] = head[k], i
+            else:
+                following[i], following[before] = following[before], i
+            fill_gap(gaps, k, gap, i, start, s.finish[i])
+        queued = enqueue_after(p, s, rule.priority, i, queued)
+    for k in range(len(head)):
+        i = head[k]
+        while i >= 0:
+            s.sequence[placed] = i
+            placed += 1
+            i = following[i]
+    return NONE
+
+
+@linear
+@builder
+def heft(p: ListProblem, order: IntArray, mean: int) -> Placed:
+    """Return the placement of HEFT: ranks, order and placement in one call, the one whose speed is measured."""
+    arrays, (n, size) = p.arrays, p.durations.shape
+    rank = ranking_kernels.upward(arrays, order, ranking_kernels.mean_durations(p.durations), ranking_kernels.mean_transfers(arrays, mean))
+    state = new_state(n, size, len(p.need))
+    stuck = in_order(p, Rule(FINISH, True, rank, np.empty((0, 0)), np.empty(0, np.int64)), state)
+    return state.device, state.sequence, stuck
