@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hetsched.arguments import checked
+from hetsched.arrays import FloatArray, IntArray
 from hetsched.documents import write_bytes
 from hetsched.errors import UnsupportedFeature
 from hetsched.problem.problem import Problem
@@ -28,7 +29,8 @@ HEIGHT = 0.62  # of a bar, where devices are 1 apart
 LABEL = 7.0  # points
 BUSY = 0.85  # inches, right of the chart, for the utilisation of the devices
 FEW = 40  # transfers; up to here they are drawn with stronger lines
-MANY = 4000  # shapes; with more, a vector file has them as pixels
+MANY = 4000  # shapes; with more, a vector file has them as pixels, and those that no pixel separates are drawn together
+SLOTS = 3000  # of the time axis, which is about half as many pixels wide
 MOST_NAMES = 24  # in a legend
 
 
@@ -45,7 +47,9 @@ def gantt(
     """Draw a schedule: a row for each device, a bar for each batch, a line for each transfer from producer to consumer.
 
     Bars wide enough show the name of their task. Right of each row is the share of the makespan in
-    which the device is busy.
+    which the device is busy. Of more than 4000 batches, those shorter than 1/3000 of the makespan are drawn together, in the
+    mean of their colours, paler where the device is idle; of more than 4000 transfers, those whose ends differ by less share
+    a line. The chart says so.
 
     Parameters
     ----------
@@ -112,6 +116,8 @@ class _Drawing:
         self.unit, self.scale = time_unit(self.end)
         self.start, self.finish = batches.start / self.scale, batches.finish / self.scale
         self.tone = grouping.of_task[batches.task]
+        self.slot = self.end / self.scale / SLOTS
+        self.merged: list[str] = []
 
     def draw(self, transfers: bool, legend: bool) -> None:
         self._frame()
@@ -121,6 +127,8 @@ class _Drawing:
         self._names()
         if legend:
             self._legend()
+        if self.merged:
+            self._remark(f"{' and '.join(sorted(self.merged))} within {seconds(self.end / SLOTS)} are drawn together", 1.0, ha="right")
 
     def _frame(self) -> None:
         ax, schedule = self.ax, self.schedule
@@ -143,19 +151,58 @@ class _Drawing:
         ax.set_title(f"{len(schedule.tasks)} tasks{done}: makespan {seconds(schedule.makespan)}", loc="left", fontsize=10)
 
     def _batches(self) -> None:
-        from matplotlib.collections import PolyCollection
+        length = self.finish - self.start
+        short = np.zeros(len(length), bool)
+        if len(length) > MANY and 0 < self.end < np.inf:
+            short = (length >= 0) & (length < self.slot) & (self.start >= 0)
+        self._bars(np.flatnonzero(~short))
+        if short.any():
+            self._strips(np.flatnonzero(short))
+            self.merged.append("batches")
 
-        row, half = self.schedule.batches.device, HEIGHT / 2
+    def _bars(self, shown: IntArray) -> None:
+        """Draw batches one by one."""
+        from matplotlib.collections import PolyCollection
+        from matplotlib.colors import to_rgba_array
+
+        row, half = self.schedule.batches.device[shown], HEIGHT / 2
         corners = np.empty((len(row), 4, 2))
-        corners[:, :2, 0], corners[:, 2:, 0] = self.start[:, None], self.finish[:, None]
+        corners[:, :2, 0], corners[:, 2:, 0] = self.start[shown, None], self.finish[shown, None]
         corners[:, [0, 3], 1], corners[:, 1:3, 1] = (row - half)[:, None], (row + half)[:, None]
         # A white edge separates neighbours, where bars are wider than the edge.
         edge = 0.5 if np.median(self._pixels(self.finish - self.start), axis=None) > 3 else 0.0
-        faces = np.array(self.groups.colours)[self.tone]
+        faces = to_rgba_array(self.groups.colours)[self.tone[shown]]
         drawn = PolyCollection(corners, facecolors=faces, edgecolors="white" if edge else "none", linewidths=edge, zorder=2)  # type: ignore[arg-type]
         drawn.set_snap(False)  # a bar thinner than a pixel is drawn in a paler colour, not rounded to one pixel or none
         drawn.set_rasterized(len(row) > MANY)
         self.ax.add_collection(drawn)
+
+    def _strips(self, short: IntArray) -> None:
+        """Draw batches shorter than a slot of time as a strip for each device: in each slot their mean colour, as opaque as it is busy."""
+        from matplotlib.colors import to_rgba_array
+
+        device, start, finish = self.schedule.batches.device[short], self.start[short], self.finish[short]
+        slot = np.minimum((start / self.slot).astype(np.int64), SLOTS - 1)
+        ahead = np.clip((slot + 1) * self.slot - start, 0.0, finish - start)  # seconds in the slot of the start; the rest is in the next
+        cells = (device * SLOTS + slot, device * SLOTS + np.minimum(slot + 1, SLOTS - 1))
+        shape = (len(self.schedule.devices), SLOTS)
+
+        def of_cells(weight: FloatArray) -> FloatArray:
+            total = np.zeros(shape[0] * SLOTS)
+            for cell, length in zip(cells, (ahead, finish - start - ahead), strict=True):
+                total += np.bincount(cell, weight * length, len(total))
+            return total.reshape(shape)
+
+        colours = to_rgba_array(self.groups.colours)[:, :3]
+        busy = of_cells(np.ones(len(short)))
+        strips = np.zeros((*shape, 4))
+        for channel in range(3):
+            strips[:, :, channel] = of_cells(colours[self.tone[short], channel]) / np.where(busy > 0, busy, 1.0)
+        strips[:, :, 3] = busy / self.slot
+        pixels = np.rint(255 * np.minimum(strips, 1.0)).astype(np.uint8)
+        for row in np.flatnonzero(busy.any(axis=1)).tolist():
+            place = (0.0, SLOTS * self.slot, row + HEIGHT / 2, row - HEIGHT / 2)
+            self.ax.imshow(pixels[row, None], extent=place, aspect="auto", zorder=2)
 
     def _transfers(self) -> None:
         from matplotlib.collections import LineCollection
@@ -169,19 +216,35 @@ class _Drawing:
             [np.column_stack([moves.start / self.scale, h + side]), np.column_stack([moves.finish / self.scale, k - side])], axis=1
         )
         few = len(moves) <= FEW
-        opacity = 0.8 * min(1.0, FEW / len(moves)) ** 0.55  # the rows remain visible behind many lines
+        opacity: Any = 0.8 * min(1.0, FEW / len(moves)) ** 0.55  # the rows remain visible behind many lines
+        if len(moves) > MANY and np.isfinite(ends).all() and self.end > 0:
+            ends, number = self._together(ends, h * len(self.schedule.devices) + k)
+            if len(ends) < len(moves):
+                opacity = 1 - (1 - opacity) ** number  # that of so many lines in the same place
+                self.merged.append("transfers")
         drawn = LineCollection(ends, colors="#333333", linewidths=0.9 if few else 0.5, alpha=opacity, zorder=1.5)  # type: ignore[arg-type]
         drawn.set_rasterized(len(moves) > MANY)
         self.ax.add_collection(drawn)
         if few:
             self.ax.scatter(ends[:, 1, 0], ends[:, 1, 1], s=7, color="#333333", zorder=3)  # the ends
 
+    def _together(self, ends: FloatArray, pair: IntArray) -> tuple[FloatArray, IntArray]:
+        """Return one line, in their mean place, for all lines of a pair of devices whose ends are in the same slots of time, and
+        the number of lines that each replaces."""
+        slots = np.clip(ends[:, :, 0] / self.slot, 0, SLOTS).astype(np.int64)
+        keys = (pair * (SLOTS + 1) + slots[:, 0]) * (SLOTS + 1) + slots[:, 1]
+        _, first, which, number = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
+        merged = ends[first]
+        for end in range(2):
+            merged[:, end, 0] = np.bincount(which, ends[:, end, 0], len(first)) / number
+        return merged, number
+
     def _names(self) -> None:
         """Write into each bar as much of its name as fits, or nothing if only a few letters fit."""
         width = self._pixels(self.finish - self.start) * 72 / self.ax.figure.dpi / (LABEL * 0.62)  # in letters
-        texts, row = labels(self.schedule), self.schedule.batches.device
-        for b in np.flatnonzero(width >= 1.5).tolist():
-            text, fits = texts[b], int(width[b] - 0.5)
+        row, wide = self.schedule.batches.device, np.flatnonzero(width >= 1.5)
+        for b, text in zip(wide.tolist(), labels(self.schedule, wide), strict=True):
+            fits = int(width[b] - 0.5)
             if len(text) > fits:
                 if fits < 7:
                     continue
@@ -202,16 +265,18 @@ class _Drawing:
         """Return the width of time intervals, in the unit of the chart, in pixels."""
         return lengths * self.scale / self.end * self.ax.get_window_extent().width * 0.85 if self.end > 0 else lengths * 0
 
+    def _remark(self, text: str, x: float, **style: Any) -> None:
+        """Write a line below the chart, `x` of its width from the left."""
+        place: Any = ("axes fraction", "axes points")
+        self.ax.annotate(text, (x, -34), xycoords=place, fontsize=8, color="#555555", annotation_clip=False, **style)
+
     def _legend(self) -> None:
         from matplotlib.patches import Patch
         from matplotlib.transforms import ScaledTranslation
 
         names = self.groups.names
         if len(names) > MOST_NAMES:
-            text = f"{len(names)} {self.groups.title}s, from dark to light in their order"
-            self.ax.annotate(
-                text, (0.0, -34), xycoords=("axes fraction", "axes points"), fontsize=8, color="#555555", annotation_clip=False
-            )
+            self._remark(f"{len(names)} {self.groups.title}s, from dark to light in their order", 0.0)
             return
         patches = [Patch(color=colour, label=_shown(name)) for name, colour in zip(names, self.groups.colours, strict=True)]
         if patches:

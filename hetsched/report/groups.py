@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from hetsched.analysis.modules import modules as cut_apart
-from hetsched.arrays import FloatArray, IntArray, texts
+from hetsched.arrays import FloatArray, IntArray
 from hetsched.errors import UnsupportedFeature
 from hetsched.problem.problem import Problem
 from hetsched.schedule.schedule import Schedule
@@ -94,25 +95,32 @@ def modules(names: Sequence[str]) -> list[str]:
     prefixes = list(names)
     for depth in range(1, max(map(len, parts), default=0) + 1):
         prefixes = [".".join(part[:depth]) for part in parts]
-        if np.unique(prefixes, return_counts=True)[1].max() <= MOST_OF_ALL * len(prefixes):
+        if max(Counter(prefixes).values()) <= MOST_OF_ALL * len(prefixes):
             break
     return prefixes
 
 
+def _numbered(names: Sequence[str]) -> tuple[list[str], IntArray]:
+    """Return the distinct names in alphabetical order, and the number of each name; sorting all of them would take longer."""
+    distinct = sorted(set(names))
+    number = {name: x for x, name in enumerate(distinct)}
+    return distinct, np.fromiter((number[name] for name in names), np.int64, len(names))
+
+
 def _longest(schedule: Schedule, names: Sequence[str], title: str) -> Groups:
     batches = schedule.batches
-    distinct, of_task = np.unique(texts(names), return_inverse=True)
+    distinct, of_task = _numbered(names)
     time = np.bincount(of_task[batches.task], batches.finish - batches.start, len(distinct))
     ranked = np.argsort(-time, kind="stable")
     shown = min(len(distinct), len(COLOURS))
     place = np.minimum(np.argsort(ranked), shown)
     rest = ("other",) if shown < len(distinct) else ()
-    return Groups((*distinct[ranked[:shown]].tolist(), *rest), (*COLOURS[:shown], *(OTHER for _ in rest)), place[of_task], title)
+    return Groups((*(distinct[x] for x in ranked[:shown]), *rest), (*COLOURS[:shown], *(OTHER for _ in rest)), place[of_task], title)
 
 
 def _in_order(names: Sequence[str], first: FloatArray, title: str) -> Groups:
     """Return the groups from dark to light, by the least value of `first` [n] among their tasks."""
-    distinct, of_task = np.unique(texts(names), return_inverse=True)
+    distinct, of_task = _numbered(names)
     earliest = np.full(len(distinct), np.inf)
     np.minimum.at(earliest, of_task, first)
     ranked = np.argsort(earliest, kind="stable")
@@ -120,7 +128,7 @@ def _in_order(names: Sequence[str], first: FloatArray, title: str) -> Groups:
     channels = np.stack([np.interp(at, np.arange(len(SCALE)), channel) for channel in zip(*SCALE, strict=True)], axis=1)
     channels[1::2] += PALER * (255 - channels[1::2])  # neighbours differ
     colours = tuple("#{:02x}{:02x}{:02x}".format(*row) for row in np.round(channels).astype(int).tolist())
-    return Groups(tuple(distinct[ranked].tolist()), colours[: len(distinct)], np.argsort(ranked)[of_task], title)
+    return Groups(tuple(distinct[x] for x in ranked), colours[: len(distinct)], np.argsort(ranked)[of_task], title)
 
 
 def ink(colour: str) -> str:
@@ -129,9 +137,10 @@ def ink(colour: str) -> str:
     return "#000000" if 0.2126 * red**2.2 + 0.7152 * green**2.2 + 0.0722 * blue**2.2 > 0.18 else "#ffffff"
 
 
-def labels(schedule: Schedule) -> list[str]:
-    """Return the label of each batch: its task, and its size if any batch has several inputs."""
-    names = [schedule.tasks[i] for i in schedule.batches.task.tolist()]
+def labels(schedule: Schedule, batches: IntArray | None = None) -> list[str]:
+    """Return the label of each batch, or of some: its task, and its size if any batch has several inputs."""
+    chosen = slice(None) if batches is None else batches
+    names = [schedule.tasks[i] for i in schedule.batches.task[chosen].tolist()]
     if schedule.n_inputs == 1:
         return names
-    return [f"{name} x {size}" for name, size in zip(names, schedule.batches.size.tolist(), strict=True)]
+    return [f"{name} x {size}" for name, size in zip(names, schedule.batches.size[chosen].tolist(), strict=True)]

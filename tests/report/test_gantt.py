@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 import hetsched as hs
+from hetsched.report.units import seconds, time_unit
 from hetsched.testing.profiles import examples
 from tests.report.cases import diamond, schedules, stack
 
@@ -70,6 +71,75 @@ def test_names_that_do_not_fit_are_shortened_or_left_out() -> None:
     for text in figure.axes[0].texts:
         room = width[round(float(text.get_position()[0]), 9)] * to_pixels
         assert text.get_window_extent().width <= room * 1.1
+
+
+def many(tasks: int, long: float) -> tuple[hs.Problem, hs.Schedule]:
+    """Return short tasks on two devices, of which the second idles half of the time, and two tasks of `long` seconds."""
+    names = ["first", "last", *(f"t{i}" for i in range(tasks))]
+    owner = np.arange(tasks) % 2
+    durations = np.full((tasks + 2, 2), np.nan)
+    durations[0, 0] = durations[1, 1] = long
+    durations[2 + np.arange(tasks), owner] = np.where(owner == 0, 2.0, 1.0)
+    edges = [("first", names[2]), *((names[i], names[i + 1], 0.0) for i in range(2, tasks + 1)), (names[-1], "last")]
+    graph = hs.TaskGraph(names, edges, op=["long", "long", *("odd" if i % 2 else "even" for i in range(tasks))])
+    problem = hs.Problem(graph, hs.Cluster(["a", "b"], bandwidth=1e9, latency=0.25), durations=durations)
+    schedule = hs.solve(problem, "heft").schedule
+    assert schedule is not None
+    return problem, schedule
+
+
+def test_batches_that_no_pixel_separates_are_drawn_as_a_strip_that_is_as_opaque_as_its_device_is_busy() -> None:
+    problem, schedule = many(20_000, 500.0)
+    figure = drawn(problem, schedule)
+    ax = figure.axes[0]
+    bars = next(collection for collection in ax.collections if isinstance(collection, PolyCollection))
+    assert len(bars.get_paths()) == 2, "the two long ones"
+    strips = [np.asarray(image.get_array()) for image in ax.images]
+    short = schedule.batches.finish - schedule.batches.start < schedule.makespan / 3000
+    assert short.sum() == 20_000
+    for row, strip in enumerate(strips):
+        own = short & (schedule.batches.device == row)
+        busy = float((schedule.batches.finish - schedule.batches.start)[own].sum())
+        assert strip.shape == (1, 3000, 4)
+        assert strip[0, :, 3].mean() / 255 == pytest.approx(busy / schedule.makespan, abs=1 / 255)
+        *_, bottom, top = ax.images[row].get_extent()
+        assert top < row < bottom
+    colours = ["#{:02x}{:02x}{:02x}".format(*strip[0, strip[0, :, 3].argmax(), :3]) for strip in strips]
+    assert len(set(colours)) == 2, "a strip has the colour of its batches"
+    lines = sum(len(collection.get_segments()) for collection in ax.collections if isinstance(collection, LineCollection))
+    assert 0 < lines < 0.6 * len(schedule.transfers)
+    slot = schedule.makespan / 3000
+    assert [text.get_text() for text in ax.texts if "together" in text.get_text()] == [
+        f"batches and transfers within {seconds(slot)} are drawn together"
+    ]
+    figure.draw_without_rendering()
+
+
+def test_a_merged_line_is_within_a_slot_of_every_transfer_that_it_replaces() -> None:
+    problem, schedule = many(20_000, 500.0)
+    (lines,) = [collection for collection in drawn(problem, schedule).axes[0].collections if isinstance(collection, LineCollection)]
+    unit, scale = time_unit(schedule.makespan)
+    starts = {
+        down: np.sort([segment[0, 0] for segment in lines.get_segments() if (segment[1, 1] > segment[0, 1]) == down])
+        for down in (True, False)
+    }
+    device = schedule.batches.device
+    for down, found in starts.items():
+        own = (device[schedule.transfers.target] > device[schedule.transfers.source]) == down
+        assert own.any(), unit
+        start = schedule.transfers.start[own] / scale
+        after = np.searchsorted(found, start).clip(1, len(found) - 1)
+        nearest = np.minimum(np.abs(found[after] - start), np.abs(found[after - 1] - start))
+        assert nearest.max() <= schedule.makespan / scale / 3000
+
+
+def test_up_to_four_thousand_batches_are_drawn_one_by_one() -> None:
+    problem, schedule = many(3_998, 500.0)
+    ax = drawn(problem, schedule).axes[0]
+    bars = next(collection for collection in ax.collections if isinstance(collection, PolyCollection))
+    assert len(bars.get_paths()) == 4_000
+    assert not ax.images
+    assert not any("together" in text.get_text() for text in ax.texts)
 
 
 def test_without_transfers_on_request() -> None:
