@@ -79,6 +79,35 @@ def tails(arrays: ProblemArrays, order: IntArray, unit: IntArray, w: HeadsAndTai
                 tail[i, k] = max(tail[i, k], remaining)
 
 
+@linear
+@kernel
+def follow(arrays: ProblemArrays, unit: IntArray, level: FloatArray, i: int, k: int, forward: bool, path: IntArray) -> int:
+    """Write into `path` [n] the chain of tasks that determine the level of task i on device k; return their number.
+
+    The next one is the child (or parent, unless `forward`) whose `level` [n, K] on its best device, transfer included, is largest.
+    """
+    size, count = level.shape[1], 0
+    pointer = arrays.succ_ptr if forward else arrays.pred_ptr
+    neighbours, edges = (arrays.succ, arrays.succ_edge) if forward else (arrays.pred, arrays.pred_edge)
+    while pointer[i] < pointer[i + 1]:
+        largest, chosen, device = -np.inf, 0, 0
+        for x in range(pointer[i], pointer[i + 1]):
+            j, least, best = neighbours[x], np.inf, 0
+            for h in range(size):
+                if h != k and unit[j] == unit[i]:
+                    continue
+                a, b = (k, h) if forward else (h, k)
+                reach = level[j, h] + link_seconds(arrays.links, edges[x], a, b, 1.0)
+                if reach < least:
+                    least, best = reach, h
+            if least > largest:
+                largest, chosen, device = least, j, best
+        i, k = chosen, device
+        path[count] = i
+        count += 1
+    return count
+
+
 @kernel
 def narrow(arrays: ProblemArrays, order: IntArray, unit: IntArray, w: HeadsAndTails, horizon: float) -> bool:
     """Remove from `least` every (task, device) that no schedule of makespan `horizon` can contain.

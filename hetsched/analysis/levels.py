@@ -101,10 +101,9 @@ class Levels:
         through = start + least + tail
         middle = int(through.min(axis=1).argmax())
         k = int(through[middle].argmin())
-        graph = problem.graph
-        before = _follow(problem, middle, k, start + least, (graph.pred_ptr, graph.pred, graph.pred_edge), forward=False)
-        after = _follow(problem, middle, k, least + tail, (graph.succ_ptr, graph.succ, graph.succ_edge), forward=True)
-        return CriticalPath(float(through[middle, k]), np.array([*before[::-1], middle, *after], np.int64))
+        before = _follow(problem, middle, k, start + least, forward=False)
+        after = _follow(problem, middle, k, least + tail, forward=True)
+        return CriticalPath(float(through[middle, k]), np.concatenate([before[::-1], [middle], after]))
 
     @checked
     def windows(self, horizon: float) -> Windows:
@@ -232,20 +231,12 @@ def critical_path(problem: Problem) -> CriticalPath:
     return Levels(problem).critical_path
 
 
-def _follow(problem: Problem, i: int, k: int, level: FloatArray, arcs: tuple[IntArray, IntArray, IntArray], *, forward: bool) -> list[int]:
-    """Return the chain of neighbours that determine the level of task i on device k."""
-    pointer, neighbour, edge = arcs
-    path: list[int] = []
-    devices = np.arange(problem.n_devices)
-    while pointer[i] < pointer[i + 1]:
-        near = neighbour[pointer[i] : pointer[i + 1]]
-        ends = (k, devices) if forward else (devices, k)
-        reach = level[near] + problem.transfer_times(edge[pointer[i] : pointer[i + 1], None], *ends)
-        reach[(problem.unit[near] == problem.unit[i])[:, None] & (devices != k)] = np.inf
-        chosen = int(reach.min(axis=1).argmax())
-        i, k = int(near[chosen]), int(reach[chosen].argmin())
-        path.append(i)
-    return path
+def _follow(problem: Problem, i: int, k: int, level: FloatArray, *, forward: bool) -> IntArray:
+    """Return the chain of children, or of parents, that determine the level of task i on device k."""
+    from hetsched.analysis import level_kernels
+
+    path = np.empty(problem.n_tasks, np.int64)
+    return path[: level_kernels.follow(problem.arrays, problem.unit, level, i, k, forward, path)]
 
 
 @checked

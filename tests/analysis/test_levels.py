@@ -67,6 +67,32 @@ def test_the_critical_path_is_a_path_and_bounds_every_level(problem: hs.Problem)
     assert length >= levels.least_durations(problem).min(axis=1)[tasks].sum() - 1e-9
 
 
+@given(problems(n_tasks=st.integers(1, 8)))
+def test_the_critical_path_goes_through_the_neighbours_that_determine_its_levels(problem: hs.Problem) -> None:
+    """From the task in the middle each next task is the one whose finish, or tail, arrives last from its best device."""
+    bounds = levels.Levels(problem)
+    graph, least, start, tail = problem.graph, bounds.least, bounds.starts, bounds.tails
+
+    def walk(i: int, k: int, level: np.ndarray, near: np.ndarray, own: np.ndarray, forward: bool) -> list[int]:
+        edges = sorted(np.flatnonzero(own == i).tolist())
+        if not edges:
+            return []
+        reach = np.full((len(edges), problem.n_devices), np.inf)
+        for x, e in enumerate(edges):
+            for h in range(problem.n_devices):
+                if h == k or problem.unit[near[e]] != problem.unit[i]:
+                    reach[x, h] = level[near[e], h] + problem.transfer_times(e, *((k, h) if forward else (h, k)))
+        chosen = int(reach.min(axis=1).argmax())
+        j = int(near[edges[chosen]])
+        return [j, *walk(j, int(reach[chosen].argmin()), level, near, own, forward)]
+
+    middle = int((start + least + tail).min(axis=1).argmax())
+    k = int((start + least + tail)[middle].argmin())
+    before = walk(middle, k, start + least, graph.source, graph.target, False)
+    after = walk(middle, k, least + tail, graph.target, graph.source, True)
+    assert bounds.critical_path.tasks.tolist() == [*before[::-1], middle, *after]
+
+
 @given(st.data(), problems(n_tasks=st.integers(1, 8), tight=False))
 def test_every_schedule_is_within_its_windows(data: st.DataObject, problem: hs.Problem) -> None:
     """A schedule of makespan C starts and finishes within the windows of horizon C."""
