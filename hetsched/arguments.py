@@ -402,6 +402,8 @@ def _container(origin: Any, arguments: tuple[Any, ...]) -> Rule:
         if isinstance(value, str | bytes) and (not rules or rules[0] is None or rules[0] not in (TEXT,) or not isinstance(value, str)):
             _refuse()
         if isinstance(value, Collection) and required is not collections.abc.Iterable:
+            if rules == [TEXT] and not fixed and set(map(type, value)) <= {str}:  # a million names one by one would take a second
+                return value
             for i, item in enumerate(value.items() if isinstance(value, Mapping) else value):
                 pairs = zip(rules, item, strict=True) if mapping else [(rules[i if fixed else 0], item)] if rules else []
                 for rule, part in pairs:

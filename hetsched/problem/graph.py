@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from hetsched.arguments import NUMBER, check_array, checked, shown
-from hetsched.arrays import BoolArray, FloatArray, Frozen, IntArray, readonly, row_starts
+from hetsched.arrays import BoolArray, FloatArray, Frozen, IntArray, distinct, readonly, row_starts
 from hetsched.errors import InvalidProblem
 from hetsched.problem.labels import Axis, Numbers, each, edge_axis, in_order
 
@@ -53,6 +54,15 @@ def is_text(value: object) -> bool:
     return True
 
 
+def _all_text(values: Iterable[Any]) -> bool:
+    """Return whether all values are text, see `is_text`; False without a reason if some cannot be hashed."""
+    try:
+        "".join(set(values)).encode()  # one by one a million names would take a second
+    except (TypeError, UnicodeEncodeError):
+        return False
+    return True
+
+
 def number(value: object) -> float:
     """Return `value` as a float, or NaN if it is not a number or too large for a float."""
     try:
@@ -64,9 +74,10 @@ def number(value: object) -> float:
 def unique_names(names: Iterable[str], what: str) -> tuple[str, ...]:
     """Return `names` as a tuple after checking that they are distinct non-empty strings."""
     result = tuple(names)
-    for name in result:
-        if not is_text(name) or not name:
-            raise InvalidProblem(f"{what} name {name!r} is not a non-empty string; give each {what} a name of Unicode text")
+    if not _all_text(result) or "" in result:
+        for name in result:
+            if not is_text(name) or not name:
+                raise InvalidProblem(f"{what} name {name!r} is not a non-empty string; give each {what} a name of Unicode text")
     result = tuple(map(str, result))  # numpy's strings become str
     if len(set(result)) < len(result):
         seen: set[str] = set()
@@ -178,14 +189,15 @@ class TaskGraph(Frozen):
         ops = (op,) * n if isinstance(op, str) else tuple(each(op, "op", axis))
         labels = (None,) * n if colocation is None else tuple(each(colocation, "colocation", axis, absent=None))
         given = (None,) * n if devices is None else each(devices, "devices", axis, absent=None)
-        pins = tuple(_pin(names, i, pin) for i, pin in enumerate(given))
+        pins = tuple(None if pin is None else _pin(names, i, pin) for i, pin in enumerate(given))
         for what, column in (("op", ops), ("colocation", labels), ("devices", pins)):
             if len(column) != n:
                 raise InvalidProblem(f"{what} has length {len(column)} but the graph has {n} tasks; give one per task")
         for what, column, absent in (("op", ops, False), ("colocation", labels, True)):
-            for name, value in zip(names, column, strict=True):
-                if not (is_text(value) or (absent and value is None)):
-                    raise InvalidProblem(f"{what} of task {name!r} is {value!r}; it must be a string of Unicode text")
+            if not _all_text(value for value in column if not absent or value is not None):
+                for name, value in zip(names, column, strict=True):
+                    if not (is_text(value) or (absent and value is None)):
+                        raise InvalidProblem(f"{what} of task {name!r} is {value!r}; it must be a string of Unicode text")
         self._set(
             names=names,
             edges=arcs,
@@ -359,9 +371,7 @@ class TaskGraph(Frozen):
         return graph
 
 
-def _pin(names: Sequence[str], i: int, pin: Iterable[str] | None) -> tuple[str, ...] | None:
-    if pin is None:
-        return None
+def _pin(names: Sequence[str], i: int, pin: Iterable[str]) -> tuple[str, ...]:
     devices = (pin,) if isinstance(pin, str) else tuple(pin) if isinstance(pin, Iterable) else ()
     if not devices or not all(map(is_text, devices)):
         where = repr(names[i]) if i < len(names) else f"number {i}"
@@ -395,9 +405,9 @@ def _read_edges(
         i, j = arcs[e]
         raise InvalidProblem(f"edge {names[i]!r} -> {names[j]!r} carries {sizes[e]} bytes; it must be {RANGE}")
     keys = arcs[:, 0] * len(names) + arcs[:, 1]
-    unique, first, group = np.unique(keys, return_index=True, return_inverse=True)
-    if len(unique) == len(keys):
+    if len(distinct(keys)) == len(keys):
         return arcs, sizes
+    unique, first, group = np.unique(keys, return_index=True, return_inverse=True)
     kept = np.sort(first)
     total = np.zeros(len(unique))
     np.add.at(total, group, sizes)
@@ -426,20 +436,19 @@ def _indexed_edges(
 
 def _named_edges(edges: Iterable[Edge], names: tuple[str, ...], output_bytes: FloatArray) -> tuple[IntArray, FloatArray]:
     rows = list(edges)
-    index = {name: i for i, name in enumerate(names)}
+    index = dict(zip(names, range(len(names)), strict=True))
     try:
-        source = [index[row[0]] for row in rows]
-        target = [index[row[1]] for row in rows]
+        ends = [np.fromiter(map(index.__getitem__, map(itemgetter(end), rows)), np.int64, len(rows)) for end in (0, 1)]
         given = [row[2] if len(row) > 2 else None for row in rows]
     except (KeyError, IndexError, TypeError):
         _refuse_edge(rows, index)
-    arcs = np.array([source, target], dtype=np.int64).reshape(2, -1).T.copy()
+    arcs = np.stack(ends, axis=1)
     try:
         sizes = np.array(given, dtype=np.float64)  # None becomes NaN
     except (TypeError, ValueError, OverflowError) as error:
         bad = next((row for row in rows if len(row) > 2 and row[2] is not None and np.isnan(number(row[2]))), rows[0])
         raise InvalidProblem(f"edge {bad!r}: bytes must be a number") from error
-    absent = np.fromiter((size is None for size in given), bool, len(given))
+    absent = np.array([e for e in np.flatnonzero(np.isnan(sizes)).tolist() if given[e] is None], np.int64)
     sizes[absent] = output_bytes[arcs[absent, 0]]
     return arcs, sizes
 

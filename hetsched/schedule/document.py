@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from typing import Self
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
+from typing import NoReturn, Self
 
 import msgspec
 import numpy as np
 
-from hetsched.arrays import Columns, FloatArray, row_starts
+from hetsched.arrays import Columns, FloatArray, IntArray, row_starts
 from hetsched.documents import VERSION, Document, Real, Row, Whole, real, reals
 from hetsched.errors import InvalidProblem
 from hetsched.schedule.schedule import Schedule
@@ -75,17 +77,16 @@ class SchedulePart(Row, kw_only=True):
 
     def value(self) -> Schedule:
         """Return the schedule, with indices in place of names."""
-        tasks = {name: i for i, name in enumerate(self.tasks)}
-        devices = {name: k for k, name in enumerate(self.devices)}
-        for b, row in enumerate(self.batches):
-            for what, name, index in (("task", row.task, tasks), ("device", row.device, devices)):
-                if name not in index:
-                    raise InvalidProblem(f"batch {b} of the schedule names {what} {name!r}, which is not in its list of {what}s")
+        tasks, devices = (dict(zip(names, range(len(names)), strict=True)) for names in (self.tasks, self.devices))
         rows, moves = self.batches, self.transfers
+        try:
+            task, device = _indices(rows, "task", tasks), _indices(rows, "device", devices)
+        except KeyError:
+            self._refuse_names(tasks, devices)
         counts = [len(row.inputs) for row in rows]
         batches = Columns(
-            task=np.array([tasks[row.task] for row in rows], np.int64),
-            device=np.array([devices[row.device] for row in rows], np.int64),
+            task=task,
+            device=device,
             start=np.array([row.start for row in rows], np.float64),
             finish=np.array([row.finish for row in rows], np.float64),
             size=np.array([count if row.size is None else row.size for row, count in zip(rows, counts, strict=True)], np.int64),
@@ -110,6 +111,19 @@ class SchedulePart(Row, kw_only=True):
             static_memory=_column(self.static_memory),
             peak_memory=_column(self.peak_memory),
         )
+
+    def _refuse_names(self, tasks: Mapping[str, int], devices: Mapping[str, int]) -> NoReturn:
+        """Raise the error that has the first unknown name."""
+        for b, row in enumerate(self.batches):
+            for what, name, index in (("task", row.task, tasks), ("device", row.device, devices)):
+                if name not in index:
+                    raise InvalidProblem(f"batch {b} of the schedule names {what} {name!r}, which is not in its list of {what}s")
+        raise AssertionError("unreachable: every name is known")
+
+
+def _indices(rows: Sequence[BatchRow], what: str, index: Mapping[str, int]) -> IntArray:
+    """Return the index of the task or the device of each batch; raise `KeyError` for a name without one."""
+    return np.fromiter(map(index.__getitem__, map(attrgetter(what), rows)), np.int64, len(rows))
 
 
 def _column(values: list[Real] | None) -> FloatArray | None:

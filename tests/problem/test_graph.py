@@ -60,6 +60,16 @@ def test_an_integer_array_of_edges_means_the_same(drawn):
     assert pickle.loads(pickle.dumps(named)) == named
 
 
+def test_any_class_of_strings_is_a_name_and_becomes_str():
+    class Name(str):
+        __hash__ = None  # type: ignore[assignment]
+
+    graph = hs.TaskGraph([np.str_("a"), Name("b"), "\N{GREEK SMALL LETTER ALPHA}"], op=[Name("x"), np.str_("y"), "z"])
+    assert {type(text) for text in (*graph.names, *graph.op)} == {str}
+    assert graph.names == ("a", "b", "\N{GREEK SMALL LETTER ALPHA}")
+    assert graph.op == ("x", "y", "z")
+
+
 def test_bytes_default_to_the_sources_output_and_zero_stays_zero():
     graph = hs.TaskGraph(["a", "b", "c"], [("a", "b"), ("a", "c", 0.0), ("b", "c", None)], output_bytes=[3, 5, 7])
     assert graph.edge_bytes.tolist() == [3.0, 0.0, 5.0]
@@ -73,6 +83,12 @@ def test_bytes_default_to_the_sources_output_and_zero_stays_zero():
         (["a", "b", "a"], {}, "duplicate task names: 'a'"),
         (["a", ""], {}, "name '' is not a non-empty string"),
         (["a", 3], {}, "name 3 is not a non-empty string"),
+        (["a", ["b"]], {}, r"name ['b'] is not a non-empty string"),
+        (["a", "\ud800", "\udfff"], {}, r"name '\ud800' is not a non-empty string"),
+        (["a", "b"], {"op": ["x", ["y"]]}, "op of task 'b' is ['y']"),
+        (["a", "b"], {"op": ["x", None]}, "op of task 'b' is None"),
+        (["a", "b"], {"colocation": [None, "\ud800"]}, r"colocation of task 'b' is '\ud800'"),
+        (["a", "b"], {"colocation": [3, None]}, "colocation of task 'a' is 3"),
         (["a"], {"edges": [("a", "z")]}, "'a' -> 'z' names 'z', which is no task"),
         (["a"], {"edges": ["ab"]}, "'ab' is not (source, target)"),
         (["a", "b"], {"edges": [("a", "b", -1.0)]}, "'a' -> 'b' carries -1.0 bytes"),
