@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,25 +16,81 @@ from hetsched.search import Auto, Kind, Monitor, Role, Supports, always, method
 
 if TYPE_CHECKING:
     from hetsched.heuristics.list_scheduling.kernels import Placed
+    from hetsched.heuristics.list_scheduling.pair_kernels import PairOrder, Pairs
 
+MANY = "the choice among many ready tasks"
 _NO_LEVEL, _NO_MEDIAN = np.empty((0, 0)), np.empty(0)
 
 
-def _by_choice(problem: Problem, monitor: Monitor, rule: int, level: FloatArray = _NO_LEVEL, median: FloatArray = _NO_MEDIAN) -> None:
-    from hetsched.heuristics.list_scheduling import dynamic_kernels
+def _by_choice(
+    problem: Problem,
+    monitor: Monitor,
+    rule: int,
+    order: Callable[[], PairOrder] | None = None,
+    level: FloatArray = _NO_LEVEL,
+    median: FloatArray = _NO_MEDIAN,
+) -> None:
+    """Offer the placement of a rule of ``dynamic_kernels``; `order` returns the order of arrived tasks, None for a rule without one."""
+    from hetsched.heuristics.list_scheduling import dynamic_kernels, pair_kernels
 
     n, size = problem.whole_durations.shape
     choice = dynamic_kernels.Choice(rule, np.array(level), np.array(median))
+    known = None if order is None else cache(order)
 
     def place(need: FloatArray) -> Placed:
         data, preferences = list_problem(problem, need), dynamic_kernels.Preferences.begin(n, size)
+        pairs: Pairs | None = None
 
         def work(state: dynamic_kernels.Choosing, most: int) -> int:
-            return dynamic_kernels.by_choice(data, choice, state, preferences, most)
+            nonlocal pairs
+            if pairs is None:
+                result = dynamic_kernels.by_choice(data, choice, state, preferences, most)
+                if result != dynamic_kernels.WIDE:
+                    return result
+                pairs = pair_kernels.Pairs.begin(problem.unit, need, size)
+            assert known is not None
+            return pair_kernels.by_pairs(data, choice, known(), state, preferences, pairs, most)
 
-        return in_slices(work, dynamic_kernels.Choosing.begin(n, size, len(need)), monitor.deadline, "the choice among many ready tasks")
+        return in_slices(work, dynamic_kernels.Choosing.begin(n, size, len(need)), monitor.deadline, MANY)
 
     offer(monitor, place)
+
+
+def one_order(priority: FloatArray, *, waits: bool) -> PairOrder:
+    """Return the order of arrived tasks, the same on all devices, by descending `priority` [n], ties to the lower task.
+
+    `waits` says whether tasks of length zero wait for an idle device.
+    """
+    from hetsched.heuristics.list_scheduling.pair_kernels import PairOrder
+
+    n = len(priority)
+    order = np.argsort(-priority, kind="stable")
+    place = np.empty(n, np.int64)
+    place[order] = np.arange(n)
+    return PairOrder(order[None], place[None], np.zeros((1, n)), np.full((1, n), n), place, order, 0.0, waits)
+
+
+def orders(key: FloatArray, terms: Sequence[FloatArray], scale: float) -> PairOrder:
+    """Return the order of arrived tasks on each device by descending `key` [n, K], ties to the lower task.
+
+    The key is the sum of `terms` [n, K] or [n, 1], the absolute values of which sum to at most `scale`.
+    """
+    from hetsched.heuristics.list_scheduling.pair_kernels import PairOrder
+
+    n, size = key.shape
+    columns = np.ascontiguousarray(key.T)
+    order = np.argsort(-columns, axis=1, kind="stable")
+    place, end = np.empty((size, n), np.int64), np.empty((size, n), np.int64)
+    for k in range(size):
+        place[k, order[k]] = np.arange(n)
+        differs = np.zeros(max(n - 1, 0), np.bool_)
+        for term in terms:
+            sorted_term = term[order[k], min(k, term.shape[1] - 1)]
+            differs |= sorted_term[1:] != sorted_term[:-1]
+        last = np.append(np.flatnonzero(differs) + 1, n)
+        end[k] = np.repeat(last, np.diff(last, prepend=0))
+    index = np.arange(n)
+    return PairOrder(order, place, np.take_along_axis(columns, order, axis=1), end, index, index, scale, False)
 
 
 @method(
@@ -40,7 +98,6 @@ def _by_choice(problem: Problem, monitor: Monitor, rule: int, level: FloatArray 
     summary="earliest time first: the ready pair that starts first, then static level",
     source="Hwang et al. 1989",
     kind=Kind.CONSTRUCTIVE,
-    growth=2,
     supports=Supports(inputs="whole"),
     turn=60,
     auto=Auto(),
@@ -49,7 +106,8 @@ def etf(problem: Problem, monitor: Monitor) -> None:
     """Place the (task, device) pair of earliest start; ties go to the higher static level, the lower task, the lower device."""
     from hetsched.heuristics.list_scheduling import dynamic_kernels
 
-    _by_choice(problem, monitor, dynamic_kernels.ETF, static_level(problem)[:, None])
+    level = static_level(problem)
+    _by_choice(problem, monitor, dynamic_kernels.ETF, lambda: one_order(level, waits=False), level[:, None])
 
 
 @method(
@@ -58,7 +116,6 @@ def etf(problem: Problem, monitor: Monitor) -> None:
     source="Sih and Lee 1993",
     kind=Kind.CONSTRUCTIVE,
     roles={Role.UPPER: always},
-    growth=2,
     supports=Supports(inputs="whole"),
     turn=70,
     auto=Auto(),
@@ -68,7 +125,14 @@ def dls(problem: Problem, monitor: Monitor) -> None:
     from hetsched.heuristics.list_scheduling import dynamic_kernels
 
     median = _median_durations(problem.whole_durations)
-    _by_choice(problem, monitor, dynamic_kernels.DLS, static_level(problem, median)[:, None], median)
+    level = static_level(problem, median)[:, None]
+
+    def order() -> PairOrder:
+        gain = median[:, None] - problem.whole_durations
+        scale = (level + np.where(np.isfinite(gain), np.abs(gain), 0.0)).max(initial=0.0)
+        return orders(level + gain, (level, gain), float(scale))
+
+    _by_choice(problem, monitor, dynamic_kernels.DLS, order, level, median)
 
 
 def _median_durations(durations: FloatArray) -> FloatArray:
@@ -85,7 +149,6 @@ def _median_durations(durations: FloatArray) -> FloatArray:
     source="Oh and Ha 1996",
     kind=Kind.CONSTRUCTIVE,
     roles={Role.UPPER: always},
-    growth=2,
     supports=Supports(inputs="whole"),
     turn=80,
     auto=Auto(),
@@ -100,7 +163,12 @@ def bil(problem: Problem, monitor: Monitor) -> None:
     from hetsched.heuristics.list_scheduling import dynamic_kernels
 
     level = ranking_kernels.imaginary_levels(problem.arrays, problem.graph.topological_order, problem.whole_durations)
-    _by_choice(problem, monitor, dynamic_kernels.BIL, level)
+
+    def order() -> PairOrder:
+        key = np.where(np.isfinite(level), level, -np.inf)
+        return orders(key, (level,), float(key.max(initial=0.0)))
+
+    _by_choice(problem, monitor, dynamic_kernels.BIL, order, level)
 
 
 @method(
@@ -116,7 +184,11 @@ def min_min(problem: Problem, monitor: Monitor) -> None:
     """Place the ready task of least minimum completion time."""
     from hetsched.heuristics.list_scheduling import dynamic_kernels
 
-    _by_choice(problem, monitor, dynamic_kernels.MIN_MIN)
+    def order() -> PairOrder:
+        durations = problem.whole_durations
+        return orders(-durations, (durations,), float(durations.max(initial=0.0, where=np.isfinite(durations))))
+
+    _by_choice(problem, monitor, dynamic_kernels.MIN_MIN, order)
 
 
 @method(

@@ -14,7 +14,11 @@ from hetsched.heuristics.list_scheduling.kernels import MEMORY_SLACK, NONE, List
 ETF, DLS, BIL, MIN_MIN, MAX_MIN, SUFFERAGE = 0, 1, 2, 3, 4, 5
 
 MORE, SLICE = -2, 4_000_000
-"""Return value at the end of a slice that is not the last, and ready tasks examined in a slice, which take a tenth of a second."""
+"""Return value at the end of a slice that is not the last, and looks at a ready task or a device in a slice, which take a tenth of
+a second."""
+WIDE, FEW, FEW_LASTING, PART = -3, 32, 256, 4
+"""Return value if more ready tasks than these, or than 1 / `PART` of all tasks, are to be examined in a step: from there on
+`pair_kernels.by_pairs` is faster. `FEW_LASTING` is for ``MIN_MIN``, under which few preferences become invalid in a step."""
 
 
 @inner
@@ -97,7 +101,7 @@ class Preferences(NamedTuple):
 
 
 @inner
-def _value(choice: Choice, i: int, k: int, start: float, duration: float, crowd: float) -> float:
+def device_value(choice: Choice, i: int, k: int, start: float, duration: float, crowd: float) -> float:
     """Return the value of device k for task i, which can start there at `start`; higher is better."""
     if choice.rule == ETF:
         return -start
@@ -109,7 +113,7 @@ def _value(choice: Choice, i: int, k: int, start: float, duration: float, crowd:
 
 
 @inner
-def _prefer(p: ListProblem, choice: Choice, s: Choosing, preferences: Preferences, i: int, n_ready: int) -> bool:
+def prefer(p: ListProblem, choice: Choice, s: Choosing, preferences: Preferences, i: int, n_ready: int) -> bool:
     """Write the preferences of ready task i; return whether it fits any device."""
     size, u, scratch = len(s.used), p.unit[i], preferences.scratch
     crowd = max(n_ready / size - 1.0, 0.0)
@@ -121,7 +125,7 @@ def _prefer(p: ListProblem, choice: Choice, s: Choosing, preferences: Preference
         if s.unit_device[u] < 0 and s.used[k] + p.need[u] > p.capacity[k] * MEMORY_SLACK:
             continue
         start = ready if duration == 0.0 else max(ready, s.available[k])
-        value = _value(choice, i, k, start, duration, crowd)
+        value = device_value(choice, i, k, start, duration, crowd)
         if choice.rule == BIL:
             scratch[fitting] = start + choice.level[i, k]
         fitting += 1
@@ -147,7 +151,7 @@ def _prefer(p: ListProblem, choice: Choice, s: Choosing, preferences: Preference
 
 
 @inner
-def _goes_before(preferences: Preferences, i: int, j: int) -> bool:
+def goes_before(preferences: Preferences, i: int, j: int) -> bool:
     """Return whether ready task i is selected before j: by score, tie, then the lower task."""
     score, tie = preferences.score, preferences.tie
     if score[i] != score[j]:
@@ -163,13 +167,30 @@ def _make_ready(p: ListProblem, s: Choosing, i: int, n_ready: int) -> int:
     return n_ready + 1
 
 
+@inner
+def put(p: ListProblem, s: Choosing, i: int, k: int, step: int) -> bool:
+    """Append ready task i to device k; return whether this places its unit."""
+    u = p.unit[i]
+    first = s.unit_device[u] < 0
+    s.device[i], s.sequence[step] = k, i
+    if first:
+        s.unit_device[u] = k
+        s.used[k] += p.need[u]
+    s.finish[i] = s.ready[i, k]
+    if p.durations[i, k] > 0.0:
+        s.finish[i] = max(s.ready[i, k], s.available[k]) + p.durations[i, k]
+        s.available[k] = s.finish[i]
+    return bool(first)
+
+
 @linear
 @kernel
 def by_choice(p: ListProblem, choice: Choice, s: Choosing, preferences: Preferences, most: int) -> int:
     """Run a slice of steps; each appends the ready task to the device that are best by the rule.
 
     The slice ends after `most` ready tasks have been examined. Returns -1 if all tasks are placed, the task that fits nowhere,
-    or ``MORE``; state and preferences are then those that the next slice needs.
+    ``MORE``, or ``WIDE``, see there, which no slice under ``MAX_MIN`` and ``SUFFERAGE`` does; state and preferences are then those
+    that the next slice needs.
     """
     arrays, preferred, other = p.arrays, preferences.device, preferences.other
     at, n_ready, last_device, last_unit = s.at, s.at[1], s.at[2], s.at[3]
@@ -178,32 +199,27 @@ def by_choice(p: ListProblem, choice: Choice, s: Choosing, preferences: Preferen
             s.waiting[i] = arrays.pred_ptr[i + 1] - arrays.pred_ptr[i]
             if s.waiting[i] == 0:
                 n_ready = _make_ready(p, s, i, n_ready)
-    looks = 0
+    looks, few = 0, len(s.device)
+    if choice.rule != MAX_MIN and choice.rule != SUFFERAGE:
+        few = min(FEW_LASTING if choice.rule == MIN_MIN else FEW, few // PART)
     for step in range(max(0, at[0]), len(s.device)):
-        if looks > most:
+        if looks > most or n_ready > few:
             at[0], at[1], at[2], at[3] = step, n_ready, last_device, last_unit
-            return MORE
+            return MORE if n_ready <= few else WIDE
         looks += n_ready
         chosen, place = NONE, NONE
         for position in range(n_ready):
             i = s.ready_tasks[position]
             stale = preferred[i] < 0 or preferred[i] == last_device or other[i] == last_device or p.unit[i] == last_unit
-            if (stale or choice.rule == BIL) and not _prefer(p, choice, s, preferences, i, n_ready):
+            if (stale or choice.rule == BIL) and not prefer(p, choice, s, preferences, i, n_ready):
                 return int(i)
-            if chosen < 0 or _goes_before(preferences, i, chosen):
+            if chosen < 0 or goes_before(preferences, i, chosen):
                 chosen, place = i, position
         i, k = chosen, preferred[chosen]
         n_ready -= 1
         s.ready_tasks[place] = s.ready_tasks[n_ready]
-        s.device[i], s.sequence[step] = k, i
+        put(p, s, i, k, step)
         last_device, last_unit = k, p.unit[i]
-        if s.unit_device[last_unit] < 0:
-            s.unit_device[last_unit] = k
-            s.used[k] += p.need[last_unit]
-        s.finish[i] = s.ready[i, k]
-        if p.durations[i, k] > 0.0:
-            s.finish[i] = max(s.ready[i, k], s.available[k]) + p.durations[i, k]
-            s.available[k] = s.finish[i]
         for x in range(arrays.succ_ptr[i], arrays.succ_ptr[i + 1]):
             j = arrays.succ[x]
             s.waiting[j] -= 1
