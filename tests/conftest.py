@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import secrets
@@ -23,6 +24,7 @@ profiles.register()
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 # Without this, hypothesis also draws constants of the modules loaded so far, so examples depend on the order of tests.
 providers._get_local_constants = providers.Constants
+gc.set_threshold(50_000, 20, 50)  # a full collection visits all that the tests import, for a quarter of a second
 
 SEED, MINUTES = "HETSCHED_THOROUGH_SEED", "HETSCHED_THOROUGH_MINUTES"
 END = pytest.StashKey[float]()
@@ -50,6 +52,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Shuffle the tests, so that a part of them is a different part in each run."""
     if drawn_anew(config):
         random.Random(os.environ[SEED]).shuffle(items)
+
+
+def pytest_collection_finish() -> None:
+    """Exempt what the tests have imported from the collections to come."""
+    gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

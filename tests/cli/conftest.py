@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -9,12 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import typer.main
+import typer.testing
 from typer.testing import CliRunner
 
 import hetsched as hs
 from hetsched.cli.app import app
 
 Run = Callable[..., Any]
+typer.testing._get_command = functools.cache(typer.main.get_command)  # which makes all commands again for each line
 
 
 @pytest.fixture
