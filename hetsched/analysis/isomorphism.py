@@ -162,7 +162,7 @@ def _kinds(
 ) -> IntArray:
     """Return a number for each of the tasks, equal for tasks with equal data."""
     graph, n = problem.graph, problem.n_tasks
-    seconds = problem.arrays.durations.reshape(n, -1)
+    seconds = problem.usable_durations.reshape(n, -1)
     data = [seconds]
     if np.isfinite(problem.cluster.memory_bytes).any():
         data.append(np.stack([graph.weight_bytes, graph.input_bytes, graph.output_bytes], axis=1))

@@ -58,7 +58,7 @@ class Levels:
     def batch_durations(self) -> FloatArray:
         """Seconds of a batch, [n, K, B]; inf where it cannot run or cannot fit the memory, see `batch_durations`."""
         problem = self.problem
-        durations = problem.arrays.durations
+        durations = problem.usable_durations
         weights = unit_sums(problem, problem.graph.weight_bytes)[problem.unit][:, None, None]
         size = problem.batch_sizes
         if problem.memory == "static":

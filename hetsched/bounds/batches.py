@@ -74,7 +74,7 @@ class _Chain:
         self.needed = np.asarray(self.before[modules[-1]].any(axis=0))
         self.needed[modules[-1]] = True
         self.counts: list[int] = np.unique(np.ceil(problem.inputs * np.array([0.0, 0.5, 1.0])).clip(1)).astype(int).tolist()
-        usable = problem.arrays.durations
+        usable = problem.usable_durations
         self._cheapest = np.minimum.accumulate(usable[:, :, ::-1], axis=2)[:, :, ::-1]  # over batches of at least that size
         self._work: dict[int, FloatArray] = {}
 
@@ -159,7 +159,7 @@ def _alone(problem: Problem, tasks: IntArray) -> Problem:
     place[tasks] = np.arange(len(tasks))
     ends = place[graph.edges]
     edges = np.flatnonzero((ends >= 0).all(axis=1))
-    shortest = problem.arrays.durations[tasks].min(axis=2)
+    shortest = problem.usable_durations[tasks].min(axis=2)
     alone = TaskGraph(
         [graph.names[i] for i in tasks], ends[edges], edge_bytes=graph.edge_bytes[edges], colocation=[graph.colocation[i] for i in tasks]
     )

@@ -223,7 +223,7 @@ def reverse(problem: Problem) -> Problem:
         bandwidth=cluster.route_bandwidth.T,
         latency=np.where(cluster.route_bandwidth > 0, cluster.route_latency, 0.0).T,
     )
-    usable = problem.arrays.durations
+    usable = problem.usable_durations
     return Problem(
         turned,
         network,

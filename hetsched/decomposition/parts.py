@@ -89,7 +89,7 @@ def within(graph: TaskGraph, tasks: IntArray) -> IntArray:
 
 def usable_durations(problem: Problem, tasks: IntArray) -> FloatArray:
     """Return the durations of some tasks [m, K, B], NaN also where pins and other rules exclude a device."""
-    durations = problem.arrays.durations[tasks]
+    durations = problem.usable_durations[tasks]
     return np.where(np.isfinite(durations), durations, np.nan)
 
 

@@ -16,7 +16,7 @@ from hetsched.errors import InvalidProblem
 from hetsched.problem.graph import RANGE, in_range, is_text, number, plural, unique_names
 from hetsched.problem.labels import Axis, Numbers, in_order
 
-MOST_DEVICES = 1000
+MOST_DEVICES = 4096
 MOST_ROUTING = 400_000_000
 """Limit on the work of routing: K^2 steps for each device and each bottleneck bandwidth among its missing links."""
 
@@ -179,6 +179,11 @@ class Cluster(Frozen):
     def index(self) -> dict[str, int]:
         """The index of each device by name."""
         return {name: k for k, name in enumerate(self.names)}
+
+    @cached_property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of the devices, each once, in order."""
+        return tuple(dict.fromkeys(device.kind for device in self.devices))
 
     @cached_property
     def memory_bytes(self) -> FloatArray:

@@ -149,7 +149,7 @@ class ClusterDocument(Document[Cluster], kw_only=True, tag="hetsched-cluster"):
 
 
 class ProblemDocument(Document[Problem], kw_only=True, tag="hetsched-problem"):
-    """A problem: durations are [task][device] seconds, or [task][device][size] with batch_sizes.
+    """A problem: durations are [task][device] seconds, or [task][device][size] with batch_sizes; with kinds, [task][kind].
 
     `transfers` are [edge][from device][to device] seconds for one input.
     """
@@ -157,6 +157,7 @@ class ProblemDocument(Document[Problem], kw_only=True, tag="hetsched-problem"):
     graph: GraphPart
     cluster: ClusterPart
     durations: list[list[Number | list[Number]]]
+    kinds: tuple[str, ...] | None = None
     batch_sizes: list[Whole] | None = None
     inputs: Whole = 1
     batching: Batching = "once"
@@ -167,12 +168,13 @@ class ProblemDocument(Document[Problem], kw_only=True, tag="hetsched-problem"):
     @classmethod
     def of(cls, value: Problem) -> Self:
         """Return the document of a problem."""
-        durations = value.durations[:, :, 0] if value.n_sizes == 1 else value.durations
+        durations = value.table[:, :, 0] if value.n_sizes == 1 else value.table
         return cls(
             version=VERSION,
             graph=GraphPart.of(value.graph),
             cluster=ClusterPart.of(value.cluster),
             durations=optional(durations),
+            kinds=value.kinds,
             batch_sizes=None if value.batch_sizes.tolist() == [1] else value.batch_sizes.tolist(),
             inputs=value.inputs,
             batching=value.batching,
@@ -186,11 +188,12 @@ class ProblemDocument(Document[Problem], kw_only=True, tag="hetsched-problem"):
         graph, cluster = self.graph.value(), self.cluster.value()
         durations = _matrix(self.durations, "durations")
         if not graph.n_tasks and not durations.size:  # without rows the other sizes are unknown
-            durations = durations.reshape(0, cluster.n_devices, len(self.batch_sizes or [1]))
+            durations = durations.reshape(0, len(self.kinds or cluster.names), len(self.batch_sizes or [1]))
         return Problem(
             graph,
             cluster,
             durations=durations,
+            kinds=self.kinds,
             batch_sizes=self.batch_sizes,
             inputs=self.inputs,
             batching=self.batching,

@@ -8,6 +8,7 @@ from os import PathLike
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from hetsched import documents
 from hetsched.arguments import checked, whole
@@ -15,9 +16,9 @@ from hetsched.arrays import BoolArray, FloatArray, Frozen, IntArray, readonly, r
 from hetsched.errors import InvalidProblem
 from hetsched.problem.cluster import Cluster
 from hetsched.problem.graph import TaskGraph
-from hetsched.problem.labels import Numbers
+from hetsched.problem.labels import Axis, Numbers
 from hetsched.problem.links import Communication, LinkTable, link_table
-from hetsched.problem.validation import MOST_INPUTS, check_coverage, check_eligibility, checked_durations, checked_sizes, checked_transfers
+from hetsched.problem.validation import MOST_INPUTS, check_coverage, check_eligibility, checked_durations, checked_kinds, checked_sizes, checked_transfers
 
 Batching = Literal["once", "free"]
 Memory = Literal["static", "peak"]
@@ -48,7 +49,9 @@ class ProblemArrays(NamedTuple):
     succ_edge: IntArray
     sizes: IntArray
     durations: FloatArray
-    """[n, K, B]; inf where the batch cannot run, pins and co-location included."""
+    """[n, C, B], for C classes of devices; inf where the batch cannot run, pins and co-location included."""
+    column: IntArray
+    """[K], the class of each device."""
 
 
 class Problem(Frozen):
@@ -63,6 +66,10 @@ class Problem(Frozen):
         [n, K] is for one input. A mapping (of mappings) or a pandas data frame is indexed by name.
     costs : CostModel
         Computes the durations; given instead of `durations`.
+    kinds : sequence of str, optional
+        The second axis of `durations` are these kinds of devices instead of the devices: all devices of one
+        ``kind`` have equal durations, which are stored once. With `costs`, which then computes them for the
+        first device of each kind, ``kinds=cluster.kinds``.
     batch_sizes : sequence of int
         The B sizes along the last axis of `durations`. With `costs` and several inputs the default
         is a quarter, half, three quarters and all of the inputs.
@@ -91,7 +98,9 @@ class Problem(Frozen):
     _format = "hetsched-problem"
     graph: TaskGraph
     cluster: Cluster
-    durations: FloatArray
+    kinds: tuple[str, ...] | None
+    table: FloatArray
+    """Seconds, [n, kinds, B], or [n, K, B] without `kinds`; NaN where a task cannot run."""
     batch_sizes: IntArray
     inputs: int
     batching: Batching
@@ -107,6 +116,7 @@ class Problem(Frozen):
         *,
         durations: Numbers | None = None,
         costs: CostModel | None = None,
+        kinds: Iterable[str] | None = None,
         batch_sizes: Iterable[int] | None = None,
         inputs: int = 1,
         batching: Batching = "once",
@@ -122,14 +132,17 @@ class Problem(Frozen):
         sizes = checked_sizes(batch_sizes, inputs, costs is not None)
         if (durations is None) == (costs is None):
             raise InvalidProblem("give either durations (an array of seconds) or costs (a cost model), and not both")
+        names = None if kinds is None else checked_kinds(kinds, cluster)
         if costs is not None:
-            durations = costs.durations(graph, cluster, sizes.tolist())
-        times = checked_durations(durations, graph, cluster, sizes, batch_sizes is None)
+            durations = costs.durations(graph, cluster if names is None else _first_of(names, cluster), sizes.tolist())
+        axis = Axis("device", cluster.names) if names is None else Axis("kind", names)
+        times = checked_durations(durations, graph, axis, sizes, batch_sizes is None)
         order = np.argsort(sizes, kind="stable")
         self._set(
             graph=graph,
             cluster=cluster,
-            durations=np.ascontiguousarray(times[:, :, order]),
+            kinds=names,
+            table=np.ascontiguousarray(times[:, :, order]),
             batch_sizes=sizes[order],
             inputs=inputs,
             batching=batching,
@@ -147,13 +160,14 @@ class Problem(Frozen):
     def replace(self, **changes: Any) -> Problem:
         """Return a copy with some constructor arguments replaced.
 
-        New `durations` of other sizes need `batch_sizes`; `costs` replaces both.
+        New `durations` are of all devices unless `kinds` is given, and of other sizes need `batch_sizes`; `costs` replaces all three.
         """
         arguments = {name: self.__dict__[name] for name in self._fields}
+        arguments["durations"] = arguments.pop("table")
         if "costs" in changes:
-            del arguments["durations"], arguments["batch_sizes"]
+            del arguments["durations"], arguments["kinds"], arguments["batch_sizes"]
         elif "durations" in changes:
-            del arguments["batch_sizes"]
+            del arguments["kinds"], arguments["batch_sizes"]
             if self.n_sizes > 1 or self.batch_sizes[0] != 1:
                 arguments["batch_sizes"] = self.batch_sizes
         return Problem(**{**arguments, **changes})
@@ -180,10 +194,46 @@ class Problem(Frozen):
         """Number of batch sizes B."""
         return len(self.batch_sizes)
 
+    # Of what depends on tasks and devices, one column is kept for each class of devices.
+
     @cached_property
-    def pinned(self) -> BoolArray:
-        """Whether the pin of a task allows a device, shape [n, K]."""
-        allowed = np.ones((self.n_tasks, self.n_devices), bool)
+    def column(self) -> IntArray:
+        """The column of `table` of each device, shape [K]."""
+        if self.kinds is None:
+            return readonly(np.arange(self.n_devices))
+        index = {kind: place for place, kind in enumerate(self.kinds)}
+        return readonly([index[device.kind] for device in self.cluster.devices], np.int64)
+
+    @cached_property
+    def device_class(self) -> IntArray:
+        """The class of each device, shape [K]: tasks have equal durations and equal pins on all devices of a class."""
+        if self.kinds is None or not self.paths.all():
+            return readonly(np.arange(self.n_devices))
+        pins = dict.fromkeys(pin for pin in self.graph.devices if pin is not None)
+        keys = [self.column, *(np.isin(self.cluster.names, pin) for pin in pins)]
+        first, classes = np.unique(np.stack(keys, axis=1), axis=0, return_index=True, return_inverse=True)[1:]
+        return readonly(np.arange(self.n_devices) if len(first) == self.n_devices else classes.reshape(-1), np.int64)
+
+    def per_device(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return values for each device of values for each class: [n, C, ...] to [n, K, ...]; those of one device per class unchanged."""
+        return values if values.shape[1] == self.n_devices else readonly(values[:, self.device_class])
+
+    @cached_property
+    def class_durations(self) -> FloatArray:
+        """Seconds as `durations`, on a device of each class, shape [n, C, B]."""
+        if self.kinds is None:
+            return self.table
+        return readonly(self.table[:, self.column[np.unique(self.device_class, return_index=True)[1]]])
+
+    @cached_property
+    def durations(self) -> FloatArray:
+        """Seconds for one batch of each size of each task on each device, shape [n, K, B]; NaN where it cannot run."""
+        return self.table if self.kinds is None else readonly(self.table[:, self.column])
+
+    @cached_property
+    def class_pinned(self) -> BoolArray:
+        """Whether the pin of a task allows the devices of a class, shape [n, C]."""
+        allowed = np.ones((self.n_tasks, self.class_durations.shape[1]), bool)
         index = self.cluster.index
         for i, pin in enumerate(self.graph.devices):
             if pin is not None:
@@ -192,8 +242,13 @@ class Problem(Frozen):
                         task = self.graph.names[i]
                         raise InvalidProblem(f"task {task!r} is pinned to {name!r}, which is no device of the cluster ({', '.join(index)})")
                 allowed[i] = False
-                allowed[i, [index[name] for name in pin]] = True
+                allowed[i, self.device_class[[index[name] for name in pin]]] = True
         return readonly(allowed)
+
+    @cached_property
+    def pinned(self) -> BoolArray:
+        """Whether the pin of a task allows a device, shape [n, K]."""
+        return self.per_device(self.class_pinned)
 
     @cached_property
     def unit(self) -> IntArray:
@@ -210,17 +265,22 @@ class Problem(Frozen):
         return int(self.unit.max(initial=-1)) + 1
 
     @cached_property
+    def class_eligible(self) -> BoolArray:
+        """Whether a task may run on the devices of a class, see `eligible`; shape [n, C]."""
+        usable = np.isfinite(self.class_durations[:, :, self.batch_sizes <= self.inputs]).any(axis=2) & self.class_pinned
+        return readonly(self._reachable(self._united(usable)))
+
+    @cached_property
     def eligible(self) -> BoolArray:
         """Whether a task may run on a device: durations, pins, co-location and the paths to its
         neighbours are considered, memory is not; shape [n, K]."""
-        usable = np.isfinite(self.durations[:, :, self.batch_sizes <= self.inputs]).any(axis=2) & self.pinned
-        return readonly(self._reachable(self._united(usable)))
+        return self.per_device(self.class_eligible)
 
     def _united(self, usable: BoolArray) -> BoolArray:
-        """Return for each task the devices usable by all members of its co-location unit, [n, K]."""
+        """Return for each task the devices, or classes, usable by all members of its co-location unit, [n, K] or [n, C]."""
         if self.n_units == self.n_tasks:
             return usable
-        common = np.ones((self.n_units, self.n_devices), bool)
+        common = np.ones((self.n_units, usable.shape[1]), bool)
         np.logical_and.at(common, self.unit, usable)
         return common[self.unit]
 
@@ -252,13 +312,23 @@ class Problem(Frozen):
         return readonly(np.stack([graph.weight_bytes, graph.input_bytes + graph.output_bytes], axis=1))
 
     @cached_property
-    def whole_durations(self) -> FloatArray:
-        """Seconds of one batch of all L inputs, shape [n, K]; inf where it cannot run."""
+    def class_whole_durations(self) -> FloatArray:
+        """Seconds of one batch of all L inputs on a device of each class, shape [n, C]; inf where it cannot run."""
         place = int(np.searchsorted(self.batch_sizes, self.inputs))
         if place == self.n_sizes or self.batch_sizes[place] != self.inputs:
-            return readonly(np.full((self.n_tasks, self.n_devices), np.inf))
+            return readonly(np.full(self.arrays.durations.shape[:2], np.inf))
         seconds = self.arrays.durations[:, :, place]
         return readonly(np.where(self._united(np.isfinite(seconds)), seconds, np.inf))
+
+    @cached_property
+    def whole_durations(self) -> FloatArray:
+        """Seconds of one batch of all L inputs on each device, shape [n, K]; inf where it cannot run."""
+        return self.per_device(self.class_whole_durations)
+
+    @cached_property
+    def usable_durations(self) -> FloatArray:
+        """Seconds as `durations`, but inf where the batch cannot run, pins and co-location included; shape [n, K, B]."""
+        return self.per_device(self.arrays.durations)
 
     @cached_property
     def links(self) -> LinkTable:
@@ -269,7 +339,8 @@ class Problem(Frozen):
     def arrays(self) -> ProblemArrays:
         """The columns for kernels."""
         graph = self.graph
-        usable = self.eligible[:, :, None] & np.isfinite(self.durations) & (self.batch_sizes <= self.inputs)
+        seconds = self.class_durations
+        usable = self.class_eligible[:, :, None] & np.isfinite(seconds) & (self.batch_sizes <= self.inputs)
         return ProblemArrays(
             inputs=self.inputs,
             links=self.links,
@@ -282,7 +353,8 @@ class Problem(Frozen):
             succ=graph.succ,
             succ_edge=graph.succ_edge,
             sizes=self.batch_sizes,
-            durations=readonly(np.where(usable, self.durations, np.inf)),
+            durations=readonly(np.where(usable, seconds, np.inf)),
+            column=self.device_class,
         )
 
     # ------------------------------------------------------------------ transfer times
@@ -333,3 +405,11 @@ class Problem(Frozen):
             return self.cluster.index[name]
         except KeyError:
             raise InvalidProblem(f"device {name!r} is not in the cluster; it has {', '.join(self.cluster.names)}") from None
+
+
+def _first_of(kinds: tuple[str, ...], cluster: Cluster) -> Cluster:
+    """Return the cluster of the first device of each kind."""
+    of = [device.kind for device in cluster.devices]
+    chosen = [of.index(kind) for kind in kinds]
+    pairs = np.ix_(chosen, chosen)
+    return Cluster([cluster.devices[k] for k in chosen], cluster.bandwidth[pairs], cluster.latency[pairs])

@@ -22,7 +22,8 @@ class Checked(Protocol):
 
     graph: TaskGraph
     cluster: Cluster
-    durations: FloatArray
+    table: FloatArray
+    kinds: tuple[str, ...] | None
     batch_sizes: IntArray
     inputs: int
     transfers: FloatArray | None
@@ -30,11 +31,15 @@ class Checked(Protocol):
     @property
     def batching(self) -> str: ...
     @property
-    def pinned(self) -> BoolArray: ...
+    def device_class(self) -> IntArray: ...
+    @property
+    def class_durations(self) -> FloatArray: ...
+    @property
+    def class_pinned(self) -> BoolArray: ...
     @property
     def unit(self) -> IntArray: ...
     @property
-    def eligible(self) -> BoolArray: ...
+    def class_eligible(self) -> BoolArray: ...
     @property
     def paths(self) -> BoolArray: ...
     def _united(self, usable: BoolArray) -> BoolArray: ...
@@ -42,8 +47,8 @@ class Checked(Protocol):
 
 def check_eligibility(problem: Checked) -> None:
     """Raise `InvalidProblem` if some task, label or edge has no possible device."""
-    names, devices = problem.graph.names, problem.cluster.names
-    finite = np.isfinite(problem.durations)
+    names, devices, classes = problem.graph.names, problem.cluster.names, problem.device_class
+    finite = np.isfinite(problem.class_durations)
     stuck = np.flatnonzero(~finite.any(axis=(1, 2)))
     if len(stuck):
         name = names[stuck[0]]
@@ -55,13 +60,13 @@ def check_eligibility(problem: Checked) -> None:
             f"task {names[stuck[0]]!r} supports no batch size up to inputs={problem.inputs}: its sizes are "
             f"{problem.batch_sizes[finite[stuck[0]].any(axis=0)].tolist()}; give durations for a smaller size"
         )
-    own = fitting & problem.pinned
+    own = fitting & problem.class_pinned
     stuck = np.flatnonzero(~own.any(axis=1))
     if len(stuck):
         i = int(stuck[0])
         raise InvalidProblem(
-            f"task {names[i]!r} is pinned to {named(np.flatnonzero(problem.pinned[i]), devices)} but has durations only on "
-            f"{named(np.flatnonzero(fitting[i]), devices)}; widen the pin or give a duration"
+            f"task {names[i]!r} is pinned to {named(np.flatnonzero(problem.class_pinned[i][classes]), devices)} but has durations only on "
+            f"{named(np.flatnonzero(fitting[i][classes]), devices)}; widen the pin or give a duration"
         )
     united = problem._united(np.asarray(own))
     stuck = np.flatnonzero(~united.any(axis=1))
@@ -71,8 +76,8 @@ def check_eligibility(problem: Checked) -> None:
             f"co-location label {problem.graph.colocation[stuck[0]]!r} leaves no device on which all of "
             f"{named(members, names)} can run; relax their pins or durations, or split the label"
         )
-    stuck = np.flatnonzero(~problem.eligible.any(axis=1))
-    if len(stuck):
+    stuck = np.flatnonzero(~problem.class_eligible.any(axis=1))
+    if len(stuck):  # where paths are missing, each device is a class
         _refuse_paths(problem, united, int(stuck[0]))
 
 
@@ -97,7 +102,7 @@ def _refuse_paths(problem: Checked, usable: BoolArray, stuck: int) -> None:
 
 def check_coverage(problem: Checked) -> None:
     """Raise `InvalidProblem` if some task cannot process all inputs with its batch sizes."""
-    usable = problem.eligible[:, :, None] & np.isfinite(problem.durations)
+    usable = problem.class_eligible[:, :, None] & np.isfinite(problem.class_durations)
     one_batch = problem._united(np.any(usable[:, :, problem.batch_sizes == problem.inputs], axis=2)).any(axis=1)
     done: set[int] = set()
     cache: dict[bytes, bool] = {}
@@ -108,7 +113,7 @@ def check_coverage(problem: Checked) -> None:
         members = np.flatnonzero(problem.unit == problem.unit[i]) if problem.graph.colocation[i] is not None else np.array([i])
         key = usable[members].tobytes()
         if key not in cache:
-            cache[key] = _covers(problem, usable[members])
+            cache[key] = _covers(problem, usable[members][:, problem.device_class])
         if not cache[key]:
             what = f"task {problem.graph.names[i]!r}" if len(members) == 1 else f"co-location label {problem.graph.colocation[i]!r}"
             raise InvalidProblem(
@@ -185,24 +190,35 @@ def checked_sizes(sizes: Iterable[int] | None, inputs: int, from_costs: bool) ->
     return np.array(values, dtype=np.int64)
 
 
-def checked_durations(values: Any, graph: TaskGraph, cluster: Cluster, sizes: IntArray, implied: bool) -> FloatArray:
-    """Return the durations of a problem as an array of seconds, [n, K, B]; `implied` if the sizes are the default."""
-    n, size = graph.n_tasks, cluster.n_devices
-    values = in_order(values, "durations", Axis("task", graph.names), Axis("device", cluster.names), Axis("batch size", sizes.tolist()))
-    text = f"an array of {n} tasks x {size} devices of seconds"
+def checked_kinds(kinds: Iterable[str], cluster: Cluster) -> tuple[str, ...]:
+    """Return the kinds of devices along the second axis of durations."""
+    names = tuple(kinds)
+    if len(names) != len(cluster.kinds) or not all(kind in names for kind in cluster.kinds):
+        raise InvalidProblem(
+            f"kinds is {shown(list(names))} but the devices have the kinds {shown(list(cluster.kinds))}; name each of these once, "
+            "in the order of the second axis of durations"
+        )
+    return names
+
+
+def checked_durations(values: Any, graph: TaskGraph, devices: Axis, sizes: IntArray, implied: bool) -> FloatArray:
+    """Return durations as an array of seconds, [n, K, B] for K devices or kinds; `implied` if the sizes are the default."""
+    n, size, what = graph.n_tasks, len(devices.names), f"{devices.what}s"
+    values = in_order(values, "durations", Axis("task", graph.names), devices, Axis("batch size", sizes.tolist()))
+    text = f"an array of {n} tasks x {size} {what} of seconds"
     times = np.array(check_array(values, "durations", text=text, absent=True, error=InvalidProblem), order="C")
     shape = times.shape
     if times.ndim == 2 and len(sizes) == 1:
         times = times[:, :, None]
     if times.shape != (n, size, len(sizes)):
-        wanted = f"[{n} tasks, {size} devices]" if implied else f"[{n} tasks, {size} devices, {len(sizes)} batch sizes]"
+        wanted = f"[{n} tasks, {size} {what}]" if implied else f"[{n} tasks, {size} {what}, {len(sizes)} batch sizes]"
         remedy = "; a third axis needs batch_sizes" if implied and times.ndim == 3 else ""
         raise InvalidProblem(f"durations has shape {list(shape)} but {wanted} is needed{remedy}")
     bad = ~(np.isnan(times) | in_range(times))
     if bad.any():
         i, k, b = np.argwhere(bad)[0]
         raise InvalidProblem(
-            f"duration of task {graph.names[i]!r} on {cluster.names[k]!r} is {times[i, k, b]}; "
+            f"duration of task {graph.names[i]!r} on {devices.names[k]!r} is {times[i, k, b]}; "
             f"it must be {RANGE}, or NaN where the task cannot run"
         )
     return times

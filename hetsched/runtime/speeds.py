@@ -36,7 +36,7 @@ class Speeds:
             raise InvalidProblem(f"window is {window!r}; it must be 1 iteration or more")
         if not drift >= 0:
             raise InvalidProblem(f"drift is {drift!r}; it must be 0 or more (0.1 = 10 %)")
-        self.expected: FloatArray = problem.arrays.durations[:, :, 0]
+        self.expected: FloatArray = problem.usable_durations[:, :, 0]
         self.window, self.drift = window, drift
         self.factor = np.ones(problem.n_devices)
         self._ratios: list[list[float]] = [[] for _ in range(problem.n_devices)]

@@ -129,7 +129,7 @@ def _durations(problem: Problem, decision: Decision) -> FloatArray:
             raise InvalidSchedule(f"the decision names {what} index {column.min()} to {column.max()}; the problem has {len(labels)}")
     size = decision.sizes
     place = np.minimum(np.searchsorted(problem.batch_sizes, size), problem.n_sizes - 1)
-    duration = problem.arrays.durations[decision.task, decision.device, place]
+    duration = problem.arrays.durations[decision.task, problem.device_class[decision.device], place]
     duration = np.where(problem.batch_sizes[place] == size, duration, np.inf)
     bad = np.flatnonzero(np.isinf(duration))
     if len(bad):
@@ -139,7 +139,7 @@ def _durations(problem: Problem, decision: Decision) -> FloatArray:
             allowed = named(np.flatnonzero(problem.eligible[i]), devices)
             rule = f"it may run on {allowed} (durations, pins, co-location and paths considered)"
         else:
-            usable = problem.batch_sizes[np.isfinite(problem.arrays.durations[i, k])]
+            usable = problem.batch_sizes[np.isfinite(problem.arrays.durations[i, problem.device_class[k]])]
             rule = f"its batch sizes there are {usable.tolist()}"
         raise InvalidSchedule(f"task {names[i]!r} cannot run a batch of {size[b]} on {devices[k]!r}: {rule}")
     if problem.batching == "once" and np.bincount(decision.task).max(initial=0) > 1:

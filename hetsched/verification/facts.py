@@ -68,8 +68,9 @@ class Facts:
         self.arcs = Arcs(edge[first], source, target, count, seconds, h != k, transfer)
         size = np.searchsorted(problem.batch_sizes, self.count)
         fits = (size < len(problem.batch_sizes)) & (problem.batch_sizes[np.minimum(size, len(problem.batch_sizes) - 1)] == self.count)
-        self.duration = np.where(fits, problem.durations[self.task, self.device, np.where(fits, size, 0)], np.nan)
-        self.runs_there = np.any(np.isfinite(problem.durations[self.task, self.device]), axis=1)
+        seconds = problem.table[self.task, problem.column[self.device]]
+        self.duration = np.where(fits, seconds[np.arange(len(size)), np.where(fits, size, 0)], np.nan)
+        self.runs_there = np.any(np.isfinite(seconds), axis=1)
 
     def _shared_inputs(self, cell: IntArray) -> tuple[IntArray, IntArray, IntArray]:
         """Return (edge, row of the source, row of the target) for every edge, input and copy of both."""

@@ -188,7 +188,7 @@ def _batch_size(facts: Facts) -> Iterator[Violation]:
         message = f"the batch of task {facts.batch(b)} states size {stated[b]} but has {facts.count[b]}"
         yield _of_batches(facts, "batch-size", message, abs(stated[b] - facts.count[b]), b)
     for b in _rows(np.isnan(facts.duration) & facts.runs_there & (facts.count > 0)):
-        sizes = problem.batch_sizes[np.isfinite(problem.durations[facts.task[b], facts.device[b]])]
+        sizes = problem.batch_sizes[np.isfinite(problem.table[facts.task[b], problem.column[facts.device[b]]])]
         message = f"task {facts.batch(b)} runs {facts.count[b]} at once; its batch sizes there are {sizes.tolist()}"
         yield _of_batches(facts, "batch-size", message, np.abs(sizes - facts.count[b]).min(), b)
 

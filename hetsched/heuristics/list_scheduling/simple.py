@@ -40,7 +40,7 @@ def _cheapest_batches(problem: Problem) -> tuple[FloatArray, IntArray | None]:
     """
     if problem.batching == "once" or problem.inputs == 1:
         return problem.whole_durations, None
-    durations, shape = problem.arrays.durations, (problem.n_tasks, problem.n_devices)
+    durations, shape = problem.usable_durations, (problem.n_tasks, problem.n_devices)
     cost = np.full((problem.inputs + 1, *shape), np.inf)
     choice = np.zeros((problem.inputs + 1, *shape), np.int64)
     cost[0] = 0.0

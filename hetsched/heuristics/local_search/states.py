@@ -165,7 +165,7 @@ class States:
 def _tables(problem: Problem, held: float) -> SearchData:
     graph, inputs = problem.graph, problem.inputs
     slots = _slots(problem)
-    durations = problem.whole_durations[:, :, None] if slots == 1 else problem.arrays.durations
+    durations = problem.whole_durations[:, :, None] if slots == 1 else problem.usable_durations
     size_of = np.full(inputs + 1, -1)
     if slots == 1:
         size_of[inputs] = 0
@@ -217,6 +217,6 @@ def _slots(problem: Problem) -> int:
         return 1
     if problem.batching == "once":
         return min(problem.inputs, problem.n_devices, MOST_SLOTS)
-    largest = np.where(np.isfinite(problem.arrays.durations).any(axis=1), problem.batch_sizes, 0).max(axis=1)
+    largest = np.where(np.isfinite(problem.usable_durations).any(axis=1), problem.batch_sizes, 0).max(axis=1)
     needed = -(-problem.inputs // max(1, int(largest.min(initial=problem.inputs))))
     return int(min(problem.inputs, max(needed, 2 * problem.n_devices), MOST_SLOTS))
