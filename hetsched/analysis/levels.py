@@ -41,6 +41,14 @@ class Windows(NamedTuple):
     """Whether the task can run on the device; a row without True proves that there is no such schedule."""
 
 
+class Merged(NamedTuple):
+    """The levels of a problem with one device for each class of equal devices; see `hetsched.analysis.merging`."""
+
+    levels: Levels
+    members: IntArray
+    """Number of devices of each class."""
+
+
 class Levels:
     """Bounds from precedence, memory and durations of a problem, each computed at its first use.
 
@@ -88,6 +96,13 @@ class Levels:
     def tails(self) -> FloatArray:
         """The minimum time from the finish of each task on each device to the makespan, [n, K] seconds; see `tails`."""
         return tails(self.problem, self.least)
+
+    @cached_property
+    def merged(self) -> Merged:
+        """The levels of the problem with equal devices merged, which are as good for bounds; small clusters are left as they are."""
+        from hetsched.analysis.merging import merged
+
+        return merged(self)
 
     @cached_property
     def critical_path(self) -> CriticalPath:

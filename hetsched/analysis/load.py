@@ -95,10 +95,11 @@ def head_tail_set(levels: Levels, *, program: bool = True) -> HeadTailSet:
     With many distinct heads or tails, 64 of each are tried. With `program` the load is that of the
     set's linear program, else that of the prices found with it, which is quicker and a little lower.
     """
+    levels, count = levels.merged
     head, tail = (level.min(axis=1, initial=np.inf) for level in (levels.starts, levels.tails))
     if np.isinf(head + tail).any():
         return HeadTailSet(np.inf, 0.0, 0.0, np.flatnonzero(np.isinf(head + tail)))
-    work = levels.work
+    work = levels.work / count
     iterations = 100 if levels.problem.n_tasks <= 1000 else 30
     _, a, b, prices = best_thresholds(head, tail, work, thresholds(head), thresholds(tail), iterations)
     chosen = np.flatnonzero((head >= a) & (tail >= b))

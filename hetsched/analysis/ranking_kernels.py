@@ -63,15 +63,14 @@ def mean_transfers(arrays: ProblemArrays, mean: int) -> FloatArray:
 
 @linear
 @builder
-def mean_durations(durations: FloatArray) -> FloatArray:
-    """Return the mean over the devices that can run each task, [n]."""
-    n, size = durations.shape
-    mean = np.empty(n)
-    for i in range(n):
+def mean_durations(durations: FloatArray, column: IntArray) -> FloatArray:
+    """Return the mean over the devices that can run each task, [n]; `column` [K] is the place of each device in `durations` [n, C]."""
+    mean = np.empty(len(durations))
+    for i in range(len(durations)):
         total, count = 0.0, 0
-        for k in range(size):
-            if durations[i, k] < np.inf:
-                total += durations[i, k]
+        for c in column:
+            if durations[i, c] < np.inf:
+                total += durations[i, c]
                 count += 1
         mean[i] = total / count
     return mean

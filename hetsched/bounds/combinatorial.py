@@ -14,7 +14,7 @@ import numpy as np
 from hetsched.analysis.levels import CAPACITY, Levels, unit_sums
 from hetsched.analysis.load import Load, head_tail_set, least_load
 from hetsched.arguments import checked
-from hetsched.arrays import FloatArray
+from hetsched.arrays import BoolArray, FloatArray, IntArray
 from hetsched.problem.graph import named, plural
 from hetsched.problem.problem import Problem
 from hetsched.search.solution import NO_BOUND, Bound
@@ -28,13 +28,13 @@ def memory(problem: Problem, *, levels: Levels | None = None, best: Bound = NO_B
     Under ``static`` the proof counts weights, inputs and outputs, under ``peak`` weights and what
     one batch needs alone. Fractions of a task may lie on different devices here.
     """
-    levels = Levels(problem) if levels is None else levels
+    levels, count = (Levels(problem) if levels is None else levels).merged
     fits = unit_sums(problem, levels.least) < np.inf
     stuck = np.flatnonzero(~fits.any(axis=1))
     if len(stuck):
         members = np.flatnonzero(problem.unit == stuck[0])
         return Bound(math.inf, "memory", f"no device that may run {named(members, problem.graph.names)} has the memory for it")
-    burden = _burden(problem, fits)
+    burden = _burden(levels.problem, fits, count)
     if burden is None:
         return Bound(0.0, "memory", "any device can hold everything that may run on it")
     fill = least_load(burden).value
@@ -46,7 +46,7 @@ def memory(problem: Problem, *, levels: Levels | None = None, best: Bound = NO_B
 @checked
 def critical_path(problem: Problem, *, levels: Levels | None = None, best: Bound = NO_BOUND, deadline: Deadline = NEVER) -> Bound:
     """Return the length of the longest path of shortest batches, unavoidable transfers included."""
-    path = (Levels(problem) if levels is None else levels).critical_path
+    path = (Levels(problem) if levels is None else levels).merged.levels.critical_path
     if math.isinf(path.length):
         return Bound(
             math.inf, "critical path", f"no device is left for {named(path.tasks, problem.graph.names, 1)}, memory and paths considered"
@@ -71,11 +71,12 @@ def load(problem: Problem, *, levels: Levels | None = None, best: Bound = NO_BOU
     """
     levels = Levels(problem) if levels is None else levels
     proof = memory(problem, levels=levels)
+    levels, count = levels.merged
     if math.isinf(proof.value):
         return Bound(proof.value, "load", proof.evidence)
-    cost = unit_sums(problem, levels.work)
-    spread = least_load(cost, _burden(problem, cost < np.inf))
-    return Bound(spread.value, "load", "work spread over the devices at " + _price_list(problem, spread))
+    cost = unit_sums(problem, levels.work) / count
+    spread = least_load(cost, _burden(levels.problem, cost < np.inf, count))
+    return Bound(spread.value, "load", "work spread over the devices at " + _price_list(levels.problem, spread))
 
 
 @checked
@@ -107,11 +108,11 @@ def _head_tail_load(problem: Problem, levels: Levels | None, *, program: bool) -
     )
 
 
-def _burden(problem: Problem, fits: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> FloatArray | None:
-    """Return the share of each capacity a whole unit takes, [units, K]; None if none can be exceeded."""
+def _burden(problem: Problem, fits: BoolArray, count: IntArray) -> FloatArray | None:
+    """Return the share of the capacity of `count` devices [K] each that a whole unit takes, [units, K]; None if none can be exceeded."""
     weights, activations = problem.static_bytes.T
     needed = unit_sums(problem, weights + (problem.inputs * activations if problem.memory == "static" else 0.0))
-    capacity = problem.cluster.memory_bytes * CAPACITY
+    capacity = problem.cluster.memory_bytes * CAPACITY * count
     share = np.divide(needed[:, None], capacity, out=np.zeros(fits.shape), where=fits & (needed > 0)[:, None])
     return np.where(fits, share, np.inf) if (share.sum(axis=0) > 1.0).any() else None
 

@@ -18,17 +18,17 @@ from hetsched.problem.problem import Problem, ProblemArrays
 
 
 @builder
-def by_start(arrays: ProblemArrays, durations: FloatArray, device: IntArray, sequence: IntArray) -> IntArray:
+def by_start(arrays: ProblemArrays, durations: FloatArray, column: IntArray, device: IntArray, sequence: IntArray) -> IntArray:
     """Return all tasks in order of start, producers before consumers, if each device runs its tasks in the order of `sequence`.
 
-    Each task is one batch of all inputs, without contention.
+    Each task is one batch of all inputs, without contention. `column` [K] is the place of each device in `durations` [n, C].
     """
     n = len(sequence)
-    following, last = np.full(n, -1), np.full(durations.shape[1], -1)
+    following, last = np.full(n, -1), np.full(len(column), -1)
     waiting = arrays.pred_ptr[1:] - arrays.pred_ptr[:-1]
     for i in sequence:
         k = device[i]
-        if durations[i, k] > 0.0:
+        if durations[i, column[k]] > 0.0:
             if last[k] >= 0:
                 following[last[k]] = i
                 waiting[i] += 1
@@ -44,7 +44,7 @@ def by_start(arrays: ProblemArrays, durations: FloatArray, device: IntArray, seq
     while done < known:
         i = order[done]
         done += 1
-        h, finish = device[i], start[i] + durations[i, device[i]]
+        h, finish = device[i], start[i] + durations[i, column[device[i]]]
         for x in range(arrays.succ_ptr[i] - 1, arrays.succ_ptr[i + 1]):
             after_device = x < arrays.succ_ptr[i]
             j = following[i] if after_device else arrays.succ[x]
@@ -122,7 +122,7 @@ def restart(
     The links of `p` are stretched through `own`. Returns the number of runs and the makespan of the last one, which is in `s`;
     inf if none was below the limit.
     """
-    n, size = p.durations.shape
+    n, size = len(p.durations), len(p.column)
     placement = new_state(n, size, len(p.need))
     rule = Rule(FINISH, True, np.empty(n), np.zeros((n, size)), np.empty(0, np.int64))
     for run in range(runs):
@@ -133,11 +133,11 @@ def restart(
             rule.priority[i] = restarts.rank[i] * (1.0 + of_rank * (2.0 * rng.random() - 1.0))
             for k in range(size):
                 drawn = of_finish * rng.random()
-                if p.durations[i, k] < np.inf:
-                    rule.bias[i, k] = drawn * p.durations[i, k]
+                if p.durations[i, p.column[k]] < np.inf:
+                    rule.bias[i, k] = drawn * p.durations[i, p.column[k]]
         if in_order(p, rule, placement) >= 0:
             continue
-        place_whole(t, s, placement.device, by_start(t.arrays, p.durations, placement.device, placement.sequence))
+        place_whole(t, s, placement.device, by_start(t.arrays, p.durations, p.column, placement.device, placement.sequence))
         makespan, _, _ = state_kernels.evaluate(t, s, 0, limit)
         if makespan < limit:
             return run + 1, makespan

@@ -18,7 +18,7 @@ def packed(problem: Problem) -> Decision | None:
 
     Under ``peak`` memory the rules of ``static`` memory are used: weights, inputs and outputs, without transferred tensors.
     """
-    if np.isinf(problem.whole_durations.min(axis=1, initial=np.inf)).any():
+    if np.isinf(problem.class_whole_durations.min(axis=1, initial=np.inf)).any():
         return None
     if problem.memory == "peak":
         problem = problem.replace(memory="static")

@@ -18,7 +18,15 @@ from hetsched.problem.cluster import Cluster
 from hetsched.problem.graph import TaskGraph
 from hetsched.problem.labels import Axis, Numbers
 from hetsched.problem.links import Communication, LinkTable, link_table
-from hetsched.problem.validation import MOST_INPUTS, check_coverage, check_eligibility, checked_durations, checked_kinds, checked_sizes, checked_transfers
+from hetsched.problem.validation import (
+    MOST_INPUTS,
+    check_coverage,
+    check_eligibility,
+    checked_durations,
+    checked_kinds,
+    checked_sizes,
+    checked_transfers,
+)
 
 Batching = Literal["once", "free"]
 Memory = Literal["static", "peak"]

@@ -127,7 +127,7 @@ class Supports:
         if self.inputs == "one" and inputs > 1:
             return f"one input is supported, but the problem has {inputs}; use problem.replace(inputs=1), or a search method"
         if self.inputs == "whole":
-            stuck = np.flatnonzero(np.isinf(problem.whole_durations).all(axis=1))
+            stuck = np.flatnonzero(np.isinf(problem.class_whole_durations).all(axis=1))
             if len(stuck):
                 name = problem.graph.names[stuck[0]]
                 return (

@@ -93,7 +93,7 @@ def test_tasks_by_start_are_topological_and_keep_the_order_of_devices(data):
     decision = data.draw(strategies.decisions(problem))
     device = np.empty(problem.n_tasks, np.int64)
     device[decision.task] = decision.device
-    order = by_start(problem.arrays, problem.whole_durations, device, decision.task)
+    order = by_start(problem.arrays, problem.whole_durations, problem.device_class, device, decision.task)
     start = np.empty(problem.n_tasks)
     schedule = hs.simulate(problem, decision)
     start[schedule.batches.task] = schedule.batches.start
@@ -108,5 +108,5 @@ def test_the_start_after_a_latency_is_the_later_one():
     """a, b and d run on x, 1 s each; c on y waits for a, and 3 s more."""
     cluster = hs.Cluster(["x", "y"], bandwidth=1.0, latency=3.0)
     problem = hs.Problem(hs.TaskGraph("abcd", [("a", "c", 0.0)]), cluster, durations=np.ones((4, 2)))
-    order = by_start(problem.arrays, problem.whole_durations, np.array([0, 0, 1, 0]), np.array([0, 2, 1, 3]))
+    order = by_start(problem.arrays, problem.whole_durations, problem.device_class, np.array([0, 0, 1, 0]), np.array([0, 2, 1, 3]))
     assert order.tolist() == [0, 1, 3, 2]

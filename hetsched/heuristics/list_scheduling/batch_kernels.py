@@ -47,14 +47,14 @@ def cut_points(sizes: IntArray, inputs: int, most: int) -> IntArray:
 @builder
 def work_per_task(arrays: ProblemArrays) -> FloatArray:
     """Return the mean over the devices that can run a task of L x its least seconds per input, [n]."""
-    n, size, _ = arrays.durations.shape
+    n, size = len(arrays.durations), len(arrays.column)
     mean = np.empty(n)
     for i in range(n):
         total, count = 0.0, 0
         for k in range(size):
             least = np.inf
             for s in range(len(arrays.sizes)):
-                least = min(least, arrays.durations[i, k, s] / arrays.sizes[s])
+                least = min(least, arrays.durations[i, arrays.column[k], s] / arrays.sizes[s])
             if least < np.inf:
                 total += least * arrays.inputs
                 count += 1
@@ -69,11 +69,11 @@ def shared_counts(arrays: ProblemArrays, unit: IntArray, row_of: IntArray, n_row
 
     `row_of` [n_units] is the row of a unit here, -1 for one without a row.
     """
-    n, size, n_sizes = arrays.durations.shape
+    size, n_sizes = len(arrays.column), len(arrays.sizes)
     inputs = arrays.inputs
     common = np.ones((n_rows, size, inputs + 1), np.bool_)
     own = np.empty(inputs + 1, np.bool_)
-    for i in range(n):
+    for i in range(len(unit)):
         row = row_of[unit[i]]
         if row < 0:
             continue
@@ -83,7 +83,7 @@ def shared_counts(arrays: ProblemArrays, unit: IntArray, row_of: IntArray, n_row
             for q in range(1, inputs + 1):
                 for s in range(n_sizes):
                     left = q - arrays.sizes[s]
-                    if arrays.durations[i, k, s] < np.inf and left >= 0 and own[left] and (left == 0 or not once):
+                    if arrays.durations[i, arrays.column[k], s] < np.inf and left >= 0 and own[left] and (left == 0 or not once):
                         own[q] = True
             common[row, k] &= own
     return common
@@ -237,7 +237,7 @@ def _stretches(p: BatchProblem, i: int, gaps: Gaps, w: Partition, k: int, a: int
         if value[c] == np.inf:
             continue
         for s in range(len(sizes)):
-            length = p.arrays.durations[i, k, s]
+            length = p.arrays.durations[i, p.arrays.column[k], s]
             until = cuts[c] + sizes[s]
             if until > cuts[-1]:
                 break
@@ -318,8 +318,8 @@ def _time_batch(p: BatchProblem, gaps: Gaps, w: Partition, rows: Rows, row: int,
     arrival = w.ready[p.place[rows.low[row]], s, k]
     if not is_first and rows.device[row - 1] == k:
         arrival = max(arrival, rows.finish[row - 1])
-    rows.begin[row], gap = _start_in(gaps, k, arrival, p.arrays.durations[i, k, s])
-    rows.finish[row] = rows.begin[row] + p.arrays.durations[i, k, s]
+    rows.begin[row], gap = _start_in(gaps, k, arrival, p.arrays.durations[i, p.arrays.column[k], s])
+    rows.finish[row] = rows.begin[row] + p.arrays.durations[i, p.arrays.column[k], s]
     if gap >= 0:
         fill_gap(gaps, k, gap, row, rows.begin[row], rows.finish[row])
 
@@ -328,11 +328,11 @@ def _time_batch(p: BatchProblem, gaps: Gaps, w: Partition, rows: Rows, row: int,
 @builder
 def _new_gaps(arrays: ProblemArrays, insertion: bool) -> Gaps:
     """Return the gaps of idle devices; gaps shorter than the least positive duration of a batch will be dropped."""
-    gaps: Gaps = new_gaps(arrays.durations.shape[1], 8)
+    gaps: Gaps = new_gaps(len(arrays.column), 8)
     if insertion:
         for i in range(arrays.durations.shape[0]):
-            for k in range(arrays.durations.shape[1]):
-                for length in arrays.durations[i, k]:
+            for k in range(len(arrays.column)):
+                for length in arrays.durations[i, arrays.column[k]]:
                     if length > 0.0:
                         gaps.least[k] = min(gaps.least[k], length)
     return gaps
@@ -350,7 +350,7 @@ def in_batches(p: BatchProblem, priority: FloatArray, by_finish: bool, insertion
     The best batches have the earliest last finish, or with `by_finish` False the least total duration; ties go to fewer
     batches, then to lower devices. With `insertion` a batch may start in a gap between batches placed before.
     """
-    arrays, (n, size, n_sizes), n_cuts = p.arrays, p.arrays.durations.shape, len(p.cuts)
+    arrays, n, size, n_sizes, n_cuts = p.arrays, len(p.arrays.durations), len(p.arrays.column), len(p.arrays.sizes), len(p.cuts)
     first, made = np.zeros((n, 2), np.int64), 0
     rows = Rows(np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n), np.empty(n))
     n_units = len(p.claim)

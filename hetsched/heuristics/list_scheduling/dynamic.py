@@ -33,7 +33,7 @@ def _by_choice(
     """Offer the placement of a rule of ``dynamic_kernels``; `order` returns the order of arrived tasks, None for a rule without one."""
     from hetsched.heuristics.list_scheduling import dynamic_kernels, pair_kernels
 
-    n, size = problem.whole_durations.shape
+    n, size = problem.n_tasks, problem.n_devices
     choice = dynamic_kernels.Choice(rule, np.array(level), np.array(median))
     known = None if order is None else cache(order)
 

@@ -119,7 +119,7 @@ def prefer(p: ListProblem, choice: Choice, s: Choosing, preferences: Preferences
     crowd = max(n_ready / size - 1.0, 0.0)
     best, other, first, second, fitting = NONE, NONE, -np.inf, -np.inf, 0
     for k in range(size):
-        duration, ready = p.durations[i, k], s.ready[i, k]
+        duration, ready = p.durations[i, p.column[k]], s.ready[i, k]
         if duration == np.inf or ready == np.inf or (s.unit_device[u] >= 0 and s.unit_device[u] != k):
             continue
         if s.unit_device[u] < 0 and s.used[k] + p.need[u] > p.capacity[k] * MEMORY_SLACK:
@@ -177,8 +177,8 @@ def put(p: ListProblem, s: Choosing, i: int, k: int, step: int) -> bool:
         s.unit_device[u] = k
         s.used[k] += p.need[u]
     s.finish[i] = s.ready[i, k]
-    if p.durations[i, k] > 0.0:
-        s.finish[i] = max(s.ready[i, k], s.available[k]) + p.durations[i, k]
+    if p.durations[i, p.column[k]] > 0.0:
+        s.finish[i] = max(s.ready[i, k], s.available[k]) + p.durations[i, p.column[k]]
         s.available[k] = s.finish[i]
     return bool(first)
 

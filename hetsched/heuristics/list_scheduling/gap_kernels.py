@@ -28,13 +28,16 @@ class Gaps(NamedTuple):
 @builder
 def new_gaps(n_devices: int, most: int) -> Gaps:
     """Return the gaps of idle devices, with a capacity of `most` gaps for each device."""
-    return Gaps(
-        np.zeros((n_devices, most)),
-        np.full((n_devices, most), np.inf),
-        np.full((n_devices, most), NONE),
+    gaps = Gaps(
+        np.empty((n_devices, most)),
+        np.empty((n_devices, most)),
+        np.empty((n_devices, most), np.int64),
         np.ones(n_devices, np.int64),
         np.full(n_devices, np.inf),
     )
+    for k in range(n_devices):  # what lies behind takes memory only when it is written
+        gaps.start[k, 0], gaps.end[k, 0], gaps.after[k, 0] = 0.0, np.inf, NONE
+    return gaps
 
 
 @inner

@@ -26,7 +26,9 @@ class ListProblem(NamedTuple):
 
     arrays: ProblemArrays
     durations: FloatArray
-    """[n, K] seconds of one batch of all inputs; inf where it cannot run."""
+    """[n, C] seconds of one batch of all inputs on a device of each class; inf where it cannot run."""
+    column: IntArray
+    """[K], the class of each device."""
     unit: IntArray
     """[n]: the co-location unit of each task."""
     need: FloatArray

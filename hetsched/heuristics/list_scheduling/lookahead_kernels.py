@@ -118,10 +118,10 @@ def _data_ready(p: ListProblem, trial: Trial, c: int, through: float, m: int) ->
 @inner
 def _latest_child(p: ListProblem, children: Children, s: ListState, trial: Trial, i: int, k: int, start: float, limit: float) -> float:
     """Return the latest finish of the children if task i starts at `start` on device k, or a time above `limit`."""
-    links, u, own = p.arrays.links, p.unit[i], start + p.durations[i, k]
+    links, u, own = p.arrays.links, p.unit[i], start + p.durations[i, p.column[k]]
     factor, first = multiplier(links, p.arrays.inputs), p.arrays.succ_ptr[i]
     trial.on[0], trial.since[0], trial.until[0] = k, start, own
-    taken = 1 if p.durations[i, k] > 0.0 else 0
+    taken = 1 if p.durations[i, p.column[k]] > 0.0 else 0
     latest = own
     for c in range(min(p.arrays.succ_ptr[i + 1] - first, children.most)):
         j = children.child[first + c]
@@ -129,17 +129,17 @@ def _latest_child(p: ListProblem, children: Children, s: ListState, trial: Trial
         bound_to = k if v == u else s.unit_device[v]
         where, where_start, earliest = NONE, 0.0, np.inf
         for m in range(len(s.used)):
-            if p.durations[j, m] == np.inf or (bound_to >= 0 and bound_to != m):
+            if p.durations[j, p.column[m]] == np.inf or (bound_to >= 0 and bound_to != m):
                 continue
             claimed = s.used[m] + (p.need[u] if m == k and s.unit_device[u] < 0 else 0.0)
             if bound_to < 0 and claimed + p.need[v] > p.capacity[m] * MEMORY_SLACK:
                 continue
             there = _data_ready(p, trial, c, own + link_seconds(links, children.edge[first + c], k, m, factor), m)
-            if there + p.durations[j, m] >= earliest:
+            if there + p.durations[j, p.column[m]] >= earliest:
                 continue
-            at = _start_beside(s, trial, m, there, p.durations[j, m], taken)
-            if at + p.durations[j, m] < earliest:
-                where, where_start, earliest = m, at, at + p.durations[j, m]
+            at = _start_beside(s, trial, m, there, p.durations[j, p.column[m]], taken)
+            if at + p.durations[j, p.column[m]] < earliest:
+                where, where_start, earliest = m, at, at + p.durations[j, p.column[m]]
         trial.device[j], trial.finish[j] = where, earliest
         latest = max(latest, earliest)
         if latest > limit:
@@ -168,8 +168,8 @@ def lookahead(p: ListProblem, priority: FloatArray, children: Children, s: ListS
         for k in range(len(s.used)):
             if not admits(p, s, i, k) or not has_room(p, s, i, k):
                 continue
-            start = _start_beside(s, trial, k, s.ready[k], p.durations[i, k], 0)
-            own = start + p.durations[i, k]
+            start = _start_beside(s, trial, k, s.ready[k], p.durations[i, p.column[k]], 0)
+            own = start + p.durations[i, p.column[k]]
             latest = _latest_child(p, children, s, trial, i, k, start, best)
             if chosen < 0 or latest < best or (latest == best and own < best_own):
                 chosen, chosen_start, best, best_own = k, start, latest, own
@@ -182,8 +182,8 @@ def lookahead(p: ListProblem, priority: FloatArray, children: Children, s: ListS
         if s.unit_device[p.unit[i]] < 0:
             s.unit_device[p.unit[i]] = k
             s.used[k] += p.need[p.unit[i]]
-        if p.durations[i, k] > 0.0:
-            gap = first_gap(s.gaps, k, s.ready[k], p.durations[i, k], np.inf)
+        if p.durations[i, p.column[k]] > 0.0:
+            gap = first_gap(s.gaps, k, s.ready[k], p.durations[i, p.column[k]], np.inf)
             fill_gap(s.gaps, k, gap, i, chosen_start, s.finish[i])
         queued = enqueue_after(p, s, priority, i, queued)
     return NONE

@@ -68,16 +68,16 @@ def list_problem(problem: Problem, need: FloatArray, durations: FloatArray | Non
     """Return the data of list scheduling kernels; `need` [n_units] is in bytes, `durations` [n, K] replaces that of the problem."""
     from hetsched.heuristics.list_scheduling.kernels import ListProblem
 
-    durations = problem.whole_durations if durations is None else readonly(durations)
-    return ListProblem(problem.arrays, durations, problem.unit, np.array(need), problem.cluster.memory_bytes)
+    column = problem.device_class if durations is None else readonly(np.arange(problem.n_devices))
+    durations = problem.class_whole_durations if durations is None else readonly(durations)
+    return ListProblem(problem.arrays, durations, column, problem.unit, np.array(need), problem.cluster.memory_bytes)
 
 
 def place_in_order(data: ListProblem, rule: Rule) -> Placed:
     """Return the placement of ``static_kernels.in_order``."""
     from hetsched.heuristics.list_scheduling import static_kernels
 
-    n_tasks, n_devices = data.durations.shape
-    state = static_kernels.new_state(n_tasks, n_devices, len(data.need))
+    state = static_kernels.new_state(len(data.durations), len(data.column), len(data.need))
     stuck = static_kernels.in_order(data, rule, state)
     return state.device, state.sequence, stuck
 
@@ -102,7 +102,7 @@ def _explain(monitor: Monitor, need: FloatArray, device: Any, stuck: int) -> Non
     where = np.full(problem.n_units, -1)
     where[problem.unit[device >= 0]] = device[device >= 0]
     used = np.bincount(where[placed], need[placed], problem.n_devices)
-    runs = np.isfinite(problem.whole_durations[stuck])
+    runs = np.isfinite(problem.class_whole_durations[stuck])[problem.device_class]
     free = np.maximum(problem.cluster.memory_bytes - used, 0.0)
     claim = need[problem.unit[stuck]]
     room = ", ".join(f"{free[k]:.6g} on {problem.cluster.names[k]!r}" for k in np.flatnonzero(runs))

@@ -35,7 +35,7 @@ def ranks(problem: Problem, mean_communication: str = "paper") -> tuple[FloatArr
     from hetsched.analysis import ranking_kernels
 
     arrays, order = problem.arrays, problem.graph.topological_order
-    weight = ranking_kernels.mean_durations(problem.whole_durations)
+    weight = ranking_kernels.mean_durations(problem.class_whole_durations, problem.device_class)
     transfer = ranking_kernels.mean_transfers(arrays, mean_code(mean_communication))
     return ranking_kernels.upward(arrays, order, weight, transfer), ranking_kernels.downward(arrays, order, weight, transfer)
 
@@ -187,6 +187,6 @@ def static_level(problem: Problem, weight: FloatArray | None = None) -> FloatArr
     from hetsched.analysis import ranking_kernels
 
     if weight is None:
-        weight = ranking_kernels.mean_durations(problem.whole_durations)
+        weight = ranking_kernels.mean_durations(problem.class_whole_durations, problem.device_class)
     level: FloatArray = ranking_kernels.upward(problem.arrays, problem.graph.topological_order, weight, np.zeros(problem.graph.n_edges))
     return level

@@ -81,7 +81,7 @@ def new_state(n_tasks: int, n_devices: int, n_units: int) -> ListState:
 @inner
 def clear(p: ListProblem, s: ListState, insertion: bool) -> None:
     """Reset a state to no task placed."""
-    n, size = p.durations.shape
+    n, size, classes = len(p.durations), len(p.column), p.durations.shape[1]
     for i in range(n):
         s.device[i], s.finish[i] = NONE, 0.0
     for u in range(len(s.unit_device)):
@@ -90,10 +90,14 @@ def clear(p: ListProblem, s: ListState, insertion: bool) -> None:
         s.used[k], s.head[k] = 0.0, NONE
         s.gaps.start[k, 0], s.gaps.end[k, 0], s.gaps.after[k, 0], s.gaps.number[k], s.gaps.least[k] = 0.0, np.inf, NONE, 1, np.inf
     if insertion:
-        for i in range(n):
+        for c in range(classes):
+            least = np.inf
+            for i in range(n):
+                if 0.0 < p.durations[i, c] < least:
+                    least = p.durations[i, c]
             for k in range(size):
-                if 0.0 < p.durations[i, k] < s.gaps.least[k]:
-                    s.gaps.least[k] = p.durations[i, k]
+                if p.column[k] == c:
+                    s.gaps.least[k] = least
 
 
 @inner
@@ -122,7 +126,7 @@ def enqueue_after(p: ListProblem, s: ListState, priority: FloatArray, i: int, qu
 def admits(p: ListProblem, s: ListState, i: int, k: int) -> bool:
     """Return whether device k can run task i, can receive its data (see `arrivals`), and is that of its unit, if that is fixed."""
     bound_to = s.unit_device[p.unit[i]]
-    return bool(p.durations[i, k] != np.inf and s.ready[k] != np.inf and (bound_to < 0 or bound_to == k))
+    return bool(p.durations[i, p.column[k]] != np.inf and s.ready[k] != np.inf and (bound_to < 0 or bound_to == k))
 
 
 @inner
@@ -160,7 +164,7 @@ def _best_device(p: ListProblem, rule: Rule, s: ListState, i: int, latest: int) 
         for k in range(len(s.used)):
             if not admits(p, s, i, k) or (attempt == 0 and preferred >= 0 and preferred != k) or not (forced or has_room(p, s, i, k)):
                 continue
-            length, ready, extra = p.durations[i, k], s.ready[k], 0.0
+            length, ready, extra = p.durations[i, p.column[k]], s.ready[k], 0.0
             if len(rule.bias) > 0:
                 extra = rule.bias[i, k] if criterion == FINISH else rule.bias[i, 0]
             limit = np.inf  # a start at this time or later is not better than the best
@@ -204,7 +208,7 @@ def in_order(p: ListProblem, rule: Rule, s: ListState) -> int:
         if k < 0:
             return int(i)
         latest = k
-        s.device[i], s.finish[i] = k, start + p.durations[i, k]
+        s.device[i], s.finish[i] = k, start + p.durations[i, p.column[k]]
         if s.unit_device[p.unit[i]] < 0:
             s.unit_device[p.unit[i]] = k
             s.used[k] += p.need[p.unit[i]]
@@ -232,8 +236,8 @@ def in_order(p: ListProblem, rule: Rule, s: ListState) -> int:
 @builder
 def heft(p: ListProblem, order: IntArray, mean: int) -> Placed:
     """Return the placement of HEFT: ranks, order and placement in one call, the one whose speed is measured."""
-    arrays, (n, size) = p.arrays, p.durations.shape
-    rank = ranking_kernels.upward(arrays, order, ranking_kernels.mean_durations(p.durations), ranking_kernels.mean_transfers(arrays, mean))
-    state = new_state(n, size, len(p.need))
+    weight, transfer = ranking_kernels.mean_durations(p.durations, p.column), ranking_kernels.mean_transfers(p.arrays, mean)
+    rank = ranking_kernels.upward(p.arrays, order, weight, transfer)
+    state = new_state(len(rank), len(p.column), len(p.need))
     stuck = in_order(p, Rule(FINISH, True, rank, np.empty((0, 0)), np.empty(0, np.int64)), state)
     return state.device, state.sequence, stuck
