@@ -391,6 +391,7 @@ EXPRESSIONS = {
 }
 BY_DOOR: dict[str, Callable[[], Any]] = {
     **{f"models.variables.{record}.{name}": lambda: columns(model()) for record, names in EXPRESSIONS.items() for name in names},
+    "analysis.levels.Merged.members": lambda: np.ones(2, np.int64),
     "models.variables.AssignmentVariables.seconds": lambda: np.zeros((3, 2)),
     "models.variables.FlowVariables.seconds": lambda: np.zeros((2, 2, 2)),
     "models.variables.Objective.name": lambda: "makespan",

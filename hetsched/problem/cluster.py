@@ -226,10 +226,10 @@ class Cluster(Frozen):
 
 def _widest_routes(beta: FloatArray, alpha: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return (bottleneck bandwidth, total latency) of the route of every ordered pair."""
-    bandwidth, latency = beta.copy(), np.where(beta > 0, alpha, np.inf)
     missing = beta == 0
     if not missing.any():
-        return readonly(bandwidth), readonly(latency)
+        return beta, alpha
+    bandwidth, latency = beta.copy(), np.where(missing, np.inf, alpha)
     from hetsched.problem import topology_kernels
 
     effort = 0

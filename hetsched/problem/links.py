@@ -111,14 +111,14 @@ UNCONTENDED = tuple(name for name, model in MODELS.items() if not model.contende
 def link_table(communication: Communication, cluster: Cluster, edge_bytes: FloatArray, transfers: FloatArray | None) -> LinkTable:
     """Return the links of a problem; `transfers` [E, K, K] has NaN for impossible transfers."""
     model = MODELS[communication]
-    resources = model.resources(cluster)
+    resources, bandwidth = model.resources(cluster), cluster.route_bandwidth
     return LinkTable(
         per_input=model.per_input,
         given=transfers is not None,
         contended=model.contended,
         edge_bytes=edge_bytes,
         latency=cluster.route_latency,
-        bandwidth=readonly(np.where(cluster.route_bandwidth > 0, cluster.route_bandwidth, np.inf)),
+        bandwidth=bandwidth if bandwidth.all() else readonly(np.where(bandwidth > 0, bandwidth, np.inf)),
         transfers=readonly(np.empty((0, 0, 0)) if transfers is None else np.nan_to_num(transfers, nan=np.inf)),
         resource=resources.table,
         n_resources=resources.n_resources,

@@ -222,7 +222,7 @@ class Problem(Frozen):
         first, classes = np.unique(np.stack(keys, axis=1), axis=0, return_index=True, return_inverse=True)[1:]
         return readonly(np.arange(self.n_devices) if len(first) == self.n_devices else classes.reshape(-1), np.int64)
 
-    def per_device(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def _per_device(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return values for each device of values for each class: [n, C, ...] to [n, K, ...]; those of one device per class unchanged."""
         return values if values.shape[1] == self.n_devices else readonly(values[:, self.device_class])
 
@@ -256,7 +256,7 @@ class Problem(Frozen):
     @cached_property
     def pinned(self) -> BoolArray:
         """Whether the pin of a task allows a device, shape [n, K]."""
-        return self.per_device(self.class_pinned)
+        return self._per_device(self.class_pinned)
 
     @cached_property
     def unit(self) -> IntArray:
@@ -282,7 +282,7 @@ class Problem(Frozen):
     def eligible(self) -> BoolArray:
         """Whether a task may run on a device: durations, pins, co-location and the paths to its
         neighbours are considered, memory is not; shape [n, K]."""
-        return self.per_device(self.class_eligible)
+        return self._per_device(self.class_eligible)
 
     def _united(self, usable: BoolArray) -> BoolArray:
         """Return for each task the devices, or classes, usable by all members of its co-location unit, [n, K] or [n, C]."""
@@ -331,12 +331,12 @@ class Problem(Frozen):
     @cached_property
     def whole_durations(self) -> FloatArray:
         """Seconds of one batch of all L inputs on each device, shape [n, K]; inf where it cannot run."""
-        return self.per_device(self.class_whole_durations)
+        return self._per_device(self.class_whole_durations)
 
     @cached_property
     def usable_durations(self) -> FloatArray:
         """Seconds as `durations`, but inf where the batch cannot run, pins and co-location included; shape [n, K, B]."""
-        return self.per_device(self.arrays.durations)
+        return self._per_device(self.arrays.durations)
 
     @cached_property
     def links(self) -> LinkTable:

@@ -286,8 +286,8 @@ def test_coverage_of_inputs_agrees_with_an_enumeration_of_batches(batching, data
 
 
 def test_too_many_devices_or_routes_are_refused(monkeypatch):
-    with pytest.raises(hs.InvalidProblem, match="3000 devices; at most 1000"):
-        hs.Cluster([f"d{k}" for k in range(3000)], bandwidth=1.0)
+    with pytest.raises(hs.InvalidProblem, match="5000 devices; at most 4096"):
+        hs.Cluster([f"d{k}" for k in range(5000)], bandwidth=1.0)
     rng = np.random.default_rng(0)
     bandwidth = rng.random((50, 50)) * (rng.random((50, 50)) < 0.5)  # nearly every route has a bottleneck of its own
     names = [f"d{k}" for k in range(50)]
