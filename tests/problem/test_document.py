@@ -235,7 +235,10 @@ PROBLEM = (
         (PROBLEM % ('{"name": "a"}', "[[1]]", "[1]", 2**64), "`$.inputs`"),
         (PROBLEM % (", ".join(f'{{"name": "{i}"}}' for i in range(20)), ", ".join(20 * ["[[1]]"]), "[1]", 10**6), "20 tasks and 0 edges"),
         (PROBLEM % ('{"name": "a"}', "[[1, 1]]", "[2, 4]", 999_999), "no way to process all 999999 inputs"),
-        (PROBLEM % ('{"name": "a"}', "[[1]]", f"[{'1, ' * 10**5}1]", 1), "batch_sizes is [1, 1, 1, 1, 1, 1, ...]; give one or more distinct"),
+        (
+            PROBLEM % ('{"name": "a"}', "[[1]]", f"[{'1, ' * 10**5}1]", 1),
+            "batch_sizes is [1, 1, 1, 1, 1, 1, ...]; give one or more distinct",
+        ),
         (PROBLEM % ('{"name": "a"}', "[[1]]", f"[{'1, ' * 10**5}0]", 1), "batch size is 0"),
         (PROBLEM % ('{"name": "a", "weight_bytes": 1%s}' % ("0" * 400), "[[1]]", "[1]", 1), "out of range"),
         (GRAPH % (r'{"name": "\ud800"}', ""), "malformed"),
