@@ -190,7 +190,7 @@ def _worth(choice: Choice, i: int, k: int, start: float, duration: float) -> flo
 @inner
 def _add(p: ListProblem, choice: Choice, order: PairOrder, s: Choosing, pairs: Pairs, i: int, k: int) -> None:
     """Add a pair to the structures of its device."""
-    ready, duration = s.ready[i, k], p.durations[i, k]
+    ready, duration = s.ready[i, k], p.durations[i, p.column[k]]
     waits = duration > 0.0 or order.waits
     if waits and (choice.rule == BIL or ready <= s.available[k]):
         _include(pairs, k, order.place[_row(order, k), i])
@@ -207,7 +207,7 @@ def best_awaited(p: ListProblem, choice: Choice, order: PairOrder, s: Choosing, 
         rank = pairs.items[k, 0]
         i = order.of_rank[rank]
         alive = s.device[i] < 0 and admissible(p, s, i, k)
-        arrived = choice.rule != BIL and s.ready[i, k] <= s.available[k] and (p.durations[i, k] > 0.0 or order.waits)
+        arrived = choice.rule != BIL and s.ready[i, k] <= s.available[k] and (p.durations[i, p.column[k]] > 0.0 or order.waits)
         if alive and not arrived:
             return -pairs.keys[k, 0], rank
         pairs.length[k] = heap_kernels.pop(pairs.keys[k], pairs.items[k], 0, pairs.length[k])
@@ -227,7 +227,7 @@ def best_arrived(p: ListProblem, choice: Choice, order: PairOrder, s: Choosing, 
             _exclude(pairs, k, place)
             place = _next(pairs, k, place + 1)
             continue
-        found = _worth(choice, i, k, idle, p.durations[i, k])
+        found = _worth(choice, i, k, idle, p.durations[i, p.column[k]])
         if chosen < 0:
             least = order.key[row, place] - ROUNDING * (order.scale + idle)
         if found > best or (found == best and order.rank[i] < chosen):
@@ -255,7 +255,7 @@ def join(p: ListProblem, choice: Choice, order: PairOrder, s: Choosing, pairs: P
     """Put a task, whose data arrive at ``s.ready[i]``, at a position of the ready tasks, and add its admissible pairs."""
     s.ready_tasks[position], pairs.position[i] = i, position
     for k in range(len(s.used)):
-        if p.durations[i, k] < np.inf and s.ready[i, k] < np.inf and admissible(p, s, i, k):
+        if p.durations[i, p.column[k]] < np.inf and s.ready[i, k] < np.inf and admissible(p, s, i, k):
             _add(p, choice, order, s, pairs, i, k)
             pairs.devices[i] += 1
     if pairs.devices[i] == 0:
@@ -279,7 +279,7 @@ def readmit(p: ListProblem, choice: Choice, order: PairOrder, s: Choosing, pairs
     u = p.unit[i]
     for x in range(pairs.member_ptr[u], pairs.member_ptr[u + 1]):
         j = pairs.members[x]
-        if s.waiting[j] == 0 and s.device[j] < 0 and p.durations[j, k] < np.inf and s.ready[j, k] < np.inf:
+        if s.waiting[j] == 0 and s.device[j] < 0 and p.durations[j, p.column[k]] < np.inf and s.ready[j, k] < np.inf:
             _add(p, choice, order, s, pairs, j, k)
 
 
@@ -288,7 +288,7 @@ def _fits(p: ListProblem, s: Choosing, i: int) -> bool:
     """Return whether a ready task has an admissible device."""
     fits = False
     for k in range(len(s.used)):
-        fits = fits or (p.durations[i, k] < np.inf and s.ready[i, k] < np.inf and admissible(p, s, i, k))
+        fits = fits or (p.durations[i, p.column[k]] < np.inf and s.ready[i, k] < np.inf and admissible(p, s, i, k))
     return fits
 
 
@@ -300,7 +300,7 @@ def _fill(p: ListProblem, s: Choosing, pairs: Pairs, k: int) -> None:
         if s.used[k] + p.need[p.unit[j]] <= p.capacity[k] * MEMORY_SLACK:
             break
         pairs.full[k] += 1
-        if pairs.devices[j] > 0 and s.unit_device[p.unit[j]] < 0 and p.durations[j, k] < np.inf and s.ready[j, k] < np.inf:
+        if pairs.devices[j] > 0 and s.unit_device[p.unit[j]] < 0 and p.durations[j, p.column[k]] < np.inf and s.ready[j, k] < np.inf:
             pairs.devices[j] -= 1
             if pairs.devices[j] == 0:
                 pairs.stuck[0] = 1
@@ -311,7 +311,7 @@ def _bind(p: ListProblem, s: Choosing, pairs: Pairs, u: int, k: int) -> None:
     """Check that the ready tasks of a unit can run on the device where it has been placed."""
     for x in range(pairs.member_ptr[u], pairs.member_ptr[u + 1]):
         j = pairs.members[x]
-        if pairs.devices[j] > 0 and s.device[j] < 0 and (p.durations[j, k] == np.inf or s.ready[j, k] == np.inf):
+        if pairs.devices[j] > 0 and s.device[j] < 0 and (p.durations[j, p.column[k]] == np.inf or s.ready[j, k] == np.inf):
             pairs.stuck[0] = 1
 
 
