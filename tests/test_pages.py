@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from docs.run_pages import PageError, blocks, commands, from_nowhere, needs_torch, not_run, run, runs_something, unsupported
 from hetsched.cli.app import app
+from hetsched.cli.commands import demo
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -155,6 +156,7 @@ def test_the_make_targets_exist() -> None:
 
 def test_make_demo_runs_the_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(demo, "SECONDS", 1.0)
     recipe = re.search(r"^demo: .*\n\t\$\(BIN\)/hetsched (.*)$", MAKEFILE, re.MULTILINE)
     assert recipe is not None
     result = CliRunner().invoke(app, shlex.split(recipe[1]))

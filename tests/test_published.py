@@ -61,8 +61,8 @@ def test_standard_task_graphs(shared_data: Path):
 @pytest.mark.parametrize("communication", ["delay", pytest.param("channel", marks=pytest.mark.slow), "port"])
 def test_moirais_tight_example(shared_data: Path, communication: str):
     problem = instances.moirai(shared_data / "moirai" / "example-1.json", communication)
-    assert hs.bound(problem, time_limit=2).value <= 30
-    solution = hs.solve(problem, time_limit=1)
+    assert hs.bound(problem, time_limit=0.5).value <= 30
+    solution = hs.solve(problem, time_limit=0.5)
     if solution.schedule is None:  # memory is exactly enough: greedy packing may fail, with a message
         assert solution.messages
     else:
@@ -76,9 +76,9 @@ def test_moirais_tight_example(shared_data: Path, communication: str):
 def test_moirais_networks_are_scheduled_validly(shared_data: Path, network: str, communication: str):
     problem = instances.moirai(shared_data / "moirai" / f"{network}.json", communication)
     best_known = {"GoogLeNet": 1.314, "transformer": 20.04}[network]
-    solution = hs.solve(problem, time_limit=2)
+    solution = hs.solve(problem, time_limit=0.5)
     assert solution.schedule is not None
     assert hs.verify(problem, solution.schedule) == []
     if communication == "delay":
-        assert hs.bound(problem, time_limit=2).value <= best_known
+        assert hs.bound(problem, time_limit=0.5).value <= best_known
     assert solution.makespan <= hs.solve(problem, "best-device").makespan

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 import hetsched as hs
 from hetsched.cli.app import app
+from hetsched.cli.commands import demo
 
 Run = Callable[..., Any]
 typer.testing._get_command = functools.cache(typer.main.get_command)  # which makes all commands again for each line
@@ -36,6 +37,12 @@ def run(folder: Path) -> Run:
         return CliRunner().invoke(app, [str(word) for word in words])
 
     return run
+
+
+@pytest.fixture
+def short_demo(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limit the demo to a second, enough for the methods from which others begin."""
+    monkeypatch.setattr(demo, "SECONDS", 1.0)
 
 
 def small_problem(**changes: Any) -> hs.Problem:

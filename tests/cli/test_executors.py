@@ -19,7 +19,7 @@ def stack(run: Run) -> str:
 
 
 def test_processes_solve_the_modules(run: Run, stack: str) -> None:
-    result = run("solve", stack, "--method", "split", "--workers", 2, "--json")
+    result = run("solve", stack, "--method", "split", "--workers", 1, "--json")
     assert result.exit_code == 0, result.stderr
     assert json.loads(result.stdout)["status"] == "optimal"
     assert json.loads(result.stdout)["messages"] == []

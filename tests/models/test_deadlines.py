@@ -52,9 +52,10 @@ def least_time(work: Any) -> tuple[int, Any]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_component_begins_after_the_end(kind: type[Formulation]) -> None:
-    looks, made = least_time(lambda deadline: kind(tangle(20), deadline=deadline))
+    problem = tangle(10)
+    looks, made = least_time(lambda deadline: kind(problem, deadline=deadline))
     assert looks >= len(made.components)
-    alike = kind(tangle(20))
+    alike = kind(problem)
     assert alike.model.describe() == made.model.describe()
 
 
@@ -97,11 +98,11 @@ def test_models_that_take_too_long_are_refused_before_they_begin(method: str, mo
 
 
 def test_all_pairs_are_not_compared_where_there_is_no_time_to() -> None:
-    deadline = Deadline.after(1.0, SteppingClock())
+    deadline, problem = Deadline.after(1.0, SteppingClock()), tangle(8000)
     with pytest.raises(OutOfTime, match=r"comparing 8,000 tasks with one another takes about 1\.3 s, but 1 s are left; allow more time"):
-        BatchedMakespan(tangle(8000), deadline=deadline)
+        BatchedMakespan(problem, deadline=deadline)
     with pytest.raises(OutOfTime, match=r"comparing [\d,]+ transfers with one another takes about"):
-        CongestionAware(tangle(8000).replace(communication="port"), deadline=deadline)
+        CongestionAware(problem.replace(communication="port"), deadline=deadline)
 
 
 def test_missing_memory_is_explained_as_long_as_there_is_time() -> None:

@@ -95,7 +95,7 @@ def test_tiny_problems_are_proven_here(alone):
 
 
 def test_small_problems_are_proven_in_a_worker():
-    problem = tangle(24)
+    problem = tangle(21)
     assert model_size.TINY < model_size.columns(problem)
     solution = hs.solve(problem, time_limit=PLENTY)
     assert solution.status == "optimal"
@@ -103,11 +103,11 @@ def test_small_problems_are_proven_in_a_worker():
 
 
 def test_without_a_limit_it_ends_by_itself():
-    assert hs.solve(tangle(100), options={"seconds": 1.0}).stopped == "finished"
+    assert hs.solve(tangle(100), options={"seconds": 0.3}).stopped == "finished"
 
 
 def test_the_history_names_the_method_of_each_schedule(alone):
-    monitor = search.Monitor(tangle(), search.Budget(evaluations=5000))
+    monitor = search.Monitor(tangle(), search.Budget(evaluations=1500))
     monitor.run("auto")
     solution = monitor.solution("auto")
     assert set(solution.history.source.tolist()) & set(instances.list_schedulers())
@@ -129,11 +129,11 @@ def test_members_can_be_chosen_excluded_and_weighted(alone):
     problem = tangle()
     assert ran(hs.solve(problem, evaluations=100, options={"members": "heft, olb"})) == {"heft", "olb"}
     assert ran(hs.solve(problem, evaluations=100, options={"members": ["olb"]})) == {"olb"}
-    without = ran(hs.solve(problem, evaluations=5000, options={"exclude": ["heft", "annealing"]}))
+    without = ran(hs.solve(problem, evaluations=1500, options={"exclude": ["heft", "annealing"]}))
     assert "heft" not in without
     assert "annealing" not in without
     assert "olb" in without
-    weighed = hs.solve(problem, evaluations=4001, options={"members": {"wanders": 3, "annealing": 1.0}})
+    weighed = hs.solve(problem, evaluations=2001, options={"members": {"wanders": 3, "annealing": 1.0}})
     effort = dict(zip(weighed.methods.method.tolist(), weighed.methods.evaluations.tolist(), strict=True))
     assert 2.5 < effort["wanders"] / effort["annealing"] < 3.5
 
@@ -176,7 +176,7 @@ def test_members_of_this_process_alone_run_here(mine, pools):
     assert solution.stopped == "callback"
     assert solution.messages == (f"homely: ran in {os.getpid()}",)
     assert ran(solution) == {"olb", "homely", "annealing"}
-    only = hs.solve(tangle(), time_limit=1, options={"members": ["homely"]})
+    only = hs.solve(tangle(), time_limit=0.2, options={"members": ["homely"]})
     assert ran(only) == {"homely"}
     assert only.schedule is not None
 

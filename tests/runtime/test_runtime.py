@@ -83,8 +83,13 @@ def block():
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["plain", "fused"])
-def program(request, block):
-    return Program(block, torch.randn(2, 8, 12, 12), fuse=request.param)
+def fuse(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def program(block, fuse):
+    return Program(block, torch.randn(2, 8, 12, 12), fuse=fuse)
 
 
 def expected(module, *args, **kwargs):
@@ -110,10 +115,8 @@ def test_views_constants_keywords_and_nested_results():
     torch.testing.assert_close(StagedProgram(program, schedule)(x, scale=scale), wanted)
 
 
-def test_the_graph_is_the_captured_one(block):
-    x = torch.randn(2, 8, 12, 12)
-    for fuse in (False, True):
-        assert Program(block, x, fuse=fuse).graph == hs.frontends.torch.capture(block, x, fuse=fuse)
+def test_the_graph_is_the_captured_one(program, block, fuse):
+    assert program.graph == hs.frontends.torch.capture(block, torch.randn(2, 8, 12, 12), fuse=fuse)
 
 
 @given(seed=st.integers(0, 10**6), strategies=st.sampled_from(["concurrent", "merge", "both"]))
