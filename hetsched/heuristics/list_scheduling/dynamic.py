@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetsched.arrays import FloatArray
+from hetsched.arrays import FloatArray, IntArray
 from hetsched.heuristics.list_scheduling.offers import in_slices, list_problem, offer
 from hetsched.heuristics.list_scheduling.static import static_level
 from hetsched.problem.problem import Problem
@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from hetsched.heuristics.list_scheduling.pair_kernels import PairOrder, Pairs
 
 MANY = "the choice among many ready tasks"
+FEW, FEW_LASTING, PART = 32, 256, 4
+"""Above so many ready tasks, or 1 / `PART` of all tasks, a look at each of them takes longer than ``pair_kernels``; `FEW_LASTING`
+is for Min-Min, under which the best devices of few tasks change in a step."""
+MOST_PAIRS = 20_000_000
+"""The most pairs of a task and a device for ``pair_kernels``, which needs up to 50 bytes for each."""
 _NO_LEVEL, _NO_MEDIAN = np.empty((0, 0)), np.empty(0)
 
 
@@ -35,6 +40,9 @@ def _by_choice(
 
     n, size = problem.n_tasks, problem.n_devices
     choice = dynamic_kernels.Choice(rule, np.array(level), np.array(median))
+    few = n
+    if order is not None and n * size <= MOST_PAIRS:
+        few = min(FEW_LASTING if rule == dynamic_kernels.MIN_MIN else FEW, n // PART)
     known = None if order is None else cache(order)
 
     def place(need: FloatArray) -> Placed:
@@ -44,7 +52,7 @@ def _by_choice(
         def work(state: dynamic_kernels.Choosing, most: int) -> int:
             nonlocal pairs
             if pairs is None:
-                result = dynamic_kernels.by_choice(data, choice, state, preferences, most)
+                result = dynamic_kernels.by_choice(data, choice, state, preferences, few, most)
                 if result != dynamic_kernels.WIDE:
                     return result
                 pairs = pair_kernels.Pairs.begin(problem.unit, need, size)
@@ -56,7 +64,7 @@ def _by_choice(
     offer(monitor, place)
 
 
-def one_order(priority: FloatArray, *, waits: bool) -> PairOrder:
+def one_order(priority: FloatArray, n_devices: int, *, waits: bool) -> PairOrder:
     """Return the order of arrived tasks, the same on all devices, by descending `priority` [n], ties to the lower task.
 
     `waits` says whether tasks of length zero wait for an idle device.
@@ -67,13 +75,15 @@ def one_order(priority: FloatArray, *, waits: bool) -> PairOrder:
     order = np.argsort(-priority, kind="stable")
     place = np.empty(n, np.int64)
     place[order] = np.arange(n)
-    return PairOrder(order[None], place[None], np.zeros((1, n)), np.full((1, n), n), place, order, 0.0, waits)
+    row = np.zeros(n_devices, np.int64)
+    return PairOrder(row, order[None], place[None], np.zeros((1, n)), np.full((1, n), n), place, order, 0.0, waits)
 
 
-def orders(key: FloatArray, terms: Sequence[FloatArray], scale: float) -> PairOrder:
-    """Return the order of arrived tasks on each device by descending `key` [n, K], ties to the lower task.
+def orders(row: IntArray, key: FloatArray, terms: Sequence[FloatArray], scale: float) -> PairOrder:
+    """Return the orders of arrived tasks by descending columns of `key` [n, R], ties to the lower task.
 
-    The key is the sum of `terms` [n, K] or [n, 1], the absolute values of which sum to at most `scale`.
+    `row` [K] is the column of each device. A key is the sum of `terms` [n, R] or [n, 1], the absolute values of which sum to at
+    most `scale`.
     """
     from hetsched.heuristics.list_scheduling.pair_kernels import PairOrder
 
@@ -81,16 +91,16 @@ def orders(key: FloatArray, terms: Sequence[FloatArray], scale: float) -> PairOr
     columns = np.ascontiguousarray(key.T)
     order = np.argsort(-columns, axis=1, kind="stable")
     place, end = np.empty((size, n), np.int64), np.empty((size, n), np.int64)
-    for k in range(size):
-        place[k, order[k]] = np.arange(n)
+    for r in range(size):
+        place[r, order[r]] = np.arange(n)
         differs = np.zeros(max(n - 1, 0), np.bool_)
         for term in terms:
-            sorted_term = term[order[k], min(k, term.shape[1] - 1)]
+            sorted_term = term[order[r], min(r, term.shape[1] - 1)]
             differs |= sorted_term[1:] != sorted_term[:-1]
         last = np.append(np.flatnonzero(differs) + 1, n)
-        end[k] = np.repeat(last, np.diff(last, prepend=0))
+        end[r] = np.repeat(last, np.diff(last, prepend=0))
     index = np.arange(n)
-    return PairOrder(order, place, np.take_along_axis(columns, order, axis=1), end, index, index, scale, False)
+    return PairOrder(np.array(row), order, place, np.take_along_axis(columns, order, axis=1), end, index, index, scale, False)
 
 
 @method(
@@ -107,7 +117,7 @@ def etf(problem: Problem, monitor: Monitor) -> None:
     from hetsched.heuristics.list_scheduling import dynamic_kernels
 
     level = static_level(problem)
-    _by_choice(problem, monitor, dynamic_kernels.ETF, lambda: one_order(level, waits=False), level[:, None])
+    _by_choice(problem, monitor, dynamic_kernels.ETF, lambda: one_order(level, problem.n_devices, waits=False), level[:, None])
 
 
 @method(
@@ -128,9 +138,9 @@ def dls(problem: Problem, monitor: Monitor) -> None:
     level = static_level(problem, median)[:, None]
 
     def order() -> PairOrder:
-        gain = median[:, None] - problem.whole_durations
+        gain = median[:, None] - problem.class_whole_durations
         scale = (level + np.where(np.isfinite(gain), np.abs(gain), 0.0)).max(initial=0.0)
-        return orders(level + gain, (level, gain), float(scale))
+        return orders(problem.device_class, level + gain, (level, gain), float(scale))
 
     _by_choice(problem, monitor, dynamic_kernels.DLS, order, level, median)
 
@@ -166,7 +176,7 @@ def bil(problem: Problem, monitor: Monitor) -> None:
 
     def order() -> PairOrder:
         key = np.where(np.isfinite(level), level, -np.inf)
-        return orders(key, (level,), float(key.max(initial=0.0)))
+        return orders(np.arange(problem.n_devices), key, (level,), float(key.max(initial=0.0)))
 
     _by_choice(problem, monitor, dynamic_kernels.BIL, order, level)
 
@@ -185,8 +195,8 @@ def min_min(problem: Problem, monitor: Monitor) -> None:
     from hetsched.heuristics.list_scheduling import dynamic_kernels
 
     def order() -> PairOrder:
-        durations = problem.whole_durations
-        return orders(-durations, (durations,), float(durations.max(initial=0.0, where=np.isfinite(durations))))
+        durations = problem.class_whole_durations
+        return orders(problem.device_class, -durations, (durations,), float(durations.max(initial=0.0, where=np.isfinite(durations))))
 
     _by_choice(problem, monitor, dynamic_kernels.MIN_MIN, order)
 

@@ -16,9 +16,8 @@ ETF, DLS, BIL, MIN_MIN, MAX_MIN, SUFFERAGE = 0, 1, 2, 3, 4, 5
 MORE, SLICE = -2, 4_000_000
 """Return value at the end of a slice that is not the last, and looks at a ready task or a device in a slice, which take a tenth of
 a second."""
-WIDE, FEW, FEW_LASTING, PART = -3, 32, 256, 4
-"""Return value if more ready tasks than these, or than 1 / `PART` of all tasks, are to be examined in a step: from there on
-`pair_kernels.by_pairs` is faster. `FEW_LASTING` is for ``MIN_MIN``, under which few preferences become invalid in a step."""
+WIDE = -3
+"""Return value of `by_choice` where more tasks are ready than it is to examine."""
 
 
 @inner
@@ -168,8 +167,8 @@ def _make_ready(p: ListProblem, s: Choosing, i: int, n_ready: int) -> int:
 
 
 @inner
-def put(p: ListProblem, s: Choosing, i: int, k: int, step: int) -> bool:
-    """Append ready task i to device k; return whether this places its unit."""
+def put(p: ListProblem, s: Choosing, i: int, k: int, step: int, waits: bool) -> bool:
+    """Append ready task i to device k; return whether this places its unit. A task of length zero occupies it only if it `waits`."""
     u = p.unit[i]
     first = s.unit_device[u] < 0
     s.device[i], s.sequence[step] = k, i
@@ -177,7 +176,7 @@ def put(p: ListProblem, s: Choosing, i: int, k: int, step: int) -> bool:
         s.unit_device[u] = k
         s.used[k] += p.need[u]
     s.finish[i] = s.ready[i, k]
-    if p.durations[i, p.column[k]] > 0.0:
+    if waits or p.durations[i, p.column[k]] > 0.0:
         s.finish[i] = max(s.ready[i, k], s.available[k]) + p.durations[i, p.column[k]]
         s.available[k] = s.finish[i]
     return bool(first)
@@ -185,12 +184,11 @@ def put(p: ListProblem, s: Choosing, i: int, k: int, step: int) -> bool:
 
 @linear
 @kernel
-def by_choice(p: ListProblem, choice: Choice, s: Choosing, preferences: Preferences, most: int) -> int:
+def by_choice(p: ListProblem, choice: Choice, s: Choosing, preferences: Preferences, few: int, most: int) -> int:
     """Run a slice of steps; each appends the ready task to the device that are best by the rule.
 
-    The slice ends after `most` ready tasks have been examined. Returns -1 if all tasks are placed, the task that fits nowhere,
-    ``MORE``, or ``WIDE``, see there, which no slice under ``MAX_MIN`` and ``SUFFERAGE`` does; state and preferences are then those
-    that the next slice needs.
+    The slice ends after `most` ready tasks have been examined, or when more than `few` are ready. Returns -1 if all tasks are
+    placed, the task that fits nowhere, ``MORE`` or ``WIDE``; state and preferences are then those that the next slice needs.
     """
     arrays, preferred, other = p.arrays, preferences.device, preferences.other
     at, n_ready, last_device, last_unit = s.at, s.at[1], s.at[2], s.at[3]
@@ -199,9 +197,7 @@ def by_choice(p: ListProblem, choice: Choice, s: Choosing, preferences: Preferen
             s.waiting[i] = arrays.pred_ptr[i + 1] - arrays.pred_ptr[i]
             if s.waiting[i] == 0:
                 n_ready = _make_ready(p, s, i, n_ready)
-    looks, few = 0, len(s.device)
-    if choice.rule != MAX_MIN and choice.rule != SUFFERAGE:
-        few = min(FEW_LASTING if choice.rule == MIN_MIN else FEW, few // PART)
+    looks = 0
     for step in range(max(0, at[0]), len(s.device)):
         if looks > most or n_ready > few:
             at[0], at[1], at[2], at[3] = step, n_ready, last_device, last_unit
@@ -218,7 +214,7 @@ def by_choice(p: ListProblem, choice: Choice, s: Choosing, preferences: Preferen
         i, k = chosen, preferred[chosen]
         n_ready -= 1
         s.ready_tasks[place] = s.ready_tasks[n_ready]
-        put(p, s, i, k, step)
+        put(p, s, i, k, step, False)
         last_device, last_unit = k, p.unit[i]
         for x in range(arrays.succ_ptr[i], arrays.succ_ptr[i + 1]):
             j = arrays.succ[x]

@@ -53,8 +53,10 @@ ROUNDING = 1e-15
 
 
 class PairOrder(NamedTuple):
-    """The order of arrived tasks on each device; one row (R = 1) if it is the same on all of them."""
+    """The orders of arrived tasks, one row for devices that have the same order."""
 
+    row: IntArray
+    """[K]"""
     task: IntArray
     place: IntArray
     """[R, n]: the tasks in descending order, the lower first among equals, and the position of each task."""
@@ -169,12 +171,6 @@ def _next(pairs: Pairs, k: int, place: int) -> int:
 
 
 @inner
-def _row(order: PairOrder, k: int) -> int:
-    """Return the row of the order on device k."""
-    return k if len(order.place) > 1 else 0
-
-
-@inner
 def admissible(p: ListProblem, s: Choosing, i: int, k: int) -> bool:
     """Return whether the unit of task i is on device k, or is not placed and has room there."""
     u = p.unit[i]
@@ -193,7 +189,7 @@ def _add(p: ListProblem, choice: Choice, order: PairOrder, s: Choosing, pairs: P
     ready, duration = s.ready[i, k], p.durations[i, p.column[k]]
     waits = duration > 0.0 or order.waits
     if waits and (choice.rule == BIL or ready <= s.available[k]):
-        _include(pairs, k, order.place[_row(order, k), i])
+        _include(pairs, k, order.place[order.row[k], i])
         if choice.rule != BIL:
             return
     key = -_worth(choice, i, k, ready, duration)
@@ -212,14 +208,14 @@ def best_awaited(p: ListProblem, choice: Choice, order: PairOrder, s: Choosing, 
             return -pairs.keys[k, 0], rank
         pairs.length[k] = heap_kernels.pop(pairs.keys[k], pairs.items[k], 0, pairs.length[k])
         if alive:
-            _include(pairs, k, order.place[_row(order, k), i])
+            _include(pairs, k, order.place[order.row[k], i])
     return -np.inf, NONE
 
 
 @inner
 def best_arrived(p: ListProblem, choice: Choice, order: PairOrder, s: Choosing, pairs: Pairs, k: int) -> tuple[float, int]:
     """Return the value and the rank of the best arrived task on device k, rank -1 for none."""
-    row, idle, best, chosen, least = _row(order, k), s.available[k], -np.inf, NONE, -np.inf
+    row, idle, best, chosen, least = order.row[k], s.available[k], -np.inf, NONE, -np.inf
     place = _next(pairs, k, 0)
     while place >= 0 and order.key[row, place] >= least:
         i = order.task[row, place]
@@ -269,7 +265,7 @@ def leave(order: PairOrder, s: Choosing, pairs: Pairs, i: int, n_ready: int) -> 
     last = s.ready_tasks[n_ready]
     s.ready_tasks[pairs.position[i]], pairs.position[last] = last, pairs.position[i]
     for k in range(len(s.used)):
-        _exclude(pairs, k, order.place[_row(order, k), i])
+        _exclude(pairs, k, order.place[order.row[k], i])
     return n_ready
 
 
@@ -340,20 +336,17 @@ def by_pairs(p: ListProblem, choice: Choice, order: PairOrder, s: Choosing, pref
             for position in range(n_ready):
                 if not _fits(p, s, s.ready_tasks[position]):
                     return int(s.ready_tasks[position])
-        i, k = NONE, NONE
-        if choice.rule == BIL and n_ready < size:
-            for position in range(n_ready):
-                j = s.ready_tasks[position]
-                prefer(p, choice, s, preferences, j, n_ready)
-                if i < 0 or goes_before(preferences, j, i):
-                    i = j
-        else:
-            i, k = _best_pair(p, choice, order, s, pairs)
+        few = choice.rule == BIL and n_ready < size
+        i, k = (s.ready_tasks[0], NONE) if few else _best_pair(p, choice, order, s, pairs)
         if choice.rule == BIL:
-            prefer(p, choice, s, preferences, i, n_ready)
+            for position in range(n_ready if few else 1):
+                j = s.ready_tasks[position] if few else i
+                prefer(p, choice, s, preferences, j, n_ready)
+                if goes_before(preferences, j, i):
+                    i = j
             k = preferences.device[i]
         n_ready = leave(order, s, pairs, i, n_ready)
-        if put(p, s, i, k, step):
+        if put(p, s, i, k, step, order.waits):
             _fill(p, s, pairs, k)
             _bind(p, s, pairs, p.unit[i], k)
         for x in range(arrays.succ_ptr[i], arrays.succ_ptr[i + 1]):

@@ -9,7 +9,8 @@ import numpy as np
 from hetsched.arrays import FloatArray, IntArray, readonly
 from hetsched.coarsening.coarse import mean_durations, mean_transfers
 from hetsched.errors import UnsupportedFeature
-from hetsched.heuristics.list_scheduling.offers import descending, in_slices
+from hetsched.heuristics.list_scheduling.dynamic import MANY, one_order
+from hetsched.heuristics.list_scheduling.offers import descending, in_slices, list_problem
 from hetsched.heuristics.placement.celeritas import filled, listed, offer_by_claims
 from hetsched.modeling.expression import Expression
 from hetsched.modeling.model import Model
@@ -50,7 +51,6 @@ def m_topo(problem: Problem, monitor: Monitor) -> None:
     source=BAECHI,
     kind=Kind.CONSTRUCTIVE,
     roles={Role.BASELINE: always},
-    growth=2,
     supports=Supports(inputs="whole"),
     turn=240,
 )
@@ -117,7 +117,7 @@ def favourite_children(problem: Problem, monitor: Monitor, solver: str) -> IntAr
 
 
 def _reserving(monitor: Monitor, favourite: IntArray, claims: str) -> None:
-    from hetsched.heuristics.list_scheduling import dynamic_kernels
+    from hetsched.heuristics.list_scheduling import dynamic_kernels, pair_kernels
     from hetsched.heuristics.placement import kernels
 
     problem = monitor.problem
@@ -126,15 +126,19 @@ def _reserving(monitor: Monitor, favourite: IntArray, claims: str) -> None:
     first = np.unique(problem.unit, return_index=True)[1]
     alone = readonly((problem.static_bytes @ [1.0, problem.inputs])[first])
 
+    choice = dynamic_kernels.Choice(dynamic_kernels.ETF, np.empty((0, 0)), np.empty(0))
+    order = one_order(np.zeros(problem.n_tasks), problem.n_devices, waits=True)
+
     def place(need: FloatArray) -> Decision | None:
-        claims_of_units = kernels.Claims(problem.unit, need if claims == "all" else alone, problem.cluster.memory_bytes)
+        claimed = need if claims == "all" else alone
+        data, pairs = list_problem(problem, claimed), pair_kernels.Pairs.begin(problem.unit, claimed, problem.n_devices)
         reservations = kernels.Reservations(favourite, np.full(problem.n_devices, -1))
 
         def work(state: dynamic_kernels.Choosing, most: int) -> int:
-            return kernels.small_communication(problem.arrays, problem.whole_durations, claims_of_units, reservations, state, most)
+            return kernels.small_communication(data, choice, order, state, pairs, reservations, most)
 
         state = dynamic_kernels.Choosing.begin(problem.n_tasks, problem.n_devices, problem.n_units)
-        device, sequence, stuck = in_slices(work, state, monitor.deadline, "the choice among many ready tasks")
+        device, sequence, stuck = in_slices(work, state, monitor.deadline, MANY)
         return None if stuck >= 0 else Decision.whole(problem, device, sequence)
 
     offer_by_claims(monitor, place)

@@ -9,23 +9,13 @@ import numpy as np
 from hetsched import heap_kernels
 from hetsched.arrays import FloatArray, IntArray
 from hetsched.compiled import builder, inner, kernel, linear
-from hetsched.heuristics.list_scheduling.dynamic_kernels import MORE, Choosing
-from hetsched.heuristics.list_scheduling.kernels import MEMORY_SLACK, arrivals
+from hetsched.heuristics.list_scheduling.dynamic_kernels import MORE, Choice, Choosing, put
+from hetsched.heuristics.list_scheduling.kernels import MEMORY_SLACK, NONE, ListProblem, arrivals
+from hetsched.heuristics.list_scheduling.pair_kernels import PairOrder, Pairs, admissible, best_arrived, best_awaited, join, leave, readmit
 from hetsched.problem.problem import ProblemArrays
 
 ALL_RULES, UNRESERVED, OVER_MEMORY = 0, 1, 2
 """The rules that `small_communication` applies: all; without reservations; without reservations and memory."""
-
-
-class Claims(NamedTuple):
-    """Memory claims of placements."""
-
-    unit: IntArray
-    """[n]: the co-location unit of each task."""
-    need: FloatArray
-    """[n_units]: bytes that each unit claims when its first member is placed."""
-    capacity: FloatArray
-    """[K]: bytes of each device."""
 
 
 class Reservations(NamedTuple):
@@ -238,93 +228,95 @@ def dominant_sequence(arrays: ProblemArrays, weight: FloatArray, transfer: Float
 
 @inner
 def _earliest(
-    rules: int, durations: FloatArray, n_ready: int, claims: Claims, reservations: Reservations, state: Choosing
+    rules: int, p: ListProblem, choice: Choice, order: PairOrder, s: Choosing, pairs: Pairs, reservations: Reservations
 ) -> tuple[int, int]:
-    """Return the position, among the ready tasks, of the one of earliest start, and its device; -1 if none is allowed.
+    """Return the ready task of earliest start within memory, and its device; -1 if none is allowed. Ties go to the lowest task.
 
-    Ties go to the lowest task. Under ``OVER_MEMORY`` the device is one with the most memory left.
+    While a device is reserved, its awaited tasks are not allowed, except for the favourite child.
     """
-    size = durations.shape[1]
-    device, ready, ready_tasks, unit_device = state.device, state.ready, state.ready_tasks, state.unit_device
-    used, available, last, capacity = state.used, state.available, reservations.last, claims.capacity
-    place, best, least, room = -1, -1, np.inf, -np.inf
+    earliest, chosen, device = np.inf, NONE, NONE
+    for k in range(len(s.used)):
+        kept = reservations.favourite[reservations.last[k]] if reservations.last[k] >= 0 and rules == ALL_RULES else NONE
+        reserved = kept >= 0 and s.device[kept] < 0
+        found, i = best_awaited(p, choice, order, s, pairs, k)
+        start = -found
+        if reserved:
+            able = s.waiting[kept] == 0 and p.durations[kept, p.column[k]] < np.inf and admissible(p, s, kept, k)
+            i, start = (kept, max(s.ready[kept, k], s.available[k])) if able and s.ready[kept, k] < np.inf else (NONE, np.inf)
+        if i >= 0 and (start < earliest or (start == earliest and i < chosen)):
+            earliest, chosen, device = start, i, k
+        found, i = best_arrived(p, choice, order, s, pairs, k)
+        if i >= 0 and (-found < earliest or (-found == earliest and i < chosen)):
+            earliest, chosen, device = -found, i, k
+    return chosen, device
+
+
+@inner
+def _roomiest(p: ListProblem, s: Choosing, n_ready: int) -> tuple[int, int]:
+    """Return the first ready task that can run on the device with the most memory left, of those that can run any, and the device."""
+    most = -np.inf
+    for k in range(len(s.used)):
+        most = max(most, p.capacity[k] - s.used[k])
+    chosen, device, room = NONE, NONE, -np.inf
     for position in range(n_ready):
-        i = ready_tasks[position]
-        u = claims.unit[i]
-        for k in range(size):
-            if durations[i, k] == np.inf or ready[i, k] == np.inf or (unit_device[u] >= 0 and unit_device[u] != k):
-                continue
-            if rules == OVER_MEMORY:
-                if capacity[k] - used[k] > room:
-                    place, best, room = position, k, capacity[k] - used[k]
-                continue
-            if unit_device[u] < 0 and used[k] + claims.need[u] > capacity[k] * MEMORY_SLACK:
-                continue
-            if rules == ALL_RULES and last[k] >= 0:
-                kept = reservations.favourite[last[k]]
-                if kept >= 0 and kept != i and device[kept] < 0 and ready[i, k] > available[k]:
-                    continue
-            start = max(ready[i, k], available[k])
-            if start < least or (start == least and place >= 0 and i < ready_tasks[place]):
-                place, best, least = position, k, start
-    return place, best
+        i = s.ready_tasks[position]
+        bound_to = s.unit_device[p.unit[i]]
+        for k in range(len(s.used)):
+            possible = p.durations[i, p.column[k]] < np.inf and s.ready[i, k] < np.inf and (bound_to < 0 or bound_to == k)
+            if possible and p.capacity[k] - s.used[k] > room:
+                chosen, device, room = i, k, p.capacity[k] - s.used[k]
+        if room == most:
+            break
+    return chosen, device
 
 
 @linear
 @kernel
 def small_communication(
-    arrays: ProblemArrays, durations: FloatArray, claims: Claims, reservations: Reservations, state: Choosing, most: int
+    p: ListProblem, choice: Choice, order: PairOrder, s: Choosing, pairs: Pairs, reservations: Reservations, most: int
 ) -> int:
     """Run a slice, see `in_slices`, of placements by earliest start with devices reserved for favourite children.
 
     Until the favourite child of the last task of a device is placed, the device runs only this child and tasks whose data
     have arrived when the device becomes idle. Reservations are ignored if they exclude every choice. If no device has the
-    memory for any ready task, one of the tasks is placed where the most memory is left. `reservations` and `state` are those
-    at the end of the previous slice; the slice ends after `most` ready tasks have been examined.
+    memory for any ready task, one of the tasks is placed where the most memory is left. The rule is ``ETF``; what changes is as
+    at the end of the previous slice, which ends after `most` looks at a device.
     """
-    n, size = durations.shape
-    pred_ptr, succ_ptr, succ = arrays.pred_ptr, arrays.succ_ptr, arrays.succ
-    at, device, finish, sequence, waiting, ready, ready_tasks, unit_device, used, available = state
-    n_ready = at[1]
+    arrays, at, n_ready = p.arrays, s.at, s.at[1]
     if at[0] < 0:
-        for i in range(n):
-            waiting[i] = pred_ptr[i + 1] - pred_ptr[i]
-            if waiting[i] == 0:
-                for k in range(size):
-                    ready[i, k] = 0.0
-                ready_tasks[n_ready] = i
+        for i in range(len(s.device)):
+            s.waiting[i] = arrays.pred_ptr[i + 1] - arrays.pred_ptr[i]
+            if s.waiting[i] == 0:
+                arrivals(arrays, i, s.device, s.finish, s.ready[i])
+                join(p, choice, order, s, pairs, i, n_ready)
                 n_ready += 1
     looks = 0
-    for step in range(max(0, at[0]), n):
+    for step in range(max(0, at[0]), len(s.device)):
         if looks > most:
             at[0], at[1] = step, n_ready
             return MORE
-        looks += n_ready
-        place, k = -1, -1
-        for rules in range(ALL_RULES, OVER_MEMORY + 1):
-            place, k = _earliest(rules, durations, n_ready, claims, reservations, state)
-            if place >= 0:
-                break
-        if place < 0:
-            return int(ready_tasks[0])
-        i = ready_tasks[place]
-        n_ready -= 1
-        ready_tasks[place] = ready_tasks[n_ready]
-        device[i], sequence[step] = k, i
-        finish[i] = max(ready[i, k], available[k]) + durations[i, k]
-        available[k], reservations.last[k] = finish[i], i
-        u = claims.unit[i]
-        if unit_device[u] < 0:
-            unit_device[u] = k
-            used[k] += claims.need[u]
-        for x in range(succ_ptr[i], succ_ptr[i + 1]):
-            j = succ[x]
-            waiting[j] -= 1
-            if waiting[j] == 0:
-                arrivals(arrays, j, device, finish, ready[j])
-                ready_tasks[n_ready] = j
+        looks += len(s.used)
+        i, k = NONE, NONE
+        for rules in range(ALL_RULES, OVER_MEMORY):
+            if i < 0:
+                i, k = _earliest(rules, p, choice, order, s, pairs, reservations)
+        over = i < 0
+        if over:
+            i, k = _roomiest(p, s, n_ready)
+        if i < 0:
+            return int(s.ready_tasks[0])
+        n_ready = leave(order, s, pairs, i, n_ready)
+        reservations.last[k] = i
+        if put(p, s, i, k, step, order.waits) and over:
+            readmit(p, choice, order, s, pairs, i, k)
+        for x in range(arrays.succ_ptr[i], arrays.succ_ptr[i + 1]):
+            j = arrays.succ[x]
+            s.waiting[j] -= 1
+            if s.waiting[j] == 0:
+                arrivals(arrays, j, s.device, s.finish, s.ready[j])
+                join(p, choice, order, s, pairs, j, n_ready)
                 n_ready += 1
-    return -1
+    return NONE
 
 
 # The kernel allocates its scratch: with scratch of the caller, which the compiler must assume to overlap the loads, a pass over

@@ -185,6 +185,6 @@ def test_a_set_of_positions_finds_the_next_member():
 
 
 def test_one_order_puts_the_lower_task_first_among_equals():
-    order = one_order(np.array([1.0, 3.0, 1.0, 3.0]), waits=False)
+    order = one_order(np.array([1.0, 3.0, 1.0, 3.0]), 2, waits=False)
     assert order.task.tolist() == [[1, 3, 0, 2]]
     assert order.place.tolist() == [[2, 0, 3, 1]]
