@@ -14,7 +14,7 @@ import random
 import re
 import warnings
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -851,7 +851,7 @@ def raw(error: BaseException) -> str:
     trace, last, inside = error.__traceback__, None, False
     while trace is not None:
         file = Path(trace.tb_frame.f_code.co_filename)
-        inside = inside or (ROOT in file.parents and file != Path(arguments.__file__))
+        inside = inside or (ROOT in file.parents and Path(arguments.__file__).parent not in file.parents)
         last, trace = f"{file.name}:{trace.tb_lineno}", trace.tb_next
     if isinstance(error, TypeError) and (not inside or "are made by" in str(error)):
         return ""  # missing or unknown arguments, reported by Python
@@ -1019,3 +1019,13 @@ def test_the_check_reads_classes_that_are_not_imported_by_their_names() -> None:
     ):
         with pytest.raises(hs.errors.InvalidArgument, match=message):
             wrong()
+
+
+def test_a_mapping_is_a_collection_of_its_keys() -> None:
+    @arguments.checked
+    def takes(numbers: Collection[int]) -> object:
+        return list(numbers)
+
+    assert takes({1: "a"}) == [1]
+    with pytest.raises(hs.errors.InvalidArgument, match=re.escape("numbers[0] is 'a'; it must be a whole number")):
+        takes({"a": 1})

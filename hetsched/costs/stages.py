@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hetsched.arguments import check_number, check_rows, checked, shown
+from hetsched.arguments import check_rows, checked, number, shown
 from hetsched.arrays import FloatArray
 from hetsched.costs.roofline import Roofline
 from hetsched.errors import InvalidArgument, InvalidProblem
@@ -162,7 +162,7 @@ class Contention:
         from scipy.optimize import least_squares
 
         rows = check_rows(measured, "measured", "tasks", "strategy", "seconds", error=InvalidProblem)
-        stages = [(tuple(tasks), strategy, check_number(seconds, "seconds", error=InvalidProblem)) for tasks, strategy, seconds in rows]
+        stages = [(tuple(tasks), strategy, number().check(seconds, "seconds", InvalidProblem)) for tasks, strategy, seconds in rows]
         if len(stages) < len(_FITTED):
             raise InvalidProblem(f"{len(stages)} stages are measured; {len(_FITTED)} parameters need at least as many")
         for tasks, strategy, seconds in stages:

@@ -1,0 +1,26 @@
+"""The arguments of public functions, checked before anything runs.
+
+`checked` reads a function's annotations, which give the kinds of the arguments; a range is a `Rule`
+by the argument's name.
+"""
+
+from hetsched.arguments.checks import check_array, check_count, check_indices, check_rows
+from hetsched.arguments.decorator import checked
+from hetsched.arguments.rules import COUNT, NUMBER, TEXT, Rule, number, one_of, rule, shown, whole
+
+__all__ = [
+    "COUNT",
+    "NUMBER",
+    "TEXT",
+    "Rule",
+    "check_array",
+    "check_count",
+    "check_indices",
+    "check_rows",
+    "checked",
+    "number",
+    "one_of",
+    "rule",
+    "shown",
+    "whole",
+]
