@@ -3,19 +3,21 @@
     python benchmarks/punctual.py [--quick] [--methods milp ...]
 
 Every registered method solves layered graphs under short limits, warm: kernels compiled, solvers imported,
-their processes started. The figure is the CPU time of the process and its children from the limit until `solve`
-has returned; wall-clock time would include other load of the machine. Linux only, for /proc. Results are stored,
-so that a run may be interrupted and continued.
+their processes started; and cold: in a new process with an empty kernel cache. The figure is the CPU time of the
+process and its children from the limit until `solve` has returned; wall-clock time would include other load of the
+machine. Linux only, for /proc. Results are stored, so that a run may be interrupted and continued.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
+import json
 import os
 import select
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -35,8 +37,17 @@ TARGET = 0.5
 """CPU seconds after the limit."""
 WIDTH = 50
 """The most tasks of a layer."""
-FEATURES = {"plain": LIMITS, "side by side": LIMITS[:2], "port": LIMITS[:2], "several inputs": LIMITS[:2], "memory": LIMITS[:2]}
-"""Additional features of a problem, and its limits."""
+COLD = "cold"
+FEATURES = {
+    "plain": LIMITS,
+    "side by side": LIMITS[:2],
+    "port": LIMITS[:2],
+    "several inputs": LIMITS[:2],
+    "memory": LIMITS[:2],
+    COLD: LIMITS[1:2],
+}
+"""Additional features of a problem, and its limits; `COLD` is a plain one with nothing compiled or imported."""
+LARGEST_COLD = 3000
 WARM, TRIES = (10, 300), 5
 """Tasks of the problems that are solved before measurements, and their largest number."""
 
@@ -83,11 +94,20 @@ def warm(method: str, feature: str) -> None:
 
 def measure(case: Case) -> dict[str, Any]:
     """Measure one solve; a refusal has no figure."""
-    method, tasks, feature, limit = (case[name] for name in ("method", "tasks", "feature", "limit"))
+    if case["feature"] == COLD:
+        with tempfile.TemporaryDirectory() as folder:
+            words, environment = [sys.executable, __file__, "--cold", json.dumps(case)], {**os.environ, "NUMBA_CACHE_DIR": folder}
+            return dict(json.loads(subprocess.run(words, env=environment, stdout=subprocess.PIPE, check=True, text=True).stdout))
     try:
-        warm(method, feature)
+        warm(case["method"], case["feature"])
     except hs.HetschedError as refusal:
         return {"refused": str(refusal), "says": f"refused: {refusal}"}
+    return lateness(case)
+
+
+def lateness(case: Case) -> dict[str, Any]:
+    """Return the time that one solve in this process takes after its limit."""
+    method, tasks, feature, limit = (case[name] for name in ("method", "tasks", "feature", "limit"))
     problem_of(tasks, feature, method == "pesto")
     watch = _watch()
     start = time.monotonic()
@@ -153,7 +173,7 @@ def wanted(arguments: argparse.Namespace) -> list[Case]:
         for feature in FEATURES
         for method in arguments.methods
         for limit in FEATURES[feature]
-        if limit in arguments.limits
+        if limit in arguments.limits and (feature != COLD or tasks <= LARGEST_COLD)
     ]
 
 
@@ -171,20 +191,27 @@ def text(results: Results, arguments: argparse.Namespace) -> str:
     rows = [row for row in results.rows(lambda case: case in requested) if "late_s" in row]
     sizes = [f"{tasks:,} tasks" for tasks in arguments.sizes]
 
-    def late(method: str | None, tasks: int) -> list[float]:
-        return [row["late_s"] for row in rows if method in (None, row["method"]) and row["tasks"] == tasks]
-
-    lines = [["all", *(cell(late(None, tasks)) for tasks in arguments.sizes)]]
-    lines += [[method, *(cell(late(method, tasks)) for tasks in arguments.sizes)] for method in arguments.methods]
-    worst = max(rows, key=lambda row: row["late_s"])
-    return "\n\n".join(
-        [
-            f"Taken on: {results.taken(lambda case: case in requested)}.",
-            f"{len(rows)} solves; {sum(row['late_s'] > TARGET for row in rows)} of them took more than {TARGET:g} s; the most took "
-            f"`{worst['method']}`, {worst['late_s']:.2f} s beyond {worst['limit']:g} s ({worst['tasks']:,} tasks, {worst['feature']}).",
-            figures.table(["median / 99th percentile / maximum", *sizes], lines),
+    def late(method: str | None, tasks: int, cold: bool) -> list[float]:
+        return [
+            row["late_s"] for row in rows if method in (None, row["method"]) and row["tasks"] == tasks and (row["feature"] == COLD) == cold
         ]
-    )
+
+    def part(cold: bool) -> list[str]:
+        solves = [row for row in rows if (row["feature"] == COLD) == cold]
+        if not solves:
+            return []
+        worst = max(solves, key=lambda row: row["late_s"])
+        lines = [
+            [method or "all", *(cell(late(method, tasks, cold)) for tasks in arguments.sizes)] for method in (None, *arguments.methods)
+        ]
+        where = f"{worst['tasks']:,} tasks" if cold else f"{worst['tasks']:,} tasks, {worst['feature']}"
+        said = (
+            f"{'Cold' if cold else 'Warm'}: {len(solves)} solves; {sum(row['late_s'] > TARGET for row in solves)} of them took more than "
+            f"{TARGET:g} s; the most took `{worst['method']}`, {worst['late_s']:.2f} s beyond {worst['limit']:g} s ({where})."
+        )
+        return [said, figures.table(["median / 99th percentile / maximum", *sizes], lines)]
+
+    return "\n\n".join([f"Taken on: {results.taken(lambda case: case in requested)}.", *part(False), *part(True)])
 
 
 def options(words: Sequence[str] | None) -> argparse.Namespace:
@@ -214,5 +241,7 @@ def main(words: Sequence[str] | None = None) -> None:
 if __name__ == "__main__":
     if "--watch" in sys.argv[1:2]:
         watch(int(sys.argv[2]))
+    elif "--cold" in sys.argv[1:2]:
+        print(json.dumps(lateness(json.loads(sys.argv[2]))))
     else:
         main()

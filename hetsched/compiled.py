@@ -32,8 +32,9 @@ KERNELS: list[Kernel] = []
 """Every kernel of the modules imported so far, in the order in which they were defined."""
 SECONDS = 1.0
 """The seconds in the interpreter after which a linear kernel is compiled: about what that takes."""
-LARGEST = 50_000
-"""The most elements of arguments that the interpreter is given; it takes about a microsecond for each."""
+LINEAR, NEARLY_LINEAR = 1_000_000, 300_000
+"""The most elements of arguments that the interpreter is given, which takes a few microseconds for each; the second where devices are
+compared with one another, or tasks are looked at again. Compiling takes one to ten seconds."""
 _DIGEST = hashlib.sha256
 _TOLD = "HETSCHED_KERNELS_NOT_KEPT"
 """The environment variable in which the process that said so leaves its number to those it starts."""
@@ -119,12 +120,12 @@ def _cannot_keep(reason: str) -> None:
 class Kernel:
     """A function that numba compiles at its first call, or takes from the cache on disk.
 
-    If its time is about `linear` in the size of its arguments, calls with small arguments run in the interpreter, together with
+    If its time is about linear in the size of its arguments, calls with at most `most` elements run in the interpreter, together with
     the kernels that they call, as long as there is no compiled code and they have taken less than a second in all. So a first
     answer does not wait for a compiler, and one that is asked for often does not do without it.
     """
 
-    linear = False
+    most = 0
 
     def __init__(self, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
         functools.update_wrapper(self, function)
@@ -152,7 +153,7 @@ class Kernel:
         return result
 
     def _may_interpret(self, args: tuple[Any, ...]) -> bool:
-        return self.linear and self._interpreted < SECONDS and size(args) <= LARGEST
+        return self._interpreted < SECONDS and size(args) <= self.most
 
     def _on_disk(self, args: tuple[Any, ...]) -> bool:
         """Return whether the cache has code for such arguments."""
@@ -214,8 +215,14 @@ def _compile(function: F, **options: Any) -> F:
 
 
 def linear(kernel: F) -> F:
-    """Declare that a kernel's time is about linear in the size of its arguments, so that the interpreter can run small ones."""
-    cast(Kernel, kernel).linear = True
+    """Declare that a kernel's time is about linear in the size of its arguments, so that the interpreter can run all but large ones."""
+    cast(Kernel, kernel).most = LINEAR
+    return kernel
+
+
+def nearly_linear(kernel: F) -> F:
+    """Declare the same of a kernel whose time is several times its linear part."""
+    cast(Kernel, kernel).most = NEARLY_LINEAR
     return kernel
 
 

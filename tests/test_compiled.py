@@ -72,10 +72,12 @@ def test_a_linear_kernel_without_code_runs_in_the_interpreter(linear, source):
         assert again("ab") == "abab", "which numba cannot do"
 
 
-def test_a_linear_kernel_is_compiled_for_large_arguments(linear):
-    assert linear(np.ones(compiled.LARGEST))[0] == 2.0
+@pytest.mark.parametrize(("declare", "most"), [(compiled.linear, compiled.LINEAR), (compiled.nearly_linear, compiled.NEARLY_LINEAR)])
+def test_a_linear_kernel_is_compiled_for_large_arguments(linear, declare, most):
+    declare(linear)
+    assert linear(np.ones(most))[0] == 2.0
     assert len(linear.signatures) == 0
-    assert linear(np.ones(compiled.LARGEST + 1))[0] == 2.0
+    assert linear(np.ones(most + 1))[0] == 2.0
     assert len(linear.signatures) == 1
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hetsched.arrays import FloatArray, IntArray
-from hetsched.compiled import kernel, linear
+from hetsched.compiled import kernel, nearly_linear
 from hetsched.problem.link_kernels import link_seconds
 from hetsched.problem.problem import ProblemArrays
 
@@ -31,7 +31,7 @@ def heads_and_tails(least: FloatArray, release: FloatArray | None = None, delive
     return HeadsAndTails(np.array(least, order="C"), release, delivery, np.empty(least.shape), np.empty(least.shape))
 
 
-@linear
+@nearly_linear
 @kernel
 def earliest_starts(arrays: ProblemArrays, order: IntArray, unit: IntArray, w: HeadsAndTails) -> None:
     """Write the earliest starts.
@@ -56,7 +56,7 @@ def earliest_starts(arrays: ProblemArrays, order: IntArray, unit: IntArray, w: H
                 start[i, k] = max(start[i, k], arrival)
 
 
-@linear
+@nearly_linear
 @kernel
 def tails(arrays: ProblemArrays, order: IntArray, unit: IntArray, w: HeadsAndTails) -> None:
     """Write the tails: the mirror image of `earliest_starts`, with `delivery` for `release`."""
@@ -79,7 +79,7 @@ def tails(arrays: ProblemArrays, order: IntArray, unit: IntArray, w: HeadsAndTai
                 tail[i, k] = max(tail[i, k], remaining)
 
 
-@linear
+@nearly_linear
 @kernel
 def follow(arrays: ProblemArrays, unit: IntArray, level: FloatArray, i: int, k: int, forward: bool, path: IntArray) -> int:
     """Write into `path` [n] the chain of tasks that determine the level of task i on device k; return their number.
@@ -108,6 +108,7 @@ def follow(arrays: ProblemArrays, unit: IntArray, level: FloatArray, i: int, k: 
     return count
 
 
+@nearly_linear
 @kernel
 def narrow(arrays: ProblemArrays, order: IntArray, unit: IntArray, w: HeadsAndTails, horizon: float) -> bool:
     """Remove from `least` every (task, device) that no schedule of makespan `horizon` can contain.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hetsched.arrays import FloatArray, IntArray
-from hetsched.compiled import builder, linear
+from hetsched.compiled import builder, linear, nearly_linear
 from hetsched.problem.link_kernels import link_seconds, multiplier
 from hetsched.problem.problem import ProblemArrays
 
@@ -110,7 +110,7 @@ def downward(arrays: ProblemArrays, order: IntArray, weight: FloatArray, transfe
     return rank
 
 
-@linear
+@nearly_linear
 @builder
 def optimistic_costs(arrays: ProblemArrays, order: IntArray, durations: FloatArray, transfer: FloatArray) -> FloatArray:
     """Return PEFT's optimistic cost table, [n, K] (Arabnejad and Barbosa 2014).
@@ -132,7 +132,7 @@ def optimistic_costs(arrays: ProblemArrays, order: IntArray, durations: FloatArr
     return table
 
 
-@linear
+@nearly_linear
 @builder
 def imaginary_levels(arrays: ProblemArrays, order: IntArray, durations: FloatArray) -> FloatArray:
     """Return the basic imaginary level of each task on each device, [n, K] (Oh and Ha 1996)."""

@@ -29,6 +29,7 @@ TINY_MODULE, MODULES_TINY = 16, 2000
 MARGIN = 0.05  # seconds before the end at which workers stop by themselves, so that their last messages arrive
 GRACE = 0.1  # seconds for their answers when they are stopped
 SHORTEST = 1.0  # seconds of a turn of a search
+LARGE = 50_000  # elements of the arrays of a problem
 HURRY = 0.5  # seconds left below which no bound is computed
 _PROCESSES = Rule("a whole number of processes, 0 for none, or None for one a core", whole(0).or_none.take)
 WAKE = 0.02  # seconds between readings of the clock
@@ -137,10 +138,10 @@ class Race:
 
     @property
     def large(self) -> bool:
-        """Whether list schedulers need compiled code."""
+        """Whether it takes list schedulers less time to be compiled than to run in the interpreter, one after another."""
         from hetsched import compiled
 
-        return compiled.size(self.problem.arrays) > compiled.LARGEST
+        return compiled.size(self.problem.arrays) > LARGE
 
     @property
     def running(self) -> list[Member]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hetsched.arrays import BoolArray, FloatArray, IntArray
-from hetsched.compiled import builder, linear
+from hetsched.compiled import builder, linear, nearly_linear
 
 
 @linear
@@ -37,7 +37,7 @@ def breadth_first_order(succ_ptr: IntArray, succ: IntArray, indegree: IntArray) 
     return order[:tail]
 
 
-@linear
+@nearly_linear
 @builder
 def widths(bandwidth: FloatArray, source: int) -> FloatArray:
     """Return the largest bottleneck bandwidth of a path from `source` to each device, [K]; 0 without a path, inf to itself."""
@@ -58,7 +58,7 @@ def widths(bandwidth: FloatArray, source: int) -> FloatArray:
     return width
 
 
-@linear
+@nearly_linear
 @builder
 def shortest(latency: FloatArray, bandwidth: FloatArray, bottleneck: float, source: int) -> tuple[FloatArray, IntArray]:
     """Return (lowest total latency from `source` to each device, device before it on its path), [K] each; inf and -1 without a path.
@@ -88,7 +88,7 @@ def shortest(latency: FloatArray, bandwidth: FloatArray, bottleneck: float, sour
     return distance, before
 
 
-@linear
+@nearly_linear
 @builder
 def drop_unreachable(usable: BoolArray, ptr: IntArray, other: IntArray, edge: IntArray, leaving: BoolArray, paths: BoolArray) -> None:
     """Remove from `usable`, [units, K], each device of a unit without a path to, or from, any usable device of some neighbour.

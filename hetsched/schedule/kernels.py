@@ -13,7 +13,7 @@ import numpy as np
 
 from hetsched import heap_kernels
 from hetsched.arrays import BoolArray, FloatArray, IntArray
-from hetsched.compiled import builder, inner, linear
+from hetsched.compiled import builder, inner, linear, nearly_linear
 from hetsched.problem.links import LinkTable
 
 
@@ -286,7 +286,7 @@ def _start_transfer(c: Contest, links: LinkTable, pair: int, now: float) -> None
     c.sizes[EVENTS] = heap_kernels.push(c.event_keys, c.event_items, 0, c.sizes[EVENTS], finish, node)
 
 
-@linear
+@nearly_linear
 @builder
 def first_come_first_served(
     duration: FloatArray, device: IntArray, source: IntArray, target: IntArray, arc_duration: FloatArray, links: LinkTable

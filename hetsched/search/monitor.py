@@ -318,9 +318,8 @@ class Monitor:
 
     def _construct(self) -> None:
         """Offer the schedules of the constructive methods from which searches start."""
-        for start in select(role=Role.START):
-            if not start.supports.refusal(self.problem):
-                self.run(start.name)
+        for start in select(role=Role.START, problem=self.problem):
+            self.run(start.name)
 
     def close(self) -> None:
         """End the processes that were started for the solve."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from hetsched import heap_kernels
 from hetsched.arrays import BoolArray, FloatArray, IntArray
-from hetsched.compiled import builder, inner, linear
+from hetsched.compiled import builder, inner, linear, nearly_linear
 from hetsched.heuristics.list_scheduling.gap_kernels import Gaps, fill_gap, first_gap, new_gaps
 from hetsched.heuristics.list_scheduling.kernels import MEMORY_SLACK, NONE
 from hetsched.problem.link_kernels import link_seconds, multiplier
@@ -62,7 +62,7 @@ def work_per_task(arrays: ProblemArrays) -> FloatArray:
     return mean
 
 
-@linear
+@nearly_linear
 @builder
 def shared_counts(arrays: ProblemArrays, unit: IntArray, row_of: IntArray, n_rows: int, once: bool) -> BoolArray:
     """Return whether all members of a co-location unit can process q inputs on a device, [rows, K, L + 1].

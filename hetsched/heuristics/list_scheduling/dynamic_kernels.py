@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hetsched.arrays import FloatArray, IntArray
-from hetsched.compiled import inner, kernel, linear
+from hetsched.compiled import inner, kernel, nearly_linear
 from hetsched.heuristics.list_scheduling.kernels import MEMORY_SLACK, NONE, ListProblem, arrivals
 
 # Rules by which a dynamic list scheduler selects among the ready tasks.
@@ -182,7 +182,7 @@ def put(p: ListProblem, s: Choosing, i: int, k: int, step: int, waits: bool) -> 
     return bool(first)
 
 
-@linear
+@nearly_linear
 @kernel
 def by_choice(p: ListProblem, choice: Choice, s: Choosing, preferences: Preferences, few: int, most: int) -> int:
     """Run a slice of steps; each appends the ready task to the device that are best by the rule.

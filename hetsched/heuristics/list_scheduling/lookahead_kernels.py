@@ -8,7 +8,7 @@ import numpy as np
 
 from hetsched import heap_kernels
 from hetsched.arrays import FloatArray, IntArray
-from hetsched.compiled import inner, kernel, linear
+from hetsched.compiled import inner, kernel, nearly_linear
 from hetsched.heuristics.list_scheduling.gap_kernels import fill_gap, first_gap
 from hetsched.heuristics.list_scheduling.kernels import MEMORY_SLACK, NONE, ListProblem, arrivals
 from hetsched.heuristics.list_scheduling.static_kernels import ListState, admits, clear, enqueue_after, enqueue_first, has_room
@@ -150,7 +150,7 @@ def _latest_child(p: ListProblem, children: Children, s: ListState, trial: Trial
     return float(latest)
 
 
-@linear
+@nearly_linear
 @kernel
 def lookahead(p: ListProblem, priority: FloatArray, children: Children, s: ListState, trial: Trial) -> int:
     """Place the ready task of highest priority [n] on the device that lets its children finish first, until all are placed.

@@ -29,7 +29,7 @@ import numpy as np
 
 from hetsched import heap_kernels
 from hetsched.arrays import FloatArray, IntArray
-from hetsched.compiled import inner, kernel, linear
+from hetsched.compiled import inner, kernel, nearly_linear
 from hetsched.heuristics.list_scheduling.dynamic_kernels import (
     BIL,
     MORE,
@@ -311,7 +311,7 @@ def _bind(p: ListProblem, s: Choosing, pairs: Pairs, u: int, k: int) -> None:
             pairs.stuck[0] = 1
 
 
-@linear
+@nearly_linear
 @kernel
 def by_pairs(p: ListProblem, choice: Choice, order: PairOrder, s: Choosing, preferences: Preferences, pairs: Pairs, most: int) -> int:
     """Go on where `dynamic_kernels.by_choice` returned ``WIDE``: run a slice of steps with the same choices.

@@ -8,7 +8,7 @@ import numpy as np
 
 from hetsched import heap_kernels
 from hetsched.arrays import FloatArray, IntArray
-from hetsched.compiled import builder, inner, kernel, linear
+from hetsched.compiled import builder, inner, kernel, nearly_linear
 from hetsched.heuristics.list_scheduling.dynamic_kernels import MORE, Choice, Choosing, put
 from hetsched.heuristics.list_scheduling.kernels import MEMORY_SLACK, NONE, ListProblem, arrivals
 from hetsched.heuristics.list_scheduling.pair_kernels import PairOrder, Pairs, admissible, best_arrived, best_awaited, join, leave, readmit
@@ -58,7 +58,7 @@ def partition(device: IntArray, work: FloatArray, n_devices: int) -> Partition:
     return Partition(device.copy(), np.bincount(device, work, n_devices).astype(np.float64))
 
 
-@linear
+@nearly_linear
 @builder
 def fill(order: IntArray, unit: IntArray, need: FloatArray, limit: FloatArray, durations: FloatArray, devices: IntArray) -> IntArray:
     """Fill one device after another up to its limit; return the device of each unit.
@@ -102,7 +102,7 @@ def fill(order: IntArray, unit: IntArray, need: FloatArray, limit: FloatArray, d
     return chosen
 
 
-@linear
+@nearly_linear
 @builder
 def spread(order: IntArray, seconds: FloatArray, need: FloatArray, capacity: FloatArray) -> IntArray:
     """Place clusters in the given order, each on the device of least resulting load within memory; return their devices.
@@ -136,7 +136,7 @@ def spread(order: IntArray, seconds: FloatArray, need: FloatArray, capacity: Flo
     return device
 
 
-@linear
+@nearly_linear
 @builder
 def linear_clusters(arrays: ProblemArrays, order: IntArray, weight: FloatArray, transfer: FloatArray) -> IntArray:
     """Cluster by longest paths, each in the graph of the remaining tasks; return the cluster of each task, [n]."""
@@ -169,7 +169,7 @@ def linear_clusters(arrays: ProblemArrays, order: IntArray, weight: FloatArray, 
     return cluster
 
 
-@linear
+@nearly_linear
 @builder
 def dominant_sequence(arrays: ProblemArrays, weight: FloatArray, transfer: FloatArray, below: FloatArray) -> tuple[IntArray, FloatArray]:
     """Cluster by dominant sequences; return the cluster of each task, [n], and the start of each cluster in seconds.
@@ -270,7 +270,7 @@ def _roomiest(p: ListProblem, s: Choosing, n_ready: int) -> tuple[int, int]:
     return chosen, device
 
 
-@linear
+@nearly_linear
 @kernel
 def small_communication(
     p: ListProblem, choice: Choice, order: PairOrder, s: Choosing, pairs: Pairs, reservations: Reservations, most: int
@@ -323,7 +323,7 @@ def small_communication(
 # 1,500 tasks took 91 us instead of 75.
 
 
-@linear
+@nearly_linear
 @builder
 def repartition(
     arrays: ProblemArrays,
