@@ -51,8 +51,8 @@ class GraphPart(Row, kw_only=True):
             graph.colocation,
             graph.devices,
         )
-        edges = zip(graph.source.tolist(), graph.target.tolist(), graph.edge_bytes.tolist(), strict=True)
-        return cls(tasks=[TaskRow(*row) for row in zip(*columns, strict=True)], edges=[(names[i], names[j], size) for i, j, size in edges])
+        ends = (map(names.__getitem__, column.tolist()) for column in (graph.source, graph.target))
+        return cls(tasks=list(map(TaskRow, *columns)), edges=list(zip(*ends, graph.edge_bytes.tolist(), strict=True)))
 
     def value(self) -> TaskGraph:
         """Return the graph."""

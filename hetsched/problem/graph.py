@@ -54,13 +54,14 @@ def is_text(value: object) -> bool:
     return True
 
 
-def _all_text(values: Iterable[Any]) -> bool:
-    """Return whether all values are text, see `is_text`; False without a reason if some cannot be hashed."""
+def _texts(values: Iterable[Any]) -> set[Any] | None:
+    """Return the distinct values if all are text, see `is_text`, and can be hashed, else None."""
     try:
-        "".join(set(values)).encode()  # one by one a million names would take a second
+        different = set(values)
+        "".join(different).encode()  # one by one a million names would take a second
     except (TypeError, UnicodeEncodeError):
-        return False
-    return True
+        return None
+    return different
 
 
 def number(value: object) -> float:
@@ -74,12 +75,13 @@ def number(value: object) -> float:
 def unique_names(names: Iterable[str], what: str) -> tuple[str, ...]:
     """Return `names` as a tuple after checking that they are distinct non-empty strings."""
     result = tuple(names)
-    if not _all_text(result) or "" in result:
+    different = _texts(result)
+    if different is None or "" in different:
         for name in result:
             if not is_text(name) or not name:
                 raise InvalidProblem(f"{what} name {name!r} is not a non-empty string; give each {what} a name of Unicode text")
     result = tuple(map(str, result))  # numpy's strings become str
-    if len(set(result)) < len(result):
+    if len(different or set(result)) < len(result):
         seen: set[str] = set()
         duplicates = sorted({name for name in result if name in seen or seen.add(name)})  # type: ignore[func-returns-value]
         raise InvalidProblem(f"duplicate {what} names: {named(range(len(duplicates)), duplicates)}; names must be unique")
@@ -194,7 +196,7 @@ class TaskGraph(Frozen):
             if len(column) != n:
                 raise InvalidProblem(f"{what} has length {len(column)} but the graph has {n} tasks; give one per task")
         for what, column, absent in (("op", ops, False), ("colocation", labels, True)):
-            if not _all_text(value for value in column if not absent or value is not None):
+            if _texts(value for value in column if not absent or value is not None) is None:
                 for name, value in zip(names, column, strict=True):
                     if not (is_text(value) or (absent and value is None)):
                         raise InvalidProblem(f"{what} of task {name!r} is {value!r}; it must be a string of Unicode text")

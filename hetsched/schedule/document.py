@@ -55,20 +55,18 @@ class SchedulePart(Row, kw_only=True):
         """Return the document part of a schedule."""
         batches, transfers, items = schedule.batches, schedule.transfers, schedule.items.tolist()
         pointers = schedule.item_ptr.tolist()
-        task = [schedule.tasks[i] for i in batches.task.tolist()]
-        device = [schedule.devices[k] for k in batches.device.tolist()]
+        task = map(schedule.tasks.__getitem__, batches.task.tolist())
+        device = map(schedule.devices.__getitem__, batches.device.tolist())
         inputs = [items[first:last] for first, last in itertools.pairwise(pointers)]
-        sizes = [None if size == len(own) else size for size, own in zip(batches.size.tolist(), inputs, strict=True)]
-        rows = zip(task, device, reals(batches.start), reals(batches.finish), inputs, sizes, strict=True)
+        sizes = (None if size == len(own) else size for size, own in zip(batches.size.tolist(), inputs, strict=True))
         indices = [transfers[name].tolist() for name in ("edge", "source", "target")]
-        moves = zip(*indices, reals(transfers.start), reals(transfers.finish), strict=True)
         order = schedule.transfer_order
         return cls(
             tasks=list(schedule.tasks),
             devices=list(schedule.devices),
             inputs=schedule.n_inputs,
-            batches=[BatchRow(*row) for row in rows],
-            transfers=[TransferRow(*row) for row in moves],
+            batches=list(map(BatchRow, task, device, reals(batches.start), reals(batches.finish), inputs, sizes)),
+            transfers=list(map(TransferRow, *indices, reals(transfers.start), reals(transfers.finish))),
             makespan=real(schedule.makespan),
             transfer_order=None if order is None else [tuple(row) for row in order.tolist()],
             static_memory=None if schedule.static_memory is None else reals(schedule.static_memory),

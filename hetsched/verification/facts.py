@@ -79,6 +79,8 @@ class Facts:
         ahead, behind = graph.edges[edge, 0] * inputs + item, graph.edges[edge, 1] * inputs + item
         row, first = np.argsort(cell, kind="stable"), np.cumsum(self.copies) - self.copies
         number = self.copies[ahead] * self.copies[behind]
+        if (number == 1).all():
+            return edge, row[first[ahead]], row[first[behind]]
         pair = np.repeat(np.arange(len(edge)), number)
         nth = np.arange(len(pair)) - np.repeat(np.cumsum(number) - number, number)
         a, b = np.divmod(nth, self.copies[behind][pair])
@@ -89,7 +91,8 @@ class Facts:
         result = np.full(len(self.move_edge), -1)
         if len(keys):
             pairs = self.move_source * len(self.task) + self.move_target
-            place = np.minimum(np.searchsorted(keys, pairs), len(keys) - 1)
+            ascending, place = np.argsort(pairs), np.empty(len(pairs), np.int64)  # of many, pairs in order are found several times as fast
+            place[ascending] = np.minimum(np.searchsorted(keys, pairs[ascending]), len(keys) - 1)
             rows = np.flatnonzero((keys[place] == pairs) & (edge[place] == self.move_edge) & remote[place])
             arc, first = np.unique(place[rows], return_index=True)
             result[rows[first]] = arc
