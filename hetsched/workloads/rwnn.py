@@ -171,15 +171,22 @@ def _erdos_renyi(n: int, probability: float, rng: np.random.Generator) -> IntArr
 def _watts_strogatz(n: int, neighbours: int, rewiring: float, rng: np.random.Generator) -> IntArray:
     linked = [{(i + d) % n for d in range(-(neighbours // 2), neighbours // 2 + 1) if d} for i in range(n)]
     for d in range(1, neighbours // 2 + 1):
-        for i in np.flatnonzero(rng.random(n) < rewiring).tolist():
-            old = (i + d) % n
-            if len(linked[i]) == n - 1:
+        chosen = np.flatnonzero(rng.random(n) < rewiring).tolist()
+        # Each takes one number or more, so that many are drawn at once; a task that has all others as neighbours takes none.
+        together = max(map(len, linked)) + len(chosen) < n - 1
+        drawn: list[int] = []
+        for left, i in zip(range(len(chosen), 0, -1), chosen, strict=True):
+            old, own = (i + d) % n, linked[i]
+            if len(own) == n - 1:
                 continue
-            while (new := int(rng.integers(n))) == i or new in linked[i]:
-                pass
-            linked[i].remove(old)
+            while True:
+                if not drawn:
+                    drawn = rng.integers(n, size=left if together else 1).tolist()[::-1]
+                if (new := drawn.pop()) != i and new not in own:
+                    break
+            own.remove(old)
             linked[old].remove(i)
-            linked[i].add(new)
+            own.add(new)
             linked[new].add(i)
     return np.array([(i, j) for i, row in enumerate(linked) for j in row if i < j], np.int64).reshape(-1, 2)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
-from hetsched.workloads.rwnn import _erdos_renyi, _is_connected
+from hetsched.workloads.rwnn import _erdos_renyi, _is_connected, _watts_strogatz
 
 KINDS = st.sampled_from(["er", "ws", "ba"])
 DEPENDENCE = st.sampled_from(["sdep", "wdep"])
@@ -54,6 +54,26 @@ def test_the_same_seed_gives_the_same_graph_and_another_seed_another(kwargs):
     assert hs.workloads.rwnn(**kwargs) == hs.workloads.rwnn(**kwargs)
     others = [hs.workloads.rwnn(**{**kwargs, "seed": seed}) for seed in range(8)]
     assert any(other != others[0] for other in others)
+
+
+@given(st.integers(5, 40), st.sampled_from([2, 4]), st.sampled_from([0.0, 0.3, 0.75, 1.0]), st.integers(0, 10**6))
+def test_small_worlds_take_their_random_numbers_one_by_one(n, neighbours, rewiring, seed):
+    """However many are drawn at once, graph and generator are those of single draws, also where tasks have all others as neighbours."""
+    rng, single = np.random.default_rng(seed), np.random.default_rng(seed)
+    linked = [{(i + d) % n for d in range(-(neighbours // 2), neighbours // 2 + 1) if d} for i in range(n)]
+    for d in range(1, neighbours // 2 + 1):
+        for i in np.flatnonzero(single.random(n) < rewiring).tolist():
+            if len(linked[i]) == n - 1:
+                continue
+            while (new := int(single.integers(n))) == i or new in linked[i]:
+                pass
+            linked[i].remove((i + d) % n)
+            linked[(i + d) % n].remove(i)
+            linked[i].add(new)
+            linked[new].add(i)
+    edges = _watts_strogatz(n, neighbours, rewiring, rng)
+    assert sorted(map(tuple, edges.tolist())) == sorted((i, j) for i, row in enumerate(linked) for j in row if i < j)
+    assert rng.bit_generator.state == single.bit_generator.state
 
 
 @given(arguments())
