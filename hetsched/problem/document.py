@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Self
 
 import msgspec
 import numpy as np
 
 from hetsched.arrays import FloatArray
-from hetsched.documents import VERSION, Document, Number, Row, Whole, optional
+from hetsched.documents import VERSION, Document, Number, Row, Whole, optional, rows
 from hetsched.errors import InvalidProblem
 from hetsched.problem.cluster import Cluster, Device
 from hetsched.problem.graph import TaskGraph
@@ -40,34 +41,41 @@ class GraphPart(Row, kw_only=True):
     def of(cls, graph: TaskGraph) -> Self:
         """Return the document part of a graph."""
         names = graph.names
-        columns = (
-            names,
-            graph.op,
-            graph.weight_bytes.tolist(),
-            graph.input_bytes.tolist(),
-            graph.output_bytes.tolist(),
-            optional(graph.flops),
-            optional(graph.bytes_accessed),
-            graph.colocation,
-            graph.devices,
-        )
-        ends = (map(names.__getitem__, column.tolist()) for column in (graph.source, graph.target))
-        return cls(tasks=list(map(TaskRow, *columns)), edges=list(zip(*ends, graph.edge_bytes.tolist(), strict=True)))
+
+        def tasks(own: slice) -> Iterable[TaskRow]:
+            return map(
+                TaskRow,
+                names[own],
+                graph.op[own],
+                graph.weight_bytes[own].tolist(),
+                graph.input_bytes[own].tolist(),
+                graph.output_bytes[own].tolist(),
+                optional(graph.flops[own]),
+                optional(graph.bytes_accessed[own]),
+                graph.colocation[own],
+                graph.devices[own],
+            )
+
+        def edges(own: slice) -> Iterable[tuple[str, str, float]]:
+            ends = (map(names.__getitem__, column[own].tolist()) for column in (graph.source, graph.target))
+            return zip(*ends, graph.edge_bytes[own].tolist(), strict=True)
+
+        return cls(tasks=rows(graph.n_tasks, tasks), edges=rows(graph.n_edges, edges))
 
     def value(self) -> TaskGraph:
         """Return the graph."""
-        rows = self.tasks
+        tasks = self.tasks
         return TaskGraph(
-            [row.name for row in rows],
+            [row.name for row in tasks],
             self.edges,
-            op=[row.op for row in rows],
-            weight_bytes=[row.weight_bytes for row in rows],
-            input_bytes=[row.input_bytes for row in rows],
-            output_bytes=[row.output_bytes for row in rows],
-            flops=np.array([row.flops for row in rows], np.float64),
-            bytes_accessed=np.array([row.bytes_accessed for row in rows], np.float64),
-            colocation=[row.colocation for row in rows],
-            devices=[row.devices for row in rows],
+            op=[row.op for row in tasks],
+            weight_bytes=[row.weight_bytes for row in tasks],
+            input_bytes=[row.input_bytes for row in tasks],
+            output_bytes=[row.output_bytes for row in tasks],
+            flops=np.array([row.flops for row in tasks], np.float64),
+            bytes_accessed=np.array([row.bytes_accessed for row in tasks], np.float64),
+            colocation=[row.colocation for row in tasks],
+            devices=[row.devices for row in tasks],
         )
 
 
@@ -168,19 +176,19 @@ class ProblemDocument(Document[Problem], kw_only=True, tag="hetsched-problem"):
     @classmethod
     def of(cls, value: Problem) -> Self:
         """Return the document of a problem."""
-        durations = value.table[:, :, 0] if value.n_sizes == 1 else value.table
+        durations, transfers = value.table[:, :, 0] if value.n_sizes == 1 else value.table, value.transfers
         return cls(
             version=VERSION,
             graph=GraphPart.of(value.graph),
             cluster=ClusterPart.of(value.cluster),
-            durations=optional(durations),
+            durations=rows(value.n_tasks, lambda own: optional(durations[own])),
             kinds=value.kinds,
             batch_sizes=None if value.batch_sizes.tolist() == [1] else value.batch_sizes.tolist(),
             inputs=value.inputs,
             batching=value.batching,
             communication=value.communication,
             memory=value.memory,
-            transfers=None if value.transfers is None else optional(value.transfers),
+            transfers=None if transfers is None else rows(len(transfers), lambda own: optional(transfers[own])),
         )
 
     def value(self) -> Problem:

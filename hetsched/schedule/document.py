@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import NoReturn, Self
 
@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from hetsched.arrays import Columns, FloatArray, IntArray, row_starts
-from hetsched.documents import VERSION, Document, Real, Row, Whole, real, reals
+from hetsched.documents import VERSION, Document, Real, Row, Whole, real, reals, rows
 from hetsched.errors import InvalidProblem
 from hetsched.schedule.schedule import Schedule
 
@@ -53,22 +53,35 @@ class SchedulePart(Row, kw_only=True):
     @classmethod
     def of(cls, schedule: Schedule) -> SchedulePart:
         """Return the document part of a schedule."""
-        batches, transfers, items = schedule.batches, schedule.transfers, schedule.items.tolist()
-        pointers = schedule.item_ptr.tolist()
-        task = map(schedule.tasks.__getitem__, batches.task.tolist())
-        device = map(schedule.devices.__getitem__, batches.device.tolist())
-        inputs = [items[first:last] for first, last in itertools.pairwise(pointers)]
-        sizes = (None if size == len(own) else size for size, own in zip(batches.size.tolist(), inputs, strict=True))
-        indices = [transfers[name].tolist() for name in ("edge", "source", "target")]
+        batches, transfers = schedule.batches, schedule.transfers
+
+        def batch_rows(own: slice) -> Iterable[BatchRow]:
+            pointers = schedule.item_ptr[own.start : own.stop + 1]
+            items = schedule.items[pointers[0] : pointers[-1]].tolist()
+            inputs = [items[first:last] for first, last in itertools.pairwise((pointers - pointers[0]).tolist())]
+            return map(
+                BatchRow,
+                map(schedule.tasks.__getitem__, batches.task[own].tolist()),
+                map(schedule.devices.__getitem__, batches.device[own].tolist()),
+                reals(batches.start[own]),
+                reals(batches.finish[own]),
+                inputs,
+                (None if size == len(row) else size for size, row in zip(batches.size[own].tolist(), inputs, strict=True)),
+            )
+
+        def transfer_rows(own: slice) -> Iterable[TransferRow]:
+            indices = (transfers[name][own].tolist() for name in ("edge", "source", "target"))
+            return map(TransferRow, *indices, reals(transfers.start[own]), reals(transfers.finish[own]))
+
         order = schedule.transfer_order
         return cls(
             tasks=list(schedule.tasks),
             devices=list(schedule.devices),
             inputs=schedule.n_inputs,
-            batches=list(map(BatchRow, task, device, reals(batches.start), reals(batches.finish), inputs, sizes)),
-            transfers=list(map(TransferRow, *indices, reals(transfers.start), reals(transfers.finish))),
+            batches=rows(len(batches), batch_rows),
+            transfers=rows(len(transfers), transfer_rows),
             makespan=real(schedule.makespan),
-            transfer_order=None if order is None else [tuple(row) for row in order.tolist()],
+            transfer_order=None if order is None else rows(len(order), lambda own: map(tuple, order[own].tolist())),
             static_memory=None if schedule.static_memory is None else reals(schedule.static_memory),
             peak_memory=None if schedule.peak_memory is None else reals(schedule.peak_memory),
         )
@@ -76,18 +89,18 @@ class SchedulePart(Row, kw_only=True):
     def value(self) -> Schedule:
         """Return the schedule, with indices in place of names."""
         tasks, devices = (dict(zip(names, range(len(names)), strict=True)) for names in (self.tasks, self.devices))
-        rows, moves = self.batches, self.transfers
+        runs, moves = self.batches, self.transfers
         try:
-            task, device = _indices(rows, "task", tasks), _indices(rows, "device", devices)
+            task, device = _indices(runs, "task", tasks), _indices(runs, "device", devices)
         except KeyError:
             self._refuse_names(tasks, devices)
-        counts = [len(row.inputs) for row in rows]
+        counts = [len(row.inputs) for row in runs]
         batches = Columns(
             task=task,
             device=device,
-            start=np.array([row.start for row in rows], np.float64),
-            finish=np.array([row.finish for row in rows], np.float64),
-            size=np.array([count if row.size is None else row.size for row, count in zip(rows, counts, strict=True)], np.int64),
+            start=np.array([row.start for row in runs], np.float64),
+            finish=np.array([row.finish for row in runs], np.float64),
+            size=np.array([count if row.size is None else row.size for row, count in zip(runs, counts, strict=True)], np.int64),
         )
         transfers = Columns(
             edge=np.array([row.edge for row in moves], np.int64),
@@ -102,7 +115,7 @@ class SchedulePart(Row, kw_only=True):
             self.inputs,
             batches,
             row_starts(counts),
-            np.array([item for row in rows for item in row.inputs], np.int64),
+            np.array([item for row in runs for item in row.inputs], np.int64),
             transfers,
             transfer_order=None if self.transfer_order is None else np.array(self.transfer_order, np.int64).reshape(-1, 3),
             makespan=None if self.makespan is None else float(self.makespan),

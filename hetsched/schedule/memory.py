@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
-from hetsched.arrays import Columns, FloatArray, IntArray
+from hetsched.arrays import Columns, FloatArray, IntArray, row_starts
 from hetsched.errors import InvalidSchedule
 from hetsched.problem.problem import Problem
 from hetsched.schedule.arcs import Arcs, of_schedule
@@ -105,10 +107,13 @@ def _changes(
     device, start, end, size = (np.concatenate(columns) for columns in zip(*intervals, strict=True))
     held = (end > start) & (size > 0)
     device, start, end, size = device[held], start[held], end[held], size[held]
-    time, change = np.concatenate([start, end]), np.concatenate([size, -size])
     device = np.concatenate([device, device])
-    order = np.lexsort((change, time, device))  # releases before acquisitions at one time
-    return device[order], time[order], change[order]
+    order = np.argsort(device.astype(np.min_scalar_type(problem.n_devices)), kind="stable")  # small integers are sorted in linear time
+    moments = np.empty(len(device), np.complex128)  # sorted by real, then by imaginary part; lexsort takes twice as long
+    moments.real, moments.imag = np.concatenate([start, end])[order], np.concatenate([size, -size])[order]
+    for first, last in itertools.pairwise(row_starts(np.bincount(device, minlength=problem.n_devices)).tolist()):
+        moments[first:last].sort(kind="stable")  # releases before acquisitions at one time
+    return device[order], moments.real.copy(), moments.imag.copy()
 
 
 def needed(problem: Problem, schedule: Schedule) -> FloatArray:

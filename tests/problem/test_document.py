@@ -69,6 +69,23 @@ def test_documents_round_trip_to_the_bit(tmp_path):
         assert documents.encode(back) == path.read_bytes()
 
 
+@pytest.mark.parametrize("together", [1, 2, 3, 4])
+def test_a_document_made_in_parts_is_the_same_text(monkeypatch, together):
+    """With explicit transfers and their order, several inputs a batch, absent numbers; some lists fill their last part and some do not."""
+    problem = awkward()
+    first = hs.solve(problem, "bheft")
+    assert first.schedule is not None
+    whole = hs.Decision.from_batches(problem, [("a", "y", [0, 1]), ("b", "x", [0]), ("b", "x", [1]), ("c", "x", [0, 1])])
+    moves = hs.simulate(problem, whole).transfers
+    order = np.column_stack([moves.edge, moves.source, moves.target])[::-1]
+    ordered = hs.simulate(problem, hs.Decision(whole.task, whole.device, whole.item_ptr, whole.items, transfer_order=order))
+    values = [problem, problem.graph, topcuoglu(), first, ordered, hs.solve(topcuoglu(), "heft")]
+    texts = [documents.encode(value) for value in values]
+    monkeypatch.setattr(documents, "TOGETHER", together)
+    assert [documents.encode(value) for value in values] == texts
+    assert [documents.decode(text) for text in texts] == values
+
+
 @pytest.mark.parametrize("sizes", [[1], [1, 2]])
 def test_a_problem_without_tasks_comes_back(sizes):
     nothing = hs.Problem(hs.TaskGraph([]), hs.Cluster(["a", "b"], bandwidth=1.0), durations=np.zeros((0, 2, len(sizes))), batch_sizes=sizes)
