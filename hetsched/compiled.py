@@ -63,6 +63,12 @@ def _used_modules(names: Mapping[str, object]) -> set[str]:
 
 
 @cache
+def _used_by(module: str) -> set[str]:
+    """Return the modules of kernels that a module of kernels uses, after its import."""
+    return _used_modules(vars(sys.modules[module]))
+
+
+@cache
 def _digest(module: str) -> str:
     """Return a digest of the source of a module of kernels."""
     return _DIGEST(Path(str(sys.modules[module].__file__)).read_bytes()).hexdigest()
@@ -74,7 +80,7 @@ def _sources(function: Callable[..., Any]) -> dict[str, str]:
     waiting = _used_modules(function.__globals__)
     while waiting:
         found |= waiting
-        waiting = {used for module in waiting - {own} for used in _used_modules(vars(sys.modules[module]))} - found
+        waiting = {used for module in waiting - {own} for used in _used_by(module)} - found
     return {module: _digest(module) for module in (__name__, *sorted(found - {own}))}
 
 
@@ -138,22 +144,26 @@ class Kernel:
 
     def __call__(self, *args: Any) -> Any:
         interpreting = _interpreting.get()
-        if interpreting is None and self._compiled:
-            return self.dispatcher(*args)
-        if interpreting:
+        if interpreting is None:  # the kernel decides
+            if self._compiled:
+                return self.dispatcher(*args)
+            if self._may_interpret(args):
+                return self._interpret(args)
+        elif interpreting:
             return self.py_func(*args)
-        if interpreting is None and self._may_interpret(args) and not self._on_disk(args):
-            start = time.perf_counter()
-            with interpreter():
-                result = self.py_func(*args)
-            self._interpreted += time.perf_counter() - start
-            return result
         result = self.dispatcher(*args)
         self._compiled = True
         return result
 
     def _may_interpret(self, args: tuple[Any, ...]) -> bool:
-        return self._interpreted < SECONDS and size(args) <= self.most
+        return self._interpreted < SECONDS and size(args) <= self.most and not self._on_disk(args)
+
+    def _interpret(self, args: tuple[Any, ...]) -> Any:
+        start = time.perf_counter()
+        with interpreter():
+            result = self.py_func(*args)
+        self._interpreted += time.perf_counter() - start
+        return result
 
     def _on_disk(self, args: tuple[Any, ...]) -> bool:
         """Return whether the cache has code for such arguments."""

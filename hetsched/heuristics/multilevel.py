@@ -12,7 +12,7 @@ from hetsched.coarsening.coarse import Coarsening
 from hetsched.coarsening.matching import hierarchy
 from hetsched.errors import InvalidProblem, UnsupportedFeature
 from hetsched.heuristics.pacing import SECONDS
-from hetsched.heuristics.placement.celeritas import fused, listed
+from hetsched.heuristics.placement.offers import fused, listed
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.search import Kind, Monitor, Role, Supports, method, select

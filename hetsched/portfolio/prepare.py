@@ -30,7 +30,7 @@ from hetsched.problem.links import CONTENDED
 from hetsched.problem.problem import Problem
 from hetsched.processes import Channel, Ready
 from hetsched.search import Budget, Kind, Method, Monitor, registered
-from hetsched.search.compilation import has_kernels, mark_prepared
+from hetsched.search.compilation import has_kernels, home, mark_prepared
 
 EVALUATIONS = 50
 """Limit for each method."""
@@ -62,7 +62,7 @@ def prepare_bounds() -> None:
         pass
     modules(problem.graph, channels=2, largest=2)  # as in `every`, for graphs without a boundary of one channel
     for name, method in registered().items():
-        if method.function.__module__.startswith("hetsched.bounds."):
+        if home(method)[0] == "bounds":
             prepare_methods([name])
             mark_prepared(name)
 
@@ -74,8 +74,9 @@ def parts() -> dict[str, Callable[[], None]]:
     """
     families: dict[str, list[Method]] = {LONGEST: []}
     for method in sorted(registered().values(), key=lambda method: (method.turn, method.name)):
-        if has_kernels(method) and method.function.__module__.startswith("hetsched.heuristics."):
-            families.setdefault(method.function.__module__.split(".")[2], []).append(method)
+        room, family = home(method)
+        if has_kernels(method) and room == "heuristics":
+            families.setdefault(family, []).append(method)
     result: dict[str, Callable[[], None]] = {
         family: partial(_prepare_family, [method.name for method in members]) for family, members in families.items()
     }
@@ -106,7 +107,7 @@ def serve(log: int) -> NoReturn:
     channel = Channel(log)
     while True:
         name = channel.requests.get()
-        if registered()[name].function.__module__.startswith("hetsched.bounds."):
+        if home(registered()[name])[0] == "bounds":
             prepare_bounds()
         else:
             _prepare_family([name])

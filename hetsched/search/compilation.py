@@ -20,10 +20,15 @@ MAIN = "hetsched.portfolio.prepare:serve"
 WAKE = 0.02  # seconds between looks at the clock
 
 
+def home(method: Method) -> tuple[str, str]:
+    """Return the room and the family of a method of the package, as ("heuristics", "placement"), else two empty strings."""
+    package, room, family, *_ = (*method.function.__module__.split("."), "", "")
+    return (room, family) if package == "hetsched" else ("", "")
+
+
 def has_kernels(method: Method) -> bool:
     """Return whether `hetsched prepare` runs the method itself; `multilevel` has only those of others."""
-    ours = method.function.__module__.startswith(("hetsched.heuristics.", "hetsched.bounds."))
-    return ours and method.name != "multilevel" and method.available
+    return home(method)[0] in ("heuristics", "bounds") and method.name != "multilevel" and method.available
 
 
 def is_prepared(method: Method) -> bool:

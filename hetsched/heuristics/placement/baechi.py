@@ -11,7 +11,7 @@ from hetsched.coarsening.coarse import mean_durations, mean_transfers
 from hetsched.errors import UnsupportedFeature
 from hetsched.heuristics.list_scheduling.dynamic import MANY, one_order
 from hetsched.heuristics.list_scheduling.offers import descending, in_slices, list_problem
-from hetsched.heuristics.placement.celeritas import filled, listed, offer_by_claims
+from hetsched.heuristics.placement.offers import filled, listed, offer_by_claims
 from hetsched.modeling.expression import Expression
 from hetsched.modeling.model import Model
 from hetsched.problem.problem import Problem

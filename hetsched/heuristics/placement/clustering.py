@@ -6,7 +6,7 @@ import numpy as np
 
 from hetsched.arrays import FloatArray, IntArray
 from hetsched.coarsening.coarse import Coarsening, mean_durations, mean_transfers, memory_share, settled, united
-from hetsched.heuristics.placement.celeritas import fused, listed, offer_by_claims
+from hetsched.heuristics.placement.offers import fused, listed, offer_by_claims
 from hetsched.problem.problem import Problem
 from hetsched.search import Auto, Kind, Monitor, Role, Supports, always, large, method
 

@@ -14,7 +14,7 @@ from hetsched.analysis.levels import unit_sums
 from hetsched.arrays import FloatArray, IntArray, row_starts
 from hetsched.coarsening.coarse import mean_durations, mean_transfers
 from hetsched.errors import MissingDependency, OutOfTime, UnsupportedFeature
-from hetsched.heuristics.placement.celeritas import filled, offer_devices, shares
+from hetsched.heuristics.placement.offers import filled, offer_devices, shares
 from hetsched.problem.problem import Problem
 from hetsched.search import Kind, Monitor, Role, Supports, always, method
 from hetsched.stopping import Deadline

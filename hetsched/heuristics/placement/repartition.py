@@ -11,7 +11,7 @@ from hetsched.arguments import check_count
 from hetsched.arrays import row_starts
 from hetsched.coarsening.coarse import mean_durations, mean_transfers
 from hetsched.errors import UnsupportedFeature
-from hetsched.heuristics.placement.celeritas import offer_devices, shares
+from hetsched.heuristics.placement.offers import offer_devices, shares
 from hetsched.heuristics.placement.partitions import blocks
 from hetsched.problem.problem import Problem
 from hetsched.search import Auto, Kind, Monitor, Role, Supports, always, large, method

@@ -20,7 +20,7 @@ from hetsched.errors import UnsupportedFeature
 from hetsched.heuristics.list_scheduling import dynamic_kernels, pair_kernels
 from hetsched.heuristics.list_scheduling.dynamic import one_order
 from hetsched.heuristics.list_scheduling.offers import in_slices, list_problem
-from hetsched.heuristics.placement import baechi, celeritas, partitions
+from hetsched.heuristics.placement import baechi, celeritas, offers, partitions
 from hetsched.heuristics.placement import kernels as placement_kernels
 from hetsched.search import Monitor
 from hetsched.stopping import NEVER
@@ -342,7 +342,7 @@ def test_dominant_sequences_never_start_a_task_later_than_alone(problem):
     wide[:, np.arange(len(begin)), np.arange(len(begin))] = 0.0
     unlimited = hs.Problem(graph.replace(devices=None), clusters, durations=np.tile(weight[:, None], (1, len(begin))), transfers=wide)
     monitor = hs.Monitor(unlimited)
-    celeritas.offer_devices(monitor, cluster)
+    offers.offer_devices(monitor, cluster)
     assert monitor.incumbent <= alone * len(weight) + 1e-9  # a device for each cluster; list scheduling may add delays, but bounded ones
     assert begin.min() >= 0
 
@@ -358,7 +358,7 @@ def test_dsc_zeroes_the_dominant_edge():
 def test_blocks_are_of_work_in_proportion_to_speed():
     graph = hs.TaskGraph([f"t{i}" for i in range(12)], [(f"t{i}", f"t{i + 1}", 1.0) for i in range(11)])
     problem = hs.Problem(graph, hs.Cluster(["slow", "fast"], bandwidth=1.0), durations=np.tile([2.0, 1.0], (12, 1)))
-    assert celeritas.shares(problem).tolist() == pytest.approx([1 / 3, 2 / 3])
+    assert offers.shares(problem).tolist() == pytest.approx([1 / 3, 2 / 3])
     schedule = hs.solve(problem, "block").schedule
     assert [schedule.device_of(f"t{i}") for i in range(12)] == ["fast"] * 8 + ["slow"] * 4
 
@@ -376,7 +376,7 @@ def test_repartition_moves_a_task_to_what_it_reads():
 def test_a_pass_of_repartitioning_keeps_its_conditions(problem, slack):
     graph, unit = problem.graph, problem.unit
     work, transfer = unit_sums(problem, mean_durations(problem)), mean_transfers(problem)
-    ideal = work.sum() * celeritas.shares(problem)
+    ideal = work.sum() * offers.shares(problem)
     before = partitions.blocks(problem)[np.unique(unit, return_index=True)[1]]
     most = float(slack * work.sum() / problem.n_devices)
     ptr = row_starts(np.bincount(unit, minlength=problem.n_units))
