@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hetsched.analysis.merging import merged
 from hetsched.arguments import check_array, checked
 from hetsched.arrays import BoolArray, FloatArray, IntArray
 from hetsched.errors import InvalidArgument
@@ -100,9 +101,8 @@ class Levels:
     @cached_property
     def merged(self) -> Merged:
         """The levels of the problem with equal devices merged, which are as good for bounds; small clusters are left as they are."""
-        from hetsched.analysis.merging import merged
-
-        return merged(self)
+        problem, members = merged(self.problem)
+        return Merged(self if problem is self.problem else Levels(problem), members)
 
     @cached_property
     def critical_path(self) -> CriticalPath:

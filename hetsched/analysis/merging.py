@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hetsched.analysis.levels import Levels, Merged
 from hetsched.arrays import BoolArray, FloatArray, IntArray
 from hetsched.problem.cluster import Cluster
 from hetsched.problem.problem import Problem
@@ -15,8 +14,8 @@ MOST_DISTINCT = 32
 """Smaller clusters are left as they are."""
 
 
-def merged(levels: Levels) -> Merged:
-    """Return the levels of the problem with one device for each class of equal devices.
+def merged(problem: Problem) -> tuple[Problem, IntArray]:
+    """Return the problem with one device for each class of equal devices, and the number of devices of each class.
 
     Devices of a class run all tasks in equal times and have equal capacities, and have equal shortest transfers to and from each
     other class. So the levels of a task, whose transfers are to the best device and within a device take no time, are equal on all
@@ -25,8 +24,7 @@ def merged(levels: Levels) -> Merged:
     the number of its devices times that. The problem is returned as it is, with classes of one device, if it has at most
     `MOST_DISTINCT` devices, times for transfers instead of bandwidths, or between two classes no transfer that is shortest for every size.
     """
-    problem = levels.problem
-    unmerged = Merged(levels, np.ones(problem.n_devices, np.int64))
+    unmerged = problem, np.ones(problem.n_devices, np.int64)
     if problem.n_devices <= MOST_DISTINCT or problem.transfers is not None:
         return unmerged
     latency, bandwidth = problem.cluster.route_latency.copy(), problem.cluster.route_bandwidth.copy()
@@ -59,7 +57,7 @@ def merged(levels: Levels) -> Merged:
         communication=problem.communication,
         memory=problem.memory,
     )
-    return Merged(Levels(small), np.bincount(classes))
+    return small, np.bincount(classes)
 
 
 def _contents(problem: Problem) -> list[bytes]:
