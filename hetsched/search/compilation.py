@@ -11,7 +11,6 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-import hetsched
 from hetsched.processes import Process, in_process
 from hetsched.search.registry import Kind, Method
 
@@ -97,7 +96,7 @@ def _marker(name: str) -> Path | None:
     if folder is None:
         return None
     digest = hashlib.sha256(repr((numba.__version__, dispatcher.targetctx.codegen().magic_tuple())).encode())
-    package = Path(str(hetsched.__file__)).parent
+    package = Path(__file__).parents[1]
     for source in (package / "compiled.py", *sorted(package.rglob("*kernels.py"))):
         digest.update(source.read_bytes())
     return Path(folder) / f"prepared-{name}-{digest.hexdigest()[:16]}"
