@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from hetsched.heuristics.list_scheduling.pair_kernels import PairOrder, Pairs
 
 MANY = "the choice among many ready tasks"
-FEW, FEW_LASTING, PART = 32, 256, 4
-"""Above so many ready tasks, or 1 / `PART` of all tasks, a look at each of them takes longer than ``pair_kernels``; `FEW_LASTING`
-is for Min-Min, under which the best devices of few tasks change in a step."""
+FEW, FOR_EACH, LASTING, PART = 32, 2, 16, 4
+"""Where more tasks than `FEW`, and than `FOR_EACH` device, are ready, a look at each takes longer than ``pair_kernels``; `LASTING`
+times as many for Min-Min, under which the best devices of few tasks change in a step; never more than 1 / `PART` of all tasks."""
 MOST_PAIRS = 20_000_000
 """The most pairs of a task and a device for ``pair_kernels``, which needs up to 50 bytes for each."""
 _NO_LEVEL, _NO_MEDIAN = np.empty((0, 0)), np.empty(0)
@@ -42,7 +42,7 @@ def _by_choice(
     choice = dynamic_kernels.Choice(rule, np.array(level), np.array(median))
     few = n
     if order is not None and n * size <= MOST_PAIRS:
-        few = min(FEW_LASTING if rule == dynamic_kernels.MIN_MIN else FEW, n // PART)
+        few = min(max(FEW, FOR_EACH * size) * (LASTING if rule == dynamic_kernels.MIN_MIN else 1), n // PART)
     known = None if order is None else cache(order)
 
     def place(need: FloatArray) -> Placed:

@@ -122,6 +122,21 @@ def test_heft_is_the_algorithm_of_the_book(seed):
     assert run(problem, "heft").incumbent == pytest.approx(heft_by_the_book(problem), rel=1e-12)
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_heft_is_the_algorithm_of_the_book_for_priorities_that_are_close_together(seed):
+    """One long task leaves all others in one interval of priorities, too many to sort; equal ones go to the lower task."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(40, 60))
+    edges = np.sort(rng.integers(0, n, (n, 2)), axis=1)
+    if seed % 2:
+        edges = edges[:, ::-1]  # lower tasks wait for higher ones
+    graph = hs.TaskGraph([f"t{i}" for i in range(n)], edges[edges[:, 0] != edges[:, 1]])
+    durations = rng.integers(0, 3, (n, 2)).astype(float)
+    durations[rng.integers(n)] *= 1e9 if seed % 3 else 1.0
+    problem = hs.Problem(graph, hs.Cluster(["x", "y"], bandwidth=1.0), durations=durations)
+    assert run(problem, "heft").incumbent == pytest.approx(heft_by_the_book(problem), rel=1e-12)
+
+
 def test_etf_min_min_max_min_and_sufferage_choose_as_in_their_papers():
     # Tasks are independent, so that the first choice identifies the rule.
     durations = np.array([[4.0, 9.0], [6.0, 7.0], [3.0, 30.0]])
