@@ -77,17 +77,26 @@ def generated(tasks: int) -> hs.Problem:
     return hs.Problem(graph, hs.Cluster(devices, cluster.bandwidth, cluster.latency), costs=hs.costs.Roofline())
 
 
-def stages(tasks: int, folder: Path) -> Run:
-    """Run all stages; a value is dropped as soon as no later stage needs it."""
-    taken: list[Stage] = []
+class Watch:
+    """Runs stages one after another and records what each takes."""
 
-    def stage(call: Callable[[], Result]) -> Result:
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = names
+        self.taken: list[Stage] = []
+
+    def __call__(self, call: Callable[[], Result]) -> Result:
+        """Run the next stage."""
         Path("/proc/self/clear_refs").write_text("5")  # the peak becomes what is resident now
         wall, cpu = time.perf_counter(), time.process_time()
         result = call()
-        taken.append(Stage(STAGES[len(taken)], time.process_time() - cpu, time.perf_counter() - wall, resident("VmHWM")))
+        name = self.names[len(self.taken)]
+        self.taken.append(Stage(name, time.process_time() - cpu, time.perf_counter() - wall, resident("VmHWM")))
         return result
 
+
+def stages(tasks: int, folder: Path) -> Run:
+    """Run all stages; a value is dropped as soon as no later stage needs it."""
+    stage = Watch(STAGES)
     base = resident("VmRSS")
     paths = [folder / name for name in ("problem.json", "solution.json", "chart.png")]
     problem: Any = stage(lambda: generated(tasks))
@@ -104,7 +113,7 @@ def stages(tasks: int, folder: Path) -> Run:
     solution = stage(lambda: hs.read(paths[1]))
     stage(lambda: hs.report.write_gantt(problem, solution, paths[2]))
     sizes = [path.stat().st_size / MIB for path in paths[:2]]
-    return Run(problem.n_tasks, problem.graph.n_edges, transfers, base, gap, *sizes, taken)
+    return Run(problem.n_tasks, problem.graph.n_edges, transfers, base, gap, *sizes, stage.taken)
 
 
 def measured(tasks: int) -> Run:

@@ -117,8 +117,8 @@ class ClusterPart(Row, kw_only=True):
         """Return the document part of a cluster."""
         return cls(
             devices=[DeviceRow.of(device) for device in cluster.devices],
-            bandwidth=optional(cluster.bandwidth),
-            latency=cluster.latency.tolist(),
+            bandwidth=optional(_if_different(cluster.bandwidth)),
+            latency=_if_different(cluster.latency).tolist(),
         )
 
     def value(self) -> Cluster:
@@ -216,6 +216,12 @@ def _matrix(values: Any, what: str) -> FloatArray:
         return np.array(values, dtype=np.float64)  # None becomes NaN
     except (TypeError, ValueError, OverflowError):
         raise InvalidProblem(f"{what} has rows of different lengths; give one number per device in every row") from None
+
+
+def _if_different(matrix: FloatArray) -> FloatArray:
+    """Return the one number of all ordered pairs of devices, or the matrix if they differ."""
+    others = matrix[~np.eye(len(matrix), dtype=bool)]
+    return np.asarray(others[0]) if len(others) and (others == others[0]).all() else matrix
 
 
 def _unlimited(bandwidth: Any) -> FloatArray:
