@@ -226,6 +226,7 @@ def lower_bound() -> hs.Bound:
     return hs.Bound(1.0, "mine")
 
 
+@functools.cache
 def relaxed() -> Any:
     return hs.models.Assignment(problem())
 
@@ -675,9 +676,9 @@ SELVES: dict[str, Callable[[], Any]] = {
     "BatchedMakespan": formulation,
     "Formulation": formulation,
     "Assignment": relaxed,
-    "CongestionAware": lambda: hs.models.CongestionAware(problem()),
-    "SteadyState": lambda: hs.models.SteadyState(problem()),
-    "Pesto": lambda: hs.models.Pesto(problem().replace(communication="channel")),
+    "CongestionAware": functools.cache(lambda: hs.models.CongestionAware(problem())),
+    "SteadyState": functools.cache(lambda: hs.models.SteadyState(problem())),
+    "Pesto": functools.cache(lambda: hs.models.Pesto(problem().replace(communication="channel"))),
     "Block": lambda: blocks(),
     "Module": module_of_series,
     "Series": series,
