@@ -105,12 +105,20 @@ def rows(count: int, part: Callable[[slice], Iterable[Any]]) -> list[Any]:
     """
     if count <= TOGETHER:
         return list(part(slice(0, count)))
-    encoder, text = msgspec.json.Encoder(), bytearray()
-    for first in range(0, count, TOGETHER):
-        end = max(len(text) - 1, 0)  # the list so far without its bracket
-        encoder.encode_into(list(part(slice(first, first + TOGETHER))), text, end)
-        text[end] = ord("," if first else "[")
+    text = bytearray()
+    extend(text, (list(part(slice(first, first + TOGETHER))) for first in range(0, count, TOGETHER)))
     return cast("list[Any]", msgspec.Raw(text))
+
+
+def extend(text: bytearray, parts: Iterable[list[Any]]) -> None:
+    """Append the JSON text of one list, given in parts that are not empty."""
+    encoder, begin = msgspec.json.Encoder(), len(text)
+    for part in parts:
+        end = max(len(text) - 1, begin)  # that of the list so far without its bracket
+        encoder.encode_into(part, text, end)
+        text[end] = ord("," if end > begin else "[")
+    if len(text) == begin:
+        text += b"[]"
 
 
 def to_document(value: object) -> Document[Any]:

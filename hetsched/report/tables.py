@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from hetsched.arguments import checked
-from hetsched.arrays import Columns, FloatArray, IntArray, texts
+from hetsched.arrays import Columns, FloatArray, texts
 from hetsched.errors import InvalidSchedule
 from hetsched.problem.problem import Problem
 from hetsched.report.groups import modules
@@ -45,7 +47,8 @@ def batch_table(problem: Problem, schedule: Schedule) -> Columns:
     """
     batches, graph = schedule.batches, problem.graph
     module = texts(modules(graph.names))
-    inputs = [spans(run) for run in np.split(schedule.items, schedule.item_ptr[1:-1])] if len(batches) else []
+    items = schedule.items.tolist()
+    inputs = [spans(items[first:last]) for first, last in itertools.pairwise(schedule.item_ptr.tolist())]
     return Columns(
         task=texts(graph.names)[batches.task],
         op=texts(graph.op)[batches.task],
@@ -116,12 +119,15 @@ def method_table(solution: Solution) -> Columns:
     return Columns(**columns, gap=gap)
 
 
-def spans(items: IntArray) -> str:
+def spans(items: Iterable[int]) -> str:
     """Return input numbers as text: ``0-3, 7``."""
-    numbers = np.sort(items)
-    breaks = np.flatnonzero(np.diff(numbers) != 1) + 1
-    runs = [run for run in np.split(numbers, breaks) if len(run)]
-    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+    runs: list[list[int]] = []
+    for number in sorted(items):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
 
 
 def _shared(schedule: Schedule) -> FloatArray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from os import PathLike
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 
 from hetsched.arguments import checked
 from hetsched.arrays import FloatArray, IntArray
-from hetsched.documents import write_bytes
+from hetsched.documents import TOGETHER, extend, write_bytes
 from hetsched.errors import UnsupportedFeature
 from hetsched.problem.problem import Problem
 from hetsched.report.tables import batch_table, schedule_of
@@ -46,20 +47,29 @@ def chrome_trace(problem: Problem, answer: Schedule | Solution) -> dict[str, Any
     UnsupportedFeature
         The makespan, or a time, is beyond 1e9 s or not finite.
     """
-    schedule = schedule_of(problem, answer)
-    batches, moves = schedule.batches, schedule.transfers
-    times = np.concatenate([[schedule.makespan], batches.start, batches.finish, moves.start, moves.finish])
-    beyond = times[~(np.abs(times) <= LONGEST)]
-    if len(beyond):
-        raise UnsupportedFeature(f"a trace holds at most {LONGEST:g} s, not {beyond[0]:g} s; give durations in a larger unit")
-    events = [*_tracks(schedule), *_batches(problem, schedule), *_transfers(problem, schedule), *_memory(problem, schedule)]
-    return {"traceEvents": events, "displayTimeUnit": "ns", "otherData": {"makespan_s": schedule.makespan}}
+    events, rest = _contents(problem, schedule_of(problem, answer))
+    return {"traceEvents": list(events), **rest}
 
 
 @checked
 def write_trace(problem: Problem, answer: Schedule | Solution, path: str | PathLike[str]) -> None:
     """Write `chrome_trace` as JSON; open the file in ui.perfetto.dev or chrome://tracing."""
-    write_bytes(msgspec.json.encode(chrome_trace(problem, answer)), path)
+    events, rest = _contents(problem, schedule_of(problem, answer))
+    text = bytearray(b'{"traceEvents":')
+    extend(text, iter(lambda: list(itertools.islice(events, TOGETHER)), []))  # all events of a million tasks would take 8 GB
+    text += b"," + msgspec.json.encode(rest)[1:]
+    write_bytes(text, path)
+
+
+def _contents(problem: Problem, schedule: Schedule) -> tuple[Iterator[dict[str, Any]], dict[str, Any]]:
+    """Return the events of a trace, and its other fields."""
+    batches, moves = schedule.batches, schedule.transfers
+    times = np.concatenate([[schedule.makespan], batches.start, batches.finish, moves.start, moves.finish])
+    beyond = times[~(np.abs(times) <= LONGEST)]
+    if len(beyond):
+        raise UnsupportedFeature(f"a trace holds at most {LONGEST:g} s, not {beyond[0]:g} s; give durations in a larger unit")
+    events = itertools.chain(_tracks(schedule), _batches(problem, schedule), _transfers(problem, schedule), _memory(problem, schedule))
+    return events, {"displayTimeUnit": "ns", "otherData": {"makespan_s": schedule.makespan}}
 
 
 def _clock(times: FloatArray) -> list[int]:

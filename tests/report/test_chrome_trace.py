@@ -14,11 +14,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
 
 import hetsched as hs
+from hetsched.report import trace
 from tests.browser import visit
 from tests.report.cases import schedules, stack
 
@@ -40,6 +42,14 @@ def slices(trace: dict[str, Any], process: int) -> dict[str, list[tuple[int, int
             start = nanoseconds(event["ts"])
             tracks[names[event["tid"]]].append((start, start + nanoseconds(event["dur"]), event["name"]))
     return tracks
+
+
+@pytest.mark.parametrize("together", [1, 7, 100_000])
+def test_a_file_written_in_parts_is_the_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: int) -> None:
+    problem, solution = stack(8)
+    monkeypatch.setattr(trace, "TOGETHER", together)
+    hs.report.write_trace(problem, solution, tmp_path / "trace.json")
+    assert (tmp_path / "trace.json").read_bytes() == msgspec.json.encode(hs.report.chrome_trace(problem, solution))
 
 
 @given(schedules())

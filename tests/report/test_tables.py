@@ -98,6 +98,8 @@ def test_a_solution_without_a_schedule_is_refused(draw: Callable[..., object]) -
 def test_inputs_are_listed_in_spans() -> None:
     assert spans(np.array([7, 0, 1, 2])) == "0-2, 7"
     assert spans(np.array([4])) == "4"
+    assert spans([5, 3, 3, 4]) == "3, 3-5", "an invalid batch lists an input twice"
+    assert spans([]) == ""
 
 
 def test_the_method_table_ranks_what_ran() -> None:
