@@ -54,14 +54,17 @@ def test_every_problem_has_schedules(feature: str) -> None:
 @pytest.mark.slow
 def test_the_table_has_a_row_for_each_method(docs: Path, tmp_path: Path) -> None:
     kept = tmp_path / "kept.jsonl"
-    words = ["--quick", "--docs", str(docs), "--methods", "heft", "pesto", "--sizes", "10", "--results", str(kept)]
+    limits = ("0.1", "1.0")
+    words = ["--quick", "--docs", str(docs), "--methods", "heft", "pesto", "--sizes", "10", "--limits", *limits, "--results", str(kept)]
     punctual.main(words)
     text = (docs / "benchmarks.md").read_text()
     assert "kept punctual" in text
     assert "| all | 0.0" in text
     assert "| heft | 0.0" in text
     assert "| pesto | 0.0" in text
-    assert len(cases.Results(kept)) == 2 * len(punctual.FEATURES)
+    assert "Warm: " in text
+    assert "Cold: 2 solves; " in text
+    assert len(cases.Results(kept)) == 2 * sum(limit in (0.1, 1.0) for limits in punctual.FEATURES.values() for limit in limits)
 
 
 def test_what_misses_the_target_is_bold() -> None:
