@@ -131,7 +131,7 @@ class Kernel:
     answer does not wait for a compiler, and one that is asked for often does not do without it.
     """
 
-    most = 0
+    most = -1  # none, even where all arguments are empty
 
     def __init__(self, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
         functools.update_wrapper(self, function)

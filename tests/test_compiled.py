@@ -72,6 +72,12 @@ def test_a_linear_kernel_without_code_runs_in_the_interpreter(linear, source):
         assert again("ab") == "abab", "which numba cannot do"
 
 
+def test_another_kernel_is_compiled_even_for_empty_arguments(source):
+    kernel = loaded(source).twice
+    assert kernel(np.empty(0)).size == 0
+    assert len(kernel.signatures) == 1
+
+
 @pytest.mark.parametrize(("declare", "most"), [(compiled.linear, compiled.LINEAR), (compiled.nearly_linear, compiled.NEARLY_LINEAR)])
 def test_a_linear_kernel_is_compiled_for_large_arguments(linear, declare, most):
     declare(linear)

@@ -22,8 +22,6 @@ class Checked(Protocol):
 
     graph: TaskGraph
     cluster: Cluster
-    table: FloatArray
-    kinds: tuple[str, ...] | None
     batch_sizes: IntArray
     inputs: int
     transfers: FloatArray | None

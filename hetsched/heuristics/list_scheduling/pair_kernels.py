@@ -259,6 +259,20 @@ def join(p: ListProblem, choice: Choice, order: PairOrder, s: Choosing, pairs: P
 
 
 @inner
+def join_children(p: ListProblem, choice: Choice, order: PairOrder, s: Choosing, pairs: Pairs, i: int, n_ready: int) -> int:
+    """Add the children of task i whose parents are all placed, see `join`; return the number of ready tasks."""
+    arrays = p.arrays
+    for x in range(arrays.succ_ptr[i], arrays.succ_ptr[i + 1]):
+        j = arrays.succ[x]
+        s.waiting[j] -= 1
+        if s.waiting[j] == 0:
+            arrivals(arrays, j, s.device, s.finish, s.ready[j])
+            join(p, choice, order, s, pairs, j, n_ready)
+            n_ready += 1
+    return n_ready
+
+
+@inner
 def leave(order: PairOrder, s: Choosing, pairs: Pairs, i: int, n_ready: int) -> int:
     """Remove a task from the ready and the arrived tasks; return the number of ready tasks."""
     n_ready -= 1
@@ -319,7 +333,7 @@ def by_pairs(p: ListProblem, choice: Choice, order: PairOrder, s: Choosing, pref
     The slice ends after `most` looks at a device. Returns -1 if all tasks are placed, the task that fits nowhere, or ``MORE``;
     state and pairs are then those that the next slice needs. Preferences are those of ``BIL``.
     """
-    arrays, at, size, n_ready = p.arrays, s.at, len(s.used), s.at[1]
+    at, size, n_ready = s.at, len(s.used), s.at[1]
     if pairs.stuck[0] < 0:
         pairs.stuck[0] = 0
         for k in range(size):
@@ -349,11 +363,5 @@ def by_pairs(p: ListProblem, choice: Choice, order: PairOrder, s: Choosing, pref
         if put(p, s, i, k, step, order.waits):
             _fill(p, s, pairs, k)
             _bind(p, s, pairs, p.unit[i], k)
-        for x in range(arrays.succ_ptr[i], arrays.succ_ptr[i + 1]):
-            j = arrays.succ[x]
-            s.waiting[j] -= 1
-            if s.waiting[j] == 0:
-                arrivals(arrays, j, s.device, s.finish, s.ready[j])
-                join(p, choice, order, s, pairs, j, n_ready)
-                n_ready += 1
+        n_ready = join_children(p, choice, order, s, pairs, i, n_ready)
     return NONE

@@ -11,7 +11,17 @@ from hetsched.arrays import FloatArray, IntArray
 from hetsched.compiled import builder, inner, kernel, nearly_linear
 from hetsched.heuristics.list_scheduling.dynamic_kernels import MORE, Choice, Choosing, put
 from hetsched.heuristics.list_scheduling.kernels import MEMORY_SLACK, NONE, ListProblem, arrivals
-from hetsched.heuristics.list_scheduling.pair_kernels import PairOrder, Pairs, admissible, best_arrived, best_awaited, join, leave, readmit
+from hetsched.heuristics.list_scheduling.pair_kernels import (
+    PairOrder,
+    Pairs,
+    admissible,
+    best_arrived,
+    best_awaited,
+    join,
+    join_children,
+    leave,
+    readmit,
+)
 from hetsched.problem.problem import ProblemArrays
 
 ALL_RULES, UNRESERVED, OVER_MEMORY = 0, 1, 2
@@ -309,13 +319,7 @@ def small_communication(
         reservations.last[k] = i
         if put(p, s, i, k, step, order.waits) and over:
             readmit(p, choice, order, s, pairs, i, k)
-        for x in range(arrays.succ_ptr[i], arrays.succ_ptr[i + 1]):
-            j = arrays.succ[x]
-            s.waiting[j] -= 1
-            if s.waiting[j] == 0:
-                arrivals(arrays, j, s.device, s.finish, s.ready[j])
-                join(p, choice, order, s, pairs, j, n_ready)
-                n_ready += 1
+        n_ready = join_children(p, choice, order, s, pairs, i, n_ready)
     return NONE
 
 
