@@ -8,7 +8,7 @@ import numpy as np
 
 from hetsched.arrays import BoolArray, FloatArray, IntArray
 from hetsched.problem.cluster import Cluster
-from hetsched.problem.problem import Problem
+from hetsched.problem.problem import Problem, stated
 
 MOST_DISTINCT = 32
 """Smaller clusters are left as they are."""
@@ -46,11 +46,10 @@ def merged(problem: Problem) -> tuple[Problem, IntArray]:
         return unmerged
     devices, seconds = [problem.cluster.devices[k] for k in first], outward.latency[first]
     cluster = Cluster(devices, outward.bandwidth[first], np.where(np.isfinite(seconds), seconds, 0.0))
-    usable = problem.arrays.durations[:, problem.device_class[first]]
     small = Problem(
         problem.graph.replace(devices=None) if any(problem.graph.devices) else problem.graph,
         cluster,
-        durations=np.where(np.isfinite(usable), usable, np.nan),
+        durations=stated(problem.arrays.durations[:, problem.device_class[first]]),
         batch_sizes=problem.batch_sizes,
         inputs=problem.inputs,
         batching="free",  # on fewer devices, not every task may have enough batches that are all on different ones

@@ -15,7 +15,7 @@ from hetsched.arrays import BoolArray, FloatArray, IntArray
 from hetsched.errors import InvalidArgument
 from hetsched.problem.cluster import Cluster, Device
 from hetsched.problem.graph import TaskGraph
-from hetsched.problem.problem import Problem
+from hetsched.problem.problem import Problem, stated
 from hetsched.stopping import Deadline
 
 _LARGEST = 4000
@@ -159,7 +159,6 @@ def _alone(problem: Problem, tasks: IntArray) -> Problem:
     place[tasks] = np.arange(len(tasks))
     ends = place[graph.edges]
     edges = np.flatnonzero((ends >= 0).all(axis=1))
-    shortest = problem.usable_durations[tasks].min(axis=2)
     alone = TaskGraph(
         [graph.names[i] for i in tasks], ends[edges], edge_bytes=graph.edge_bytes[edges], colocation=[graph.colocation[i] for i in tasks]
     )
@@ -171,6 +170,6 @@ def _alone(problem: Problem, tasks: IntArray) -> Problem:
     return Problem(
         alone,
         network,
-        durations=np.where(np.isfinite(shortest), shortest, np.nan),
+        durations=stated(problem.usable_durations[tasks].min(axis=2)),
         transfers=None if problem.transfers is None else problem.transfers[edges],
     )

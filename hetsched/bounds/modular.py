@@ -51,7 +51,7 @@ from hetsched.bounds.task_subsets import RefutationBudget
 from hetsched.errors import InvalidProblem
 from hetsched.problem.cluster import Cluster, Device
 from hetsched.problem.graph import TaskGraph, named, plural
-from hetsched.problem.problem import Problem
+from hetsched.problem.problem import Problem, stated
 from hetsched.search.solution import NO_BOUND, Bound
 from hetsched.stopping import NEVER, Deadline
 
@@ -223,11 +223,10 @@ def reverse(problem: Problem) -> Problem:
         bandwidth=cluster.route_bandwidth.T,
         latency=np.where(cluster.route_bandwidth > 0, cluster.route_latency, 0.0).T,
     )
-    usable = problem.usable_durations
     return Problem(
         turned,
         network,
-        durations=np.where(np.isfinite(usable), usable, np.nan),
+        durations=stated(problem.usable_durations),
         batch_sizes=problem.batch_sizes,
         inputs=problem.inputs,
         batching=problem.batching,

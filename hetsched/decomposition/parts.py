@@ -10,7 +10,7 @@ import numpy as np
 from hetsched.arrays import FloatArray, IntArray, row_starts
 from hetsched.problem.cluster import Cluster, Device
 from hetsched.problem.graph import TaskGraph
-from hetsched.problem.problem import Problem
+from hetsched.problem.problem import Problem, stated
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
 
@@ -71,7 +71,7 @@ def subproblem(problem: Problem, tasks: IntArray, *, edges: IntArray | None = No
     return Problem(
         alone,
         cluster,
-        durations=usable_durations(problem, tasks) if durations is None else durations,
+        durations=stated(problem.usable_durations[tasks]) if durations is None else durations,
         batch_sizes=problem.batch_sizes.tolist(),
         inputs=problem.inputs,
         batching=problem.batching,
@@ -85,12 +85,6 @@ def within(graph: TaskGraph, tasks: IntArray) -> IntArray:
     chosen = np.zeros(graph.n_tasks, bool)
     chosen[tasks] = True
     return np.flatnonzero(chosen[graph.source] & chosen[graph.target])
-
-
-def usable_durations(problem: Problem, tasks: IntArray) -> FloatArray:
-    """Return the durations of some tasks [m, K, B], NaN also where pins and other rules exclude a device."""
-    durations = problem.usable_durations[tasks]
-    return np.where(np.isfinite(durations), durations, np.nan)
 
 
 def join(problem: Problem, pieces: Iterable[tuple[PartialDecision, IntArray, IntArray]]) -> Decision:

@@ -15,10 +15,10 @@ from hetsched.analysis.modules import LARGEST, modules
 from hetsched.analysis.symmetry import Exchange, exchanges
 from hetsched.arguments import check_array, check_indices, checked
 from hetsched.arrays import BoolArray, FloatArray, IntArray, row_starts
-from hetsched.decomposition.parts import PartialDecision, join, subproblem, usable_durations
+from hetsched.decomposition.parts import PartialDecision, join, subproblem
 from hetsched.errors import InvalidProblem
 from hetsched.modeling.dynamic import DynamicProgram, Path
-from hetsched.problem.problem import Problem
+from hetsched.problem.problem import Problem, stated
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
 from hetsched.stopping import NEVER, Deadline
@@ -65,7 +65,7 @@ class Module:
         Without `target` the channels of the boundary after may be on any device.
         """
         self._check_ends(problem, source, target)
-        durations = usable_durations(problem, self.tasks)
+        durations = stated(problem.usable_durations[self.tasks])
         elsewhere = np.arange(problem.n_devices) != source[:, None]
         front = durations[: self.given]
         front[np.isfinite(front)] = 0.0

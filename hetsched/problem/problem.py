@@ -415,6 +415,11 @@ class Problem(Frozen):
             raise InvalidProblem(f"device {name!r} is not in the cluster; it has {', '.join(self.cluster.names)}") from None
 
 
+def stated(durations: FloatArray) -> FloatArray:
+    """Return usable durations as `Problem` takes them: NaN instead of inf."""
+    return np.where(np.isfinite(durations), durations, np.nan)
+
+
 def _first_of(kinds: tuple[str, ...], cluster: Cluster) -> Cluster:
     """Return the cluster of the first device of each kind."""
     of = [device.kind for device in cluster.devices]

@@ -50,10 +50,10 @@ class Compilers:
     def __init__(self) -> None:
         self._running: dict[str, tuple[Process, threading.Event]] = {}
 
-    def compile(self, methods: Iterable[Method], should_stop: Callable[[], bool]) -> bool:
+    def compile(self, methods: Iterable[Method], should_stop: Callable[[], bool], meanwhile: Callable[[], object] = lambda: None) -> bool:
         """Compile the kernels of methods unless they are compiled; return False if the solve had to stop before the end.
 
-        In a process that may be lost the methods compile them themselves.
+        `meanwhile` is called while they are compiled. In a process that may be lost the methods compile them themselves.
         """
         if in_process.get():
             return True
@@ -61,6 +61,8 @@ class Compilers:
         for method in missing:
             if method.name not in self._running:
                 self._start(method)
+        if missing:
+            meanwhile()
         return all(self._wait(self._running[method.name][1], should_stop) for method in missing)
 
     def _start(self, method: Method) -> None:

@@ -301,11 +301,11 @@ class Monitor:
         before, self.source = self.source, name
         started = self.elapsed
         try:
-            if math.isinf(self.deadline.end) or self.compilers.compile([chosen], lambda: self.should_stop):
+            if math.isinf(self.deadline.end) or self.compilers.compile([chosen], lambda: self.should_stop, self._construct):
                 chosen.function(self.problem, self, **options)
             else:
                 self.note("its kernels were not compiled within the time; `hetsched prepare` compiles those of all methods, once")
-                self._construct()
+                self._construct(last=True)
         except OutOfTime as spent:
             self.note(str(spent))
             self._cut_short = True
@@ -316,10 +316,17 @@ class Monitor:
             if before:
                 self._effort.seconds -= seconds  # the caller's seconds exclude those of the method it calls
 
-    def _construct(self) -> None:
-        """Offer the schedules of the constructive methods from which searches start."""
+    def _construct(self, *, last: bool = False) -> None:
+        """Offer the schedules of the constructive methods from which searches start, until the solve has to stop.
+
+        If the number of evaluations is limited, only as the `last` act: the method would otherwise have fewer of them.
+        """
+        if last is (self.budget.evaluations is None):
+            return
         for start in select(role=Role.START, problem=self.problem):
             self.run(start.name)
+            if self.should_stop:
+                break
 
     def close(self) -> None:
         """End the processes that were started for the solve."""

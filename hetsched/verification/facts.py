@@ -49,22 +49,27 @@ class Facts:
         self.repeats = n_rows - self.count
         cell = self.task[self.row_batch] * problem.inputs + self.row_item
         self.copies = np.bincount(cell, minlength=problem.n_tasks * problem.inputs)
+        self.once = bool((self.copies == 1).all())
         self.move_edge, self.move_source, self.move_target = (_integers(transfers[name]) for name in ("edge", "source", "target"))
         self.move_start, self.move_finish = _times(transfers)
         edge, self.source_row, target_row = self._shared_inputs(cell)
-        keys, first, self.arc_of, count = np.unique(
-            self.row_batch[self.source_row] * len(self.task) + self.row_batch[target_row],
-            return_index=True,
-            return_inverse=True,
-            return_counts=True,
-        )
+        pairs = self.row_batch[self.source_row] * len(self.task) + self.row_batch[target_row]
+        moves = self.move_source * len(self.task) + self.move_target
+        if problem.inputs == 1 and self.once:  # the arcs are the edges, in their order
+            keys, arc_of_move = pairs, self.move_edge
+            first = self.arc_of = np.arange(problem.graph.n_edges)
+            count = np.ones(len(keys), np.int64)
+        else:
+            keys, first, self.arc_of, count = np.unique(pairs, return_index=True, return_inverse=True, return_counts=True)
+            arc_of_move = _places(keys, moves)
         source, target = self.row_batch[self.source_row[first]], self.row_batch[target_row[first]]
         h, k = self.device[source], self.device[target]
         seconds = problem.transfer_times(edge[first], h, k, count)
-        self.arc_of_move = self._serving(keys, edge[first], h != k)
-        transfer = np.full(len(keys), -1)
-        lawful = np.flatnonzero(self.arc_of_move >= 0)
-        transfer[self.arc_of_move[lawful]] = lawful
+        transfer, self.arc_of_move = np.full(len(keys), -1), np.full(len(moves), -1)
+        if len(keys):
+            rows = np.flatnonzero((keys[arc_of_move] == moves) & (edge[first][arc_of_move] == self.move_edge) & (h != k)[arc_of_move])
+            transfer[arc_of_move[rows[::-1]]] = rows[::-1]  # of several for one arc, the first
+            self.arc_of_move[transfer[transfer >= 0]] = np.flatnonzero(transfer >= 0)
         self.arcs = Arcs(edge[first], source, target, count, seconds, h != k, transfer)
         size = np.searchsorted(problem.batch_sizes, self.count)
         fits = (size < len(problem.batch_sizes)) & (problem.batch_sizes[np.minimum(size, len(problem.batch_sizes) - 1)] == self.count)
@@ -77,26 +82,16 @@ class Facts:
         graph, inputs = self.problem.graph, self.problem.inputs
         edge, item = np.repeat(np.arange(graph.n_edges), inputs), np.tile(np.arange(inputs), graph.n_edges)
         ahead, behind = graph.edges[edge, 0] * inputs + item, graph.edges[edge, 1] * inputs + item
+        if self.once:
+            row = np.empty_like(cell)
+            row[cell] = np.arange(len(cell))
+            return edge, row[ahead], row[behind]
         row, first = np.argsort(cell, kind="stable"), np.cumsum(self.copies) - self.copies
         number = self.copies[ahead] * self.copies[behind]
-        if (number == 1).all():
-            return edge, row[first[ahead]], row[first[behind]]
         pair = np.repeat(np.arange(len(edge)), number)
         nth = np.arange(len(pair)) - np.repeat(np.cumsum(number) - number, number)
         a, b = np.divmod(nth, self.copies[behind][pair])
         return edge[pair], row[first[ahead[pair]] + a], row[first[behind[pair]] + b]
-
-    def _serving(self, keys: IntArray, edge: IntArray, remote: BoolArray) -> IntArray:
-        """Return the arc of each transfer; -1 without one, or if an earlier row has it."""
-        result = np.full(len(self.move_edge), -1)
-        if len(keys):
-            pairs = self.move_source * len(self.task) + self.move_target
-            ascending, place = np.argsort(pairs), np.empty(len(pairs), np.int64)  # of many, pairs in order are found several times as fast
-            place[ascending] = np.minimum(np.searchsorted(keys, pairs[ascending]), len(keys) - 1)
-            rows = np.flatnonzero((keys[place] == pairs) & (edge[place] == self.move_edge) & remote[place])
-            arc, first = np.unique(place[rows], return_index=True)
-            result[rows[first]] = arc
-        return result
 
     def move(self, row: int) -> tuple[int, int, int]:
         """Return edge, source and target batch of a row of the schedule's transfers."""
@@ -132,6 +127,13 @@ class Facts:
 
 def _integers(column: npt.NDArray[np.generic]) -> IntArray:
     return np.asarray(column, np.int64)  # an empty column may be of floats
+
+
+def _places(keys: IntArray, values: IntArray) -> IntArray:
+    """Return the place of each value among ascending keys; any place if it is not one of them."""
+    ascending, place = np.argsort(values), np.empty(len(values), np.int64)  # of many, values in order are found several times as fast
+    place[ascending] = np.minimum(np.searchsorted(keys, values[ascending]), len(keys) - 1)
+    return place
 
 
 def _times(columns: Columns) -> tuple[FloatArray, FloatArray]:

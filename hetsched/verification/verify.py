@@ -284,7 +284,11 @@ def _overlaps(resource: IntArray, start: FloatArray, finish: FloatArray, toleran
     """Yield (earlier, later, seconds) for each half-open interval that starts while its resource is in use."""
     busy = np.flatnonzero(finish > start)
     order = busy[np.lexsort((finish[busy], start[busy], resource[busy]))]
-    for group in np.split(order, np.flatnonzero(np.diff(resource[order])) + 1):
+    before, after = order[:-1], order[1:]
+    same = resource[before] == resource[after]
+    if not (same & (finish[before] - start[after] > tolerance)).any():
+        return  # starts ascend, so without an overlap of neighbours there is none
+    for group in np.split(order, np.flatnonzero(~same) + 1):
         last = np.maximum.accumulate(finish[group])
         holder = np.maximum.accumulate(np.where(finish[group] == last, np.arange(len(group)), 0))
         overlap = np.minimum(last[:-1], finish[group[1:]]) - start[group[1:]]

@@ -82,6 +82,29 @@ def test_without_its_kernels_in_time_a_search_answers_with_list_schedules(compil
     assert compiler.started == compiler.killed == ["tabu"]
 
 
+def test_list_schedules_are_offered_while_the_kernels_of_a_search_are_compiled(compiler: type[Compiler]) -> None:
+    compiler.seconds = 1.0
+    events: list[tuple[float, str]] = []
+    clock = Clock(0.01)
+    monitor = Monitor(topcuoglu(), Budget(time_limit=5.0), clock=clock, on_progress=lambda event: events.append((event.time, event.source)))
+    with pytest.warns(RuntimeWarning, match="compiling the kernels of 'tabu'"):
+        monitor.run_alone("tabu")
+    monitor.close()
+    assert "heft" in [source for when, source in events if when < 1.0]
+    assert clock.now > 5.0
+
+
+def test_a_limit_on_evaluations_leaves_all_of_them_to_the_search(compiler: type[Compiler]) -> None:
+    with pytest.warns(RuntimeWarning, match="compiling the kernels of 'annealing'"):
+        cold, _ = run("annealing", time_limit=60.0, evaluations=50)
+    compilation.mark_prepared("annealing")
+    warm, _ = run("annealing", time_limit=60.0, evaluations=50)
+    assert cold.schedule is not None
+    assert warm.schedule is not None
+    assert cold.schedule.decision == warm.schedule.decision
+    assert cold.methods.evaluations.tolist() == warm.methods.evaluations.tolist()
+
+
 def test_a_search_begins_when_its_kernels_are_compiled(compiler: type[Compiler]) -> None:
     with pytest.warns(RuntimeWarning, match="compiling the kernels of 'annealing'"):
         solution, notes = run("annealing", time_limit=60.0, evaluations=200)
