@@ -106,6 +106,7 @@ def test_code_is_kept_on_disk(source):
     assert hits(source) == 1
 
 
+@pytest.mark.slow
 def test_code_is_compiled_anew_after_a_change_of_a_kernel_that_it_calls(tmp_path):
     (tmp_path / "base_kernels.py").write_text(SOURCE)
     (tmp_path / "middle_kernels.py").write_text("import base_kernels\n")

@@ -6,8 +6,10 @@ import json
 from pathlib import Path
 
 import many_devices
+import pytest
 
 
+@pytest.mark.slow
 def test_every_stage_is_measured_and_the_page_is_written(docs: Path, tmp_path: Path) -> None:
     kept = tmp_path / "kept.json"
     many_devices.main(["--quick", "--sizes", "48", "4", "--docs", str(docs), "--json", str(kept)])

@@ -20,6 +20,7 @@ def small(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(profiling, "LARGE", 9)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small")
 def test_it_writes_its_tables(docs: Path):
     profiling.main(["--quick", "--docs", str(docs), "--warmup", "0", "--repeats", "1"])

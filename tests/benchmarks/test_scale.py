@@ -10,6 +10,7 @@ import pytest
 import scale
 
 
+@pytest.mark.slow
 def test_every_stage_is_measured_and_the_page_and_the_picture_are_written(docs: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     kept = tmp_path / "scale.json"

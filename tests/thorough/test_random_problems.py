@@ -15,6 +15,7 @@ HUNDRED = 100
 FOUND = sorted((Path(__file__).parent / "found").glob("*.json"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", FOUND, ids=[path.stem for path in FOUND])
 def test_what_broke_once_does_not_break_again(path: Path) -> None:
     problem = hs.read(path)

@@ -42,7 +42,8 @@ def test_the_module_has_the_published_number_of_parameters(name):
     assert networks.load(name).weight_bytes.sum() / 4 == PARAMETERS[name] - channels
 
 
-@pytest.mark.parametrize("name", ["googlenet", pytest.param("inception_v3", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", networks.names())
 def test_a_fresh_capture_is_the_shipped_document(name):
     pytest.importorskip("torch")
     from hetsched.workloads import vision

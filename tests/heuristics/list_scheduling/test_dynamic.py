@@ -144,7 +144,7 @@ def problem_of(seed: int) -> hs.Problem | None:
 @pytest.mark.parametrize("rule", RULES)
 def test_each_step_takes_the_best_of_all_pairs(rule):
     placed = refused = 0
-    for seed in range(150):
+    for seed in range(60):
         problem = problem_of(seed)
         if problem is None:
             continue
@@ -163,8 +163,8 @@ def test_each_step_takes_the_best_of_all_pairs(rule):
             for k in range(problem.n_devices):
                 here = [i for i in decision.task.tolist() if device[i] == k]
                 assert here == [i for i, other in chosen if other == k], seed
-    assert placed > 60
-    assert refused >= 8
+    assert placed > 20
+    assert refused >= 3
 
 
 def test_a_set_of_positions_finds_the_next_member():
