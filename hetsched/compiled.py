@@ -32,9 +32,10 @@ KERNELS: list[Kernel] = []
 """Every kernel of the modules imported so far, in the order in which they were defined."""
 SECONDS = 1.0
 """The seconds in the interpreter after which a linear kernel is compiled: about what that takes."""
-LINEAR, NEARLY_LINEAR = 1_000_000, 300_000
+LINEAR, NEARLY_LINEAR, REPEATED = 1_000_000, 300_000, 30_000
 """The most elements of arguments that the interpreter is given, which takes a few microseconds for each; the second where devices are
-compared with one another, or tasks are looked at again. Compiling takes one to ten seconds."""
+compared with one another, or tasks are looked at again, the third where all tasks are, up to some hundred times. Compiling takes one to
+ten seconds."""
 _DIGEST = hashlib.sha256
 _TOLD = "HETSCHED_KERNELS_NOT_KEPT"
 """The environment variable in which the process that said so leaves its number to those it starts."""
@@ -233,6 +234,12 @@ def linear(kernel: F) -> F:
 def nearly_linear(kernel: F) -> F:
     """Declare the same of a kernel whose time is several times its linear part."""
     cast(Kernel, kernel).most = NEARLY_LINEAR
+    return kernel
+
+
+def repeated(kernel: F) -> F:
+    """Declare the same of a kernel whose time is up to a hundred times its linear part."""
+    cast(Kernel, kernel).most = REPEATED
     return kernel
 
 

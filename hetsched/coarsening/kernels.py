@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from hetsched.arrays import BoolArray, FloatArray, IntArray
-from hetsched.compiled import builder, inner
+from hetsched.compiled import builder, inner, linear, repeated
 
 
+@linear
 @builder
 def phases(order: IntArray, pred_ptr: IntArray, pred: IntArray, cluster: IntArray, ring: IntArray) -> IntArray:
     """Return the largest number of changes of cluster on a path to each task within its ring of clusters, [n]."""
@@ -20,6 +21,7 @@ def phases(order: IntArray, pred_ptr: IntArray, pred: IntArray, cluster: IntArra
     return phase
 
 
+@linear
 @builder
 def depth_first(succ_ptr: IntArray, succ: IntArray, indegree: IntArray, sources: IntArray) -> IntArray:
     """Return Kahn's topological order with a last-in first-out queue.
@@ -46,6 +48,7 @@ def depth_first(succ_ptr: IntArray, succ: IntArray, indegree: IntArray, sources:
     return order
 
 
+@repeated
 @builder
 def break_points(
     place: IntArray,
@@ -110,6 +113,7 @@ def break_points(
     return cluster
 
 
+@linear
 @builder
 def met_first(succ_ptr: IntArray, succ: IntArray, sources: IntArray) -> IntArray:
     """Return all tasks in preorder of a depth-first search from the sources."""
@@ -134,6 +138,7 @@ def met_first(succ_ptr: IntArray, succ: IntArray, sources: IntArray) -> IntArray
     return order
 
 
+@linear
 @builder
 def cut_by_claims(order: IntArray, cluster: IntArray, unit: IntArray, claim: FloatArray, most: float) -> IntArray:
     """Cut clusters into pieces so that units on one device claim at most `most` bytes; return the piece of each task, [n].
@@ -187,6 +192,7 @@ def _equal(table: BoolArray, a: int, b: int) -> bool:
     return True
 
 
+@linear
 @builder
 def cut_by_ability(order: IntArray, cluster: IntArray, usable: BoolArray, able: BoolArray, alike: bool) -> IntArray:
     """Cut clusters into pieces with a usable device in common, tasks in the given order; return the piece of each task, [n].

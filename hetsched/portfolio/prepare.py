@@ -30,7 +30,7 @@ from hetsched.problem.links import CONTENDED
 from hetsched.problem.problem import Problem
 from hetsched.processes import Channel, Ready
 from hetsched.search import Budget, Kind, Method, Monitor, registered
-from hetsched.search.compilation import has_kernels, home, mark_prepared
+from hetsched.search.compilation import BOUNDS, COARSENING, mark_prepared, part
 
 EVALUATIONS = 50
 """Limit for each method."""
@@ -61,10 +61,10 @@ def prepare_bounds() -> None:
     for _ in best.every(problem):
         pass
     modules(problem.graph, channels=2, largest=2)  # as in `every`, for graphs without a boundary of one channel
-    for name, method in registered().items():
-        if home(method)[0] == "bounds":
-            prepare_methods([name])
-            mark_prepared(name)
+    names = [name for name, method in registered().items() if part(method) == BOUNDS]
+    for name in names:
+        prepare_methods([name])
+        mark_prepared(name)
 
 
 def parts() -> dict[str, Callable[[], None]]:
@@ -74,13 +74,12 @@ def parts() -> dict[str, Callable[[], None]]:
     """
     families: dict[str, list[Method]] = {LONGEST: []}
     for method in sorted(registered().values(), key=lambda method: (method.turn, method.name)):
-        room, family = home(method)
-        if has_kernels(method) and room == "heuristics":
-            families.setdefault(family, []).append(method)
+        if part(method) not in ("", BOUNDS, COARSENING):
+            families.setdefault(part(method), []).append(method)
     result: dict[str, Callable[[], None]] = {
         family: partial(_prepare_family, [method.name for method in members]) for family, members in families.items()
     }
-    others = {"bounds": prepare_bounds, "problems": _prepare_problems, "coarsening": _prepare_coarsening, "stages": _prepare_stages}
+    others = {BOUNDS: prepare_bounds, "problems": _prepare_problems, COARSENING: _prepare_coarsening, "stages": _prepare_stages}
     return result | others
 
 
@@ -107,10 +106,11 @@ def serve(log: int) -> NoReturn:
     channel = Channel(log)
     while True:
         name = channel.requests.get()
-        if home(registered()[name])[0] == "bounds":
-            prepare_bounds()
-        else:
+        common = {BOUNDS: prepare_bounds, COARSENING: _prepare_coarsening}.get(part(registered()[name]))
+        if common is None:
             _prepare_family([name])
+        else:
+            common()
         channel.send(Ready())
 
 
@@ -151,7 +151,9 @@ def _prepare_coarsening() -> None:
     operation_fusion(problem)
     acyclic(problem, np.arange(problem.n_tasks) % 2)
     fuse(problem)
-    prepare_methods(["split"], problem)
+    for name in ("split", "multilevel"):
+        prepare_methods([name], problem)
+        mark_prepared(name)
 
 
 def _prepare_stages() -> None:

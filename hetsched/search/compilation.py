@@ -16,24 +16,25 @@ from hetsched.search.registry import Kind, Method
 
 MAIN = "hetsched.portfolio.prepare:serve"
 """What the separate process runs."""
+BOUNDS, COARSENING = "bounds", "coarsening"
+"""The parts of `hetsched prepare` with methods of several rooms; the others are families of heuristics."""
 WAKE = 0.02  # seconds between looks at the clock
 
 
-def home(method: Method) -> tuple[str, str]:
-    """Return the room and the family of a method of the package, as ("heuristics", "placement"), else two empty strings."""
+def part(method: Method) -> str:
+    """Return the part of `hetsched prepare` that compiles the kernels of a method of the package; "" if it has none."""
     package, room, family, *_ = (*method.function.__module__.split("."), "", "")
-    return (room, family) if package == "hetsched" else ("", "")
-
-
-def has_kernels(method: Method) -> bool:
-    """Return whether `hetsched prepare` runs the method itself; `multilevel` has only those of others."""
-    return home(method)[0] in ("heuristics", "bounds") and method.name != "multilevel" and method.available
+    if package != "hetsched" or not method.available:
+        return ""
+    if family == "multilevel" or room == "decomposition":
+        return COARSENING
+    return {"heuristics": family, "bounds": BOUNDS}.get(room, "")
 
 
 def is_prepared(method: Method) -> bool:
     """Return whether the kernels of a method are compiled, or compiling them ahead would not help."""
     marker = _marker(method.name)
-    return not has_kernels(method) or method.kind is Kind.CONSTRUCTIVE or marker is None or marker.exists()
+    return not part(method) or method.kind is Kind.CONSTRUCTIVE or marker is None or marker.exists()
 
 
 def mark_prepared(name: str) -> None:

@@ -113,7 +113,7 @@ def test_a_search_begins_when_its_kernels_are_compiled(compiler: type[Compiler])
     assert not any("compiled" in note for note in notes)
 
 
-@pytest.mark.parametrize("name", ["heft", "auto", "multilevel", "milp"])
+@pytest.mark.parametrize("name", ["heft", "auto", "milp"])
 def test_methods_that_need_no_compiler_start_none(compiler: type[Compiler], name: str) -> None:
     assert compilation.is_prepared(find_method(name))
 
@@ -135,7 +135,7 @@ def test_kernels_are_compiled_once(compiler: type[Compiler]) -> None:
 
 
 def test_every_search_has_a_mark_of_its_own() -> None:
-    names = [name for name, method in registered().items() if compilation.has_kernels(method)]
+    names = [name for name, method in registered().items() if compilation.part(method)]
     marks = {compilation._marker(name) for name in names}
     assert len(marks) == len(names) > 30
 
