@@ -147,7 +147,14 @@ def watch(process: int) -> None:
 
 
 def cpu_seconds(root: int) -> float:
-    """Return the CPU seconds of a process and all its children except this process."""
+    """Return the CPU seconds of a process and all its children except this process.
+
+    A process that ends between the readings of its parent and of itself is in neither, so the larger of two readings counts.
+    """
+    return max(_cpu_seconds(root) for _ in range(2))
+
+
+def _cpu_seconds(root: int) -> float:
     parent, used = dict[int, int](), dict[int, int]()
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
