@@ -92,7 +92,7 @@ class Frozen:
 
     def _defer(self, **functions: Callable[[], Any]) -> None:
         """Set deferred attributes to the results of functions without arguments."""
-        self.__dict__["_pending"] = functions
+        self.__dict__.setdefault("_pending", {}).update(functions)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"{type(self).__name__} is immutable: {name!r} cannot be assigned; make a new one")

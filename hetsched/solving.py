@@ -231,8 +231,9 @@ def _run(monitor: Monitor, chosen: list[tuple[str, dict[str, Any]]], start: Solu
 
 def _any_assignment_is_valid(problem: Problem) -> bool:
     """Return whether each device has the memory for all tasks and a path to each other one, so that there is a schedule."""
-    *_, most = memory_needs(problem)
-    return bool(most.sum() <= problem.cluster.memory_bytes.min(initial=math.inf) and problem.paths.all())
+    least = problem.cluster.memory_bytes.min(initial=math.inf)
+    fits = math.isinf(least) or [*memory_needs(problem)][-1].sum() <= least
+    return bool(fits and problem.paths.all())
 
 
 def _raise_bound(monitor: Monitor, bounds: Iterable[Bound]) -> None:

@@ -116,6 +116,11 @@ def _changes(
     return device[order], moments.real.copy(), moments.imag.copy()
 
 
+def limited(problem: Problem) -> bool:
+    """Return whether the memory of some device is limited."""
+    return bool(np.isfinite(problem.cluster.memory_bytes).any())
+
+
 def needed(problem: Problem, schedule: Schedule) -> FloatArray:
     """Return the bytes that each device needs under the problem's memory model, [K]."""
     size = schedule.static_memory if problem.memory == "static" else schedule.peak_memory

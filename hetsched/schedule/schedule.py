@@ -42,7 +42,7 @@ class Schedule(Frozen):
     makespan : float
         The stated makespan in seconds.
     static_memory, peak_memory : float64 array [K] or None
-        Bytes each device needs under the two memory models; None if unknown. `simulate` leaves the peak to its first use.
+        Bytes each device needs under the two memory models; None if unknown. `simulate` leaves both to their first use.
 
     Notes
     -----
@@ -60,7 +60,7 @@ class Schedule(Frozen):
     transfers: Columns
     transfer_order: IntArray | None
     makespan: float
-    static_memory: FloatArray | None
+    static_memory: FloatArray | None = deferred()
     peak_memory: FloatArray | None = deferred()
 
     def __init__(self) -> None:
@@ -117,7 +117,7 @@ class Schedule(Frozen):
         *,
         transfer_order: npt.ArrayLike | None = None,
         makespan: float | None = None,
-        static_memory: npt.ArrayLike | None = None,
+        static_memory: npt.ArrayLike | Callable[[], FloatArray] | None = None,
         peak_memory: npt.ArrayLike | Callable[[], FloatArray] | None = None,
     ) -> Schedule:
         """Build a schedule as `from_columns` does, with names and sizes that a problem has already checked."""
@@ -167,12 +167,12 @@ class Schedule(Frozen):
             transfers=transfers,
             makespan=float(makespan),
             transfer_order=order,
-            static_memory=bytes_of(static_memory, "static_memory"),
         )
-        if callable(peak_memory):
-            schedule._defer(peak_memory=peak_memory)
-        else:
-            schedule._set(peak_memory=bytes_of(peak_memory, "peak_memory"))
+        for name, needed in (("static_memory", static_memory), ("peak_memory", peak_memory)):
+            if callable(needed):
+                schedule._defer(**{name: needed})
+            else:
+                schedule._set(**{name: bytes_of(needed, name)})
         return schedule
 
     def __repr__(self) -> str:

@@ -65,7 +65,7 @@ def simulate(problem: Problem, decision: Decision) -> Schedule:
         decision.items,
         transfers,
         transfer_order=decision.transfer_order,
-        static_memory=memory.static(problem, decision),
+        static_memory=partial(memory.static, problem, decision),
         peak_memory=partial(memory.peak, problem, decision, batches, arcs, arc_start),
     )
 

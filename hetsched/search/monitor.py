@@ -245,12 +245,10 @@ class Monitor:
 
         schedule = simulate(self.problem, decision)
         self.evaluated(1)
-        needed = memory.needed(self.problem, schedule)
-        over = memory.over_capacity(self.problem, needed)
-        if over.any():
+        if memory.limited(self.problem) and (over := memory.over_capacity(self.problem, memory.needed(self.problem, schedule))).any():
             if self._nearest is None or over.sum() < self._nearest[0]:
                 self._nearest = float(over.sum()), schedule
-            k = int(over.argmax())
+            k, needed = int(over.argmax()), memory.needed(self.problem, schedule)
             self.note(
                 f"a decision needs {needed[k]:.6g} bytes on {self.problem.cluster.names[k]!r}, "
                 f"{over[k]:.6g} more than there are ({self.problem.memory} memory)"

@@ -49,7 +49,7 @@ class Facts:
         self.repeats = n_rows - self.count
         cell = self.task[self.row_batch] * problem.inputs + self.row_item
         self.copies = np.bincount(cell, minlength=problem.n_tasks * problem.inputs)
-        self.once = bool((self.copies == 1).all())
+        self.once = bool((self.copies == 1).all())  # every input of every task
         self.move_edge, self.move_source, self.move_target = (_integers(transfers[name]) for name in ("edge", "source", "target"))
         self.move_start, self.move_finish = _times(transfers)
         edge, self.source_row, target_row = self._shared_inputs(cell)

@@ -194,7 +194,7 @@ def _batch_size(facts: Facts) -> Iterator[Violation]:
 
 
 def _once(facts: Facts) -> Iterator[Violation]:
-    if facts.problem.batching != "once":
+    if facts.problem.batching != "once" or (facts.once and len(facts.task) == facts.problem.n_tasks):
         return
     pair = facts.task * facts.problem.n_devices + facts.device
     ordered = np.sort(pair)
@@ -449,6 +449,8 @@ def _peak_bytes(facts: Facts) -> FloatArray:
 
 def _memory(facts: Facts) -> Iterator[Violation]:
     model, devices, capacity = facts.problem.memory, facts.problem.cluster.names, facts.problem.cluster.memory_bytes
+    if np.isinf(capacity).all():
+        return
     needed = _static_bytes(facts) if model == "static" else _peak_bytes(facts)
     for k in _rows(needed > capacity * (1 + TOLERANCE)):
         over = float(needed[k] - capacity[k])
