@@ -301,7 +301,7 @@ class Monitor:
         try:
             if math.isinf(self.deadline.end) or self.compilers.compile([chosen], lambda: self.should_stop, self._construct):
                 chosen.function(self.problem, self, **options)
-            else:
+            elif self.stopped is not Stop.OPTIMAL:
                 self.note("its kernels were not compiled within the time; `hetsched prepare` compiles those of all methods, once")
                 self._construct(last=True)
         except OutOfTime as spent:

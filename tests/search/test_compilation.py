@@ -149,7 +149,7 @@ if __name__ == "__main__":
     warnings.simplefilter("ignore")
     graph = hs.TaskGraph(["a", "b", "c", "d"], [("a", "b", 1.0), ("a", "c", 1.0), ("b", "d", 1.0), ("c", "d", 1.0)])
     problem = hs.Problem(graph, hs.Cluster(["x", "y"], bandwidth=1.0), durations=[[1, 2], [2, 3], [4, 1], [2, 2]])
-    solution = hs.solve(problem, sys.argv[1], time_limit=float(sys.argv[2]))
+    solution = hs.solve(problem, sys.argv[1], time_limit=float(sys.argv[2]), evaluations=500)
     print(solution.method, compilation.is_prepared(hs.methods()[sys.argv[1]]))
     print(*solution.messages)
 """
