@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 from collections.abc import Sequence
+from functools import cached_property
 from typing import NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
@@ -179,6 +180,19 @@ class Plan(Frozen):
     def __repr__(self) -> str:
         return f"<Plan of {len(self.task)} batches and {sum(type(x) is Send for x in self.order)} transfers on {len(self.devices)} devices>"
 
+    @cached_property
+    def sends(self) -> tuple[Send, ...]:
+        """The sends, in the total order."""
+        return tuple(step for step in self.order if isinstance(step, Send))
+
+    def carried(self, problem: Problem) -> tuple[tuple[int, ...], ...]:
+        """Return the edges of the problem's graph that each of `sends` carries, ascending."""
+        number = {edge: e for e, edge in enumerate(map(tuple, problem.graph.edges.tolist()))}
+        device = np.empty(len(self.task), np.int64)
+        device[self.task] = self.device
+        values = [(send, self.values[send.value]) for send in self.sends]
+        return tuple(tuple(sorted(number[v.task, r] for r in v.readers if device[r] == send.to)) for send, v in values)
+
     def check(self) -> None:
         """Take all steps, each device as far as it can at a time; raise `InvalidSchedule` where that comes to a halt.
 
@@ -206,17 +220,20 @@ class Plan(Frozen):
                 elif isinstance(step, Run):
                     if step.batch in ran:
                         self._refuse(k, f"{self._name(step.batch)} runs twice")
-                    self._need(k, here[k].issuperset(reads[tasks[step.batch]]), self._name(step.batch), reads[tasks[step.batch]], here[k])
+                    if not here[k].issuperset(reads[tasks[step.batch]]):
+                        self._refuse_missing(k, self._name(step.batch), reads[tasks[step.batch]], here[k])
                     ran.add(step.batch)
                     here[k].update(makes[tasks[step.batch]])
                 elif isinstance(step, Send):
-                    self._need(k, step.value in here[k], f"a transfer to {self.devices[step.to]!r}", [step.value], here[k])
+                    if step.value not in here[k]:
+                        self._refuse_missing(k, f"a transfer to {self.devices[step.to]!r}", [step.value], here[k])
                     sent.add((step.value, step.to))
                     if (step.value, step.to) in waiting:
                         waiting.remove((step.value, step.to))
                         ready.append(step.to)
                 else:
-                    self._need(k, step.value in here[k], "a release", [step.value], here[k])
+                    if step.value not in here[k]:
+                        self._refuse_missing(k, "a release", [step.value], here[k])
                     here[k].remove(step.value)
                 position[k] += 1
         for k, steps in enumerate(self.steps):
@@ -232,10 +249,9 @@ class Plan(Frozen):
         made = [value.name for value in self.values if value.task == self.task[batch]]
         return f"batch {batch}" + (f", which makes {made[0]!r}," if made else "")
 
-    def _need(self, k: int, there: bool, what: str, wanted: Sequence[int], here: set[int]) -> None:
-        if not there:
-            lost = next(value for value in wanted if value not in here)
-            self._refuse(k, f"{what} needs {self.values[lost].name!r}, which is not there")
+    def _refuse_missing(self, k: int, what: str, wanted: Sequence[int], here: set[int]) -> NoReturn:
+        lost = next(value for value in wanted if value not in here)
+        self._refuse(k, f"{what} needs {self.values[lost].name!r}, which is not there")
 
     def _refuse(self, k: int, why: str) -> NoReturn:
         raise InvalidSchedule(f"the plan cannot be run: on {self.devices[k]!r} {why}; make it again from its decision")

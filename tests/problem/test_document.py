@@ -103,7 +103,7 @@ def test_documents_meet_their_published_schema():
         documents.schema("poem")
 
 
-@pytest.mark.parametrize("kind", ["graph", "cluster", "problem", "schedule", "solution", "stages"])
+@pytest.mark.parametrize("kind", ["graph", "cluster", "problem", "schedule", "solution", "stages", "timeline"])
 def test_the_published_schemas_are_up_to_date(kind):
     published = Path(__file__).parents[2] / "docs" / "schema" / f"{kind}.json"
     assert json.loads(published.read_text()) == documents.schema(kind), f"run: hetsched schema {kind} > docs/schema/{kind}.json"

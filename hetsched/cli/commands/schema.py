@@ -12,7 +12,10 @@ from hetsched.cli.terminal import say_json
 
 def schema(
     kind: Annotated[
-        str, typer.Argument(help="graph, cluster, problem, schedule, solution or stages.", metavar="KIND", autocompletion=completion.kinds)
+        str,
+        typer.Argument(
+            help="graph, cluster, problem, schedule, solution, stages or timeline.", metavar="KIND", autocompletion=completion.kinds
+        ),
     ],
 ) -> None:
     """Print the JSON Schema of a kind of document.
