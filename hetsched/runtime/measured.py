@@ -21,8 +21,9 @@ from torch.fx.node import map_arg
 from hetsched.arguments import checked
 from hetsched.errors import InvalidProblem, UnsupportedFeature, warn
 from hetsched.models.ios.dynamic_program import connected
+from hetsched.runtime.code import Registers
 from hetsched.runtime.merging import Merged, alike
-from hetsched.runtime.program import Program, Values
+from hetsched.runtime.program import Program
 from hetsched.runtime.staged import Streams, runner
 
 REPLAYS = 5
@@ -90,9 +91,10 @@ class MeasuredStages:
         self._path = None if cache is None else Path(cache)
         self._known, self._whole = ({}, None) if self._path is None else _read(self._path)
         args = (example_args,) if isinstance(example_args, torch.Tensor) else example_args
-        self._values = program.inputs(args, example_kwargs or {})
+        self._registers = program.compiled.start(program.inputs(args, example_kwargs or {}))
         with torch.no_grad():
-            program.run(program.graph.topological_order.tolist(), self._values)
+            for i in program.graph.topological_order.tolist():
+                program.compiled.functions[i](self._registers)
 
     @checked
     def __call__(self, tasks: tuple[str, ...], strategy: str) -> float:
@@ -106,7 +108,7 @@ class MeasuredStages:
             seconds = self._cost(strategy, [indices], merged.run)
         else:
             groups = [self._indices(group) for group in connected(self.program.graph, tasks)]
-            seconds = self._cost(strategy, groups, lambda values: self._runner.groups(groups, values))
+            seconds = self._cost(strategy, groups, lambda registers: self._runner.groups(groups, registers))
         return max(seconds, bound)
 
     @checked
@@ -127,13 +129,13 @@ class MeasuredStages:
         key = task, torch.get_num_threads()
         if key not in self._single:
             group = self._indices((task,))
-            self._single[key] = self._cost("concurrent", [group], lambda values: self._runner.groups([group], values))
+            self._single[key] = self._cost("concurrent", [group], lambda registers: self._runner.groups([group], registers))
         return self._single[key]
 
     def _indices(self, tasks: Iterable[str]) -> list[int]:
         return [self.program.graph.index[name] for name in tasks]
 
-    def _cost(self, strategy: str, groups: Sequence[Sequence[int]], run: Callable[[Values], None]) -> float:
+    def _cost(self, strategy: str, groups: Sequence[Sequence[int]], run: Callable[[Registers], None]) -> float:
         if not any(self.program.work[i].steps for group in groups for i in group):
             return 0.0  # inputs
         signature = self._signature(strategy, groups)
@@ -148,28 +150,28 @@ class MeasuredStages:
             )
         return self._known[signature]
 
-    def _on_cpu(self, run: Callable[[Values], None]) -> float:
+    def _on_cpu(self, run: Callable[[Registers], None]) -> float:
         seconds = []
         for _ in range(self.warmup + self.repeats):
-            values = dict(self._values)
+            registers = list(self._registers)
             start = time.perf_counter()
-            run(values)
+            run(registers)
             seconds.append(time.perf_counter() - start)
         return median(seconds[self.warmup :])
 
-    def _on_cuda(self, run: Callable[[Values], None]) -> float:
+    def _on_cuda(self, run: Callable[[Registers], None]) -> float:
         """Return the seconds per run of a CUDA graph of `repeats` runs, which makes the time of its launch negligible."""
         device = self.program.device
         with torch.cuda.device(device):
             beside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
             beside.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(beside):
-                run(dict(self._values))
+                run(list(self._registers))
             torch.cuda.current_stream().wait_stream(beside)
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph, stream=beside):
                 for _ in range(self.repeats):
-                    run(dict(self._values))
+                    run(list(self._registers))
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
             seconds = []
             for _ in range(self.warmup + REPLAYS):
@@ -188,7 +190,7 @@ class MeasuredStages:
         def place(node: Node) -> str:
             if node not in number:
                 number[node] = next(fresh)
-                value = self._values[node] if node in self._values else self.program.constants[node]
+                value = self.program.compiled.read(node, self._registers)
                 fixed = "weight" if node in self.program.constants else "given"
                 parts.append(f"%{number[node]} = {fixed} {_described(value)}")
             return f"%{number[node]}"
@@ -196,7 +198,7 @@ class MeasuredStages:
         for group in groups:
             parts.append("group")
             for i in group:
-                for node in self.program.work[i].steps:
+                for node in self.program.compiled.steps[i]:
                     call = map_arg((node.args, node.kwargs), place)
                     number[node] = next(fresh)  # a view that several tasks make belongs to each of them
                     parts.append(f"%{number[node]} = {node.target}{call}")
@@ -242,6 +244,8 @@ def _not_ours(path: Path, line: int) -> InvalidProblem:
 
 
 def _described(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_described, value))})"
     return f"{value.dtype} {tuple(value.shape)} {value.stride()}" if isinstance(value, torch.Tensor) else repr(value)
 
 

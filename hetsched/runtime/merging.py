@@ -9,7 +9,8 @@ from torch.nn.functional import pad
 
 from hetsched.errors import UnsupportedFeature
 from hetsched.frontends.exported import ConvolutionCall
-from hetsched.runtime.program import Program, Values
+from hetsched.runtime.code import Registers
+from hetsched.runtime.program import Program
 
 
 class Merged:
@@ -32,7 +33,7 @@ class Merged:
     def __init__(self, program: Program, tasks: Sequence[int]) -> None:
         self.program, self.tasks = program, tuple(tasks)
         calls = alike(program, self.tasks)
-        self.source, self.stride = calls[0].source, calls[0].stride
+        self.stride = calls[0].stride
         self.padding = tuple(max(lengths) for lengths in zip(*(call.padding for call in calls), strict=True))
         begins = [[most - own for most, own in zip(self.padding, call.padding, strict=True)] for call in calls]
         ends = [[begin + own for begin, own in zip(first, call.kernel, strict=True)] for first, call in zip(begins, calls, strict=True)]
@@ -49,13 +50,14 @@ class Merged:
         self.weight, self.bias = torch.cat(stacked), torch.cat(biases)
         self.channels = [len(weight) for weight in weights]
         self.convolve = (torch.conv1d, torch.conv2d, torch.conv3d)[len(size) - 1]
+        self.read = program.compiled.reader(calls[0].source)
+        self.rest = [program.compiled.rest(task, program.calls.nodes[task][0]) for task in self.tasks]
 
-    def run(self, values: Values) -> None:
-        """Run the tasks, and add the values that other tasks read to `values`."""
-        source = self.program.read(self.source, values)
-        made = self.convolve(source, self.weight, self.bias, self.stride, self.padding)
-        for task, part in zip(self.tasks, torch.split(made, self.channels, 1), strict=True):
-            self.program.finish(task, {self.program.calls.nodes[task][0]: part.contiguous()}, values)
+    def run(self, registers: Registers) -> None:
+        """Run the tasks, and set the registers of the values that other tasks read."""
+        made = self.convolve(self.read(registers), self.weight, self.bias, self.stride, self.padding)
+        for rest, part in zip(self.rest, torch.split(made, self.channels, 1), strict=True):
+            rest(registers, part.contiguous())
 
 
 def alike(program: Program, tasks: Sequence[int]) -> list[ConvolutionCall]:

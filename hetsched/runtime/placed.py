@@ -5,13 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
 from typing import Any, TypeVar
 
 import torch
-from torch.fx import Node
-from torch.utils._pytree import tree_map
 
+from hetsched.runtime.code import Registers
 from hetsched.runtime.program import Program, Values
 
 Result = TypeVar("Result")
@@ -27,11 +25,6 @@ class Worker:
         self.device = program.device
         self.pool = ThreadPoolExecutor(1, thread_name_prefix=f"hetsched-{name}")
 
-    @cached_property
-    def nodes(self) -> dict[str, Node]:
-        """The nodes by name; names are the same in the programs of all devices."""
-        return {node.name: node for node in self.program.calls.program.graph.nodes}
-
     def call(self, function: Callable[..., Result], *args: Any) -> Result:
         """Call a function on the worker's thread and return its result."""
         return self.pool.submit(self._call, function, *args).result()
@@ -44,9 +37,9 @@ class Worker:
         with torch.no_grad(), torch.cuda.device(self.device):
             return function(*args)
 
-    def copied(self, value: Any) -> Any:
-        """Return a copy of a value on this device."""
-        return tree_map(lambda leaf: leaf.to(self.device, copy=True) if isinstance(leaf, torch.Tensor) else leaf, value)
+    def copied(self, value: torch.Tensor) -> torch.Tensor:
+        """Return a copy of a tensor on this device."""
+        return value.to(self.device, copy=True)
 
 
 class PlacedRun:
@@ -69,38 +62,44 @@ class PlacedRun:
         program = where[0].program
         order = program.graph.topological_order.tolist()
         self.jobs = [(worker, list(tasks)) for worker, tasks in itertools.groupby(order, key=lambda i: where[i])]
-        self.owner = {node.name: i for i, nodes in enumerate(program.calls.nodes) for node in nodes}
+        self.reads = program.compiled.reads
+        self.home = [where[value.task] for value in program.compiled.values]
         self.given = {worker.name: self._own(worker, given[worker.name]) for worker in self.workers}
-        kept = {node.name for node in program.last.reads}
-        last = {node.name: i for i in order for node in program.work[i].reads}
-        self.dead: list[list[str]] = [[] for _ in order]
-        for name, i in last.items():
-            if name not in kept:
-                self.dead[i].append(name)
+        place = {i: k for k, i in enumerate(order)}
+        self.dead: list[list[int]] = [[] for _ in order]
+        for register, value in enumerate(program.compiled.values):
+            if not value.kept:
+                self.dead[max(value.readers, key=place.__getitem__)].append(register)
 
-    def _own(self, worker: Worker, given: Values) -> Values:
-        """Return the arguments on a worker: its own inputs, and values that are not tensors."""
-        return {node: value for node, value in given.items() if node.name not in self.owner or self.where[self.owner[node.name]] is worker}
+    def _own(self, worker: Worker, given: Values) -> Registers:
+        """Return the registers of a worker before a run: its own inputs, and what is no value of a task."""
+        registers = worker.program.compiled.start(given)
+        for register, home in enumerate(self.home):
+            if home is not worker:
+                registers[register] = None
+        return registers
 
-    def start(self) -> dict[str, Values]:
-        """Return the values on each device before the run."""
-        return {name: dict(own) for name, own in self.given.items()}
+    def start(self) -> dict[str, Registers]:
+        """Return the registers of each worker before the run."""
+        return {name: list(own) for name, own in self.given.items()}
 
-    def __call__(self, values: dict[str, Values], probe: Probe[Result]) -> list[Result]:
-        """Run all tasks on the `values` of `start`, which are updated, and return the probe's measurement of each task."""
+    def __call__(self, registers: dict[str, Registers], probe: Probe[Result]) -> list[Result]:
+        """Run all tasks on the `registers` of `start`, which are updated, and return the probe's measurement of each task."""
         results: dict[int, Result] = {}
         for worker, tasks in self.jobs:
-            worker.call(self._job, worker, tasks, values, probe, results)
+            worker.call(self._job, worker, tasks, registers, probe, results)
         return [results[i] for i in range(len(self.where))]
 
-    def _job(self, worker: Worker, tasks: list[int], values: dict[str, Values], probe: Probe[Result], results: dict[int, Result]) -> None:
-        own = values[worker.name]
+    def _job(
+        self, worker: Worker, tasks: list[int], registers: dict[str, Registers], probe: Probe[Result], results: dict[int, Result]
+    ) -> None:
+        own, functions = registers[worker.name], worker.program.compiled.functions
         for i in tasks:
-            for node in worker.program.work[i].reads:
-                home = self.where[self.owner[node.name]]
-                if home is not worker and node not in own:
-                    own[node] = worker.copied(values[home.name][home.nodes[node.name]])
-            results[i] = probe(worker, lambda i=i: worker.program.run((i,), own))  # type: ignore[misc]
-            for name in self.dead[i]:
+            for register in self.reads[i]:
+                home = self.home[register]
+                if home is not worker and own[register] is None:
+                    own[register] = worker.copied(registers[home.name][register])
+            results[i] = probe(worker, lambda i=i: functions[i](own))  # type: ignore[misc]
+            for register in self.dead[i]:
                 for other in self.workers:
-                    values[other.name].pop(other.nodes[name], None)
+                    registers[other.name][register] = None

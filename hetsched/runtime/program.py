@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -10,12 +10,13 @@ import torch
 from torch.export.graph_signature import InputKind
 from torch.fx import Node
 from torch.fx.node import map_arg
-from torch.utils._pytree import tree_flatten, tree_unflatten
+from torch.utils._pytree import tree_flatten
 
 from hetsched.arguments import checked
 from hetsched.errors import InvalidProblem, UnsupportedFeature
 from hetsched.frontends.torch import calls
 from hetsched.problem.graph import TaskGraph
+from hetsched.runtime.code import Compiled
 
 Values = dict[Node, Any]
 
@@ -97,14 +98,16 @@ class Program:
         self._owner = {node: i for i, nodes in enumerate(self.calls.nodes) for node in nodes}
         self.work = tuple(self._work(nodes) for nodes in self.calls.nodes)
         self.last = self._work((self._output,))
-        self._read = frozenset().union(self.last.reads, *(work.reads for work in self.work))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         values = self.inputs(args, kwargs)
         with torch.no_grad():
-            for i in self.graph.topological_order.tolist():
-                self.run((i,), values)
-            return self.result(values)
+            return self.compiled.run(self.compiled.start(values))
+
+    @cached_property
+    def compiled(self) -> Compiled:
+        """The tasks as functions, which compute what the module does to the bit."""
+        return Compiled(self, fold=False)
 
     @cached_property
     def device(self) -> torch.device:
@@ -112,16 +115,6 @@ class Program:
         tensors = [value for value in self.constants.values() if isinstance(value, torch.Tensor)]
         tensors += [value for node in self._placeholders if isinstance(value := node.meta["val"], torch.Tensor)]
         return next((tensor.device for tensor in tensors if tensor.device.type != "cpu"), torch.device("cpu"))
-
-    def run(self, tasks: Iterable[int], values: Values) -> None:
-        """Run tasks one after another, and add the values that other tasks read to `values`."""
-        for i in tasks:
-            self.finish(i, {}, values)
-
-    def finish(self, task: int, begun: Values, values: Values) -> None:
-        """Run the remaining steps of a task whose values in `begun` are computed, and add those that others read to `values`."""
-        computed = self._computed(self.work[task], begun, values)
-        values.update((node, computed[node]) for node in self.work[task].steps if node in self._read)
 
     def inputs(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Values:
         """Return the values of the arguments of a call; tensors are made contiguous, as at the capture.
@@ -163,17 +156,6 @@ class Program:
         if not fits and length != 1:
             raise InvalidProblem(f"the program takes its example as one item, not a batch of {length}; make it with dynamic_batch=True")
         return made
-
-    def result(self, values: Values) -> Any:
-        """Return the result of the module."""
-        (outputs,) = self._arguments(self._output, self._computed(self.last, {}, values), values)[0]
-        return tree_unflatten(list(outputs), self._exported.call_spec.out_spec)
-
-    def read(self, node: Node, values: Values) -> Any:
-        """Return the value of a node from `values` or the constants."""
-        if node not in values and node not in self.constants:
-            return self._computed(self._work((node,)), {}, values)[node]
-        return values[node] if node in values else self.constants[node]
 
     @staticmethod
     def _check(name: str, value: Any, expected: torch.Tensor) -> None:
@@ -235,23 +217,8 @@ class Program:
                 steps[node] = None
         return Work(tuple(steps), frozenset(reads))
 
-    def _computed(self, work: Work, computed: Values, values: Values) -> Values:
-        """Return the values of all steps, given those already computed."""
-        computed = dict(computed)
-        for node in work.steps:
-            if node not in computed:
-                args, kwargs = self._arguments(node, computed, values)
-                computed[node] = node.target(*args, **kwargs)  # type: ignore[operator]
-        return computed
-
-    def _arguments(self, node: Node, *places: Values) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        def value(source: Node) -> Any:
-            for place in (*places, self.constants):
-                if source in place:
-                    return place[source]
-            raise KeyError(source)
-
-        return map_arg((node.args, node.kwargs), value)
+    def _arguments(self, node: Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return map_arg((node.args, node.kwargs), self.constants.__getitem__)
 
 
 def _draws(node: Node, module: torch.fx.GraphModule) -> bool:

@@ -11,8 +11,9 @@ import torch
 
 from hetsched.arguments import checked
 from hetsched.errors import InvalidSchedule, UnsupportedFeature
+from hetsched.runtime.code import Registers
 from hetsched.runtime.merging import Merged
-from hetsched.runtime.program import Program, Values
+from hetsched.runtime.program import Program
 from hetsched.schedule.stages import StageSchedule
 from hetsched.verification.stages import verify_stages
 
@@ -25,28 +26,30 @@ class Threads:
     """Groups on threads of the CPU, which share the torch threads."""
 
     def __init__(self, program: Program) -> None:
-        self.program = program
+        self.functions = program.compiled.functions
         self.pool = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="hetsched-group")
 
-    def groups(self, groups: Groups, values: Values) -> None:
-        """Run groups in parallel, the tasks of a group in turn, and add the values that others read to `values`."""
+    def groups(self, groups: Groups, registers: Registers) -> None:
+        """Run groups in parallel, the tasks of a group in turn, and set the registers of the values that others read."""
         if len(groups) == 1:
-            self.program.run(groups[0], values)
+            for i in groups[0]:
+                self.functions[i](registers)
             return
         threads, casts = torch.get_num_threads(), torch.is_autocast_enabled("cpu")
         share = max(1, threads // len(groups))
         try:
-            begun = [self.pool.submit(self._group, group, values, share, casts) for group in groups]
+            begun = [self.pool.submit(self._group, group, registers, share, casts) for group in groups]
             wait(begun)
             for done in begun:
                 done.result()
         finally:
             torch.set_num_threads(threads)  # some libraries have one number for all threads
 
-    def _group(self, group: Sequence[int], values: Values, share: int, casts: bool) -> None:
+    def _group(self, group: Sequence[int], registers: Registers, share: int, casts: bool) -> None:
         torch.set_num_threads(share)
         with torch.no_grad(), torch.autocast("cpu", enabled=casts, dtype=torch.get_autocast_dtype("cpu")):
-            self.program.run(group, values)
+            for i in group:
+                self.functions[i](registers)
 
 
 class Streams:
@@ -56,7 +59,7 @@ class Streams:
         self.program = program
         self.streams: list[torch.cuda.Stream] = []
 
-    def groups(self, groups: Groups, values: Values) -> None:
+    def groups(self, groups: Groups, registers: Registers) -> None:
         """Run groups as `Threads.groups` does."""
         here = torch.cuda.current_stream(self.program.device)
         while len(self.streams) < len(groups) - 1:
@@ -65,10 +68,14 @@ class Streams:
         for stream, group in others:
             stream.wait_stream(here)
             with torch.cuda.stream(stream):
-                self.program.run(group, values)
-        self.program.run(groups[0], values)
+                self._run(group, registers)
+        self._run(groups[0], registers)
         for stream, _ in others:
             here.wait_stream(stream)
+
+    def _run(self, group: Sequence[int], registers: Registers) -> None:
+        for i in group:
+            self.program.compiled.functions[i](registers)
 
 
 def runner(program: Program) -> Threads | Streams:
@@ -118,40 +125,41 @@ class StagedProgram:
         self._captured: dict[Any, _Captured] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        values = self.program.inputs(args, kwargs)
+        registers = self.program.compiled.start(self.program.inputs(args, kwargs))
         with torch.no_grad():
             if isinstance(self._runner, Threads):
-                return self._run(values)
+                return self._run(registers)
             with torch.cuda.device(self.program.device):
-                return self._replayed(values) if self.graphs else self._run(values)
+                return self._replayed(registers) if self.graphs else self._run(registers)
 
-    def _run(self, values: Values) -> Any:
+    def _run(self, registers: Registers) -> Any:
         for (groups, merged), dead in zip(self._stages, self._dead, strict=True):
             if merged is None:
-                self._runner.groups(groups, values)
+                self._runner.groups(groups, registers)
             else:
-                merged.run(values)
-            for node in dead:
-                values.pop(node, None)
-        return self.program.result(values)
+                merged.run(registers)
+            for register in dead:
+                registers[register] = None
+        return self.program.compiled.result(registers)
 
-    def _last_reads(self) -> list[list[Any]]:
-        """Return, for each stage, the nodes whose values no later stage reads."""
-        after = set(self.program.last.reads)
-        dead: list[list[Any]] = []
+    def _last_reads(self) -> list[list[int]]:
+        """Return, for each stage, the registers of the values that no later stage reads."""
+        compiled = self.program.compiled
+        after = {register for register, value in enumerate(compiled.values) if value.kept}
+        dead: list[list[int]] = []
         for groups, _ in reversed(self._stages):
-            reads = set().union(*(self.program.work[i].reads for group in groups for i in group))
+            reads = set[int]().union(*(compiled.reads[i] for group in groups for i in group))
             dead.append(list(reads - after))
             after |= reads
         return dead[::-1]
 
-    def _replayed(self, values: Values) -> Any:
-        key = tuple(map(_key, values.values()))
+    def _replayed(self, registers: Registers) -> Any:
+        key = tuple(map(_key, registers))
         if key not in self._captured:
             while len(self._captured) >= MOST_GRAPHS:
                 del self._captured[next(iter(self._captured))]
-            self._captured[key] = _Captured(self, values)
-        return self._captured[key].replay(values)
+            self._captured[key] = _Captured(self, registers)
+        return self._captured[key].replay(registers)
 
 
 def _key(value: Any) -> Any:
@@ -164,21 +172,21 @@ def _key(value: Any) -> Any:
 class _Captured:
     """A CUDA graph of the program for arguments of one shape."""
 
-    def __init__(self, staged: StagedProgram, values: Values) -> None:
-        self.given = {node: value.clone() if isinstance(value, torch.Tensor) else value for node, value in values.items()}
+    def __init__(self, staged: StagedProgram, registers: Registers) -> None:
+        self.given = [value.clone() if isinstance(value, torch.Tensor) else value for value in registers]
         beside = torch.cuda.Stream(staged.program.device)  # type: ignore[no-untyped-call]
         beside.wait_stream(torch.cuda.current_stream(staged.program.device))
         with torch.cuda.stream(beside):
             for _ in range(3):  # libraries choose kernels and allocate workspaces
-                staged._run(dict(self.given))
+                staged._run(list(self.given))
         torch.cuda.current_stream(staged.program.device).wait_stream(beside)
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph, stream=beside):
-            self.made = staged._run(dict(self.given))
+            self.made = staged._run(list(self.given))
 
-    def replay(self, values: Values) -> Any:
-        for node, value in self.given.items():
-            if isinstance(value, torch.Tensor):
-                value.copy_(values[node])
+    def replay(self, registers: Registers) -> Any:
+        for own, value in zip(self.given, registers, strict=True):
+            if isinstance(own, torch.Tensor):
+                own.copy_(value)
         self.graph.replay()
         return torch.utils._pytree.tree_map(lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf, self.made)

@@ -94,18 +94,21 @@ def test_a_placed_run_computes_what_the_module_does(profiler, net, placed):
     run = PlacedRun(where, {worker.name: worker.program.inputs((x,), {}) for worker in workers})
     program, values = workers[0].program, run.start()
     assert run(values, lambda worker, step: (step(), worker.name)[1]) == [worker.name for worker in where]
-    result = {node: values[where[run.owner[node.name]].name][node] for node in program.last.reads}
+    kept = {register for register, value in enumerate(program.compiled.values) if value.kept}
+    result = [values[worker.name][register] for register, worker in enumerate(run.home)]
     with torch.no_grad():
-        assert torch.equal(program.result(result), net(x))
-    assert sum(map(len, values.values())) == len(result), "nothing else is left"
+        assert torch.equal(program.compiled.result(result), net(x))
+    left = [register for own in values.values() for register in range(len(result)) if own[register] is not None]
+    assert sorted(left) == sorted(kept), "nothing else is left"
 
 
 def test_what_nothing_reads_any_more_is_dropped(profiler):
     worker = profiler._workers["one"]
     run = PlacedRun([worker] * profiler.graph.n_tasks, {"one": worker.program.inputs((torch.randn(2, 3, 32, 32),), {})})
-    dropped = sorted(name for names in run.dead for name in names)
+    made = worker.program.compiled.values
+    dropped = sorted(made[register].name for registers in run.dead for register in registers)
     assert len(set(dropped)) == len(dropped)
-    result = {node.name for node in worker.program.last.reads}
+    result = {value.name for value in made if value.kept}
     assert result.isdisjoint(dropped)
     assert "relu" in dropped
 

@@ -1,0 +1,424 @@
+"""The tasks of a program as Python functions over a list of registers."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.fx import Node
+from torch.utils._pytree import tree_unflatten
+
+from hetsched.frontends.exported import MERGEABLE, operator_type
+from hetsched.runtime.plan import Value
+
+if TYPE_CHECKING:
+    from hetsched.runtime.program import Program, Values
+
+Registers = list[Any]
+Function = Callable[[Registers], None]
+Leaf = tuple[Node, int]
+"""A tensor: a node, and the place in its value if that is a tuple or list, else 0."""
+
+aten = torch.ops.aten
+
+
+@cache
+def _bindings() -> dict[Any, Callable[..., Any]]:
+    """Return the functions of torch that call the same kernel as an operator, with less work in Python."""
+    nn = torch._C._nn
+    return {
+        aten.conv1d.default: torch.conv1d,
+        aten.conv2d.default: torch.conv2d,
+        aten.conv3d.default: torch.conv3d,
+        aten._native_batch_norm_legit_no_training.default: torch._native_batch_norm_legit_no_training,
+        aten.relu.default: torch.relu,
+        aten.sigmoid.default: torch.sigmoid,
+        aten.cat.default: torch.cat,
+        aten.add.Tensor: torch.add,
+        aten.mul.Tensor: torch.mul,
+        aten.div.Tensor: torch.div,
+        aten.matmul.default: torch.matmul,
+        aten.clone.default: torch.clone,
+        aten.max_pool2d.default: torch.max_pool2d,
+        aten.max_pool2d_with_indices.default: nn.max_pool2d_with_indices,
+        aten.avg_pool2d.default: nn.avg_pool2d,
+        aten.adaptive_avg_pool2d.default: nn.adaptive_avg_pool2d,
+        aten.linear.default: nn.linear,
+        aten.gelu.default: nn.gelu,
+    }
+
+
+class Compiled:
+    """The tasks of a program, each as one function of a list of registers.
+
+    The functions are Python source that is generated and compiled once. Register r has the r-th of `values`. A function reads the
+    registers of the values that its task reads and sets those of the values that it makes; others are local, and deleted after
+    their last use. A value is one tensor: of a tuple, the elements that other tasks read.
+
+    Parameters
+    ----------
+    program : Program
+    fold : bool
+        Whether the scale of a batch norm is multiplied into the weights of the convolution that only it reads. Results are then
+        those of the module up to rounding, otherwise equal to the bit.
+
+    Attributes
+    ----------
+    values : tuple of Value
+    functions : tuple of functions
+        One for each task, which is called with the registers.
+    reads : tuple of tuples of int
+        The registers that each task reads.
+    source : str
+        The source of all functions.
+    """
+
+    values: tuple[Value, ...]
+    functions: tuple[Function, ...]
+    reads: tuple[tuple[int, ...], ...]
+
+    def __init__(self, program: Program, fold: bool = True) -> None:
+        self.program, self.fold = program, fold
+        self._owner = {node: i for i, nodes in enumerate(program.calls.nodes) for node in nodes}
+        self._globals: dict[str, Any] = {}
+        self._bound: dict[int, str] = {}
+        self._merged: dict[Node, tuple[Any, ...]] = {}
+        self._norm: dict[Node, Node] = {}
+        self._same: dict[Node, Node] = {}
+        self._output = program.calls.program.graph.output_node()
+        self._sizes: dict[Node, int] = {}
+        self._symbols = self._find_symbols()
+        live = [self._live(work.steps, self._roots(i)) for i, work in enumerate(program.work)]
+        last = self._live(program.last.steps, self._output.all_input_nodes)
+        self._number(live, last)
+        if fold:
+            with torch.no_grad():
+                self._fold(live)
+        texts = [self._text(f"task{i}", steps) for i, steps in enumerate(live)]
+        texts.append(self._text("result", last, returns=self._output.args[0]))
+        self.source = "\n".join(texts)
+        self._define(self.source)
+        self.steps = tuple(live)
+        """The calls of each function, in order."""
+        self.functions = tuple(self._globals[f"task{i}"] for i in range(len(live)))
+        self._result: Callable[[Registers], Iterable[Any]] = self._globals["result"]
+        order = program.graph.topological_order.tolist()
+        place = {task: k for k, task in enumerate(order)}
+        dead: list[list[int]] = [[] for _ in order]
+        for r, value in enumerate(self.values):
+            if not value.kept:
+                dead[max(place[task] for task in value.readers)].append(r)
+        self._sequence = tuple((self.functions[i], tuple(dead[k])) for k, i in enumerate(order))
+
+    # ------------------------------------------------------------------ runs
+
+    def start(self, given: Values) -> Registers:
+        """Return the registers before a run, of the arguments that `Program.inputs` returns."""
+        registers: Registers = [None] * self.width
+        for node, register in self._arguments:
+            registers[register] = given[node]
+        if self._sizes:
+            lengths = tuple(given[node] if dim is None else given[node].shape[dim] for node, dim in self._symbols.values())
+            registers[self._first_size :] = self._sizes_at(lengths)
+        return registers
+
+    def run(self, registers: Registers) -> Any:
+        """Run all tasks in topological order and return the result of the module; registers are released after their last use."""
+        for function, dead in self._sequence:
+            function(registers)
+            for register in dead:
+                registers[register] = None
+        return self.result(registers)
+
+    def result(self, registers: Registers) -> Any:
+        """Return the result of the module from the values that are kept."""
+        return tree_unflatten(list(self._result(registers)), self.program.calls.program.call_spec.out_spec)
+
+    def read(self, node: Node, registers: Registers) -> Any:
+        """Return the value of an argument, of a node that another task reads, or of a constant; None for elements that none reads."""
+        if node in self.program.constants:
+            return self.program.constants[node]
+        if node in self._sizes:
+            return registers[self._sizes[node]]
+        made = node.meta["val"]
+        if node.op == "placeholder" and not isinstance(made, torch.Tensor):
+            return made  # the program was made for it
+        if not isinstance(made, list | tuple):
+            return registers[self.register[node, 0]]
+        return tuple(registers[self.register[node, k]] if (node, k) in self.register else None for k in range(len(made)))
+
+    def reader(self, node: Node) -> Callable[[Registers], Any]:
+        """Return the function that computes a node from values that other tasks made, such as a view of one."""
+        steps = () if node in self._owner else self.program._work((node,)).steps
+        name = f"read{len(self._globals)}"
+        self._define(self._text(name, self._live(steps, [node]), returns=node))
+        made: Callable[[Registers], Any] = self._globals[name]
+        return made
+
+    def rest(self, task: int, begun: Node) -> Callable[[Registers, Any], None]:
+        """Return the function that runs what follows the node `begun` of a task, given the registers and its value."""
+        name = f"rest{len(self._globals)}"
+        steps = self._live(self.program.work[task].steps, self._roots(task), begun)
+        self._define(self._text(name, steps, begun=begun))
+        made: Callable[[Registers, Any], None] = self._globals[name]
+        return made
+
+    # ------------------------------------------------------------------ values
+
+    def _roots(self, task: int) -> list[Node]:
+        return [node for node in self.program.calls.nodes[task] if node.op == "call_function"]
+
+    def _live(self, steps: Sequence[Node], roots: Iterable[Node], begun: Node | None = None) -> tuple[Node, ...]:
+        """Return the steps of a task that its own nodes need, without numbers: these are known once the arguments are."""
+        needed = set(roots)
+        live = []
+        for node in reversed(steps):
+            if node in needed and node is not begun and not _is_number(node):
+                live.append(node)
+                needed.update(node.all_input_nodes)
+        return tuple(reversed(live))
+
+    def _number(self, live: Sequence[Sequence[Node]], last: Sequence[Node]) -> None:
+        """Give a register to each tensor that another task reads, to other arguments, and to sizes."""
+        readers: dict[Leaf, dict[int, None]] = {}
+        kept: set[Leaf] = set()
+        numbers: dict[Node, None] = {}
+        beside: dict[Node, None] = {}
+        for i, steps in enumerate([*live, [*last, self._output]]):
+            own = set(steps)
+            for step in steps:
+                for source in step.all_input_nodes:
+                    if _is_number(source):
+                        if source not in self.program.constants:
+                            numbers[source] = None
+                    elif source in self._owner and source not in own:
+                        for k in self._elements(step, source):
+                            readers.setdefault((source, k), {})[i] = None
+                            if i == len(live):
+                                kept.add((source, k))
+                    elif source.op == "placeholder" and source not in self.program.constants:
+                        beside[source] = None
+        place = {node: k for k, node in enumerate(self.program.calls.program.graph.nodes)}
+        leaves = sorted(readers, key=lambda leaf: (self._owner[leaf[0]], place[leaf[0]], leaf[1]))
+        self.register: dict[Leaf, int] = {leaf: r for r, leaf in enumerate(leaves)}
+        self.values = tuple(
+            Value(
+                self._owner[node],
+                f"{node.name}[{k}]" if isinstance(node.meta["val"], list | tuple) else node.name,
+                self._bytes(node.meta["val"][k] if isinstance(node.meta["val"], list | tuple) else node.meta["val"]),
+                tuple(sorted(readers[node, k].keys() - {len(live)})),
+                (node, k) in kept,
+            )
+            for node, k in leaves
+        )
+        reads: list[list[int]] = [[] for _ in live]
+        for r, value in enumerate(self.values):
+            for i in value.readers:
+                reads[i].append(r)
+        self.reads = tuple(map(tuple, reads))
+        for node in beside:
+            if isinstance(node.meta["val"], torch.Tensor):
+                self.register[node, 0] = len(self.register)
+        self._arguments = [(node, r) for (node, _), r in self.register.items() if node.op == "placeholder"]
+        self._first_size = len(self.register)
+        self._sizes = {node: self._first_size + k for k, node in enumerate(numbers)}
+        self.width = self._first_size + len(numbers)
+        expressions = [node.meta["val"].node.expr for node in numbers]
+        symbols, types = tuple(self._symbols), [_type(node.meta["val"]) for node in numbers]
+
+        @cache
+        def sizes_at(lengths: tuple[int, ...]) -> list[Any]:
+            at = dict(zip(symbols, lengths, strict=True))
+            return [kind(expression.subs(at)) for kind, expression in zip(types, expressions, strict=True)]
+
+        self._sizes_at = sizes_at
+
+    def _elements(self, step: Node, source: Node) -> Iterable[int]:
+        """Return the elements of the value of `source` that a step reads."""
+        value = source.meta["val"]
+        if not isinstance(value, list | tuple):
+            return (0,)
+        if step.target is operator.getitem:
+            return (step.args[1],)  # type: ignore[return-value]
+        return [k for k, part in enumerate(value) if isinstance(part, torch.Tensor)]
+
+    def _find_symbols(self) -> dict[Any, tuple[Node, int | None]]:
+        """Return the symbols of sizes, each with an argument and its dimension of that length."""
+        symbols: dict[Any, tuple[Node, int | None]] = {}
+        for node in self.program._placeholders:
+            value = node.meta["val"]
+            lengths: list[tuple[Any, int | None]] = [(value, None)]
+            if isinstance(value, torch.Tensor):
+                lengths = [(length, dim) for dim, length in enumerate(value.shape)]
+            for length, dim in lengths:
+                if isinstance(length, torch.SymInt) and length.node.expr.is_symbol:
+                    symbols.setdefault(length.node.expr, (node, dim))
+        return symbols
+
+    def _bytes(self, value: torch.Tensor) -> float:
+        """Return the bytes of a tensor for a batch of one; an expanded dimension adds none."""
+        size = float(value.element_size())
+        for length, stride in zip(value.shape, value.stride(), strict=True):
+            count = _at_one(length)
+            size *= count if count == 0 or _at_one(stride) else 1
+        return size
+
+    # ------------------------------------------------------------------ folded batch norm
+
+    def _fold(self, live: Sequence[Sequence[Node]]) -> None:
+        for steps in live:
+            for norm in steps:
+                if norm.op == "call_function" and "_native_batch_norm_legit_no_training" in str(norm.target) and norm.args[0] in steps:
+                    self._fold_one(norm, norm.args[0])  # type: ignore[arg-type]
+
+    def _fold_one(self, norm: Node, call: Node) -> None:
+        """Multiply a batch norm into a convolution, if their numbers are constants and nothing else reads their values."""
+        constants = self.program.constants
+        scale, shift, mean, variance = norm.args[1:5]
+        if operator_type(call.target) not in MERGEABLE or len(call.users) > 1 or len(call.args) < 2 or norm.kwargs:
+            return
+        bias = call.args[2] if len(call.args) > 2 else call.kwargs.get("bias")
+        nodes = [call.args[1], mean, variance, *(node for node in (scale, shift, bias) if node is not None)]
+        if not all(node in constants for node in nodes):
+            return
+        if any(user.target is not operator.getitem or user.args[1] != 0 for user in norm.users):
+            return
+        weight, mean, variance = (constants[node] for node in nodes[:3])  # type: ignore[index]
+        if any(constants[node].dtype != weight.dtype for node in nodes):  # type: ignore[index]
+            return
+        factor = torch.rsqrt(variance.double() + norm.args[6])
+        if scale is not None:
+            factor = factor * constants[scale].double()  # type: ignore[index]
+        added = -mean.double() if bias is None else constants[bias].double() - mean.double()  # type: ignore[index]
+        added = added * factor if shift is None else added * factor + constants[shift].double()  # type: ignore[index]
+        dtype = weight.dtype
+        scaled = weight * factor.to(dtype).view(-1, *(1,) * (weight.dim() - 1))
+        self._merged[call] = (call.args[0], scaled, added.to(dtype), *call.args[3:])
+        self._norm[call] = norm
+        self._same.update(dict.fromkeys((norm, *norm.users), call))
+
+    # ------------------------------------------------------------------ source
+
+    def _define(self, source: str) -> None:
+        exec(compile(source, "<hetsched tasks>", "exec"), self._globals)
+
+    def _text(self, name: str, steps: Sequence[Node], *, begun: Node | None = None, returns: Any = None) -> str:
+        """Return the source of a function that runs the steps.
+
+        With `begun` it has the value of that node as second argument; with `returns` it returns that.
+        """
+        same = {node: call for node, call in self._same.items() if call in steps}
+        steps = [step for step in steps if step not in same]
+        local: dict[Node, str] = {} if begun is None else {begun: "given"}
+        after = {same.get(node, node) for node in _nodes(returns)}
+        last: dict[Node, int] = {}
+        for k, step in enumerate(steps):
+            for source in step.all_input_nodes:
+                last[same.get(source, source)] = k
+        lines = [f"def {name}(v, given):" if begun is not None else f"def {name}(v):"]
+        if begun is not None:
+            lines += self._stores(begun, "given")
+        for k, step in enumerate(steps):
+            lines.append(f"    x{k} = {self._call(step, local)}")
+            local[step] = f"x{k}"
+            local.update((node, f"x{k}") for node, call in same.items() if call is step)
+            lines += self._stores(step, f"x{k}")
+            used = {step, *(same.get(source, source) for source in step.all_input_nodes)}
+            dead = sorted(
+                local[node] for node in used if node in local and last.get(node, k) == k and node not in after and node is not begun
+            )
+            if dead and (k + 1 < len(steps) or returns is not None):
+                lines.append(f"    del {', '.join(dead)}")
+        if returns is not None:
+            lines.append(f"    return {self._argument(returns, local)}")
+        return "\n".join(lines if len(lines) > 1 else [*lines, "    pass"])
+
+    def _stores(self, node: Node, text: str) -> list[str]:
+        """Return the lines that set the registers of a node's tensors."""
+        norm = self._norm.get(node)
+        if norm is not None:  # the convolution makes what the batch norm would
+            return [f"    v[{self.register[norm, 0]}] = {text}"] if (norm, 0) in self.register else []
+        value = node.meta["val"]
+        if not isinstance(value, list | tuple):
+            return [f"    v[{self.register[node, 0]}] = {text}"] if (node, 0) in self.register else []
+        return [f"    v[{self.register[node, k]}] = {text}[{k}]" for k in range(len(value)) if (node, k) in self.register]
+
+    def _call(self, node: Node, local: dict[Node, str]) -> str:
+        if node.target is operator.getitem:
+            source, k = node.args
+            if source not in local and (source, k) in self.register:
+                return f"v[{self.register[source, k]}]"  # type: ignore[index]
+            return f"{self._argument(source, local)}[{self._argument(k, local)}]"
+        target = _bindings().get(node.target, node.target)
+        if isinstance(target, torch._ops.OpOverload):
+            target = target._op  # without the checks of a call from outside
+        args = self._merged.get(node, node.args)
+        words = {key: value for key, value in node.kwargs.items() if node not in self._merged or key not in ("weight", "bias")}
+        given = [self._argument(value, local) for value in args]
+        given += [f"{key}={self._argument(value, local)}" for key, value in words.items()]
+        return f"{self._name(target, 't')}({', '.join(given)})"
+
+    def _argument(self, value: Any, local: dict[Node, str]) -> str:
+        """Return the source of an argument."""
+        if isinstance(value, Node):
+            return self._place(value, local)
+        if isinstance(value, list | tuple):
+            inner = ", ".join(self._argument(part, local) for part in value)
+            return f"[{inner}]" if isinstance(value, list) else f"({inner},)" if inner else "()"
+        if isinstance(value, slice):
+            return f"slice({', '.join(self._argument(part, local) for part in (value.start, value.stop, value.step))})"
+        if value is None or type(value) in (bool, int, str) or (type(value) is float and abs(value) < float("inf")):
+            return repr(value)
+        return self._name(value, "c")
+
+    def _place(self, node: Node, local: dict[Node, str]) -> str:
+        if node in local:
+            return local[node]
+        if node in self.program.constants:
+            return self._name(self.program.constants[node], "c")
+        if node in self._sizes:
+            return f"v[{self._sizes[node]}]"
+        value = node.meta["val"]
+        if isinstance(value, list | tuple):
+            parts = [f"v[{self.register[node, k]}]" if (node, k) in self.register else "None" for k in range(len(value))]
+            return f"[{', '.join(parts)}]"
+        if node.op == "placeholder" and not isinstance(value, torch.Tensor):
+            return self._argument(value, local)  # the program was made for it
+        return f"v[{self.register[node, 0]}]"
+
+    def _name(self, value: Any, kind: str) -> str:
+        """Return the name of a global that has the value."""
+        if id(value) not in self._bound:
+            self._bound[id(value)] = f"{kind}{len(self._bound)}"
+            self._globals[self._bound[id(value)]] = value
+        return self._bound[id(value)]
+
+
+def _is_number(node: Node) -> bool:
+    """Return whether the value is a number that depends on the sizes of the arguments."""
+    return isinstance(node.meta.get("val"), torch.SymInt | torch.SymFloat | torch.SymBool)
+
+
+def _type(number: Any) -> type:
+    return int if isinstance(number, torch.SymInt) else float if isinstance(number, torch.SymFloat) else bool
+
+
+def _at_one(size: Any) -> int:
+    """Return a size for a batch of one."""
+    return _evaluated(size.node.expr) if isinstance(size, torch.SymInt) else int(size)
+
+
+@cache
+def _evaluated(expression: Any) -> int:
+    return int(expression.subs(dict.fromkeys(expression.free_symbols, 1)))
+
+
+def _nodes(nested: Any) -> Iterable[Node]:
+    if isinstance(nested, Node):
+        yield nested
+    elif isinstance(nested, list | tuple):
+        for part in nested:
+            yield from _nodes(part)
