@@ -56,6 +56,19 @@ def solution() -> hs.Solution:
     return hs.solve(problem(), "heft")
 
 
+def timeline() -> hs.costs.Timeline:
+    return hs.runtime.forecast(problem(), schedule())
+
+
+def plan() -> hs.runtime.Plan:
+    return hs.runtime.Plan(problem(), schedule().decision)
+
+
+def run_times() -> hs.costs.RunTimes:
+    batches, moves, waited = schedule().batches, schedule().transfers, np.zeros(3)
+    return hs.costs.RunTimes(batches.start, batches.finish, waited, waited, moves.start, moves.finish, schedule().makespan)
+
+
 def schedule() -> hs.Schedule:
     result = solution().schedule
     assert result is not None
@@ -577,6 +590,22 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     "runtime.Run.decisions": lambda: {0: schedule().decision},
     "runtime.Run.thinking": lambda: np.zeros(3),
     "runtime.SlowDown.device": lambda: "x",
+    "runtime.plan.Value.task": lambda: 0,
+    "runtime.plan.Value.name": lambda: "t",
+    "runtime.plan.Value.bytes": lambda: 1.0,
+    "runtime.plan.Value.readers": lambda: (1,),
+    **{f"runtime.plan.{step}.{name}": lambda: 0 for step in ("Run", "Send", "Wait", "Drop") for name in ("value", "batch", "to")},
+    "costs.Timeline.cpu": lambda: timeline().cpu,
+    "costs.Timeline.waited": lambda: timeline().waited,
+    "costs.Timeline.seen": lambda: timeline().seen,
+    "costs.Timeline.shipment": lambda: timeline().shipment,
+    "costs.Timeline.durations": lambda: timeline().durations,
+    "costs.Timeline.lengths": lambda: timeline().lengths,
+    "costs.Timeline.makespans": lambda: timeline().makespans,
+    "costs.Timeline.of_runs.runs": lambda: [run_times()],
+    "costs.Timeline.of_runs.carried": lambda: plan().carried(problem()),
+    "costs.Machine.of.device": lambda: "x",
+    **{f"costs.RunTimes.{name}": lambda name=name: getattr(run_times(), name) for name in hs.costs.RunTimes._fields},
     "runtime.MeasuredStages.__call__.tasks": lambda: torch_program().graph.names[:1],
     "runtime.MeasuredStages.bound.tasks": lambda: torch_program().graph.names[:1],
     "runtime.StagedProgram.schedule": lambda: torch_stages(),
@@ -660,6 +689,9 @@ SELVES: dict[str, Callable[[], Any]] = {
     "Recorded": lambda: hs.costs.Recorded(Profiler()),
     "Regression": lambda: hs.costs.Regression(samples()),
     "Roofline": hs.costs.Roofline,
+    "Timeline": timeline,
+    "Machine": hs.costs.Machine,
+    "Plan": plan,
     "DynamicProgram": program,
     "Expression": lambda: columns(model()),
     "Model": lambda: columns_of(8),

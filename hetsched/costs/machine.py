@@ -83,10 +83,12 @@ class Machine(Frozen):
         names = ", ".join(name for name, _ in self.devices) or "no device"
         return f"<Machine with overheads of {names}{', values cross once' if self.once else ''}>"
 
+    @checked
     def of(self, device: str) -> Overhead:
         """Return the overhead of a device, by name."""
         return dict(self.devices).get(device, Overhead())
 
+    @checked
     def problem(self, problem: Problem) -> Problem:
         """Return the problem with these overheads as far as a problem has them.
 

@@ -14,14 +14,16 @@ from hetsched.schedule.document import SchedulePart
 
 
 class OverheadRow(Row):
-    """What a device adds: seconds, and for `send` and `receive` also seconds per byte; `busy` is a factor."""
+    """What a device adds, in seconds and seconds per byte; `busy` is a factor."""
 
     device: str
     dispatch: float = 0.0
     host: str | None = None
     dispatch_python: float = 0.0
-    send: tuple[float, float] = (0.0, 0.0)
-    receive: tuple[float, float] = (0.0, 0.0)
+    send: float = 0.0
+    send_per_byte: float = 0.0
+    receive: float = 0.0
+    receive_per_byte: float = 0.0
     busy: float = 1.0
 
 
@@ -35,15 +37,7 @@ class MachinePart(Row):
     def of(cls, machine: Machine) -> MachinePart:
         """Return the document part of a machine."""
         rows = [
-            OverheadRow(
-                name,
-                float(x.dispatch),
-                x.host,
-                float(x.dispatch_python),
-                (float(x.send[0]), float(x.send[1])),
-                (float(x.receive[0]), float(x.receive[1])),
-                float(x.busy),
-            )
+            OverheadRow(name, float(x.dispatch), x.host, float(x.dispatch_python), *map(float, (*x.send, *x.receive, x.busy)))
             for name, x in machine.devices
         ]
         return cls(rows, machine.once)

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 from hetsched.lazy import attach
 from hetsched.runtime.assistants import Assistants
 from hetsched.runtime.estimation import TwoStep, two_step
+from hetsched.runtime.forecast import forecast
 from hetsched.runtime.iterations import Observation, Policy, Run, Static, iterate
+from hetsched.runtime.plan import Plan
 from hetsched.runtime.resolving import Resolve
 from hetsched.runtime.scenario import Interference, Scenario, SlowDown
 from hetsched.runtime.tags import Tag, tags
@@ -27,6 +29,7 @@ __all__ = [
     "MeasuredStages",
     "ModuleProfiler",
     "Observation",
+    "Plan",
     "Policy",
     "Program",
     "Resolve",
@@ -37,6 +40,7 @@ __all__ = [
     "Static",
     "Tag",
     "TwoStep",
+    "forecast",
     "iterate",
     "tags",
     "two_step",

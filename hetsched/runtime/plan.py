@@ -185,6 +185,7 @@ class Plan(Frozen):
         """The sends, in the total order."""
         return tuple(step for step in self.order if isinstance(step, Send))
 
+    @checked
     def carried(self, problem: Problem) -> tuple[tuple[int, ...], ...]:
         """Return the edges of the problem's graph that each of `sends` carries, ascending."""
         number = {edge: e for e, edge in enumerate(map(tuple, problem.graph.edges.tolist()))}

@@ -9,6 +9,7 @@ import jsonschema
 import pytest
 
 import hetsched as hs
+from hetsched.runtime import forecast
 
 
 def test_version(run: Any) -> None:
@@ -24,7 +25,7 @@ def test_methods_lists_every_method_with_its_options(run: Any) -> None:
     assert all(name in shown.stdout for name in methods)
 
 
-@pytest.mark.parametrize("kind", ["graph", "cluster", "problem", "schedule", "solution", "stages"])
+@pytest.mark.parametrize("kind", ["graph", "cluster", "problem", "schedule", "solution", "stages", "timeline"])
 def test_schema_is_a_json_schema_that_documents_meet(run: Any, problem: hs.Problem, kind: str) -> None:
     schema = json.loads(run("schema", kind).stdout)
     jsonschema.Draft202012Validator.check_schema(schema)
@@ -36,6 +37,7 @@ def test_schema_is_a_json_schema_that_documents_meet(run: Any, problem: hs.Probl
         "schedule": solution.schedule,
         "solution": solution,
         "stages": hs.stages(problem.graph, lambda tasks, strategy: 1.0),
+        "timeline": forecast(problem, solution.schedule),
     }
     jsonschema.validate(json.loads(hs.documents.encode(values[kind])), schema)
 

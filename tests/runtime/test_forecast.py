@@ -1,0 +1,203 @@
+"""Forecasts: the times of `simulate` without overheads, and known cases of each overhead by hand."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import hetsched as hs
+from hetsched.costs import Machine, Overhead
+from hetsched.runtime import forecast
+from hetsched.runtime.plan import Value
+from hetsched.testing import numbers, problems
+from hetsched.testing.profiles import examples
+from tests.runtime.test_plan import planned, values_of
+
+SECONDS = numbers(largest=2)
+
+
+def overheads(**fixed):
+    """Return a strategy for the overhead of a device."""
+    parts = {
+        "dispatch": SECONDS,
+        "host": st.sampled_from([None, "p", "q"]),
+        "dispatch_python": SECONDS,
+        "send": st.tuples(SECONDS, SECONDS),
+        "receive": st.tuples(SECONDS, SECONDS),
+        "busy": st.sampled_from([1.0, 1.25, 2.0]),
+    }
+    return st.builds(Overhead, **(parts | {name: st.just(value) for name, value in fixed.items()}))
+
+
+@st.composite
+def machines(draw, **fixed):
+    return Machine({f"d{k}": draw(overheads(**fixed)) for k in range(3)}, once=draw(st.booleans()))
+
+
+@given(planned())
+@examples(600)
+def test_without_overheads_the_times_are_those_of_simulate(case):
+    problem, decision = case
+    schedule, forecasted = hs.simulate(problem, decision), forecast(problem, decision).schedule
+    assert forecasted.batches == schedule.batches
+    assert forecasted.transfers == schedule.transfers
+    assert forecasted.makespan == schedule.makespan
+
+
+@given(planned(communication=st.sampled_from(["delay", "per-input"])), st.data())
+@examples(300)
+def test_overheads_never_shorten_a_run_whose_transfers_do_not_contend(case, data):
+    problem, decision = case
+    values = data.draw(st.none() | values_of(problem.graph))
+    ideal = hs.simulate(problem, decision)
+    machine = data.draw(machines(host=None)) if values is None else Machine({f"d{k}": data.draw(overheads(host=None)) for k in range(3)})
+    late = forecast(problem, decision, machine, values=values).schedule
+    assert (late.batches.start >= ideal.batches.start - 1e-9).all()
+    assert late.makespan >= ideal.makespan - 1e-9
+
+
+@given(planned(memory="static", tight=False), st.data())
+@examples(300)
+def test_a_forecast_verifies_against_the_problem_with_its_times(case, data):
+    problem, decision = case
+    values = data.draw(st.none() | values_of(problem.graph))
+    timeline = forecast(problem, decision, data.draw(machines()), values=values)
+    assert hs.verify(timeline.problem(problem), timeline.schedule) == []
+    assert not timeline.measured
+
+
+@given(planned(communication="delay", transfers=False), st.data())
+@examples(200)
+def test_dispatch_is_exactly_that_of_the_nearest_problem(case, data):
+    problem, decision = case
+    machine = Machine({f"d{k}": Overhead(dispatch=data.draw(SECONDS)) for k in range(3)})
+    late, nearest = forecast(problem, decision, machine).schedule, hs.simulate(machine.problem(problem), decision)
+    assert (late.batches.finish == nearest.batches.finish).all()
+
+
+@given(planned(communication="delay"), st.data())
+@examples(200)
+def test_sends_and_receptions_delay_no_less_than_those_of_the_nearest_problem(case, data):
+    problem, decision = case
+    lasting = problem.durations[decision.task, decision.device, 0] > 0
+    machine = Machine({f"d{k}": data.draw(overheads(host=None, busy=1.0)) for k in range(3)})
+    late, nearest = forecast(problem, decision, machine).schedule, hs.simulate(machine.problem(problem), decision)
+    if lasting.all():  # batches of zero length pay nothing, but a problem cannot say so
+        assert (late.batches.finish >= nearest.batches.finish - 1e-9).all()
+
+
+def problem_of(durations, edges, nodes=("", ""), **arguments):
+    names = [chr(ord("a") + i) for i in range(len(durations))]
+    cluster = hs.Cluster([hs.Device(name, node=node) for name, node in zip("xy", nodes, strict=True)], bandwidth=8.0)
+    return hs.Problem(hs.TaskGraph(names, edges), cluster, durations=np.repeat(np.array(durations, float)[:, None], 2, 1), **arguments)
+
+
+def times(timeline):
+    schedule = timeline.schedule
+    return {name: (schedule.start(name), schedule.finish(name)) for name in schedule.tasks}
+
+
+def test_a_device_computes_nothing_while_it_dispatches_sends_and_receives():
+    problem = problem_of([2, 3, 1], [("a", "b", 8.0)])
+    decision = hs.Decision.from_assignment(problem, {"a": "x", "b": "y", "c": "x"}, ["a", "c", "b"])
+    machine = Machine({"x": Overhead(dispatch=0.25, send=(0.5, 0.125)), "y": Overhead(receive=(0.25, 0.25))})
+    timeline = forecast(problem, decision, machine)
+    # a: dispatched by 0.25. Sent from 2.25 for 0.5 + 8/8 s, on the link for 1 s, read for 0.25 + 8/4 s.
+    assert times(timeline) == {"a": (0.25, 2.25), "c": (4.0, 5.0), "b": (7.0, 10.0)}
+    assert timeline.schedule.transfers.start.tolist() == [3.75]
+    assert timeline.schedule.transfers.finish.tolist() == [4.75]
+    assert timeline.waited.tolist() == [0.0, 0.0, 4.75]
+    assert hs.simulate(machine.problem(problem), decision).finish("b") == 2.25 + (0.5 + 1) + 1 + (0.25 + 2) + 3
+
+
+def test_batches_of_zero_length_pay_nothing():
+    problem = problem_of([0, 3], [("a", "b", 8.0)])
+    decision = hs.Decision.from_assignment(problem, {"a": "x", "b": "y"})
+    timeline = forecast(problem, decision, Machine({"x": Overhead(dispatch=1.0, send=(1.0, 1.0), host="p", dispatch_python=5.0)}))
+    assert times(timeline) == {"a": (0.0, 0.0), "b": (1.0, 4.0)}
+
+
+def test_an_interpreter_dispatches_one_batch_at_a_time():
+    problem = problem_of([4, 4, 1], [])
+    decision = hs.Decision.from_assignment(problem, {"a": "x", "b": "y", "c": "y"}, ["a", "b", "c"])
+    own = Overhead(host="python", dispatch_python=1.0)
+    assert times(forecast(problem, decision, Machine({"x": own, "y": own}))) == {"a": (1, 5), "b": (2, 6), "c": (7, 8)}
+    apart = Machine({"x": own, "y": Overhead(host="other", dispatch_python=1.0)})
+    assert times(forecast(problem, decision, apart)) == {"a": (1, 5), "b": (1, 5), "c": (6, 7)}
+
+
+def test_busy_devices_of_a_node_slow_each_other_while_both_compute():
+    decision_of = {"a": "x", "b": "y"}
+    busy = Machine({"x": Overhead(busy=1.5), "y": Overhead(busy=2.0)})
+    for nodes, expected in ((("n", "n"), {"a": (0, 3), "b": (0, 5.5)}), (("n", "m"), {"a": (0, 2), "b": (0, 4)})):
+        problem = problem_of([2, 4], [], nodes)
+        # Together: a does 2 s in 3; b does 1.5 in these 3 s, and the 2.5 s left alone.
+        assert times(forecast(problem, hs.Decision.from_assignment(problem, decision_of), busy)) == expected
+    problem = problem_of([2, 4], [])
+    same = Machine({"x": Overhead(busy=1.5, host="p"), "y": Overhead(busy=2.0, host="p")})
+    assert times(forecast(problem, hs.Decision.from_assignment(problem, decision_of), same)) == {"a": (0, 3), "b": (0, 5.5)}
+
+
+def test_a_value_crosses_once_if_the_machine_says_so():
+    problem = problem_of([1, 1, 1], [("a", "b", 8.0), ("a", "c", 8.0)], communication="port")
+    decision = hs.Decision.from_assignment(problem, {"a": "x", "b": "y", "c": "y"}, ["a", "b", "c"])
+    value = [Value(0, "t", 8.0, (1, 2))]
+    assert times(forecast(problem, decision, values=value)) == {"a": (0, 1), "b": (2, 3), "c": (3, 4)}
+    machine = Machine({"y": Overhead(receive=(1.0, 0.0))}, once=True)
+    once = forecast(problem, decision, machine, values=value)
+    assert times(once) == {"a": (0, 1), "b": (3, 4), "c": (4, 5)}
+    assert once.shipment.tolist() == [0, 0]
+    assert once.schedule.transfers.finish.tolist() == [2, 2]
+    by_edge = forecast(problem, decision, Machine({"y": Overhead(receive=(1.0, 0.0))}), values=value)
+    assert times(by_edge) == {"a": (0, 1), "b": (3, 4), "c": (5, 6)}
+
+
+def test_two_values_of_an_edge_take_their_own_times():
+    problem = problem_of([1, 1], [("a", "b", 16.0)])
+    decision = hs.Decision.from_assignment(problem, {"a": "x", "b": "y"})
+    values = [Value(0, "s", 4.0, (1,)), Value(0, "t", 12.0, (1,))]
+    timeline = forecast(problem, decision, Machine(once=True), values=values)
+    assert times(timeline) == {"a": (0, 1), "b": (2.5, 3.5)}
+    assert hs.simulate(problem, decision).makespan == 4
+
+
+def test_first_come_first_served_an_overhead_may_shorten_a_run():
+    """Hence the property above is of transfers without contention: a message that is later lets a more urgent one pass."""
+    edges = np.array([(5, 7), (0, 7), (0, 2), (0, 6), (1, 7), (3, 5), (1, 4), (3, 4)])
+    graph = hs.TaskGraph(list("abcdefgh"), edges, edge_bytes=[3.0, 8.0, 1.0, 1.0, 3.0, 8.0, 4.0, 2.0])
+    durations = np.repeat(np.array([[3.0], [2.0], [4.0], [1.0], [3.0], [1.0], [1.0], [1.0]]), 3, 1)
+    problem = hs.Problem(graph, hs.Cluster(["x", "y", "z"], bandwidth=1.0), durations=durations, communication="port")
+    decision = hs.Decision.whole(problem, [2, 0, 1, 0, 1, 2, 2, 1], range(8))
+    machine = Machine({name: Overhead(dispatch=0.25) for name in "xyz"})
+    assert (hs.simulate(problem, decision).makespan, forecast(problem, decision, machine).makespan) == (28, 27)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"dispatch": -1.0}, "dispatch is -1.0; it must be a finite number, at least 0"),
+        ({"busy": 0.5}, "busy is 0.5; it must be a finite number, at least 1"),
+        ({"send": 1.0}, "send is 1.0; give seconds and seconds per byte"),
+        ({"receive": (0.0, float("inf"))}, "receive is inf"),
+        ({"host": 3}, "host is 3"),
+    ],
+)
+def test_impossible_overheads_are_refused(change, message):
+    with pytest.raises(hs.InvalidProblem, match=message):
+        Overhead(**change)
+
+
+@given(problems(n_tasks=st.integers(1, 4), transfers=st.booleans()))
+@examples(50)
+def test_a_machine_without_overheads_changes_no_problem(problem):
+    assert Machine().problem(problem) == problem.replace(durations=problem.durations, batch_sizes=problem.batch_sizes)
+
+
+def test_a_forecast_does_without_torch():
+    code = "import sys; from hetsched.runtime import forecast, Plan; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
