@@ -44,8 +44,13 @@ class MachinePart(Row):
 
     def value(self) -> Machine:
         """Return the machine."""
-        rows = {row.device: Overhead(row.dispatch, row.host, row.dispatch_python, row.send, row.receive, row.busy) for row in self.devices}
-        return Machine(rows, once=self.once)
+        overheads = {
+            row.device: Overhead(
+                row.dispatch, row.host, row.dispatch_python, (row.send, row.send_per_byte), (row.receive, row.receive_per_byte), row.busy
+            )
+            for row in self.devices
+        }
+        return Machine(overheads, once=self.once)
 
 
 class TimelineDocument(Document[Timeline], kw_only=True, tag="hetsched-timeline"):
