@@ -22,6 +22,7 @@ from hetsched.cli.commands import (
     bound,
     capture,
     coarsen,
+    compare,
     demo,
     generate,
     methods,
@@ -49,6 +50,7 @@ ORDER = (
     "bound",
     "verify",
     "show",
+    "compare",
     "modules",
     "coarsen",
     "stages",
@@ -172,6 +174,7 @@ app.command("solve", cls=Command)(solve.solve)
 app.command("bound", cls=Command)(bound.bound)
 app.command("verify", cls=Command)(verify.verify)
 app.command("show", cls=Command)(show.show)
+app.command("compare", cls=Command)(compare.compare)
 app.command("modules", cls=Command)(modules.modules)
 app.command("coarsen", cls=Command)(coarsen.coarsen)
 app.command("stages", cls=Command)(stages.stages)

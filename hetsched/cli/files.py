@@ -13,6 +13,7 @@ from hetsched.cli.terminal import Working, say, warn
 from hetsched.errors import HetschedError, InvalidProblem
 
 if TYPE_CHECKING:
+    from hetsched.costs.timeline import Timeline
     from hetsched.problem.cluster import Cluster
     from hetsched.problem.graph import TaskGraph
     from hetsched.problem.problem import Problem
@@ -61,6 +62,14 @@ def read_answer(path: Path) -> Schedule | Solution:
 
     answer: Schedule | Solution = _read(path, Schedule, Solution)
     return answer
+
+
+def read_timeline(path: Path) -> Timeline:
+    """Return the timeline in the document at `path`."""
+    from hetsched.costs.timeline import Timeline
+
+    timeline: Timeline = _read(path, Timeline)
+    return timeline
 
 
 def find_cluster(name: str) -> Cluster:

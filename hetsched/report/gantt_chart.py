@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hetsched.arguments import checked
-from hetsched.arrays import FloatArray, IntArray
+from hetsched.arrays import Columns, FloatArray, IntArray
+from hetsched.costs.timeline import Timeline
 from hetsched.documents import write_bytes
 from hetsched.errors import UnsupportedFeature
 from hetsched.problem.problem import Problem
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 HEIGHT = 0.62  # of a bar, where devices are 1 apart
 LABEL = 7.0  # points
+PALE = 0.55  # strength of the colours of a second schedule
 BUSY = 0.85  # inches, right of the chart, for the utilisation of the devices
 FEW = 40  # transfers; up to here they are drawn with stronger lines
 MANY = 4000  # shapes; with more, a vector file has them as pixels, and those that no pixel separates are drawn together
@@ -39,6 +41,7 @@ def gantt(
     problem: Problem,
     answer: Schedule | Solution,
     *,
+    against: Schedule | Solution | Timeline | None = None,
     ax: Axes | None = None,
     colour_by: str | Sequence[str] = "op",
     transfers: bool = True,
@@ -56,6 +59,8 @@ def gantt(
     problem : Problem
     answer : Schedule or Solution
         A schedule of this problem; it need not be valid.
+    against : Schedule, Solution or Timeline, optional
+        A second one, for instance the forecast of a run: a paler row below that of each device.
     ax : matplotlib.axes.Axes, optional
         Default: those of a new figure. Names are fitted to the current size. In a figure made by the
         caller ``layout="constrained"`` makes room for the legend.
@@ -78,16 +83,28 @@ def gantt(
     """
     require("gantt")
     schedule = schedule_of(problem, answer)
+    grouping, title = groups(problem, schedule, colour_by), _title(schedule)
+    if against is not None:
+        other, forecast = _second(problem, against)
+        schedule = _paired(schedule, other, "forecast" if forecast else "other")
+        title += f", {'forecast' if forecast else 'other'} {seconds(other.makespan)}"
     if ax is None:
         from matplotlib import pyplot
 
         ax = pyplot.subplots(figsize=_figure_size(schedule), layout="constrained")[1]
-    _Drawing(problem, schedule, ax, groups(problem, schedule, colour_by)).draw(transfers, legend)
+    _Drawing(problem, schedule, ax, grouping, title, against is not None).draw(transfers, legend)
     return ax
 
 
 @checked
-def write_gantt(problem: Problem, answer: Schedule | Solution, path: str | PathLike[str], *, colour_by: str | Sequence[str] = "op") -> None:
+def write_gantt(
+    problem: Problem,
+    answer: Schedule | Solution,
+    path: str | PathLike[str],
+    *,
+    against: Schedule | Solution | Timeline | None = None,
+    colour_by: str | Sequence[str] = "op",
+) -> None:
     """Write the chart of `gantt` as a picture; the name ends in .png, .svg or .pdf."""
     require("gantt")
     suffix = Path(path).suffix.lower()
@@ -96,23 +113,59 @@ def write_gantt(problem: Problem, answer: Schedule | Solution, path: str | PathL
     from matplotlib.figure import Figure
 
     schedule = schedule_of(problem, answer)
-    figure = Figure(figsize=_figure_size(schedule), layout="constrained", dpi=150)
-    gantt(problem, schedule, ax=figure.subplots(), colour_by=colour_by)
+    figure = Figure(figsize=_figure_size(schedule, 1 if against is None else 2), layout="constrained", dpi=150)
+    gantt(problem, schedule, against=against, ax=figure.subplots(), colour_by=colour_by)
     picture = io.BytesIO()
     figure.savefig(picture, format=suffix[1:])
     write_bytes(picture.getvalue(), path)
 
 
-def _figure_size(schedule: Schedule) -> tuple[float, float]:
-    """Return width and height in inches."""
-    return 11.0, 1.7 + 0.55 * len(schedule.devices)
+def _figure_size(schedule: Schedule, rows: int = 1) -> tuple[float, float]:
+    """Return width and height in inches, for so many rows for each device."""
+    return 11.0, 1.7 + 0.55 * len(schedule.devices) * rows
+
+
+def _title(schedule: Schedule) -> str:
+    done = "" if schedule.n_inputs == 1 else f", {schedule.n_inputs} inputs"
+    return f"{len(schedule.tasks)} tasks{done}: makespan {seconds(schedule.makespan)}"
+
+
+def _second(problem: Problem, against: Schedule | Solution | Timeline) -> tuple[Schedule, bool]:
+    """Return the second schedule of a chart, and whether it is a forecast: computed, not measured."""
+    if isinstance(against, Timeline):
+        return schedule_of(problem, against.schedule), not against.measured
+    return schedule_of(problem, against), True
+
+
+def _paired(first: Schedule, second: Schedule, name: str) -> Schedule:
+    """Return the batches of two schedules as one with two rows for each device, and the transfers of the first."""
+    a, b = first.batches, second.batches
+    batches = {column: np.concatenate([a[column], b[column]]) for column in ("task", "start", "finish", "size")}
+    return Schedule.of_problem(
+        first.tasks,
+        tuple(row for device in first.devices for row in (device, name)),
+        first.n_inputs,
+        Columns(device=np.concatenate([2 * a.device, 2 * b.device + 1]), **batches),
+        np.concatenate([first.item_ptr, second.item_ptr[1:] + first.item_ptr[-1]]),
+        np.concatenate([first.items, second.items]),
+        first.transfers,
+        makespan=max(first.makespan, second.makespan),
+    )
 
 
 class _Drawing:
-    def __init__(self, problem: Problem, schedule: Schedule, ax: Axes, grouping: Groups) -> None:
-        self.problem, self.schedule, self.ax, self.groups = problem, schedule, ax, grouping
+    def __init__(self, problem: Problem, schedule: Schedule, ax: Axes, grouping: Groups, title: str, pairs: bool) -> None:
+        self.problem, self.schedule, self.ax, self.groups, self.title = problem, schedule, ax, grouping, title
+        self.pairs = pairs
+        """Whether every second row belongs to the device of the row before, and to a second schedule."""
         batches = schedule.batches
         self.end = max(schedule.makespan, float(batches.finish.max(initial=0.0)))
+        self.ends = np.full(len(schedule.devices), self.end)
+        """The makespan of the schedule of each row."""
+        if pairs:
+            row = batches.device
+            last = [float(batches.finish[row % 2 == side].max(initial=0.0)) for side in range(2)]
+            self.ends = np.tile(last, len(schedule.devices) // 2)
         self.unit, self.scale = time_unit(self.end)
         self.start, self.finish = batches.start / self.scale, batches.finish / self.scale
         self.tone = grouping.of_task[batches.task]
@@ -143,12 +196,13 @@ class _Drawing:
         ax.grid(axis="x", color="#dddddd", linewidth=0.6)
         ax.set_axisbelow(True)
         busy = ax.secondary_yaxis("right")
-        shares = schedule.busy_time / self.end if self.end > 0 else np.zeros(len(rows))
+        shares = np.divide(schedule.busy_time, self.ends, out=np.zeros(len(rows)), where=self.ends > 0)
         busy.set_yticks(rows, [f"{share:.0%} busy" for share in shares.tolist()])
         busy.tick_params(length=0, labelsize=8, labelcolor="#555555")
         busy.spines["right"].set_visible(False)
-        done = "" if schedule.n_inputs == 1 else f", {schedule.n_inputs} inputs"
-        ax.set_title(f"{len(schedule.tasks)} tasks{done}: makespan {seconds(schedule.makespan)}", loc="left", fontsize=10)
+        ax.set_title(self.title, loc="left", fontsize=10)
+        if self.pairs:
+            ax.hlines(rows[2::2] - 0.5, *ax.get_xlim(), colors="#dddddd", linewidths=0.8, zorder=0)
 
     def _batches(self) -> None:
         length = self.finish - self.start
@@ -172,6 +226,8 @@ class _Drawing:
         # A white edge separates neighbours, where bars are wider than the edge.
         edge = 0.5 if np.median(self._pixels(self.finish - self.start), axis=None) > 3 else 0.0
         faces = to_rgba_array(self.groups.colours)[self.tone[shown]]
+        if self.pairs:
+            faces[row % 2 == 1, :3] = 1 - PALE * (1 - faces[row % 2 == 1, :3])
         drawn = PolyCollection(corners, facecolors=faces, edgecolors="white" if edge else "none", linewidths=edge, zorder=2)  # type: ignore[arg-type]
         drawn.set_snap(False)  # a bar thinner than a pixel is drawn in a paler colour, not rounded to one pixel or none
         drawn.set_rasterized(len(row) > MANY)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from hetsched.lazy import attach
 from hetsched.runtime.assistants import Assistants
+from hetsched.runtime.compare import Comparison, compare
 from hetsched.runtime.estimation import TwoStep, two_step
 from hetsched.runtime.forecast import forecast
 from hetsched.runtime.iterations import Observation, Policy, Run, Static, iterate
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Assistants",
+    "Comparison",
     "Interference",
     "MeasuredStages",
     "ModuleProfiler",
@@ -40,6 +42,7 @@ __all__ = [
     "Static",
     "Tag",
     "TwoStep",
+    "compare",
     "forecast",
     "iterate",
     "tags",

@@ -43,6 +43,31 @@ def test_every_batch_is_a_bar_and_every_transfer_a_line(case: tuple[hs.Problem, 
     assert [label.get_text() for label in ax.get_yticklabels()] == list(schedule.devices)
 
 
+def test_a_second_schedule_has_a_paler_row_below_that_of_each_device(tmp_path: Path) -> None:
+    problem, solution = diamond()
+    assert solution.schedule is not None
+    slower = problem.replace(durations=problem.durations * 2)
+    measured, forecast = hs.runtime.forecast(slower, solution.schedule), hs.runtime.forecast(problem, solution.schedule)
+    ax = drawn(problem, measured.schedule, against=forecast).axes[0]
+    assert [label.get_text() for label in ax.get_yticklabels()] == [row for name in problem.cluster.names for row in (name, "forecast")]
+    bars = next(collection for collection in ax.collections if isinstance(collection, PolyCollection))
+    first, second, count = measured.schedule.batches, forecast.schedule.batches, problem.n_tasks
+    for number, (path, colour) in enumerate(zip(bars.get_paths(), bars.get_facecolors(), strict=True)):
+        batches, side = (first, 0) if number < count else (second, 1)
+        b = number - side * count
+        (left, top), (right, bottom) = path.vertices.min(axis=0), path.vertices.max(axis=0)
+        assert [left, right] == pytest.approx([batches.start[b] * 1e3, batches.finish[b] * 1e3])
+        assert top < 2 * batches.device[b] + side < bottom
+        assert colour[:3] == pytest.approx(1 - (0.55 if side else 1) * (1 - bars.get_facecolors()[b % count][:3]))
+    assert ax.get_title(loc="left").endswith(f"makespan {seconds(measured.makespan)}, forecast {seconds(forecast.makespan)}")
+    lines = sum(len(collection.get_segments()) for collection in ax.collections if isinstance(collection, LineCollection))
+    assert lines - (problem.n_devices - 1) == len(measured.schedule.transfers), "those of the first schedule, and lines between devices"
+    hs.report.write_gantt(problem, measured.schedule, tmp_path / "one.png")
+    hs.report.write_gantt(problem, measured.schedule, tmp_path / "two.png", against=solution)
+    with Image.open(tmp_path / "one.png") as one, Image.open(tmp_path / "two.png") as two:
+        assert two.height > one.height
+
+
 def test_bars_have_the_rows_and_times_of_their_batches() -> None:
     problem, solution = diamond()
     assert solution.schedule is not None

@@ -1,0 +1,372 @@
+"""The comparison of a run with its forecast: how far off, and from what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from hetsched.analysis.critical_chain import critical_chain
+from hetsched.arguments import checked
+from hetsched.arrays import Columns, FloatArray, Frozen, IntArray, texts
+from hetsched.costs.timeline import Timeline
+from hetsched.errors import InvalidSchedule, printable
+from hetsched.problem.problem import Problem
+from hetsched.runtime.forecast import forecast
+from hetsched.runtime.plan import Value
+from hetsched.schedule.decision import Decision
+from hetsched.schedule.schedule import Schedule
+from hetsched.schedule.simulate import TimedDecision
+from hetsched.search.solution import Solution
+
+DISTURBED = 0.1
+"""The part of batches' time without CPU time above which a run supports no claim."""
+SHOWN = 10
+"""The number of tasks and of transfers that the text has."""
+Table = Literal["replays", "devices", "tasks", "transfers"]
+
+
+class Comparison(Frozen):
+    """A forecast beside what was measured, see `compare`; seconds.
+
+    Attributes
+    ----------
+    forecast : float
+        Makespan by `forecast`, with the machine's overheads if the timeline has them.
+    run, q25, q75 : float
+        Median makespan of the runs, and the quartiles.
+    runs : int
+    replays : Columns (name, durations, transfers, makespan, difference, tells)
+        Makespans by `simulate` with forecast and with measured times; each difference to the row before is one part of the error.
+    devices : Columns (device, batches, forecast, busy, slower, waiting, dispatch, end)
+        Seconds of the run shown by the timeline: in batches, as forecast and measured, and the quotient of these; waiting for
+        data; between batches; after the last one.
+    tasks : Columns (task, device, forecast, measured, deviation, critical, cost)
+        Medians, the costliest first; the cost of a deviation is itself if the task is on the critical chain of the run, else 0.
+    transfers : Columns (source, target, sender, receiver, forecast, measured, deviation, seen, critical, cost)
+        The same; `seen` is the number of runs in which the end was seen, without which `measured` is NaN.
+    together : int
+        Transfers of the problem that went with another one in one message.
+    saved : float
+        Seconds that the problem has for them.
+    stolen : float
+        Part of the time of batches in which their threads did not compute; NaN if unknown.
+    """
+
+    forecast: float
+    run: float
+    q25: float
+    q75: float
+    runs: int
+    replays: Columns
+    devices: Columns
+    tasks: Columns
+    transfers: Columns
+    together: int
+    saved: float
+    stolen: float
+
+    def __init__(self) -> None:
+        raise TypeError("comparisons are made by hetsched.runtime.compare(problem, schedule, timeline)")
+
+    @property
+    def error(self) -> float:
+        """Forecast minus run, as a part of the run; 0 if both are 0."""
+        return _part(self.forecast - self.run, self.run)
+
+    @property
+    def engine(self) -> float:
+        """What no replay explains, as a part of the run: dispatch, interpreters, hand-offs."""
+        return _part(float(self.replays.difference[-1]), self.run)
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether so much time was stolen that the runs support no claim."""
+        return self.stolen > DISTURBED
+
+    def __repr__(self) -> str:
+        return f"<Comparison: forecast {self.forecast:.6g} s, run {self.run:.6g} s, {_signed(self.error)}>"
+
+    def __str__(self) -> str:
+        unit, scale = next((pair for pair in (("s", 1.0), ("ms", 1e-3)) if self.run >= pair[1]), ("us", 1e-6))
+
+        def shown(seconds: float) -> str:
+            return "-" if np.isnan(seconds) else f"{seconds / scale:.3f}"
+
+        def share(value: float) -> str:
+            return "-" if np.isnan(value) else f"{value:.3f}"
+
+        stolen = "unknown" if np.isnan(self.stolen) else f"{self.stolen:.1%}".replace("%", " %")
+        lines = [
+            f"forecast {shown(self.forecast)} {unit}, run {shown(self.run)} {unit} (median of {self.runs}; quartiles {shown(self.q25)} and "
+            f"{shown(self.q75)}), error {_signed(self.error)}",
+            f"stolen {stolen}" + ("; disturbed: these runs support no claim" if self.disturbed else ""),
+        ]
+        if self.together:
+            went = f"{self.together} of {len(self.transfers)} transfers went with another one"
+            lines.append(f"edges saved: {went}; the problem has {shown(self.saved)} {unit} for them")
+        rows = [
+            [row["name"], row["durations"], row["transfers"], shown(row["makespan"]), shown(row["difference"]), row["tells"]]
+            for row in self.replays
+        ]
+        rows[-1][-1] += f", {_signed(self.engine)} of the run"
+        lines += ["", *_table(["replay", "durations", "transfers", unit, "difference", "from"], rows, "lllrrl")]
+        names = ["forecast", "busy", "slower", "waiting", "dispatch", "end"]
+        rows = [
+            [row["device"], str(row["batches"]), *(share(row[name]) if name == "slower" else shown(row[name]) for name in names)]
+            for row in self.devices
+        ]
+        lines += ["", *_table(["device", "batches", *names], rows, "lrrrrrrr")]
+        for what, table, ends in (("task", self.tasks, ("device",)), ("transfer", self.transfers, ("target", "sender", "receiver"))):
+            rows = [
+                [row.get("task", row.get("source")), *(row[end] for end in ends)]
+                + [shown(row[name]) for name in ("forecast", "measured", "deviation")]
+                + ["yes" if row["critical"] else ""]
+                for row in list(table)[:SHOWN]
+            ]
+            head = [what if what == "task" else "transfer of", *({"target": "to"}.get(end, end) for end in ends)]
+            if rows:
+                lines += ["", *_table([*head, f"forecast, {unit}", "run", "difference", "critical"], rows, "l" * len(head) + "rrrl")]
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the comparison as numbers, texts and lists of rows; None for what is unknown."""
+        names = ("forecast", "run", "q25", "q75", "runs", "error", "engine", "stolen", "disturbed", "together", "saved")
+        plain = {name: _known(getattr(self, name)) for name in names}
+        for name in ("replays", "devices", "tasks", "transfers"):
+            plain[name] = [{key: _known(value) for key, value in row.items()} for row in getattr(self, name)]
+        return plain
+
+    @checked
+    def to_dataframe(self, table: Table = "tasks") -> Any:
+        """Return one of the tables as a ``pandas.DataFrame``; raise `MissingDependency` without pandas."""
+        return getattr(self, table).to_dataframe()
+
+
+@checked
+def compare(problem: Problem, answer: Decision | Schedule | Solution, measured: Timeline) -> Comparison:
+    """Compare the times measured in runs of a decision with those of its problem.
+
+    The error of the forecast is split by replays, each the makespan by `simulate` of the same decision:
+
+    ====== ============== ============== =======================================================================
+    replay durations      transfers      the difference to the row before
+    ====== ============== ============== =======================================================================
+    R0     of the problem of the problem
+    R1     medians        of the problem error of durations
+    R2     of each run    of the problem chance: the longest of paths that vary is longer than that of medians
+    R3     of each run    where seen     error of transfers
+    run    \\-             \\-             the engine: dispatch, interpreters, hand-offs
+    ====== ============== ============== =======================================================================
+
+    R2 and R3 are medians over the runs.
+
+    Parameters
+    ----------
+    problem : Problem
+        The one that the decision was made for.
+    answer : Decision, Schedule or Solution
+    measured : Timeline
+        Of runs of this decision.
+
+    Raises
+    ------
+    InvalidSchedule
+        The timeline is of another problem or decision; the solution has no schedule.
+    """
+    schedule = answer.schedule if isinstance(answer, Solution) else answer
+    if schedule is None:
+        raise InvalidSchedule("the solution has no schedule to compare with; see solution.status and solution.messages")
+    decision = schedule if isinstance(schedule, Decision) else schedule.decision
+    shown = measured.problem(problem)  # raises for another problem
+    row = _rows(problem, decision, measured)
+    timing = TimedDecision(problem, decision)
+    once = measured.machine is not None and measured.machine.once
+    expected = forecast(problem, decision, measured.machine, values=_values(problem, measured) if once else None)
+    durations, lengths = measured.durations[:, row], measured.lengths
+    replays = _replays(problem, decision, measured, timing, durations)
+    chain = critical_chain(shown, measured.schedule)
+    together, saved = _together(problem, measured)
+    made = Comparison.__new__(Comparison)
+    made._set(
+        forecast=expected.makespan,
+        run=measured.makespan,
+        q25=float(np.quantile(measured.makespans, 0.25)),
+        q75=float(np.quantile(measured.makespans, 0.75)),
+        runs=len(measured.makespans),
+        replays=replays,
+        devices=_devices(measured, timing.duration[np.argsort(row)]),
+        tasks=_tasks(problem, measured, timing.duration[np.argsort(row)], chain.batch[chain.batch >= 0]),
+        transfers=_transfers(problem, measured, lengths, chain.transfer[chain.transfer >= 0]),
+        together=together,
+        saved=saved,
+        stolen=measured.stolen,
+    )
+    return made
+
+
+def _rows(problem: Problem, decision: Decision, measured: Timeline) -> IntArray:
+    """Return the row of the timeline's schedule of each batch of the decision, [m]."""
+    batches = measured.schedule.batches
+    by_task = np.full(problem.n_tasks, -1)
+    by_task[batches.task] = np.arange(len(batches))
+    row = by_task[decision.task]
+    if len(row) != len(batches) or (row < 0).any() or (batches.device[row] != decision.device).any():
+        raise InvalidSchedule("the timeline is of another decision: tasks ran on other devices; give the schedule that was run")
+    return row
+
+
+class _Replay(NamedTuple):
+    name: str
+    durations: str
+    transfers: str
+    makespan: float
+    tells: str
+
+
+def _replays(problem: Problem, decision: Decision, measured: Timeline, timing: TimedDecision, durations: FloatArray) -> Columns:
+    """Return the table of replays; `durations` [runs, m] are in the order of the decision."""
+
+    def length(timed: TimedDecision, seconds: FloatArray) -> float:
+        return float((timed.starts(seconds)[0] + seconds).max(initial=0.0))
+
+    own = [length(timing, seconds) for seconds in durations]
+    # Without contention, as in `Timeline.problem`, and with the seconds of each run in turn.
+    transfers = []
+    replaced = TimedDecision(measured.replayed(problem, np.full(decision.n_batches, np.nan), measured.lengths[0]), decision)
+    arcs, place = replaced.arcs, np.full(problem.graph.n_edges, -1)
+    place[measured.schedule.transfers.edge] = np.arange(len(measured.schedule.transfers))
+    moving = np.flatnonzero(arcs.moving)
+    for seconds, moved in zip(durations, measured.lengths, strict=True):
+        taken = timing.arcs.seconds.copy()
+        own_lengths = moved[place[arcs.edge[moving]]]
+        taken[moving] = np.where(np.isnan(own_lengths), taken[moving], own_lengths)
+        replaced.arcs = arcs._replace(seconds=taken)
+        transfers.append(length(replaced, seconds))
+    rows = [
+        _Replay("R0", "forecast", "forecast", length(timing, timing.duration), ""),
+        _Replay("R1", "medians", "forecast", length(timing, np.median(durations, axis=0)), "error of durations"),
+        _Replay("R2", "each run's", "forecast", float(np.median(own)), "chance"),
+        _Replay("R3", "each run's", "where seen", float(np.median(transfers)), "error of transfers"),
+        _Replay("run", "", "", measured.makespan, "engine"),
+    ]
+    makespans = np.array([row.makespan for row in rows])
+    return Columns(
+        name=texts(row.name for row in rows),
+        durations=texts(row.durations for row in rows),
+        transfers=texts(row.transfers for row in rows),
+        makespan=makespans,
+        difference=np.diff(makespans, prepend=np.nan),
+        tells=texts(row.tells for row in rows),
+    )
+
+
+def _devices(measured: Timeline, expected: FloatArray) -> Columns:
+    """Return the table of devices; `expected` [m] are the durations by the problem, in the order of the timeline."""
+    batches, count = measured.schedule.batches, len(measured.schedule.devices)
+    busy = np.bincount(batches.device, batches.finish - batches.start, count)
+    own = np.bincount(batches.device, expected, count)
+    waiting = np.bincount(batches.device, measured.waited, count)
+    last = np.zeros(count)
+    np.maximum.at(last, batches.device, batches.finish)
+    span = max(float(batches.finish.max(initial=0.0)), 0.0)
+    return Columns(
+        device=texts(measured.schedule.devices),
+        batches=np.bincount(batches.device, minlength=count),
+        forecast=own,
+        busy=busy,
+        slower=np.divide(busy, own, out=np.full(count, np.nan), where=own > 0),
+        waiting=waiting,
+        dispatch=np.maximum(last - busy - waiting, 0.0),
+        end=span - last,
+    )
+
+
+def _costliest(columns: dict[str, Any], deviation: FloatArray, critical: IntArray) -> Columns:
+    """Return a table with the cost of each row's deviation, the largest first."""
+    on_chain = np.zeros(len(deviation), bool)
+    on_chain[critical] = True
+    known = np.nan_to_num(deviation)
+    cost = np.where(on_chain, known, 0.0)
+    order = np.lexsort((-np.abs(known), -np.abs(cost)))
+    table = Columns(**columns, deviation=deviation, critical=on_chain, cost=cost)
+    return Columns(**{name: table[name][order] for name in table.names})
+
+
+def _tasks(problem: Problem, measured: Timeline, expected: FloatArray, critical: IntArray) -> Columns:
+    batches = measured.schedule.batches
+    median = measured.quartiles.median
+    columns = {
+        "task": texts(problem.graph.names)[batches.task],
+        "device": texts(problem.cluster.names)[batches.device],
+        "forecast": expected,
+        "measured": median,
+    }
+    return _costliest(columns, median - expected, critical)
+
+
+def _transfers(problem: Problem, measured: Timeline, lengths: FloatArray, critical: IntArray) -> Columns:
+    batches, moves = measured.schedule.batches, measured.schedule.transfers
+    sender, receiver = batches.device[moves.source], batches.device[moves.target]
+    expected = _seconds(problem, moves.edge, sender, receiver)
+    seen = (~np.isnan(lengths)).sum(axis=0)
+    median = np.array([np.median(own[~np.isnan(own)]) if (~np.isnan(own)).any() else np.nan for own in lengths.T], np.float64)
+    tasks, devices = texts(problem.graph.names), texts(problem.cluster.names)
+    columns = {
+        "source": tasks[batches.task[moves.source]],
+        "target": tasks[batches.task[moves.target]],
+        "sender": devices[sender],
+        "receiver": devices[receiver],
+        "forecast": expected,
+        "measured": median,
+        "seen": seen,
+    }
+    return _costliest(columns, median - expected, critical)
+
+
+def _seconds(problem: Problem, edge: IntArray, sender: IntArray, receiver: IntArray) -> FloatArray:
+    return problem.transfer_times(edge, sender, receiver, problem.inputs) if len(edge) else np.zeros(0)
+
+
+def _values(problem: Problem, measured: Timeline) -> list[Value]:
+    """Return what tasks read as far as messages tell: the edges of one message carry one value, each other edge its own."""
+    graph, moves = problem.graph, measured.schedule.transfers
+    together = dict(zip(moves.edge.tolist(), measured.shipment.tolist(), strict=True))
+    groups: dict[tuple[str, int], list[int]] = {}
+    for edge in range(graph.n_edges):
+        groups.setdefault(("message", together[edge]) if edge in together else ("edge", edge), []).append(edge)
+    return [
+        Value(int(graph.source[own[0]]), f"{kind} {number}", float(graph.edge_bytes[own].max()), tuple(sorted(graph.target[own].tolist())))
+        for (kind, number), own in groups.items()
+    ]
+
+
+def _together(problem: Problem, measured: Timeline) -> tuple[int, float]:
+    """Return how many transfers went with another one, and the seconds that the problem has for them beside the longest."""
+    batches, moves = measured.schedule.batches, measured.schedule.transfers
+    seconds = _seconds(problem, moves.edge, batches.device[moves.source], batches.device[moves.target])
+    shipments, which = np.unique(measured.shipment, return_inverse=True)
+    longest = np.zeros(len(shipments))
+    np.maximum.at(longest, which, seconds)
+    return len(moves) - len(shipments), max(float(seconds.sum() - longest.sum()), 0.0)
+
+
+def _part(amount: float, whole: float) -> float:
+    return amount / whole if whole > 0 else 0.0
+
+
+def _signed(part: float) -> str:
+    return f"{part:+.1%}".replace("%", " %")
+
+
+def _known(value: Any) -> Any:
+    return None if isinstance(value, float) and np.isnan(value) else value
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]], align: str) -> list[str]:
+    """Return rows of text with a head, aligned left ("l") or right ("r")."""
+    cells = [list(head), *(list(map(printable, row)) for row in rows)]
+    widths = [max(len(row[c]) for row in cells) for c in range(len(head))]
+    pad = [str.ljust if side == "l" else str.rjust for side in align]
+    return ["  ".join(pad[c](row[c], widths[c]) for c in range(len(head))).rstrip() for row in cells]
