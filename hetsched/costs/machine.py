@@ -12,6 +12,7 @@ from hetsched.arguments import checked
 from hetsched.arrays import FloatArray, Frozen
 from hetsched.errors import InvalidProblem
 from hetsched.problem.cluster import Cluster
+from hetsched.problem.graph import is_text, unique_names
 from hetsched.problem.problem import Problem
 
 
@@ -56,7 +57,7 @@ class Overhead:
             for value in values:
                 if not isinstance(value, int | float) or not (math.isfinite(value) and value >= least):
                     raise InvalidProblem(f"{name} is {value!r}; it must be a finite number, at least {least:g}")
-        if self.host is not None and not isinstance(self.host, str):
+        if self.host is not None and not is_text(self.host):
             raise InvalidProblem(f"host is {self.host!r}; it must be the name of an interpreter, or None")
 
 
@@ -77,6 +78,7 @@ class Machine(Frozen):
 
     @checked(InvalidProblem)
     def __init__(self, devices: Mapping[str, Overhead] | None = None, *, once: bool = False) -> None:
+        unique_names(devices or {}, "device")
         self._set(devices=tuple(sorted((devices or {}).items())), once=once)
 
     def __repr__(self) -> str:

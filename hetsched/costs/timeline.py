@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from os import PathLike
@@ -15,6 +16,7 @@ from hetsched.arguments import check_array, checked
 from hetsched.arrays import BoolArray, Columns, FloatArray, Frozen, IntArray, readonly
 from hetsched.costs.machine import Machine
 from hetsched.errors import InvalidSchedule
+from hetsched.problem.graph import is_text
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
@@ -100,29 +102,29 @@ class Timeline(Frozen):
         clock_error: float = 0.0,
     ) -> None:
         m, moves = len(schedule.batches), len(schedule.transfers)
-        spans = np.array(check_array(makespans, "makespans", ("runs",), error=InvalidSchedule))
+        spans = _column(makespans, "makespans", ("runs",))
         if not len(spans):
             raise InvalidSchedule("a timeline needs the makespan of at least one run")
-
-        def column(values: npt.ArrayLike, what: str, *shape: int) -> FloatArray:
-            given = np.array(check_array(values, what, None, error=InvalidSchedule))
-            if not given.size and 0 in shape:
-                given = given.reshape(shape)
-            return readonly(check_array(given, what, shape, error=InvalidSchedule))
-
+        count = len(spans)
+        names = tuple(sorted((software or {}).items()))
+        for text in (plan_digest, *(word for pair in names for word in pair)):
+            if not is_text(text):
+                raise InvalidSchedule(f"{text!r} is not Unicode text, as the digest and names and versions of software must be")
+        if not (math.isfinite(clock_error) and clock_error >= 0):
+            raise InvalidSchedule(f"clock_error is {clock_error}; it must be a finite number of seconds, at least 0")
         self._set(
             schedule=schedule,
-            cpu=column(cpu, "cpu", m),
-            waited=column(waited, "waited", m),
-            seen=column(seen, "seen", moves).astype(bool),
-            shipment=column(shipment, "shipment", moves).astype(np.int64),
-            durations=column(durations, "durations", len(spans), m),
-            lengths=column(lengths, "lengths", len(spans), moves),
+            cpu=_column(cpu, "cpu", (m,), unknown=True),
+            waited=_column(waited, "waited", (m,)),
+            seen=readonly(check_array(seen, "seen", (moves,), np.bool_, error=InvalidSchedule)),
+            shipment=readonly(check_array(shipment, "shipment", (moves,), np.int64, error=InvalidSchedule)),
+            durations=_column(durations, "durations", (count, m)),
+            lengths=_column(lengths, "lengths", (count, moves), unknown=True),
             makespans=spans,
             measured=measured,
             machine=machine,
             plan_digest=plan_digest,
-            software=tuple(sorted((software or {}).items())),
+            software=names,
             clock_error=float(clock_error),
         )
 
@@ -275,8 +277,23 @@ class Timeline(Frozen):
     def _check(self, problem: Problem) -> None:
         schedule = self.schedule
         same = schedule.tasks == problem.graph.names and schedule.devices == problem.cluster.names
+        edge = schedule.transfers.edge
+        same = same and (not len(edge) or (0 <= edge.min() and edge.max() < problem.graph.n_edges))
         if not same or schedule.n_inputs != problem.inputs or not np.isin(schedule.batches.size, problem.batch_sizes).all():
             raise InvalidSchedule("the timeline is of another problem; give the one that its decision was made for")
+
+
+def _column(values: npt.ArrayLike, what: str, shape: tuple[int | str, ...], *, unknown: bool = False) -> FloatArray:
+    """Return finite seconds, at least 0; NaN too where they may be `unknown`."""
+    column = np.array(check_array(values, what, None, error=InvalidSchedule))
+    if not column.size and 0 in shape:
+        column = column.reshape(tuple(length for length in shape if isinstance(length, int)))
+    check_array(column, what, shape, error=InvalidSchedule)
+    valid = (np.isfinite(column) & (column >= 0)) | (np.isnan(column) & unknown)
+    if not valid.all():
+        known = ", or NaN if unknown" if unknown else ""
+        raise InvalidSchedule(f"{what} has {column[~valid][0]}; it must be finite seconds, at least 0{known}")
+    return readonly(column)
 
 
 def _checked_run(run: RunTimes, what: str, m: int, sends: int) -> RunTimes:

@@ -19,6 +19,7 @@ from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.simulate import TimedDecision
 from hetsched.search.solution import Solution
+from hetsched.verification.verify import Violation, verify
 
 DISTURBED = 0.1
 """The part of batches' time without CPU time above which a run supports no claim."""
@@ -52,6 +53,8 @@ class Comparison(Frozen):
         Seconds that the problem has for them.
     stolen : float
         Part of the time of batches in which their threads did not compute; NaN if unknown.
+    violations : tuple of Violation
+        The rules that the run broke, by `verify`; the critical chain is then unknown.
     """
 
     forecast: float
@@ -66,6 +69,7 @@ class Comparison(Frozen):
     together: int
     saved: float
     stolen: float
+    violations: tuple[Violation, ...]
 
     def __init__(self) -> None:
         raise TypeError("comparisons are made by hetsched.runtime.compare(problem, schedule, timeline)")
@@ -128,7 +132,11 @@ class Comparison(Frozen):
             head = [what if what == "task" else "transfer of", *({"target": "to"}.get(end, end) for end in ends)]
             if rows:
                 lines += ["", *_table([*head, f"forecast, {unit}", "run", "difference", "critical"], rows, "l" * len(head) + "rrrl")]
-        return "\n".join(lines)
+        count = len(self.violations)
+        broken = [f"{violation.rule}: {violation.message}" for violation in self.violations[:SHOWN]]
+        if broken:
+            lines += ["", f"the run broke {count} rule{'' if count == 1 else 's'}{'' if count <= SHOWN else ', for instance'}:", *broken]
+        return "\n".join(map(printable, lines))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison as numbers, texts and lists of rows; None for what is unknown."""
@@ -136,6 +144,16 @@ class Comparison(Frozen):
         plain = {name: _known(getattr(self, name)) for name in names}
         for name in ("replays", "devices", "tasks", "transfers"):
             plain[name] = [{key: _known(value) for key, value in row.items()} for row in getattr(self, name)]
+        plain["violations"] = [
+            {
+                "rule": broken.rule,
+                "message": broken.message,
+                "amount": broken.amount,
+                "tasks": [*broken.tasks],
+                "devices": [*broken.devices],
+            }
+            for broken in self.violations
+        ]
         return plain
 
     @checked
@@ -186,7 +204,10 @@ def compare(problem: Problem, answer: Decision | Schedule | Solution, measured: 
     expected = forecast(problem, decision, measured.machine, values=_values(problem, measured) if once else None)
     durations, lengths = measured.durations[:, row], measured.lengths
     replays = _replays(problem, decision, measured, timing, durations)
-    chain = critical_chain(shown, measured.schedule)
+    violations = tuple(verify(shown, measured.schedule))
+    chain = None
+    if {violation.rule for violation in violations} <= {"memory"}:
+        chain = critical_chain(shown, measured.schedule)
     together, saved = _together(problem, measured)
     made = Comparison.__new__(Comparison)
     made._set(
@@ -197,11 +218,12 @@ def compare(problem: Problem, answer: Decision | Schedule | Solution, measured: 
         runs=len(measured.makespans),
         replays=replays,
         devices=_devices(measured, timing.duration[np.argsort(row)]),
-        tasks=_tasks(problem, measured, timing.duration[np.argsort(row)], chain.batch[chain.batch >= 0]),
-        transfers=_transfers(problem, measured, lengths, chain.transfer[chain.transfer >= 0]),
+        tasks=_tasks(problem, measured, timing.duration[np.argsort(row)], None if chain is None else chain.batch[chain.batch >= 0]),
+        transfers=_transfers(problem, measured, lengths, None if chain is None else chain.transfer[chain.transfer >= 0]),
         together=together,
         saved=saved,
         stolen=measured.stolen,
+        violations=violations,
     )
     return made
 
@@ -283,10 +305,11 @@ def _devices(measured: Timeline, expected: FloatArray) -> Columns:
     )
 
 
-def _costliest(columns: dict[str, Any], deviation: FloatArray, critical: IntArray) -> Columns:
+def _costliest(columns: dict[str, Any], deviation: FloatArray, critical: IntArray | None) -> Columns:
     """Return a table with the cost of each row's deviation, the largest first."""
     on_chain = np.zeros(len(deviation), bool)
-    on_chain[critical] = True
+    if critical is not None:
+        on_chain[critical] = True
     known = np.nan_to_num(deviation)
     cost = np.where(on_chain, known, 0.0)
     order = np.lexsort((-np.abs(known), -np.abs(cost)))
@@ -294,7 +317,7 @@ def _costliest(columns: dict[str, Any], deviation: FloatArray, critical: IntArra
     return Columns(**{name: table[name][order] for name in table.names})
 
 
-def _tasks(problem: Problem, measured: Timeline, expected: FloatArray, critical: IntArray) -> Columns:
+def _tasks(problem: Problem, measured: Timeline, expected: FloatArray, critical: IntArray | None) -> Columns:
     batches = measured.schedule.batches
     median = measured.quartiles.median
     columns = {
@@ -306,7 +329,7 @@ def _tasks(problem: Problem, measured: Timeline, expected: FloatArray, critical:
     return _costliest(columns, median - expected, critical)
 
 
-def _transfers(problem: Problem, measured: Timeline, lengths: FloatArray, critical: IntArray) -> Columns:
+def _transfers(problem: Problem, measured: Timeline, lengths: FloatArray, critical: IntArray | None) -> Columns:
     batches, moves = measured.schedule.batches, measured.schedule.transfers
     sender, receiver = batches.device[moves.source], batches.device[moves.target]
     expected = _seconds(problem, moves.edge, sender, receiver)
@@ -366,7 +389,7 @@ def _known(value: Any) -> Any:
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]], align: str) -> list[str]:
     """Return rows of text with a head, aligned left ("l") or right ("r")."""
-    cells = [list(head), *(list(map(printable, row)) for row in rows)]
+    cells = [list(head), *map(list, rows)]
     widths = [max(len(row[c]) for row in cells) for c in range(len(head))]
     pad = [str.ljust if side == "l" else str.rjust for side in align]
     return ["  ".join(pad[c](row[c], widths[c]) for c in range(len(head))).rstrip() for row in cells]

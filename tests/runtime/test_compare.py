@@ -105,6 +105,7 @@ def test_text_and_plain_data_have_all_of_it(case):
     assert text.count("yes") == 3
     plain = comparison.to_dict()
     assert json.loads(json.dumps(plain)) == plain
+    assert plain["violations"] == []
     assert plain["replays"][0]["difference"] is None
     assert plain["tasks"][0]["task"] == "b"
     assert comparison.to_dataframe("replays").makespan.tolist() == comparison.replays.makespan.tolist()
@@ -157,6 +158,18 @@ def test_durations_alone_are_the_error_where_all_tasks_take_a_multiple(case, fac
     replays = compare(problem, decision, measured).replays
     np.testing.assert_allclose(replays.makespan[0], hs.simulate(problem, decision).makespan)
     np.testing.assert_allclose(replays.makespan[1:], measured.makespan)
+
+
+def test_a_run_that_broke_a_rule_is_said_to_have_no_critical_chain():
+    problem, decision = fork()
+    runs = [run_of(3, 4, 0.5, False, 6.75)._replace(start=np.array([0.0, 1.0, 2.5]))]
+    comparison = compare(problem, decision, Timeline.of_runs(problem, decision, runs, carried=[(0,)]))
+    assert {violation.rule for violation in comparison.violations} == {"device-overlap", "precedence"}
+    assert not comparison.tasks.critical.any()
+    assert "the run broke 2 rules:\ndevice-overlap: " in str(comparison)
+    plain = comparison.to_dict()["violations"]
+    assert json.loads(json.dumps(plain)) == plain
+    assert [row["rule"] for row in plain] == [violation.rule for violation in comparison.violations]
 
 
 def test_a_timeline_of_another_decision_is_refused(case):

@@ -154,6 +154,10 @@ def bases() -> list[Any]:
     )
     values.append(hs.solve(small, "celeritas"))
     values.append(hs.StageSchedule.from_groups(["a", "b", "c"], [[["a"]], [["b"], ["c"]]], ["concurrent", "merge"], [1.0, 2.0], bound=2.5))
+    schedule = hs.solve(problems[1], "heft").schedule
+    assert schedule is not None
+    machine = hs.costs.Machine({"p": hs.costs.Overhead(0.25, "python", 0.5, (0.25, 0.125), (0.5, 0.25), 1.5)}, once=True)
+    values.append(hs.runtime.forecast(problems[1], schedule, machine))
     return [json.loads(documents.encode(value)) for value in values]
 
 

@@ -11,7 +11,6 @@ from hetsched.cli.files import Outputs, check_writable, read_answer, read_proble
 from hetsched.cli.options import JSON, Gantt, ProblemFile, ScheduleFile
 from hetsched.cli.pictures import Pictures
 from hetsched.cli.terminal import Working, say, say_json
-from hetsched.errors import one_line
 
 RunFile = Annotated[Path, typer.Argument(help="A timeline document of runs of the schedule.", metavar="RUN")]
 
@@ -24,7 +23,6 @@ def compare(problem: ProblemFile, schedule: ScheduleFile, run: RunFile, gantt: G
 
     Example: [bold]hetsched compare problem.json schedule.json run.json[/bold]
     """
-    from hetsched import verify
     from hetsched.runtime import compare, forecast
 
     check_writable(gantt, sources=[problem, schedule, run])
@@ -32,7 +30,6 @@ def compare(problem: ProblemFile, schedule: ScheduleFile, run: RunFile, gantt: G
     instance, answer, measured = read_problem(problem), read_answer(schedule), read_timeline(run)
     with Working("comparing"):
         comparison = compare(instance, answer, measured)
-        violations = verify(measured.problem(instance), measured.schedule)
     outputs = Outputs()
     if gantt is not None:
         from hetsched.report import write_gantt
@@ -40,12 +37,9 @@ def compare(problem: ProblemFile, schedule: ScheduleFile, run: RunFile, gantt: G
         expected = forecast(instance, measured.schedule, measured.machine)
         outputs.write(gantt, lambda path: write_gantt(instance, measured.schedule, path, against=expected))
     if json:
-        fields = ("rule", "message", "amount", "tasks", "devices")
-        broken = [{name: getattr(violation, name) for name in fields} for violation in violations]
-        say_json({**comparison.to_dict(), "valid": not violations, "violations": broken, "written": outputs.written})
+        say_json({**comparison.to_dict(), "written": outputs.written})
     else:
-        say(*str(comparison).splitlines(), "")
-        say(*(f"{violation.rule}: {one_line(violation.message)}" for violation in violations))
-        say(*([] if violations else ["valid: the run kept every rule"]), *(f"wrote {name}" for name in outputs.written))
+        kept = [] if comparison.violations else ["", "valid: the run kept every rule"]
+        say(*str(comparison).splitlines(), *kept, *(f"wrote {name}" for name in outputs.written))
     outputs.finish()
-    raise typer.Exit(1 if violations else 0)
+    raise typer.Exit(1 if comparison.violations else 0)
