@@ -356,12 +356,13 @@ def _values(problem: Problem, measured: Timeline) -> list[Value]:
     """Return what tasks read as far as messages tell: the edges of one message carry one value, each other edge its own."""
     graph, moves = problem.graph, measured.schedule.transfers
     together = dict(zip(moves.edge.tolist(), measured.shipment.tolist(), strict=True))
-    groups: dict[tuple[str, int], list[int]] = {}
-    for edge in range(graph.n_edges):
-        groups.setdefault(("message", together[edge]) if edge in together else ("edge", edge), []).append(edge)
+    groups: dict[tuple[int, str, int], list[int]] = {}
+    for edge, task in enumerate(graph.source.tolist()):
+        kind, number = ("message", together[edge]) if edge in together else ("edge", edge)
+        groups.setdefault((task, kind, number), []).append(edge)
     return [
-        Value(int(graph.source[own[0]]), f"{kind} {number}", float(graph.edge_bytes[own].max()), tuple(sorted(graph.target[own].tolist())))
-        for (kind, number), own in groups.items()
+        Value(task, f"{kind} {number} of task {task}", float(graph.edge_bytes[own].max()), tuple(sorted(graph.target[own].tolist())))
+        for (task, kind, number), own in groups.items()
     ]
 
 

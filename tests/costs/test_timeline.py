@@ -172,6 +172,11 @@ def test_what_did_not_run_keeps_its_times():
         ({"makespans": []}, "at least one run"),
         ({"durations": [[1.0, 1.0, 1.0]] * 2}, "durations"),
         ({"seen": [True]}, "seen"),
+        ({"waited": [NAN, 0.0, 0.0]}, "waited has nan; it must be finite seconds, at least 0"),
+        ({"lengths": [[-1.0, NAN]]}, "lengths has -1.0; it must be finite seconds, at least 0, or NaN if unknown"),
+        ({"plan_digest": "\ud800"}, "not Unicode text"),
+        ({"software": {"torch": "\ud800"}}, "not Unicode text"),
+        ({"clock_error": NAN}, "clock_error is nan"),
     ],
 )
 def test_columns_that_do_not_fit_are_refused(change, message):
