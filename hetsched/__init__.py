@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from hetsched.bounds.best import bound
     from hetsched.documents import read
     from hetsched.errors import (
+        Cancelled,
         HetschedError,
         InconsistentBound,
         Infeasible,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
         MissingDependency,
         OutOfTime,
         SolverFailed,
+        Timeout,
         UnsupportedFeature,
     )
     from hetsched.models.ios.dynamic_program import stages
@@ -72,6 +74,7 @@ _HOMES = {
     "bounds.best": ["bound"],
     "documents": ["read"],
     "errors": [
+        "Cancelled",
         "HetschedError",
         "InconsistentBound",
         "Infeasible",
@@ -82,6 +85,7 @@ _HOMES = {
         "MissingDependency",
         "OutOfTime",
         "SolverFailed",
+        "Timeout",
         "UnsupportedFeature",
     ],
     "models.ios.dynamic_program": ["stages"],
@@ -101,6 +105,7 @@ _HOMES = {
 
 __all__ = [
     "Bound",
+    "Cancelled",
     "Cluster",
     "Decision",
     "Device",
@@ -122,6 +127,7 @@ __all__ = [
     "StageSchedule",
     "Status",
     "TaskGraph",
+    "Timeout",
     "UnsupportedFeature",
     "Violation",
     "analysis",

@@ -83,6 +83,14 @@ class OutOfTime(HetschedError):
     """The time limit is over, or the next step would take longer than the time left (see `hetsched.stopping.Deadline`)."""
 
 
+class Timeout(HetschedError, TimeoutError):
+    """A run of an executor took longer than its time-out; the message has the step of each device."""
+
+
+class Cancelled(HetschedError):
+    """A run of an executor was cancelled by another thread, or the executor was closed."""
+
+
 class MissingDependency(HetschedError, ImportError):
     """An optional dependency is not installed."""
 

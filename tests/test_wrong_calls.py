@@ -610,6 +610,11 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     "runtime.MeasuredStages.__call__.tasks": lambda: torch_program().graph.names[:1],
     "runtime.MeasuredStages.bound.tasks": lambda: torch_program().graph.names[:1],
     "runtime.StagedProgram.schedule": lambda: torch_stages(),
+    "runtime.Executor.module": torch_program,
+    "runtime.Executor.example_args": tensor,
+    "runtime.Executor.decision": lambda: torch_schedule(),
+    "runtime.Executor.devices": lambda: {"x": 1},
+    "runtime.Executor.profiled.problem": lambda: executor().problem,
     "runtime.Program.inputs.args": lambda: (tensor(),),
     "runtime.Program.inputs.kwargs": dict,
     "runtime.Program.resized.values": lambda: torch_values(),
@@ -664,6 +669,8 @@ PLACES: dict[str, list[Callable[[], Any]]] = {
     "modeling.Expression.reshape": [lambda: 2, lambda: 1],
     "runtime.Program.__call__": [tensor],
     "runtime.StagedProgram.__call__": [tensor],
+    "runtime.Executor.__call__": [tensor],
+    "runtime.Executor.measure": [tensor],
 }
 SELVES: dict[str, Callable[[], Any]] = {
     "Cluster": lambda: problem().cluster,
@@ -716,6 +723,8 @@ SELVES: dict[str, Callable[[], Any]] = {
     "Program": torch_program,
     "MeasuredStages": lambda: measured_stages(),
     "ModuleProfiler": lambda: torch_profiler(),
+    "Executor": lambda: executor(),
+    "runtime.Executor.close": lambda: executor.__wrapped__(),
     "StagedProgram": lambda: hs.runtime.StagedProgram(torch_program(), torch_stages()),
     "Method": lambda: hs.methods()["heft"],
 }
@@ -769,6 +778,21 @@ def measured_stages() -> Any:
 @functools.cache
 def torch_profiler() -> Any:
     return hs.runtime.ModuleProfiler(net(), tensor())
+
+
+@functools.cache
+def executor() -> Any:
+    made = hs.runtime.Executor(torch_program(), None, torch_schedule(), devices={"x": 1})
+    made.measure(tensor(), runs=1)
+    return made
+
+
+@functools.cache
+def torch_schedule() -> hs.Schedule:
+    graph = torch_program().graph
+    return hs.solve(
+        hs.Problem(graph, hs.Cluster(["x"]), durations=np.ones((graph.n_tasks, 1, 1)), batch_sizes=[2], inputs=2), "heft"
+    ).schedule
 
 
 def torch_values() -> Any:
@@ -915,6 +939,7 @@ ABSTRACT = ("Schedule", "StageSchedule", "models.Formulation", "models.Formulati
 PUBLIC = [door for door in doors() if not door.name.startswith(_ELSEWHERE) and door.name not in ABSTRACT]
 _TORCH = (
     "frontends.",
+    "runtime.Executor",
     "runtime.MeasuredStages",
     "runtime.ModuleProfiler",
     "runtime.Program",

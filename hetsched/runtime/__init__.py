@@ -19,6 +19,7 @@ from hetsched.runtime.scenario import Interference, Scenario, SlowDown
 from hetsched.runtime.tags import Tag, tags
 
 if TYPE_CHECKING:
+    from hetsched.runtime.executor import Executor
     from hetsched.runtime.measured import MeasuredStages
     from hetsched.runtime.profiler import ModuleProfiler
     from hetsched.runtime.program import Program
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Assistants",
     "Comparison",
+    "Executor",
     "Interference",
     "MeasuredStages",
     "ModuleProfiler",
@@ -49,7 +51,13 @@ __all__ = [
     "two_step",
 ]
 
-_HOMES = {"measured": ["MeasuredStages"], "profiler": ["ModuleProfiler"], "program": ["Program"], "staged": ["StagedProgram"]}
+_HOMES = {
+    "executor": ["Executor"],
+    "measured": ["MeasuredStages"],
+    "profiler": ["ModuleProfiler"],
+    "program": ["Program"],
+    "staged": ["StagedProgram"],
+}
 """The names that need torch, which takes seconds to import and may be missing."""
 
 __getattr__, __dir__ = attach(__name__, _HOMES, extras={"torch": "torch"})

@@ -121,9 +121,12 @@ class Compiled:
         for node, register in self._arguments:
             registers[register] = given[node]
         if self._sizes:
-            lengths = tuple(given[node] if dim is None else given[node].shape[dim] for node, dim in self._symbols.values())
-            registers[self._first_size :] = self._sizes_at(lengths)
+            registers[self._first_size :] = self._sizes_at(self.lengths(given))
         return registers
+
+    def lengths(self, given: Values) -> tuple[int, ...]:
+        """Return the sizes of the arguments that may have any length, that of the batch."""
+        return tuple(given[node] if dim is None else given[node].shape[dim] for node, dim in self._symbols.values())
 
     def run(self, registers: Registers) -> Any:
         """Run all tasks in topological order and return the result of the module; registers are released after their last use."""

@@ -1,0 +1,499 @@
+"""Running a module by a decision, each device on a thread of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import threading
+import time
+import weakref
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import numpy as np
+import torch
+
+from hetsched.arguments import check_count, checked
+from hetsched.arrays import FloatArray
+from hetsched.costs.timeline import RunTimes, Timeline
+from hetsched.errors import Cancelled, InvalidArgument, InvalidProblem, InvalidSchedule, Timeout, UnsupportedFeature, warn
+from hetsched.problem.cluster import Cluster
+from hetsched.problem.problem import Problem
+from hetsched.runtime.code import Compiled, Registers
+from hetsched.runtime.plan import Drop, Plan, Run, Send, Wait
+from hetsched.runtime.program import Program
+from hetsched.runtime.team import Place, Team, Turn, parallel_steps, serial_steps, warn_unequal
+from hetsched.schedule.decision import Decision
+from hetsched.schedule.schedule import Schedule
+from hetsched.schedule.simulate import simulate
+
+Where = int | Sequence[int] | str
+"""A number of CPU threads; the CPU cores to which a device is pinned, one thread each; or the name of a device of torch."""
+
+LEAST_TIMEOUT = 30.0
+TIMEOUT_FACTOR = 60.0
+"""The default time-out is so many times the makespan of the decision."""
+HAND_OFF = 6e-6
+"""Seconds of a hand-off between two threads, assumed where the run does not show them."""
+SHORT_TASK = 100e-6
+"""Seconds below which dispatching a task takes a part of it that counts."""
+MOST_OF_MEMORY = 0.9
+WARM_UP = 5
+"""Runs before those that count."""
+GRACE = 1.0
+"""Seconds for other devices to end their tasks after one has failed."""
+
+
+class Executor:
+    """Runs a module by a decision on devices of this machine; a call has the arguments and the result of the module.
+
+    Each device is a thread with its own number of torch threads and, if given, cores. It takes the steps of the decision's
+    `Plan`. Devices share memory, so that transfers copy nothing. Nothing computes gradients. One call runs at a time; a second
+    one waits. The executor is a context manager, which ends its threads.
+
+    Parameters
+    ----------
+    module : torch.nn.Module or Program
+        On the CPU. A `Program` has to be given for tasks that are fused or whose batch is fixed.
+    example_args : tuple (or one tensor), optional
+        Positional arguments for the capture of a module.
+    decision : Schedule or Decision
+        One batch of all inputs for each task of the module.
+    devices : mapping of name to int or sequence of int
+        Of each device of the problem: a number of threads, or the cores to which its threads are pinned, one each.
+    problem : Problem, optional
+        The problem of the decision; a `Schedule` can do without.
+    example_kwargs : mapping, optional
+        Keyword arguments for the capture of a module.
+    engine : {"threads"}
+    fold : bool
+        Whether the scale of batch norms is multiplied into the weights of convolutions. The result then differs from the
+        module's by rounding; without, it is equal to the bit where the numbers of torch threads are.
+    copies : bool
+        Whether a device copies each value that it receives, as devices with their own memory do.
+    timeout : float, optional
+        Seconds of a run after which it ends with `Timeout`. Default: 60 times the makespan of the decision, at least 30.
+
+    Notes
+    -----
+    The error of a task is raised as it is, with a note and attributes `task`, `device` and `batch`. It, and `Timeout` and
+    `Cancelled`, have the `times` until then, a `costs.RunTimes` with NaN for what has not run. The executor can run again afterwards,
+    on new threads.
+
+    Attributes
+    ----------
+    plan : Plan
+    program : Program
+    problem : Problem
+        The given one; without, that of the module's graph with the durations of the schedule.
+    placing_seconds, gathering_seconds : float
+        Seconds of the last run before and after its clock: arguments put on their devices, and the result put together.
+
+    Raises
+    ------
+    InvalidSchedule
+        The schedule has other tasks than the module, or is not valid.
+    InvalidProblem
+        A device has no place, or a place no device; the arguments do not fit.
+    UnsupportedFeature
+        A task has several batches; the values of a run need more than 90 % of the free memory; the module or a device
+        is not on the CPU; or this system cannot pin threads to cores.
+    """
+
+    plan: Plan
+
+    @checked(InvalidArgument)
+    def __init__(
+        self,
+        module: torch.nn.Module | Program,
+        example_args: tuple[Any, ...] | torch.Tensor | None,
+        decision: Schedule | Decision,
+        *,
+        devices: Mapping[str, Where],
+        problem: Problem | None = None,
+        example_kwargs: Mapping[str, Any] | None = None,
+        engine: Literal["threads"] = "threads",
+        fold: bool = True,
+        copies: bool = False,
+        timeout: float | None = None,
+    ) -> None:
+        if timeout is not None and not timeout > 0:
+            raise InvalidArgument(f"timeout is {timeout!r}; it must be a number of seconds > 0, or None")
+        self.program = _program(module, example_args, example_kwargs)
+        self.problem, self.decision, makespan = _problem(self.program, decision, problem)
+        self._places = _places(self.problem.cluster.names, devices)
+        self.compiled = Compiled(self.program, fold)
+        self.plan = Plan(self.problem, self.decision, self.compiled.values)
+        self.plan.check()
+        self.copies = copies
+        self.timeout = timeout if timeout is not None else max(LEAST_TIMEOUT, TIMEOUT_FACTOR * makespan)
+        self._refuse_too_large()
+        self._warn_of_short_tasks()
+        warn_unequal(self._places)
+        self._home: list[int] = [0] * self.problem.n_tasks
+        for task, device in zip(self.plan.task.tolist(), self.plan.device.tolist(), strict=True):
+            self._home[task] = device
+        self._steps, self._locks = parallel_steps(self.plan, self.compiled.functions)
+        self._alone: list[FloatArray] = []
+        self._teams: list[Team] = []
+        self._closed = False
+        self._ran = False
+        self._one_at_a_time = threading.Lock()
+        self._turn: Turn | None = None
+        self.placing_seconds = self.gathering_seconds = 0.0
+        weakref.finalize(self, _close, self._teams)
+        self._team()
+
+    def __repr__(self) -> str:
+        places = ", ".join(f"{place.name}: {place.threads}" for place in self._places)
+        return f"<Executor of {self.problem.n_tasks} tasks on threads ({places})>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the result of the module.
+
+        Raises
+        ------
+        InvalidProblem
+            The arguments are not those of the capture with a batch of the decision's inputs.
+        Timeout
+            The run takes longer than the time-out.
+        Cancelled
+            `cancel` or `close` was called.
+        """
+        with self._one_at_a_time:
+            return self._gathered(self._run(args, kwargs))
+
+    @checked(InvalidArgument)
+    def measure(self, *args: Any, runs: int = 30, profile: bool = True, **kwargs: Any) -> Timeline:
+        """Return the times of `runs` runs, after 5 others to warm up.
+
+        Parameters
+        ----------
+        *args, **kwargs
+            Arguments of the module.
+        runs : int
+            Number of runs that count; with fewer than 20 the median is uncertain.
+        profile : bool
+            Whether after each run all tasks run again one at a time, each on its device, for `profiled`.
+        """
+        runs = check_count(runs, "runs", error=InvalidArgument)
+        times: list[RunTimes] = []
+        alone: list[FloatArray] = []
+        serial = serial_steps(self.plan, self.compiled.functions)
+        with self._one_at_a_time:
+            for number in range(-WARM_UP, runs):
+                turn = self._run(args, kwargs, cpu=True)
+                if profile:
+                    single = _times(self._run(args, kwargs, steps=serial))
+                if number >= 0:
+                    times.append(_times(turn))
+                    if profile:
+                        alone.append(single.finish - single.start)
+            self._alone = alone
+        return self._timeline(times)
+
+    @checked
+    def profiled(self, problem: Problem) -> Problem:
+        """Return a problem in which the durations of the decision's batches are those of the last `measure`.
+
+        These are medians over its runs of one task at a time, each on its device; those of inputs stay 0.
+        """
+        if not self._alone:
+            raise UnsupportedFeature("nothing has been profiled yet; call measure(..., profile=True) first")
+        table = problem.durations.copy()
+        place = int(np.searchsorted(problem.batch_sizes, problem.inputs))
+        medians = np.median(self._alone, axis=0)
+        works = np.array([bool(steps) for steps in self.compiled.steps])[self.plan.task]
+        table[self.plan.task, self.plan.device, place] = np.where(works, medians, 0.0)
+        return problem.replace(durations=table, batch_sizes=problem.batch_sizes)
+
+    def cancel(self) -> None:
+        """End the run of another thread, with `Cancelled` there, after the tasks that run now."""
+        turn = self._turn
+        if turn is not None:
+            turn.abort(Cancelled("the run was cancelled"))
+
+    def close(self) -> None:
+        """End the threads, after the tasks that run now; a run of another thread is cancelled."""
+        self._closed = True
+        _close(self._teams)
+
+    # ------------------------------------------------------------------ a run
+
+    def _team(self) -> Team:
+        if self._closed:
+            raise UnsupportedFeature("the executor is closed; make a new one")
+        if not self._teams:
+            self._teams.append(Team(self._places))
+        return self._teams[0]
+
+    def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, steps: Any = None, cpu: bool = False) -> Turn:
+        """Take all steps once, and return the turn with its registers and times."""
+        begin = time.perf_counter()
+        boxes = self._placed(args, kwargs)
+        team = self._team()
+        before = None if self._ran else _affinities()
+        own, locks = (self._steps, self._locks) if steps is None else steps
+        turn = Turn(
+            own,
+            boxes,
+            locks,
+            len(self.plan.task),
+            len(self.plan.sends),
+            [time.thread_time_ns if cpu and place.threads == 1 else None for place in self._places],
+            self.copies,
+            torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None,
+        )
+        self.placing_seconds = time.perf_counter() - begin
+        self._turn = turn
+        try:
+            team.start(turn)
+            if not turn.wait(self.timeout):
+                turn.abort(Timeout(f"the run took longer than {self.timeout:g} s: {self._doing(turn)}; give a longer timeout"))
+        except BaseException as error:  # KeyboardInterrupt
+            turn.abort(error)
+        self._turn = None
+        if turn.error is not None:
+            self._give_up(team, turn)
+            raise self._explained(turn)
+        team.turn = None
+        if before is not None:
+            self._ran = True
+            _warn_of_moved(before, self._places)
+        return turn
+
+    def _placed(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Registers]:
+        """Return the registers of each device before a run."""
+        given = self.program.inputs(args, kwargs)
+        for length in self.compiled.lengths(given):
+            if length != self.problem.inputs:
+                raise InvalidProblem(
+                    f"the arguments are a batch of {length}, and the decision is for {self.problem.inputs} inputs; "
+                    "solve a problem of as many inputs as the batch has"
+                )
+        start = self.compiled.start(given)
+        count = len(self.compiled.values)
+        boxes: list[Registers] = [[None] * count + start[count:] for _ in self._places]
+        for register, value in enumerate(self.compiled.values):
+            if start[register] is not None:
+                boxes[self._home[value.task]][register] = start[register]
+        return boxes
+
+    def _gathered(self, turn: Turn) -> Any:
+        begin = time.perf_counter()
+        registers = list(turn.registers[0])
+        for register, value in enumerate(self.compiled.values):
+            if value.kept:
+                registers[register] = turn.registers[self._home[value.task]][register]
+        with torch.no_grad():
+            result = self.compiled.result(registers)
+        self.gathering_seconds = time.perf_counter() - begin
+        return result
+
+    def _timeline(self, times: Sequence[RunTimes]) -> Timeline:
+        return Timeline.of_runs(
+            self.problem,
+            self.decision,
+            times,
+            carried=self.plan.carried(self.problem),
+            plan_digest=self.plan.digest,
+            software={"python": platform.python_version(), "system": platform.platform(), "torch": str(torch.__version__)},
+        )
+
+    # ------------------------------------------------------------------ faults
+
+    def _give_up(self, team: Team, turn: Turn) -> None:
+        """Leave the threads of a failed run to themselves; the next run has new threads and locks."""
+        turn.wait(GRACE)
+        team.leave()
+        self._teams.clear()
+        self._steps, self._locks = parallel_steps(self.plan, self.compiled.functions)
+
+    def _explained(self, turn: Turn) -> BaseException:
+        """Return the error of a turn, with its task, device, batch and the times until then."""
+        error = turn.error
+        assert error is not None
+        with contextlib.suppress(AttributeError):
+            error.times = _times(turn)  # type: ignore[attr-defined]
+        if turn.failed is not None:
+            device, number = turn.failed
+            step = turn.steps[device][number]
+            where = f"on device {self.plan.devices[device]!r}"
+            if step[1] in self.compiled.functions:
+                name = self.program.graph.names[int(self.plan.task[step[2]])]
+                where = f"in task {name!r} {where}, batch {step[2]}"
+                with contextlib.suppress(AttributeError):
+                    error.task, error.batch = name, step[2]  # type: ignore[attr-defined]
+            with contextlib.suppress(AttributeError):
+                error.device = self.plan.devices[device]  # type: ignore[attr-defined]
+            error.add_note(where)
+        return error
+
+    def _doing(self, turn: Turn) -> str:
+        """Return what each device does."""
+        names = self.program.graph.names
+        told = []
+        for k, device in enumerate(self.plan.devices):
+            if turn.ended[k] >= 0 or not self.plan.steps[k]:
+                told.append(f"{device!r} has ended")
+                continue
+            step = self.plan.steps[k][turn.at[k]] if turn.steps is self._steps else None
+            if isinstance(step, Run):
+                told.append(f"{device!r} is in task {names[int(self.plan.task[step.batch])]!r}")
+            elif isinstance(step, Wait):
+                value = self.plan.values[step.value]
+                giver = self.plan.devices[self._home[value.task]]
+                told.append(f"{device!r} waits for {value.name!r} of task {names[value.task]!r} from {giver!r}")
+            elif isinstance(step, Send | Drop):
+                told.append(f"{device!r} handles {self.plan.values[step.value].name!r}")
+            else:
+                told.append(f"{device!r} is at step {turn.at[k]} of a profile")
+        return ", ".join(told)
+
+    def _refuse_too_large(self) -> None:
+        free = free_memory()
+        needed = float((self.plan.peak_bytes - self.plan.weight_bytes).sum())
+        if free is not None and needed > MOST_OF_MEMORY * free:
+            own = ", ".join(f"{name!r} {peak:.3g}" for name, peak in zip(self.plan.devices, self.plan.peak_bytes, strict=True))
+            raise UnsupportedFeature(
+                f"the values of a run need {needed:.3g} bytes, more than 90 % of the {free:.3g} that are free "
+                f"(with weights {own}); run fewer inputs at a time"
+            )
+
+    def _warn_of_short_tasks(self) -> None:
+        place = int(np.searchsorted(self.problem.batch_sizes, self.problem.inputs))
+        seconds = self.problem.durations[self.plan.task, self.plan.device, place]
+        seconds = seconds[seconds > 0]
+        if len(seconds) and seconds.mean() < SHORT_TASK:
+            warn(
+                f"the tasks take {1e6 * seconds.mean():.3g} us each, of which dispatching them is a part that counts; "
+                "fuse them by capture(fuse=True) and Program(fuse=True)"
+            )
+
+
+def _program(module: Any, example_args: Any, example_kwargs: Mapping[str, Any] | None) -> Program:
+    if isinstance(module, Program):
+        program = module
+    elif example_args is None:
+        raise InvalidProblem("example_args is None, which only a Program can do without; give arguments of a call")
+    else:
+        program = Program(module, example_args, example_kwargs=example_kwargs)
+    if program.device.type != "cpu":
+        raise UnsupportedFeature(f"the module is on a {program.device.type} device; the executor runs on CPU threads so far")
+    return program
+
+
+def _problem(program: Program, decision: Schedule | Decision, problem: Problem | None) -> tuple[Problem, Decision, float]:
+    """Return the problem of a decision, the decision, and its makespan."""
+    names = program.graph.names
+    tasks = decision.tasks if isinstance(decision, Schedule) else None if problem is None else problem.graph.names
+    if tasks is None:
+        raise InvalidArgument("a Decision has no names of devices; give its problem too, or a Schedule")
+    if problem is not None and isinstance(decision, Schedule):
+        same = decision.devices == problem.cluster.names and decision.n_inputs == problem.inputs and tasks == problem.graph.names
+        if not same:
+            raise InvalidSchedule("the schedule is of another problem; give the one that it was made for, or leave it out")
+    if tasks != names:
+        missing = next((name for name in tasks if name not in program.graph.index), None) or next(
+            (name for name in names if name not in set(tasks)), names[0]
+        )
+        raise InvalidSchedule(
+            f"the schedule has {len(tasks)} tasks and the module {len(names)}, which differ, as in {missing!r}; "
+            "give the Program that was made with the same arguments as the graph, such as fuse"
+        )
+    if isinstance(decision, Decision):
+        assert problem is not None
+        return problem, decision, simulate(problem, decision).makespan
+    if problem is None:
+        batches = decision.batches
+        table = np.ones((len(names), len(decision.devices)))
+        table[batches.task] = (batches.finish - batches.start)[:, None]
+        cluster = Cluster(decision.devices, bandwidth=float("inf"), latency=HAND_OFF)
+        count = decision.n_inputs
+        problem = Problem(program.graph, cluster, durations=table[:, :, None], batch_sizes=[count], inputs=count)
+    return problem, decision.decision, float(decision.makespan)
+
+
+def _places(names: Sequence[str], devices: Mapping[str, Where]) -> list[Place]:
+    """Return the places of the problem's devices."""
+    if set(names) != devices.keys():
+        raise InvalidProblem(
+            f"the devices of the problem are {', '.join(map(repr, names))}, and places are given for "
+            f"{', '.join(map(repr, devices)) or 'none'}; give one for each"
+        )
+    return [_place(name, devices[name]) for name in names]
+
+
+def _place(name: str, where: Any) -> Place:
+    remedy = "give a number of CPU threads, or a list of cores"
+    if isinstance(where, str):
+        raise UnsupportedFeature(f"device {name!r} is {where!r}; the executor runs on CPU threads so far: {remedy}")
+    if isinstance(where, int) and not isinstance(where, bool):
+        if where < 1:
+            raise InvalidProblem(f"device {name!r} is {where} threads; it must be at least one")
+        return Place(name, where, None)
+    cores = list(where) if isinstance(where, Sequence) else []
+    if not cores or not all(isinstance(core, int) and not isinstance(core, bool) for core in cores) or len(set(cores)) < len(cores):
+        raise InvalidProblem(f"device {name!r} is {where!r}; {remedy}, each once")
+    if not hasattr(os, "sched_setaffinity"):
+        raise UnsupportedFeature(f"device {name!r} is pinned to cores, which this system cannot do; give a number of threads")
+    own = os.sched_getaffinity(0)
+    if not own.issuperset(cores):
+        raise InvalidProblem(f"device {name!r} has the cores {cores}; this process has {sorted(own)}")
+    return Place(name, len(cores), frozenset(cores))
+
+
+def _times(turn: Turn) -> RunTimes:
+    """Return the times of a turn in seconds from its start; NaN for what has not happened."""
+
+    def seconds(stamps: Sequence[int], origin: int) -> FloatArray:
+        values = np.array(stamps, np.int64)
+        return np.where(values < 0, np.nan, (values - origin) / 1e9)
+
+    columns = {name: seconds(getattr(turn, name), turn.began) for name in ("start", "finish", "posted", "seen")}
+    ended = max(turn.ended) if min(turn.ended) >= 0 else time.perf_counter_ns()
+    return RunTimes(**columns, cpu=seconds(turn.cpu, 0), waited=seconds(turn.waited, 0), makespan=(ended - turn.began) / 1e9)
+
+
+def _close(teams: list[Team]) -> None:
+    while teams:
+        teams.pop().close()
+
+
+def free_memory() -> float | None:
+    """Return the bytes of memory that are available, or None if the system does not say so."""
+    try:
+        rows = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+    except (OSError, ValueError):
+        return None
+    return 1024.0 * float(rows["MemAvailable"].split()[0]) if "MemAvailable" in rows else None
+
+
+def _affinities() -> dict[int, set[int]]:
+    """Return the cores of each thread of this process, where the system tells."""
+    cores = {}
+    with contextlib.suppress(OSError, AttributeError):
+        for thread in Path("/proc/self/task").iterdir():
+            with contextlib.suppress(OSError):  # it has ended
+                cores[int(thread.name)] = os.sched_getaffinity(int(thread.name))
+    return cores
+
+
+def _warn_of_moved(before: Mapping[int, set[int]], places: Sequence[Place]) -> None:
+    """Warn if threads that were started in the first run are not on the cores of the devices."""
+    if all(place.cores is None for place in places) or not before:
+        return
+    rights = [set(place.cores) for place in places if place.cores is not None] + [os.sched_getaffinity(0)]
+    for thread, cores in _affinities().items():
+        if thread not in before and cores not in rights:
+            warn(f"a thread of torch is on the cores {sorted(cores)}, which are no device's; unset OMP_PROC_BIND and KMP_AFFINITY")
+            return

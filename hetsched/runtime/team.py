@@ -1,0 +1,315 @@
+"""Threads that take the steps of a plan together, one for each device."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from _thread import LockType, allocate_lock
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+
+from hetsched.errors import Cancelled, warn
+from hetsched.runtime.code import Function, Registers
+from hetsched.runtime.plan import Drop, Plan, Run, Send, Wait
+
+RUN, WAIT, SEND, DROP, PUT, TAKE, PASS = range(7)
+"""Kinds of steps: PUT delivers a value without notice; TAKE and PASS hand on the turn of runs in which one device acts at a time."""
+LONGEST_END = 5.0
+"""Seconds in which threads have to end when an executor is closed."""
+Step = tuple[int, Any, int, int, int]
+"""A kind; a function, a lock or None; the batch or value; a device that receives; a send, or of PUT the device that gives."""
+
+
+class Place(NamedTuple):
+    """Where a device of the problem is on this machine."""
+
+    name: str
+    threads: int
+    cores: frozenset[int] | None
+    """None: any of the process's."""
+
+
+class _Stopped(Exception):
+    """Another device has failed."""
+
+
+@dataclass
+class Turn:
+    """One run of all steps, its data and its times in nanoseconds; -1 where nothing has happened yet."""
+
+    steps: Sequence[Sequence[Step]]
+    registers: list[Registers]
+    locks: Sequence[LockType]
+    n_batches: int
+    n_sends: int
+    cpu_clocks: Sequence[Callable[[], int] | None]
+    copies: bool = False
+    autocast: torch.dtype | None = None
+    stop: bool = False
+    error: BaseException | None = None
+    failed: tuple[int, int] | None = None
+    """Device, and step, of the error if it is a task's."""
+    began: int = 0
+    guard: LockType = field(default_factory=allocate_lock)
+
+    def __post_init__(self) -> None:
+        count = len(self.steps)
+        self.start, self.finish, self.waited, self.cpu = ([-1] * self.n_batches for _ in range(4))
+        self.posted, self.seen = [-1] * self.n_sends, [-1] * self.n_sends
+        self.at, self.ended = [0] * count, [-1] * count
+        self.done = [allocate_lock() for _ in range(count)]
+        for lock in self.done:
+            lock.acquire()
+
+    def abort(self, error: BaseException, failed: tuple[int, int] | None = None) -> None:
+        """Let every device stop at its next task, because of the first error that is given."""
+        with self.guard:
+            if self.error is None:
+                self.error, self.failed = error, failed
+        self.stop = True
+        for lock in self.locks:
+            with contextlib.suppress(RuntimeError):  # its producer was first
+                lock.release()
+
+    def wait(self, timeout: float) -> bool:
+        """Return whether all devices have ended within the time."""
+        end = time.perf_counter() + timeout
+        for lock in self.done:
+            if not lock.acquire(timeout=min(max(end - time.perf_counter(), 0.0), threading.TIMEOUT_MAX)):
+                return False
+            lock.release()  # for later calls
+        return True
+
+    def take(self, k: int) -> None:
+        """Take the steps of device k, on its thread."""
+        try:
+            with _autocast(self.autocast):
+                self._take(k)
+        except _Stopped:
+            pass
+        except BaseException as error:
+            self.abort(error, (k, self.at[k]))
+        finally:
+            self.ended[k] = time.perf_counter_ns()
+            self.done[k].release()
+
+    def _take(self, k: int) -> None:
+        clock, cpu_clock, at = time.perf_counter_ns, self.cpu_clocks[k], self.at
+        boxes, own, copies = self.registers, self.registers[k], self.copies
+        start, finish, cpu, posted, seen = self.start, self.finish, self.cpu, self.posted, self.seen
+        waited = before = 0
+        for number, (kind, what, a, b, c) in enumerate(self.steps[k]):
+            at[k] = number
+            if kind == RUN:
+                if self.stop:
+                    raise _Stopped
+                self.waited[a], waited = waited, 0
+                if cpu_clock is not None:
+                    before = cpu_clock()
+                start[a] = clock()
+                what(own)
+                finish[a] = clock()
+                if cpu_clock is not None:
+                    cpu[a] = cpu_clock() - before
+            elif kind == DROP:
+                boxes[b][a] = None
+            elif kind == SEND:
+                boxes[b][a] = own[a]
+                posted[c] = clock()
+                self._release(what)
+            elif kind == WAIT:
+                if not what.acquire(False):
+                    before = clock()
+                    what.acquire()
+                    seen[c] = clock()
+                    waited += seen[c] - before
+                if self.stop:
+                    raise _Stopped
+                if copies:
+                    own[a] = own[a].clone()
+            elif kind == PUT:
+                value = boxes[c][a]
+                boxes[b][a] = value.clone() if copies else value
+            elif kind == TAKE:
+                what.acquire()
+                if self.stop:
+                    raise _Stopped
+            else:
+                self._release(what)
+
+    def _release(self, lock: LockType) -> None:
+        try:
+            lock.release()
+        except RuntimeError:
+            if not self.stop:  # else `abort` was first
+                raise
+            raise _Stopped from None
+
+
+class Team:
+    """Threads of devices, which take the steps of one turn after another until they are closed.
+
+    The threads are daemons. Each has its number of torch threads, and its cores before its first operator, so that the threads of
+    its operators inherit them. Those of the calling thread stay as they are.
+
+    Parameters
+    ----------
+    places : sequence of Place
+    """
+
+    def __init__(self, places: Sequence[Place]) -> None:
+        self.places, self.closed = tuple(places), False
+        self.turn: Turn | None = None
+        self.failures: list[BaseException] = []
+        self.wakes = [_held() for _ in places]
+        self._up = [_held() for _ in places]
+        former = torch.get_num_threads()
+        self.threads = []
+        try:
+            for k, place in enumerate(places):
+                thread = threading.Thread(target=_serve, args=(self, k), name=f"hetsched-{place.name}", daemon=True)
+                thread.start()
+                self.threads.append(thread)
+                self._up[k].acquire()  # one after another: each sets a default of the process for a moment
+        finally:
+            if OWN_THREADS:
+                torch.set_num_threads(former)
+        if self.failures:
+            self.close()
+            raise self.failures[0]
+
+    def start(self, turn: Turn) -> None:
+        """Let all threads take the steps of a turn."""
+        self.turn = turn
+        turn.began = time.perf_counter_ns()
+        for lock in self.wakes:
+            lock.release()
+
+    def close(self) -> None:
+        """End the threads; those that are in a task end after it."""
+        self.closed = True
+        if self.turn is not None:
+            self.turn.abort(Cancelled("the executor was closed during a run"))
+        for lock in self.wakes:
+            with contextlib.suppress(RuntimeError):
+                lock.release()
+        end = time.perf_counter() + LONGEST_END
+        for thread in self.threads:
+            if thread is not threading.current_thread():
+                thread.join(max(end - time.perf_counter(), 0.0))
+
+    def leave(self) -> None:
+        """Let the threads end on their own, without waiting for a task that hangs."""
+        self.closed = True
+        for lock in self.wakes:
+            with contextlib.suppress(RuntimeError):
+                lock.release()
+
+
+def _serve(team: Team, k: int) -> None:
+    """Take the steps of device k of one turn after another."""
+    place = team.places[k]
+    try:
+        if place.cores is not None:
+            os.sched_setaffinity(0, place.cores)
+        if OWN_THREADS:
+            torch.get_num_threads()  # takes over the default of the process, which must not happen later
+            torch.set_num_threads(place.threads)
+    except BaseException as error:
+        team.failures.append(error)
+    team._up[k].release()
+    with torch.no_grad():
+        while True:
+            team.wakes[k].acquire()
+            turn = team.turn
+            if turn is not None and turn.ended[k] < 0:
+                turn.take(k)
+            del turn
+            if team.closed:
+                return
+
+
+def warn_unequal(places: Sequence[Place]) -> None:
+    """Warn where devices cannot have their own numbers of threads."""
+    number = torch.get_num_threads()
+    others = [place for place in places if place.threads != number]
+    if others and not OWN_THREADS:
+        warn(
+            f"device {others[0].name!r} has {others[0].threads} threads, but this build of torch has one number for all threads of the "
+            f"process, {number}; set that by torch.set_num_threads"
+        )
+
+
+def parallel_steps(plan: Plan, functions: Sequence[Function]) -> tuple[list[list[Step]], list[LockType]]:
+    """Return the steps of each device and their locks, one for each send."""
+    index = {(send.value, send.to): place for place, send in enumerate(plan.sends)}
+    locks = [_held() for _ in plan.sends]
+    tasks = plan.task.tolist()
+    steps: list[list[Step]] = []
+    for k, own in enumerate(plan.steps):
+        made: list[Step] = []
+        for step in own:
+            if isinstance(step, Run):
+                made.append((RUN, functions[tasks[step.batch]], step.batch, 0, 0))
+            elif isinstance(step, Send):
+                send = index[step.value, step.to]
+                made.append((SEND, locks[send], step.value, step.to, send))
+            elif isinstance(step, Wait):
+                send = index[step.value, k]
+                made.append((WAIT, locks[send], step.value, 0, send))
+            else:
+                made.append((DROP, None, step.value, k, 0))
+        steps.append(made)
+    return steps, locks
+
+
+def serial_steps(plan: Plan, functions: Sequence[Function]) -> tuple[list[list[Step]], list[LockType]]:
+    """Return steps in which one device acts at a time, in the plan's order, and the locks by which they take turns."""
+    tasks, device = plan.task.tolist(), plan.device.tolist()
+    steps: list[list[Step]] = [[] for _ in plan.steps]
+    locks: list[LockType] = []
+    position = [0] * len(plan.steps)
+    current = -1
+    for step in plan.order:
+        k = device[step.batch]
+        if isinstance(step, Run):
+            if current not in (-1, k):
+                locks.append(_held())
+                steps[current].append((PASS, locks[-1], 0, 0, 0))
+                steps[k].append((TAKE, locks[-1], 0, 0, 0))
+            current = k
+            steps[k].append((RUN, functions[tasks[step.batch]], step.batch, 0, 0))
+        else:
+            steps[current].append((PUT, None, step.value, step.to, k))
+        own = plan.steps[k]
+        while isinstance(own[position[k]], Wait):
+            position[k] += 1
+        position[k] += 1  # the step itself
+        while position[k] < len(own) and isinstance(own[position[k]], Drop):
+            steps[current].append((DROP, None, own[position[k]].value, k, 0))
+            position[k] += 1
+    return steps, locks
+
+
+def _held() -> LockType:
+    lock = allocate_lock()
+    lock.acquire()
+    return lock
+
+
+@contextlib.contextmanager
+def _autocast(dtype: torch.dtype | None) -> Iterator[None]:
+    if dtype is None:
+        yield
+        return
+    with torch.autocast("cpu", dtype=dtype):
+        yield
+
+
+OWN_THREADS = "backend: OpenMP" in torch.__config__.parallel_info()
+"""Whether each thread has its own number of torch threads."""

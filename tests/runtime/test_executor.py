@@ -1,0 +1,507 @@
+"""Modules run by decisions on threads: results, faults, and what the caller keeps."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import os
+import random
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+import hetsched as hs
+
+torch = pytest.importorskip("torch")
+nn, F = torch.nn, torch.nn.functional
+
+from hetsched.runtime import Executor, Program  # noqa: E402
+from hetsched.runtime import executor as executors  # noqa: E402
+from hetsched.runtime.team import OWN_THREADS, serial_steps  # noqa: E402
+from hetsched.testing.profiles import examples  # noqa: E402
+from tests.torch_modules import arguments, modules, tensors  # noqa: E402
+
+BOUND = 5.0
+"""Seconds in which every fault has to end."""
+HOOKS: dict[int, object] = {}
+"""What the operator `act` does, by its number."""
+
+
+@torch.library.custom_op("hetsched_tests::act", mutates_args=())
+def act(x: torch.Tensor, number: int) -> torch.Tensor:
+    hook = HOOKS.get(number)
+    if hook is not None:
+        hook()
+    return x + 1
+
+
+@act.register_fake
+def _(x, number):
+    return torch.empty_like(x)
+
+
+class Acts(nn.Module):
+    """Two chains of acts, 0 to 2 and 3 to 5, that begin with the argument and end in a sum."""
+
+    def forward(self, x):
+        a = b = x
+        for number in range(3):
+            a, b = act(a, number), act(b, number + 3)
+        return a + b
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    HOOKS.clear()
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def within(function, seconds=BOUND):
+    """Return the result of a function, or raise its error; fail if it takes longer than that."""
+    result = []
+
+    def call():
+        try:
+            result.append((True, function()))
+        except BaseException as error:
+            result.append((False, error))
+
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    assert result, f"it took longer than {seconds} s"
+    good, value = result[0]
+    if not good:
+        raise value
+    return value
+
+
+def cluster(count):
+    return hs.Cluster([f"d{k}" for k in range(count)], bandwidth=1e9, latency=1e-6)
+
+
+def problem_of(graph, count=2, seconds=1.0, **options):
+    return hs.Problem(graph, cluster(count), durations=np.full((graph.n_tasks, count), seconds), **options)
+
+
+@functools.cache
+def acts():
+    program = Program(Acts(), torch.zeros(2, 3))
+    return program, problem_of(program.graph)
+
+
+def executor(**options):
+    """Return an executor of `Acts`, its chains on two devices."""
+    program, problem = acts()
+    device = np.array([0 if name not in second() else 1 for name in program.graph.names])
+    decision = hs.Decision.whole(problem, device, program.graph.topological_order)
+    return Executor(program, None, decision, **{"devices": {"d0": 1, "d1": 1}, "problem": problem, **options})
+
+
+@functools.cache
+def second():
+    """Return the names of the tasks of the second chain."""
+    program, _ = acts()
+    numbers = {node: node.args[1] for nodes in program.calls.nodes for node in nodes if "act" in str(node.target)}
+    return {program.graph.names[i] for i, (node, *_) in enumerate(program.calls.nodes) if numbers.get(node, 0) >= 3}
+
+
+X = torch.zeros(1, 3)
+
+
+# ---------------------------------------------------------------------- results
+
+
+@st.composite
+def runs(draw):
+    """Draw a module, a problem with tasks of zero length, and a decision that can be simulated."""
+    module = draw(modules())
+    program = Program(module, arguments(), fuse=draw(st.booleans()))
+    graph, rng = program.graph, np.random.default_rng(draw(st.integers(0, 10**6)))
+    count, inputs = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    seconds = rng.integers(0, 3, graph.n_tasks) * 1.0
+    names = {"per-input", "channel", "port", "delay"}
+    problem = hs.Problem(
+        graph,
+        cluster(count),
+        durations=np.repeat(seconds[:, None, None], count, 1),
+        batch_sizes=[inputs],
+        inputs=inputs,
+        communication=draw(st.sampled_from(sorted(names))),
+    )
+    key = graph.rank + rng.integers(0, 2) * rng.random(graph.n_tasks) * graph.n_tasks * (seconds == 0)
+    return module, program, problem, hs.Decision.whole(problem, rng.integers(0, count, graph.n_tasks), np.argsort(key))
+
+
+@given(drawn=runs(), fold=st.booleans(), copies=st.booleans())
+@examples(40)
+def test_an_executor_returns_what_the_module_does(drawn, fold, copies):
+    module, program, problem, decision = drawn
+    try:
+        hs.simulate(problem, decision)
+    except hs.InvalidSchedule:
+        assume(False)
+    args = arguments(problem.inputs)
+    with torch.no_grad():
+        wanted = module(*args)
+    devices = dict.fromkeys(problem.cluster.names, 1)
+    with Executor(program, None, decision, devices=devices, problem=problem, fold=fold, copies=copies) as run:
+        for _ in range(3):
+            made = within(lambda: run(*args))
+            for own, other in zip(tensors(made), tensors(wanted), strict=True):
+                assert torch.equal(own, other) if not fold else (own - other).abs().max() <= 1e-5 * other.abs().max()
+        timeline = within(lambda: run.measure(*args, runs=2))
+        assert hs.verify(timeline.problem(problem), timeline.schedule) == []
+
+
+def test_a_module_and_a_schedule_are_enough():
+    module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 2)).eval()
+    x = torch.randn(1, 3, 8, 8)
+    graph = hs.frontends.torch.capture(module, x)
+    schedule = hs.solve(problem_of(graph), "heft").schedule
+    with Executor(module, x, schedule, devices={"d0": 1, "d1": 1}, fold=False) as run:
+        with torch.no_grad():
+            assert torch.equal(run(x), module(x))
+        assert run.placing_seconds > 0
+        assert run.plan.devices == ("d0", "d1")
+
+
+def test_a_changed_weight_changes_the_result():
+    module, x = nn.Linear(3, 3).eval(), torch.randn(1, 3)
+    schedule = hs.solve(problem_of(hs.frontends.torch.capture(module, x)), "heft").schedule
+    with Executor(module, x, schedule, devices={"d0": 1, "d1": 1}) as run:
+        before = run(x)
+    with torch.no_grad():
+        module.weight[0, 0] += 1
+    with Executor(module, x, schedule, devices={"d0": 1, "d1": 1}) as run:
+        assert (run(x) - before).abs().max() > 1e-3
+
+
+# ---------------------------------------------------------------------- measurements
+
+
+def test_a_measurement_is_the_times_of_its_runs():
+    HOOKS[4] = lambda: time.sleep(0.002)
+    with executor() as run:
+        timeline = within(lambda: run.measure(X, runs=4, profile=False))
+        assert timeline.durations.shape == (4, run.problem.n_tasks)
+        assert timeline.plan_digest == run.plan.digest
+        assert dict(timeline.software)["torch"] == torch.__version__
+        assert hs.verify(timeline.problem(run.problem), timeline.schedule) == []
+        slept = [i for i, name in enumerate(timeline.schedule.tasks) if name in second()][1]
+        batch = int(np.flatnonzero(timeline.schedule.batches.task == slept)[0])
+        assert (timeline.durations[:, batch] >= 0.002).all()
+        assert timeline.cpu[batch] < timeline.durations[:, batch].min(), "sleeping costs no CPU time"
+        (join,) = np.flatnonzero(timeline.schedule.batches.task == run.program.graph.index["add"])
+        assert timeline.waited[join] > 0.001, "the sum waits for the chain that sleeps"
+        with pytest.raises(hs.UnsupportedFeature, match=r"nothing has been profiled yet; call measure\(..., profile=True\)"):
+            run.profiled(run.problem)
+
+
+def test_profiles_run_one_task_at_a_time():
+    running, most = [], []
+
+    def busy():
+        running.append(1)
+        most.append(len(running))
+        time.sleep(0.001)
+        running.pop()
+
+    with executor() as run:
+        serial = serial_steps(run.plan, run.compiled.functions)
+        HOOKS.update(dict.fromkeys(range(6), busy))
+        turn = within(lambda: run._run((X,), {}, steps=serial))
+        assert max(most) == 1
+        assert torch.equal(run._gathered(turn), Acts()(X))
+        HOOKS[1] = lambda: time.sleep(0.01)
+        within(lambda: run.measure(X, runs=3))
+        problem = run.profiled(run.problem)
+        first = [i for i, op in enumerate(run.program.graph.op) if "act" in op and run.program.graph.names[i] not in second()]
+        assert [bool(seconds >= 0.01) for seconds in problem.durations[first, 0, 0]] == [False, True, False]
+        assert problem.durations[run.program.graph.index["x"], 0, 0] == 0
+
+
+def test_more_threads_than_one_have_no_cpu_time():
+    with executor(devices={"d0": 2, "d1": 1}) as run:
+        timeline = within(lambda: run.measure(X, runs=1, profile=False))
+    known = ~np.isnan(timeline.cpu)
+    assert known.tolist() == (timeline.schedule.batches.device == 1).tolist()
+
+
+# ---------------------------------------------------------------------- faults
+
+
+class Fault(Exception):
+    pass
+
+
+def failing(seconds=0.0):
+    def hook():
+        time.sleep(seconds)
+        raise Fault("on purpose")
+
+    return hook
+
+
+@pytest.mark.parametrize("number", [0, 4, 2], ids=["first device", "second device", "last act"])
+def test_the_error_of_a_task_is_raised_with_its_place_and_runs_go_on(number):
+    draw = random.Random(number)
+    with executor() as run:
+        for _ in range(200):
+            delays = {k: draw.choice([0.0, 0.0, 1e-4, 1e-3]) for k in range(6)}
+            HOOKS.update({k: functools.partial(time.sleep, delay) for k, delay in delays.items()})
+            HOOKS[number] = failing(delays[number])
+            with pytest.raises(Fault, match="on purpose") as info:
+                within(lambda: run(X))
+            device = "d1" if number >= 3 else "d0"
+            assert (info.value.device, info.value.task in second()) == (device, number >= 3)
+            assert any(
+                f"in task {info.value.task!r} on device {device!r}, batch {info.value.batch}" in note for note in info.value.__notes__
+            )
+        HOOKS.clear()
+        assert torch.equal(within(lambda: run(X)), Acts()(X))
+
+
+def test_the_error_has_the_times_until_then():
+    HOOKS[2] = failing()
+    with executor() as run, pytest.raises(Fault) as info:
+        within(lambda: run(X))
+    names = [run.program.graph.names[i] for i in run.plan.task]
+    done = {name for name, finish in zip(names, info.value.times.finish, strict=True) if not np.isnan(finish)}
+    assert info.value.task not in done
+    assert "add" not in done
+    assert len([name for name in done if "act" in name and name not in second()]) == 2
+
+
+def test_a_run_that_hangs_ends_with_the_step_of_each_device():
+    wake = threading.Event()
+    HOOKS[4] = lambda: wake.wait(60)
+    with executor(timeout=0.3) as run:
+        with pytest.raises(hs.Timeout, match="the run took longer than 0.3 s") as info:
+            within(lambda: run(X))
+        name = sorted(second())[1]
+        assert f"'d1' is in task {name!r}" in str(info.value)
+        assert "'d0' waits for" in str(info.value)
+        assert "from 'd1'" in str(info.value)
+        assert str(info.value).endswith("give a longer timeout")
+        assert np.isnan(info.value.times.finish).any()
+        HOOKS.clear()
+        assert torch.equal(within(lambda: run(X)), Acts()(X)), "new threads have taken its place"
+        wake.set()
+
+
+@pytest.mark.parametrize("how", ["cancel", "close"])
+def test_a_run_is_cancelled_from_another_thread(how):
+    inside, wake = threading.Event(), threading.Event()
+
+    def hook():
+        inside.set()
+        wake.wait(BOUND)
+
+    HOOKS[4] = hook
+    with executor() as run:
+
+        def stop():
+            inside.wait(BOUND)
+            threading.Timer(0.05, wake.set).start()
+            getattr(run, how)()
+
+        thread = threading.Thread(target=stop, daemon=True)
+        thread.start()
+        with pytest.raises(hs.Cancelled):
+            within(lambda: run(X))
+        thread.join(BOUND)
+        HOOKS.clear()
+        if how == "cancel":
+            assert torch.equal(within(lambda: run(X)), Acts()(X))
+        else:
+            with pytest.raises(hs.UnsupportedFeature, match="the executor is closed; make a new one"):
+                run(X)
+    assert not thread.is_alive()
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs signals of threads")
+def test_an_interrupt_ends_the_run():
+    HOOKS[4] = lambda: signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+    with executor(timeout=BOUND) as run:
+        with pytest.raises(KeyboardInterrupt):
+            run(X)
+        HOOKS.clear()
+        assert torch.equal(within(lambda: run(X)), Acts()(X))
+
+
+def test_an_executor_without_references_ends_its_threads():
+    run = executor()
+    threads = run._team().threads
+    run(X)
+    del run
+    gc.collect()
+    for thread in threads:
+        thread.join(BOUND)
+    assert not any(thread.is_alive() for thread in threads)
+
+
+def test_two_callers_and_two_executors_do_not_disturb_each_other():
+    with executor() as one, executor() as other:
+        wrong = []
+
+        def call(run, number):
+            x = torch.full((1, 3), float(number))
+            for _ in range(20):
+                wrong.extend([] if torch.equal(run(x), Acts()(x)) else [number])
+
+        threads = [threading.Thread(target=call, args=(run, k), daemon=True) for k, run in enumerate((one, one, other, other))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(BOUND)
+        assert not any(thread.is_alive() for thread in threads)
+        assert not wrong
+
+
+def test_values_beyond_the_free_memory_are_refused(monkeypatch):
+    monkeypatch.setattr(executors, "free_memory", lambda: 50.0)
+    with pytest.raises(hs.UnsupportedFeature, match="bytes, more than 90 % of the 50 that are free"):
+        executor()
+    monkeypatch.setattr(executors, "free_memory", lambda: None)
+    executor().close()
+
+
+# ---------------------------------------------------------------------- what the caller keeps
+
+
+def state():
+    """Return what belongs to the calling thread, as far as an executor could change it."""
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
+    return torch.get_num_threads(), cores, torch.is_grad_enabled(), torch.is_autocast_enabled("cpu"), torch.is_inference_mode_enabled()
+
+
+def in_thread(function):
+    return within(function)
+
+
+@pytest.mark.skipif(not OWN_THREADS, reason="this build of torch has one number of threads")
+def test_threads_are_those_of_each_device_and_the_callers_stay():
+    got = {}
+
+    def note(number):
+        got[number] = torch.get_num_threads(), torch.is_grad_enabled()
+
+    torch.set_num_threads(2)
+    before, later = state(), in_thread(torch.get_num_threads)
+    HOOKS.update({k: functools.partial(note, k) for k in (0, 3)})
+    with executor(devices={"d0": 1, "d1": 3}) as run:
+        run(X)
+        assert got == {0: (1, False), 3: (3, False)}
+        assert state() == before
+        assert in_thread(torch.get_num_threads) == later
+        with executor(devices={"d0": 2, "d1": 1}) as other:
+            other(X)
+            assert got == {0: (2, False), 3: (1, False)}
+            run(X)
+            assert got == {0: (1, False), 3: (3, False)}
+    assert state() == before
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs affinity of threads")
+def test_devices_are_pinned_to_their_cores_and_the_caller_is_not():
+    cores, got, before = sorted(os.sched_getaffinity(0)), {}, state()
+    HOOKS.update({k: lambda k=k: got.update({k: sorted(os.sched_getaffinity(0))}) for k in (0, 3)})
+    with executor(devices={"d0": [cores[0]], "d1": [cores[-1]]}) as run:
+        run(X)
+    assert got == {0: [cores[0]], 3: [cores[-1]]}
+    assert state() == before
+
+
+def test_results_can_be_used_in_autograd_and_changed():
+    with executor() as run:
+        y = run(X)
+    weight = torch.ones(3, requires_grad=True)
+    (y * weight).sum().backward()
+    assert torch.equal(weight.grad, y[0])
+    y += 1
+
+
+def test_autocast_is_that_of_the_caller():
+    module, x = nn.Linear(3, 3).eval(), torch.randn(1, 3)
+    schedule = hs.solve(problem_of(hs.frontends.torch.capture(module, x)), "heft").schedule
+    with Executor(module, x, schedule, devices={"d0": 1, "d1": 1}) as run:
+        assert run(x).dtype == torch.float32
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            assert run(x).dtype == torch.bfloat16
+        assert run(x).dtype == torch.float32
+
+
+def test_a_placed_argument_that_is_the_result_is_returned():
+    class Same(nn.Module):
+        def forward(self, x):
+            return x, x + 1
+
+    x = torch.randn(1, 3)
+    schedule = hs.solve(problem_of(hs.frontends.torch.capture(Same(), x)), "heft").schedule
+    with Executor(Same(), x, schedule, devices={"d0": 1, "d1": 1}) as run:
+        assert torch.equal(run(x)[0], x)
+
+
+# ---------------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        (
+            {"devices": {"d0": 1}},
+            hs.InvalidProblem,
+            "the devices of the problem are 'd0', 'd1', and places are given for 'd0'; give one for",
+        ),
+        ({"devices": {"d0": 1, "d1": 1, "e": 1}}, hs.InvalidProblem, "places are given for 'd0', 'd1', 'e'"),
+        ({"devices": {"d0": 1, "d1": 0}}, hs.InvalidProblem, "device 'd1' is 0 threads; it must be at least one"),
+        ({"devices": {"d0": 1, "d1": "cuda:0"}}, hs.UnsupportedFeature, "device 'd1' is 'cuda:0'; the executor runs on CPU threads so far"),
+        ({"devices": {"d0": 1, "d1": []}}, hs.InvalidProblem, r"device 'd1' is \[\]; give a number of CPU threads, or a list of cores"),
+        ({"devices": {"d0": 1, "d1": [10**6]}}, hs.InvalidProblem, r"device 'd1' has the cores \[1000000\]; this process has"),
+        ({"timeout": 0}, hs.InvalidArgument, "timeout is 0; it must be a number of seconds > 0"),
+        ({"engine": "gloo"}, hs.InvalidArgument, "engine is 'gloo'"),
+        ({"problem": None}, hs.InvalidArgument, "a Decision has no names of devices; give its problem too, or a Schedule"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(options, error, message):
+    with pytest.raises(error, match=message):
+        executor(**options)
+
+
+def test_another_batch_is_refused():
+    with executor() as run, pytest.raises(hs.InvalidProblem, match="the arguments are a batch of 2, and the decision is for 1 inputs"):
+        run(torch.zeros(2, 3))
+
+
+def test_a_schedule_of_other_tasks_is_refused():
+    module, x = nn.Sequential(nn.Linear(3, 3), nn.ReLU()).eval(), torch.randn(2, 3)
+    schedule = hs.solve(problem_of(hs.frontends.torch.capture(module, x, fuse=True)), "heft").schedule
+    with pytest.raises(hs.InvalidSchedule, match=r"the schedule has 2 tasks and the module 3.*'1/relu'; give the Program"):
+        Executor(module, x, schedule, devices={"d0": 1, "d1": 1})
+    Executor(Program(module, x, fuse=True), None, schedule, devices={"d0": 1, "d1": 1}).close()
+
+
+def test_several_batches_of_a_task_are_refused_by_name():
+    program, _ = acts()
+    count = program.graph.n_tasks
+    problem = hs.Problem(program.graph, cluster(2), durations=np.ones((count, 2, 2)), batch_sizes=[1, 2], inputs=2)
+    decision = hs.Decision(np.repeat(np.arange(count), 2), np.tile([0, 1], count), items=np.tile([0, 1], count))
+    with pytest.raises(hs.UnsupportedFeature, match="task 'x' has several batches"):
+        Executor(program, None, decision, devices={"d0": 1, "d1": 1}, problem=problem)
+
+
+def test_short_tasks_are_warned_of_with_the_remedy():
+    program, _ = acts()
+    short = problem_of(program.graph, seconds=2e-5)
+    decision = hs.Decision.whole(short, np.zeros(program.graph.n_tasks, int), program.graph.topological_order)
+    with pytest.warns(RuntimeWarning, match=r"the tasks take 20 us each.*fuse them by capture\(fuse=True\)"):
+        Executor(program, None, decision, devices={"d0": 1, "d1": 1}, problem=short).close()
