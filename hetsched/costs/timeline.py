@@ -184,7 +184,7 @@ class Timeline(Frozen):
         posted = np.array([shown.posted[sends].min() for sends in served])
         seen = np.array([shown.seen[sends].max() for sends in served])
         latest = np.maximum(start[arcs.target[moving]], posted)
-        arrived = np.where(np.isnan(seen), np.minimum(posted + arcs.seconds[moving], latest), np.minimum(seen, latest))
+        arrived = np.where(np.isnan(seen), np.minimum(posted + arcs.seconds[moving], latest), seen)
         batches = Columns(task=decision.task, device=decision.device, start=start, finish=shown.finish, size=decision.sizes)
         columns = {name: getattr(arcs, name)[moving] for name in ("edge", "source", "target")}
         return cls(

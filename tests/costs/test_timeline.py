@@ -156,6 +156,13 @@ def test_a_run_that_breaks_precedence_is_found_by_verify():
     assert {violation.rule for violation in hs.verify(timeline.problem(problem), timeline.schedule)} == {"precedence"}
 
 
+def test_a_batch_that_starts_before_its_value_was_seen_is_found_by_verify():
+    problem, decision, plan = two_tasks()
+    early = run_of([0, 2.5, 6], [2, 6, 6], [2.1], [3], 6.0)
+    timeline = Timeline.of_runs(problem, decision, [early], carried=plan.carried(problem))
+    assert {"precedence"} <= {violation.rule for violation in hs.verify(timeline.problem(problem), timeline.schedule)}
+
+
 def test_what_did_not_run_keeps_its_times():
     problem, decision, plan = two_tasks(communication="port")
     timeline = Timeline.of_runs(problem, decision, [run_of([0, 3, 6], [2.5, 7, 7], [2.5], [3], 7.0)], carried=plan.carried(problem))
