@@ -14,6 +14,7 @@ JSON = Annotated[bool, typer.Option("--json", help="Print one JSON value and not
 Output = Annotated[Path, typer.Option("-o", "--output", help="Write the document here.", metavar="FILE")]
 ProblemFile = Annotated[Path, typer.Argument(help="A problem document.", metavar="PROBLEM")]
 ScheduleFile = Annotated[Path, typer.Argument(help="A schedule or solution document.", metavar="SCHEDULE")]
+ResultFile = Annotated[Path, typer.Argument(help="A schedule, solution or timeline document.", metavar="SCHEDULE")]
 Seed = Annotated[int, typer.Option(help="Seed of all random choices.", metavar="NUMBER")]
 
 _EXACT = "Exact methods"

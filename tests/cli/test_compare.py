@@ -38,6 +38,16 @@ def test_a_comparison_is_that_of_the_library(run: Any, problem: hs.Problem, time
     assert plain == {**expected.to_dict(), "written": []}
 
 
+def test_a_timeline_is_verified_with_its_own_times(run: Any, problem: hs.Problem, timeline: Timeline) -> None:
+    late = forecast(problem.replace(durations=problem.durations * 2), hs.read("schedule.json"))
+    late.write("late.json")
+    late.schedule.write("schedule.json")
+    assert run("verify", "problem.json", "schedule.json").exit_code == 1
+    done = run("verify", "problem.json", "late.json")
+    assert done.exit_code == 0
+    assert done.stdout.startswith("valid: 5 batches")
+
+
 def test_a_run_that_broke_a_rule_ends_with_code_1(run: Any, timeline: Timeline) -> None:
     schedule = timeline.schedule
     early = schedule.batches.replace(start=schedule.batches.start - schedule.batches.start.max(), finish=schedule.batches.finish)

@@ -91,6 +91,16 @@ def test_sends_and_receptions_delay_no_less_than_those_of_the_nearest_problem(ca
         assert (late.batches.finish >= nearest.batches.finish - 1e-9).all()
 
 
+def test_messages_that_are_ready_at_once_start_in_the_order_of_their_batches():
+    """Edge 0 is that of the second batch: the first batch sends first all the same."""
+    graph = hs.TaskGraph(list("abcd"), np.array([(1, 2), (0, 3)]), edge_bytes=[2.0, 3.0])
+    problem = hs.Problem(graph, hs.Cluster(["x", "y", "z"], bandwidth=1.0), durations=np.ones((4, 3)), communication="port")
+    decision = hs.Decision.from_assignment(problem, {"a": "x", "b": "y", "c": "z", "d": "z"}, list("abdc"))
+    timeline = forecast(problem, decision)
+    assert times(timeline) == {"a": (0, 1), "b": (0, 1), "d": (4, 5), "c": (6, 7)}
+    assert timeline.schedule.batches == hs.simulate(problem, decision).batches
+
+
 def problem_of(durations, edges, nodes=("", ""), **arguments):
     names = [chr(ord("a") + i) for i in range(len(durations))]
     cluster = hs.Cluster([hs.Device(name, node=node) for name, node in zip("xy", nodes, strict=True)], bandwidth=8.0)

@@ -239,6 +239,20 @@ def test_an_explicit_order_of_transfers_holds_a_send_back_but_no_batch():
     assert steps == [Run(0), Send(0, 0, 1), Run(1), Send(1, 1, 1)]
 
 
+def test_a_value_crosses_at_the_first_place_of_its_edges():
+    """Places: a -> c, b -> d, a -> e. The value of a crosses in front of that of b, though one of its edges is behind."""
+    problem = chain([1, 1, 1, 1, 1], [("a", "c", 1.0), ("a", "e", 1.0), ("b", "d", 1.0)], communication="channel")
+    batches = [("b", "x", [0]), ("a", "x", [0]), ("c", "y", [0]), ("d", "y", [0]), ("e", "y", [0])]
+    rows = [(("a", "c"), 1, 2), (("b", "d"), 0, 3), (("a", "e"), 1, 4)]
+    decision = hs.Decision.from_batches(problem, batches, transfers=rows)
+    values = [Value(0, "s", 1.0, (2, 4)), Value(1, "t", 1.0, (3,))]
+    steps = [step for step in Plan(problem, decision, values).steps[0] if not isinstance(step, Drop)]
+    assert steps == [Run(0), Run(1), Send(0, 1, 1), Send(1, 0, 1)]
+    late = hs.Decision.from_batches(problem, batches, transfers=[rows[1], rows[0], rows[2]])
+    steps = [step for step in Plan(problem, late, values).steps[0] if not isinstance(step, Drop)]
+    assert steps == [Run(0), Send(1, 0, 1), Run(1), Send(0, 1, 1)]
+
+
 def test_steps_that_hang_are_refused():
     problem = chain([1, 1, 1, 1], [("a", "b", 1.0), ("c", "d", 1.0)])
     decision = hs.Decision.from_assignment(problem, {"a": "x", "d": "x", "c": "y", "b": "y"}, ["a", "d", "c", "b"])

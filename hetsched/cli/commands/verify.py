@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import typer
 
-from hetsched.cli.files import read_answer, read_problem
-from hetsched.cli.options import JSON, ProblemFile, ScheduleFile
+from hetsched.cli.files import read_problem, read_result
+from hetsched.cli.options import JSON, ProblemFile, ResultFile
 from hetsched.cli.terminal import Working, say, say_json
 from hetsched.errors import InvalidSchedule, one_line
 from hetsched.report.units import seconds
 
 
-def verify(problem: ProblemFile, schedule: ScheduleFile, json: JSON = False) -> None:
+def verify(problem: ProblemFile, schedule: ResultFile, json: JSON = False) -> None:
     """Verify a schedule by the independent check.
 
-    The check shares no code with the schedulers. Exit code 0 if the schedule is valid, 1 with one line per broken rule if not.
+    The check shares no code with the schedulers. Exit code 0 if the schedule is valid, 1 with one line per broken rule if not. The
+    times of a timeline are its own: checked are order, precedence and memory.
 
     Example: [bold]hetsched verify problem.json schedule.json[/bold]
     """
-    from hetsched import Solution, verify
+    from hetsched import verify
 
-    instance, answer = read_problem(problem), read_answer(schedule)
-    final = answer.schedule if isinstance(answer, Solution) else answer
+    instance, final = read_result(read_problem(problem), schedule)
     if final is None:
         raise InvalidSchedule(f"{schedule} holds a solution without a schedule; there is nothing to verify")
     with Working("checking"):
