@@ -9,7 +9,7 @@ import numpy as np
 
 from hetsched.analysis.critical_chain import critical_chain
 from hetsched.arguments import checked
-from hetsched.arrays import Columns, FloatArray, Frozen, IntArray, texts
+from hetsched.arrays import BoolArray, Columns, FloatArray, Frozen, IntArray, texts
 from hetsched.costs.timeline import Timeline
 from hetsched.errors import InvalidSchedule, printable
 from hetsched.problem.problem import Problem
@@ -198,8 +198,8 @@ def compare(problem: Problem, answer: Decision | Schedule | Solution, measured: 
         raise InvalidSchedule("the solution has no schedule to compare with; see solution.status and solution.messages")
     decision = schedule if isinstance(schedule, Decision) else schedule.decision
     shown = measured.problem(problem)  # raises for another problem
-    row = _rows(problem, decision, measured)
     timing = TimedDecision(problem, decision)
+    row = _rows(problem, decision, timing.duration > 0, measured)
     once = measured.machine is not None and measured.machine.once
     expected = forecast(problem, decision, measured.machine, values=_values(problem, measured) if once else None)
     durations, lengths = measured.durations[:, row], measured.lengths
@@ -228,14 +228,16 @@ def compare(problem: Problem, answer: Decision | Schedule | Solution, measured: 
     return made
 
 
-def _rows(problem: Problem, decision: Decision, measured: Timeline) -> IntArray:
-    """Return the row of the timeline's schedule of each batch of the decision, [m]."""
+def _rows(problem: Problem, decision: Decision, lasting: BoolArray, measured: Timeline) -> IntArray:
+    """Return the row in the timeline's schedule of each batch of the decision, [m]; those that are not `lasting` may be in any order."""
     batches = measured.schedule.batches
     by_task = np.full(problem.n_tasks, -1)
     by_task[batches.task] = np.arange(len(batches))
     row = by_task[decision.task]
     if len(row) != len(batches) or (row < 0).any() or (batches.device[row] != decision.device).any():
         raise InvalidSchedule("the timeline is of another decision: tasks ran on other devices; give the schedule that was run")
+    if (np.diff(row[lasting]) < 0).any():
+        raise InvalidSchedule("the timeline is of another decision: tasks of a device are in another order; give the schedule that was run")
     return row
 
 

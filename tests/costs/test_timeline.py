@@ -163,6 +163,17 @@ def test_a_batch_that_starts_before_its_value_was_seen_is_found_by_verify():
     assert {"precedence"} <= {violation.rule for violation in hs.verify(timeline.problem(problem), timeline.schedule)}
 
 
+def test_an_edge_of_two_messages_lasts_from_the_first_to_the_last():
+    problem, decision, _ = two_tasks()
+    plan = Plan(problem, decision, [Value(0, "s", 4.0, (1, 2)), Value(0, "t", 4.0, (1,))])
+    assert plan.carried(problem) == ((0, 1), (0,))
+    runs = [run_of([0, 4, 7], [2, 7, 7], [2, 2.5], [3.5, 3], 7.0), run_of([0, 4, 7], [2, 7, 7], [2, 2.5], [3, NAN], 7.5)]
+    timeline = Timeline.of_runs(problem, decision, runs, carried=plan.carried(problem))
+    np.testing.assert_array_equal(timeline.lengths, [[1.5, 1.5], [NAN, 1.0]])
+    assert timeline.schedule.transfers.start.tolist() == [2, 2]
+    assert timeline.schedule.transfers.finish.tolist() == [3.5, 3.5]
+
+
 def test_what_did_not_run_keeps_its_times():
     problem, decision, plan = two_tasks(communication="port")
     timeline = Timeline.of_runs(problem, decision, [run_of([0, 3, 6], [2.5, 7, 7], [2.5], [3], 7.0)], carried=plan.carried(problem))

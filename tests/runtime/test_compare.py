@@ -172,6 +172,23 @@ def test_a_run_that_broke_a_rule_is_said_to_have_no_critical_chain():
     assert [row["rule"] for row in plain] == [violation.rule for violation in comparison.violations]
 
 
+def test_batches_of_zero_length_may_be_in_another_order():
+    problem, _ = fork()
+    instant = problem.replace(
+        graph=hs.TaskGraph([*"abcz"], [("a", "b", 8.0), ("a", "c", 8.0)]), durations=[*problem.durations[:, :, 0], [0, 0]]
+    )
+    places = {"a": "x", "b": "y", "c": "x", "z": "x"}
+    first, last = (hs.Decision.from_assignment(instant, places, order) for order in (["z", "a", "b", "c"], ["a", "b", "c", "z"]))
+    slower = instant.replace(durations=instant.durations * [[[2]], [[3]], [[4]], [[1]]])
+    measured = forecast(slower, first)
+    assert compare(instant, first, measured) == compare(instant, last, measured)
+    assert compare(instant, last, measured).replays.makespan.tolist() == [5.5, 18, 18, 18, 18]
+    other = hs.Decision.from_assignment(instant, places | {"b": "x"}, ["z", "a", "b", "c"])
+    turned = hs.Decision.from_assignment(instant, places | {"b": "x"}, ["z", "a", "c", "b"])
+    with pytest.raises(hs.InvalidSchedule, match="another decision: tasks of a device are in another order"):
+        compare(instant, turned, forecast(instant, other))
+
+
 def test_a_timeline_of_another_decision_is_refused(case):
     problem, _, measured = case
     other = hs.Decision.from_assignment(problem, {"a": "x", "b": "x", "c": "x"})

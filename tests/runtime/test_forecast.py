@@ -174,6 +174,33 @@ def test_two_values_of_an_edge_take_their_own_times():
     timeline = forecast(problem, decision, Machine(once=True), values=values)
     assert times(timeline) == {"a": (0, 1), "b": (2.5, 3.5)}
     assert hs.simulate(problem, decision).makespan == 4
+    explicit = problem.replace(transfers=[[[0, 3], [3, 0]]])  # each value its part of 3 s
+    assert times(forecast(explicit, decision, Machine(once=True), values=values)) == {"a": (0, 1), "b": (2.5, 3.5)}
+
+
+def test_a_value_holds_the_first_place_of_its_edges_in_the_order_of_transfers():
+    problem = problem_of([1, 1, 1, 1, 1], [("a", "c", 8.0), ("a", "e", 8.0), ("b", "d", 8.0)], communication="channel")
+    batches = [("b", "x", [0]), ("a", "x", [0]), ("c", "y", [0]), ("d", "y", [0]), ("e", "y", [0])]
+    rows = [(("a", "c"), 1, 2), (("b", "d"), 0, 3), (("a", "e"), 1, 4)]
+    decision = hs.Decision.from_batches(problem, batches, transfers=rows)
+    values = [Value(0, "s", 8.0, (2, 4)), Value(1, "t", 8.0, (3,))]
+    # b is ready first, but its value is behind that of a: 2 to 3 s, and 3 to 4 s.
+    once = forecast(problem, decision, Machine(once=True), values=values)
+    assert times(once) == {"b": (0, 1), "a": (1, 2), "c": (3, 4), "d": (4, 5), "e": (5, 6)}
+    assert times(forecast(problem, decision, values=values)) == {"b": (0, 1), "a": (1, 2), "c": (3, 4), "d": (4, 5), "e": (5, 6)}
+
+
+def test_the_nearest_problem_has_the_overheads_in_its_links_or_transfers():
+    machine = Machine({"x": Overhead(send=(0.5, 0.125)), "y": Overhead(receive=(0.25, 0.0))})
+    problem = problem_of([1, 1], [("a", "b", 8.0)], inputs=4, batch_sizes=[4])
+    decision = hs.Decision.whole(problem, [0, 1], [0, 1])
+    assert hs.simulate(machine.problem(problem), decision).transfers.finish.tolist() == [1 + (0.5 + 0.25) + 32 * (0.125 + 1 / 8)]
+    explicit = problem.replace(transfers=[[[0, 3], [2, 0]]])
+    assert hs.simulate(machine.problem(explicit), decision).transfers.finish.tolist() == [1 + (0.5 + 0.25) + 32 * 0.125 + 4 * 3]
+    fixed = Machine({"x": Overhead(send=(0.5, 0.0))})
+    odd = problem.replace(cluster=hs.Cluster(["x", "y"], bandwidth=49.0))  # 1 / (1 / 49) is not 49
+    assert fixed.problem(odd).cluster.bandwidth.tolist() == odd.cluster.bandwidth.tolist()
+    assert fixed.problem(odd).cluster.latency[0, 1] == 0.5
 
 
 def test_first_come_first_served_an_overhead_may_shorten_a_run():
