@@ -29,6 +29,7 @@ from hetsched.cli.commands import (
     model,
     modules,
     prepare,
+    run,
     schema,
     show,
     solve,
@@ -50,6 +51,7 @@ ORDER = (
     "bound",
     "verify",
     "show",
+    "run",
     "compare",
     "modules",
     "coarsen",
@@ -174,6 +176,7 @@ app.command("solve", cls=Command)(solve.solve)
 app.command("bound", cls=Command)(bound.bound)
 app.command("verify", cls=Command)(verify.verify)
 app.command("show", cls=Command)(show.show)
+app.command("run", cls=Command)(run.run)
 app.command("compare", cls=Command)(compare.compare)
 app.command("modules", cls=Command)(modules.modules)
 app.command("coarsen", cls=Command)(coarsen.coarsen)

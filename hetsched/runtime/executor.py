@@ -23,9 +23,9 @@ from hetsched.errors import Cancelled, InvalidArgument, InvalidProblem, InvalidS
 from hetsched.problem.cluster import Cluster
 from hetsched.problem.problem import Problem
 from hetsched.runtime.code import Compiled, Registers
-from hetsched.runtime.plan import Drop, Plan, Run, Send, Wait
+from hetsched.runtime.plan import Plan
 from hetsched.runtime.program import Program
-from hetsched.runtime.team import Place, Team, Turn, parallel_steps, serial_steps, warn_unequal
+from hetsched.runtime.team import PASS, RUN, WAIT, Place, Team, Turn, parallel_steps, serial_steps, warn_unequal
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.simulate import simulate
@@ -136,7 +136,7 @@ class Executor:
         self._home: list[int] = [0] * self.problem.n_tasks
         for task, device in zip(self.plan.task.tolist(), self.plan.device.tolist(), strict=True):
             self._home[task] = device
-        self._steps, self._locks = parallel_steps(self.plan, self.compiled.functions)
+        self._steps, self._locks = parallel_steps(self.plan, self.compiled)
         self._alone: list[FloatArray] = []
         self._teams: list[Team] = []
         self._closed = False
@@ -188,7 +188,7 @@ class Executor:
         runs = check_count(runs, "runs", error=InvalidArgument)
         times: list[RunTimes] = []
         alone: list[FloatArray] = []
-        serial = serial_steps(self.plan, self.compiled.functions)
+        serial = serial_steps(self.plan, self.compiled)
         with self._one_at_a_time:
             for number in range(-WARM_UP, runs):
                 turn = self._run(args, kwargs, cpu=True)
@@ -316,7 +316,7 @@ class Executor:
         turn.wait(GRACE)
         team.leave()
         self._teams.clear()
-        self._steps, self._locks = parallel_steps(self.plan, self.compiled.functions)
+        self._steps, self._locks = parallel_steps(self.plan, self.compiled)
 
     def _explained(self, turn: Turn) -> BaseException:
         """Return the error of a turn, with its task, device, batch and the times until then."""
@@ -328,7 +328,7 @@ class Executor:
             device, number = turn.failed
             step = turn.steps[device][number]
             where = f"on device {self.plan.devices[device]!r}"
-            if step[1] in self.compiled.functions:
+            if step[0] == RUN:
                 name = self.program.graph.names[int(self.plan.task[step[2]])]
                 where = f"in task {name!r} {where}, batch {step[2]}"
                 with contextlib.suppress(AttributeError):
@@ -343,20 +343,17 @@ class Executor:
         names = self.program.graph.names
         told = []
         for k, device in enumerate(self.plan.devices):
-            if turn.ended[k] >= 0 or not self.plan.steps[k]:
+            kind, _, which, *_ = turn.steps[k][turn.at[k]] if turn.steps[k] else (PASS, None, 0)
+            if turn.ended[k] >= 0:
                 told.append(f"{device!r} has ended")
-                continue
-            step = self.plan.steps[k][turn.at[k]] if turn.steps is self._steps else None
-            if isinstance(step, Run):
-                told.append(f"{device!r} is in task {names[int(self.plan.task[step.batch])]!r}")
-            elif isinstance(step, Wait):
-                value = self.plan.values[step.value]
+            elif kind == RUN:
+                told.append(f"{device!r} is in task {names[int(self.plan.task[which])]!r}")
+            elif kind == WAIT:
+                value = self.plan.values[which]
                 giver = self.plan.devices[self._home[value.task]]
                 told.append(f"{device!r} waits for {value.name!r} of task {names[value.task]!r} from {giver!r}")
-            elif isinstance(step, Send | Drop):
-                told.append(f"{device!r} handles {self.plan.values[step.value].name!r}")
             else:
-                told.append(f"{device!r} is at step {turn.at[k]} of a profile")
+                told.append(f"{device!r} is between two tasks")
         return ", ".join(told)
 
     def _refuse_too_large(self) -> None:

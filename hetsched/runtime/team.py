@@ -14,15 +14,16 @@ from typing import Any, NamedTuple
 import torch
 
 from hetsched.errors import Cancelled, warn
-from hetsched.runtime.code import Function, Registers
+from hetsched.runtime.code import Compiled, Registers
 from hetsched.runtime.plan import Drop, Plan, Run, Send, Wait
 
 RUN, WAIT, SEND, DROP, PUT, TAKE, PASS = range(7)
 """Kinds of steps: PUT delivers a value without notice; TAKE and PASS hand on the turn of runs in which one device acts at a time."""
 LONGEST_END = 5.0
 """Seconds in which threads have to end when an executor is closed."""
-Step = tuple[int, Any, int, int, int]
-"""A kind; a function, a lock or None; the batch or value; a device that receives; a send, or of PUT the device that gives."""
+Step = tuple[int, Any, int, int, Any]
+"""A kind; a function, a lock or None; the batch or value; a device that receives; a send, of PUT the device that gives, of RUN
+the values to release before. Large tensors take up to a millisecond to release: the time belongs to the next task of the device."""
 
 
 class Place(NamedTuple):
@@ -112,6 +113,8 @@ class Turn:
                 if cpu_clock is not None:
                     before = cpu_clock()
                 start[a] = clock()
+                for value in c:
+                    own[value] = None
                 what(own)
                 finish[a] = clock()
                 if cpu_clock is not None:
@@ -245,17 +248,20 @@ def warn_unequal(places: Sequence[Place]) -> None:
         )
 
 
-def parallel_steps(plan: Plan, functions: Sequence[Function]) -> tuple[list[list[Step]], list[LockType]]:
+def parallel_steps(plan: Plan, compiled: Compiled) -> tuple[list[list[Step]], list[LockType]]:
     """Return the steps of each device and their locks, one for each send."""
     index = {(send.value, send.to): place for place, send in enumerate(plan.sends)}
     locks = [_held() for _ in plan.sends]
-    tasks = plan.task.tolist()
+    functions, tasks = compiled.functions, plan.task.tolist()
     steps: list[list[Step]] = []
     for k, own in enumerate(plan.steps):
         made: list[Step] = []
+        dead: list[int] = []
         for step in own:
             if isinstance(step, Run):
-                made.append((RUN, functions[tasks[step.batch]], step.batch, 0, 0))
+                task = tasks[step.batch]
+                made.append((RUN, functions[task], step.batch, 0, tuple(dead) if compiled.steps[task] else ()))
+                dead = [] if compiled.steps[task] else dead
             elif isinstance(step, Send):
                 send = index[step.value, step.to]
                 made.append((SEND, locks[send], step.value, step.to, send))
@@ -263,15 +269,16 @@ def parallel_steps(plan: Plan, functions: Sequence[Function]) -> tuple[list[list
                 send = index[step.value, k]
                 made.append((WAIT, locks[send], step.value, 0, send))
             else:
-                made.append((DROP, None, step.value, k, 0))
-        steps.append(made)
+                dead.append(step.value)
+        steps.append(made + [(DROP, None, value, k, 0) for value in dead])
     return steps, locks
 
 
-def serial_steps(plan: Plan, functions: Sequence[Function]) -> tuple[list[list[Step]], list[LockType]]:
+def serial_steps(plan: Plan, compiled: Compiled) -> tuple[list[list[Step]], list[LockType]]:
     """Return steps in which one device acts at a time, in the plan's order, and the locks by which they take turns."""
-    tasks, device = plan.task.tolist(), plan.device.tolist()
+    functions, tasks, device = compiled.functions, plan.task.tolist(), plan.device.tolist()
     steps: list[list[Step]] = [[] for _ in plan.steps]
+    dead: list[list[int]] = [[] for _ in plan.steps]
     locks: list[LockType] = []
     position = [0] * len(plan.steps)
     current = -1
@@ -282,8 +289,10 @@ def serial_steps(plan: Plan, functions: Sequence[Function]) -> tuple[list[list[S
                 locks.append(_held())
                 steps[current].append((PASS, locks[-1], 0, 0, 0))
                 steps[k].append((TAKE, locks[-1], 0, 0, 0))
-            current = k
-            steps[k].append((RUN, functions[tasks[step.batch]], step.batch, 0, 0))
+            current, task = k, tasks[step.batch]
+            steps[k].append((RUN, functions[task], step.batch, 0, tuple(dead[k]) if compiled.steps[task] else ()))
+            if compiled.steps[task]:
+                dead[k].clear()
         else:
             steps[current].append((PUT, None, step.value, step.to, k))
         own = plan.steps[k]
@@ -291,8 +300,10 @@ def serial_steps(plan: Plan, functions: Sequence[Function]) -> tuple[list[list[S
             position[k] += 1
         position[k] += 1  # the step itself
         while position[k] < len(own) and isinstance(own[position[k]], Drop):
-            steps[current].append((DROP, None, own[position[k]].value, k, 0))
+            dead[k].append(own[position[k]].value)
             position[k] += 1
+    for k, values in enumerate(dead):
+        steps[k].extend((DROP, None, value, k, 0) for value in values)
     return steps, locks
 
 

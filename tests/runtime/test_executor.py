@@ -216,7 +216,7 @@ def test_profiles_run_one_task_at_a_time():
         running.pop()
 
     with executor() as run:
-        serial = serial_steps(run.plan, run.compiled.functions)
+        serial = serial_steps(run.plan, run.compiled)
         HOOKS.update(dict.fromkeys(range(6), busy))
         turn = within(lambda: run._run((X,), {}, steps=serial))
         assert max(most) == 1

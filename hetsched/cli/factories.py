@@ -1,0 +1,62 @@
+"""PyTorch models named in a command line, and the shapes of their arguments."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hetsched.errors import HetschedError, InvalidProblem, MissingDependency
+
+_SHAPE = "Shape of an example input, batch first: 1,3,224,224 or 1,128:int64; repeat it for each argument of the model."
+Factory = Annotated[str, typer.Argument(help="A function without arguments that returns a torch.nn.Module.", metavar="MODULE:FUNCTION")]
+Shapes = Annotated[list[str], typer.Option("--input", help=_SHAPE, metavar="SHAPE")]
+FixedBatch = Annotated[bool, typer.Option("--fixed-batch", help="The first dimension of the inputs is not a batch (dynamic_batch=False).")]
+Fuse = Annotated[bool, typer.Option("--fuse", help="Fuse activations and the like with the operator before them.")]
+
+
+def example(text: str) -> Any:
+    """Return the tensor of zeros of a shape such as ``1,3,224,224`` or ``1,128:int64``."""
+    try:
+        import torch
+    except ImportError as error:
+        raise MissingDependency("torch", "torch") from error
+    shape, _, name = text.partition(":")
+    dtype = getattr(torch, name or "float32", None)
+    try:
+        sizes = [int(size) for size in shape.split(",") if size.strip()]
+    except ValueError:
+        sizes = [-1]
+    if min(sizes, default=0) < 0 or not isinstance(dtype, torch.dtype):
+        raise InvalidProblem(f"--input {text!r} is not a shape like 1,3,224,224, with an optional dtype like 1,128:int64")
+    return torch.zeros(sizes, dtype=dtype)
+
+
+def find(factory: str) -> Any:
+    """Import the function at ``module:function``."""
+    name, colon, attribute = factory.partition(":")
+    if not (colon and name and attribute):
+        raise InvalidProblem(f"{factory!r} is not of the form MODULE:FUNCTION, for instance mypackage.nets:make")
+    try:
+        value = importlib.import_module(name)
+        for part in attribute.split("."):
+            value = getattr(value, part)
+    except Exception as error:  # whatever the user's module raises on import
+        raise HetschedError(f"{factory} cannot be imported: {type(error).__name__}: {error}") from error
+    return value
+
+
+@contextlib.contextmanager
+def importable_here() -> Iterator[None]:
+    """Put the current folder first on the import path."""
+    here = str(Path.cwd())
+    sys.path.insert(0, here)
+    try:
+        yield
+    finally:
+        sys.path.remove(here)

@@ -1,0 +1,114 @@
+"""`run`: models on threads of this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hetsched as hs
+from hetsched.cli.commands import run as command
+
+pytest.importorskip("torch", reason="running needs torch")
+
+NET = """
+import torch
+
+def make():
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = torch.nn.Linear(64, 64), torch.nn.Linear(64, 64)
+
+        def forward(self, x):
+            return self.a(x).relu() + self.b(x).sigmoid()
+
+    return Net()
+"""
+QUICK = ["--input", "2,64", "--method", "heft", "--runs", "3", "--no-pin"]
+pytestmark = pytest.mark.filterwarnings("ignore:the tasks take")
+
+
+@pytest.fixture(autouse=True)
+def _net(folder: Path) -> None:
+    Path("net_to_run.py").write_text(NET)
+
+
+def test_a_run_is_compared_and_written(run: Any) -> None:
+    files = ["-o", "run.json", "--problem", "problem.json", "--schedule", "schedule.json", "--trace", "trace.json", "--gantt", "run.svg"]
+    done = run("run", "net_to_run:make", *QUICK, "--devices", "one,other=2", *files, "--report", "run.html")
+    assert done.exit_code == 0, done.stderr
+    assert "net_to_run:make, 6 tasks" in done.stdout
+    assert "one (1 thread), other (2 threads)" in done.stdout
+    assert "of the largest, within 0.0001" in done.stdout
+    assert "valid: the run kept every rule" in done.stdout
+    for name in ("run.json", "problem.json", "schedule.json", "trace.json", "run.svg", "run.html"):
+        assert f"wrote {name}" in done.stdout
+        assert Path(name).stat().st_size > 0
+    problem, schedule, timeline = (hs.read(f"{name}.json") for name in ("problem", "schedule", "run"))
+    assert (problem.inputs, len(timeline.makespans)) == (2, 3)
+    assert hs.verify(problem, schedule) == []
+    again = run("compare", "problem.json", "schedule.json", "run.json")
+    assert again.exit_code == 0
+    assert again.stdout in done.stdout
+
+
+def test_a_run_as_json(run: Any) -> None:
+    done = run("run", "net_to_run:make", *QUICK, "--devices", "a,b", "--json")
+    assert done.exit_code == 0, done.stderr
+    facts = json.loads(done.stdout)
+    assert facts["same"]
+    assert facts["difference"] <= command.TOLERANCE
+    assert facts["devices"] == {"a": 1, "b": 1}
+    assert set(facts["alone"]) == {"a", "b"}
+    assert facts["comparison"]["runs"] == 3
+
+
+def test_outputs_that_differ_end_with_code_1(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "_difference", lambda *_: 0.25)
+    done = run("run", "net_to_run:make", *QUICK, "--devices", "a")
+    assert done.exit_code == 1
+    assert "differ from the model's by 0.25 of the largest, more than 0.0001" in done.stdout
+
+
+def test_the_difference_is_that_of_the_worst_output() -> None:
+    import torch
+
+    def module(x: Any) -> Any:
+        return {"y": x, "z": (2 * x, torch.tensor([3]))}
+
+    x = torch.tensor([1.0, -4.0])
+    assert command._difference(module(x), module, (x,)) == 0
+    assert command._difference({"y": x, "z": (2 * x + torch.tensor([0.0, 1.0]), torch.tensor([3]))}, module, (x,)) == 0.125
+    assert command._difference({"y": x * float("nan"), "z": (2 * x, torch.tensor([3]))}, module, (x,)) == float("inf")
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="needs affinity of threads")
+def test_devices_are_pinned_if_there_are_enough_cores() -> None:
+    cores = sorted(os.sched_getaffinity(0))
+    assert command._places(None, None) == {f"cpu{k}": [core] for k, core in enumerate(cores)}
+    count = len(cores)
+    assert command._places(f"a={count}", None) == {"a": cores}
+    assert command._places(f"a={count},b", None) == {"a": count, "b": 1}
+    assert command._places("a", False) == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--devices", "a,a"], "--devices 'a,a' is not a list of different names with numbers of threads, such as cpu0,cpu1=2"),
+        (["--devices", "a=0"], "--devices 'a=0' is not a list"),
+        (["--devices", "a=x"], "--devices 'a=x' is not a list"),
+        (["--devices", "a=100000", "--pin"], "--pin needs a core for each of 100000 threads"),
+        (["--runs", "0"], "greater than or equal to 1"),
+        (["--method", "frobnicate", "--devices", "a"], "frobnicate"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_in_a_line(run: Any, words: list[str], message: str) -> None:
+    failed = run("run", "net_to_run:make", "--input", "2,64", *words)
+    assert failed.exit_code == 2
+    assert message in failed.stderr
+    assert failed.stderr.count("\n") == 1
