@@ -97,7 +97,8 @@ class Plan(Frozen):
     steps : tuple of tuples of Run, Send, Wait and Drop
         The steps of each device, in the order in which it takes them.
     weight_bytes, peak_bytes : float64 array [K]
-        Bytes of the weights of the tasks of each device; the most bytes that it holds at a time, weights included.
+        Bytes of the weights of the tasks of each device; the most bytes that it holds at a time, weights included. Each value is
+        taken to have a storage of its own: in captured modules views belong to the tasks that read them.
     digest : str
         The same for equal plans.
 

@@ -62,7 +62,10 @@ def test_schema_is_a_json_schema_that_documents_meet(run: Any, problem: hs.Probl
         (["solve", "problem.json", "-o", "nowhere/schedule.json"], "nowhere: no such folder to write into"),
         (["solve", "problem.json", "-o", "."], ".: Is a directory"),
         (["solve", "problem.json", "--start", "problem.json"], "problem.json holds a problem, but a schedule or a solution is needed here"),
-        (["verify", "problem.json", "problem.json"], "problem.json holds a problem, but a schedule or a solution is needed here"),
+        (
+            ["verify", "problem.json", "problem.json"],
+            "problem.json holds a problem, but a schedule or a solution or a timeline is needed here",
+        ),
         (["verify", "schedule.json", "problem.json"], "schedule.json holds a schedule, but a problem is needed here"),
         (["bound", "nowhere.json"], "nowhere.json: No such file or directory"),
         (["schema", "frobnicate"], "no document kind 'frobnicate'; choose from graph"),
