@@ -144,7 +144,7 @@ def test_blocks_share_names_and_files(tmp_path: Path, capsys: pytest.CaptureFixt
 
 def test_the_readme_shows_the_commands() -> None:
     shown = {shlex.split(command)[1] for command in COMMANDS if command.startswith("hetsched ")}
-    assert shown >= {"demo", "generate", "solve", "verify", "bound", "methods", "schema", "capture"}
+    assert shown >= {"demo", "generate", "solve", "verify", "bound", "methods", "schema", "capture", "run"}
 
 
 def test_the_make_targets_exist() -> None:
