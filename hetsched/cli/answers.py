@@ -9,6 +9,7 @@ from hetsched.cli.terminal import INTERRUPTED
 from hetsched.report.units import percent, seconds, size
 
 if TYPE_CHECKING:
+    from hetsched.costs.timeline import Timeline
     from hetsched.problem.problem import Problem
     from hetsched.search import Event
     from hetsched.search.solution import Solution
@@ -72,10 +73,9 @@ def facts(solution: Solution) -> dict[str, Any]:
 
 def summary(problem: Problem, solution: Solution, broken: str = "") -> list[tuple[str, str]]:
     """Return labels and facts of a solution; `broken` is the message of the first rule that its schedule breaks."""
-    extent = f"{problem.n_tasks} tasks, {problem.graph.n_edges} edges, {problem.n_devices} devices"
     why = "" if str(solution.stopped) == str(solution.status) else f" ({solution.stopped})"
     status = f"NOT VALID: {broken}" if broken else f"{solution.status}{why}"
-    rows = [("problem", f"{extent}, {problem.communication} communication"), ("status", status)]
+    rows = [("problem", f"{_extent(problem)}, {problem.communication} communication"), ("status", status)]
     if solution.schedule is not None:
         inputs = "" if problem.inputs == 1 else f" for {problem.inputs} inputs"
         if solution.objective == "makespan":
@@ -90,3 +90,37 @@ def summary(problem: Problem, solution: Solution, broken: str = "") -> list[tupl
         rows.append(("nearest", f"{seconds(effort.schedule.makespan)}, but {size(effort.bytes_over)} over the available memory"))
     rows.append(("bound", f"{seconds(solution.bound)} by {solution.proof.name}: {solution.proof.evidence}"))
     return rows
+
+
+def run_facts(timeline: Timeline) -> dict[str, Any]:
+    """Return the fields of a timeline that are printed as JSON."""
+    q25, q75 = timeline.spread
+    return {
+        "measured": timeline.measured,
+        "runs": len(timeline.makespans),
+        "makespan": timeline.makespan,
+        "q25": q25,
+        "q75": q75,
+        "stolen": None if math.isnan(timeline.stolen) else timeline.stolen,
+        "disturbed": timeline.disturbed,
+    }
+
+
+def run_summary(problem: Problem, timeline: Timeline, broken: str = "") -> list[tuple[str, str]]:
+    """Return labels and facts of a timeline; `broken` is the message of the first rule that its run breaks."""
+    q25, q75 = timeline.spread
+    count = len(timeline.makespans)
+    runs = f", median of {count} runs; quartiles {seconds(q25)} and {seconds(q75)}" if timeline.measured else ", forecast"
+    rows = [
+        ("problem", _extent(problem)),
+        ("status", f"NOT VALID: {broken}" if broken else "every rule kept, by the independent check"),
+        ("makespan", f"{seconds(timeline.makespan)}{runs}"),
+    ]
+    if timeline.measured:
+        stolen = "unknown" if math.isnan(timeline.stolen) else percent(timeline.stolen)
+        rows.append(("stolen", stolen + ("; disturbed: these runs support no claim" if timeline.disturbed else "")))
+    return rows
+
+
+def _extent(problem: Problem) -> str:
+    return f"{problem.n_tasks} tasks, {problem.graph.n_edges} edges, {problem.n_devices} devices"

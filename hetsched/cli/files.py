@@ -64,16 +64,14 @@ def read_answer(path: Path) -> Schedule | Solution:
     return answer
 
 
-def read_result(problem: Problem, path: Path) -> tuple[Problem, Schedule | None]:
-    """Return the problem that the schedule of a document must fit, which for a timeline has its times, and the schedule."""
+def read_result(problem: Problem, path: Path) -> tuple[Problem, Schedule | Solution | Timeline]:
+    """Return a schedule, solution or timeline, after the problem that it must fit, which for a timeline has its times."""
     from hetsched.costs.timeline import Timeline
     from hetsched.schedule.schedule import Schedule
     from hetsched.search.solution import Solution
 
     value: Schedule | Solution | Timeline = _read(path, Schedule, Solution, Timeline)
-    if isinstance(value, Timeline):
-        return value.problem(problem), value.schedule
-    return problem, value.schedule if isinstance(value, Solution) else value
+    return value.problem(problem) if isinstance(value, Timeline) else problem, value
 
 
 def read_timeline(path: Path) -> Timeline:

@@ -49,11 +49,12 @@ class Pictures(NamedTuple):
         requested = {"html": self.report, "trace": self.trace, "gantt": self.gantt}
         require(*(part for part, path in requested.items() if path is not None))
 
-    def write(self, problem: Problem, solution: Solution, outputs: Outputs, *, valid: bool = True) -> None:
-        """Write them; without a valid schedule only the report, which then holds the bound."""
-        from hetsched import report
+    def write(self, problem: Problem, solution: Solution | Schedule, outputs: Outputs, *, valid: bool = True) -> None:
+        """Write them; without a valid schedule only the report, which then holds the bound of a solution."""
+        from hetsched import Solution, report
 
-        self.write_schedule(problem, solution.schedule if valid else None, outputs)
+        schedule = solution.schedule if isinstance(solution, Solution) else solution
+        self.write_schedule(problem, schedule if valid else None, outputs)
         outputs.write(self.report, lambda path: report.write_html(problem, solution, path, colour_by=self.colour_by))
 
     def write_schedule(self, problem: Problem, schedule: Schedule | None, outputs: Outputs) -> None:

@@ -22,6 +22,9 @@ from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.simulate import TimedDecision
 
+DISTURBED = 0.1
+"""The part of batches' time without CPU time above which runs support no claim."""
+
 
 class RunTimes(NamedTuple):
     """The times of one run, in seconds from its start."""
@@ -224,6 +227,12 @@ class Timeline(Frozen):
         """Median makespan of the runs in seconds."""
         return float(np.median(self.makespans))
 
+    @property
+    def spread(self) -> tuple[float, float]:
+        """The quartiles of the runs' makespans in seconds."""
+        q25, q75 = np.quantile(self.makespans, [0.25, 0.75]).tolist()
+        return q25, q75
+
     @cached_property
     def quartiles(self) -> Columns:
         """Of each batch, its seconds over all runs: columns `q25`, `median`, `q75`."""
@@ -236,6 +245,11 @@ class Timeline(Frozen):
         known = ~np.isnan(self.cpu) & (wall > 0)
         total = float(wall[known].sum())
         return float(np.maximum(wall[known] - self.cpu[known], 0.0).sum()) / total if total > 0 else float("nan")
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether so much time was stolen that the runs support no claim."""
+        return self.stolen > DISTURBED
 
     @checked
     def problem(self, problem: Problem) -> Problem:

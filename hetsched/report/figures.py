@@ -11,6 +11,7 @@ from hetsched.arrays import Columns, FloatArray, IntArray
 from hetsched.errors import printable
 from hetsched.problem.problem import Problem
 from hetsched.report.groups import COLOURS, Groups, labels
+from hetsched.report.pairs import paler
 from hetsched.report.tables import batch_table
 from hetsched.report.units import byte_unit, percent, seconds, size, time_unit
 from hetsched.schedule.schedule import Schedule
@@ -36,8 +37,11 @@ def escape(text: str) -> str:
     return html.escape(printable(text))
 
 
-def gantt_figure(problem: Problem, schedule: Schedule, grouping: Groups, chain: Columns | None) -> Figure:
-    """Return the Gantt chart: a trace of bars per group, transfers as lines, the critical chain as outlines."""
+def gantt_figure(problem: Problem, schedule: Schedule, grouping: Groups, chain: Columns | None, pairs: bool = False) -> Figure:
+    """Return the Gantt chart: a trace of bars per group, transfers as lines, the critical chain as outlines.
+
+    With `pairs` every second row is of a second schedule, see `report.pairs`, in paler colours.
+    """
     from plotly.graph_objects import Bar, Figure, Scatter
 
     unit, scale = time_unit(schedule.makespan)
@@ -62,7 +66,7 @@ def gantt_figure(problem: Problem, schedule: Schedule, grouping: Groups, chain: 
                     y=batches.device[own],
                     width=HEIGHT,
                     x=(batches.finish - batches.start)[own] / scale,
-                    marker={"color": colour, "line": {"color": "white", "width": edge}},
+                    marker={"color": _shades(colour, batches.device[own]) if pairs else colour, "line": {"color": "white", "width": edge}},
                     hovertext=[hover[b] for b in own.tolist()],
                     hovertemplate="%{hovertext}<extra></extra>",
                     text=[escape(names[b]) if wide[b] else "" for b in own.tolist()],
@@ -112,6 +116,13 @@ def gantt_figure(problem: Problem, schedule: Schedule, grouping: Groups, chain: 
         showgrid=False,
     )
     return figure
+
+
+def _shades(colour: str, row: IntArray) -> list[str]:
+    """Return the colour of each bar of a group: a paler one in every second row."""
+    channels = np.array([int(colour[place : place + 2], 16) for place in (1, 3, 5)])
+    pale = "#" + "".join(f"{round(255 * channel):02x}" for channel in paler(channels / 255).tolist())
+    return [(colour, pale)[k % 2] for k in row.tolist()]
 
 
 def left_out(schedule: Schedule) -> list[str]:

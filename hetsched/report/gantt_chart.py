@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hetsched.arguments import checked
-from hetsched.arrays import Columns, FloatArray, IntArray
-from hetsched.costs.timeline import Timeline
+from hetsched.arrays import FloatArray, IntArray
 from hetsched.documents import write_bytes
 from hetsched.errors import UnsupportedFeature
 from hetsched.problem.problem import Problem
 from hetsched.report import GANTT_FORMATS, require
 from hetsched.report.groups import Groups, groups, ink, labels
+from hetsched.report.pairs import Against, paired, paler
 from hetsched.report.tables import schedule_of
 from hetsched.report.units import seconds, time_unit
 from hetsched.schedule.schedule import Schedule
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 HEIGHT = 0.62  # of a bar, where devices are 1 apart
 LABEL = 7.0  # points
-PALE = 0.55  # strength of the colours of a second schedule
 BUSY = 0.85  # inches, right of the chart, for the utilisation of the devices
 FEW = 40  # transfers; up to here they are drawn with stronger lines
 MANY = 4000  # shapes; with more, a vector file has them as pixels, and those that no pixel separates are drawn together
@@ -41,7 +40,7 @@ def gantt(
     problem: Problem,
     answer: Schedule | Solution,
     *,
-    against: Schedule | Solution | Timeline | None = None,
+    against: Against | None = None,
     ax: Axes | None = None,
     colour_by: str | Sequence[str] = "op",
     transfers: bool = True,
@@ -84,15 +83,15 @@ def gantt(
     require("gantt")
     schedule = schedule_of(problem, answer)
     grouping, title = groups(problem, schedule, colour_by), _title(schedule)
+    ends = None
     if against is not None:
-        other, forecast = _second(problem, against)
-        schedule = _paired(schedule, other, "forecast" if forecast else "other")
-        title += f", {'forecast' if forecast else 'other'} {seconds(other.makespan)}"
+        schedule, name, makespan, ends = paired(problem, schedule, against)
+        title += f", {name} {seconds(makespan)}"
     if ax is None:
         from matplotlib import pyplot
 
         ax = pyplot.subplots(figsize=_figure_size(schedule), layout="constrained")[1]
-    _Drawing(problem, schedule, ax, grouping, title, against is not None).draw(transfers, legend)
+    _Drawing(problem, schedule, ax, grouping, title, ends).draw(transfers, legend)
     return ax
 
 
@@ -102,7 +101,7 @@ def write_gantt(
     answer: Schedule | Solution,
     path: str | PathLike[str],
     *,
-    against: Schedule | Solution | Timeline | None = None,
+    against: Against | None = None,
     colour_by: str | Sequence[str] = "op",
 ) -> None:
     """Write the chart of `gantt` as a picture; the name ends in .png, .svg or .pdf."""
@@ -130,42 +129,15 @@ def _title(schedule: Schedule) -> str:
     return f"{len(schedule.tasks)} tasks{done}: makespan {seconds(schedule.makespan)}"
 
 
-def _second(problem: Problem, against: Schedule | Solution | Timeline) -> tuple[Schedule, bool]:
-    """Return the second schedule of a chart, and whether it is a forecast: computed, not measured."""
-    if isinstance(against, Timeline):
-        return schedule_of(problem, against.schedule), not against.measured
-    return schedule_of(problem, against), True
-
-
-def _paired(first: Schedule, second: Schedule, name: str) -> Schedule:
-    """Return the batches of two schedules as one with two rows for each device, and the transfers of the first."""
-    a, b = first.batches, second.batches
-    batches = {column: np.concatenate([a[column], b[column]]) for column in ("task", "start", "finish", "size")}
-    return Schedule.of_problem(
-        first.tasks,
-        tuple(row for device in first.devices for row in (device, name)),
-        first.n_inputs,
-        Columns(device=np.concatenate([2 * a.device, 2 * b.device + 1]), **batches),
-        np.concatenate([first.item_ptr, second.item_ptr[1:] + first.item_ptr[-1]]),
-        np.concatenate([first.items, second.items]),
-        first.transfers,
-        makespan=max(first.makespan, second.makespan),
-    )
-
-
 class _Drawing:
-    def __init__(self, problem: Problem, schedule: Schedule, ax: Axes, grouping: Groups, title: str, pairs: bool) -> None:
+    def __init__(self, problem: Problem, schedule: Schedule, ax: Axes, grouping: Groups, title: str, ends: FloatArray | None) -> None:
         self.problem, self.schedule, self.ax, self.groups, self.title = problem, schedule, ax, grouping, title
-        self.pairs = pairs
+        self.pairs = ends is not None
         """Whether every second row belongs to the device of the row before, and to a second schedule."""
         batches = schedule.batches
         self.end = max(schedule.makespan, float(batches.finish.max(initial=0.0)))
-        self.ends = np.full(len(schedule.devices), self.end)
+        self.ends = np.full(len(schedule.devices), self.end) if ends is None else ends
         """The makespan of the schedule of each row."""
-        if pairs:
-            row = batches.device
-            last = [float(batches.finish[row % 2 == side].max(initial=0.0)) for side in range(2)]
-            self.ends = np.tile(last, len(schedule.devices) // 2)
         self.unit, self.scale = time_unit(self.end)
         self.start, self.finish = batches.start / self.scale, batches.finish / self.scale
         self.tone = grouping.of_task[batches.task]
@@ -227,7 +199,7 @@ class _Drawing:
         edge = 0.5 if np.median(self._pixels(self.finish - self.start), axis=None) > 3 else 0.0
         faces = to_rgba_array(self.groups.colours)[self.tone[shown]]
         if self.pairs:
-            faces[row % 2 == 1, :3] = 1 - PALE * (1 - faces[row % 2 == 1, :3])
+            faces[row % 2 == 1, :3] = paler(faces[row % 2 == 1, :3])
         drawn = PolyCollection(corners, facecolors=faces, edgecolors="white" if edge else "none", linewidths=edge, zorder=2)  # type: ignore[arg-type]
         drawn.set_snap(False)  # a bar thinner than a pixel is drawn in a paler colour, not rounded to one pixel or none
         drawn.set_rasterized(len(row) > MANY)

@@ -19,6 +19,7 @@ from hetsched.errors import printable
 from hetsched.problem.problem import Problem
 from hetsched.report import require
 from hetsched.report.groups import groups, labels
+from hetsched.report.pairs import Against, paired
 from hetsched.report.tables import device_table, method_table, schedule_of
 from hetsched.report.units import percent, seconds, size
 from hetsched.schedule import memory
@@ -33,7 +34,7 @@ WAITED = {"start": "nothing", "data": "its data", "device": "its device", "link"
 
 
 @checked
-def html(problem: Problem, solution: Solution | Schedule, *, colour_by: str | Sequence[str] = "op") -> str:
+def html(problem: Problem, solution: Solution | Schedule, *, against: Against | None = None, colour_by: str | Sequence[str] = "op") -> str:
     """Return a self-contained page about a solution, or about a schedule alone.
 
     It holds an interactive Gantt chart, the methods that ran, utilisation, transfers and memory of the
@@ -45,6 +46,8 @@ def html(problem: Problem, solution: Solution | Schedule, *, colour_by: str | Se
     problem : Problem
     solution : Solution or Schedule
         A solution without a schedule makes a page about its status.
+    against : Schedule, Solution or Timeline, optional
+        A second schedule, for instance the forecast of a run: a paler row below that of each device in the chart.
     colour_by : "op", "module", "cut" or a sequence of str
         Meaning of the colours, as in `gantt`.
 
@@ -68,7 +71,7 @@ def html(problem: Problem, solution: Solution | Schedule, *, colour_by: str | Se
     schedule = None if nothing else schedule_of(problem, solution)
     values = _facts(problem, solution if isinstance(solution, Solution) else None)
     if schedule is not None:
-        values |= _of_schedule(problem, schedule, colour_by)
+        values |= _of_schedule(problem, schedule, against, colour_by)
     script = f"<script>{get_plotlyjs()}</script>"
     policy = _policy(script, *(values.get(chart) or "" for chart in ("gantt", "memory", "progress")))
     return environment.get_template("page.html.jinja").render(
@@ -78,10 +81,15 @@ def html(problem: Problem, solution: Solution | Schedule, *, colour_by: str | Se
 
 @checked
 def write_html(
-    problem: Problem, solution: Solution | Schedule, path: str | PathLike[str], *, colour_by: str | Sequence[str] = "op"
+    problem: Problem,
+    solution: Solution | Schedule,
+    path: str | PathLike[str],
+    *,
+    against: Against | None = None,
+    colour_by: str | Sequence[str] = "op",
 ) -> None:
     """Write the page of `html` to a file."""
-    write_bytes(html(problem, solution, colour_by=colour_by).encode(), path)
+    write_bytes(html(problem, solution, against=against, colour_by=colour_by).encode(), path)
 
 
 def _printable(value: Any) -> Any:
@@ -114,17 +122,20 @@ def _facts(problem: Problem, solution: Solution | None) -> dict[str, Any]:
     }
 
 
-def _of_schedule(problem: Problem, schedule: Schedule, colour_by: str | Sequence[str]) -> dict[str, Any]:
+def _of_schedule(problem: Problem, schedule: Schedule, against: Against | None, colour_by: str | Sequence[str]) -> dict[str, Any]:
     """Return the fields of the page about a schedule; chain and memory only if it is valid."""
     from hetsched.report.figures import embed, gantt_figure, left_out, memory_figure
 
     violations: list[Violation] = verify(problem, schedule)
     chain = None if violations else critical_chain(problem, schedule)
+    pair = None if against is None else paired(problem, schedule, against)
+    drawn = schedule if pair is None else pair.schedule
     return {
+        "pair": pair,
         "violations": violations[:MOST_VIOLATIONS],
         "n_violations": len(violations),
-        "left_out": left_out(schedule),
-        "gantt": embed(gantt_figure(problem, schedule, groups(problem, schedule, colour_by), chain), "gantt"),
+        "left_out": left_out(drawn),
+        "gantt": embed(gantt_figure(problem, drawn, groups(problem, schedule, colour_by), chain, pair is not None), "gantt"),
         "devices": device_table(problem, schedule),
         "memory": None if violations else embed(memory_figure(problem, schedule, memory.profile(problem, schedule)), "memory"),
         "chain": None if chain is None else list(_steps(problem, schedule, chain)),

@@ -10,7 +10,7 @@ import numpy as np
 from hetsched.analysis.critical_chain import critical_chain
 from hetsched.arguments import checked
 from hetsched.arrays import BoolArray, Columns, FloatArray, Frozen, IntArray, texts
-from hetsched.costs.timeline import Timeline
+from hetsched.costs.timeline import DISTURBED, Timeline
 from hetsched.errors import InvalidSchedule, printable
 from hetsched.problem.problem import Problem
 from hetsched.runtime.forecast import forecast
@@ -21,8 +21,6 @@ from hetsched.schedule.simulate import TimedDecision
 from hetsched.search.solution import Solution
 from hetsched.verification.verify import Violation, verify
 
-DISTURBED = 0.1
-"""The part of batches' time without CPU time above which a run supports no claim."""
 SHOWN = 10
 """The number of tasks and of transfers that the text has."""
 Table = Literal["replays", "devices", "tasks", "transfers"]
@@ -213,8 +211,8 @@ def compare(problem: Problem, answer: Decision | Schedule | Solution, measured: 
     made._set(
         forecast=expected.makespan,
         run=measured.makespan,
-        q25=float(np.quantile(measured.makespans, 0.25)),
-        q75=float(np.quantile(measured.makespans, 0.75)),
+        q25=measured.spread[0],
+        q75=measured.spread[1],
         runs=len(measured.makespans),
         replays=replays,
         devices=_devices(measured, timing.duration[np.argsort(row)]),

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from PIL import Image
 
 import hetsched as hs
 from hetsched.arrays import Columns
 from hetsched.costs import Machine, Overhead, Timeline
+from hetsched.report.units import seconds
 from hetsched.runtime import compare, forecast
 
 
@@ -46,6 +49,45 @@ def test_a_timeline_is_verified_with_its_own_times(run: Any, problem: hs.Problem
     done = run("verify", "problem.json", "late.json")
     assert done.exit_code == 0
     assert done.stdout.startswith("valid: 5 batches")
+
+
+def test_a_timeline_is_shown_with_its_own_times(run: Any, problem: hs.Problem, timeline: Timeline) -> None:
+    done = run("show", "problem.json", "run.json", "--report", "run.html", "--gantt", "run.svg", "--trace", "trace.json")
+    assert done.exit_code == 0, done.stderr
+    assert re.search(rf"makespan +{re.escape(seconds(timeline.makespan))}, forecast\n", done.stdout)
+    assert "every rule kept, by the independent check" in done.stdout
+    assert f"the run in run.json, {seconds(timeline.schedule.makespan)} long" in done.stdout
+    assert f"makespan {seconds(timeline.schedule.makespan)}" in Path("run.html").read_text()
+    assert Path("run.svg").stat().st_size > 0
+    assert Path("trace.json").stat().st_size > 0
+    plain = json.loads(run("show", "problem.json", "run.json", "--json").stdout)
+    assert plain == {
+        "measured": False,
+        "runs": 1,
+        "makespan": timeline.makespan,
+        "q25": timeline.makespan,
+        "q75": timeline.makespan,
+        "stolen": None,
+        "disturbed": False,
+        "valid": True,
+        "written": [],
+    }
+
+
+def test_the_spread_of_runs_is_shown(run: Any, problem: hs.Problem, timeline: Timeline) -> None:
+    columns = {name: getattr(timeline, name) for name in ("waited", "seen", "shipment", "lengths")}
+    batches = timeline.schedule.batches
+    spans = [timeline.makespan * part for part in (0.9, 1.0, 1.2)]
+    runs = {name: np.repeat(columns.pop(name), 3, axis=0) for name in ("lengths",)}
+    durations = np.repeat((batches.finish - batches.start)[None], 3, axis=0)
+    measured = Timeline(
+        timeline.schedule, cpu=(batches.finish - batches.start) / 2, makespans=spans, durations=durations, **columns, **runs
+    )
+    measured.write("run.json")
+    done = run("show", "problem.json", "run.json")
+    low, high = (seconds(timeline.makespan * part) for part in (0.95, 1.1))
+    assert f"{seconds(timeline.makespan)}, median of 3 runs; quartiles {low} and {high}" in done.stdout
+    assert "50.00 %; disturbed: these runs support no claim" in done.stdout
 
 
 def test_a_run_that_broke_a_rule_ends_with_code_1(run: Any, timeline: Timeline) -> None:

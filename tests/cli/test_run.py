@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,9 @@ def test_a_run_is_compared_and_written(run: Any) -> None:
     assert "net_to_run:make, 6 tasks" in done.stdout
     assert "one (1 thread), other (2 threads)" in done.stdout
     assert "of the largest, within 0.0001" in done.stdout
+    assert re.search(r"speed-up\s+\d+\.\d\d over (one|other)\n", done.stdout)
+    page = Path("run.html").read_text()
+    assert all(f'"{row}"' in page for row in ("one", "one, forecast", "other", "other, forecast"))
     assert "valid: the run kept every rule" in done.stdout
     for name in ("run.json", "problem.json", "schedule.json", "trace.json", "run.svg", "run.html"):
         assert f"wrote {name}" in done.stdout
@@ -64,6 +68,7 @@ def test_a_run_as_json(run: Any) -> None:
     assert facts["difference"] <= command.TOLERANCE
     assert facts["devices"] == {"a": 1, "b": 1}
     assert set(facts["alone"]) == {"a", "b"}
+    assert facts["speed_up"] == pytest.approx(min(facts["alone"].values()) / facts["comparison"]["run"])
     assert facts["comparison"]["runs"] == 3
 
 

@@ -49,7 +49,9 @@ def test_a_second_schedule_has_a_paler_row_below_that_of_each_device(tmp_path: P
     slower = problem.replace(durations=problem.durations * 2)
     measured, forecast = hs.runtime.forecast(slower, solution.schedule), hs.runtime.forecast(problem, solution.schedule)
     ax = drawn(problem, measured.schedule, against=forecast).axes[0]
-    assert [label.get_text() for label in ax.get_yticklabels()] == [row for name in problem.cluster.names for row in (name, "forecast")]
+    assert [label.get_text() for label in ax.get_yticklabels()] == [
+        row for name in problem.cluster.names for row in (name, f"{name}, forecast")
+    ]
     bars = next(collection for collection in ax.collections if isinstance(collection, PolyCollection))
     first, second, count = measured.schedule.batches, forecast.schedule.batches, problem.n_tasks
     for number, (path, colour) in enumerate(zip(bars.get_paths(), bars.get_facecolors(), strict=True)):

@@ -77,6 +77,27 @@ def test_the_page_shows_the_solution(browser: Browser, tmp_path: Path) -> None:
     page.close()
 
 
+def test_a_second_schedule_has_a_paler_row_below_that_of_each_device(browser: Browser, tmp_path: Path) -> None:
+    problem, solution = diamond()
+    assert solution.schedule is not None
+    slower = problem.replace(durations=problem.durations * 2)
+    measured, forecast = hs.runtime.forecast(slower, solution.schedule), hs.runtime.forecast(problem, solution.schedule)
+    page = shown(browser, tmp_path, slower, measured.schedule, against=forecast).page
+    assert page.locator("#gantt .yaxislayer-above text, #gantt .yaxislayer-below text").all_text_contents() == [
+        row for name in problem.cluster.names for row in (name, f"{name}, forecast")
+    ]
+    text = page.inner_text("body")
+    assert f"forecast\n{seconds(forecast.makespan)}" in text
+    assert "in paler colours, its row of the forecast" in text
+    assert "keeps every rule" in text
+    bars = page.evaluate("document.getElementById('gantt').data.find(t => t.name === 'conv2d')")
+    (b,) = (measured.schedule.batches.task == 1).nonzero()[0]
+    row = 2 * int(measured.schedule.batches.device[b])
+    assert (bars["y"]["_inputArray"], len(set(bars["marker"]["color"]))) == ([row, row + 1], 2)
+    assert hover(page, "conv2d", 1) == "bconv2d on gpu, forecast3.000 ms to 7.000 ms (4.000 ms)"
+    page.close()
+
+
 @pytest.mark.slow
 def test_zooming_and_the_legend_work(browser: Browser, tmp_path: Path) -> None:
     problem, solution = stack(2, 10)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from hetsched.cli.answers import facts, summary
-from hetsched.cli.files import Outputs, check_writable, read_answer, read_problem
-from hetsched.cli.options import JSON, ColourBy, Gantt, ProblemFile, Report, ScheduleFile, Trace
+from hetsched.cli.answers import facts, run_facts, run_summary, summary
+from hetsched.cli.files import Outputs, check_writable, read_problem, read_result
+from hetsched.cli.options import JSON, ColourBy, Gantt, ProblemFile, Report, ResultFile, Trace
 from hetsched.cli.pictures import Pictures, draw
 from hetsched.cli.terminal import Working, say_json, say_rows
 from hetsched.errors import InvalidSchedule
@@ -24,38 +24,41 @@ BOUND_SECONDS = 3.0
 
 def show(
     problem: ProblemFile,
-    schedule: ScheduleFile,
+    schedule: ResultFile,
     report: Report = None,
     trace: Trace = None,
     gantt: Gantt = None,
     colour_by: ColourBy = "op",
     json: JSON = False,
 ) -> None:
-    """Draw a schedule in the terminal or as a picture.
+    """Draw a schedule, or the run of a timeline, in the terminal or as a picture.
 
-    The schedule is verified first; exit code 1 if it breaks a rule.
+    It is verified first; exit code 1 if it breaks a rule. Pictures of a timeline are of the run nearest the median.
 
     Example: [bold]hetsched show problem.json schedule.json --gantt gantt.svg[/bold]
     """
     from hetsched import verify
+    from hetsched.costs.timeline import Timeline
 
     pictures = Pictures(report, trace, gantt, colour_by)
     check_writable(*pictures.paths, sources=[problem, schedule])
     pictures.check()
-    instance, answer = read_problem(problem), read_answer(schedule)
+    instance, result = read_result(read_problem(problem), schedule)
     with Working("checking"):
-        solution = _solution(instance, answer, schedule)
-        assert solution.schedule is not None
-        violations = verify(instance, solution.schedule)
+        shown = result if isinstance(result, Timeline) else _solution(instance, result, schedule)
+        final = shown.schedule
+        assert final is not None
+        violations = verify(instance, final)
     outputs = Outputs()
-    pictures.write(instance, solution, outputs, valid=not violations)
+    pictures.write(instance, final if isinstance(shown, Timeline) else shown, outputs, valid=not violations)
     if json:
-        valid = {"status": "invalid"} if violations else {}
-        say_json({**facts(solution), **valid, "valid": not violations, "written": outputs.written})
+        told = run_facts(shown) if isinstance(shown, Timeline) else {**facts(shown), **({"status": "invalid"} if violations else {})}
+        say_json({**told, "valid": not violations, "written": outputs.written})
     else:
         broken = violations[0].message if violations else ""
-        say_rows([*summary(instance, solution, broken), *(("wrote", name) for name in outputs.written)])
-        draw(instance, solution.schedule, f"the schedule in {schedule}")
+        rows = run_summary(instance, shown, broken) if isinstance(shown, Timeline) else summary(instance, shown, broken)
+        say_rows([*rows, *(("wrote", name) for name in outputs.written)])
+        draw(instance, final, f"the {'run' if isinstance(shown, Timeline) else 'schedule'} in {schedule}")
     outputs.finish()
     raise typer.Exit(1 if violations else 0)
 

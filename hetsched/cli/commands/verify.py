@@ -19,9 +19,10 @@ def verify(problem: ProblemFile, schedule: ResultFile, json: JSON = False) -> No
 
     Example: [bold]hetsched verify problem.json schedule.json[/bold]
     """
-    from hetsched import verify
+    from hetsched import Schedule, verify
 
-    instance, final = read_result(read_problem(problem), schedule)
+    instance, result = read_result(read_problem(problem), schedule)
+    final = result if isinstance(result, Schedule) else result.schedule
     if final is None:
         raise InvalidSchedule(f"{schedule} holds a solution without a schedule; there is nothing to verify")
     with Working("checking"):
