@@ -25,7 +25,7 @@ from hetsched.problem.problem import Problem
 from hetsched.runtime.code import Compiled, Registers
 from hetsched.runtime.plan import Plan
 from hetsched.runtime.program import Program
-from hetsched.runtime.team import PASS, RUN, WAIT, Place, Team, Turn, parallel_steps, serial_steps, warn_unequal
+from hetsched.runtime.team import PASS, RUN, WAIT, Place, Team, Turn, Work, parallel_steps, serial_steps, warn_unequal
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.simulate import simulate
@@ -136,13 +136,13 @@ class Executor:
         self._home: list[int] = [0] * self.problem.n_tasks
         for task, device in zip(self.plan.task.tolist(), self.plan.device.tolist(), strict=True):
             self._home[task] = device
-        self._steps, self._locks = parallel_steps(self.plan, self.compiled)
         self._alone: list[FloatArray] = []
         self._teams: list[Team] = []
         self._closed = False
         self._ran = False
         self._one_at_a_time = threading.Lock()
         self._turn: Turn | None = None
+        self._cancelled = False
         self.placing_seconds = self.gathering_seconds = 0.0
         weakref.finalize(self, _close, self._teams)
         self._team()
@@ -170,6 +170,7 @@ class Executor:
             `cancel` or `close` was called.
         """
         with self._one_at_a_time:
+            self._cancelled = False
             return self._gathered(self._run(args, kwargs))
 
     @checked(InvalidArgument)
@@ -190,6 +191,7 @@ class Executor:
         alone: list[FloatArray] = []
         serial = serial_steps(self.plan, self.compiled)
         with self._one_at_a_time:
+            self._cancelled = False
             for number in range(-WARM_UP, runs):
                 turn = self._run(args, kwargs, cpu=True)
                 if profile:
@@ -209,6 +211,12 @@ class Executor:
         """
         if not self._alone:
             raise UnsupportedFeature("nothing has been profiled yet; call measure(..., profile=True) first")
+        own = self.problem
+        if (problem.graph.names, problem.cluster.names, problem.inputs) != (own.graph.names, own.cluster.names, own.inputs):
+            raise InvalidProblem(
+                f"the problem has {problem.n_tasks} tasks, {problem.n_devices} devices and {problem.inputs} inputs, which are not those "
+                f"of the executor, {own.n_tasks}, {own.n_devices} and {own.inputs}; give the problem that the decision was made for"
+            )
         table = problem.durations.copy()
         place = int(np.searchsorted(problem.batch_sizes, problem.inputs))
         medians = np.median(self._alone, axis=0)
@@ -217,7 +225,8 @@ class Executor:
         return problem.replace(durations=table, batch_sizes=problem.batch_sizes)
 
     def cancel(self) -> None:
-        """End the run of another thread, with `Cancelled` there, after the tasks that run now."""
+        """End the call or measurement of another thread, with `Cancelled` there, after the tasks that run now."""
+        self._cancelled = True
         turn = self._turn
         if turn is not None:
             turn.abort(Cancelled("the run was cancelled"))
@@ -233,16 +242,16 @@ class Executor:
         if self._closed:
             raise UnsupportedFeature("the executor is closed; make a new one")
         if not self._teams:
-            self._teams.append(Team(self._places))
+            self._teams.append(Team(self._places, parallel_steps(self.plan, self.compiled)))
         return self._teams[0]
 
-    def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, steps: Any = None, cpu: bool = False) -> Turn:
+    def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, steps: Work | None = None, cpu: bool = False) -> Turn:
         """Take all steps once, and return the turn with its registers and times."""
         begin = time.perf_counter()
         boxes = self._placed(args, kwargs)
         team = self._team()
         before = None if self._ran else _affinities()
-        own, locks = (self._steps, self._locks) if steps is None else steps
+        own, locks = steps or team.work
         turn = Turn(
             own,
             boxes,
@@ -256,14 +265,21 @@ class Executor:
         self.placing_seconds = time.perf_counter() - begin
         self._turn = turn
         try:
+            if self._cancelled:
+                turn.abort(Cancelled("the run was cancelled"))
             team.start(turn)
             if not turn.wait(self.timeout):
                 turn.abort(Timeout(f"the run took longer than {self.timeout:g} s: {self._doing(turn)}; give a longer timeout"))
         except BaseException as error:  # KeyboardInterrupt
             turn.abort(error)
-        self._turn = None
-        if turn.error is not None:
-            self._give_up(team, turn)
+        finally:
+            self._turn = None
+            if not turn.over:  # the threads are left to themselves; the next run has new ones, and new locks
+                self._teams.clear()
+                turn.abort(Cancelled("the run was interrupted"))
+                team.leave()
+        if not turn.over:
+            turn.settle(GRACE)
             raise self._explained(turn)
         team.turn = None
         if before is not None:
@@ -310,13 +326,6 @@ class Executor:
         )
 
     # ------------------------------------------------------------------ faults
-
-    def _give_up(self, team: Team, turn: Turn) -> None:
-        """Leave the threads of a failed run to themselves; the next run has new threads and locks."""
-        turn.wait(GRACE)
-        team.leave()
-        self._teams.clear()
-        self._steps, self._locks = parallel_steps(self.plan, self.compiled)
 
     def _explained(self, turn: Turn) -> BaseException:
         """Return the error of a turn, with its task, device, batch and the times until then."""

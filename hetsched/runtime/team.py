@@ -26,6 +26,10 @@ Step = tuple[int, Any, int, int, Any]
 the values to release before. Large tensors take up to a millisecond to release: the time belongs to the next task of the device."""
 
 
+Work = tuple[list[list[Step]], list[LockType]]
+"""The steps of each device, and their locks."""
+
+
 class Place(NamedTuple):
     """Where a device of the problem is on this machine."""
 
@@ -52,6 +56,8 @@ class Turn:
     copies: bool = False
     autocast: torch.dtype | None = None
     stop: bool = False
+    over: bool = False
+    """Whether the run has ended well: no longer can it be aborted, nor its locks be released, which serve the next run."""
     error: BaseException | None = None
     failed: tuple[int, int] | None = None
     """Device, and step, of the error if it is a task's."""
@@ -63,28 +69,38 @@ class Turn:
         self.start, self.finish, self.waited, self.cpu = ([-1] * self.n_batches for _ in range(4))
         self.posted, self.seen = [-1] * self.n_sends, [-1] * self.n_sends
         self.at, self.ended = [0] * count, [-1] * count
-        self.done = [allocate_lock() for _ in range(count)]
-        for lock in self.done:
-            lock.acquire()
+        self.done = [_held() for _ in range(count)]
+        self.left, self.news = count, _held()
+        if not count:
+            self.news.release()
 
     def abort(self, error: BaseException, failed: tuple[int, int] | None = None) -> None:
-        """Let every device stop at its next task, because of the first error that is given."""
+        """Let every device stop at its next task, because of the first error that is given; nothing happens after the run."""
         with self.guard:
-            if self.error is None:
-                self.error, self.failed = error, failed
-        self.stop = True
-        for lock in self.locks:
-            with contextlib.suppress(RuntimeError):  # its producer was first
-                lock.release()
+            if self.over or self.error is not None:
+                return
+            self.stop = True
+            for lock in (*self.locks, self.news):
+                with contextlib.suppress(RuntimeError):  # its producer was first
+                    lock.release()
+            self.error, self.failed = error, failed  # last, so that after an interrupt in between all is done again
 
     def wait(self, timeout: float) -> bool:
-        """Return whether all devices have ended within the time."""
+        """Return whether all devices have ended, or one has failed, within the time; then the run is over or has an error."""
+        if not self.news.acquire(timeout=min(timeout, threading.TIMEOUT_MAX)):
+            return False
+        with self.guard:
+            self.over = self.error is None
+        return True
+
+    def settle(self, timeout: float) -> None:
+        """After an error, wait until all devices have ended, but no longer than that; then forget all values."""
         end = time.perf_counter() + timeout
         for lock in self.done:
-            if not lock.acquire(timeout=min(max(end - time.perf_counter(), 0.0), threading.TIMEOUT_MAX)):
-                return False
-            lock.release()  # for later calls
-        return True
+            if not lock.acquire(timeout=max(end - time.perf_counter(), 0.0)):
+                break
+        for box in self.registers:
+            box[:] = [None] * len(box)
 
     def take(self, k: int) -> None:
         """Take the steps of device k, on its thread."""
@@ -98,6 +114,10 @@ class Turn:
         finally:
             self.ended[k] = time.perf_counter_ns()
             self.done[k].release()
+            with self.guard:
+                self.left -= 1
+                if self.left == 0 and self.error is None:
+                    self.news.release()
 
     def _take(self, k: int) -> None:
         clock, cpu_clock, at = time.perf_counter_ns, self.cpu_clocks[k], self.at
@@ -163,10 +183,13 @@ class Team:
     Parameters
     ----------
     places : sequence of Place
+    work : tuple
+        Steps and locks of the turns that are repeated.
     """
 
-    def __init__(self, places: Sequence[Place]) -> None:
-        self.places, self.closed = tuple(places), False
+    def __init__(self, places: Sequence[Place], work: Work) -> None:
+        self.work = work
+        self.places, self.closed, self.guard = tuple(places), False, allocate_lock()
         self.turn: Turn | None = None
         self.failures: list[BaseException] = []
         self.wakes = [_held() for _ in places]
@@ -187,20 +210,20 @@ class Team:
             raise self.failures[0]
 
     def start(self, turn: Turn) -> None:
-        """Let all threads take the steps of a turn."""
-        self.turn = turn
-        turn.began = time.perf_counter_ns()
-        for lock in self.wakes:
-            lock.release()
+        """Let all threads take the steps of a turn; raise `Cancelled` if they have been closed."""
+        with self.guard:
+            if self.closed:
+                raise Cancelled("the executor was closed")
+            self.turn = turn
+            turn.began = time.perf_counter_ns()
+            for lock in self.wakes:
+                lock.release()
 
     def close(self) -> None:
         """End the threads; those that are in a task end after it."""
-        self.closed = True
+        self.leave()
         if self.turn is not None:
             self.turn.abort(Cancelled("the executor was closed during a run"))
-        for lock in self.wakes:
-            with contextlib.suppress(RuntimeError):
-                lock.release()
         end = time.perf_counter() + LONGEST_END
         for thread in self.threads:
             if thread is not threading.current_thread():
@@ -208,10 +231,11 @@ class Team:
 
     def leave(self) -> None:
         """Let the threads end on their own, without waiting for a task that hangs."""
-        self.closed = True
-        for lock in self.wakes:
-            with contextlib.suppress(RuntimeError):
-                lock.release()
+        with self.guard:
+            self.closed = True
+            for lock in self.wakes:
+                with contextlib.suppress(RuntimeError):
+                    lock.release()
 
 
 def _serve(team: Team, k: int) -> None:
@@ -248,7 +272,7 @@ def warn_unequal(places: Sequence[Place]) -> None:
         )
 
 
-def parallel_steps(plan: Plan, compiled: Compiled) -> tuple[list[list[Step]], list[LockType]]:
+def parallel_steps(plan: Plan, compiled: Compiled) -> Work:
     """Return the steps of each device and their locks, one for each send."""
     index = {(send.value, send.to): place for place, send in enumerate(plan.sends)}
     locks = [_held() for _ in plan.sends]
@@ -274,7 +298,7 @@ def parallel_steps(plan: Plan, compiled: Compiled) -> tuple[list[list[Step]], li
     return steps, locks
 
 
-def serial_steps(plan: Plan, compiled: Compiled) -> tuple[list[list[Step]], list[LockType]]:
+def serial_steps(plan: Plan, compiled: Compiled) -> Work:
     """Return steps in which one device acts at a time, in the plan's order, and the locks by which they take turns."""
     functions, tasks, device = compiled.functions, plan.task.tolist(), plan.device.tolist()
     steps: list[list[Step]] = [[] for _ in plan.steps]

@@ -13,12 +13,7 @@ PROBLEM, SCHEDULE, RUN = (str(FOLDER / f"{name}.json") for name in ("problem", "
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [
-        ("verify", [PROBLEM, RUN]),
-        ("show", [PROBLEM, RUN]),
-        ("show_schedule", [PROBLEM, SCHEDULE]),
-        ("compare", [PROBLEM, SCHEDULE, RUN]),
-    ],
+    [("verify", [PROBLEM, RUN]), ("show", [PROBLEM, RUN]), ("show_schedule", [PROBLEM, SCHEDULE]), ("compare", [PROBLEM, SCHEDULE, RUN])],
 )
 def test_what_a_command_prints_of_a_run(run: Any, name: str, words: list[str]) -> None:
     done = run(name.partition("_")[0], *words)

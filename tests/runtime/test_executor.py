@@ -9,6 +9,7 @@ import random
 import signal
 import threading
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ nn, F = torch.nn, torch.nn.functional
 
 from hetsched.runtime import Executor, Program  # noqa: E402
 from hetsched.runtime import executor as executors  # noqa: E402
-from hetsched.runtime.team import OWN_THREADS, serial_steps  # noqa: E402
+from hetsched.runtime.team import OWN_THREADS, Turn, serial_steps  # noqa: E402
 from hetsched.testing.profiles import examples  # noqa: E402
 from tests.torch_modules import arguments, modules, tensors  # noqa: E402
 
@@ -336,6 +337,103 @@ def test_an_interrupt_ends_the_run():
             run(X)
         HOOKS.clear()
         assert torch.equal(within(lambda: run(X)), Acts()(X))
+
+
+def test_the_error_of_a_task_does_not_wait_for_a_long_task_of_another_device():
+    wake = threading.Event()
+    HOOKS.update({0: failing(), 3: lambda: wake.wait(60)})
+    with executor() as run:
+        with pytest.raises(Fault):
+            within(lambda: run(X))
+        HOOKS.clear()
+        assert torch.equal(within(lambda: run(X)), Acts()(X))
+    wake.set()
+
+
+def test_a_turn_that_is_over_cannot_be_aborted():
+    turns = []
+    with executor() as run:
+        HOOKS[4] = lambda: turns.append(run._turn)
+        run(X)
+        HOOKS.clear()
+        turns[0].abort(hs.Cancelled("too late: the locks are those of the next run"))
+        HOOKS[3] = lambda: time.sleep(0.01)
+        assert torch.equal(within(lambda: run(X)), Acts()(X))
+
+
+def test_a_measurement_is_cancelled_between_its_runs():
+    with executor() as run:
+        place, count = run._placed, []
+
+        def placed(*given):
+            count.append(1)
+            if len(count) == 3:
+                run.cancel()
+            return place(*given)
+
+        run._placed = placed
+        with pytest.raises(hs.Cancelled, match="the run was cancelled"):
+            within(lambda: run.measure(X, runs=30, profile=False))
+        assert len(count) == 3
+        assert torch.equal(within(lambda: run(X)), Acts()(X)), "what is called later is not cancelled"
+
+
+def test_an_executor_closed_before_its_run_begins_says_so(monkeypatch):
+    run = executor()
+    monkeypatch.setattr(executors, "_affinities", run.close)  # between the choice of threads and their start
+    with pytest.raises(hs.Cancelled, match="the executor was closed"):
+        within(lambda: run(X))
+
+
+def test_a_second_interrupt_leaves_no_thread_in_the_old_run(monkeypatch):
+    wake = threading.Event()
+    HOOKS[4] = lambda: wake.wait(60)
+    with executor() as run:
+        threads = run._team().threads
+
+        def interrupted(*_):
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Turn, "wait", interrupted)
+            patch.setattr(Turn, "settle", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                run(X)
+        HOOKS.clear()
+        wake.set()
+        assert torch.equal(within(lambda: run(X)), Acts()(X))
+        for thread in threads:
+            thread.join(BOUND)
+        assert not any(thread.is_alive() for thread in threads)
+
+
+def test_a_failed_run_keeps_no_values():
+    values = []
+
+    def hook():
+        values.extend(weakref.ref(value) for box in run._turn.registers for value in box if isinstance(value, torch.Tensor))
+        raise Fault
+
+    with executor() as run:
+        HOOKS[2] = hook
+        with pytest.raises(Fault):
+            run(X)
+        gc.collect()
+        assert len(values) > 1
+        assert [value() for value in values if value() is not None and value() is not X] == []
+
+
+@pytest.mark.parametrize("other", [{"inputs": 2, "batch_sizes": [2]}, {"cluster": cluster(1)}])
+def test_a_profile_of_another_problem_is_refused(other):
+    program, _ = acts()
+    where = other.pop("cluster", cluster(2))
+    problem = hs.Problem(
+        program.graph, where, durations=np.ones((program.graph.n_tasks, where.n_devices, 1)), **{"batch_sizes": [1], **other}
+    )
+    with executor() as run:
+        run.measure(X, runs=1)
+        with pytest.raises(hs.InvalidProblem, match="which are not those of the executor, 8, 2 and 1; give the problem"):
+            run.profiled(problem)
 
 
 def test_an_executor_without_references_ends_its_threads():
