@@ -11,8 +11,10 @@ from hetsched.report.units import percent, seconds, size
 if TYPE_CHECKING:
     from hetsched.costs.timeline import Timeline
     from hetsched.problem.problem import Problem
+    from hetsched.schedule.schedule import Schedule
     from hetsched.search import Event
     from hetsched.search.solution import Solution
+    from hetsched.verification.verify import Violation
 
 
 def outcome(solution: Solution) -> int:
@@ -90,6 +92,19 @@ def summary(problem: Problem, solution: Solution, broken: str = "") -> list[tupl
         rows.append(("nearest", f"{seconds(effort.schedule.makespan)}, but {size(effort.bytes_over)} over the available memory"))
     rows.append(("bound", f"{seconds(solution.bound)} by {solution.proof.name}: {solution.proof.evidence}"))
     return rows
+
+
+def broken_rules(problem: Problem, result: Schedule | Solution | Timeline) -> list[Violation]:
+    """Return the rules that a schedule, or the run of a timeline, breaks."""
+    from hetsched import Schedule, verify
+    from hetsched.costs.timeline import Timeline
+    from hetsched.runtime import verify_run
+
+    if isinstance(result, Timeline):
+        return verify_run(problem, result)
+    schedule = result if isinstance(result, Schedule) else result.schedule
+    assert schedule is not None
+    return verify(problem, schedule)
 
 
 def run_facts(timeline: Timeline) -> dict[str, Any]:

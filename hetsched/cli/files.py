@@ -64,14 +64,14 @@ def read_answer(path: Path) -> Schedule | Solution:
     return answer
 
 
-def read_result(problem: Problem, path: Path) -> tuple[Problem, Schedule | Solution | Timeline]:
-    """Return a schedule, solution or timeline, after the problem that it must fit, which for a timeline has its times."""
+def read_result(path: Path) -> Schedule | Solution | Timeline:
+    """Return the schedule, solution or timeline in the document at `path`."""
     from hetsched.costs.timeline import Timeline
     from hetsched.schedule.schedule import Schedule
     from hetsched.search.solution import Solution
 
     value: Schedule | Solution | Timeline = _read(path, Schedule, Solution, Timeline)
-    return value.problem(problem) if isinstance(value, Timeline) else problem, value
+    return value
 
 
 def read_timeline(path: Path) -> Timeline:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from hetsched.arguments import checked
 from hetsched.arrays import FloatArray, Frozen
 from hetsched.errors import InvalidProblem
 from hetsched.problem.cluster import Cluster
-from hetsched.problem.graph import is_text, unique_names
+from hetsched.problem.graph import is_text, number, unique_names
 from hetsched.problem.problem import Problem
 
 
@@ -33,8 +34,8 @@ class Overhead:
         Seconds, and seconds per byte, during which the device computes nothing: of each value that it sends, right behind
         the batch that made it, and of each that it receives, right before the first batch that reads it.
     busy : float
-        At least 1. While c other devices of the same node, or of the same `host`, compute, batches take
-        ``1 + c (busy - 1)`` times as long.
+        At least 1. While c other devices of the same node (`Device.node`, not empty), or of the same `host`, compute, batches
+        take ``1 + c (busy - 1)`` times as long; without such a neighbour it has no effect.
     """
 
     dispatch: float = 0.0
@@ -45,17 +46,18 @@ class Overhead:
     busy: float = 1.0
 
     def __post_init__(self) -> None:
-        for name, values, least in (
+        given: tuple[tuple[str, Any, float], ...] = (
             ("dispatch", (self.dispatch,), 0.0),
             ("dispatch_python", (self.dispatch_python,), 0.0),
             ("send", self.send, 0.0),
             ("receive", self.receive, 0.0),
             ("busy", (self.busy,), 1.0),
-        ):
+        )
+        for name, values, least in given:
             if name in ("send", "receive") and (not isinstance(values, tuple) or len(values) != 2):
                 raise InvalidProblem(f"{name} is {values!r}; give seconds and seconds per byte")
             for value in values:
-                if not isinstance(value, int | float) or not (math.isfinite(value) and value >= least):
+                if isinstance(value, bool) or not least <= number(value) < math.inf:
                     raise InvalidProblem(f"{name} is {value!r}; it must be a finite number, at least {least:g}")
         if self.host is not None and not is_text(self.host):
             raise InvalidProblem(f"host is {self.host!r}; it must be the name of an interpreter, or None")
@@ -91,15 +93,27 @@ class Machine(Frozen):
         return dict(self.devices).get(device, Overhead())
 
     @checked
+    def overheads(self, cluster: Cluster) -> list[Overhead]:
+        """Return the overhead of each device of a cluster; raise `InvalidProblem` for one of a device that it does not have."""
+        for name, _ in self.devices:
+            if name not in cluster.names:
+                raise InvalidProblem(
+                    f"the machine has an overhead of device {name!r}, which the problem does not have; its devices are "
+                    f"{', '.join(map(repr, cluster.names))}"
+                )
+        return [self.of(name) for name in cluster.names]
+
+    @checked
     def problem(self, problem: Problem) -> Problem:
         """Return the problem with these overheads as far as a problem has them.
 
         `dispatch` and `dispatch_python` are added to durations above 0; `send` and `receive` to the latency and to the time
         per byte of each link, or to explicit transfers. `busy`, the exclusion of batches by their host and `once` are left
         out. For batches of all inputs on machines without `host`, `busy` and `once`, the result differs from `forecast` only in
-        that devices compute while they send and receive.
+        that devices compute while they send and receive, and that with ``communication="per-input"`` the bytes of one input
+        count.
         """
-        own = [self.of(name) for name in problem.cluster.names]
+        own = self.overheads(problem.cluster)
         dispatch = np.array([x.dispatch + (x.dispatch_python if x.host is not None else 0.0) for x in own])
         durations = problem.durations + np.where(problem.durations > 0, dispatch[:, None], 0.0)
         send, receive = np.array([x.send for x in own]).reshape(-1, 2), np.array([x.receive for x in own]).reshape(-1, 2)

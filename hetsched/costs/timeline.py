@@ -240,7 +240,8 @@ class Timeline(Frozen):
 
     @cached_property
     def stolen(self) -> float:
-        """Part of the time of batches in which their threads did not compute: wall clock less CPU time; NaN if unknown."""
+        """Part of the time of batches in which their threads did not compute: wall clock less CPU time, of the run that `schedule`
+        has; NaN if unknown."""
         wall = self.schedule.batches.finish - self.schedule.batches.start
         known = ~np.isnan(self.cpu) & (wall > 0)
         total = float(wall[known].sum())
@@ -256,7 +257,8 @@ class Timeline(Frozen):
         """Return a problem with the times of `schedule`: its durations and transfers in place of those of `problem`.
 
         Communication is ``"delay"``: no engine enforces the order of transfers. What did not run keeps its times.
-        ``hetsched.verify(timeline.problem(problem), timeline.schedule)`` checks that a run kept order, precedence and memory.
+        ``hetsched.verify(timeline.problem(problem), timeline.schedule)`` checks that a run kept precedence and memory, and ran one
+        batch at a time on each device; ``hetsched.runtime.verify_run`` checks the order of batches too.
 
         Raises
         ------

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from hetsched.lazy import attach
 from hetsched.runtime.assistants import Assistants
-from hetsched.runtime.compare import Comparison, compare
+from hetsched.runtime.compare import Comparison, compare, verify_run
 from hetsched.runtime.estimation import TwoStep, two_step
 from hetsched.runtime.forecast import forecast
 from hetsched.runtime.iterations import Observation, Policy, Run, Static, iterate
@@ -49,6 +49,7 @@ __all__ = [
     "iterate",
     "tags",
     "two_step",
+    "verify_run",
 ]
 
 _HOMES = {

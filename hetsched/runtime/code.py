@@ -88,6 +88,7 @@ class Compiled:
         self._merged: dict[Node, tuple[Any, ...]] = {}
         self._norm: dict[Node, Node] = {}
         self._same: dict[Node, Node] = {}
+        self._folded: list[tuple[torch.Tensor, int]] = []
         self._output = program.calls.program.graph.output_node()
         self._sizes: dict[Node, int] = {}
         self._symbols = self._find_symbols()
@@ -127,6 +128,11 @@ class Compiled:
     def lengths(self, given: Values) -> tuple[int, ...]:
         """Return the sizes of the arguments that may have any length, that of the batch."""
         return tuple(given[node] if dim is None else given[node].shape[dim] for node, dim in self._symbols.values())
+
+    @property
+    def outdated(self) -> bool:
+        """Whether a tensor that was folded has been changed in place since."""
+        return any(tensor._version != version for tensor, version in self._folded)
 
     def run(self, registers: Registers) -> Any:
         """Run all tasks in topological order and return the result of the module; registers are released after their last use."""
@@ -299,6 +305,8 @@ class Compiled:
         added = added * factor if shift is None else added * factor + constants[shift].double()  # type: ignore[index]
         dtype = weight.dtype
         scaled = weight * factor.to(dtype).view(-1, *(1,) * (weight.dim() - 1))
+        folded = [constants[node] for node in nodes]  # type: ignore[index]
+        self._folded += [(tensor, tensor._version) for tensor in folded if not tensor.is_inference()]
         self._merged[call] = (call.args[0], scaled, added.to(dtype), *call.args[3:])
         self._norm[call] = norm
         self._same.update(dict.fromkeys((norm, *norm.users), call))

@@ -202,7 +202,7 @@ def compare(problem: Problem, answer: Decision | Schedule | Solution, measured: 
     expected = forecast(problem, decision, measured.machine, values=_values(problem, measured) if once else None)
     durations, lengths = measured.durations[:, row], measured.lengths
     replays = _replays(problem, decision, measured, timing, durations)
-    violations = tuple(verify(shown, measured.schedule))
+    violations = tuple(verify_run(problem, measured))
     chain = None
     if {violation.rule for violation in violations} <= {"memory"}:
         chain = critical_chain(shown, measured.schedule)
@@ -224,6 +224,32 @@ def compare(problem: Problem, answer: Decision | Schedule | Solution, measured: 
         violations=violations,
     )
     return made
+
+
+@checked
+def verify_run(problem: Problem, measured: Timeline) -> list[Violation]:
+    """Return the rules that a run broke; empty if it kept all of them.
+
+    These are the violations that `hetsched.verify` finds against ``measured.problem(problem)``, and those of the order of batches: on each
+    device they must have started in the order of the timeline's rows, that of the decision (rule ``"order"``, amount in seconds).
+
+    Raises
+    ------
+    InvalidSchedule
+        The timeline is of another problem.
+    """
+    violations = verify(measured.problem(problem), measured.schedule)
+    batches, names = measured.schedule.batches, problem.graph.names
+    lasting = batches.finish > batches.start
+    for k, device in enumerate(problem.cluster.names):
+        own = np.flatnonzero(lasting & (batches.device == k))
+        early = batches.start[own[:-1]] - batches.start[own[1:]]
+        for place in np.flatnonzero(early > measured.clock_error).tolist():
+            first, second = (names[int(batches.task[row])] for row in own[place : place + 2])
+            times = tuple(batches.start[own[place : place + 2]].tolist())
+            message = f"on {device!r} {second!r} started {float(early[place]):.6g} s before {first!r}, which comes first in the decision"
+            violations.append(Violation("order", message, float(early[place]), (first, second), (device,), times=times))
+    return violations
 
 
 def _rows(problem: Problem, decision: Decision, lasting: BoolArray, measured: Timeline) -> IntArray:

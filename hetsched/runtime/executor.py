@@ -23,9 +23,9 @@ from hetsched.errors import Cancelled, InvalidArgument, InvalidProblem, InvalidS
 from hetsched.problem.cluster import Cluster
 from hetsched.problem.problem import Problem
 from hetsched.runtime.code import Compiled, Registers
-from hetsched.runtime.plan import Plan
+from hetsched.runtime.plan import Plan, refuse_split
 from hetsched.runtime.program import Program
-from hetsched.runtime.team import PASS, RUN, WAIT, Place, Team, Turn, Work, parallel_steps, serial_steps, warn_unequal
+from hetsched.runtime.team import PASS, RUN, TAKE, WAIT, Place, Team, Turn, Work, parallel_steps, serial_steps, warn_unequal
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.simulate import simulate
@@ -71,11 +71,13 @@ class Executor:
     engine : {"threads"}
     fold : bool
         Whether the scale of batch norms is multiplied into the weights of convolutions. The result then differs from the
-        module's by rounding; without, it is equal to the bit where the numbers of torch threads are.
+        module's by rounding; without, it is equal to the bit where the numbers of torch threads are. If weights that were folded
+        change in place, runs are refused.
     copies : bool
         Whether a device copies each value that it receives, as devices with their own memory do.
     timeout : float, optional
-        Seconds of a run after which it ends with `Timeout`. Default: 60 times the makespan of the decision, at least 30.
+        Seconds of a run after which it ends with `Timeout`; of one task at a time as many for each device. Default: 60 times the
+        makespan of the decision, at least 30.
 
     Notes
     -----
@@ -99,8 +101,8 @@ class Executor:
     InvalidProblem
         A device has no place, or a place no device; the arguments do not fit.
     UnsupportedFeature
-        A task has several batches; the values of a run need more than 90 % of the free memory; the module or a device
-        is not on the CPU; or this system cannot pin threads to cores.
+        A task has several batches; folded weights have changed; the values of a run need more than 90 % of the free memory;
+        the module or a device is not on the CPU; or this system cannot pin threads to cores.
     """
 
     plan: Plan
@@ -268,18 +270,26 @@ class Executor:
             if self._cancelled:
                 turn.abort(Cancelled("the run was cancelled"))
             team.start(turn)
-            if not turn.wait(self.timeout):
-                turn.abort(Timeout(f"the run took longer than {self.timeout:g} s: {self._doing(turn)}; give a longer timeout"))
+            limit, what = (
+                (self.timeout, "the run") if steps is None else (self.timeout * len(self._places), "the run of one task at a time")
+            )
+            if not turn.wait(limit):
+                turn.abort(Timeout(f"{what} took longer than {limit:g} s: {self._doing(turn)}; give a longer timeout"))
         except BaseException as error:  # KeyboardInterrupt
             turn.abort(error)
+            if turn.over:
+                raise
         finally:
             self._turn = None
+            if self._closed:  # in the meantime
+                _close(self._teams)
             if not turn.over:  # the threads are left to themselves; the next run has new ones, and new locks
                 self._teams.clear()
                 turn.abort(Cancelled("the run was interrupted"))
                 team.leave()
         if not turn.over:
-            turn.settle(GRACE)
+            if turn.began:
+                turn.settle(GRACE)
             raise self._explained(turn)
         team.turn = None
         if before is not None:
@@ -290,6 +300,11 @@ class Executor:
     def _placed(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Registers]:
         """Return the registers of each device before a run."""
         given = self.program.inputs(args, kwargs)
+        if self.compiled.outdated:
+            raise UnsupportedFeature(
+                "weights of the module have changed since the executor was made, which multiplied batch norms into them; make a new one, "
+                "or give fold=False"
+            )
         for length in self.compiled.lengths(given):
             if length != self.problem.inputs:
                 raise InvalidProblem(
@@ -328,8 +343,8 @@ class Executor:
     # ------------------------------------------------------------------ faults
 
     def _explained(self, turn: Turn) -> BaseException:
-        """Return the error of a turn, with its task, device, batch and the times until then."""
-        error = turn.error
+        """Take the error of a turn and return it, with its task, device, batch and the times until then."""
+        error, turn.error = turn.error, None  # for its traceback has the turn, and nothing would be freed
         assert error is not None
         with contextlib.suppress(AttributeError):
             error.times = _times(turn)  # type: ignore[attr-defined]
@@ -361,6 +376,8 @@ class Executor:
                 value = self.plan.values[which]
                 giver = self.plan.devices[self._home[value.task]]
                 told.append(f"{device!r} waits for {value.name!r} of task {names[value.task]!r} from {giver!r}")
+            elif kind == TAKE:
+                told.append(f"{device!r} waits for its turn")
             else:
                 told.append(f"{device!r} is between two tasks")
         return ", ".join(told)
@@ -421,6 +438,7 @@ def _problem(program: Program, decision: Schedule | Decision, problem: Problem |
         return problem, decision, simulate(problem, decision).makespan
     if problem is None:
         batches = decision.batches
+        refuse_split(names, batches.task, batches.size, decision.n_inputs)
         table = np.ones((len(names), len(decision.devices)))
         table[batches.task] = (batches.finish - batches.start)[:, None]
         cluster = Cluster(decision.devices, bandwidth=float("inf"), latency=HAND_OFF)
@@ -471,8 +489,9 @@ def _times(turn: Turn) -> RunTimes:
 
 
 def _close(teams: list[Team]) -> None:
-    while teams:
-        teams.pop().close()
+    with contextlib.suppress(IndexError):  # a run that fails takes them away
+        while True:
+            teams.pop().close()
 
 
 def free_memory() -> float | None:

@@ -47,6 +47,8 @@ def forecast(
     ------
     InvalidSchedule, UnsupportedFeature
         See `Plan`.
+    InvalidProblem
+        The machine has an overhead of a device that the problem does not have.
     """
     chosen = decision.decision if isinstance(decision, Schedule) else decision
     return _Forecast(problem, chosen, Machine() if machine is None else machine, Plan(problem, chosen, values)).timeline()
@@ -88,7 +90,7 @@ class _Forecast:
         self.device = decision.device.tolist()
         whole = int(np.searchsorted(problem.batch_sizes, problem.inputs))
         self.duration: list[float] = problem.durations[decision.task, decision.device, whole].tolist()
-        self.overhead = [machine.of(name) for name in names]
+        self.overhead = machine.overheads(problem.cluster)
         self.batch_of = np.argsort(decision.task).tolist()
         self.start, self.finish, self.waited = [math.nan] * m, [math.nan] * m, [0.0] * m
         self.missing = [0] * m  # local parents and messages that each batch still waits for

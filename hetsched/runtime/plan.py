@@ -124,13 +124,7 @@ class Plan(Frozen):
     @checked
     def __init__(self, problem: Problem, decision: Decision, values: Sequence[Value] | None = None) -> None:
         timing = TimedDecision(problem, decision)
-        split = np.flatnonzero(decision.sizes != problem.inputs)
-        if len(split):
-            name = problem.graph.names[int(decision.task[split[0]])]
-            raise UnsupportedFeature(
-                f"task {name!r} has several batches, and a plan runs one batch of all {problem.inputs} inputs for each task; "
-                "give one batch size, all inputs, to the problem, or several inputs as one"
-            )
+        refuse_split(problem.graph.names, decision.task, decision.sizes, problem.inputs)
         start, _ = timing.starts(timing.duration)
         batch_of = np.empty(problem.n_tasks, np.int64)
         batch_of[decision.task] = np.arange(decision.n_batches)
@@ -257,6 +251,16 @@ class Plan(Frozen):
 
     def _refuse(self, k: int, why: str) -> NoReturn:
         raise InvalidSchedule(f"the plan cannot be run: on {self.devices[k]!r} {why}; make it again from its decision")
+
+
+def refuse_split(names: Sequence[str], task: IntArray, sizes: IntArray, inputs: int) -> None:
+    """Raise `UnsupportedFeature` if a task has several batches; [m] each."""
+    split = np.flatnonzero(sizes != inputs)
+    if len(split):
+        raise UnsupportedFeature(
+            f"task {names[int(task[split[0]])]!r} has several batches, and a plan runs one batch of all {inputs} inputs for each task; "
+            "give one batch size, all inputs, to the problem, or several inputs as one"
+        )
 
 
 def _edge_values(problem: Problem) -> tuple[Value, ...]:

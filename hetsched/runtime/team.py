@@ -62,7 +62,8 @@ class Turn:
     failed: tuple[int, int] | None = None
     """Device, and step, of the error if it is a task's."""
     began: int = 0
-    guard: LockType = field(default_factory=allocate_lock)
+    guard: threading.RLock = field(default_factory=threading.RLock)
+    """Reentrant, for handlers of signals that cancel a run."""
 
     def __post_init__(self) -> None:
         count = len(self.steps)
@@ -90,7 +91,7 @@ class Turn:
         if not self.news.acquire(timeout=min(timeout, threading.TIMEOUT_MAX)):
             return False
         with self.guard:
-            self.over = self.error is None
+            self.over = not self.stop
         return True
 
     def settle(self, timeout: float) -> None:
@@ -116,7 +117,7 @@ class Turn:
             self.done[k].release()
             with self.guard:
                 self.left -= 1
-                if self.left == 0 and self.error is None:
+                if self.left == 0 and not self.stop:
                     self.news.release()
 
     def _take(self, k: int) -> None:
@@ -189,7 +190,7 @@ class Team:
 
     def __init__(self, places: Sequence[Place], work: Work) -> None:
         self.work = work
-        self.places, self.closed, self.guard = tuple(places), False, allocate_lock()
+        self.places, self.closed, self.guard = tuple(places), False, threading.RLock()
         self.turn: Turn | None = None
         self.failures: list[BaseException] = []
         self.wakes = [_held() for _ in places]
@@ -202,6 +203,9 @@ class Team:
                 thread.start()
                 self.threads.append(thread)
                 self._up[k].acquire()  # one after another: each sets a default of the process for a moment
+        except BaseException:
+            self.leave()
+            raise
         finally:
             if OWN_THREADS:
                 torch.set_num_threads(former)
@@ -222,8 +226,9 @@ class Team:
     def close(self) -> None:
         """End the threads; those that are in a task end after it."""
         self.leave()
-        if self.turn is not None:
-            self.turn.abort(Cancelled("the executor was closed during a run"))
+        turn = self.turn
+        if turn is not None:
+            turn.abort(Cancelled("the executor was closed during a run"))
         end = time.perf_counter() + LONGEST_END
         for thread in self.threads:
             if thread is not threading.current_thread():

@@ -78,7 +78,10 @@ def test_schema_is_a_json_schema_that_documents_meet(run: Any, problem: hs.Probl
         (["demo", "--network", "frobnicate"], "frobnicate"),
         (["generate", "rwnn", "-o", "-"], "'-' cannot be written to"),
         (["generate", "cluster", "diviml", "-o", "-"], "'-' cannot be written to"),
-        (["show", "problem.json", "problem.json"], "problem.json holds a problem, but a schedule or a solution is needed here"),
+        (
+            ["show", "problem.json", "problem.json"],
+            "problem.json holds a problem, but a schedule or a solution or a timeline is needed here",
+        ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -89,6 +89,12 @@ def test_the_difference_is_that_of_the_worst_output() -> None:
     assert command._difference(module(x), module, (x,)) == 0
     assert command._difference({"y": x, "z": (2 * x + torch.tensor([0.0, 1.0]), torch.tensor([3]))}, module, (x,)) == 0.125
     assert command._difference({"y": x * float("nan"), "z": (2 * x, torch.tensor([3]))}, module, (x,)) == float("inf")
+    odd = torch.tensor([1.0, -float("inf"), float("nan")])
+    assert command._difference(odd, torch.clone, (odd,)) == 0
+    assert command._difference(torch.tensor([1.0, float("inf"), float("nan")]), torch.clone, (odd,)) == float("inf")
+    assert command._difference(x[None], torch.clone, (x,)) == command._difference(x.double(), torch.clone, (x,)) == float("inf")
+    turned = torch.tensor([1 + 2j])
+    assert command._difference(turned.conj().clone(), torch.clone, (turned,)) == pytest.approx(4 / 5**0.5)
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="needs affinity of threads")

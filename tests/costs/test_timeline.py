@@ -17,7 +17,7 @@ from hetsched.runtime.plan import Plan, Run, Send, Value, Wait
 from hetsched.testing import decisions, problems
 from hetsched.testing.profiles import examples
 
-LENGTHS = st.floats(0.0, 3.0)
+LENGTHS = st.integers(0, 3 * 10**9).map(lambda nanoseconds: nanoseconds / 1e9)
 NAN = float("nan")
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched.costs import Machine, Overhead, RunTimes, Timeline
-from hetsched.runtime import Plan, compare, forecast
+from hetsched.runtime import Plan, compare, forecast, verify_run
 from hetsched.runtime.plan import Value
 from hetsched.testing.profiles import examples
 from tests.runtime.test_plan import planned
@@ -196,3 +196,19 @@ def test_a_timeline_of_another_decision_is_refused(case):
         compare(problem, other, measured)
     with pytest.raises(TypeError, match=r"made by hetsched.runtime.compare"):
         hs.runtime.Comparison()
+
+
+def test_a_run_in_another_order_is_found(case):
+    graph = hs.TaskGraph(["a", "b"])
+    problem = hs.Problem(graph, hs.Cluster(["x"]), durations=[[1.0], [1.0]])
+    decision = hs.Decision.from_assignment(problem, {"a": "x", "b": "x"}, ["a", "b"])
+    swapped = RunTimes(np.array([1.0, 0.0]), np.array([2.0, 1.0]), *(np.zeros(2),) * 2, np.zeros(0), np.zeros(0), 2.0)
+    measured = Timeline.of_runs(problem, decision, [swapped], carried=[])
+    assert hs.verify(measured.problem(problem), measured.schedule) == []
+    (broken,) = verify_run(problem, measured)
+    assert (broken.rule, broken.amount, broken.tasks, broken.devices, broken.times) == ("order", 1.0, ("a", "b"), ("x",), (1.0, 0.0))
+    assert broken.message == "on 'x' 'b' started 1 s before 'a', which comes first in the decision"
+    assert compare(problem, decision, measured).violations == (broken,)
+    assert "the run broke 1 rule" in str(compare(problem, decision, measured))
+    problem, decision, timeline = case
+    assert verify_run(problem, timeline) == []

@@ -418,9 +418,79 @@ def test_a_failed_run_keeps_no_values():
         HOOKS[2] = hook
         with pytest.raises(Fault):
             run(X)
-        gc.collect()
         assert len(values) > 1
-        assert [value() for value in values if value() is not None and value() is not X] == []
+        assert [value() for value in values if value() is not None and value() is not X] == [], "not even until the next collection"
+
+
+def test_an_interrupt_after_the_run_is_raised(monkeypatch):
+    wait = Turn.wait
+
+    def late(self, timeout):
+        wait(self, timeout)
+        raise KeyboardInterrupt
+
+    with executor() as run:
+        with monkeypatch.context() as patch:
+            patch.setattr(Turn, "wait", late)
+            with pytest.raises(KeyboardInterrupt):
+                run(X)
+        assert torch.equal(within(lambda: run(X)), Acts()(X))
+
+
+def test_threads_end_if_making_them_is_interrupted(monkeypatch):
+    before, start, made = threading.active_count(), threading.Thread.start, []
+
+    def limited(thread):
+        if made:
+            raise RuntimeError("can't start new thread")
+        made.append(thread)
+        start(thread)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", limited)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            executor()
+    made[0].join(BOUND)
+    assert threading.active_count() <= before
+
+
+def test_a_profile_may_take_as_long_for_each_device():
+    with executor(timeout=0.6) as run:
+        serial = serial_steps(run.plan, run.compiled)
+        HOOKS.update(dict.fromkeys(range(6), lambda: time.sleep(0.12)))
+        assert torch.equal(run._gathered(within(lambda: run._run((X,), {}, steps=serial))), Acts()(X))
+        HOOKS[4] = lambda: time.sleep(1.0)
+        with pytest.raises(hs.Timeout, match="the run of one task at a time took longer than 1.2 s: .*waits for its turn"):
+            within(lambda: run._run((X,), {}, steps=serial))
+
+
+def test_weights_that_were_folded_must_not_change():
+    module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(16, 2)).eval()
+    x = torch.randn(1, 3, 4, 4)
+    program = Program(module, x)
+    problem = problem_of(program.graph)
+    decision = hs.Decision.whole(problem, np.zeros(program.graph.n_tasks, np.int64), program.graph.topological_order)
+    options = {"devices": {"d0": 1, "d1": 1}, "problem": problem}
+    with Executor(program, None, decision, **options) as run, Executor(program, None, decision, fold=False, **options) as exact:
+        run(x)
+        with torch.no_grad():
+            module[3].weight.mul_(2)
+        assert torch.allclose(run(x), module(x), atol=1e-5), "what is not folded may change"
+        with torch.no_grad():
+            module[0].weight.mul_(2)
+        with pytest.raises(hs.UnsupportedFeature, match=r"weights of the module have changed since .*; make a new one, or give fold=False"):
+            run(x)
+        assert torch.equal(exact(x), module(x))
+
+
+def test_several_batches_of_a_schedule_without_its_problem_are_refused_by_name():
+    program, _ = acts()
+    count = program.graph.n_tasks
+    problem = hs.Problem(program.graph, cluster(2), durations=np.ones((count, 2, 2)), batch_sizes=[1, 2], inputs=2)
+    decision = hs.Decision(np.repeat(np.arange(count), 2), np.tile([0, 1], count), items=np.tile([0, 1], count))
+    schedule = hs.simulate(problem, decision)
+    with pytest.raises(hs.UnsupportedFeature, match="task 'x' has several batches, and a plan runs one batch of all 2 inputs"):
+        Executor(program, None, schedule, devices={"d0": 1, "d1": 1})
 
 
 @pytest.mark.parametrize("other", [{"inputs": 2, "batch_sizes": [2]}, {"cluster": cluster(1)}])

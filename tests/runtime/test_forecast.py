@@ -35,8 +35,10 @@ def overheads(**fixed):
 
 
 @st.composite
-def machines(draw, **fixed):
-    return Machine({f"d{k}": draw(overheads(**fixed)) for k in range(3)}, once=draw(st.booleans()))
+def machines(draw, problem, once=None, **fixed):
+    """Draw a machine with overheads of the devices of a problem."""
+    own = {name: draw(overheads(**fixed)) for name in problem.cluster.names}
+    return Machine(own, once=draw(st.booleans()) if once is None else once)
 
 
 @given(planned())
@@ -55,7 +57,7 @@ def test_overheads_never_shorten_a_run_whose_transfers_do_not_contend(case, data
     problem, decision = case
     values = data.draw(st.none() | values_of(problem.graph))
     ideal = hs.simulate(problem, decision)
-    machine = data.draw(machines(host=None)) if values is None else Machine({f"d{k}": data.draw(overheads(host=None)) for k in range(3)})
+    machine = data.draw(machines(problem, None if values is None else False, host=None))
     late = forecast(problem, decision, machine, values=values).schedule
     assert (late.batches.start >= ideal.batches.start - 1e-9).all()
     assert late.makespan >= ideal.makespan - 1e-9
@@ -66,7 +68,7 @@ def test_overheads_never_shorten_a_run_whose_transfers_do_not_contend(case, data
 def test_a_forecast_verifies_against_the_problem_with_its_times(case, data):
     problem, decision = case
     values = data.draw(st.none() | values_of(problem.graph))
-    timeline = forecast(problem, decision, data.draw(machines()), values=values)
+    timeline = forecast(problem, decision, data.draw(machines(problem)), values=values)
     assert hs.verify(timeline.problem(problem), timeline.schedule) == []
     assert not timeline.measured
 
@@ -75,7 +77,7 @@ def test_a_forecast_verifies_against_the_problem_with_its_times(case, data):
 @examples(200)
 def test_dispatch_is_exactly_that_of_the_nearest_problem(case, data):
     problem, decision = case
-    machine = Machine({f"d{k}": Overhead(dispatch=data.draw(SECONDS)) for k in range(3)})
+    machine = Machine({name: Overhead(dispatch=data.draw(SECONDS)) for name in problem.cluster.names})
     late, nearest = forecast(problem, decision, machine).schedule, hs.simulate(machine.problem(problem), decision)
     assert (late.batches.finish == nearest.batches.finish).all()
 
@@ -85,7 +87,7 @@ def test_dispatch_is_exactly_that_of_the_nearest_problem(case, data):
 def test_sends_and_receptions_delay_no_less_than_those_of_the_nearest_problem(case, data):
     problem, decision = case
     lasting = problem.durations[decision.task, decision.device, 0] > 0
-    machine = Machine({f"d{k}": data.draw(overheads(host=None, busy=1.0)) for k in range(3)})
+    machine = data.draw(machines(problem, False, host=None, busy=1.0))
     late, nearest = forecast(problem, decision, machine).schedule, hs.simulate(machine.problem(problem), decision)
     if lasting.all():  # batches of zero length pay nothing, but a problem cannot say so
         assert (late.batches.finish >= nearest.batches.finish - 1e-9).all()
@@ -238,3 +240,16 @@ def test_a_machine_without_overheads_changes_no_problem(problem):
 def test_a_forecast_does_without_torch():
     code = "import sys; from hetsched.runtime import forecast, Plan; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_an_overhead_of_a_device_that_the_problem_lacks_is_refused():
+    problem = hs.Problem(hs.TaskGraph(["a"]), hs.Cluster(["cpu0"]), durations=[[1.0]])
+    machine = Machine({"cpuO": Overhead(dispatch=1.0)})
+    decision = hs.Decision.from_assignment(problem, {"a": "cpu0"})
+    message = "the machine has an overhead of device 'cpuO', which the problem does not have; its devices are 'cpu0'"
+    for use in (lambda: machine.problem(problem), lambda: forecast(problem, decision, machine)):
+        with pytest.raises(hs.InvalidProblem, match=message):
+            use()
+    assert Overhead(dispatch=np.float32(1e-6)).dispatch == pytest.approx(1e-6)
+    with pytest.raises(hs.InvalidProblem, match="dispatch is True"):
+        Overhead(dispatch=True)

@@ -209,7 +209,10 @@ def _whole(program: Program, problem: Problem, places: Places, device: str) -> E
 
 
 def _difference(made: Any, module: Any, args: tuple[Any, ...]) -> float:
-    """Return the largest difference from what the module returns, relative to its largest number; inf if a number is NaN."""
+    """Return the largest difference from what the module returns, relative to its largest finite number.
+
+    Equal infinite numbers do not differ, nor do two NaN; inf if only one is, or if types or shapes differ.
+    """
     import torch
     from torch.utils._pytree import tree_leaves
 
@@ -217,7 +220,15 @@ def _difference(made: Any, module: Any, args: tuple[Any, ...]) -> float:
         wanted = module(*args)
     worst = 0.0
     for own, other in zip(tree_leaves(made), tree_leaves(wanted), strict=True):
-        if isinstance(other, torch.Tensor) and other.numel():
-            gap = (own.double() - other.double()).abs().max()
-            worst = max(worst, float(torch.nan_to_num(gap / other.double().abs().max().clamp(min=1e-300), nan=float("inf"))))
+        if not isinstance(other, torch.Tensor):
+            continue
+        if own.dtype != other.dtype or own.shape != other.shape:
+            return float("inf")
+        exact = torch.complex128 if other.is_complex() else torch.float64
+        own, other = own.to(exact), other.to(exact)
+        differs = ~((own == other) | (own.isnan() & other.isnan()))
+        if differs.any():
+            largest = other[other.isfinite()].abs().max() if other.isfinite().any() else other.new_tensor(0.0).abs()
+            gap = ((own - other).abs() / largest.clamp(min=1e-300))[differs].max()
+            worst = max(worst, float(torch.nan_to_num(gap, nan=float("inf"), posinf=float("inf"))))
     return worst

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from hetsched.cli.answers import facts, run_facts, run_summary, summary
+from hetsched.cli.answers import broken_rules, facts, run_facts, run_summary, summary
 from hetsched.cli.files import Outputs, check_writable, read_problem, read_result
 from hetsched.cli.options import JSON, ColourBy, Gantt, ProblemFile, Report, ResultFile, Trace
 from hetsched.cli.pictures import Pictures, draw
@@ -37,18 +37,19 @@ def show(
 
     Example: [bold]hetsched show problem.json schedule.json --gantt gantt.svg[/bold]
     """
-    from hetsched import verify
     from hetsched.costs.timeline import Timeline
 
     pictures = Pictures(report, trace, gantt, colour_by)
     check_writable(*pictures.paths, sources=[problem, schedule])
     pictures.check()
-    instance, result = read_result(read_problem(problem), schedule)
+    instance, result = read_problem(problem), read_result(schedule)
     with Working("checking"):
         shown = result if isinstance(result, Timeline) else _solution(instance, result, schedule)
         final = shown.schedule
         assert final is not None
-        violations = verify(instance, final)
+        violations = broken_rules(instance, result)
+        if isinstance(shown, Timeline):
+            instance = shown.problem(instance)
     outputs = Outputs()
     pictures.write(instance, final if isinstance(shown, Timeline) else shown, outputs, valid=not violations)
     if json:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from hetsched.cli.answers import broken_rules
 from hetsched.cli.files import read_problem, read_result
 from hetsched.cli.options import JSON, ProblemFile, ResultFile
 from hetsched.cli.terminal import Working, say, say_json
@@ -15,18 +16,18 @@ def verify(problem: ProblemFile, schedule: ResultFile, json: JSON = False) -> No
     """Verify a schedule by the independent check.
 
     The check shares no code with the schedulers. Exit code 0 if the schedule is valid, 1 with one line per broken rule if not. The
-    times of a timeline are its own: checked are order, precedence and memory.
+    times of a timeline are its own: checked are the order of tasks, precedence and memory.
 
     Example: [bold]hetsched verify problem.json schedule.json[/bold]
     """
-    from hetsched import Schedule, verify
+    from hetsched import Schedule
 
-    instance, result = read_result(read_problem(problem), schedule)
+    instance, result = read_problem(problem), read_result(schedule)
     final = result if isinstance(result, Schedule) else result.schedule
     if final is None:
         raise InvalidSchedule(f"{schedule} holds a solution without a schedule; there is nothing to verify")
     with Working("checking"):
-        violations = verify(instance, final)
+        violations = broken_rules(instance, result)
     if json:
         fields = ("rule", "message", "amount", "tasks", "devices")
         records = [{name: getattr(violation, name) for name in fields} for violation in violations]
