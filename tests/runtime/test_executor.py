@@ -331,12 +331,16 @@ def test_a_run_is_cancelled_from_another_thread(how):
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs signals of threads")
 def test_an_interrupt_ends_the_run():
-    HOOKS[4] = lambda: signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-    with executor(timeout=BOUND) as run:
-        with pytest.raises(KeyboardInterrupt):
-            run(X)
-        HOOKS.clear()
-        assert torch.equal(within(lambda: run(X)), Acts()(X))
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # the processes of pytest-xdist ignore it
+    try:
+        HOOKS[4] = lambda: signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        with executor(timeout=BOUND) as run:
+            with pytest.raises(KeyboardInterrupt):
+                run(X)
+            HOOKS.clear()
+            assert torch.equal(within(lambda: run(X)), Acts()(X))
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_the_error_of_a_task_does_not_wait_for_a_long_task_of_another_device():
