@@ -606,6 +606,7 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     "costs.Timeline.of_runs.carried": lambda: plan().carried(problem()),
     "costs.Machine.of.device": lambda: "x",
     "runtime.compare.measured": timeline,
+    "runtime.verify_run.measured": timeline,
     **{f"costs.RunTimes.{name}": lambda name=name: getattr(run_times(), name) for name in hs.costs.RunTimes._fields},
     "runtime.MeasuredStages.__call__.tasks": lambda: torch_program().graph.names[:1],
     "runtime.MeasuredStages.bound.tasks": lambda: torch_program().graph.names[:1],
@@ -934,7 +935,14 @@ _ELSEWHERE = (
     "testing.bounds.",  # pytest calls them
     "Schedule.of_problem",  # for the simulator; users have from_columns
 )
-ABSTRACT = ("Schedule", "StageSchedule", "models.Formulation", "models.Formulation.decode", "models.Formulation.parts")
+ABSTRACT = (
+    "Schedule",
+    "StageSchedule",
+    "runtime.Comparison",
+    "models.Formulation",
+    "models.Formulation.decode",
+    "models.Formulation.parts",
+)
 """Callables that are not called themselves; their subclasses or other constructors are."""
 PUBLIC = [door for door in doors() if not door.name.startswith(_ELSEWHERE) and door.name not in ABSTRACT]
 _TORCH = (

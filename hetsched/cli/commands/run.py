@@ -118,6 +118,7 @@ def run(
 
         outputs.write(gantt, lambda path: write_gantt(real, measured.schedule, path, against=expected))
     one = {name: float(np.median(spans)) for name, spans in alone.items()}
+    best = min(one, key=one.__getitem__)
     speed_up = one[best] / measured.makespan if measured.makespan > 0 else float("nan")
     if json:
         facts = {
