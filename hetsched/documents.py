@@ -46,10 +46,9 @@ KINDS: Mapping[str, str] = {
     "hetsched-solution": "hetsched.search.solution_document:SolutionDocument",
     "hetsched-stages": "hetsched.schedule.stage_document:StagesDocument",
     "hetsched-timeline": "hetsched.costs.timeline_document:TimelineDocument",
+    "hetsched-profile": "hetsched.costs.profile_document:ProfileDocument",
 }
 """Module and class of the document of each `format` that `read` supports, imported at first use."""
-MEASUREMENTS: Mapping[str, str] = {"hetsched-measurements": "hetsched.costs.recorded:MeasurementsDocument"}
-"""The same for measurements, which are read by `Recorded.read`."""
 
 Value = TypeVar("Value")
 
@@ -124,10 +123,10 @@ def extend(text: bytearray, parts: Iterable[list[Any]]) -> None:
 
 def to_document(value: object) -> Document[Any]:
     """Return the document of a value, whose class has the format."""
-    where = {**KINDS, **MEASUREMENTS}.get(getattr(type(value), "_format", ""))
+    where = KINDS.get(getattr(type(value), "_format", ""))
     if where is None:
         raise InvalidArgument(
-            f"{shown(value)} has no document format; give a graph, cluster, problem, schedule, solution, stages or timeline"
+            f"{shown(value)} has no document format; give a graph, cluster, problem, schedule, solution, stages, timeline or profile"
         )
     made: Document[Any] = _document_class(where).of(value)
     return made
@@ -271,7 +270,7 @@ def _replace(target: Path, data: bytes | bytearray, status: os.stat_result | Non
 
 @checked
 def read(path: str | os.PathLike[str]) -> Frozen:
-    """Return the graph, cluster, problem, schedule, solution, stages or timeline of the JSON document at `path`, by its `format`.
+    """Return the graph, cluster, problem, schedule, solution, stages, timeline or profile of the JSON document at `path`, by its `format`.
 
     Raises
     ------
@@ -285,7 +284,7 @@ def read(path: str | os.PathLike[str]) -> Frozen:
 
 @checked
 def schema(kind: str) -> dict[str, Any]:
-    """Return the JSON Schema of a kind of document: graph, cluster, problem, schedule, solution, stages, timeline."""
+    """Return the JSON Schema of a kind of document: graph, cluster, problem, schedule, solution, stages, timeline, profile."""
     name = f"hetsched-{kind}"
     if name not in KINDS:
         raise InvalidProblem(f"no document kind {kind!r}; choose from {', '.join(key.removeprefix('hetsched-') for key in KINDS)}")

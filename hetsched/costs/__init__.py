@@ -7,31 +7,43 @@ from hetsched.costs.communication import Links
 from hetsched.costs.deviations import Deviations
 from hetsched.costs.devices import device
 from hetsched.costs.machine import Machine, Overhead
-from hetsched.costs.protocol import CostModel, Measured, Profiler, StageCost
-from hetsched.costs.recorded import Recorded
+from hetsched.costs.measurements import CopyTime, Network, Operator, ProfiledDevice, StageTime, TaskTime
+from hetsched.costs.profile import Profile
+from hetsched.costs.profile_comparison import ProfileComparison, compare_profiles
+from hetsched.costs.protocol import CostModel, DescribedProfiler, Measured, Profiler, StageCost
+from hetsched.costs.recording import Recorder, measure
 from hetsched.costs.regression import Regression
 from hetsched.costs.roofline import Roofline
-from hetsched.costs.samples import Samples
 from hetsched.costs.stages import Contention, Convolution
 from hetsched.costs.timeline import RunTimes, Timeline
 
 __all__ = [
     "Contention",
     "Convolution",
+    "CopyTime",
     "CostModel",
+    "DescribedProfiler",
     "Deviations",
     "Links",
     "Machine",
     "Measured",
+    "Network",
+    "Operator",
     "Overhead",
+    "Profile",
+    "ProfileComparison",
+    "ProfiledDevice",
     "Profiler",
-    "Recorded",
+    "Recorder",
     "Regression",
     "Roofline",
     "RunTimes",
-    "Samples",
     "StageCost",
+    "StageTime",
+    "TaskTime",
     "Timeline",
+    "compare_profiles",
     "device",
     "devices",
+    "measure",
 ]

@@ -22,7 +22,7 @@ class Links(Frozen):
     """Least-squares lines ``t = k d + b`` through the times of transfers, for all pairs of devices.
 
     The bandwidth is 1 / k, the latency b. A line with b < 0 is replaced by a line through the origin; `refitted` marks
-    these.
+    these. A pair of devices that was measured at 0 bytes only shares memory: its bandwidth is infinite, its latency the mean.
 
     Parameters
     ----------
@@ -67,14 +67,16 @@ class Links(Frozen):
         weight = times**-2.0 if relative else np.ones(times.shape)
         lines = fit(size, times, weight)
         measured = lines.samples > 0
-        for h, k in np.argwhere(measured & ~(lines.slope > 0)):
+        shared = measured & ~(np.isfinite(times) & (size > 0)).any(axis=-1)
+        for h, k in np.argwhere(measured & ~shared & ~(lines.slope > 0)):
             used = size[np.isfinite(times[h, k])]
             what = f"were measured at one size only ({used[0]:g} bytes)" if np.ptp(used) == 0 else "take no longer if larger"
             raise InvalidProblem(f"transfers from {members[h].name!r} to {members[k].name!r} {what}; measure larger ones too")
         refitted = lines.intercept < 0
-        slope = np.where(refitted, _through_origin(size, times, weight), lines.slope)
-        latency = np.where(measured & ~refitted, lines.intercept, 0.0)
-        bandwidth = np.where(measured, 1.0 / np.where(measured, slope, 1.0), 0.0)
+        slope = np.where(shared, 0.0, np.where(refitted, _through_origin(size, times, weight), lines.slope))
+        latency = np.where(shared, lines.mean, np.where(measured & ~refitted, lines.intercept, 0.0))
+        with np.errstate(divide="ignore"):
+            bandwidth = np.where(measured, 1.0 / np.where(measured, slope, 1.0), 0.0)
         residuals = times - (slope[..., None] * size + latency[..., None])
         self._set(devices=members, bandwidth=bandwidth, latency=latency, residuals=residuals, refitted=refitted)
 

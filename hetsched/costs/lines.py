@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hetsched.arrays import FloatArray, IntArray
+from hetsched.arrays import BoolArray, FloatArray, IntArray
 
 
 class Lines(NamedTuple):
@@ -49,3 +49,12 @@ def fit(x: npt.ArrayLike, y: FloatArray, weight: FloatArray | None = None) -> Li
         slope = (weight * away * above).sum(axis=-1) / (weight * away**2).sum(axis=-1)
     slope = np.where(lowest < highest, slope, np.nan)
     return Lines(slope, mean - slope * middle, mean, given.sum(axis=-1))
+
+
+def rising(x: npt.ArrayLike, y: FloatArray) -> tuple[Lines, BoolArray]:
+    """Return the least-squares lines with decreasing ones replaced by the mean, and which ones were replaced, [...]."""
+    lines = fit(x, y)
+    falls = lines.slope < 0
+    flat = lines._replace(slope=np.where(falls, 0.0, lines.slope), intercept=np.where(falls, lines.mean, lines.intercept))
+    width = np.ptp(x) if np.size(x) else 0
+    return flat, lines.slope * width < -1e-9 * lines.mean  # beyond rounding errors

@@ -14,24 +14,25 @@ The cost of stages on one device is a `StageCost`, a callable ``cost(tasks, stra
 seconds of one stage: a tuple of task names in topological order, ``"concurrent"`` or ``"merge"``; inf if it
 is impossible. ``hetsched.stages`` calls it.
 
-A `Profiler` measures the tasks of one graph on the devices of a machine. `Samples`, `Links` and
-``hetsched.runtime.two_step`` use it; ``hetsched.runtime.ModuleProfiler`` runs a PyTorch module, and `Recorded` reads
-measurements from a file.
+A `Profiler` measures the tasks of one graph on the devices of a machine. `measure`, `Links` and
+``hetsched.runtime.two_step`` use it; ``hetsched.runtime.ModuleProfiler`` runs a PyTorch module, and `Recorder` returns
+the measurements of a `Profile`. A `DescribedProfiler` also knows what each task computes, and its devices' software.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from hetsched.arrays import FloatArray
+from hetsched.costs.measurements import Operator, ProfiledDevice
 from hetsched.errors import InvalidProblem
 from hetsched.problem.cluster import Device
 from hetsched.problem.graph import TaskGraph
 from hetsched.problem.problem import CostModel
 from hetsched.schedule.stages import StageCost
 
-__all__ = ["CostModel", "Measured", "Placement", "Profiler", "StageCost", "devices_of"]
+__all__ = ["CostModel", "DescribedProfiler", "Measured", "Placement", "Profiler", "StageCost", "devices_of"]
 
 Placement = str | Mapping[str, str]
 """The device of each task by name, or one device for all tasks."""
@@ -43,6 +44,13 @@ class Measured(NamedTuple):
     seconds: FloatArray
     memory_bytes: FloatArray
     """Peak of the bytes allocated during the task, in addition to those allocated before."""
+    q25: FloatArray | None = None
+    """Quartiles of the seconds; None if unknown."""
+    q75: FloatArray | None = None
+    cpu: FloatArray | None = None
+    """Median CPU seconds of the thread that runs the task; None if unknown."""
+    runs: int = 1
+    """Number of runs, of which `seconds` are the medians."""
 
 
 class Profiler(Protocol):
@@ -67,6 +75,20 @@ class Profiler(Protocol):
 
     def transfer(self, size: int, source: str, target: str) -> float:
         """Return the seconds of a copy of `size` bytes from one device to another."""
+        ...
+
+
+@runtime_checkable
+class DescribedProfiler(Profiler, Protocol):
+    """A profiler whose measurements can be used for other graphs with tasks that compute the same."""
+
+    @property
+    def operators(self) -> tuple[Operator, ...]:
+        """What each task computes; tasks with equal digests take the same time."""
+        ...
+
+    def described(self, device: str, session: str) -> ProfiledDevice:
+        """Return a device with its threads and software."""
         ...
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -11,13 +10,11 @@ import numpy.typing as npt
 from hetsched.arguments import check_array, checked
 from hetsched.arrays import BoolArray, FloatArray, IntArray
 from hetsched.costs.deviations import Deviations
-from hetsched.costs.lines import Lines, fit
-from hetsched.costs.samples import Samples
+from hetsched.costs.lines import Lines, rising
+from hetsched.costs.profile import Amount, Profile
 from hetsched.errors import InvalidProblem, warn
 from hetsched.problem.cluster import Cluster
 from hetsched.problem.graph import TaskGraph
-
-Amount = Literal["seconds", "memory_bytes"]
 
 
 class Regression:
@@ -28,11 +25,13 @@ class Regression:
 
     Parameters
     ----------
-    samples : Samples
-        Two or more batch sizes for each task on each device, or none where it cannot run.
+    profile : Profile
+        Of one graph: two or more batch sizes for each task on each device, or none where it cannot run.
 
     Attributes
     ----------
+    tasks, devices : tuples of str
+        Those of the profile, n and K.
     slope, intercept : float64 arrays [n, K]
         Seconds per input and seconds per batch; NaN where the task cannot run.
     memory_slope, memory_intercept : float64 arrays [n, K]
@@ -43,7 +42,7 @@ class Regression:
     Raises
     ------
     InvalidProblem
-        A task has samples at one batch size only.
+        A task was measured at one batch size only, or the profile has several graphs.
 
     References
     ----------
@@ -51,17 +50,18 @@ class Regression:
     """
 
     @checked
-    def __init__(self, samples: Samples) -> None:
-        self.samples = samples
-        self._time, self.flattened = _rising(samples, "seconds")
-        self._memory, _ = _rising(samples, "memory_bytes")
+    def __init__(self, profile: Profile) -> None:
+        self.profile = profile
+        self.tasks, self.devices = profile.network().graph.names, profile.names
+        self._time, self.flattened = self._rising("seconds")
+        self._memory, _ = self._rising("memory_bytes")
         self.slope, self.intercept = self._time.slope, self._time.intercept
         self.memory_slope, self.memory_intercept = self._memory.slope, self._memory.intercept
 
     def __repr__(self) -> str:
         flat = int(self.flattened.sum())
         lines = int(np.isfinite(self.slope).sum())
-        return f"<Regression: {lines} lines through {self.samples!r}{f'; {flat} fell and are flat' if flat else ''}>"
+        return f"<Regression: {lines} lines through {self.profile!r}{f'; {flat} fell and are flat' if flat else ''}>"
 
     @checked
     def durations(self, graph: TaskGraph, cluster: Cluster, batch_sizes: Sequence[int]) -> FloatArray:
@@ -83,7 +83,7 @@ class Regression:
     def estimated(self, what: Amount, tasks: Sequence[str], devices: Sequence[str], batch_sizes: npt.ArrayLike) -> FloatArray:
         """Return "seconds" or "memory_bytes" for names and batch sizes, shape [task, device, size]."""
         lines = self._time if what == "seconds" else self._memory
-        rows = np.ix_(_places(tasks, self.samples.tasks, "task"), _places(devices, self.samples.devices, "device"))
+        rows = np.ix_(_places(tasks, self.tasks, "task"), _places(devices, self.devices, "device"))
         values = lines.at(check_array(batch_sizes, "batch_sizes", ("sizes",)))[rows]
         below = np.argwhere(values < 0)
         if len(below):
@@ -95,7 +95,7 @@ class Regression:
         return np.maximum(values, 0.0)  # keeps NaN
 
     @checked
-    def deviations(self, actual: Samples, what: Amount = "seconds") -> Deviations:
+    def deviations(self, actual: Profile, what: Amount = "seconds") -> Deviations:
         """Return the deviations of the estimates from other measurements, usually of larger batches.
 
         Raises
@@ -103,31 +103,30 @@ class Regression:
         InvalidProblem
             A measurement has no estimate.
         """
-        estimated = self.estimated(what, actual.tasks, actual.devices, actual.batch_sizes)
-        measured: FloatArray = getattr(actual, what)
+        tasks, sizes = actual.network().graph.names, actual.batch_sizes
+        estimated = self.estimated(what, tasks, actual.names, sizes)
+        measured = actual.cube(what, tasks, actual.names, sizes)
         places = np.argwhere(np.isfinite(measured))
         i, k, b = places.T
         guesses = estimated[i, k, b]
         for x in np.flatnonzero(np.isnan(guesses)):
-            task, device = actual.tasks[i[x]], actual.devices[k[x]]
-            raise InvalidProblem(f"there are no samples of {what} of task {task!r} on {device!r} to estimate from; measure small batches")
-        names, devices = np.array(actual.tasks, np.str_), np.array(actual.devices, np.str_)
-        return Deviations.between(names[i].tolist(), devices[k].tolist(), actual.batch_sizes[b], guesses, measured[i, k, b])
+            task, device = tasks[i[x]], actual.names[k[x]]
+            raise InvalidProblem(f"there are no {what} of task {task!r} on {device!r} to estimate from; measure small batches")
+        names, devices = np.array(tasks, np.str_), np.array(actual.names, np.str_)
+        return Deviations.between(names[i].tolist(), devices[k].tolist(), np.array(sizes, np.int64)[b], guesses, measured[i, k, b])
 
-
-def _rising(samples: Samples, what: Amount) -> tuple[Lines, BoolArray]:
-    """Return the lines, with decreasing ones replaced by the mean, and which ones were replaced."""
-    lines = fit(samples.batch_sizes, getattr(samples, what))
-    for i, k in np.argwhere((lines.samples > 0) & np.isnan(lines.slope)):
-        sizes = samples.batch_sizes[np.isfinite(getattr(samples, what)[i, k])]
-        raise InvalidProblem(
-            f"task {samples.tasks[i]!r} on {samples.devices[k]!r} has {what} for one batch size only ({sizes[0]}); "
-            "a line needs two: measure another, or give NaN for all"
-        )
-    falls = lines.slope < 0
-    flat = lines._replace(slope=np.where(falls, 0.0, lines.slope), intercept=np.where(falls, lines.mean, lines.intercept))
-    width = np.ptp(samples.batch_sizes) if len(samples.batch_sizes) else 0
-    return flat, lines.slope * width < -1e-9 * lines.mean  # beyond rounding errors
+    def _rising(self, what: Amount) -> tuple[Lines, BoolArray]:
+        """Return the lines, with decreasing ones replaced by the mean, and which ones were replaced."""
+        sizes = self.profile.batch_sizes
+        values = self.profile.cube(what, self.tasks, self.devices, sizes)
+        lines, flattened = rising(sizes, values)
+        for i, k in np.argwhere((lines.samples > 0) & np.isnan(lines.slope)):
+            size = np.array(sizes)[np.isfinite(values[i, k])][0]
+            raise InvalidProblem(
+                f"task {self.tasks[i]!r} on {self.devices[k]!r} has {what} for one batch size only ({size}); "
+                "a line needs two: measure another, or give NaN for all"
+            )
+        return lines, flattened
 
 
 def _places(names: Iterable[str], names_known: tuple[str, ...], what: str) -> IntArray:
@@ -136,4 +135,4 @@ def _places(names: Iterable[str], names_known: tuple[str, ...], what: str) -> In
         return np.array([index[name] for name in names], np.int64)
     except KeyError as error:
         some = ", ".join(names_known[:8]) + (", ..." if len(names_known) > 8 else "")
-        raise InvalidProblem(f"{what} {error.args[0]!r} was not measured; the samples have {some or 'none'}") from None
+        raise InvalidProblem(f"{what} {error.args[0]!r} was not measured; the profile has {some or 'none'}") from None

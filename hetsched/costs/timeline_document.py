@@ -26,6 +26,16 @@ class OverheadRow(Row):
     receive_per_byte: float = 0.0
     busy: float = 1.0
 
+    @classmethod
+    def of(cls, device: str, x: Overhead) -> OverheadRow:
+        """Return the row of a device's overhead."""
+        return cls(device, float(x.dispatch), x.host, float(x.dispatch_python), *map(float, (*x.send, *x.receive, x.busy)))
+
+    def value(self) -> Overhead:
+        """Return the overhead."""
+        send, receive = (self.send, self.send_per_byte), (self.receive, self.receive_per_byte)
+        return Overhead(self.dispatch, self.host, self.dispatch_python, send, receive, self.busy)
+
 
 class MachinePart(Row):
     """The overheads of devices, and whether a value crosses to a device once however many tasks there read it."""
@@ -36,21 +46,11 @@ class MachinePart(Row):
     @classmethod
     def of(cls, machine: Machine) -> MachinePart:
         """Return the document part of a machine."""
-        rows = [
-            OverheadRow(name, float(x.dispatch), x.host, float(x.dispatch_python), *map(float, (*x.send, *x.receive, x.busy)))
-            for name, x in machine.devices
-        ]
-        return cls(rows, machine.once)
+        return cls([OverheadRow.of(*pair) for pair in machine.devices], machine.once)
 
     def value(self) -> Machine:
         """Return the machine."""
-        overheads = {
-            row.device: Overhead(
-                row.dispatch, row.host, row.dispatch_python, (row.send, row.send_per_byte), (row.receive, row.receive_per_byte), row.busy
-            )
-            for row in self.devices
-        }
-        return Machine(overheads, once=self.once)
+        return Machine({row.device: row.value() for row in self.devices}, once=self.once)
 
 
 class TimelineDocument(Document[Timeline], kw_only=True, tag="hetsched-timeline"):

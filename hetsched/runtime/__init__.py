@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from hetsched.runtime.executor import Executor
     from hetsched.runtime.measured import MeasuredStages
     from hetsched.runtime.profiler import ModuleProfiler
+    from hetsched.runtime.profiling import profile
     from hetsched.runtime.program import Program
     from hetsched.runtime.staged import StagedProgram
 
@@ -47,6 +48,7 @@ __all__ = [
     "compare",
     "forecast",
     "iterate",
+    "profile",
     "tags",
     "two_step",
     "verify_run",
@@ -56,6 +58,7 @@ _HOMES = {
     "executor": ["Executor"],
     "measured": ["MeasuredStages"],
     "profiler": ["ModuleProfiler"],
+    "profiling": ["profile"],
     "program": ["Program"],
     "staged": ["StagedProgram"],
 }

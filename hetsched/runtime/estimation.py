@@ -8,15 +8,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hetsched.arguments import checked
-from hetsched.arrays import FloatArray
 from hetsched.costs.communication import Links
 from hetsched.costs.deviations import Deviations
+from hetsched.costs.memory import with_workspace
+from hetsched.costs.profile import Profile
 from hetsched.costs.protocol import Measured, Profiler
+from hetsched.costs.recording import Recorder, measure
 from hetsched.costs.regression import Regression
-from hetsched.costs.samples import Samples
 from hetsched.problem.cluster import Cluster
-from hetsched.problem.graph import TaskGraph
 from hetsched.problem.problem import Problem
+from hetsched.schedule.schedule import Schedule
 from hetsched.search.solution import Solution
 from hetsched.solving import solve
 
@@ -29,7 +30,11 @@ class TwoStep(NamedTuple):
     first: Problem
     """The problem with estimated durations."""
     solution: Solution
-    """The schedule of `first`, which gives the placement."""
+    """The solution of `first`; the schedule is None if no placement fits into the memory."""
+    schedule: Schedule
+    """That of the solution, or its best effort, which gives the placement."""
+    bytes_over: float
+    """Bytes of `first` over the memory, summed over devices; 0 if the schedule is valid."""
     placement: dict[str, str]
     """The device of each task."""
     measured: Measured
@@ -42,11 +47,13 @@ class TwoStep(NamedTuple):
     """Deviations of the measurement from that second measurement, which show its repeatability."""
     memory: Deviations
     """Deviations of the bytes estimated by the first step from those measured in the second."""
+    profile: Profile
+    """All measurements, from which `two_step` can be repeated without the devices."""
 
 
 @checked
 def two_step(
-    profiler: Profiler,
+    profiler: Profiler | Profile,
     batch_sizes: Iterable[int],
     inputs: int,
     *,
@@ -54,6 +61,7 @@ def two_step(
     method: str | Sequence[str] = "auto",
     time_limit: float | None = 10.0,
     seed: int = 0,
+    best_effort: bool = True,
     **rules: Any,
 ) -> TwoStep:
     """Return problems whose tasks each run one batch of `inputs`, estimated from small batches and then measured.
@@ -62,12 +70,14 @@ def two_step(
     batch, which need not fit on any one device. Second step: the problem is solved, the large batch runs under the placement of
     the schedule, and each measured duration replaces its estimate. A second measurement gives the deviations of both.
 
-    Memory likewise: if a task needs more bytes than in its graph, its `input_bytes` in the problems are larger by the difference,
-    so that no device exceeds its memory. (Under ``memory="peak"`` these count only for tasks that read no other.)
+    The measured bytes of tasks are in the problems too, estimated in the first and measured in the second, so that no device exceeds
+    its memory: see `hetsched.costs.memory`. Where no placement fits, the one of the method ``celeritas`` that exceeds the memory least
+    is run, as in the paper.
 
     Parameters
     ----------
-    profiler : Profiler
+    profiler : Profiler or Profile
+        What measures; or all measurements of a former result, `TwoStep.profile`.
     batch_sizes : iterable of int
         Two or more, small enough for every device.
     inputs : int
@@ -76,36 +86,40 @@ def two_step(
         Default: the profiler's devices, with measured links.
     method, time_limit, seed
         As for ``hetsched.solve``.
+    best_effort : bool
+        Whether a placement over the memory is run where none fits; otherwise that is an error.
     **rules
         Further arguments of `Problem`: `communication`, `memory`, `transfers`.
 
     Raises
     ------
     HetschedError
-        No valid schedule of the first problem was found; or an error of `Regression`, `Problem` or the profiler.
+        No schedule of the first problem was found; or an error of `Regression`, `Problem`, `Recorder` or the profiler.
 
     References
     ----------
     Celeritas, section 4.2 (Standard Evaluation).
     """
-    regression = Regression(Samples.measured(profiler, batch_sizes))
-    cluster = Links.measured(profiler).cluster() if cluster is None else cluster
-    estimated_bytes = regression.memory_bytes(profiler.graph, cluster, [inputs])[:, :, 0]
-    graph = _with_memory(profiler.graph, np.fmax.reduce(estimated_bytes, axis=1), inputs)
-    first = Problem(graph, cluster, costs=regression, batch_sizes=[inputs], inputs=inputs, **rules)
+    recorder = (
+        profiler if isinstance(profiler, Recorder) else Recorder(profile=profiler) if isinstance(profiler, Profile) else Recorder(profiler)
+    )
+    regression = Regression(measure(recorder, batch_sizes))
+    cluster = Links.measured(recorder).cluster() if cluster is None else cluster
+    plain = Problem(recorder.graph, cluster, costs=regression, batch_sizes=[inputs], inputs=inputs, **rules)
+    estimated_bytes = regression.memory_bytes(plain.graph, cluster, [inputs])
+    first = with_workspace(plain, estimated_bytes)
     solution = solve(first, method=method, time_limit=time_limit, seed=seed)
-    solution.raise_for_status()
-    assert solution.schedule is not None
-    batches = solution.schedule.batches
+    schedule, bytes_over = _to_run(first, solution, best_effort, time_limit, seed)
     device = np.empty(first.n_tasks, np.int64)
-    device[batches.task] = batches.device
+    device[schedule.batches.task] = schedule.batches.device
     placement = {task: cluster.names[k] for task, k in zip(first.graph.names, device.tolist(), strict=True)}
-    measured, later = profiler.measure(inputs, placement), profiler.measure(inputs, placement)
+    measured, later = recorder.measure(inputs, placement), recorder.measure(inputs, placement)
 
-    durations = first.durations.copy()
+    durations = plain.durations.copy()
     here = np.flatnonzero(np.isfinite(measured.seconds))
     durations[here, device[here], 0] = measured.seconds[here]
-    second = first.replace(graph=_with_memory(profiler.graph, measured.memory_bytes, inputs), durations=durations, batch_sizes=[inputs])
+    held = np.broadcast_to(measured.memory_bytes[:, None, None], durations.shape)
+    second = with_workspace(plain.replace(durations=durations, batch_sizes=[inputs]), held)
 
     def compared(estimated: Any, actual: Any) -> Deviations:
         finite = np.flatnonzero(np.isfinite(estimated) & np.isfinite(actual))
@@ -117,16 +131,27 @@ def two_step(
         regression,
         first,
         solution,
+        schedule,
+        bytes_over,
         placement,
         measured,
         second,
         compared(first.durations[every, device, 0], later.seconds),
         compared(measured.seconds, later.seconds),
-        compared(estimated_bytes[every, device], measured.memory_bytes),
+        compared(estimated_bytes[every, device, 0], measured.memory_bytes),
+        recorder.profile,
     )
 
 
-def _with_memory(graph: TaskGraph, measured: FloatArray, inputs: int) -> TaskGraph:
-    """Return the graph with memory of at least the `measured` bytes of a batch, in addition to the weights, for each task."""
-    needed = np.nan_to_num(measured) / inputs - graph.output_bytes
-    return graph.replace(input_bytes=np.maximum(graph.input_bytes, needed))
+def _to_run(problem: Problem, solution: Solution, best_effort: bool, time_limit: float | None, seed: int) -> tuple[Schedule, float]:
+    """Return the schedule to run, and the bytes by which it exceeds the memory."""
+    if solution.schedule is not None:
+        return solution.schedule, 0.0
+    if best_effort:
+        again = solve(problem, method="celeritas", time_limit=time_limit, seed=seed)
+        if again.schedule is not None:
+            return again.schedule, 0.0
+        if again.best_effort is not None:
+            return again.best_effort.schedule, again.best_effort.bytes_over
+    solution.raise_for_status()
+    raise AssertionError("a solution without a schedule raises")

@@ -23,15 +23,13 @@ from hetsched.errors import Cancelled, InvalidArgument, InvalidProblem, InvalidS
 from hetsched.problem.cluster import Cluster
 from hetsched.problem.problem import Problem
 from hetsched.runtime.code import Compiled, Registers
+from hetsched.runtime.places import Place, Where, place
 from hetsched.runtime.plan import Plan, refuse_split
 from hetsched.runtime.program import Program
-from hetsched.runtime.team import PASS, RUN, TAKE, WAIT, Place, Team, Turn, Work, parallel_steps, serial_steps, warn_unequal
+from hetsched.runtime.team import PASS, RUN, TAKE, WAIT, Team, Turn, Work, parallel_steps, serial_steps, warn_unequal
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.simulate import simulate
-
-Where = int | Sequence[int] | str
-"""A number of CPU threads; the CPU cores to which a device is pinned, one thread each; or the name of a device of torch."""
 
 LEAST_TIMEOUT = 30.0
 TIMEOUT_FACTOR = 60.0
@@ -220,10 +218,10 @@ class Executor:
                 f"of the executor, {own.n_tasks}, {own.n_devices} and {own.inputs}; give the problem that the decision was made for"
             )
         table = problem.durations.copy()
-        place = int(np.searchsorted(problem.batch_sizes, problem.inputs))
+        size = int(np.searchsorted(problem.batch_sizes, problem.inputs))
         medians = np.median(self._alone, axis=0)
         works = np.array([bool(steps) for steps in self.compiled.steps])[self.plan.task]
-        table[self.plan.task, self.plan.device, place] = np.where(works, medians, 0.0)
+        table[self.plan.task, self.plan.device, size] = np.where(works, medians, 0.0)
         return problem.replace(durations=table, batch_sizes=problem.batch_sizes)
 
     def cancel(self) -> None:
@@ -393,8 +391,8 @@ class Executor:
             )
 
     def _warn_of_short_tasks(self) -> None:
-        place = int(np.searchsorted(self.problem.batch_sizes, self.problem.inputs))
-        seconds = self.problem.durations[self.plan.task, self.plan.device, place]
+        size = int(np.searchsorted(self.problem.batch_sizes, self.problem.inputs))
+        seconds = self.problem.durations[self.plan.task, self.plan.device, size]
         seconds = seconds[seconds > 0]
         if len(seconds) and seconds.mean() < SHORT_TASK:
             warn(
@@ -457,23 +455,12 @@ def _places(names: Sequence[str], devices: Mapping[str, Where]) -> list[Place]:
     return [_place(name, devices[name]) for name in names]
 
 
-def _place(name: str, where: Any) -> Place:
-    remedy = "give a number of CPU threads, or a list of cores"
+def _place(name: str, where: Where) -> Place:
     if isinstance(where, str):
-        raise UnsupportedFeature(f"device {name!r} is {where!r}; the executor runs on CPU threads so far: {remedy}")
-    if isinstance(where, int) and not isinstance(where, bool):
-        if where < 1:
-            raise InvalidProblem(f"device {name!r} is {where} threads; it must be at least one")
-        return Place(name, where, None)
-    cores = list(where) if isinstance(where, Sequence) else []
-    if not cores or not all(isinstance(core, int) and not isinstance(core, bool) for core in cores) or len(set(cores)) < len(cores):
-        raise InvalidProblem(f"device {name!r} is {where!r}; {remedy}, each once")
-    if not hasattr(os, "sched_setaffinity"):
-        raise UnsupportedFeature(f"device {name!r} is pinned to cores, which this system cannot do; give a number of threads")
-    own = os.sched_getaffinity(0)
-    if not own.issuperset(cores):
-        raise InvalidProblem(f"device {name!r} has the cores {cores}; this process has {sorted(own)}")
-    return Place(name, len(cores), frozenset(cores))
+        raise UnsupportedFeature(
+            f"device {name!r} is {where!r}; the executor runs on CPU threads so far: give a number of CPU threads, or a list of cores"
+        )
+    return place(name, where)
 
 
 def _times(turn: Turn) -> RunTimes:

@@ -1,33 +1,38 @@
-"""Costs of stages, measured on the device of a program and stored in a file."""
+"""Costs of stages, measured on the device of a program and kept in a profile."""
 
 from __future__ import annotations
 
-import hashlib
-import itertools
-import json
 import math
 import os
-import platform
 import time
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from statistics import median
 from typing import Any
 
+import numpy as np
 import torch
-from torch.fx import Node
-from torch.fx.node import map_arg
 
+from hetsched import documents
 from hetsched.arguments import checked
+from hetsched.arrays import FloatArray
+from hetsched.costs.measurements import Network, Operator, ProfiledDevice, StageTime
+from hetsched.costs.profile import Profile
+from hetsched.costs.recording import new_session
 from hetsched.errors import InvalidProblem, UnsupportedFeature, warn
 from hetsched.models.ios.dynamic_program import connected
+from hetsched.problem.cluster import Device
 from hetsched.runtime.code import Registers
+from hetsched.runtime.digests import Computations
 from hetsched.runtime.merging import Merged, alike
+from hetsched.runtime.places import clock_hz, kind, software
 from hetsched.runtime.program import Program
 from hetsched.runtime.staged import Streams, runner
 
 REPLAYS = 5
 """Number of timed replays of a CUDA graph of runs."""
+BETWEEN = 20.0
+"""A file is not written again before this many times the seconds of the last time have passed."""
 
 
 class MeasuredStages:
@@ -35,7 +40,7 @@ class MeasuredStages:
 
     A stage is run alone, on the values of one run of the entire program, `warmup` times and then `repeats`
     times; the cost is the median in seconds. On CUDA it is captured as a CUDA graph, and replays are timed by events.
-    Stages of the same computation are measured once, independently of names.
+    Stages of the same computations, by the digests of their tasks, are measured once, independently of names.
 
     Parameters
     ----------
@@ -45,9 +50,9 @@ class MeasuredStages:
     example_kwargs : mapping, optional
     warmup, repeats : int
         Numbers of runs before the measurement and in it.
-    cache : path, optional
-        A file to which each measurement is appended as a line of JSON, and from which measurements on the same kind of device are
-        read, so that an interrupted search can continue.
+    profile : Profile or path, optional
+        Measurements on such a device, which are not repeated. A file is read if it exists, and written while measurements are added
+        and at the end, so that an interrupted search can continue.
     floor : float
         Factor in [0, 1] of the measurements in `bound`; 1 assumes that they are exact.
 
@@ -59,7 +64,7 @@ class MeasuredStages:
     Raises
     ------
     InvalidProblem
-        A parameter is out of range, the arguments do not fit, or a line of the file is not a measurement.
+        A parameter is out of range, the arguments do not fit, or the file is not a profile.
     UnsupportedFeature
         The program is neither on a CPU nor on CUDA.
     """
@@ -73,7 +78,7 @@ class MeasuredStages:
         example_kwargs: Mapping[str, Any] | None = None,
         warmup: int = 3,
         repeats: int = 10,
-        cache: str | os.PathLike[str] | None = None,
+        profile: Profile | str | os.PathLike[str] | None = None,
         floor: float = 0.8,
     ) -> None:
         for what, value, fits, rule in (
@@ -86,15 +91,33 @@ class MeasuredStages:
         self.program, self.warmup, self.repeats, self.floor = program, warmup, repeats, floor
         self.measured = 0
         self._runner = runner(program)
-        self._device = f"{device_name(program.device)}, torch {torch.__version__}"
+        self._operators = Computations(program).operators
+        self._session = new_session()
+        self._devices: dict[int, ProfiledDevice] = {}
         self._single: dict[tuple[str, int], float] = {}  # by task and number of threads
-        self._path = None if cache is None else Path(cache)
-        self._known, self._whole = ({}, None) if self._path is None else _read(self._path)
+        network = Network(program.graph, tuple(operator.digest for operator in self._operators))
+        self._store = _Store(profile, self._operators, network)
+        weakref.finalize(self, self._store.finish)
         args = (example_args,) if isinstance(example_args, torch.Tensor) else example_args
-        self._registers = program.compiled.start(program.inputs(args, example_kwargs or {}))
+        given = program.inputs(args, example_kwargs or {})
+        self.batch = max(program.compiled.lengths(given), default=1)
+        self._registers = program.compiled.start(given)
         with torch.no_grad():
             for i in program.graph.topological_order.tolist():
                 program.compiled.functions[i](self._registers)
+
+    @property
+    def profile(self) -> Profile:
+        """All measurements: those that were given, and those made since."""
+        return self._store.profile
+
+    @checked
+    def write(self, path: str | os.PathLike[str] | None = None) -> None:
+        """Write the profile as a JSON document; without a path to the file that was given."""
+        path = self._store.path if path is None else path
+        if path is None:
+            raise InvalidProblem("there is no file to write the profile to; name one")
+        self.profile.write(path)
 
     @checked
     def __call__(self, tasks: tuple[str, ...], strategy: str) -> float:
@@ -138,28 +161,43 @@ class MeasuredStages:
     def _cost(self, strategy: str, groups: Sequence[Sequence[int]], run: Callable[[Registers], None]) -> float:
         if not any(self.program.work[i].steps for group in groups for i in group):
             return 0.0  # inputs
-        signature = self._signature(strategy, groups)
-        if signature not in self._known:
+        digests = tuple(tuple(self._operators[i].digest for i in group) for group in groups)
+        device = self._device()
+        known = self._store.known(digests, strategy, device, self.batch)
+        if known is None:
             with torch.no_grad():
                 seconds = self._on_cuda(run) if isinstance(self._runner, Streams) else self._on_cpu(run)
-            self._known[signature] = seconds
+            q25, known, q75 = np.quantile(seconds, [0.25, 0.5, 0.75]).tolist()
             self.measured += 1
-            names = self.program.graph.names
-            self._keep(
-                {"stage": signature, "seconds": seconds, "tasks": [names[i] for group in groups for i in group], "strategy": strategy}
-            )
-        return self._known[signature]
+            row = StageTime(digests, strategy, device.name, self.batch, self._session, len(seconds), known, q25, q75)
+            self._store.add(row, device)
+        return known
 
-    def _on_cpu(self, run: Callable[[Registers], None]) -> float:
+    def _device(self) -> ProfiledDevice:
+        """Return the program's device, with the number of threads that torch has now."""
+        threads, device = torch.get_num_threads(), self.program.device
+        if threads not in self._devices:
+            cpu = device.type == "cpu"
+            self._devices[threads] = ProfiledDevice(
+                Device(f"cpu with {threads} threads" if cpu else str(device), kind=kind(device)),
+                self._session,
+                threads if cpu else None,
+                (),
+                clock_hz(device),
+                software(device, fold=False),
+            )
+        return self._devices[threads]
+
+    def _on_cpu(self, run: Callable[[Registers], None]) -> FloatArray:
         seconds = []
         for _ in range(self.warmup + self.repeats):
             registers = list(self._registers)
             start = time.perf_counter()
             run(registers)
             seconds.append(time.perf_counter() - start)
-        return median(seconds[self.warmup :])
+        return np.array(seconds[self.warmup :])
 
-    def _on_cuda(self, run: Callable[[Registers], None]) -> float:
+    def _on_cuda(self, run: Callable[[Registers], None]) -> FloatArray:
         """Return the seconds per run of a CUDA graph of `repeats` runs, which makes the time of its launch negligible."""
         device = self.program.device
         with torch.cuda.device(device):
@@ -180,84 +218,56 @@ class MeasuredStages:
                 end.record()
                 end.synchronize()
                 seconds.append(begin.elapsed_time(end) / 1e3 / self.repeats)
-        return float(median(seconds[self.warmup :]))
+        return np.array(seconds[self.warmup :])
 
-    def _signature(self, strategy: str, groups: Sequence[Sequence[int]]) -> str:
-        """Return a digest of the computation of a stage: calls, shapes, dependencies and groups, without names and values."""
-        number: dict[Node, int] = {}
-        parts, fresh = [f"{self._device}, {torch.get_num_threads()} threads", strategy], itertools.count()
 
-        def place(node: Node) -> str:
-            if node not in number:
-                number[node] = next(fresh)
-                value = self.program.compiled.read(node, self._registers)
-                fixed = "weight" if node in self.program.constants else "given"
-                parts.append(f"%{number[node]} = {fixed} {_described(value)}")
-            return f"%{number[node]}"
+class _Store:
+    """Measurements of stages, and the file that they are written to."""
 
-        for group in groups:
-            parts.append("group")
-            for i in group:
-                for node in self.program.compiled.steps[i]:
-                    call = map_arg((node.args, node.kwargs), place)
-                    number[node] = next(fresh)  # a view that several tasks make belongs to each of them
-                    parts.append(f"%{number[node]} = {node.target}{call}")
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+    def __init__(self, profile: Profile | str | os.PathLike[str] | None, operators: Sequence[Operator], network: Network) -> None:
+        self.path = None if profile is None or isinstance(profile, Profile) else Path(profile)
+        before = profile if isinstance(profile, Profile) else Profile()
+        if self.path is not None and self.path.exists():
+            before = _read(self.path)
+        self.before, self.operators, self.network = before, operators, network
+        self.rows: dict[tuple[object, ...], StageTime] = {}
+        self.devices: dict[str, ProfiledDevice] = {}
+        self.written, self.due = 0, 0.0
 
-    def _keep(self, row: Mapping[str, Any]) -> None:
-        if self._path is None:
+    @property
+    def profile(self) -> Profile:
+        """All measurements."""
+        return self.before.merge(Profile(self.devices.values(), self.operators, (), self.rows.values(), (), [self.network]))
+
+    def known(self, groups: tuple[tuple[str, ...], ...], strategy: str, device: ProfiledDevice, batch: int) -> float | None:
+        """Return the seconds of a stage if it was measured on such a device."""
+        row = self.rows.get((groups, strategy, device.name, batch))
+        return self.before.stage(groups, strategy, device, batch) if row is None else row.median
+
+    def add(self, row: StageTime, device: ProfiledDevice) -> None:
+        """Keep a measurement, and write the file unless that was just done."""
+        self.rows[row.groups, row.strategy, row.device, row.batch] = row
+        self.devices[device.name] = device
+        if time.perf_counter() >= self.due:
+            self.finish()
+
+    def finish(self) -> None:
+        """Write the file if there is anything new; a failure is a warning, and the last."""
+        if self.path is None or self.written == len(self.rows):
             return
+        begin, count = time.perf_counter(), len(self.rows)
         try:
-            if self._whole is not None:
-                os.truncate(self._path, self._whole)
-                self._whole = None
-            with open(self._path, "a", encoding="utf-8") as file:
-                file.write(json.dumps(row) + "\n")
+            self.profile.write(self.path)
+            self.written = count
         except OSError as error:
-            warn(f"measurements are no longer written to {self._path}: {error.strerror}")
-            self._path = None
+            warn(f"measurements are no longer written to {self.path}: {error.strerror}")
+            self.path = None
+        end = time.perf_counter()
+        self.due = end + BETWEEN * (end - begin)
 
 
-def _read(path: Path) -> tuple[dict[str, float], int | None]:
-    """Return the measurements in a file and, if its last line is incomplete, the bytes of the complete lines."""
-    if not path.exists():
-        return {}, None
-    *lines, rest = path.read_bytes().split(b"\n")
-    measurements = {}
-    for number, text in enumerate(lines, 1):
-        try:
-            row = json.loads(text)
-            measurements[str(row["stage"])] = seconds = float(row["seconds"])
-            valid = seconds >= 0
-        except (ValueError, KeyError, TypeError):
-            valid = False
-        if not valid:
-            raise _not_ours(path, number)
-    begins = b'{"stage": '
-    if rest[: len(begins)] != begins[: len(rest)]:
-        raise _not_ours(path, len(lines) + 1)
-    return measurements, sum(len(text) + 1 for text in lines) if rest else None
-
-
-def _not_ours(path: Path, line: int) -> InvalidProblem:
-    return InvalidProblem(f"line {line} of {path} is not a measurement of a stage; name another file as cache, or remove it")
-
-
-def _described(value: Any) -> str:
-    if isinstance(value, tuple):
-        return f"({', '.join(map(_described, value))})"
-    return f"{value.dtype} {tuple(value.shape)} {value.stride()}" if isinstance(value, torch.Tensor) else repr(value)
-
-
-def device_name(device: torch.device) -> str:
-    """Return the vendor's name of a device."""
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"{platform.machine()} {_processor()}"
-
-
-def _processor() -> str:
-    """Return the name of the processor if the system provides it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor())
+def _read(path: Path) -> Profile:
+    profile = documents.read(path)
+    if not isinstance(profile, Profile):
+        raise InvalidProblem(f"{path} is not a profile; name another file, or remove it")
+    return profile

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import torch
 
-from hetsched.runtime.code import Registers
+from hetsched.runtime.code import Compiled, Registers
+from hetsched.runtime.places import Place
 from hetsched.runtime.program import Program, Values
 
 Result = TypeVar("Result")
@@ -18,12 +20,21 @@ Probe = Callable[["Worker", Callable[[], None]], Result]
 
 
 class Worker:
-    """A device: a thread that runs tasks of a program on a CPU, with a number of torch threads, or on CUDA."""
+    """A device: a thread that runs tasks of a program on a CPU, with a number of torch threads and maybe cores, or on CUDA."""
 
-    def __init__(self, name: str, program: Program, threads: int, clock: Callable[[], float]) -> None:
-        self.name, self.program, self.threads, self.clock = name, program, threads, clock
-        self.device = program.device
-        self.pool = ThreadPoolExecutor(1, thread_name_prefix=f"hetsched-{name}")
+    def __init__(self, place: Place, program: Program, compiled: Compiled, clock: Callable[[], float]) -> None:
+        self.place, self.program, self.compiled, self.clock = place, program, compiled, clock
+        self.name, self.device, self.threads = place.name, program.device, place.threads
+        self.pool = ThreadPoolExecutor(1, thread_name_prefix=f"hetsched-{place.name}", initializer=self._pin)
+
+    @property
+    def counts_cpu(self) -> bool:
+        """Whether the CPU time of its thread is that of its tasks."""
+        return self.device.type == "cpu" and self.threads == 1
+
+    def _pin(self) -> None:
+        if self.place.cores is not None:
+            os.sched_setaffinity(0, self.place.cores)
 
     def call(self, function: Callable[..., Result], *args: Any) -> Result:
         """Call a function on the worker's thread and return its result."""
@@ -59,21 +70,21 @@ class PlacedRun:
     def __init__(self, where: Sequence[Worker], given: dict[str, Values]) -> None:
         self.where = where
         self.workers = list({worker.name: worker for worker in where}.values())
-        program = where[0].program
+        program, compiled = where[0].program, where[0].compiled
         order = program.graph.topological_order.tolist()
         self.jobs = [(worker, list(tasks)) for worker, tasks in itertools.groupby(order, key=lambda i: where[i])]
-        self.reads = program.compiled.reads
-        self.home = [where[value.task] for value in program.compiled.values]
+        self.reads = compiled.reads
+        self.home = [where[value.task] for value in compiled.values]
         self.given = {worker.name: self._own(worker, given[worker.name]) for worker in self.workers}
         place = {i: k for k, i in enumerate(order)}
         self.dead: list[list[int]] = [[] for _ in order]
-        for register, value in enumerate(program.compiled.values):
+        for register, value in enumerate(compiled.values):
             if not value.kept:
                 self.dead[max(value.readers, key=place.__getitem__)].append(register)
 
     def _own(self, worker: Worker, given: Values) -> Registers:
         """Return the registers of a worker before a run: its own inputs, and what is no value of a task."""
-        registers = worker.program.compiled.start(given)
+        registers = worker.compiled.start(given)
         for register, home in enumerate(self.home):
             if home is not worker:
                 registers[register] = None
@@ -93,7 +104,7 @@ class PlacedRun:
     def _job(
         self, worker: Worker, tasks: list[int], registers: dict[str, Registers], probe: Probe[Result], results: dict[int, Result]
     ) -> None:
-        own, functions = registers[worker.name], worker.program.compiled.functions
+        own, functions = registers[worker.name], worker.compiled.functions
         for i in tasks:
             for register in self.reads[i]:
                 home = self.home[register]

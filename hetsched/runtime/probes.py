@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -12,8 +14,8 @@ from torch.utils._pytree import tree_leaves
 
 from hetsched.runtime.placed import Worker
 
-Clock = Callable[[], float]
-"""Returns the seconds of a run, after its end."""
+Clock = Callable[[], tuple[float, float]]
+"""Returns the seconds of a run by the worker's clock, and the CPU seconds of its thread or NaN, after its end."""
 
 
 def timed(worker: Worker, run: Callable[[], Any]) -> Clock:
@@ -24,15 +26,17 @@ def timed(worker: Worker, run: Callable[[], Any]) -> Clock:
         run()
         end.record()
 
-        def elapsed() -> float:
+        def elapsed() -> tuple[float, float]:
             end.synchronize()
-            return float(begin.elapsed_time(end)) / 1e3
+            return float(begin.elapsed_time(end)) / 1e3, math.nan
 
         return elapsed
+    before = time.thread_time() if worker.counts_cpu else math.nan
     start = worker.clock()
     run()
     seconds = worker.clock() - start
-    return lambda: seconds
+    cpu = time.thread_time() - before if worker.counts_cpu else math.nan
+    return lambda: (seconds, cpu)
 
 
 def allocated(worker: Worker, run: Callable[[], Any]) -> int:

@@ -7,6 +7,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -15,11 +16,14 @@ from torch.utils._pytree import tree_map
 
 from hetsched.arguments import check_count, checked, whole
 from hetsched.arrays import FloatArray
+from hetsched.costs.measurements import Operator, ProfiledDevice
 from hetsched.costs.protocol import Measured, Placement, devices_of
 from hetsched.errors import InvalidProblem, UnsupportedFeature
 from hetsched.problem.cluster import Device
-from hetsched.runtime.measured import device_name
+from hetsched.runtime.code import Compiled
+from hetsched.runtime.digests import Computations
 from hetsched.runtime.placed import PlacedRun, Worker
+from hetsched.runtime.places import Place, Where, clock_hz, kind, place, software
 from hetsched.runtime.probes import allocated, timed
 from hetsched.runtime.program import Program, Values
 
@@ -38,20 +42,20 @@ class ModuleProfiler:
 
     Parameters
     ----------
-    module : torch.nn.Module
-        In eval mode if it has layers that differ in training.
+    module : torch.nn.Module or Program
+        In eval mode if it has layers that differ in training. A program is profiled on the kind of device that it is on.
     example_args : tuple (or one tensor)
         Arguments of a call; their items are repeated for batches of other sizes.
     example_kwargs : mapping, optional
-    devices : mapping of name to int or str, optional
-        A number of CPU threads, or a device of torch such as ``"cuda:0"``. Default: each core of the CPU with one thread and each
-        CUDA device.
+    devices : mapping of name to int, sequence of int or str, optional
+        A number of CPU threads; the cores to which they are pinned, one each; or a device of torch such as ``"cuda:0"``. Default:
+        each core of the CPU with one thread, not pinned, and each CUDA device.
     dynamic_batch, fuse : bool
-        As for `hetsched.frontends.torch.capture`.
+        As for `hetsched.frontends.torch.capture`; those of a program are its own.
+    fold : bool
+        As for `Executor`: whether batch norms are multiplied into convolutions.
     warmup, repeats : int
-        Numbers of runs before the measurement and in it: 5 and 50 as in Celeritas.
-    statistic : {"median", "mean"}
-        Statistic over the runs; Celeritas uses the mean.
+        Numbers of runs before the measurement and in it: 5 and 50 as in Celeritas, which takes their mean; here it is the median.
     clock : {"wall", "cpu"}
         Clock of tasks on a CPU. "cpu" counts only the time in which the worker's thread was running, for machines with other
         load; it needs devices of one thread.
@@ -71,16 +75,16 @@ class ModuleProfiler:
     @checked(InvalidProblem)
     def __init__(
         self,
-        module: torch.nn.Module,
+        module: torch.nn.Module | Program,
         example_args: tuple[Any, ...] | torch.Tensor,
         *,
         example_kwargs: Mapping[str, Any] | None = None,
-        devices: Mapping[str, int | str] | None = None,
+        devices: Mapping[str, Where] | None = None,
         dynamic_batch: bool = True,
         fuse: bool = False,
+        fold: bool = True,
         warmup: int = 5,
         repeats: int = 50,
-        statistic: Literal["median", "mean"] = "median",
         clock: Literal["wall", "cpu"] = "wall",
         time_limit: float | None = None,
         on_progress: Callable[[int, int], object] | None = None,
@@ -88,39 +92,62 @@ class ModuleProfiler:
         for what, value, fits, rule in (
             ("warmup", warmup, warmup >= 0, ">= 0"),
             ("repeats", repeats, repeats >= 1, ">= 1"),
-            ("statistic", statistic, statistic in ("median", "mean"), "'median' or 'mean'"),
             ("clock", clock, clock in ("wall", "cpu"), "'wall' or 'cpu'"),
             ("time_limit", time_limit, time_limit is None or time_limit > 0, "a number of seconds > 0, or None"),
         ):
             if not fits:
                 raise InvalidProblem(f"{what} is {value!r}; it must be {rule}")
-        self.warmup, self.repeats, self.statistic = warmup, repeats, statistic
+        self.warmup, self.repeats, self.fold = warmup, repeats, fold
         self.time_limit, self.on_progress = time_limit, on_progress
         self._args = (example_args,) if isinstance(example_args, torch.Tensor) else example_args
         self._kwargs = dict(example_kwargs or {})
         self._workers: dict[str, Worker] = {}
-        programs: dict[torch.device, Program] = {}
-        for name, kind in (_default_devices() if devices is None else devices).items():
-            device = _torch_device(name, kind)
-            if clock == "cpu" and (kind != 1 or device.type != "cpu"):
-                raise InvalidProblem(f"clock 'cpu' measures one thread of the CPU, but device {name!r} is {kind!r}; give 1, or use 'wall'")
-            if device not in programs:
-                programs[device] = self._program(module, device, dynamic_batch, fuse)
-            threads = kind if isinstance(kind, int) else torch.get_num_threads()
-            self._workers[name] = Worker(name, programs[device], threads, time.thread_time if clock == "cpu" else time.perf_counter)
+        programs: dict[torch.device, tuple[Program, Compiled]] = {}
+        for name, where in (_default_devices() if devices is None else devices).items():
+            own = place(name, where)
+            if clock == "cpu" and (own.threads != 1 or own.device.type != "cpu"):
+                raise InvalidProblem(f"clock 'cpu' measures one thread of the CPU, but device {name!r} is {where!r}; give 1, or use 'wall'")
+            if own.device not in programs:
+                program = self._program(module, own.device, dynamic_batch, fuse)
+                programs[own.device] = program, Compiled(program, fold)
+            self._workers[name] = Worker(own, *programs[own.device], time.thread_time if clock == "cpu" else time.perf_counter)
         if not self._workers:
             raise InvalidProblem("devices is empty; name at least one, for instance {'cpu': 1}")
-        first, *others = programs.values()
-        if any(_named(other) != _named(first) or other.graph != first.graph for other in others):
+        (first, _), *others = programs.values()
+        if any(_named(other) != _named(first) or other.graph != first.graph for other, _ in others):
             raise UnsupportedFeature("the module is captured differently on different devices; profile it on one kind of them at a time")
-        self.graph = first.graph
+        self.graph, self._first = first.graph, first
+        self._clocks = {device: clock_hz(device) for device in programs}
         self.devices = tuple(map(_described, self._workers.values()))
 
-    def _program(self, module: torch.nn.Module, device: torch.device, dynamic_batch: bool, fuse: bool) -> Program:
+    def _program(self, module: torch.nn.Module | Program, device: torch.device, dynamic_batch: bool, fuse: bool) -> Program:
+        if isinstance(module, Program):
+            if module.device != device:
+                raise UnsupportedFeature(f"the program is on {module.device} and cannot be profiled on {device}; give its module")
+            return module
         there = all(tensor.device == device for tensor in (*module.parameters(), *module.buffers()))
         own = module if there else copy.deepcopy(module).to(device)
         args, kwargs = _moved(self._args, device), _moved(self._kwargs, device)
         return Program(own, args, example_kwargs=kwargs, dynamic_batch=dynamic_batch, fuse=fuse)
+
+    @cached_property
+    def operators(self) -> tuple[Operator, ...]:
+        """What each task computes; tasks with equal digests take the same time."""
+        return Computations(self._first).operators
+
+    @checked
+    def described(self, device: str, session: str) -> ProfiledDevice:
+        """Return a device with its threads, cores, clock and software."""
+        worker = self._worker(device)
+        cpu = worker.device.type == "cpu"
+        return ProfiledDevice(
+            next(own for own in self.devices if own.name == device),
+            session,
+            worker.threads if cpu else None,
+            tuple(sorted(worker.place.cores or ())),
+            self._clocks[worker.device],
+            software(worker.device, fold=self.fold),
+        )
 
     @checked
     def measure(self, inputs: int, placement: Placement) -> Measured:
@@ -141,25 +168,39 @@ class ModuleProfiler:
             run = PlacedRun(where, given)
             memory = np.array(run(run.start(), allocated), np.float64)
             works = np.array([bool(work.steps) for work in where[0].program.work])  # inputs have none
-            seconds = self._repeated(lambda: np.array([clock() for clock in run(run.start(), timed)]))
+            times = self._repeated(lambda: np.array([clock() for clock in run(run.start(), timed)]).reshape(-1, 2))
         except torch.OutOfMemoryError as error:
             remedy = "measure a smaller batch, or place it on more devices"
             raise UnsupportedFeature(f"a batch of {inputs} does not fit into the memory of its devices; {remedy}") from error
         finally:
             torch.set_num_threads(threads)
-        return Measured(np.where(works, seconds, 0.0), memory)
+        quartiles = np.where(works, np.quantile(times[..., 0], [0.25, 0.5, 0.75], axis=0), 0.0)
+        cpu = np.where(works, np.median(times[..., 1], axis=0), 0.0)
+        return Measured(quartiles[1], memory, quartiles[0], quartiles[2], cpu, len(times))
+
+    @cached_property
+    def batch(self) -> int:
+        """The number of inputs in the example."""
+        program, args, kwargs = self.example(self.devices[0].name)
+        return max(program.compiled.lengths(program.inputs(args, kwargs)), default=1)
+
+    def place(self, device: str) -> Place:
+        """Return where a device is."""
+        return self._worker(device).place
+
+    def example(self, device: str) -> tuple[Program, tuple[Any, ...], dict[str, Any]]:
+        """Return the program of a device and the arguments of the example there."""
+        worker = self._worker(device)
+        return worker.program, _moved(self._args, worker.device), _moved(self._kwargs, worker.device)
 
     def _given(self, worker: Worker, inputs: int) -> Values:
-        program = worker.program
-        return program.resized(program.inputs(_moved(self._args, worker.device), _moved(self._kwargs, worker.device)), inputs)
+        program, args, kwargs = self.example(worker.name)
+        return program.resized(program.inputs(args, kwargs), inputs)
 
     @checked(InvalidProblem, size=whole(0))
     def transfer(self, size: int, source: str, target: str) -> float:
         """Return the seconds of a copy of `size` bytes, just written by `source`, to `target`; between CPU devices within memory."""
-        for name in (source, target):
-            if name not in self._workers:
-                raise InvalidProblem(f"device {name!r} is not one of the profiler's ({', '.join(self._workers)}); choose one of these")
-        giver, taker = self._workers[source], self._workers[target]
+        giver, taker = self._worker(source), self._worker(target)
         data = torch.empty(size, dtype=torch.uint8, device=giver.device)
 
         def write() -> None:
@@ -179,51 +220,34 @@ class ModuleProfiler:
 
         threads = torch.get_num_threads()
         try:
-            return float(self._repeated(once))
+            return float(np.median(self._repeated(once)))
         finally:
             torch.set_num_threads(threads)
 
+    def _worker(self, name: str) -> Worker:
+        if name not in self._workers:
+            raise InvalidProblem(f"device {name!r} is not one of the profiler's ({', '.join(self._workers)}); choose one of these")
+        return self._workers[name]
+
     def _repeated(self, once: Callable[[], FloatArray]) -> FloatArray:
-        """Return the statistic over the runs after the warm-up."""
+        """Return the results of the runs after the warm-up, [runs, ...]."""
         start, number, kept = time.perf_counter(), self.warmup + self.repeats, []
         for turn in range(1, number + 1):
             kept.append(once())
             stopped = self.on_progress is not None and self.on_progress(turn, number) is True
             if stopped or (self.time_limit is not None and time.perf_counter() - start > self.time_limit):
                 break
-        counted = kept[self.warmup :] or kept[-1:]
-        result: FloatArray = np.median(counted, axis=0) if self.statistic == "median" else np.mean(counted, axis=0)
-        return result
+        return np.array(kept[self.warmup :] or kept[-1:])
 
 
-def _default_devices() -> dict[str, int | str]:
-    cores: dict[str, int | str] = {f"cpu{core}": 1 for core in range(os.cpu_count() or 1)}
+def _default_devices() -> dict[str, Where]:
+    cores: dict[str, Where] = {f"cpu{core}": 1 for core in range(os.cpu_count() or 1)}
     return cores | {f"cuda:{k}": f"cuda:{k}" for k in range(torch.cuda.device_count())}
-
-
-def _torch_device(name: str, what: int | str) -> torch.device:
-    """Return the torch device of a device of the profiler."""
-    if isinstance(what, int) and not isinstance(what, bool):
-        if what < 1:
-            raise InvalidProblem(f"device {name!r} is {what} threads of the CPU; it must be at least one")
-        return torch.device("cpu")
-    try:
-        device = torch.device(what)
-    except (RuntimeError, TypeError) as error:
-        raise InvalidProblem(f"device {name!r} is {what!r}; give a number of CPU threads or a device of torch, such as 'cuda:0'") from error
-    if device.type not in ("cpu", "cuda"):
-        raise UnsupportedFeature(f"device {name!r} is a {device.type} device; tasks are timed on cpu or cuda")
-    if device.type == "cuda":
-        device = torch.device("cuda", device.index or 0)
-        if device.index >= torch.cuda.device_count():
-            raise InvalidProblem(f"device {name!r} is {device}, but torch has {torch.cuda.device_count()} CUDA devices; leave it out")
-    return device
 
 
 def _described(worker: Worker) -> Device:
     memory = float(torch.cuda.get_device_properties(worker.device).total_memory) if worker.device.type == "cuda" else math.inf
-    kind = device_name(worker.device) if worker.device.type == "cuda" else f"cpu, {worker.threads} threads"
-    return Device(worker.name, kind=kind, memory_bytes=memory)
+    return Device(worker.name, kind=kind(worker.device), memory_bytes=memory)
 
 
 def _moved(nested: Nested, device: torch.device) -> Nested:

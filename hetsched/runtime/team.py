@@ -9,12 +9,13 @@ import time
 from _thread import LockType, allocate_lock
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from hetsched.errors import Cancelled, warn
 from hetsched.runtime.code import Compiled, Registers
+from hetsched.runtime.places import Place
 from hetsched.runtime.plan import Drop, Plan, Run, Send, Wait
 
 RUN, WAIT, SEND, DROP, PUT, TAKE, PASS = range(7)
@@ -28,15 +29,6 @@ the values to release before. Large tensors take up to a millisecond to release:
 
 Work = tuple[list[list[Step]], list[LockType]]
 """The steps of each device, and their locks."""
-
-
-class Place(NamedTuple):
-    """Where a device of the problem is on this machine."""
-
-    name: str
-    threads: int
-    cores: frozenset[int] | None
-    """None: any of the process's."""
 
 
 class _Stopped(Exception):

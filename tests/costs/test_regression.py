@@ -8,21 +8,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
-from hetsched.costs import CostModel, Deviations, Regression, Samples
+from hetsched.costs import CostModel, Deviations, Profile, Regression
 
 sizes = st.lists(st.integers(1, 64), min_size=2, max_size=6).filter(lambda drawn: len(set(drawn)) > 1)
 amount = st.integers(0, 10**6).map(lambda number: number / 1e6)
 
 
 def named(seconds, batch_sizes, memory=None):
-    """Return samples of tasks t0, t1, ... on devices d0, d1, ..."""
+    """Return the profile of tasks t0, t1, ... on devices d0, d1, ..."""
     seconds = np.asarray(seconds, float)
-    return Samples([f"t{i}" for i in range(seconds.shape[0])], [f"d{k}" for k in range(seconds.shape[1])], batch_sizes, seconds, memory)
+    tasks, devices = ([f"{letter}{place}" for place in range(count)] for letter, count in zip("td", seconds.shape, strict=False))
+    return Profile.from_arrays(tasks, devices, batch_sizes, seconds, memory)
 
 
 def estimated(regression, batch_sizes):
-    """Return the durations of all tasks and devices of the samples."""
-    graph, cluster = hs.TaskGraph(regression.samples.tasks), hs.Cluster(regression.samples.devices, bandwidth=1e9)
+    """Return the durations of all tasks and devices of the profile."""
+    graph, cluster = hs.TaskGraph(regression.tasks), hs.Cluster(regression.devices, bandwidth=1e9)
     return regression.durations(graph, cluster, batch_sizes)
 
 
@@ -52,21 +53,21 @@ def test_exact_lines_are_recovered_in_any_order(truth, batch_sizes, larger, rand
 
 @st.composite
 def measured(draw):
-    """Draw samples with noise and missing values."""
-    batch_sizes = draw(sizes)
+    """Draw measurements with noise, some of them missing, and their batch sizes."""
+    batch_sizes = sorted(set(draw(sizes)))
     rows = draw(st.lists(st.lists(amount, min_size=len(batch_sizes), max_size=len(batch_sizes)), min_size=1, max_size=4))
     seconds = np.array(rows)[:, None]
     seconds[draw(st.integers(0, len(rows) - 1))] = np.nan
-    if len(set(batch_sizes[1:])) > 1:
+    if len(batch_sizes) > 2:
         seconds[draw(st.integers(0, len(rows) - 1)), 0, 0] = np.nan
-    return named(seconds, batch_sizes)
+    return seconds, batch_sizes
 
 
 @given(measured(), st.lists(st.integers(1, 1000), min_size=1, max_size=4))
 @pytest.mark.filterwarnings("ignore:.*count as zero")
 def test_estimates_are_never_negative_and_there_where_samples_are(samples, batch_sizes):
-    seconds = estimated(Regression(samples), batch_sizes)
-    assert (np.isnan(seconds) == ~np.isfinite(samples.seconds).any(axis=-1)[..., None]).all()
+    seconds = estimated(Regression(named(*samples)), batch_sizes)
+    assert (np.isnan(seconds) == ~np.isfinite(samples[0]).any(axis=-1)[..., None]).all()
     assert (seconds[np.isfinite(seconds)] >= 0).all()
     order = np.argsort(batch_sizes)
     assert (np.diff(seconds[..., order])[np.isfinite(seconds[..., 1:])] >= 0).all(), "more inputs take no less"
@@ -75,18 +76,19 @@ def test_estimates_are_never_negative_and_there_where_samples_are(samples, batch
 @given(measured(), st.floats(1e-3, 1e3), st.integers(1, 1000))
 @pytest.mark.filterwarnings("ignore:.*count as zero")
 def test_slower_tasks_have_slower_estimates(samples, factor, size):
-    slower = named(samples.seconds * factor, samples.batch_sizes.tolist())
-    expected = estimated(Regression(samples), [size]) * factor
+    slower = named(samples[0] * factor, samples[1])
+    expected = estimated(Regression(named(*samples)), [size]) * factor
     np.testing.assert_allclose(estimated(Regression(slower), [size]), expected, rtol=1e-6, atol=1e-9 * factor)
 
 
 @given(measured())
 def test_the_line_is_the_one_of_numpy_unless_it_falls(samples):
-    regression = Regression(samples)
-    for i, (times,) in enumerate(samples.seconds):
+    seconds, batch_sizes = samples
+    regression = Regression(named(*samples))
+    for i, (times,) in enumerate(seconds):
         there = np.isfinite(times)
         if there.any():
-            slope, intercept = np.polyfit(samples.batch_sizes[there], times[there], 1)
+            slope, intercept = np.polyfit(np.array(batch_sizes)[there], times[there], 1)
             wanted = (slope, intercept) if slope > 0 else (0.0, times[there].mean())
             np.testing.assert_allclose((regression.slope[i, 0], regression.intercept[i, 0]), wanted, rtol=1e-6, atol=1e-9)
 
@@ -98,11 +100,11 @@ def test_golden_numbers():
     assert regression.intercept.tolist() == [[pytest.approx(1 / 6), 2.0]]
     assert regression.flattened.tolist() == [[False, True]]
     assert estimated(regression, [9]).ravel().tolist() == [pytest.approx(4.5 + 1 / 6), 2.0]
-    assert repr(regression) == "<Regression: 2 lines through <Samples: 1 tasks on d0, d1, batches of 1, 2, 3>; 1 fell and are flat>"
+    assert repr(regression) == "<Regression: 2 lines through <Profile: 1 operators on d0, d1, batches of 1, 2, 3>; 1 fell and are flat>"
 
 
 def test_it_is_a_cost_model_that_finds_tasks_and_devices_by_name():
-    samples = Samples(["a", "b", "c"], ["x", "y"], [1, 2], [[[1, 2], [3, 6]], [[4, 5], [np.nan] * 2], [[9, 9], [9, 9]]])
+    samples = Profile.from_arrays(["a", "b", "c"], ["x", "y"], [1, 2], [[[1, 2], [3, 6]], [[4, 5], [np.nan] * 2], [[9, 9], [9, 9]]])
     model: CostModel = Regression(samples)
     problem = hs.Problem(
         hs.TaskGraph(["b", "a"]), hs.Cluster(["y", "x"], bandwidth=1e9), costs=model, inputs=4, batch_sizes=[4], batching="once"
@@ -143,7 +145,7 @@ def test_deviations_are_those_of_the_paper():
 
 @given(measured())
 def test_estimates_do_not_deviate_from_themselves(samples):
-    regression = Regression(samples)
+    regression = Regression(named(*samples))
     exact = named(estimated(regression, [100, 200]), [100, 200])
     assert (regression.deviations(exact).deviation == 0).all()
 
@@ -177,11 +179,11 @@ def test_samples_that_make_no_line_are_refused(seconds, batch_sizes, message):
 
 def test_what_was_not_measured_is_named():
     regression = Regression(named([[[1.0, 2.0], [np.nan] * 2]], [1, 2]))
-    with pytest.raises(hs.InvalidProblem, match="task 'z' was not measured; the samples have t0"):
+    with pytest.raises(hs.InvalidProblem, match="task 'z' was not measured; the profile has t0"):
         regression.durations(hs.TaskGraph(["z"]), hs.Cluster(["d0"]), [1])
-    with pytest.raises(hs.InvalidProblem, match="device 'z' was not measured; the samples have d0, d1"):
+    with pytest.raises(hs.InvalidProblem, match="device 'z' was not measured; the profile has d0, d1"):
         regression.durations(hs.TaskGraph(["t0"]), hs.Cluster(["z"]), [1])
-    with pytest.raises(hs.InvalidProblem, match="no samples of seconds of task 't0' on 'd1' to estimate from"):
+    with pytest.raises(hs.InvalidProblem, match="there are no seconds of task 't0' on 'd1' to estimate from"):
         regression.deviations(named([[[1.0], [1.0]]], [4]))
     with pytest.raises(hs.InvalidProblem, match="must be an array"):
-        Samples(["a"], ["x"], [1], [[["soon"]]])
+        Profile.from_arrays(["a"], ["x"], [1], [[["soon"]]])

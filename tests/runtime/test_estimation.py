@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
-from hetsched.costs import Measured, Recorded
+from hetsched.costs import Measured
 from hetsched.costs.protocol import devices_of
 from hetsched.runtime import two_step
 from hetsched.testing.profiles import examples
@@ -69,12 +69,11 @@ def test_links_are_measured_unless_a_cluster_is_given():
 
 
 def test_a_recording_works_without_the_machine(tmp_path):
-    kept = Recorded(Machine([1.0, 2.0, 3.0], slower=1.5))
-    first = two_step(kept, [1, 2], 16, method="heft")
-    kept.write(tmp_path / "measured.json")
-    again = two_step(Recorded.read(tmp_path / "measured.json"), [1, 2], 16, method="heft")
+    first = two_step(Machine([1.0, 2.0, 3.0], slower=1.5), [1, 2], 16, method="heft")
+    first.profile.write(tmp_path / "measured.json")
+    again = two_step(hs.read(tmp_path / "measured.json"), [1, 2], 16, method="heft")
     assert (again.first, again.second, again.placement) == (first.first, first.second, first.placement)
-    assert again.before == first.before
+    assert (again.before, again.profile) == (first.before, first.profile)
 
 
 def test_a_problem_without_a_schedule_is_refused():
@@ -101,8 +100,31 @@ def test_what_tasks_take_while_they_run_counts_as_memory():
     assert sorted(result.placement.values()) == ["d0", "d1", "d2", "d3"]
     for problem in (result.first, result.second):
         assert (problem.graph.input_bytes + problem.graph.output_bytes).tolist() == [4.0] * 4
+    assert (result.bytes_over, result.schedule) == (0.0, result.solution.schedule)
     with pytest.raises(hs.HetschedError, match="claims 64 bytes; left: 36"):
-        two_step(Greedy(3), [1, 2], 16, method="heft")
+        two_step(Greedy(3), [1, 2], 16, method="heft", best_effort=False)
+    over = two_step(Greedy(3), [1, 2], 16, method="heft")
+    assert over.solution.schedule is None
+    assert over.bytes_over == 28, "two tasks of 64 bytes on a device of 100"
+    assert sorted(set(over.placement.values())) == ["d0", "d1", "d2"]
+    assert np.isfinite(over.measured.seconds).all(), "it is run all the same, as in the paper"
+
+
+def test_workspace_lowers_the_memory_of_devices_under_peak():
+    """A task of 64 bytes, of which 16 are output, on a device of 100 bytes."""
+
+    class Greedy(Machine):
+        devices = (hs.Device("x", memory_bytes=100), hs.Device("y", memory_bytes=200))
+
+        def measure(self, inputs, placement):
+            return super().measure(inputs, placement)._replace(memory_bytes=np.full(1, 4.0 * inputs))
+
+    machine = Greedy([1.0])
+    machine.graph = hs.TaskGraph(["t0"], output_bytes=1)
+    result = two_step(machine, [1, 2], 16, method="heft", memory="peak")
+    for problem in (result.first, result.second):
+        assert [device.memory_bytes for device in problem.cluster.devices] == [52, 152]
+        assert problem.graph == machine.graph
 
 
 def test_it_imports_no_torch():

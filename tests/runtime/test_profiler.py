@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 import numpy as np
 import pytest
 
 import hetsched as hs
-from hetsched.costs import Links, Profiler, Recorded, Samples
+from hetsched.costs import DescribedProfiler, Links, Profiler, Recorder, measure
 
 torch = pytest.importorskip("torch")
 nn, F = torch.nn, torch.nn.functional
@@ -146,21 +147,34 @@ def test_progress_is_reported_and_can_end_a_measurement(net):
     assert seen == [1]
 
 
-def test_the_statistic_is_of_the_runs_that_count(profiler):
-    runs = iter([100.0, 1.0, 2.0, 6.0] * 2)
-    take = lambda: np.array([next(runs)])  # noqa: E731
-    assert profiler._repeated(take).tolist() == [2.0]
-    try:
-        profiler.statistic = "mean"
-        assert profiler._repeated(take).tolist() == [3.0]
-    finally:
-        profiler.statistic = "median"
+def test_the_runs_for_warming_up_do_not_count(profiler):
+    runs = iter([100.0, 1.0, 2.0, 6.0])
+    assert profiler._repeated(lambda: np.array([next(runs)])).tolist() == [[1.0], [2.0], [6.0]]
+
+
+def test_quartiles_enclose_the_median_and_cpu_time_is_known_of_one_thread(net):
+    devices = {"one": 1, "two": 2, "core": [min(os.sched_getaffinity(0))]}
+    profiler = ModuleProfiler(net, torch.randn(1, 3, 32, 32), devices=devices, repeats=5)
+    for name in ("one", "core"):
+        found = profiler.measure(2, name)
+        assert (found.q25 <= found.seconds).all()
+        assert (found.seconds <= found.q75).all()
+        assert (found.cpu >= 0).all()
+        assert found.runs == 5
+    teams = profiler.measure(2, "two").cpu
+    assert np.isnan(teams[np.array(profiler.graph.op) != "input"]).all()
+    assert isinstance(profiler, DescribedProfiler)
+    assert len(profiler.operators) == profiler.graph.n_tasks
+    rows = [profiler.described(name, "now") for name in ("one", "two", "core")]
+    assert [row.threads for row in rows] == [1, 2, 1]
+    assert rows[0].pool == rows[2].pool != rows[1].pool
+    assert dict(rows[0].software)["torch"] == torch.__version__
 
 
 def test_cpu_time_is_that_of_a_working_thread(net):
     profiler = ModuleProfiler(net, torch.randn(1, 3, 32, 32), clock="cpu", **QUICK)
     assert profiler.measure(8, alternating(profiler)).seconds.sum() > 0
-    slept = [timed(worker, lambda: time.sleep(0.02))() for worker in profiler._workers.values()]
+    slept = [timed(worker, lambda: time.sleep(0.02))()[0] for worker in profiler._workers.values()]
     assert max(slept) < 0.01, "sleeping costs no CPU time"
 
 
@@ -172,14 +186,17 @@ def test_copies_are_timed_and_make_links(profiler):
 
 
 def test_two_steps_on_the_machine_and_again_from_the_file(profiler, tmp_path):
-    kept = Recorded(profiler)
+    kept = Recorder(profiler)
     result = hs.runtime.two_step(kept, [1, 2, 4], 8, method="heft")
     assert len(result.before) == len(result.after) == profiler.graph.n_tasks - 1, "all but the input"
     assert result.memory.mean == pytest.approx(0, abs=1e-9)
-    kept.write(tmp_path / "measured.json")
-    again = hs.runtime.two_step(Recorded.read(tmp_path / "measured.json"), [1, 2, 4], 8, method="heft")
+    result.profile.write(tmp_path / "measured.json")
+    read = hs.read(tmp_path / "measured.json")
+    assert read == result.profile == kept.profile
+    again = hs.runtime.two_step(read, [1, 2, 4], 8, method="heft")
     assert again.second == result.second
-    assert Samples.measured(Recorded.read(tmp_path / "measured.json"), [1, 2, 4]) == result.regression.samples
+    assert again.before == result.before
+    assert measure(Recorder(profile=read), [1, 2, 4]) == result.regression.profile
 
 
 @pytest.mark.parametrize(
@@ -187,7 +204,6 @@ def test_two_steps_on_the_machine_and_again_from_the_file(profiler, tmp_path):
     [
         ({"warmup": -1}, "warmup is -1; it must be >= 0"),
         ({"repeats": 0}, "repeats is 0; it must be >= 1"),
-        ({"statistic": "mode"}, "statistic is 'mode'; choose one of 'median', 'mean'"),
         ({"time_limit": 0}, "time_limit is 0; it must be a number of seconds > 0"),
         ({"clock": "sun"}, "clock is 'sun'; choose one of 'wall', 'cpu'"),
         ({"clock": "cpu", "devices": {"a": 2}}, "clock 'cpu' measures one thread of the CPU, but device 'a' is 2; give 1, or use 'wall'"),
@@ -209,7 +225,7 @@ def test_questions_that_do_not_fit_are_refused(profiler, net):
         profiler.measure(1, "z")
     with pytest.raises(hs.InvalidProblem, match=r"device 'z' is not one of the profiler's \(one, other\)"):
         profiler.transfer(1, "one", "z")
-    with pytest.raises(hs.UnsupportedFeature, match="device 'a' is a meta device; tasks are timed on cpu or cuda"):
+    with pytest.raises(hs.UnsupportedFeature, match="device 'a' is a meta device; tasks run on cpu or cuda"):
         ModuleProfiler(net, torch.randn(1, 3, 16, 16), devices={"a": "meta"})
 
 

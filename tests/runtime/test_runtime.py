@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 import numpy as np
@@ -250,24 +249,30 @@ def test_an_elementwise_operator_is_fused_into_its_only_producer():
 
 
 def test_measurements_are_kept_and_taken_up_again(program, tmp_path):
-    x, path = torch.randn(2, 8, 12, 12), tmp_path / "stages.jsonl"
-    cost = MeasuredStages(program, x, repeats=2, warmup=1, cache=path)
+    x, path = torch.randn(2, 8, 12, 12), tmp_path / "stages.json"
+    cost = MeasuredStages(program, x, repeats=2, warmup=1, profile=path)
     best = hs.stages(program.graph, cost, bound=cost.bound, **LIMITS)
     assert hs.verify_stages(program.graph, best, **LIMITS, cost=cost) == []
     assert 0 < cost.measured <= best.possible
-    assert len(path.read_text().splitlines()) == cost.measured
-    path.write_bytes(path.read_bytes() + b'{"stage": "half a li')
-    again = MeasuredStages(program, x, repeats=2, warmup=1, cache=path)
-    assert hs.stages(program.graph, again, bound=again.bound, **LIMITS) == best
-    assert again.measured == 0
-    other = MeasuredStages(program, torch.randn(3, 8, 12, 12), cache=path)
+    cost.write()
+    kept = hs.read(path)
+    assert kept == cost.profile
+    assert len(kept.stages) == cost.measured
+    for profile in (path, kept):
+        again = MeasuredStages(program, x, repeats=2, warmup=1, profile=profile)
+        assert hs.stages(program.graph, again, bound=again.bound, **LIMITS) == best
+        assert again.measured == 0
+    other = MeasuredStages(program, torch.randn(3, 8, 12, 12), profile=path)
     other(program.graph.names[1:2], "concurrent")  # the first task is the input, which has no computation
     assert other.measured == 1, "another batch is another stage"
+    assert len(other.profile.stages) == cost.measured + 1
+    with pytest.raises(hs.InvalidProblem, match="there is no file to write the profile to; name one"):
+        MeasuredStages(program, x, profile=kept).write()
 
 
 def test_an_interrupted_search_continues(program, tmp_path):
-    x, path = torch.randn(2, 8, 12, 12), tmp_path / "stages.jsonl"
-    cost = MeasuredStages(program, x, repeats=1, cache=path)
+    x, path = torch.randn(2, 8, 12, 12), tmp_path / "stages.json"
+    cost = MeasuredStages(program, x, repeats=1, profile=path)
 
     def broken(ask):
         def limited(tasks, strategy):
@@ -279,7 +284,9 @@ def test_an_interrupted_search_continues(program, tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         hs.stages(program.graph, broken(cost), bound=broken(cost.bound), **LIMITS)
-    again = MeasuredStages(program, x, repeats=1, cache=path)
+    cost._store.finish()  # as at the end of the process
+    again = MeasuredStages(program, x, repeats=1, profile=path)
+    assert len(again.profile.stages) == 5
     again.bound(program.graph.names[:1], "concurrent")
     assert again.measured == 0
 
@@ -307,10 +314,22 @@ def test_the_bound_is_never_above_the_cost(program):
 
 
 def test_a_file_that_cannot_be_written_costs_only_itself(program, tmp_path):
-    cost = MeasuredStages(program, torch.randn(2, 8, 12, 12), repeats=1, cache=tmp_path / "none" / "stages.jsonl")
+    cost = MeasuredStages(program, torch.randn(2, 8, 12, 12), repeats=1, profile=tmp_path / "none" / "stages.json")
     with pytest.warns(RuntimeWarning, match="no longer written"):
         assert cost(program.graph.names[1:2], "concurrent") > 0
     assert cost(program.graph.names[:1], "concurrent") == 0, "an input computes nothing"
+
+
+def test_another_number_of_threads_is_another_device(program):
+    cost, threads = MeasuredStages(program, torch.randn(2, 8, 12, 12), repeats=1), torch.get_num_threads()
+    try:
+        for number in (1, 2, 1):
+            torch.set_num_threads(number)
+            cost(program.graph.names[1:2], "concurrent")
+    finally:
+        torch.set_num_threads(threads)
+    assert cost.measured == 2
+    assert [device.threads for device in cost.profile.devices] == [1, 2]
 
 
 # ---------------------------------------------------------------------- faults found in a review
@@ -393,10 +412,9 @@ def test_stages_that_share_a_view_are_distinct():
     program = Program(Function(products).eval(), torch.randn(4, 6), dynamic_batch=False)
     cost = MeasuredStages(program, torch.randn(4, 6), repeats=1)
     first, second, third = (name for name in program.graph.names if "mm" in name or "matmul" in name)
-    one, other = (
-        cost._signature("concurrent", [[program.graph.index[name]] for name in pair]) for pair in ((first, second), (first, third))
-    )
-    assert one != other
+    for pair in ((first, second), (first, third)):
+        cost(pair, "concurrent")
+    assert len({row.groups for row in cost.profile.stages if len(row.groups) == 2}) == 2
 
 
 def test_threads_and_autocast_are_the_callers(program, block):
@@ -421,7 +439,7 @@ def test_threads_and_autocast_are_the_callers(program, block):
 def test_streams_and_graphs_return_what_the_module_returns(graphs, tmp_path):
     module, x = calibrated(Block(), torch.randn(8, 8, 12, 12)).cuda(), torch.randn(2, 8, 12, 12, device="cuda")
     program = Program(module, x, fuse=True)
-    cost = MeasuredStages(program, x, cache=tmp_path / "stages.jsonl")
+    cost = MeasuredStages(program, x, profile=tmp_path / "stages.json")
     for schedule in (
         hs.stages(program.graph, cost, bound=cost.bound),
         ios.greedy(program.graph, cost),
@@ -432,7 +450,8 @@ def test_streams_and_graphs_return_what_the_module_returns(graphs, tmp_path):
             y = torch.randn(count, 8, 12, 12, device="cuda")
             torch.testing.assert_close(staged(y), expected(module, y), rtol=1e-3, atol=1e-4)
     assert cost.measured > 0
-    again = MeasuredStages(program, x, cache=tmp_path / "stages.jsonl")
+    cost.write()
+    again = MeasuredStages(program, x, profile=tmp_path / "stages.json")
     assert again(program.graph.names[1:2], "concurrent") == cost(program.graph.names[1:2], "concurrent")
     assert again.measured == 0
 
@@ -440,20 +459,12 @@ def test_streams_and_graphs_return_what_the_module_returns(graphs, tmp_path):
 # ---------------------------------------------------------------------- messages
 
 
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        (json.dumps({"stage": "x", "seconds": 1.0}) + "\nmilk, eggs\n", 2),
-        ('{"my": "data"}', 1),
-        ("milk\neggs", 1),
-        ('{"stage": "x", "seconds": NaN}\n', 1),
-    ],
-)
-def test_a_strange_cache_is_left_alone(program, tmp_path, text, line):
+@pytest.mark.parametrize("text", ["milk\neggs", '{"my": "data"}', '{"format": "hetsched-graph", "version": 1, "graph": {"tasks": []}}'])
+def test_a_strange_file_is_left_alone(program, tmp_path, text):
     path = tmp_path / "notes.txt"
     path.write_text(text)
-    with pytest.raises(hs.InvalidProblem, match=rf"line {line} of .*notes.txt is not a measurement of a stage"):
-        MeasuredStages(program, torch.randn(2, 8, 12, 12), cache=path)
+    with pytest.raises(hs.InvalidProblem, match=r"notes\.txt"):
+        MeasuredStages(program, torch.randn(2, 8, 12, 12), profile=path)
     assert path.read_text() == text
 
 
