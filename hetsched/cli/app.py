@@ -29,6 +29,7 @@ from hetsched.cli.commands import (
     model,
     modules,
     prepare,
+    profile,
     run,
     schema,
     show,
@@ -51,6 +52,7 @@ ORDER = (
     "bound",
     "verify",
     "show",
+    "profile",
     "run",
     "compare",
     "modules",
@@ -176,6 +178,7 @@ app.command("solve", cls=Command)(solve.solve)
 app.command("bound", cls=Command)(bound.bound)
 app.command("verify", cls=Command)(verify.verify)
 app.command("show", cls=Command)(show.show)
+app.command("profile", cls=Command)(profile.profile)
 app.command("run", cls=Command)(run.run)
 app.command("compare", cls=Command)(compare.compare)
 app.command("modules", cls=Command)(modules.modules)

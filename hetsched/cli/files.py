@@ -13,6 +13,7 @@ from hetsched.cli.terminal import Working, say, warn
 from hetsched.errors import HetschedError, InvalidProblem
 
 if TYPE_CHECKING:
+    from hetsched.costs.profile import Profile
     from hetsched.costs.timeline import Timeline
     from hetsched.problem.cluster import Cluster
     from hetsched.problem.graph import TaskGraph
@@ -80,6 +81,14 @@ def read_timeline(path: Path) -> Timeline:
 
     timeline: Timeline = _read(path, Timeline)
     return timeline
+
+
+def read_profile(path: Path) -> Profile:
+    """Return the profile in the document at `path`."""
+    from hetsched.costs.profile import Profile
+
+    profile: Profile = _read(path, Profile)
+    return profile
 
 
 def find_cluster(name: str) -> Cluster:

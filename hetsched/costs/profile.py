@@ -133,7 +133,7 @@ class Profile(Frozen):
         for digest, what in needed:
             if digest not in digests:
                 raise InvalidProblem(f"{what} have the digest {digest!r}, which is none of the operators; add its operator")
-        places = [(name, row.session) for row in (*self.times, *self.stages) for name in (row.device,)]
+        places = [(row.device, row.session) for row in self.times] + [(row.device, row.session) for row in self.stages]
         places += [(name, row.session) for row in self.copies for name in (row.source, row.target)]
         for name, session in places:
             if (name, session) not in devices:

@@ -144,10 +144,10 @@ def _classes(rows: Columns) -> Columns:
 
 def spearman(first: FloatArray, second: FloatArray) -> float:
     """Return Spearman's rank correlation, ties at their mean rank; NaN for fewer than two, or if all in one are equal."""
-    ranks = [_ranks(values) for values in (first, second)]
-    if len(first) < 2 or any(np.ptp(own) == 0 for own in ranks):
+    one, other = _ranks(first), _ranks(second)
+    if len(first) < 2 or np.ptp(one) == 0 or np.ptp(other) == 0:
         return float("nan")
-    return float(np.corrcoef(*ranks)[0, 1])
+    return float(np.corrcoef(one, other)[0, 1])
 
 
 def _ranks(values: FloatArray) -> FloatArray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,37 +9,31 @@ import typer
 
 from hetsched.cli import completion
 from hetsched.cli.factories import Factory, FixedBatch, Fuse, Shapes, example, find, importable_here
-from hetsched.cli.files import Outputs, check_writable
+from hetsched.cli.files import Outputs, check_writable, read_profile
 from hetsched.cli.options import JSON, Gantt, Report, Seed, Trace
 from hetsched.cli.pictures import Pictures
-from hetsched.cli.terminal import Working, say, say_json, say_rows
+from hetsched.cli.places import Devices, Pin, Places, listed, places, threads
+from hetsched.cli.terminal import Working, say, say_json, say_rows, warn
 from hetsched.errors import HetschedError, InvalidProblem
 from hetsched.report.units import seconds
 
 if TYPE_CHECKING:
     from hetsched.arrays import FloatArray
-    from hetsched.problem.problem import Problem
-    from hetsched.runtime.executor import Executor
+    from hetsched.costs.profile import Profile
     from hetsched.runtime.program import Program
 
 TOLERANCE = 1e-4
 """The largest difference between outputs and those of the model, relative to the largest output."""
 PROFILE_RUNS = 10
-Places = dict[str, Any]
 
 
 def run(
     factory: Factory,
     shapes: Shapes,
-    devices: Annotated[
-        str | None,
-        typer.Option(
-            help="Devices of the CPU and their threads, 1 if not given, as in cpu0,cpu1=2; default: one for each core.",
-            metavar="NAME[=THREADS],...",
-        ),
-    ] = None,
-    pin: Annotated[
-        bool | None, typer.Option("--pin/--no-pin", help="Pin each device to cores of its own; default: if there are enough.")
+    devices: Devices = None,
+    pin: Pin = None,
+    profile: Annotated[
+        Path | None, typer.Option(help="A profile of the model on these devices; default: it is measured.", metavar="FILE")
     ] = None,
     method: Annotated[
         str, typer.Option(help="A method, from 'hetsched methods'.", metavar="NAME", autocompletion=completion.methods)
@@ -60,23 +53,24 @@ def run(
 ) -> None:
     r"""Run a PyTorch model by a schedule on CPU devices of this machine, and compare the run with its forecast.
 
-    The model is captured, each task is measured on each device, and the problem of these times is solved. Runs of the schedule
-    alternate with runs of one task at a time, from which the forecast is made. Inputs are random numbers; whole numbers are 0.
+    The model is captured, each task is measured on each device unless a profile is given, and the problem of these times is solved.
+    Runs of the schedule alternate with runs of one task at a time, from which the forecast is made. Inputs are random numbers; whole
+    numbers are 0.
     The pictures are of one run. Exit code 1 if the outputs differ from those of the model, or if a run broke a rule of the schedule.
 
     Example: [bold]hetsched run hetsched.workloads.vision:squeezenet \
       --input 1,3,224,224 --devices cpu0,cpu1 -o run.json \
       --problem problem.json --schedule schedule.json[/bold]
     """
-    check_writable(output, problem, schedule, report, trace, gantt)
+    check_writable(output, problem, schedule, report, trace, gantt, sources=[profile])
     pictures = Pictures(report, trace, gantt)
     pictures.check()
     examples = tuple(map(example, shapes))
-    places = _places(devices, pin)
+    chosen = places(devices, pin)
     import numpy as np
     import torch
 
-    from hetsched import simulate, solve
+    from hetsched import runtime, simulate, solve
     from hetsched.runtime import Executor, Program, compare, forecast
 
     torch.manual_seed(seed)
@@ -85,21 +79,25 @@ def run(
             module = find(factory)()
             program = Program(module.eval(), examples, dynamic_batch=not fixed_batch, fuse=fuse)
         args = tuple(torch.randn_like(one) if one.dtype.is_floating_point else one for one in examples)
-        working.update("measuring tasks")
-        instance, alone = _measured(program, args, places)
+        count = max(program.compiled.lengths(program.inputs(args, {})), default=1)
+        known = _known(profile, program, count, chosen)
+        if known is None:
+            working.update("measuring tasks")
+            known = runtime.profile(program, args, devices=chosen, runs=PROFILE_RUNS)
+        instance = known.problem(count, graph=program.graph, cluster=known.only(devices=chosen).cluster())
+        working.update("running all tasks on each device")
+        alone = {name: _alone(program, args, chosen, name, count) for name in chosen}
         working.update(f"solving with {method}")
         solution = solve(instance, method, time_limit=time_limit, seed=seed)
         if solution.schedule is None:
             raise HetschedError(f"{method} found no schedule ({solution.status}); choose another method or a longer --time-limit")
         working.update("running")
-        with Executor(program, None, solution.schedule, devices=places, problem=instance) as executor:
+        with Executor(program, None, solution.schedule, devices=chosen, problem=instance) as executor:
             difference = _difference(executor(*args), module, args)
             measured = executor.measure(*args, runs=runs)
             timed = executor.profiled(instance)
         best = min(alone, key=lambda name: float(np.median(alone[name])))
-        with _whole(program, instance, places, best) as executor:
-            again = executor.measure(*args, runs=PROFILE_RUNS, profile=False)
-        alone[best] = np.concatenate([alone[best], again.makespans])
+        alone[best] = np.concatenate([alone[best], _alone(program, args, chosen, best, count)])
     decision = solution.schedule.decision
     comparison = compare(timed, decision, measured)
     same = difference <= TOLERANCE
@@ -123,7 +121,7 @@ def run(
     if json:
         facts = {
             "tasks": program.graph.n_tasks,
-            "devices": places,
+            "devices": chosen,
             "alone": one,
             "speed_up": speed_up,
             "difference": difference,
@@ -131,13 +129,12 @@ def run(
         }
         say_json({**facts, "comparison": comparison.to_dict(), "written": outputs.written})
     else:
-        words = [f"{name} ({_where(where)})" for name, where in places.items()]
         each = [f"{name} {seconds(total)}" for name, total in one.items()]
         judged = "within" if same else "more than"
         say_rows(
             [
                 ("model", f"{factory}, {program.graph.n_tasks} tasks"),
-                ("devices", ", ".join(words)),
+                ("devices", listed(chosen)),
                 ("alone", f"{', '.join(each)}: runs of all tasks on one device"),
                 ("speed-up", f"{speed_up:.2f} over {best}"),
                 ("outputs", f"differ from the model's by {difference:.2g} of the largest, {judged} {TOLERANCE:g}"),
@@ -149,64 +146,44 @@ def run(
     raise typer.Exit(0 if same and not comparison.violations else 1)
 
 
-def _places(text: str | None, pin: bool | None) -> Places:
-    """Return the threads, or the cores, of each device in ``cpu0,cpu1=2``."""
-    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-    if text is None:
-        text = ",".join(f"cpu{k}" for k in range(len(cores) or os.cpu_count() or 1))
-    threads: dict[str, int] = {}
-    for part in text.split(","):
-        name, equals, number = (word.strip() for word in part.partition("="))
-        if not name or name in threads or (equals and not (number.isdecimal() and int(number) >= 1)):
-            raise InvalidProblem(f"--devices {text!r} is not a list of different names with numbers of threads, such as cpu0,cpu1=2")
-        threads[name] = int(number) if equals else 1
-    if pin is None:
-        pin = sum(threads.values()) <= len(cores)
-    if not pin:
-        return dict(threads)
-    if sum(threads.values()) > len(cores):
-        raise InvalidProblem(f"--pin needs a core for each of {sum(threads.values())} threads, and there are {len(cores)}; leave it out")
-    left = iter(cores)
-    return {name: [next(left) for _ in range(count)] for name, count in threads.items()}
+def _known(path: Path | None, program: Program, count: int, chosen: Places) -> Profile | None:
+    """Return the profile in a file if it has all tasks on such devices; with a note on its age."""
+    if path is None:
+        return None
+    from datetime import UTC, datetime
+
+    known = read_profile(path)
+    network = known.network(program.graph)
+    for name, where in chosen.items():
+        had = known.device(name).threads
+        if had != threads(where):
+            raise InvalidProblem(
+                f"device {name!r} has {threads(where)} threads, and had {had} in {path}; give as many, or profile it again"
+            )
+    if len(known.batch_sizes) < 2 and count not in known.batch_sizes:
+        sizes = ", ".join(map(str, known.batch_sizes))
+        raise InvalidProblem(f"{path} has batches of {sizes}, and the inputs are a batch of {count}; profile these, or two other sizes")
+    begun = known.latest
+    if begun is not None:
+        warn(f"the profile is {_age((datetime.now(UTC) - begun).total_seconds())} old, of {len(set(network.digests))} operators", "note")
+    return known
 
 
-def _where(where: Any) -> str:
-    if isinstance(where, int):
-        return f"{where} thread{'' if where == 1 else 's'}"
-    return f"core{'' if len(where) == 1 else 's'} {', '.join(map(str, where))}"
+def _age(passed: float) -> str:
+    for unit, length in (("day", 86400.0), ("hour", 3600.0), ("minute", 60.0)):
+        if passed >= length:
+            count = int(passed / length)
+            return f"{count} {unit}{'' if count == 1 else 's'}"
+    return "less than a minute"
 
 
-def _measured(program: Program, args: tuple[Any, ...], places: Places) -> tuple[Problem, dict[str, FloatArray]]:
-    """Return the problem of the program's tasks with their seconds on each device, and the seconds of runs on each device alone."""
-    import numpy as np
+def _alone(program: Program, args: tuple[Any, ...], chosen: Places, name: str, count: int) -> FloatArray:
+    """Return the seconds of runs of all tasks on one device."""
+    from hetsched.runtime.places import place
+    from hetsched.runtime.profiling import whole
 
-    from hetsched import Cluster, Problem
-    from hetsched.runtime.executor import HAND_OFF
-
-    graph = program.graph
-    lengths = program.compiled.lengths(program.inputs(args, {}))
-    count = max(lengths, default=1)
-    cluster = Cluster(list(places), bandwidth=float("inf"), latency=HAND_OFF)
-    flat = Problem(graph, cluster, durations=np.ones((graph.n_tasks, len(places), 1)), batch_sizes=[count], inputs=count)
-    durations = np.zeros((graph.n_tasks, len(places), 1))
-    alone: dict[str, FloatArray] = {}
-    for k, name in enumerate(places):
-        with _whole(program, flat, places, name) as executor:
-            alone[name] = executor.measure(*args, runs=PROFILE_RUNS).makespans
-            durations[:, k] = executor.profiled(flat).durations[:, k]
-    return flat.replace(durations=durations, batch_sizes=[count]), alone
-
-
-def _whole(program: Program, problem: Problem, places: Places, device: str) -> Executor:
-    """Return an executor of all tasks on one device."""
-    import numpy as np
-
-    from hetsched import Decision
-    from hetsched.runtime import Executor
-
-    where = np.full(problem.n_tasks, list(places).index(device))
-    decision = Decision.whole(problem, where, problem.graph.topological_order)
-    return Executor(program, None, decision, devices=places, problem=problem)
+    with whole(program, place(name, chosen[name]), inputs=count) as executor:
+        return executor.measure(*args, runs=PROFILE_RUNS, profile=False).makespans
 
 
 def _difference(made: Any, module: Any, args: tuple[Any, ...]) -> float:

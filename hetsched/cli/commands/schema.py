@@ -14,7 +14,9 @@ def schema(
     kind: Annotated[
         str,
         typer.Argument(
-            help="graph, cluster, problem, schedule, solution, stages or timeline.", metavar="KIND", autocompletion=completion.kinds
+            help="graph, cluster, problem, schedule, solution, stages, timeline or profile.",
+            metavar="KIND",
+            autocompletion=completion.kinds,
         ),
     ],
 ) -> None:
