@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import figures
 
-from hetsched.costs import Deviations, Regression, Samples
+from hetsched.costs import Deviations, Regression, measure
 from hetsched.runtime import ModuleProfiler, TwoStep, two_step
 
 REGION = "profiling"
@@ -79,14 +79,8 @@ def measured(name: str, repeats: int, warmup: int) -> Found:
     steps = two_step(profiler, SMALL, LARGE, method="heft", time_limit=None)
     spent = time.perf_counter() - start
     sizes = sorted({size for some in THROUGH for size in some})
-    samples, large = (Samples.measured(profiler, some, devices=["core0"]) for some in (sizes, [LARGE]))
-    return Found(steps, [Regression(part(samples, some)).deviations(large) for some in THROUGH], spent)
-
-
-def part(samples: Samples, sizes: Sequence[int]) -> Samples:
-    """Return the samples of some batch sizes."""
-    places = [samples.batch_sizes.tolist().index(size) for size in sizes]
-    return Samples(samples.tasks, samples.devices, sizes, samples.seconds[:, :, places], samples.memory_bytes[:, :, places])
+    small, large = (measure(profiler, some, devices=["core0"]) for some in (sizes, [LARGE]))
+    return Found(steps, [Regression(small.only(batch_sizes=some)).deviations(large) for some in THROUGH], spent)
 
 
 def averages(results: dict[str, Found]) -> str:

@@ -14,9 +14,7 @@ import functools
 import importlib
 import os
 import statistics
-import threading
 import time
-from _thread import allocate_lock
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -232,32 +230,11 @@ def in_turn(one: Callable[[], object], other: Callable[[], object], repeats: int
 
 def hand_off() -> float:
     """Return the median seconds from a release of a lock until a thread on another core that waits for it goes on."""
-    there, back = allocate_lock(), allocate_lock()
-    there.acquire()
-    back.acquire()
-    released, took = [0.0] * HAND_OFFS, [0.0] * HAND_OFFS
+    from hetsched.runtime.places import place
+    from hetsched.runtime.profiling import hand_offs
 
-    def answer() -> None:
-        os.sched_setaffinity(0, {cores_of_all[1]})
-        for number in range(HAND_OFFS):
-            there.acquire()
-            took[number] = time.perf_counter() - released[number]
-            back.release()
-
-    cores_of_all = cores()
-    thread = threading.Thread(target=answer)
-    thread.start()
-    os.sched_setaffinity(0, {cores_of_all[0]})
-    try:
-        for number in range(HAND_OFFS):
-            time.sleep(1e-4)  # until the other waits
-            released[number] = time.perf_counter()
-            there.release()
-            back.acquire()
-    finally:
-        os.sched_setaffinity(0, set(cores_of_all))
-    thread.join()
-    return statistics.median(took)
+    first, second, *_ = cores()
+    return float(np.median(hand_offs(place("first", [first]), place("second", [second]), HAND_OFFS)))
 
 
 def main(words: Sequence[str] | None = None) -> None:

@@ -113,7 +113,7 @@ def observation() -> Any:
 
 @functools.cache
 def samples() -> Any:
-    return hs.costs.Samples.measured(Profiler(), [1, 2])
+    return hs.costs.measure(Profiler(), [1, 2])
 
 
 def model() -> Any:
@@ -222,15 +222,6 @@ def document() -> str:
     return path
 
 
-@functools.cache
-def recorded() -> str:
-    path = os.path.abspath("recorded.json")
-    made = hs.costs.Recorded(Profiler())
-    made.measure(1, "x")
-    made.write(path)
-    return path
-
-
 def coarsened() -> Any:
     return hs.coarsening.by_module(problem())
 
@@ -304,6 +295,14 @@ BY_NAME: dict[str, Callable[[], Any]] = {
     "levels": lambda: [coarsened()],
     "coarse": lambda: coarsened().coarse,
     "actual": samples,
+    "profile": samples,
+    "old": samples,
+    "new": samples,
+    "digest": lambda: "a",
+    "q25": lambda: 1.0,
+    "q75": lambda: 1.0,
+    "cpu": lambda: 1.0,
+    "bytes_over": lambda: 0.0,
     "what": lambda: "seconds",
     "measured": lambda: [(("a",), "concurrent", 1.0)],
     "i": lambda: 0,
@@ -477,8 +476,15 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     "costs.Links.devices": lambda: ["x", "y"],
     "costs.Measured.seconds": lambda: np.ones(3),
     "costs.Measured.memory_bytes": lambda: np.ones(3),
-    "costs.Recorded.read.path": recorded,
-    "costs.Samples.seconds": lambda: np.ones((3, 2, 2)),
+    "costs.Profile.from_arrays.seconds": lambda: np.ones((3, 2, 2)),
+    "costs.StageTime.groups": lambda: (("a",),),
+    "costs.Profile.stage.groups": lambda: (("a",),),
+    "costs.Profile.stage.device": lambda: samples().devices[0],
+    "costs.Network.digests": lambda: ("a", "b", "c"),
+    "costs.profile.Pooled.runs": lambda: 1,
+    "costs.profile.Pooled.seconds": lambda: 1.0,
+    "costs.profile.Pooled.memory_bytes": lambda: 1.0,
+    "costs.profile.Pooled.sessions": lambda: (("", 1.0),),
     "costs.Deviations.between.estimated": lambda: np.ones(3),
     "costs.Deviations.between.devices": lambda: ["x", "y", "x"],
     "costs.Deviations.between.batch_sizes": lambda: [1, 2, 1],
@@ -695,7 +701,10 @@ SELVES: dict[str, Callable[[], Any]] = {
     "Contention": lambda: hs.costs.Contention(graph(), problem().cluster.devices[0]),
     "Deviations": lambda: hs.costs.Regression(samples()).deviations(samples()),
     "Links": lambda: hs.costs.Links.measured(Profiler(), [1, 8]),
-    "Recorded": lambda: hs.costs.Recorded(Profiler()),
+    "Profile": samples,
+    "ProfileComparison": lambda: hs.costs.compare_profiles(samples(), samples()),
+    "ProfiledDevice": lambda: samples().devices[0],
+    "Recorder": lambda: hs.costs.Recorder(Profiler()),
     "Regression": lambda: hs.costs.Regression(samples()),
     "Roofline": hs.costs.Roofline,
     "Timeline": timeline,
@@ -939,6 +948,7 @@ ABSTRACT = (
     "Schedule",
     "StageSchedule",
     "runtime.Comparison",
+    "costs.ProfileComparison",
     "models.Formulation",
     "models.Formulation.decode",
     "models.Formulation.parts",
@@ -951,6 +961,7 @@ _TORCH = (
     "runtime.MeasuredStages",
     "runtime.ModuleProfiler",
     "runtime.Program",
+    "runtime.profile",
     "runtime.StagedProgram",
     "workloads.folding",
     "workloads.language",
@@ -1010,7 +1021,11 @@ SETTINGS = ("time_limit", "seed", "evaluations", "threads")
 def test_a_bad_setting_is_refused_wherever_it_is_an_argument(setting: str) -> None:
     for door in PUBLIC:
         for parameter in door.parameters:
-            if parameter.name != setting or "bool" in str(parameter.annotation) or door.name.startswith("modeling.backends"):
+            if (
+                parameter.name != setting
+                or "bool" in str(parameter.annotation)
+                or door.name.startswith(("modeling.backends", "costs.Profile"))
+            ):
                 continue
             for value in (-1, math.nan, "x", "5s", [], True, 1j, 10**400 if setting != "time_limit" else "inf"):
                 with pytest.raises(hs.HetschedError, match=f"^{setting} is "):

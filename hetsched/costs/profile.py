@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hetsched import documents
-from hetsched.arguments import check_array, check_count, checked
+from hetsched.arguments import check_array, check_count, checked, shown
 from hetsched.arrays import Columns, FloatArray, Frozen, texts
 from hetsched.costs.communication import Links
 from hetsched.costs.lines import rising
@@ -104,29 +104,18 @@ class Profile(Frozen):
         networks: Iterable[Network] = (),
     ) -> None:
         self._set(
-            devices=_ordered(devices, lambda row: (natural(row.name), row.session)),
-            operators=_ordered(operators, lambda row: (row.digest,), richest=True),
-            times=_ordered(
-                times, lambda row: (row.session, row.digest, natural(row.device), row.batch, row.placed, row.turn), amounts="median q25 q75"
-            ),
-            stages=_ordered(
-                stages, lambda row: (row.session, row.groups, row.strategy, natural(row.device), row.batch), amounts="median q25 q75"
-            ),
-            copies=_ordered(
-                copies,
-                lambda row: (row.session, natural(row.source), natural(row.target), row.size, row.turn),
-                amounts="median q25 q75 cpu_source cpu_target",
-            ),
-            networks=_ordered(networks, lambda row: (msgspec.json.encode(GraphPart.of(row.graph)), row.digests)),
+            devices=_ordered(ProfiledDevice, devices, lambda row: (natural(row.name), row.session)),
+            operators=_ordered(Operator, operators, lambda row: (row.digest,)),
+            times=_ordered(TaskTime, times, lambda row: (row.session, row.digest, natural(row.device), row.batch, row.placed, row.turn)),
+            stages=_ordered(StageTime, stages, lambda row: (row.session, row.groups, row.strategy, natural(row.device), row.batch)),
+            copies=_ordered(CopyTime, copies, lambda row: (row.session, natural(row.source), natural(row.target), row.size, row.turn)),
+            networks=_ordered(Network, networks, lambda row: (msgspec.json.encode(GraphPart.of(row.graph)), row.digests)),
         )
         self._check()
 
     def _check(self) -> None:
         """Check that rows fit to each other."""
         digests, devices = {row.digest for row in self.operators}, {(row.name, row.session) for row in self.devices}
-        for time in self.times:
-            for what in ("cpu", "memory_bytes"):
-                _check_amount(getattr(time, what), f"{what} of operator {time.digest!r} on {time.device!r}")
         needed = [(row.digest, "times") for row in self.times]
         needed += [(digest, "stages") for row in self.stages for group in row.groups for digest in group]
         needed += [(digest, "networks") for row in self.networks for digest in row.digests]
@@ -178,7 +167,7 @@ class Profile(Frozen):
             Shapes do not fit, or a number is negative or infinite.
         """
         names, sizes = tuple(tasks), list(batch_sizes)
-        members = [Device(device) if isinstance(device, str) else device for device in devices]
+        members = [device if isinstance(device, Device) else Device(device) for device in devices]
         unique_names(names, "task")
         unique_names([device.name for device in members], "device")
         for size in sizes:
@@ -520,22 +509,20 @@ def natural(name: str) -> tuple[tuple[int, int, str], ...]:
     return tuple((0, int(part), part) if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", name) if part)
 
 
-def _ordered(rows: Iterable[Row], key: Callable[[Row], tuple[Any, ...]], *, amounts: str = "", richest: bool = False) -> tuple[Row, ...]:
-    """Return the rows sorted by a key, each once; of different rows with one key the richest, if these may be."""
+TEXTS = ("digest", "op", "text", "session", "strategy", "placed", "source", "target")
+COUNTS = (("batch", 1), ("runs", 1), ("threads", 1), ("turn", 0), ("size", 0))
+AMOUNTS = ("median", "q25", "q75", "cpu", "memory_bytes", "cpu_source", "cpu_target", "flops", "bytes_accessed", "weight_bytes", "clock_hz")
+
+
+def _ordered(kind: type[Row], rows: Iterable[Row], key: Callable[[Row], tuple[Any, ...]]) -> tuple[Row, ...]:
+    """Return the rows sorted by a key, each once; of operators with equal digests the one that says most."""
     kept: dict[tuple[Any, ...], Row] = {}
     for row in rows:
-        for what in ("digest", "op", "text", "device", "session", "strategy", "placed", "source", "target"):
-            value = getattr(row, what, "")
-            if not isinstance(value, Device) and not is_text(value):
-                raise InvalidProblem(f"{what} of a {type(row).__name__} is {value!r}; it must be Unicode text")
-        for what, least in (("batch", 1), ("runs", 1), ("turn", 0), ("size", 0)):
-            check_count(getattr(row, what, least), f"{what} of a {type(row).__name__}", least, error=InvalidProblem)
-        for what in amounts.split():
-            _check_amount(getattr(row, what), f"{what} of a {type(row).__name__}")
+        _check_row(kind, row)
         place = key(row)
         other = kept.setdefault(place, row)
         if other != row:
-            if not richest:
+            if not isinstance(row, Operator):
                 raise InvalidProblem(
                     f"two measurements of the same have different results: {other!r} and {row!r}; name their sessions apart"
                 )
@@ -543,9 +530,23 @@ def _ordered(rows: Iterable[Row], key: Callable[[Row], tuple[Any, ...]], *, amou
     return tuple(kept[place] for place in sorted(kept))
 
 
-def _check_amount(value: float | None, what: str) -> None:
-    if value is not None and not (isinstance(value, int | float) and 0 <= value < math.inf):
-        raise InvalidProblem(f"{what} is {value!r}; it must be a number >= 0, or None if unknown")
+def _check_row(kind: type[Row], row: Row) -> None:
+    """Check the numbers and texts of a row."""
+    if not isinstance(row, kind):
+        raise InvalidProblem(f"a row is {shown(row)}; it must be a costs.{kind.__name__}")
+    fields = row._asdict()
+    if kind is TaskTime or kind is StageTime:
+        fields["text"] = fields.pop("device")
+    for what in TEXTS:
+        if what in fields and not is_text(fields[what]):
+            raise InvalidProblem(f"{what} of a {kind.__name__} is {shown(fields[what])}; it must be Unicode text")
+    for what, least in COUNTS:
+        if fields.get(what) is not None:
+            check_count(fields[what], f"{what} of a {kind.__name__}", least, error=InvalidProblem)
+    for what in AMOUNTS:
+        value = fields.get(what)
+        if value is not None and not (isinstance(value, int | float) and 0 <= value < math.inf):
+            raise InvalidProblem(f"{what} of a {kind.__name__} is {shown(value)}; it must be a number >= 0, or None if unknown")
 
 
 def _known(value: float) -> float | None:

@@ -112,8 +112,10 @@ class Recorder:
         where = devices_of(self, placement)
         return self._read(self.times(inputs, placement), where)
 
+    @checked
     def described(self, device: str) -> ProfiledDevice:
         """Return a device in this session."""
+        devices_of(self, device)
         if isinstance(self.profiler, DescribedProfiler):
             return self.profiler.described(device, self.session)
         return next(ProfiledDevice(own, self.session) for own in self.devices if own.name == device)

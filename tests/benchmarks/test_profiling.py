@@ -11,7 +11,7 @@ pytest.importorskip("torch")
 import figures
 import profiling
 
-from hetsched.costs import Deviations, Samples
+from hetsched.costs import Deviations
 
 
 @pytest.fixture
@@ -38,7 +38,5 @@ def test_the_page_of_the_docs_has_its_region():
     assert figures.replaced(figures.DOCS / "benchmarks.md", profiling.REGION, "x")
 
 
-def test_parts_of_samples_and_ratios():
-    samples = Samples(["a"], ["x"], [1, 2, 4], [[[1.0, 3.0, 5.0]]])
-    assert profiling.part(samples, [4, 1]) == Samples(["a"], ["x"], [4, 1], [[[5.0, 1.0]]])
+def test_the_ratio_is_of_the_sums():
     assert profiling.ratio(Deviations.between(["a", "b"], ["x", "x"], [1, 1], [1.0, 5.0], [2.0, 2.0])) == 1.5

@@ -25,7 +25,7 @@ def test_methods_lists_every_method_with_its_options(run: Any) -> None:
     assert all(name in shown.stdout for name in methods)
 
 
-@pytest.mark.parametrize("kind", ["graph", "cluster", "problem", "schedule", "solution", "stages", "timeline"])
+@pytest.mark.parametrize("kind", ["graph", "cluster", "problem", "schedule", "solution", "stages", "timeline", "profile"])
 def test_schema_is_a_json_schema_that_documents_meet(run: Any, problem: hs.Problem, kind: str) -> None:
     schema = json.loads(run("schema", kind).stdout)
     jsonschema.Draft202012Validator.check_schema(schema)
@@ -38,6 +38,7 @@ def test_schema_is_a_json_schema_that_documents_meet(run: Any, problem: hs.Probl
         "solution": solution,
         "stages": hs.stages(problem.graph, lambda tasks, strategy: 1.0),
         "timeline": forecast(problem, solution.schedule),
+        "profile": hs.costs.Profile.from_arrays(["a"], ["x"], [1], [[[1.0]]]),
     }
     jsonschema.validate(json.loads(hs.documents.encode(values[kind])), schema)
 

@@ -218,7 +218,7 @@ def test_names_with_numbers_are_in_their_order():
         ({"times": [TaskTime("p", "cpu7", 1)]}, "device 'cpu7' of session '' is not one of the devices; add it"),
         ({"times": [TaskTime("p", "gpu", 0)]}, "batch of a TaskTime is 0; it must be a whole number, at least 1"),
         ({"times": [TaskTime("p", "gpu", 1, median=-1.0)]}, "median of a TaskTime is -1.0; it must be a number >= 0, or None"),
-        ({"times": [TaskTime("p", "gpu", 1, cpu=float("nan"))]}, "cpu of operator 'p' on 'gpu' is nan; it must be a number >= 0"),
+        ({"times": [TaskTime("p", "gpu", 1, cpu=float("nan"))]}, "cpu of a TaskTime is nan; it must be a number >= 0, or None"),
         (
             {"times": [TaskTime("p", "gpu", 1, median=1.0), TaskTime("p", "gpu", 1, median=2.0)]},
             "two measurements of the same have different results: TaskTime",
