@@ -116,6 +116,14 @@ def samples() -> Any:
     return hs.costs.measure(Profiler(), [1, 2])
 
 
+@functools.cache
+def whole_profile() -> Any:
+    recorder = hs.costs.Recorder(Profiler())
+    hs.costs.measure(recorder, [1, 2])
+    hs.costs.Links.measured(recorder, [1, 8])
+    return recorder.profile
+
+
 def model() -> Any:
     made = hs.modeling.Model()
     made.binary("x", 2)
@@ -480,6 +488,13 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     "costs.StageTime.groups": lambda: (("a",),),
     "costs.Profile.stage.groups": lambda: (("a",),),
     "costs.Profile.stage.device": lambda: samples().devices[0],
+    "costs.Profile.device.name": lambda: "x",
+    "costs.Profile.merge.other": samples,
+    "costs.Profile.pooled.device": lambda: "x",
+    "costs.Profile.stolen.device": lambda: "x",
+    "costs.Recorder.described.device": lambda: "x",
+    "runtime.ModuleProfiler.described.device": lambda: torch_profiler().devices[0].name,
+    "runtime.ModuleProfiler.described.session": lambda: "now",
     "costs.Network.digests": lambda: ("a", "b", "c"),
     "costs.profile.Pooled.runs": lambda: 1,
     "costs.profile.Pooled.seconds": lambda: 1.0,
@@ -662,6 +677,9 @@ KEYWORDS: dict[str, dict[str, Callable[[], Any]]] = {
     "costs.Deviations.replace": {"estimated": lambda: np.ones(12)},
     "costs.device": {"memory_bytes": lambda: 1.0},
     "runtime.two_step": {"memory": lambda: "static"},
+    "costs.Profile.problem": {"memory": lambda: "static"},
+    "costs.Recorder": {"profiler": Profiler},
+    "runtime.MeasuredStages.write": {"path": lambda: "stages.json"},
     "costs.Deviations": {
         "task": lambda: ["a"],
         "device": lambda: ["x"],
@@ -701,7 +719,7 @@ SELVES: dict[str, Callable[[], Any]] = {
     "Contention": lambda: hs.costs.Contention(graph(), problem().cluster.devices[0]),
     "Deviations": lambda: hs.costs.Regression(samples()).deviations(samples()),
     "Links": lambda: hs.costs.Links.measured(Profiler(), [1, 8]),
-    "Profile": samples,
+    "Profile": whole_profile,
     "ProfileComparison": lambda: hs.costs.compare_profiles(samples(), samples()),
     "ProfiledDevice": lambda: samples().devices[0],
     "Recorder": lambda: hs.costs.Recorder(Profiler()),

@@ -12,6 +12,7 @@ import pytest
 
 import hetsched as hs
 from hetsched.cli.commands import run as command
+from hetsched.cli.places import places
 
 pytest.importorskip("torch", reason="running needs torch")
 
@@ -100,11 +101,11 @@ def test_the_difference_is_that_of_the_worst_output() -> None:
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="needs affinity of threads")
 def test_devices_are_pinned_if_there_are_enough_cores() -> None:
     cores = sorted(os.sched_getaffinity(0))
-    assert command._places(None, None) == {f"cpu{k}": [core] for k, core in enumerate(cores)}
+    assert places(None, None) == {f"cpu{k}": [core] for k, core in enumerate(cores)}
     count = len(cores)
-    assert command._places(f"a={count}", None) == {"a": cores}
-    assert command._places(f"a={count},b", None) == {"a": count, "b": 1}
-    assert command._places("a", False) == {"a": 1}
+    assert places(f"a={count}", None) == {"a": cores}
+    assert places(f"a={count},b", None) == {"a": count, "b": 1}
+    assert places("a", False) == {"a": 1}
 
 
 @pytest.mark.parametrize(
