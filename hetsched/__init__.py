@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     )
     from hetsched.models.ios.dynamic_program import stages
     from hetsched.problem.cluster import Cluster, Device
-    from hetsched.problem.graph import TaskGraph
+    from hetsched.problem.graph import Shape, TaskGraph
     from hetsched.problem.problem import Problem
     from hetsched.schedule.decision import Decision
     from hetsched.schedule.schedule import Schedule
@@ -90,7 +90,7 @@ _HOMES = {
     ],
     "models.ios.dynamic_program": ["stages"],
     "problem.cluster": ["Cluster", "Device"],
-    "problem.graph": ["TaskGraph"],
+    "problem.graph": ["Shape", "TaskGraph"],
     "problem.problem": ["Problem"],
     "schedule.decision": ["Decision"],
     "schedule.schedule": ["Schedule"],
@@ -122,6 +122,7 @@ __all__ = [
     "OutOfTime",
     "Problem",
     "Schedule",
+    "Shape",
     "Solution",
     "SolverFailed",
     "StageSchedule",

@@ -124,6 +124,11 @@ def whole_profile() -> Any:
     return recorder.profile
 
 
+def analytic() -> Any:
+    family = hs.costs.Family("a test", "today", 1, {"other": 1.0}, {"other": 1.0}, {"all": 2.0})
+    return hs.costs.Analytic(families={" float32": family})
+
+
 def model() -> Any:
     made = hs.modeling.Model()
     made.binary("x", 2)
@@ -488,6 +493,17 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     "costs.StageTime.groups": lambda: (("a",),),
     "costs.Profile.stage.groups": lambda: (("a",),),
     "costs.Profile.stage.device": lambda: samples().devices[0],
+    "Shape.columns": lambda: 1.0,
+    "Shape.rows": lambda: 1.0,
+    "Shape.reduction": lambda: 1.0,
+    "costs.devices.Specification.units": lambda: 1,
+    "costs.devices.Specification.cache_bytes": lambda: 1.0,
+    "costs.Profile.amounts.digests": lambda: ["a"],
+    "costs.Profile.on_lines.digests": lambda: ["a"],
+    "costs.Analytic.durations.cluster": lambda: hs.Cluster(problem().cluster.devices[:1]),
+    "costs.Analytic.error.cluster": lambda: hs.Cluster(problem().cluster.devices[:1]),
+    "costs.Profiled.durations.cluster": lambda: hs.Cluster(problem().cluster.devices[:1]),
+    "costs.Profiled.sources.cluster": lambda: hs.Cluster(problem().cluster.devices[:1]),
     "costs.Profile.device.name": lambda: "x",
     "costs.Profile.merge.other": samples,
     "costs.Profile.pooled.device": lambda: "x",
@@ -679,6 +695,7 @@ KEYWORDS: dict[str, dict[str, Callable[[], Any]]] = {
     "runtime.two_step": {"memory": lambda: "static"},
     "costs.Profile.problem": {"memory": lambda: "static"},
     "costs.Recorder": {"profiler": Profiler},
+    "runtime.network": {"example_args": tensor},
     "runtime.MeasuredStages.write": {"path": lambda: "stages.json"},
     "costs.Deviations": {
         "task": lambda: ["a"],
@@ -719,7 +736,9 @@ SELVES: dict[str, Callable[[], Any]] = {
     "Contention": lambda: hs.costs.Contention(graph(), problem().cluster.devices[0]),
     "Deviations": lambda: hs.costs.Regression(samples()).deviations(samples()),
     "Links": lambda: hs.costs.Links.measured(Profiler(), [1, 8]),
+    "Analytic": analytic,
     "Profile": whole_profile,
+    "Profiled": lambda: hs.costs.Profiled(samples(), analytic()),
     "ProfileComparison": lambda: hs.costs.compare_profiles(samples(), samples()),
     "ProfiledDevice": lambda: samples().devices[0],
     "Recorder": lambda: hs.costs.Recorder(Profiler()),
@@ -979,6 +998,7 @@ _TORCH = (
     "runtime.MeasuredStages",
     "runtime.ModuleProfiler",
     "runtime.Program",
+    "runtime.network",
     "runtime.profile",
     "runtime.StagedProgram",
     "workloads.folding",

@@ -179,17 +179,22 @@ MOST_NAMED = 8
 """The most devices of a cluster that are listed by name."""
 
 
-def write_graph(graph: TaskGraph, cluster: str | None, output: Path, dtype: str, **rules: Any) -> None:
+def write_graph(graph: TaskGraph, cluster: str | None, output: Path, dtype: str, costs: str = "roofline", **rules: Any) -> None:
     """Write the graph, or with a cluster the problem of both."""
     from hetsched.documents import write
     from hetsched.problem.graph import plural
 
     value: Any = graph
     if cluster is not None:
-        from hetsched.costs import Roofline
+        from hetsched.costs import Analytic, Roofline
         from hetsched.problem.problem import Problem
 
-        value = Problem(graph, find_cluster(cluster), costs=Roofline(dtype=dtype), **rules)
+        model: Any = Roofline(dtype=dtype) if costs == "roofline" else Analytic(dtype)
+        found = find_cluster(cluster)
+        value = Problem(graph, found, costs=model, **rules)
+        if costs == "analytic":
+            most = float(model.error(graph, found).max(initial=1.0))
+            warn(f"durations: analytic, 90 % of operators within x{most:.2g}; run 'hetsched profile' for measured ones", "note")
     write(value, output)
     where = "" if cluster is None else f" on {listed(value.cluster.names)}"
     say(f"wrote {output}: {plural(graph.n_tasks, 'task')}, {plural(graph.n_edges, 'edge')}{where}")

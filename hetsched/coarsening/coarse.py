@@ -162,6 +162,7 @@ def contract(problem: Problem, cluster: npt.ArrayLike) -> Coarsening:
         output_bytes=total(graph.output_bytes),
         flops=total(graph.flops),
         bytes_accessed=total(graph.bytes_accessed),
+        shape=[graph.shape[i] if size[c] == 1 else None for c, i in enumerate(first.tolist())],
         colocation=_labels(problem, number, count),
         devices=_pins(problem, number, count),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from hetsched.arguments import checked, shown
 from hetsched.arrays import IntArray
 from hetsched.coarsening.coarse import Coarsening, contract, settled
 from hetsched.errors import UnsupportedFeature
+from hetsched.problem.graph import Shape
 from hetsched.problem.problem import CostModel, Problem
 
 Rule = tuple[str, ...]
@@ -154,9 +156,20 @@ def _recosted(coarsening: Coarsening, costs: CostModel | None) -> Problem:
         "output_bytes": np.bincount(number, np.where(handed, 0.0, graph.output_bytes), coarse.n_tasks),
         "bytes_accessed": np.maximum(coarse.bytes_accessed - 2 * inside, 0.0),
         "op": _fused(coarsening),
+        "shape": _shapes(coarsening),
     }
     fused = coarse.replace(**changes)
     return coarsening.coarse.replace(graph=fused) if costs is None else coarsening.coarse.replace(graph=fused, costs=costs)
+
+
+def _shapes(coarsening: Coarsening) -> list[Shape | None]:
+    """Return the shape of each cluster's largest member, as its convolution."""
+    shapes: list[Shape | None] = [None] * coarsening.coarse.n_tasks
+    for c, shape in zip(coarsening.cluster.tolist(), coarsening.problem.graph.shape, strict=True):
+        other = shapes[c]
+        if shape is not None and (other is None or math.prod(shape[:3]) > math.prod(other[:3])):
+            shapes[c] = shape
+    return shapes
 
 
 def _fused(coarsening: Coarsening) -> list[str]:

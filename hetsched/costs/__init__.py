@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hetsched.costs import devices
+from hetsched.costs.analytic import Analytic, Family
 from hetsched.costs.communication import Links
 from hetsched.costs.deviations import Deviations
 from hetsched.costs.devices import device
@@ -10,6 +11,7 @@ from hetsched.costs.machine import Machine, Overhead
 from hetsched.costs.measurements import CopyTime, Network, Operator, ProfiledDevice, StageTime, TaskTime
 from hetsched.costs.profile import Profile
 from hetsched.costs.profile_comparison import ProfileComparison, compare_profiles
+from hetsched.costs.profiled import Profiled
 from hetsched.costs.protocol import CostModel, DescribedProfiler, Measured, Profiler, StageCost
 from hetsched.costs.recording import Recorder, measure
 from hetsched.costs.regression import Regression
@@ -18,12 +20,14 @@ from hetsched.costs.stages import Contention, Convolution
 from hetsched.costs.timeline import RunTimes, Timeline
 
 __all__ = [
+    "Analytic",
     "Contention",
     "Convolution",
     "CopyTime",
     "CostModel",
     "DescribedProfiler",
     "Deviations",
+    "Family",
     "Links",
     "Machine",
     "Measured",
@@ -32,6 +36,7 @@ __all__ = [
     "Overhead",
     "Profile",
     "ProfileComparison",
+    "Profiled",
     "ProfiledDevice",
     "Profiler",
     "Recorder",

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from hetsched.costs.machine import Overhead
 from hetsched.problem.cluster import Device
-from hetsched.problem.graph import TaskGraph
+from hetsched.problem.graph import Shape, TaskGraph
 
 
 class ProfiledDevice(NamedTuple):
@@ -48,6 +48,7 @@ class Operator(NamedTuple):
     flops: float | None = None
     bytes_accessed: float | None = None
     weight_bytes: float = 0.0
+    shape: Shape | None = None
 
 
 class TaskTime(NamedTuple):

@@ -25,7 +25,7 @@ from hetsched.costs.memory import with_workspace
 from hetsched.errors import InvalidProblem
 from hetsched.problem.cluster import Cluster, Device
 from hetsched.problem.document import GraphPart
-from hetsched.problem.graph import TaskGraph, is_text, unique_names
+from hetsched.problem.graph import TaskGraph, is_text, named, plural, unique_names
 from hetsched.problem.problem import Problem
 
 APART = 0.2
@@ -295,24 +295,34 @@ class Profile(Frozen):
         return own[0]
 
     @checked
-    def digests(self, tasks: Iterable[str]) -> tuple[str, ...]:
-        """Return the digests of tasks by name, from the first of the networks that has all of them.
+    def digests(self, tasks: TaskGraph | Iterable[str]) -> tuple[str, ...]:
+        """Return the digests of the tasks of a graph, or of tasks by name, from the networks that have all of them.
 
         Raises
         ------
         InvalidProblem
-            None has all of them.
+            None has all of them; or several have, in which they compute different things, and none is of that graph.
         """
-        names = list(tasks)
-        for network in self.networks:
-            if all(name in network.graph.index for name in names):
-                return tuple(network.digests[network.graph.index[name]] for name in names)
-        known = {name for network in self.networks for name in network.graph.names}
-        missing = next((name for name in names if name not in known), None)
+        names = tasks.names if isinstance(tasks, TaskGraph) else tuple(tasks)
+        exact = [row for row in self.networks if isinstance(tasks, TaskGraph) and row.graph == tasks]
+        found = {
+            tuple(row.digests[row.graph.index[name]] for name in names)
+            for row in exact or self.networks
+            if all(name in row.graph.index for name in names)
+        }
+        if len(found) == 1:
+            return found.pop()
+        if found:
+            raise InvalidProblem(
+                f"{plural(len(names), 'task')} ({named(range(len(names)), names)}) are in several graphs of the profile, in which they "
+                "compute different things; take the part about one: only(graph=...)"
+            )
+        known = [name for row in self.networks for name in row.graph.names]
+        missing = next((name for name in names if name not in set(known)), None)
         if missing is None:
             raise InvalidProblem("the tasks were measured, but as parts of different graphs; measure them as one")
-        some = [name for network in self.networks for name in network.graph.names][:8]
-        raise InvalidProblem(f"task {missing!r} was not measured; the profile has {', '.join(some) + ', ...' if some else 'none'}")
+        some = ", ".join(known[:8])
+        raise InvalidProblem(f"task {missing!r} was not measured; the profile has {some + ', ...' if some else 'none'}")
 
     @cached_property
     def _pools(self) -> dict[tuple[str, tuple[object, ...], int], Pooled]:
@@ -329,17 +339,28 @@ class Profile(Frozen):
         return self._pools.get((digest, self.device(device).pool, batch))
 
     @checked
-    def cube(self, what: Amount, tasks: Sequence[str], devices: Sequence[str], batch_sizes: Sequence[int]) -> FloatArray:
+    def cube(self, what: Amount, tasks: TaskGraph | Sequence[str], devices: Sequence[str], batch_sizes: Sequence[int]) -> FloatArray:
         """Return pooled "seconds" or "memory_bytes", shape [task, device, size]; NaN where not measured."""
+        return self.amounts(what, self.digests(tasks), devices, batch_sizes)
+
+    @checked
+    def amounts(self, what: Amount, digests: Sequence[str], devices: Sequence[str], batch_sizes: Sequence[int]) -> FloatArray:
+        """Return pooled "seconds" or "memory_bytes" of operators, as `cube` does of tasks."""
         pools = [self.device(name).pool for name in devices]
-        values = np.full((len(tasks), len(pools), len(batch_sizes)), np.nan)
-        for i, digest in enumerate(self.digests(tasks)):
+        values = np.full((len(digests), len(pools), len(batch_sizes)), np.nan)
+        for i, digest in enumerate(digests):
             for k, pool in enumerate(pools):
                 for b, size in enumerate(batch_sizes):
                     found = self._pools.get((digest, pool, int(size)))
                     if found is not None:
                         values[i, k, b] = getattr(found, what)
         return values
+
+    @checked
+    def on_lines(self, what: Amount, digests: Sequence[str], devices: Sequence[str], batch_sizes: Sequence[int]) -> FloatArray:
+        """Return the values on the lines through the measurements of operators, as `amounts`; NaN where there are not two sizes."""
+        lines, _ = rising(self.batch_sizes, self.amounts(what, digests, devices, self.batch_sizes))
+        return np.maximum(lines.at(batch_sizes), 0.0)
 
     @checked
     def stage(self, groups: tuple[tuple[str, ...], ...], strategy: str, device: ProfiledDevice, batch: int) -> float | None:
@@ -402,16 +423,14 @@ class Profile(Frozen):
         InvalidProblem
             A task or a device was not measured.
         """
-        return self.estimated("seconds", graph.names, cluster.names, batch_sizes)
+        return self.estimated("seconds", graph, cluster.names, batch_sizes)
 
     @checked
-    def estimated(self, what: Amount, tasks: Sequence[str], devices: Sequence[str], batch_sizes: Sequence[int]) -> FloatArray:
-        """Return "seconds" or "memory_bytes" as `durations` does, for tasks and devices by name."""
-        exact = self.cube(what, tasks, devices, batch_sizes)
-        if not np.isnan(exact).any() or len(self.batch_sizes) < 2:
-            return exact
-        lines, _ = rising(self.batch_sizes, self.cube(what, tasks, devices, self.batch_sizes))
-        return np.where(np.isnan(exact), np.maximum(lines.at(batch_sizes), 0.0), exact)
+    def estimated(self, what: Amount, tasks: TaskGraph | Sequence[str], devices: Sequence[str], batch_sizes: Sequence[int]) -> FloatArray:
+        """Return "seconds" or "memory_bytes" as `durations` does, for the tasks of a graph or by name."""
+        digests = self.digests(tasks)
+        exact = self.amounts(what, digests, devices, batch_sizes)
+        return np.where(np.isnan(exact), self.on_lines(what, digests, devices, batch_sizes), exact) if np.isnan(exact).any() else exact
 
     @checked
     def links(self, *, relative: bool = True) -> Links:
@@ -490,7 +509,7 @@ class Profile(Frozen):
                 f"the profile has {', '.join(map(str, self.batch_sizes)) or 'no sizes'}"
             )
         priced = Problem(network.graph, cluster, durations=times, batch_sizes=sizes, inputs=count, **rules)
-        held = self.estimated("memory_bytes", network.graph.names, cluster.names, priced.batch_sizes.tolist())
+        held = self.estimated("memory_bytes", network.graph, cluster.names, priced.batch_sizes.tolist())
         machine = Machine({name: self.device(name).overhead for name in cluster.names})
         return machine.problem(with_workspace(priced, held))
 
@@ -500,8 +519,11 @@ class Profile(Frozen):
 
 def operators_of(graph: TaskGraph, digests: Sequence[str]) -> tuple[Operator, ...]:
     """Return the operators of a graph's tasks, of which only the digests are known."""
-    columns = zip(digests, graph.op, graph.flops.tolist(), graph.bytes_accessed.tolist(), graph.weight_bytes.tolist(), strict=True)
-    return tuple(Operator(digest, op, "", _known(flops), _known(accessed), weight) for digest, op, flops, accessed, weight in columns)
+    amounts = (column.tolist() for column in (graph.flops, graph.bytes_accessed, graph.weight_bytes))
+    columns = zip(digests, graph.op, *amounts, graph.shape, strict=True)
+    return tuple(
+        Operator(digest, op, "", _known(flops), _known(accessed), weight, shape) for digest, op, flops, accessed, weight, shape in columns
+    )
 
 
 def natural(name: str) -> tuple[tuple[int, int, str], ...]:

@@ -10,7 +10,7 @@ from hetsched.costs.measurements import CopyTime, Network, Operator, ProfiledDev
 from hetsched.costs.profile import Profile
 from hetsched.costs.timeline_document import OverheadRow
 from hetsched.documents import VERSION, Document, Row
-from hetsched.problem.document import DeviceRow, GraphPart
+from hetsched.problem.document import DeviceRow, GraphPart, ShapeRow
 
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
 Bytes = Annotated[float, msgspec.Meta(ge=0)]
@@ -52,6 +52,17 @@ class OperatorRow(Row):
     flops: float | None = None
     bytes_accessed: float | None = None
     weight_bytes: float = 0.0
+    shape: ShapeRow | None = None
+
+    @classmethod
+    def of(cls, row: Operator) -> Self:
+        """Return the row of an operator."""
+        return cls(*row[:-1], None if row.shape is None else ShapeRow(*row.shape))
+
+    def value(self) -> Operator:
+        """Return the operator."""
+        shape = None if self.shape is None else self.shape.value()
+        return Operator(self.digest, self.op, self.text, self.flops, self.bytes_accessed, self.weight_bytes, shape)
 
 
 class TimeRow(Row):
@@ -124,7 +135,7 @@ class ProfileDocument(Document[Profile], kw_only=True, tag="hetsched-profile"):
         return cls(
             version=VERSION,
             devices=list(map(ProfiledDeviceRow.of, value.devices)),
-            operators=[OperatorRow(*row) for row in value.operators],
+            operators=list(map(OperatorRow.of, value.operators)),
             times=[TimeRow(*row) for row in value.times],
             stages=[StageRow(*row) for row in value.stages],
             copies=[CopyRow(*row) for row in value.copies],
@@ -135,7 +146,7 @@ class ProfileDocument(Document[Profile], kw_only=True, tag="hetsched-profile"):
         """Return the profile."""
         return Profile(
             [row.value() for row in self.devices],
-            [Operator(*msgspec.structs.astuple(row)) for row in self.operators],
+            [row.value() for row in self.operators],
             [TaskTime(*msgspec.structs.astuple(row)) for row in self.times],
             [StageTime(*msgspec.structs.astuple(row)) for row in self.stages],
             [CopyTime(*msgspec.structs.astuple(row)) for row in self.copies],

@@ -18,12 +18,13 @@ from torch.utils._pytree import tree_leaves, tree_map
 from hetsched.costs.stages import Convolution
 from hetsched.errors import InvalidProblem, UnsupportedFeature
 from hetsched.frontends.flops import Counter, Formulas
-from hetsched.problem.graph import TaskGraph
+from hetsched.problem.graph import Shape, TaskGraph
 
 SAMPLE_BATCH = 2
 """The batch size of the export; torch.export treats sizes 0 and 1 specially."""
 
 CONVOLUTIONS = {"conv1d", "conv2d", "conv3d", "convolution", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"}
+PRODUCTS = {"linear", "matmul", "mm", "bmm", "addmm", "baddbmm"}
 MERGEABLE = {"conv1d", "conv2d", "conv3d"}
 GATHERS = {"embedding", "embedding_bag", "index_select", "index", "gather"}
 SHAPE_QUERIES = {"sym_size", "sym_stride", "sym_numel", "sym_storage_offset"}
@@ -119,6 +120,7 @@ def task_graph(tasks: Sequence[Task], **columns: Any) -> TaskGraph:
         output_bytes=[task.output_bytes for task in tasks],
         flops=[task.flops for task in tasks],
         bytes_accessed=[task.bytes_accessed for task in tasks],
+        shape=[task.shape for task in tasks],
         **{"weight_bytes": [task.weight for task in tasks], **columns},
     )
 
@@ -139,6 +141,7 @@ class Task:
     op: str
     nodes: list[torch.fx.Node]
     flops: float = 0.0
+    shape: Shape | None = None
     weight: float = 0.0
     outputs: list[Tensor] = field(default_factory=list)
     reads: dict[Tensor, float] = field(default_factory=dict)  # bytes of each tensor that is not a constant
@@ -237,7 +240,8 @@ class Reader:
             self._add_task(node, op)
 
     def _add_task(self, node: torch.fx.Node, op: str) -> None:
-        task = Task(self._unique(self._name(node, op)), op, [node], flops=self._flops(node))
+        flops = self._flops(node)
+        task = Task(self._unique(self._name(node, op)), op, [node], flops=flops, shape=self._shape(node, op, flops))
         amounts: dict[Tensor, float] = {}
         for source in node.all_input_nodes:
             inner = self._absorbed(node, source) if self.fuse else None
@@ -420,6 +424,51 @@ class Reader:
         if key not in self.known_flops:
             self.known_flops[key] = self._counted(node.target, args, kwargs, replay(node))
         return self.known_flops[key]
+
+    def _shape(self, node: torch.fx.Node, op: str, flops: float) -> Shape | None:
+        """Return the sizes of a convolution, a product of matrices, an attention or a pooling, for a batch of one."""
+        value = node.meta["val"]
+        value = value[0] if isinstance(value, list | tuple) else value
+        if not isinstance(value, torch.Tensor):
+            return None
+        lengths = [self._number(length, 1, node) for length in value.shape]
+        elements = math.prod(lengths)
+        if not elements:
+            return None
+        if op in CONVOLUTIONS:
+            weight = node.args[1].meta["val"]  # type: ignore[union-attr]
+            kernel = tuple(int(length) for length in weight.shape[2:])
+            columns = lengths[-1 - len(kernel)]
+            return Shape(
+                elements / columns, columns, flops / (2 * elements), kernel, self._setting(node, "stride", kernel), self._groups(node)
+            )
+        if op in PRODUCTS or "attention" in op:
+            return Shape(elements / lengths[-1], lengths[-1], flops / (2 * elements)) if math.isfinite(flops) else None
+        if "pool" in op and len(lengths) > 2:
+            (source, *_) = node.all_input_nodes
+            window = self._bytes(source.meta["val"], 1, source) / source.meta["val"].element_size() / elements
+            kernel = () if "adaptive" in op else self._setting(node, "kernel_size", tuple(lengths[2:]))
+            return Shape(
+                elements / lengths[1],
+                lengths[1],
+                math.prod(kernel) if kernel else max(window, 1.0),
+                kernel,
+                self._setting(node, "stride", kernel) if kernel else (),
+            )
+        return None
+
+    def _setting(self, node: torch.fx.Node, what: str, like: tuple[int, ...]) -> tuple[int, ...]:
+        """Return an argument with one number, or one for each dimension; without one `like`, which is 1 for a convolution's stride."""
+        names = [argument.name for argument in node.target._schema.arguments]  # type: ignore[union-attr]
+        place = names.index(what) if what in names else len(node.args)
+        given = node.kwargs.get(what, node.args[place] if place < len(node.args) else None)
+        if given is None or given == []:
+            return (1,) * len(like) if operator_type(node.target) in CONVOLUTIONS else like
+        numbers = [given] if isinstance(given, int) else list(given)  # type: ignore[arg-type]
+        return tuple(int(length) for length in (numbers * len(like))[: len(like)])
+
+    def _groups(self, node: torch.fx.Node) -> int:
+        return self._setting(node, "groups", (1,))[0]
 
     def _counted(self, target: Any, args: Any, kwargs: Any, made: Any) -> float:
         if target in self.formulas:

@@ -41,6 +41,12 @@ class Device:
         Bytes per second between the device and its memory (for cost models only).
     launch_overhead : float
         Seconds to launch one operator (for cost models only).
+    family : str
+        Kind of hardware, ``"cuda"`` or ``"cpu"``, whose constants `hetsched.costs.Analytic` takes.
+    units : int, optional
+        Multiprocessors of a GPU, threads of a CPU (for cost models only).
+    cache_bytes : float, optional
+        Size of the last cache before memory (for cost models only).
     """
 
     name: str
@@ -50,6 +56,9 @@ class Device:
     peak_flops: Mapping[str, float] = field(default_factory=dict)
     memory_bandwidth: float | None = None
     launch_overhead: float = 0.0
+    family: str = ""
+    units: int | None = None
+    cache_bytes: float | None = None
 
     def __post_init__(self) -> None:
         def check(what: str, value: object, rule: str, valid: bool) -> None:
@@ -57,7 +66,7 @@ class Device:
                 raise InvalidProblem(f"{what} of device {self.name!r} is {value!r}; it must be {rule}")
 
         unique_names([self.name], "device")
-        for what, label in (("kind", self.kind), ("node", self.node)):
+        for what, label in (("kind", self.kind), ("node", self.node), ("family", self.family)):
             check(what, label, "a string", is_text(label))
         memory, bandwidth, overhead = number(self.memory_bytes), number(self.memory_bandwidth), number(self.launch_overhead)
         fitting = bool(in_range(np.array(memory))) or memory == math.inf
@@ -66,12 +75,23 @@ class Device:
         positive = 0 < bandwidth < math.inf
         check("memory_bandwidth", self.memory_bandwidth, "a finite number > 0, or None if it is not known", unknown or positive)
         check("launch_overhead", self.launch_overhead, "a finite number >= 0", 0 <= overhead < math.inf)
+        count, cache = self.units, number(self.cache_bytes)
+        whole = count is None or (isinstance(count, int | np.integer) and not isinstance(count, bool) and count >= 1)
+        check("units", count, "a whole number, at least 1, or None if it is not known", whole)
+        check(
+            "cache_bytes",
+            self.cache_bytes,
+            "a finite number > 0, or None if it is not known",
+            self.cache_bytes is None or 0 < cache < math.inf,
+        )
         check("peak_flops", self.peak_flops, "a mapping of dtype names to FLOP/s", isinstance(self.peak_flops, Mapping))
         peaks = {dtype: number(peak) for dtype, peak in self.peak_flops.items()}
         for dtype, peak in peaks.items():
             valid = is_text(dtype) and 0 < peak < math.inf
             check(f"peak_flops[{dtype!r}]", self.peak_flops[dtype], "a finite number > 0, under the name of a dtype", valid)
         plain: dict[str, object] = {"name": str(self.name), "kind": str(self.kind), "node": str(self.node), "peak_flops": peaks}
+        plain |= {"family": str(self.family), "units": None if count is None else int(count)}
+        plain["cache_bytes"] = None if self.cache_bytes is None else cache
         plain |= {"memory_bytes": memory, "memory_bandwidth": None if unknown else bandwidth, "launch_overhead": overhead}
         for field_name, value in plain.items():
             object.__setattr__(self, field_name, value)

@@ -12,9 +12,24 @@ from hetsched.arrays import FloatArray
 from hetsched.documents import VERSION, Document, Number, Row, Whole, optional, rows
 from hetsched.errors import InvalidProblem
 from hetsched.problem.cluster import Cluster, Device
-from hetsched.problem.graph import TaskGraph
+from hetsched.problem.graph import Shape, TaskGraph
 from hetsched.problem.links import Communication
 from hetsched.problem.problem import Batching, Memory, Problem
+
+
+class ShapeRow(Row):
+    """The sizes of an operator for one input: rows and columns of a matrix product, and what is summed."""
+
+    rows: float
+    columns: float
+    reduction: float
+    kernel: tuple[int, ...] = ()
+    stride: tuple[int, ...] = ()
+    groups: int = 1
+
+    def value(self) -> Shape:
+        """Return the shape."""
+        return Shape(self.rows, self.columns, self.reduction, self.kernel, self.stride, self.groups)
 
 
 class TaskRow(Row):
@@ -27,6 +42,7 @@ class TaskRow(Row):
     output_bytes: float = 0.0
     flops: Number = None
     bytes_accessed: Number = None
+    shape: ShapeRow | None = None
     colocation: str | None = None
     devices: tuple[str, ...] | None = None
 
@@ -52,6 +68,7 @@ class GraphPart(Row, kw_only=True):
                 graph.output_bytes[own].tolist(),
                 optional(graph.flops[own]),
                 optional(graph.bytes_accessed[own]),
+                (None if shape is None else ShapeRow(*shape) for shape in graph.shape[own]),
                 graph.colocation[own],
                 graph.devices[own],
             )
@@ -74,6 +91,7 @@ class GraphPart(Row, kw_only=True):
             output_bytes=[row.output_bytes for row in tasks],
             flops=np.array([row.flops for row in tasks], np.float64),
             bytes_accessed=np.array([row.bytes_accessed for row in tasks], np.float64),
+            shape=[None if row.shape is None else row.shape.value() for row in tasks],
             colocation=[row.colocation for row in tasks],
             devices=[row.devices for row in tasks],
         )
@@ -89,13 +107,17 @@ class DeviceRow(Row):
     peak_flops: dict[str, float] = {}
     memory_bandwidth: Number = None
     launch_overhead: float = 0.0
+    family: str = ""
+    units: int | None = None
+    cache_bytes: Number = None
 
     @classmethod
     def of(cls, device: Device) -> Self:
         """Return the row of a device."""
         memory = device.memory_bytes if np.isfinite(device.memory_bytes) else None
         peaks = dict(device.peak_flops)
-        return cls(device.name, device.kind, device.node, memory, peaks, device.memory_bandwidth, device.launch_overhead)
+        known = device.memory_bandwidth, device.launch_overhead, device.family, device.units, device.cache_bytes
+        return cls(device.name, device.kind, device.node, memory, peaks, *known)
 
     def value(self) -> Device:
         """Return the device."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,23 @@ SMALLEST, LARGEST = 1e-100, 1e100
 """Range of the nonzero times, sizes and bandwidths of a problem: sums and quotients neither overflow nor underflow."""
 RANGE = f"0 or a number from {SMALLEST:g} to {LARGEST:g}"
 Edge = tuple[str, str] | tuple[str, str, float | None]
+
+
+class Shape(NamedTuple):
+    """The sizes of an operator for ONE input, for cost models.
+
+    They are those of the product of a matrix [rows, reduction] and one [reduction, columns]: the rows of a convolution are the
+    pixels of its output, its columns the channels there, and its reduction the channels of the input of a group times the kernel.
+    The reduction of a pooling is its window.
+    """
+
+    rows: float
+    columns: float
+    reduction: float
+    kernel: tuple[int, ...] = ()
+    """Lengths of the kernel or the window; empty for others."""
+    stride: tuple[int, ...] = ()
+    groups: int = 1
 
 
 def named(indices: npt.ArrayLike, names: Sequence[str], limit: int = 3) -> str:
@@ -130,13 +147,15 @@ class TaskGraph(Frozen):
         Size of a task's weights, and of its input and output for ONE input, in bytes.
     flops, bytes_accessed : float or array [n], optional
         Work for ONE input, for cost models; NaN if unknown.
+    shape : sequence of (Shape or None), optional
+        Sizes of operators, for cost models; None if unknown.
     colocation : sequence of (str or None), optional
         Co-location labels. For each input, all tasks with the same label run on one device.
     devices : sequence of (sequence of str or None), optional
         Names of the devices a task is pinned to; None means any device.
 
         A per-task argument may also be a mapping or a pandas series indexed by task name, in any order; for
-        `colocation` and `devices` it may omit tasks. `edge_bytes` may be one indexed by (source, target).
+        `shape`, `colocation` and `devices` it may omit tasks. `edge_bytes` may be one indexed by (source, target).
 
     Attributes
     ----------
@@ -164,6 +183,7 @@ class TaskGraph(Frozen):
     output_bytes: FloatArray
     flops: FloatArray
     bytes_accessed: FloatArray
+    shape: tuple[Shape | None, ...]
     colocation: tuple[str | None, ...]
     devices: tuple[tuple[str, ...] | None, ...]
 
@@ -180,6 +200,7 @@ class TaskGraph(Frozen):
         output_bytes: Numbers = 0.0,
         flops: Numbers | None = None,
         bytes_accessed: Numbers | None = None,
+        shape: Iterable[Shape | None] | Mapping[str, Shape | None] | None = None,
         colocation: Iterable[str | None] | Mapping[str, str | None] | None = None,
         devices: Iterable[Iterable[str] | None] | Mapping[str, Iterable[str] | None] | None = None,
     ) -> None:
@@ -189,10 +210,11 @@ class TaskGraph(Frozen):
         arcs, sizes = _read_edges(edges, edge_bytes, names, output)
         axis = Axis("task", names)
         ops = (op,) * n if isinstance(op, str) else tuple(each(op, "op", axis))
+        shapes = (None,) * n if shape is None else tuple(each(shape, "shape", axis, absent=None))
         labels = (None,) * n if colocation is None else tuple(each(colocation, "colocation", axis, absent=None))
         given = (None,) * n if devices is None else each(devices, "devices", axis, absent=None)
         pins = tuple(None if pin is None else _pin(names, i, pin) for i, pin in enumerate(given))
-        for what, column in (("op", ops), ("colocation", labels), ("devices", pins)):
+        for what, column in (("op", ops), ("shape", shapes), ("colocation", labels), ("devices", pins)):
             if len(column) != n:
                 raise InvalidProblem(f"{what} has length {len(column)} but the graph has {n} tasks; give one per task")
         for what, column, absent in (("op", ops, False), ("colocation", labels, True)):
@@ -200,6 +222,8 @@ class TaskGraph(Frozen):
                 for name, value in zip(names, column, strict=True):
                     if not (is_text(value) or (absent and value is None)):
                         raise InvalidProblem(f"{what} of task {name!r} is {value!r}; it must be a string of Unicode text")
+        if shape is not None:
+            shapes = tuple(None if one is None else _checked_shape(names[i], one) for i, one in enumerate(shapes))
         self._set(
             names=names,
             edges=arcs,
@@ -210,6 +234,7 @@ class TaskGraph(Frozen):
             output_bytes=output,
             flops=_amounts(flops, n, "flops", names, absent=True),
             bytes_accessed=_amounts(bytes_accessed, n, "bytes_accessed", names, absent=True),
+            shape=shapes,
             colocation=tuple(None if label is None else str(label) for label in labels),
             devices=pins,
         )
@@ -325,7 +350,7 @@ class TaskGraph(Frozen):
         """Build a task graph from a ``networkx.DiGraph``.
 
         Nodes become tasks (their ``str``), in the graph's order. Node attributes `op`,
-        `weight_bytes`, `input_bytes`, `output_bytes`, `flops`, `bytes_accessed`, `colocation` and
+        `weight_bytes`, `input_bytes`, `output_bytes`, `flops`, `bytes_accessed`, `shape`, `colocation` and
         `devices` and the edge attribute `bytes` are read; others are ignored. Multigraph edges are
         summed.
         """
@@ -347,6 +372,7 @@ class TaskGraph(Frozen):
             output_bytes=column("output_bytes", 0.0),
             flops=column("flops", np.nan),
             bytes_accessed=column("bytes_accessed", np.nan),
+            shape=column("shape", None),
             colocation=column("colocation", None),
             devices=column("devices", None),
         )
@@ -365,12 +391,24 @@ class TaskGraph(Frozen):
                 output_bytes=float(self.output_bytes[i]),
                 flops=float(self.flops[i]),
                 bytes_accessed=float(self.bytes_accessed[i]),
+                shape=self.shape[i],
                 colocation=self.colocation[i],
                 devices=self.devices[i],
             )
         for (i, j), size in zip(self.edges.tolist(), self.edge_bytes.tolist(), strict=True):
             graph.add_edge(self.names[i], self.names[j], bytes=size)
         return graph
+
+
+def _checked_shape(name: str, shape: Any) -> Shape:
+    """Return the shape of a task with plain numbers."""
+    if not isinstance(shape, Shape):
+        raise InvalidProblem(f"shape of task {name!r} is {shown(shape)}; give a hetsched.Shape, or None if it is unknown")
+    rows, columns, reduction = sizes = [number(size) for size in shape[:3]]
+    lengths = [number(length) for part in (shape.kernel, shape.stride, (shape.groups,)) for length in part]
+    if not (all(0 <= size < LARGEST for size in sizes) and all(length >= 1 and length == int(length) for length in lengths)):
+        raise InvalidProblem(f"shape of task {name!r} is {shape}; sizes must be numbers >= 0, kernel, stride and groups whole numbers >= 1")
+    return Shape(rows, columns, reduction, tuple(map(int, shape.kernel)), tuple(map(int, shape.stride)), int(shape.groups))
 
 
 def _pin(names: Sequence[str], i: int, pin: Iterable[str]) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hetsched.runtime.executor import Executor
     from hetsched.runtime.measured import MeasuredStages
     from hetsched.runtime.profiler import ModuleProfiler
-    from hetsched.runtime.profiling import profile
+    from hetsched.runtime.profiling import network, profile
     from hetsched.runtime.program import Program
     from hetsched.runtime.staged import StagedProgram
 
@@ -48,6 +48,7 @@ __all__ = [
     "compare",
     "forecast",
     "iterate",
+    "network",
     "profile",
     "tags",
     "two_step",
@@ -58,7 +59,7 @@ _HOMES = {
     "executor": ["Executor"],
     "measured": ["MeasuredStages"],
     "profiler": ["ModuleProfiler"],
-    "profiling": ["profile"],
+    "profiling": ["network", "profile"],
     "program": ["Program"],
     "staged": ["StagedProgram"],
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import operator
 from typing import Any
 
@@ -11,7 +10,7 @@ import torch
 from torch.fx import Node
 from torch.fx.node import map_arg
 
-from hetsched.costs.measurements import Operator
+from hetsched.costs.profile import operators_of
 from hetsched.runtime.program import Program
 
 DIGITS = 32
@@ -39,11 +38,8 @@ class Computations:
         self._symbols = {symbol: "b" if place == 0 else f"s{place}" for place, symbol in enumerate(symbols)}
         graph = program.graph
         self.texts = tuple(self._text(i) for i in range(graph.n_tasks))
-        columns = zip(self.texts, graph.op, graph.flops.tolist(), graph.bytes_accessed.tolist(), graph.weight_bytes.tolist(), strict=True)
-        self.operators = tuple(
-            Operator(digest(text), op, self._short(i, op), _known(flops), _known(accessed), weight)
-            for i, (text, op, flops, accessed, weight) in enumerate(columns)
-        )
+        rows = operators_of(graph, [digest(text) for text in self.texts])
+        self.operators = tuple(row._replace(text=self._short(i, row.op)) for i, row in enumerate(rows))
 
     def _text(self, task: int) -> str:
         """Return the canonical text of a task."""
@@ -120,10 +116,6 @@ class Computations:
 def digest(text: str) -> str:
     """Return the digest of a canonical text."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:DIGITS]
-
-
-def _known(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
 
 
 def _is_numbers(value: Any) -> bool:

@@ -76,6 +76,11 @@ def kind(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else f"{platform.machine()} {_cpu_info('model name') or ''}".strip()
 
 
+def units(where: Place) -> int:
+    """Return the multiprocessors of a GPU, or the threads of a CPU device."""
+    return int(torch.cuda.get_device_properties(where.device).multi_processor_count) if where.device.type == "cuda" else where.threads
+
+
 def clock_hz(device: torch.device) -> float | None:
     """Return the clock of a CPU now, or None if the system does not tell."""
     with contextlib.suppress(ValueError):

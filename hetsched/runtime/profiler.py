@@ -23,7 +23,7 @@ from hetsched.problem.cluster import Device
 from hetsched.runtime.code import Compiled
 from hetsched.runtime.digests import Computations
 from hetsched.runtime.placed import PlacedRun, Worker
-from hetsched.runtime.places import Place, Where, clock_hz, kind, place, software
+from hetsched.runtime.places import Place, Where, clock_hz, kind, place, software, units
 from hetsched.runtime.probes import allocated, timed
 from hetsched.runtime.program import Program, Values
 
@@ -184,6 +184,14 @@ class ModuleProfiler:
         program, args, kwargs = self.example(self.devices[0].name)
         return max(program.compiled.lengths(program.inputs(args, kwargs)), default=1)
 
+    def call(self, device: str, function: Callable[[], float]) -> float:
+        """Call a function on the thread of a device."""
+        threads = torch.get_num_threads()
+        try:
+            return self._worker(device).call(function)
+        finally:
+            torch.set_num_threads(threads)
+
     def place(self, device: str) -> Place:
         """Return where a device is."""
         return self._worker(device).place
@@ -247,7 +255,7 @@ def _default_devices() -> dict[str, Where]:
 
 def _described(worker: Worker) -> Device:
     memory = float(torch.cuda.get_device_properties(worker.device).total_memory) if worker.device.type == "cuda" else math.inf
-    return Device(worker.name, kind=kind(worker.device), memory_bytes=memory)
+    return Device(worker.name, kind=kind(worker.device), memory_bytes=memory, family=worker.device.type, units=units(worker.place))
 
 
 def _moved(nested: Nested, device: torch.device) -> Nested:

@@ -9,6 +9,7 @@ import threading
 import time
 from _thread import allocate_lock
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,13 @@ from hetsched.arguments import check_count, checked
 from hetsched.arrays import FloatArray
 from hetsched.costs.communication import SIZES
 from hetsched.costs.machine import Overhead
-from hetsched.costs.measurements import CopyTime
+from hetsched.costs.measurements import CopyTime, Network
 from hetsched.costs.profile import Profile
 from hetsched.costs.recording import Recorder
 from hetsched.errors import InvalidProblem
-from hetsched.problem.cluster import Cluster
+from hetsched.problem.cluster import Cluster, Device
 from hetsched.problem.problem import Problem
+from hetsched.runtime.digests import Computations
 from hetsched.runtime.executor import Executor
 from hetsched.runtime.places import Place, Where
 from hetsched.runtime.profiler import ModuleProfiler
@@ -34,6 +36,11 @@ PINGS = 500
 """Hand-offs of which the median is taken."""
 PAUSE = 1e-4
 """Seconds before each hand-off, in which the receiver begins to wait."""
+CEILING = 1024
+"""Rows and columns of the matrices whose product shows the peak of a CPU."""
+COPIED = 2**24
+"""Numbers of four bytes whose copy shows the bandwidth of its memory."""
+ATTEMPTS = 5
 DISPATCHES = 10
 """Runs of all tasks on one device, from which the time of dispatching them is taken."""
 
@@ -122,10 +129,39 @@ def profile(
     ]
     made = recorder.profile
     used = [*overheads, *(name for row in copies for name in (row.source, row.target))]
-    described = [
-        profiler.described(name, recorder.session)._replace(overhead=overheads.get(name, Overhead())) for name in dict.fromkeys(used)
-    ]
+    described = []
+    for name in dict.fromkeys(used):
+        row = profiler.described(name, recorder.session)
+        if row.device.family == "cpu":
+            row = row._replace(device=ceilings(profiler, row.device))
+        described.append(row._replace(overhead=overheads.get(name, Overhead())))
     return before.merge(Profile(described, made.operators, made.times, (), copies, made.networks))
+
+
+@checked(InvalidProblem)
+def network(
+    module: torch.nn.Module | Program,
+    example_args: tuple[Any, ...] | torch.Tensor | None = None,
+    *,
+    example_kwargs: Mapping[str, Any] | None = None,
+    dynamic_batch: bool = True,
+    fuse: bool = False,
+) -> Network:
+    """Return the graph of a module with the digests of what its tasks compute; nothing is run.
+
+    Parameters
+    ----------
+    module : torch.nn.Module or Program
+    example_args : tuple (or one tensor), optional
+        Arguments of a call; a program can do without.
+    example_kwargs, dynamic_batch, fuse
+        As for `Program`.
+    """
+    if not isinstance(module, Program):
+        if example_args is None:
+            raise InvalidProblem("example_args is None, which only a Program can do without; give arguments of a call")
+        module = Program(module, example_args, example_kwargs=example_kwargs, dynamic_batch=dynamic_batch, fuse=fuse)
+    return Network(module.graph, tuple(operator.digest for operator in Computations(module).operators))
 
 
 def _has(known: Profile, recorder: Recorder, device: str, batch: int) -> bool:
@@ -150,6 +186,31 @@ def _copies(profiler: ModuleProfiler, source: str, target: str, session: str) ->
         q25, median, q75 = np.quantile(seconds, [0.25, 0.5, 0.75]).tolist()
         return [CopyTime(source, target, 0, session, 0, len(seconds), median, q25, q75)]
     return [CopyTime(source, target, size, session, median=profiler.transfer(size, source, target)) for size in SIZES]
+
+
+def ceilings(profiler: ModuleProfiler, device: Device) -> Device:
+    """Return a CPU device with the peaks that it reaches: of a product of matrices, a copy, and the smallest operator."""
+    many = torch.ones(CEILING, CEILING)
+    source, target, one = torch.ones(COPIED), torch.empty(COPIED), torch.ones(1)
+
+    def best(run: Callable[[], object], times: int) -> float:
+        def measure() -> float:
+            least = math.inf
+            for _ in range(ATTEMPTS):
+                begin = time.perf_counter()
+                for _ in range(times):
+                    run()
+                least = min(least, (time.perf_counter() - begin) / times)
+            return least
+
+        return profiler.call(device.name, measure)
+
+    return replace(
+        device,
+        peak_flops={"float32": 2.0 * CEILING**3 / best(lambda: torch.mm(many, many), 1)},
+        memory_bandwidth=2.0 * 4 * COPIED / best(lambda: target.copy_(source), 1),
+        launch_overhead=best(lambda: torch.relu(one), 1000),
+    )
 
 
 def _dispatch(profiler: ModuleProfiler, name: str) -> float:

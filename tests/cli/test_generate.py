@@ -106,7 +106,15 @@ def test_capture_writes_a_graph_or_a_problem(run: Any, folder: Path, monkeypatch
     assert graph == hs.frontends.torch.capture(model, (torch.zeros(1, 8),))
     made = run("capture", "tiny_net_here:make", "--input", "1,8", "--cluster", "diviml", "-o", "problem.json")
     assert made.exit_code == 0, made.stderr
-    assert read_problem("problem.json").graph == graph
+    problem = read_problem("problem.json")
+    assert problem == hs.Problem(graph, hs.workloads.clusters.diviml(), costs=hs.costs.Analytic())
+    assert "durations: analytic, 90 % of operators within x" in made.stderr
+    words = ["capture", "tiny_net_here:make", "--input", "1,8", "--cluster", "diviml", "-o", "problem.json"]
+    assert run(*words, "--costs", "roofline").exit_code == 0
+    assert read_problem("problem.json") == hs.Problem(graph, hs.workloads.clusters.diviml(), costs=hs.costs.Roofline())
+    refused = run(*words, "--dtype", "float16")
+    assert refused.exit_code == 2
+    assert "there are constants of " in refused.stderr
     made = run("capture", "tiny_net_here:make", "--input", "1,8", "--fuse", "-o", "fused.json")
     assert made.exit_code == 0, made.stderr
     assert hs.read("fused.json") == hs.frontends.torch.capture(model, (torch.zeros(1, 8),), fuse=True)

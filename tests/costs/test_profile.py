@@ -182,6 +182,23 @@ def test_names_mean_the_hardware_of_the_latest_session():
     assert new_session()[:4] == str(datetime.now(UTC).year)
 
 
+def test_graphs_with_the_same_names_are_told_apart():
+    """Found by a network at two sizes, whose tasks have the same names."""
+    small, large = (hs.TaskGraph(["a"], flops=flops) for flops in (1.0, 2.0))
+    rows = [TaskTime(digest, "gpu", 1, median=seconds) for digest, seconds in (("p", 1.0), ("q", 2.0))]
+    profile = Profile([ProfiledDevice(hs.Device("gpu"))], operators, rows, networks=[Network(small, ("p",)), Network(large, ("q",))])
+    gpu = hs.Cluster(["gpu"])
+    for graph, expected in ((small, 1.0), (large, 2.0)):
+        assert profile.durations(graph, gpu, [1]).tolist() == [[[expected]]]
+        assert profile.problem(graph=graph, cluster=gpu).durations.tolist() == [[[expected]]]
+        assert profile.only(graph=graph).durations(hs.TaskGraph(["a"]), gpu, [1]).tolist() == [[[expected]]]
+    for request in (lambda: profile.durations(hs.TaskGraph(["a"]), gpu, [1]), lambda: profile.cube("seconds", ["a"], ["gpu"], [1])):
+        with pytest.raises(
+            hs.InvalidProblem, match=r"1 task \('a'\) are in several graphs of the profile, in which they compute different"
+        ):
+            request()
+
+
 def test_sessions_that_are_far_apart_are_listed():
     rows = [TaskTime("p", "cpu2", 1, session, median=time) for session, time in zip(SESSIONS, (1.0, 1.1, 1.5), strict=True)]
     rows += [TaskTime("q", "cpu2", 1, session, median=time) for session, time in zip(SESSIONS, (1.0, 1.1, 1.15), strict=True)]

@@ -120,6 +120,33 @@ def test_a_small_network_by_hand():
     assert edges(graph) == {("input", "0/linear"): 24, ("0/linear", "3/gelu"): 40}
 
 
+@pytest.mark.parametrize(
+    ("layer", "size", "shape"),
+    [
+        (nn.Conv2d(8, 16, 3, padding=1), (8, 10, 12), hs.Shape(120, 16, 72, (3, 3), (1, 1))),
+        (nn.Conv2d(8, 16, (1, 3), stride=(2, 1)), (8, 10, 12), hs.Shape(50, 16, 24, (1, 3), (2, 1))),
+        (nn.Conv2d(8, 8, 3, stride=2, groups=8), (8, 9, 9), hs.Shape(16, 8, 9, (3, 3), (2, 2), 8)),
+        (nn.Conv1d(4, 6, 5), (4, 20), hs.Shape(16, 6, 20, (5,), (1,))),
+        (nn.ConvTranspose2d(8, 4, 2, stride=2), (8, 5, 5), hs.Shape(100, 4, 8, (2, 2), (2, 2))),
+        (nn.Linear(32, 10), (7, 32), hs.Shape(7, 10, 32)),
+        (nn.MaxPool2d(3, 2), (8, 9, 9), hs.Shape(16, 8, 9, (3, 3), (2, 2))),
+        (nn.AvgPool2d(2), (8, 8, 8), hs.Shape(16, 8, 4, (2, 2), (2, 2))),
+        (nn.AdaptiveAvgPool2d(1), (8, 6, 6), hs.Shape(1, 8, 36)),
+        (nn.ReLU(), (8, 6, 6), None),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else None,
+)
+def test_shapes_are_those_of_one_input(layer, size, shape):
+    for batch in (1, 3):
+        graph = capture(nn.Sequential(layer).eval(), torch.zeros(batch, *size))
+        assert graph.shape[1] == shape
+        if shape is not None and graph.flops[1]:
+            assert graph.flops[1] == 2 * shape.rows * shape.columns * shape.reduction
+    fused = capture(nn.Sequential(layer, nn.ReLU()).eval(), torch.zeros(2, *size), fuse=True)
+    if shape is not None:
+        assert shape in fused.shape, "fusion keeps it"
+
+
 def test_half_precision_halves_the_bytes():
     model = nn.Linear(3, 5)
     full, half = (capture(model.to(dtype), torch.zeros(2, 3, dtype=dtype)) for dtype in (torch.float32, torch.float16))

@@ -166,3 +166,21 @@ def test_networkx_multigraph_edges_are_summed_and_undirected_graphs_refused():
     assert hs.TaskGraph.from_networkx(multi).edge_bytes.tolist() == [5.0]
     with pytest.raises(hs.InvalidProblem, match="DiGraph"):
         hs.TaskGraph.from_networkx(networkx.Graph())
+
+
+def test_shapes_are_kept_and_checked():
+    shape = hs.Shape(49, 64, 147, (7, 7), (2, 2))
+    graph = hs.TaskGraph(["a", "b"], [("a", "b")], shape=[None, shape])
+    assert hs.TaskGraph.from_networkx(graph.to_networkx()) == graph
+    assert graph.replace(op="conv2d").shape == (None, shape)
+    assert hs.TaskGraph(["a", "b"], shape={"b": shape}).shape == (None, shape)
+    assert graph != graph.replace(shape=None)
+    for wrong, message in (
+        ([None], "shape has length 1 but the graph has 2 tasks"),
+        ([None, (49, 64, 147)], "shape of task 'b' is .*; give a hetsched.Shape, or None if it is unknown"),
+        ([hs.Shape(-1, 1, 1), None], "shape of task 'a' is .*; sizes must be numbers >= 0, kernel, stride and groups whole numbers >= 1"),
+        ([hs.Shape(1, 1, 1, (0,)), None], "kernel, stride and groups whole numbers >= 1"),
+        ([hs.Shape(1, 1, np.inf), None], "sizes must be numbers >= 0"),
+    ):
+        with pytest.raises(hs.InvalidProblem, match=message):
+            hs.TaskGraph(["a", "b"], shape=wrong)

@@ -8,15 +8,16 @@ import numpy as np
 import pytest
 
 import hetsched as hs
-from hetsched.costs import Profile, compare_profiles
+from hetsched.costs import Profile, Profiled, compare_profiles
 
 torch = pytest.importorskip("torch")
 nn, F = torch.nn, torch.nn.functional
 
-from hetsched.runtime import Executor, Program, profile  # noqa: E402
+from hetsched.runtime import Executor, Program, network, profile  # noqa: E402
 from hetsched.runtime.digests import Computations  # noqa: E402
 from hetsched.runtime.places import place  # noqa: E402
 from hetsched.runtime.profiling import hand_offs, whole  # noqa: E402
+from hetsched.workloads import vision  # noqa: E402
 
 
 class Function(nn.Module):
@@ -79,7 +80,7 @@ def test_what_reads_what_counts():
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "size", "count"), [("googlenet", 224, 103), ("squeezenet", 224, 56), ("inception_v3", 299, 80)])
 def test_the_networks_have_as_many_digests_as_were_counted(name, size, count):
-    operators = Computations(Program(getattr(hs.workloads.vision, name)(), torch.zeros(1, 3, size, size))).operators
+    operators = Computations(Program(getattr(vision, name)(), torch.zeros(1, 3, size, size))).operators
     assert len({operator.digest for operator in operators}) == count + 1, "and the input"
 
 
@@ -162,6 +163,30 @@ def test_what_is_known_is_not_measured_again(measured, module):
     assert len(sibling.networks) == 2
     assert sibling.sessions == measured.sessions, "its tasks were measured in another network"
     assert sibling.problem(graph=sibling.networks[0].graph).n_tasks in (2, 6)
+
+
+def test_a_network_with_common_operators_is_priced_by_them(measured):
+    wider = Function(lambda m, x: F.relu(m.b(x)).flatten(1)).eval()
+    x = torch.randn(2, 4, 16, 16)
+    found = network(wider, x)
+    assert found == network(Program(wider, x))
+    core = measured.only(devices=["cpu0"]).cluster()
+    model = Profiled(measured, network=found)
+    sources = dict(zip(found.graph.names, model.sources(found.graph, core, [2]).ravel(), strict=True))
+    assert sources == {"x": "measured", "b/conv2d": "measured", "relu": "measured"}
+    with pytest.raises(hs.InvalidProblem, match="example_args is None, which only a Program can do without"):
+        network(wider)
+
+
+def test_peaks_of_a_core_are_measured(measured):
+    for row in measured.devices:
+        device = row.device
+        assert (device.family, device.units) == ("cpu", 1)
+        assert 1e8 < device.peak_flops["float32"] < 1e13
+        assert 1e8 < device.memory_bandwidth < 1e13
+        assert 0 < device.launch_overhead < 1e-3
+    problem = hs.Problem(measured.network().graph, measured.cluster(), costs=hs.costs.Analytic())
+    assert np.isfinite(problem.durations).all()
 
 
 def test_the_same_machine_is_compared_with_itself(measured):

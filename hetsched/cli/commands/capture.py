@@ -35,6 +35,9 @@ def capture(
         typer.Option(help="Capture a training step with this optimiser; the example is one input, the loss the mean of the output."),
     ] = None,
     dtype: Dtype = "float32",
+    costs: Annotated[
+        Literal["analytic", "roofline"], typer.Option(help="Cost model: fitted to measured operators, or peaks and bandwidths alone.")
+    ] = "analytic",
     inputs: Inputs = 1,
     batching: Batching = "once",
     communication: Communication = "delay",
@@ -61,4 +64,4 @@ def capture(
                 graph = capture_training(lambda: make().train(), examples, optimiser=training)
             else:
                 graph = capture(lambda: make().eval(), examples, dynamic_batch=not fixed_batch, fuse=fuse)
-        write_graph(graph, cluster, output, dtype, inputs=inputs, batching=batching, communication=communication, memory=memory)
+        write_graph(graph, cluster, output, dtype, costs, inputs=inputs, batching=batching, communication=communication, memory=memory)

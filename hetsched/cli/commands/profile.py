@@ -99,9 +99,7 @@ def _sizes(text: str | None) -> list[int] | None:
 def _facts(made: Profile, graph: TaskGraph, chosen: dict[str, Any], measured: list[tuple[str, int]]) -> dict[str, Any]:
     """Return what is printed as JSON."""
     network = made.network(graph)
-    totals = {
-        name: {str(size): float(made.cube("seconds", graph.names, [name], [size]).sum()) for size in made.batch_sizes} for name in chosen
-    }
+    totals = {name: {str(size): float(made.cube("seconds", graph, [name], [size]).sum()) for size in made.batch_sizes} for name in chosen}
     stolen = {name: made.stolen(name) for name in chosen}
     links = made.only(devices=chosen).links() if len(chosen) > 1 else None
     return {
