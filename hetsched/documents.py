@@ -288,4 +288,5 @@ def schema(kind: str) -> dict[str, Any]:
     name = f"hetsched-{kind}"
     if name not in KINDS:
         raise InvalidProblem(f"no document kind {kind!r}; choose from {', '.join(key.removeprefix('hetsched-') for key in KINDS)}")
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(_document_class(KINDS[name]))}
+    made = msgspec.json.decode(msgspec.json.encode(msgspec.json.schema(_document_class(KINDS[name]))))  # its defaults are tuples
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **made}

@@ -54,6 +54,9 @@ class Computations:
             return f"%{number[node]}"
 
         for node in self.program.work[task].steps:
+            if node.target is operator.getitem and node.args[0] not in number:
+                place(node)  # an element of what another task made is a tensor like any other
+                continue
             args, kwargs = map_arg((node.args, node.kwargs), place)
             number[node] = len(number)
             lines.append(

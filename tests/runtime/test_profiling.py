@@ -172,8 +172,7 @@ def test_a_network_with_common_operators_is_priced_by_them(measured):
     assert found == network(Program(wider, x))
     core = measured.only(devices=["cpu0"]).cluster()
     model = Profiled(measured, network=found)
-    sources = dict(zip(found.graph.names, model.sources(found.graph, core, [2]).ravel(), strict=True))
-    assert sources == {"x": "measured", "b/conv2d": "measured", "relu": "measured"}
+    assert model.sources(found.graph, core, [2]).ravel().tolist() == ["measured"] * 3, "a relu is one after a batch norm too"
     with pytest.raises(hs.InvalidProblem, match="example_args is None, which only a Program can do without"):
         network(wider)
 
