@@ -120,7 +120,7 @@ def tuned(folder: Path) -> list[Samples]:
     made = []
     for name in TUNED:
         rows: dict[str, float] = {}
-        for line in (folder / f"{name}_None_1.log").read_text().splitlines():
+        for line in (folder / log(name)).read_text().splitlines():
             record = json.loads(line)
             times, failed = record["r"][:2]
             if not failed:
@@ -128,6 +128,11 @@ def tuned(folder: Path) -> list[Samples]:
                 rows[key] = min(rows.get(key, np.inf), float(np.mean(times)))
         made.append(convolutions(name, [(json.loads(key), seconds) for key, seconds in rows.items()]))
     return made
+
+
+def log(name: str) -> str:
+    """Return the name of the log of a network."""
+    return f"{name}_None_1.log"
 
 
 def convolutions(name: str, rows: Sequence[tuple[list[Any], float]]) -> Samples:
@@ -357,7 +362,7 @@ def main(words: Sequence[str] | None = None) -> None:
 
     head = ("network", "batch", "measured, ms", "Roofline", "Analytic")
     texts += ["### Whole networks on a V100", f"Constants: {V100.source}.", figures.table(head, whole_networks())]
-    if arguments.data.is_dir():
+    if all((arguments.data / log(name)).is_file() for name in TUNED):
         gpu = tuned(arguments.data)
         as_it_is = errors(Analytic(families={"cuda float32": V100}), gpu)
         about = {"source": "AutoTVM logs", "date": date, "n": sum(len(one.seconds) for one in gpu)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -94,6 +94,10 @@ ClusterName = Annotated[
         metavar="NAME|FILE",
         autocompletion=completion.clusters,
     ),
+]
+Costs = Annotated[
+    Literal["analytic", "roofline"],
+    typer.Option(help="Cost model: fitted to measured operators, or peaks and bandwidths alone.", rich_help_panel=_RULES),
 ]
 Dtype = Annotated[
     str,

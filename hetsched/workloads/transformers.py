@@ -143,6 +143,7 @@ def stack(block: TaskGraph, layers: int) -> TaskGraph:
         output_bytes=column(block.output_bytes),
         flops=column(block.flops),
         bytes_accessed=column(block.bytes_accessed),
+        shape=[block.shape[entry], *[block.shape[i] for i in rest] * layers],
     )
 
 

@@ -93,6 +93,16 @@ def test_a_cluster_document_is_edited_and_used(run: Any) -> None:
     assert read_problem("problem.json").cluster.names[0] == "host"
 
 
+def test_a_network_has_durations_of_either_cost_model(run: Any, folder: Path) -> None:
+    graph, cluster = hs.workloads.networks.load("googlenet"), hs.workloads.clusters.diviml()
+    assert run("generate", "network", "googlenet", "-o", "problem.json").exit_code == 0
+    assert read_problem("problem.json") == hs.Problem(graph, cluster, costs=hs.costs.Roofline())
+    made = run("generate", "network", "googlenet", "--costs", "analytic", "-o", "problem.json")
+    assert "durations: analytic, 90 % of operators within x" in made.stderr
+    assert "without a shape" not in made.stderr
+    assert read_problem("problem.json") == hs.Problem(graph, cluster, costs=hs.costs.Analytic())
+
+
 def test_capture_writes_a_graph_or_a_problem(run: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch", reason="capturing needs torch")
     Path("tiny_net_here.py").write_text(TINY_NET)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
@@ -76,6 +77,9 @@ def test_the_examples_work_in_the_order_of_the_help(run: Any, folder: Path) -> N
     for words in COMMANDS:
         if words == ("capture",):
             pytest.importorskip("torch", reason="capturing needs torch")
+        if words == ("compare",):
+            for name in ("old.json", "new.json"):
+                shutil.copy("profile.json", name)
         for example in examples(words):
             done = run(*shlex.split(example)[1:])
             assert done.exit_code == 0, f"{example}\n{done.stderr}"

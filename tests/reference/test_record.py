@@ -58,6 +58,14 @@ def test_what_solvers_find_is_compared_to_their_tolerance(now, same):
     assert (record.differences("exact", {"milp": {"a": ["optimal", "2.0", "2.0"]}}, {"milp": {"a": now}}) == []) == same
 
 
+@pytest.mark.parametrize(
+    ("now", "same"),
+    [("0x1.0000000000001p+0", True), ("0x1.0000010000000p+0", False), ("absent", False), (["0x1.0p+0"], True), (["0x1.0p+0"] * 2, False)],
+)
+def test_bounds_may_differ_by_rounding(now, same):
+    assert (record.differences("bounds", {"load": {"a": "0x1.0p+0"}}, {"load": {"a": now}}) == []) == same
+
+
 def test_a_schedule_with_other_times_or_devices_has_another_digest():
     problem = record.cases(8)["plain 0"]
     schedules = [record.hs.solve(problem, method).schedule for method in ("heft", "best-device")]

@@ -50,6 +50,13 @@ def test_the_bytes_of_a_block(model):
     assert np.array_equal(block.bytes_accessed, block.weight_bytes + block.input_bytes + block.output_bytes)
 
 
+def test_a_stack_has_the_shapes_of_its_blocks():
+    block = transformers.block("125M")
+    rest = [shape for shape, op in zip(block.shape, block.op, strict=True) if op != "input"]
+    assert sum(shape is not None for shape in rest) == 7
+    assert hs.workloads.gpt3("125M", layers=3).shape == (None, *rest * 3)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("model", transformers.names())
 def test_a_fresh_capture_is_the_shipped_block(model):

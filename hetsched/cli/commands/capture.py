@@ -9,7 +9,7 @@ import typer
 from hetsched.cli import completion
 from hetsched.cli.factories import Factory, FixedBatch, Fuse, Shapes, example, find, importable_here
 from hetsched.cli.files import check_writable, write_graph
-from hetsched.cli.options import Batching, Communication, Dtype, Inputs, Memory, Output
+from hetsched.cli.options import Batching, Communication, Costs, Dtype, Inputs, Memory, Output
 from hetsched.cli.terminal import Working
 from hetsched.errors import InvalidProblem
 
@@ -35,9 +35,7 @@ def capture(
         typer.Option(help="Capture a training step with this optimiser; the example is one input, the loss the mean of the output."),
     ] = None,
     dtype: Dtype = "float32",
-    costs: Annotated[
-        Literal["analytic", "roofline"], typer.Option(help="Cost model: fitted to measured operators, or peaks and bandwidths alone.")
-    ] = "analytic",
+    costs: Costs = "analytic",
     inputs: Inputs = 1,
     batching: Batching = "once",
     communication: Communication = "delay",

@@ -9,7 +9,7 @@ import typer
 from hetsched.cli import completion
 from hetsched.cli.files import check_writable, find_cluster, listed, write_graph
 from hetsched.cli.help import Command, Group
-from hetsched.cli.options import Batching, ClusterName, Communication, Dtype, Inputs, Memory, Output, Seed
+from hetsched.cli.options import Batching, ClusterName, Communication, Costs, Dtype, Inputs, Memory, Output, Seed
 from hetsched.cli.terminal import Working, say
 
 generate = typer.Typer(cls=Group, rich_markup_mode="rich", context_settings={"help_option_names": ["-h", "--help"]})
@@ -65,6 +65,7 @@ def network(
     output: Output,
     cluster: ClusterName = "diviml",
     dtype: Dtype = "float32",
+    costs: Costs = "roofline",
     inputs: Inputs = 1,
     batching: Batching = "once",
     communication: Communication = "delay",
@@ -77,7 +78,8 @@ def network(
     from hetsched.workloads import networks
 
     check_writable(output)
-    write_graph(networks.load(name), cluster, output, dtype, inputs=inputs, batching=batching, communication=communication, memory=memory)
+    graph = networks.load(name)
+    write_graph(graph, cluster, output, dtype, costs, inputs=inputs, batching=batching, communication=communication, memory=memory)
 
 
 @generate.command("gpt3", cls=Command)
