@@ -3,7 +3,7 @@
     python benchmarks/ios.py [--quick] [--networks inception_v3 squeezenet]
 
 Latency of IOS's strategies and of sequential and greedy stages; size of the largest block; time of the search and number of
-stages that it evaluates; limits on stages; block by block; schedules made for one batch size or device run on another;
+stages; limits on stages; block by block; schedules made for one batch size or device run on another;
 throughput over batch sizes. Then stages measured on this machine, on a GPU if there is one. Needs torch.
 """
 
@@ -37,33 +37,40 @@ PAPER_COUNTS = {
     "squeezenet": "6, 3, 2.2e2, 51, 1.3e2",
 }
 """Table 1 of the paper: tasks, width, bound, transitions, schedules."""
+AUTHORS = {
+    "inception_v3": (6.2, 4.62, 5.39, 4.11, 4.03),
+    "randwire": (8.49, 6.27, 8.54, 6.02, 6.02),
+    "nasnet_a": (22.95, 16.78, 22.94, 16.04, 16.04),
+    "squeezenet": (0.86, 0.98, 0.74, 0.82, 0.73),
+}
+"""Milliseconds on a V100 at batch 1, by the authors: sequential, greedy, IOS-Merge, IOS-Parallel and IOS-Both. Their NASNet and RandWire
+are larger than ours."""
 BATCHES, CROSSED, DEVICES = (1, 16, 32, 64, 128), (1, 32, 128), ("p4", "v100")
 LIMITS = tuple((size, groups) for size in (1, 2, 3) for groups in (3, 8))
 """r and s of Figure 9."""
 
 
 class Network(NamedTuple):
-    """A captured network, its convolutions for merging, and its blocks."""
+    """A captured network and its blocks."""
 
     graph: hs.TaskGraph
-    convolutions: dict[str, hs.costs.Convolution]
     blocks: list[tuple[str, ...]]
 
     def cost(self, device: str = "v100", inputs: int = 1) -> hs.costs.Contention:
         """Return the contention model of a device for a batch size."""
-        return hs.costs.Contention(self.graph, hs.costs.device(device), inputs=inputs, convolutions=self.convolutions)
+        return hs.costs.Contention(self.graph, hs.costs.device(device), inputs=inputs)
 
     def best(self, cost: hs.costs.Contention, **options: Any) -> hs.StageSchedule:
         """Return the best stages."""
-        return hs.stages(self.graph, cost, bound=cost.bound, blocks=self.blocks, **options)
+        return hs.stages(self.graph, cost, blocks=self.blocks, **options)
 
 
 @functools.cache
 def network(name: str, data: Path) -> Network:
     """Capture a network in the units of the paper."""
     vision = importlib.import_module("hetsched.workloads.vision")
-    calls = hs.frontends.torch.calls(maker(name, data), vision.images(SIZE.get(name, 224)), fuse=True)
-    return Network(calls.graph, calls.convolutions(), cells(calls.graph) if name == "nasnet_a" else ios.blocks(calls.graph))
+    graph = hs.frontends.torch.capture(maker(name, data), vision.images(SIZE.get(name, 224)), fuse=True)
+    return Network(graph, cells(graph) if name == "nasnet_a" else ios.blocks(graph))
 
 
 def wirings(data: Path) -> list[list[tuple[int, int]]]:
@@ -110,7 +117,9 @@ def strategies(networks: dict[str, Network]) -> str:
         cost = net.cost()
         usual = [ios.sequential(net.graph, cost).latency, ios.greedy(net.graph, cost).latency]
         latencies = usual + [net.best(cost, strategies=strategy).latency for strategy in STRATEGIES]
+        theirs = AUTHORS[name]
         lines.append([name, *(f"{milliseconds(value)} ({latencies[0] / value:.2f}x)" for value in latencies)])
+        lines.append([f"{name}, measured by the authors", *(f"{value:.2f} ({theirs[0] / value:.2f}x)" for value in theirs)])
     return figures.table(["milliseconds (times sequential)", "sequential", "greedy", "IOS-Merge", "IOS-Parallel", "IOS-Both"], lines)
 
 
@@ -131,19 +140,19 @@ def inner(cell: Sequence[str]) -> tuple[str, ...]:
 
 
 def search(networks: dict[str, Network]) -> tuple[str, float]:
-    """Return the table of search times with compiled kernels and of evaluated stages, and the seconds of all networks."""
+    """Return the table of search times with compiled kernels, all costs included, and the seconds of all networks."""
     lines, total = [], 0.0
     for name, net in networks.items():
         cost, times = net.cost(), []
         for _ in range(4):
             start = time.perf_counter()
-            lazy = net.best(cost)
+            best = net.best(cost)
             times.append(time.perf_counter() - start)
         spent = float(np.median(times[1:]))
         total += spent
         transitions = sum(len(block.tail) for block in map(functools.partial(walked, net.graph), net.blocks))
-        lines.append([name, str(len(net.blocks)), f"{transitions:,}", f"{lazy.possible:,}", f"{lazy.asked:,}", figures.number(spent)])
-    head = ["network", "blocks", "transitions (r = 3, s = 8)", "stages the paper's scheme asks for", "asked for", "search, s"]
+        lines.append([name, str(len(net.blocks)), f"{transitions:,}", f"{best.possible:,}", figures.number(spent)])
+    head = ["network", "blocks", "transitions (r = 3, s = 8)", "stages", "search, s"]
     return figures.table(head, lines), total
 
 
@@ -181,15 +190,17 @@ def by_block(net: Network) -> str:
     return figures.table(["block begins with", "tasks", "sequential, ms", "best, ms", "speed-up"], lines)
 
 
-def crossed(net: Network, costs: dict[str, hs.costs.Contention]) -> tuple[str, bool]:
-    """Return Table 3: schedules made for one cost (columns) under another (rows), and whether each is the best of its own row."""
+def crossed(net: Network, costs: dict[str, hs.costs.Contention]) -> str:
+    """Return Table 3 by the model: schedules made for one cost (columns) under another (rows); "=" where the model does not tell apart."""
     made = {name: net.best(cost) for name, cost in costs.items()}
-    lines, wins = [], True
+    lines = []
     for name, cost in costs.items():
         row = {other: seconds(schedule, cost) for other, schedule in made.items()}
-        wins &= row[name] <= min(row.values()) * (1 + 2e-6)  # the search is exact to 1e-6
-        lines.append([name, *(f"**{milliseconds(value)}**" if other == name else milliseconds(value) for other, value in row.items())])
-    return figures.table(["run on, ms", *(f"made for {name}" for name in costs)], lines), wins
+        marks = {other: " =" if abs(value / row[name] - 1) <= cost.error else "" for other, value in row.items()}
+        lines.append(
+            [name, *(f"**{milliseconds(value)}**" if other == name else milliseconds(value) + marks[other] for other, value in row.items())]
+        )
+    return figures.table(["run on, ms", *(f"made for {name}" for name in costs)], lines)
 
 
 def throughput(net: Network) -> str:
@@ -262,10 +273,8 @@ def main(words: Sequence[str] | None = None) -> None:
         print(f"{name}: {networks[name].graph}, {len(networks[name].blocks)} blocks", flush=True)
     shown = networks.get("inception_v3") or next(iter(networks.values()))
     evaluated, total = search(networks)
-    batches, first = crossed(shown, {f"batch {inputs}": shown.cost(inputs=inputs) for inputs in CROSSED})
-    devices, second = crossed(shown, {device: shown.cost(device) for device in DEVICES})
-    assert first, "a schedule does not win on the batch size it was made for"
-    assert second, "a schedule does not win on the device it was made for"
+    batches = crossed(shown, {f"batch {inputs}": shown.cost(inputs=inputs) for inputs in CROSSED})
+    devices = crossed(shown, {device: shown.cost(device) for device in DEVICES})
     which = next(name for name, net in networks.items() if net is shown)
     text = "\n\n".join(
         [
@@ -280,6 +289,8 @@ def main(words: Sequence[str] | None = None) -> None:
             f"### Block by block: {which}",
             by_block(shown),
             f"### Made for one batch size or device, run on another: {which}",
+            f"By the model; what differs from the row's own by no more than its error, {figures.percent(hs.costs.Contention.error)}, is "
+            'marked "=". Latencies measured by the authors are in "Stages on a V100".',
             batches,
             devices,
             f"### Batch sizes: {which}",

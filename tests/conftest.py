@@ -48,8 +48,12 @@ def pytest_report_header(config: pytest.Config) -> str | None:
     return f"to draw the same again: {SEED}={os.environ[SEED]}" if drawn_anew(config) else None
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Shuffle the tests, so that a part of them is a different part in each run."""
+    """Count tests in a browser as slow; shuffle the tests, so that a part of them is a different part in each run."""
+    for item in items:
+        if "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)
     if drawn_anew(config):
         random.Random(os.environ[SEED]).shuffle(items)
 

@@ -148,7 +148,7 @@ def never() -> Any:
 
 
 def stages_measured() -> Any:
-    cost = hs.costs.Contention(graph(), problem().cluster.devices[0])
+    cost = hs.costs.Contention(graph(), hs.costs.device("v100"))
     stages = [("a",), ("b",), ("c",), ("b", "c"), ("a", "b"), ("a", "c"), ("a", "b", "c")]
     return [(tasks, "concurrent", cost(tasks, "concurrent")) for tasks in stages]
 
@@ -483,6 +483,11 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     "coarsening.Coarsening.lift.decision": lambda: coarsened_decision(),
     "coarsening.Coarsening.then.further": lambda: hs.coarsening.contract(coarsened().coarse, range(coarsened().coarse.n_tasks)),
     "costs.Contention.__call__.tasks": lambda: ("a",),
+    "costs.Contention.device": lambda: hs.costs.device("v100"),
+    "costs.Kernels.body": lambda: np.ones(4),
+    "costs.Kernels.work": lambda: np.ones(4),
+    "costs.Kernels.move": lambda: np.ones(4),
+    "costs.Kernels.launched": lambda: np.ones(4, bool),
     "costs.Contention.fitted.measured": lambda: stages_measured(),
     "costs.Links.seconds": lambda: np.ones((2, 2, 2)) * [1.0, 2.0],
     "costs.Roofline.durations.cluster": lambda: hs.Cluster(problem().cluster.devices[:1]),
@@ -520,11 +525,6 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     "costs.Deviations.between.devices": lambda: ["x", "y", "x"],
     "costs.Deviations.between.batch_sizes": lambda: [1, 2, 1],
     "costs.Deviations.between.actual": lambda: np.ones(3),
-    "costs.Convolution.in_channels": lambda: 1,
-    "costs.Convolution.out_channels": lambda: 1,
-    "costs.Convolution.kernel": lambda: (1, 1),
-    "costs.Convolution.stride": lambda: (1, 1),
-    "costs.Convolution.out_size": lambda: (1, 1),
     "costs.device.kind": lambda: "t4",
     "costs.devices.Specification.peak_flops": lambda: {"float32": 1.0},
     "costs.devices.Specification.memory_bytes": lambda: 1.0,
@@ -733,7 +733,7 @@ SELVES: dict[str, Callable[[], Any]] = {
     "TaskSubset": subset,
     "Coarsening": coarsened,
     "Columns": lambda: hs.arrays.Columns(time=[2.0]),
-    "Contention": lambda: hs.costs.Contention(graph(), problem().cluster.devices[0]),
+    "Contention": lambda: hs.costs.Contention(graph(), hs.costs.device("v100")),
     "Deviations": lambda: hs.costs.Regression(samples()).deviations(samples()),
     "Links": lambda: hs.costs.Links.measured(Profiler(), [1, 8]),
     "Analytic": analytic,

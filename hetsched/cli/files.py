@@ -13,7 +13,9 @@ from hetsched.cli.terminal import Working, say, warn
 from hetsched.errors import HetschedError, InvalidProblem
 
 if TYPE_CHECKING:
+    from hetsched.costs.analytic import Analytic
     from hetsched.costs.profile import Profile
+    from hetsched.costs.roofline import Roofline
     from hetsched.costs.timeline import Timeline
     from hetsched.problem.cluster import Cluster
     from hetsched.problem.graph import TaskGraph
@@ -179,6 +181,13 @@ MOST_NAMED = 8
 """The most devices of a cluster that are listed by name."""
 
 
+def cost_model(costs: str, dtype: str) -> Analytic | Roofline:
+    """Return the cost model that --costs names."""
+    from hetsched.costs import Analytic, Roofline
+
+    return Roofline(dtype) if costs == "roofline" else Analytic(dtype)
+
+
 def write_graph(graph: TaskGraph, cluster: str | None, output: Path, dtype: str, costs: str = "roofline", **rules: Any) -> None:
     """Write the graph, or with a cluster the problem of both."""
     from hetsched.documents import write
@@ -186,13 +195,13 @@ def write_graph(graph: TaskGraph, cluster: str | None, output: Path, dtype: str,
 
     value: Any = graph
     if cluster is not None:
-        from hetsched.costs import Analytic, Roofline
+        from hetsched.costs import Analytic
         from hetsched.problem.problem import Problem
 
-        model: Any = Roofline(dtype=dtype) if costs == "roofline" else Analytic(dtype)
+        model = cost_model(costs, dtype)
         found = find_cluster(cluster)
         value = Problem(graph, found, costs=model, **rules)
-        if costs == "analytic":
+        if isinstance(model, Analytic):
             most = float(model.error(graph, found).max(initial=1.0))
             warn(f"durations: analytic, 90 % of operators within x{most:.2g}; run 'hetsched profile' for measured ones", "note")
     write(value, output)

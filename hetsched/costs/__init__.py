@@ -12,22 +12,23 @@ from hetsched.costs.measurements import CopyTime, Network, Operator, ProfiledDev
 from hetsched.costs.profile import Profile
 from hetsched.costs.profile_comparison import ProfileComparison, compare_profiles
 from hetsched.costs.profiled import Profiled
-from hetsched.costs.protocol import CostModel, DescribedProfiler, Measured, Profiler, StageCost
+from hetsched.costs.protocol import CostModel, DescribedProfiler, KernelModel, Kernels, Measured, Profiler, StageCost
 from hetsched.costs.recording import Recorder, measure
 from hetsched.costs.regression import Regression
 from hetsched.costs.roofline import Roofline
-from hetsched.costs.stages import Contention, Convolution
+from hetsched.costs.stages import Contention
 from hetsched.costs.timeline import RunTimes, Timeline
 
 __all__ = [
     "Analytic",
     "Contention",
-    "Convolution",
     "CopyTime",
     "CostModel",
     "DescribedProfiler",
     "Deviations",
     "Family",
+    "KernelModel",
+    "Kernels",
     "Links",
     "Machine",
     "Measured",

@@ -10,9 +10,10 @@ from typing import Annotated, NamedTuple
 import msgspec
 import numpy as np
 
-from hetsched.arguments import checked
+from hetsched.arguments import COUNT, checked
 from hetsched.arrays import FloatArray
-from hetsched.costs.roofline import FREE_OPS
+from hetsched.costs.protocol import Kernels
+from hetsched.costs.roofline import FREE_OPS, operator_types
 from hetsched.errors import InvalidProblem, warn
 from hetsched.problem.cluster import Cluster, Device
 from hetsched.problem.graph import Shape, TaskGraph, named, plural
@@ -106,7 +107,7 @@ class Analytic:
     @checked
     def __init__(self, dtype: str = "float32", *, families: Mapping[str, Family] | None = None, free_ops: Iterable[str] = FREE_OPS) -> None:
         self.dtype, self.families = dtype, shipped() if families is None else dict(families)
-        self.free_ops = frozenset(free_ops)
+        self.free_ops = operator_types(free_ops)
 
     def __repr__(self) -> str:
         return f"<Analytic for {self.dtype}: {', '.join(self.families)}>"
@@ -120,19 +121,20 @@ class Analytic:
         InvalidProblem
             A device has no family, no peak for the dtype, or no memory bandwidth.
         """
-        sizes = np.asarray(batch_sizes, np.float64)
-        work = _Work.of(graph, self.free_ops)
-        if work.shapeless:
-            ops = list(dict.fromkeys(graph.op[i] for i in work.shapeless))
-            warn(
-                f"{plural(len(work.shapeless), 'task')} without a shape count as filling a device "
-                f"(operators {named(range(len(ops)), ops, 8)}); give the graph their shapes, as capture does"
-            )
-        seconds = (
-            np.stack([self._on(device, work, sizes) for device in cluster.devices], axis=1) if cluster.devices else np.zeros((0, 0, 0))
-        )
+        sizes, work = np.asarray(batch_sizes, np.float64), self._work(graph)
+        if not cluster.devices:
+            return np.zeros((0, 0, 0))
+        seconds = np.stack([device.launch_overhead + self._seconds(device, work, sizes)[0] for device in cluster.devices], axis=1)
         seconds[work.free] = 0.0
         return seconds
+
+    @checked(inputs=COUNT)
+    def kernels(self, graph: TaskGraph, device: Device, inputs: int) -> Kernels:
+        """Return what one batch of that many inputs takes on a device; errors as of `durations`."""
+        work = self._work(graph)
+        body, computing, moving = (part[:, 0] for part in self._seconds(device, work, np.array([float(inputs)])))
+        launched = ~work.free
+        return Kernels(body * launched, computing * launched, moving * launched, launched)
 
     @checked
     def error(self, graph: TaskGraph, cluster: Cluster) -> FloatArray:
@@ -154,8 +156,18 @@ class Analytic:
             )
         return found
 
-    def _on(self, device: Device, work: _Work, sizes: FloatArray) -> FloatArray:
-        """Return the seconds of all tasks on a device, [n, B]."""
+    def _work(self, graph: TaskGraph) -> _Work:
+        work = _Work.of(graph, self.free_ops)
+        if work.shapeless:
+            ops = list(dict.fromkeys(graph.op[i] for i in work.shapeless))
+            warn(
+                f"{plural(len(work.shapeless), 'task')} without a shape count as filling a device "
+                f"(operators {named(range(len(ops)), ops, 8)}); give the graph their shapes, as capture does"
+            )
+        return work
+
+    def _seconds(self, device: Device, work: _Work, sizes: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return the seconds of all tasks on a device without launches; of computing that fills it; of moving at full bandwidth, [n, B]."""
         family, units = self.family(device), float(device.units or 0)
         peak, bandwidth = device.peak_flops.get(self.dtype), device.memory_bandwidth
         if peak is None or bandwidth is None:
@@ -168,16 +180,18 @@ class Analytic:
             tiles = np.maximum(1.0, rows / TILE) * (np.maximum(1.0, work.columns / TILE) * (1.0 + work.reduction / family.k1))[:, None]
             filled = np.where(work.dense[:, None], tiles / (tiles + family.a * units), 1.0)
             deep = np.where(work.dense, work.reduction / (work.reduction + family.k0), 1.0)[:, None]
-            computing = work.flops[:, None] * sizes / (peak * reached * filled * deep)
+            full = work.flops[:, None] * sizes / (peak * reached)
+            computing = full / (filled * deep)
             moved = work.weights[:, None] + (work.accessed - work.weights)[:, None] * sizes
             blocks = moved / BLOCK
             busy = blocks / (blocks + family.am * units)
             cached = 0.0 if device.cache_bytes is None else 1.0 / (1.0 + (moved / device.cache_bytes) ** 2)
-            moving = moved / (bandwidth * wide * np.where(blocks > 0, busy, 1.0) * (1.0 + (family.cache - 1.0) * cached))
+            wide_open = moved / (bandwidth * wide * (1.0 + (family.cache - 1.0) * cached))
+            moving = wide_open / np.where(blocks > 0, busy, 1.0)
         largest = np.maximum(computing, moving)
         with np.errstate(divide="ignore", invalid="ignore"):
             parts = np.nan_to_num(computing / largest) ** SHARPNESS + np.nan_to_num(moving / largest) ** SHARPNESS
-        return np.asarray(device.launch_overhead + largest * parts ** (1.0 / SHARPNESS))
+        return largest * parts ** (1.0 / SHARPNESS), full, wide_open
 
 
 class _Work(NamedTuple):

@@ -22,7 +22,7 @@ from hetsched.costs.lines import rising
 from hetsched.costs.machine import Machine
 from hetsched.costs.measurements import CopyTime, Network, Operator, ProfiledDevice, StageTime, TaskTime
 from hetsched.costs.memory import with_workspace
-from hetsched.errors import InvalidProblem
+from hetsched.errors import InvalidArgument, InvalidProblem
 from hetsched.problem.cluster import Cluster, Device
 from hetsched.problem.document import GraphPart
 from hetsched.problem.graph import TaskGraph, is_text, named, plural, unique_names
@@ -211,7 +211,7 @@ class Profile(Frozen):
 
     @checked
     def only(
-        self, *, graph: TaskGraph | None = None, devices: Iterable[str] | None = None, batch_sizes: Iterable[int] | None = None
+        self, *, graph: TaskGraph | None = None, devices: Iterable[str] | None = None, batch_sizes: Sequence[int] | None = None
     ) -> Profile:
         """Return the part about one of its graphs, about some devices, and about some batch sizes.
 
@@ -304,6 +304,8 @@ class Profile(Frozen):
             None has all of them; or several have, in which they compute different things, and none is of that graph.
         """
         names = tasks.names if isinstance(tasks, TaskGraph) else tuple(tasks)
+        if not all(isinstance(name, str) for name in names):
+            raise InvalidArgument(f"tasks is {shown(names)}; it must be a TaskGraph, or names of tasks")
         exact = [row for row in self.networks if isinstance(tasks, TaskGraph) and row.graph == tasks]
         found = {
             tuple(row.digests[row.graph.index[name]] for name in names)

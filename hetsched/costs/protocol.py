@@ -12,7 +12,8 @@ measure.
 
 The cost of stages on one device is a `StageCost`, a callable ``cost(tasks, strategy)`` that returns the
 seconds of one stage: a tuple of task names in topological order, ``"concurrent"`` or ``"merge"``; inf if it
-is impossible. ``hetsched.stages`` calls it.
+is impossible. ``hetsched.stages`` calls it. `Contention` is one, for any `KernelModel`, which says which parts of
+a device the tasks' kernels need.
 
 A `Profiler` measures the tasks of one graph on the devices of a machine. `measure`, `Links` and
 ``hetsched.runtime.two_step`` use it; ``hetsched.runtime.ModuleProfiler`` runs a PyTorch module, and `Recorder` returns
@@ -24,7 +25,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from hetsched.arrays import FloatArray
+from hetsched.arguments import shown
+from hetsched.arrays import BoolArray, FloatArray
 from hetsched.costs.measurements import Operator, ProfiledDevice
 from hetsched.errors import InvalidProblem
 from hetsched.problem.cluster import Device
@@ -32,10 +34,30 @@ from hetsched.problem.graph import TaskGraph
 from hetsched.problem.problem import CostModel
 from hetsched.schedule.stages import StageCost
 
-__all__ = ["CostModel", "DescribedProfiler", "Measured", "Placement", "Profiler", "StageCost", "devices_of"]
+__all__ = ["CostModel", "DescribedProfiler", "KernelModel", "Kernels", "Measured", "Placement", "Profiler", "StageCost", "devices_of"]
 
 Placement = str | Mapping[str, str]
 """The device of each task by name, or one device for all tasks."""
+
+
+class Kernels(NamedTuple):
+    """What the kernels of tasks take alone on a device, one batch each, shape [n]."""
+
+    body: FloatArray
+    """Seconds without the launch."""
+    work: FloatArray
+    """Of these, the seconds that the computing would take on a device that it fills; at most `body`."""
+    move: FloatArray
+    """Of these, the seconds that moving the bytes would take at the device's full bandwidth; at most `body`."""
+    launched: BoolArray
+    """Whether there is a kernel at all; inputs and views have none."""
+
+
+class KernelModel(Protocol):
+    """What knows how long kernels run, and which parts of a device they need; `Analytic` and `Roofline` do."""
+
+    def kernels(self, graph: TaskGraph, device: Device, inputs: int) -> Kernels:
+        """Return what one batch of that many inputs takes on a device."""
 
 
 class Measured(NamedTuple):
@@ -101,6 +123,8 @@ def devices_of(profiler: Profiler, placement: Placement) -> tuple[str, ...]:
         A task has no device, or one that the profiler does not have.
     """
     names = profiler.graph.names
+    if not isinstance(placement, (str, Mapping)):
+        raise InvalidProblem(f"a placement is {shown(placement)}; give the device of each task by name, or one device for all")
     chosen = dict.fromkeys(names, placement) if isinstance(placement, str) else placement
     for name in names:
         if name not in chosen:

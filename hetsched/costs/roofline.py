@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hetsched.arguments import checked, shown
-from hetsched.arrays import FloatArray, IntArray
+from hetsched.arguments import COUNT, checked, shown
+from hetsched.arrays import BoolArray, FloatArray, IntArray
+from hetsched.costs.protocol import Kernels
 from hetsched.errors import InvalidProblem, warn
 from hetsched.problem.cluster import Cluster, Device
 from hetsched.problem.graph import TaskGraph, named, plural
@@ -82,10 +83,7 @@ class Roofline:
     def __post_init__(self) -> None:
         if not 0 < self.efficiency <= 1:
             raise InvalidProblem(f"efficiency is {self.efficiency!r}; it must be a share of the peak in (0, 1]")
-        ops = tuple(self.free_ops)  # an iterator would be exhausted by the first graph
-        if not all(isinstance(op, str) for op in ops):
-            raise InvalidProblem(f"free_ops is {shown(ops)}; it must be operator types")
-        object.__setattr__(self, "free_ops", frozenset(ops))
+        object.__setattr__(self, "free_ops", operator_types(self.free_ops))
 
     @checked
     def durations(self, graph: TaskGraph, cluster: Cluster, batch_sizes: Sequence[int]) -> FloatArray:
@@ -96,11 +94,23 @@ class Roofline:
         InvalidProblem
             A device has no peak for the dtype, or no memory bandwidth.
         """
-        peak = np.array([self._peak(device) for device in cluster.devices])[:, None]
-        bandwidth = np.array([_bandwidth(device) for device in cluster.devices])[:, None]
         overhead = np.array([device.launch_overhead for device in cluster.devices])[:, None]
-        batch = np.asarray(batch_sizes, np.float64)
+        arithmetic, traffic, free = self._parts(graph, cluster.devices, np.asarray(batch_sizes, np.float64))
+        seconds: FloatArray = overhead + np.maximum(arithmetic, traffic)
+        seconds[free] = 0.0
+        return seconds
 
+    @checked(inputs=COUNT)
+    def kernels(self, graph: TaskGraph, device: Device, inputs: int) -> Kernels:
+        """Return what one batch of that many inputs takes on a device; each kernel fills it. Errors as of `durations`."""
+        arithmetic, traffic, free = self._parts(graph, [device], np.array([float(inputs)]))
+        work, move = (np.where(free, 0.0, part[:, 0, 0]) for part in (arithmetic, traffic))
+        return Kernels(np.maximum(work, move), work, move, ~free)
+
+    def _parts(self, graph: TaskGraph, devices: Sequence[Device], batch: FloatArray) -> tuple[FloatArray, FloatArray, BoolArray]:
+        """Return the seconds of arithmetic and of traffic, [n, m, B], and which tasks are free, [n]."""
+        peak = np.array([self._peak(device) for device in devices])[:, None]
+        bandwidth = np.array([_bandwidth(device) for device in devices])[:, None]
         free = np.array([op in self.free_ops for op in graph.op], bool)
         _tell_unknown(graph, np.flatnonzero(np.isnan(graph.flops) & ~free))
         flops = np.nan_to_num(graph.flops, nan=0.0)
@@ -108,10 +118,7 @@ class Roofline:
         accessed = np.where(np.isnan(graph.bytes_accessed), total, graph.bytes_accessed)
         shared = np.where(accessed >= graph.weight_bytes, graph.weight_bytes, 0.0)
         traffic = shared[:, None, None] + (accessed - shared)[:, None, None] * batch
-        arithmetic = flops[:, None, None] * batch / (self.efficiency * peak)
-        seconds: FloatArray = overhead + np.maximum(arithmetic, traffic / bandwidth)
-        seconds[free] = 0.0
-        return seconds
+        return flops[:, None, None] * batch / (self.efficiency * peak), traffic / bandwidth, free
 
     def _peak(self, device: Device) -> float:
         if self.dtype not in device.peak_flops:
@@ -121,6 +128,14 @@ class Roofline:
                 "choose another dtype, give the device that peak, or take it from hetsched.costs.device(kind)"
             )
         return device.peak_flops[self.dtype]
+
+
+def operator_types(free_ops: Iterable[str]) -> frozenset[str]:
+    """Return the operator types that take no time; raise `InvalidProblem` for what is none."""
+    ops = tuple(free_ops)  # an iterator would be exhausted by the first graph
+    if not all(isinstance(op, str) for op in ops):
+        raise InvalidProblem(f"free_ops is {shown(ops)}; it must be operator types")
+    return frozenset(ops)
 
 
 def _tell_unknown(graph: TaskGraph, tasks: IntArray) -> None:

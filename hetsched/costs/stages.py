@@ -3,90 +3,92 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from hetsched.arguments import check_rows, checked, number, shown
-from hetsched.arrays import FloatArray
-from hetsched.costs.roofline import Roofline
+from hetsched.arrays import FloatArray, IntArray
+from hetsched.costs.analytic import Analytic
+from hetsched.costs.protocol import KernelModel, Kernels
 from hetsched.errors import InvalidArgument, InvalidProblem
-from hetsched.problem.cluster import Cluster, Device
-from hetsched.problem.graph import TaskGraph, named
-from hetsched.problem.problem import CostModel
+from hetsched.problem.cluster import Device
+from hetsched.problem.graph import Shape, TaskGraph
 
-V100_THREADS = 80 * 2048
-"""Resident threads of a V100: 2048 on each of 80 multiprocessors, by NVIDIA's white paper on Volta."""
-
+if TYPE_CHECKING:
+    from hetsched.costs.stage_kernels import Neighbours
 
 _FITTED = {
-    "filled": (1.0, 1e12),
-    "least_share": (1e-4, 1.0),
+    "launch": (1e-9, 1.0),
+    "host": (1e-9, 1.0),
     "synchronisation": (1e-9, 1.0),
     "interference": (1e-4, 4.0),
     "efficiency": (1e-4, 1e4),
 }
 """The fitted parameters and their ranges."""
-
-
-class Convolution(NamedTuple):
-    """The shape of a convolution, which merging needs and a graph does not have.
-
-    Merged convolutions read the same tensor with the same stride, and their outputs have the same height
-    and width; kernels are padded with zeros to the largest height and width and stacked.
-    """
-
-    in_channels: int
-    out_channels: int
-    kernel: tuple[int, int]
-    stride: tuple[int, int]
-    out_size: tuple[int, int]
-    """Height and width of the output."""
+PART = 1 - 1e-9
+"""A task that reads less than this much of an output reads a part of it."""
 
 
 class Contention:
-    """Stage costs from a cost model and the share of the device that each task can fill.
+    """Stage costs from what each kernel needs of the device and from how they are launched.
 
-    A task alone takes its launch overhead, then ``body / share`` seconds: `body` is the time of the cost model without
-    the overhead, divided by `efficiency`, and `share` the part of the device that the task fills, ``output_bytes * inputs / filled``
-    within [least_share, 1]. Small kernels share the device and large ones saturate it: while the shares of
-    concurrent kernels sum to more than 1, each is slower by that sum to the power of 1 + `interference`.
-    Launches of different groups are independent. A stage begins with `synchronisation` seconds.
+    A kernel alone takes `body` seconds; computing on the whole device would take `work` of these, and moving its bytes at full
+    bandwidth `move` (`KernelModel.kernels`). Kernels that run at the same time share both: with ``s`` the largest of 1, the sum of
+    ``work / body`` and the sum of ``move / body``, each is slower by ``s * (1 + interference * (1 - 1 / s))``.
 
-    A merged stage is one convolution, see `Convolution`, under the same model. Its cost is inf if shapes are unknown,
-    if operators, strides or sizes differ, or if the tasks do not read the same tasks; tasks without predecessors
-    are assumed to read different tensors.
+    A stage of one group takes ``launch + body`` for each kernel. In a stage of several groups one thread of the host launches the
+    kernels of group after group: kernel j is ready ``(j + 1) * host`` seconds after the begin of the stage, and runs after those
+    before it in its group; at the end are `synchronisation` seconds. With CUDA graphs `host` is about 1e-6.
+
+    A merged stage is one convolution with the channels of all, whose kernels are padded to one size, and whose readers read
+    parts of its output. A task that reads a part of an output (an edge of less than `output_bytes`) takes `strided` times as long in
+    batches of more than one input, where the part is not contiguous; a merged stage bears that of its readers. Its cost is inf if
+    shapes are unknown, if operators, strides or sizes differ, or if the tasks do not read the same tasks; tasks without
+    predecessors are assumed to read different tensors. A `Shape` does not tell dilation, which excludes merging.
 
     Parameters
     ----------
     graph : TaskGraph
     device : Device
-        The device, with the figures that the cost model needs; each kernel has its `launch_overhead`.
+        The device, with the figures that the cost model needs; its `launch_overhead` is not used.
     inputs : int
         Number of inputs in the batch.
-    costs : CostModel, optional
-        Durations of tasks that fill the device. Default: `Roofline`.
-    filled : float
-        Output bytes of a kernel that fills the device. Default: one float32 for each thread of a V100.
-    least_share : float
-        The least share of the device that a task fills, in (0, 1]. Default: one of 80 multiprocessors.
+    costs : KernelModel, optional
+        What kernels take alone. Default: `Analytic`; with `Roofline` each kernel fills the device.
+    launch : float
+        Seconds to launch a kernel, as far as they are not hidden by kernels before it in a group.
+    host : float
+        Seconds of the host between two launches in a stage of several groups.
     synchronisation : float
-        Seconds. The default is a round figure, not a measurement; see `fitted`.
+        Seconds at the end of such a stage.
     interference : float
         Loss by contention beyond that of sharing, >= 0.
+    strided : float
+        Factor >= 1 for reading a part of an output.
     efficiency : float
-        Speed of kernels that fill the device relative to the cost model, > 0.
-    convolutions : mapping of str to Convolution, optional
-        Shapes by task name.
+        Speed of kernels relative to the cost model, > 0.
 
     Raises
     ------
     InvalidProblem
-        A parameter is out of range, a name is not that of a task, or a task cannot run on the device.
+        A parameter is out of range, or the cost model refuses the device.
+
+    Notes
+    -----
+    The defaults of `launch`, `host`, `synchronisation`, `interference` and `strided` are fitted to latencies of Inception-v3 on a V100
+    that the authors of IOS measured with their engine, see "Stages on a V100" in the benchmarks; `fitted` finds other ones. `error`
+    is the largest relative error of latencies that were held out of the fit: what differs by less is not told apart.
+
+    References
+    ----------
+    Y. Ding et al., "IOS: Inter-operator scheduler for CNN acceleration", MLSys 2021, and its implementation.
     """
+
+    error = 0.06
 
     @checked
     def __init__(
@@ -95,57 +97,97 @@ class Contention:
         device: Device,
         *,
         inputs: int = 1,
-        costs: CostModel | None = None,
-        filled: float = 4.0 * V100_THREADS,
-        least_share: float = 1 / 80,
-        synchronisation: float = 5e-6,
-        interference: float = 0.0,
+        costs: KernelModel | None = None,
+        launch: float = 11.0e-6,
+        host: float = 24.4e-6,
+        synchronisation: float = 0.0,
+        interference: float = 0.54,
+        strided: float = 1.4,
         efficiency: float = 1.0,
-        convolutions: Mapping[str, Convolution] | None = None,
     ) -> None:
         for what, value, fits, rule in (
             ("inputs", inputs, inputs >= 1, ">= 1"),
-            ("filled", filled, filled > 0, "> 0"),
-            ("least_share", least_share, 0 < least_share <= 1, "in (0, 1]"),
+            ("launch", launch, 0 <= launch < math.inf, ">= 0"),
+            ("host", host, 0 <= host < math.inf, ">= 0"),
             ("synchronisation", synchronisation, 0 <= synchronisation < math.inf, ">= 0"),
             ("interference", interference, 0 <= interference < math.inf, ">= 0"),
+            ("strided", strided, 1 <= strided < math.inf, ">= 1"),
             ("efficiency", efficiency, 0 < efficiency < math.inf, "> 0"),
         ):
             if not fits:
                 raise InvalidProblem(f"{what} is {value!r}; it must be {rule}")
         self.graph, self.device, self.inputs = graph, device, inputs
-        self.costs: CostModel = Roofline() if costs is None else costs
-        self.filled, self.least_share = filled, least_share
-        self.synchronisation, self.interference, self.efficiency = synchronisation, interference, efficiency
-        self.convolutions = dict(convolutions or {})
-        strange = [name for name in self.convolutions if name not in graph.index]
-        if strange:
-            raise InvalidProblem(f"convolutions names {strange[0]!r}, which is not a task of the graph")
-        self._launch, self._body, self._share = self._columns(graph)
+        self.costs: KernelModel = Analytic() if costs is None else costs
+        self.launch, self.host, self.synchronisation = launch, host, synchronisation
+        self.interference, self.strided, self.efficiency = interference, strided, efficiency
         self._parents = [frozenset(graph.pred[a:b].tolist()) for a, b in zip(graph.pred_ptr[:-1], graph.pred_ptr[1:], strict=True)]
+        slower = np.full(graph.n_tasks, 1.0 / efficiency)
+        if inputs > 1:
+            slower[graph.target[graph.edge_bytes < PART * graph.output_bytes[graph.source]]] *= strided
+        self._kernels: FloatArray = np.column_stack([*self._of(graph, slower)]).astype(np.float64)  # [n, 4]
 
-    def _columns(self, graph: TaskGraph) -> tuple[list[float], list[float], list[float]]:
-        """Return the launch seconds, the body seconds and the share of each task."""
-        seconds = np.asarray(self.costs.durations(graph, Cluster([self.device]), [self.inputs]), np.float64)[:, 0, 0]
-        if np.isnan(seconds).any():
-            raise InvalidProblem(f"{named(np.flatnonzero(np.isnan(seconds)), graph.names)} cannot run on device {self.device.name!r}")
-        launch = np.minimum(seconds, self.device.launch_overhead)
-        share = np.clip(graph.output_bytes * self.inputs / self.filled, self.least_share, 1.0)
-        return launch.tolist(), ((seconds - launch) / self.efficiency).tolist(), share.tolist()
+    def _of(self, graph: TaskGraph, slower: FloatArray) -> Kernels:
+        kernels = self.costs.kernels(graph, self.device, self.inputs)
+        return Kernels(kernels.body * slower, kernels.work * slower, kernels.move * slower, kernels.launched)
 
     def __call__(self, tasks: tuple[str, ...], strategy: str) -> float:
         """Return the seconds of a stage."""
         if not isinstance(strategy, str):
             raise InvalidArgument(f"strategy is {shown(strategy)}; choose 'concurrent' or 'merge'")
         if strategy == "merge" and len(tasks) > 1:
-            return self._merged(tasks)
-        return self.synchronisation + self._together(self._groups(tasks))
+            return self._merged(self._places(tasks))
+        places = self._places(tasks)
+        chain = np.arange(-1, len(places), dtype=np.int32)
+        chain[0] = 0  # each stage is the one before and a task
+        return float(self._seconds(np.array([len(places)]), chain, np.array([0, *places]))[0])
+
+    def table(self, names: tuple[str, ...], parent: npt.NDArray[np.int32], last: npt.NDArray[np.int32]) -> FloatArray:
+        """Return the seconds of many stages under both strategies, [stages, 2], see `StageCost`."""
+        own = np.array([self.graph.index[name] for name in names])
+        costs = np.full((len(parent), 2), math.inf)
+        costs[:, 0] = self._seconds(np.arange(len(parent)), parent, own[last])
+        costs[:, 1] = self._merges(own, parent, last)
+        return costs
+
+    def _seconds(self, chosen: IntArray, parent: npt.NDArray[np.int32], last: IntArray) -> FloatArray:
+        from hetsched.costs import stage_kernels
+
+        constants = stage_kernels.Launches(self.launch, self.host, self.synchronisation, self.interference)
+        made: FloatArray = stage_kernels.seconds(chosen, parent, last, self._neighbours, self._kernels, constants)
+        return made
+
+    @cached_property
+    def _neighbours(self) -> Neighbours:
+        from hetsched.costs import stage_kernels
+
+        ends = np.concatenate([self.graph.edges, self.graph.edges[:, ::-1]])
+        ends = ends[np.argsort(ends[:, 0], kind="stable")]
+        return stage_kernels.Neighbours(np.searchsorted(ends[:, 0], np.arange(self.graph.n_tasks + 1)), ends[:, 1].astype(np.int64))
+
+    def _merges(self, own: IntArray, parent: npt.NDArray[np.int32], last: npt.NDArray[np.int32]) -> FloatArray:
+        """Return the seconds of many merged stages; `own` are the tasks of the block."""
+        from hetsched.costs import stage_kernels
+
+        sorts: dict[object, int] = {}
+        kinds = [_merging(self.graph.op[i], self.graph.shape[i]) for i in own.tolist()]
+        sort = [
+            -1 if kind is None else sorts.setdefault((self._parents[i], kind), len(sorts))
+            for i, kind in zip(own.tolist(), kinds, strict=True)
+        ]
+        costs = np.full(len(parent), math.inf)
+        for s in np.flatnonzero(stage_kernels.alike(parent, last, np.array(sort, np.int64))).tolist():
+            tasks, at = [], s
+            while at:
+                tasks.append(int(own[last[at]]))
+                at = parent[at]
+            costs[s] = self._merged(tasks[::-1])
+        return costs
 
     @checked
     def fitted(self, measured: Iterable[tuple[tuple[str, ...], str, float]]) -> Contention:
         """Return the model whose parameters are fitted to measured stages.
 
-        `filled`, `least_share`, `synchronisation`, `interference` and `efficiency`, starting from their current values, minimise the
+        `launch`, `host`, `synchronisation`, `interference` and `efficiency`, starting from their current values, minimise the
         sum of squares of the logarithms of predicted over measured seconds. The measurements should include single tasks, and
         stages of several groups, on which the sharing of the device depends.
 
@@ -175,7 +217,7 @@ class Contention:
 
         def model(logs: FloatArray) -> Contention:
             values = dict(zip(_FITTED, np.exp(logs).tolist(), strict=True))
-            return Contention(self.graph, self.device, inputs=self.inputs, costs=self.costs, convolutions=self.convolutions, **values)
+            return Contention(self.graph, self.device, inputs=self.inputs, costs=self.costs, strided=self.strided, **values)
 
         def misses(logs: FloatArray) -> FloatArray:
             cost = model(logs)
@@ -187,89 +229,58 @@ class Contention:
 
     @cached_property
     def bound(self) -> ContentionBound:
-        """A cheap lower bound with the arguments of the cost: the longest group alone, and the work on a full device."""
+        """A cheap lower bound with the arguments of the cost: the longest group alone, all work, all moves, or all launches."""
         return ContentionBound(self)
 
     def alone(self, i: int) -> float:
         """Return the seconds of a task alone."""
         try:
-            return self._launch[i] + self._body[i] / self._share[i]
+            return float(self.launch * self._kernels[i, 3] + self._kernels[i, 0])
         except (IndexError, TypeError):
-            raise InvalidArgument(f"i is {shown(i)}; it must be the number of a task, below {len(self._launch)}") from None
+            raise InvalidArgument(f"i is {shown(i)}; it must be the number of a task, below {self.graph.n_tasks}") from None
 
-    def _groups(self, tasks: Iterable[str]) -> list[list[int]]:
-        """Return the connected components, each in the order of `tasks`."""
-        group: dict[int, list[int]] = {}
+    def _places(self, tasks: Iterable[str]) -> list[int]:
         try:
-            places = [self.graph.index[name] for name in tasks]
+            return [self.graph.index[name] for name in tasks]
         except (KeyError, TypeError):
             raise InvalidArgument(f"tasks is {shown(tasks)}; it must be names of tasks of the graph") from None
-        for i in places:
-            group[i] = joined = [i]
-            for other in {id(group[p]): group[p] for p in self._parents[i] if p in group}.values():
-                joined[:0] = other
-                for j in other:
-                    group[j] = joined
-        return list({id(other): other for other in group.values()}.values())
 
-    def _together(self, groups: list[list[int]]) -> float:
-        """Return the seconds until all of some groups end that start at the same time."""
-        now = 0.0
-        places = [0] * len(groups)  # completed launches and bodies of each group
-        left = [self._launch[group[0]] for group in groups]
-        share = [0.0] * len(groups)
-        running = list(range(len(groups)))
-        while running:
-            total = math.fsum(share[g] for g in running)
-            slower = max(1.0, total) ** (1.0 + self.interference)
-            step = min(left[g] * slower if share[g] else left[g] for g in running)
-            now += step
-            for g in list(running):
-                left[g] -= step / slower if share[g] else step
-                if left[g] > 1e-12 * now:
-                    continue
-                places[g] += 1
-                if places[g] == 2 * len(groups[g]):
-                    running.remove(g)
-                    continue
-                i = groups[g][places[g] // 2]
-                body = places[g] % 2 == 1
-                share[g] = self._share[i] if body else 0.0
-                left[g] = self._body[i] / self._share[i] if body else self._launch[i]
-        return now
-
-    def _merged(self, tasks: tuple[str, ...]) -> float:
-        shapes = [self.convolutions.get(name) for name in tasks]
-        first = shapes[0]
-        places = [self.graph.index[name] for name in tasks]
-        parents = self._parents[places[0]]
-        if first is None or not parents or any(self._parents[i] != parents or self.graph.op[i] != self.graph.op[places[0]] for i in places):
+    def _merged(self, places: list[int]) -> float:
+        graph = self.graph
+        sorts = {(self._parents[i], _merging(graph.op[i], graph.shape[i])) for i in places}
+        ((parents, kind),) = sorts if len(sorts) == 1 else ((frozenset(), None),)
+        shapes = [shape for i in places if (shape := graph.shape[i]) is not None]
+        if kind is None or not parents:
             return math.inf
-        outputs, height, width = 0, 0, 0
-        for shape in shapes:
-            if shape is None or shape.out_size != first.out_size or (shape.in_channels, shape.stride) != (first.in_channels, first.stride):
-                return math.inf
-            outputs += shape.out_channels
-            height, width = max(height, shape.kernel[0]), max(width, shape.kernel[1])
-        own = first.in_channels * height * width
-        made = float(self.graph.output_bytes[places].sum())
-        read = float(self.graph.input_bytes[places].max())
-        weights = float(self._bytes_of_scalar(places[0], first)) * own * outputs
-        pixels = first.out_size[0] * first.out_size[1]
+        first, columns = shapes[0], math.fsum(shape.columns for shape in shapes)
+        kernel = tuple(max(lengths) for lengths in zip(*(shape.kernel for shape in shapes), strict=True))
+        channels = first.reduction / math.prod(first.kernel)
+        reduction = channels * math.prod(kernel)
+        made, read = float(graph.output_bytes[places].sum()), float(graph.input_bytes[places].max())
+        scalar = float(graph.output_bytes[places[0]]) / (first.rows * first.columns)
+        weights = scalar * reduction * columns
         one = TaskGraph(
             ["merged"],
-            op=self.graph.op[places[0]],
+            op=graph.op[places[0]],
             weight_bytes=weights,
             input_bytes=read,
             output_bytes=made,
-            flops=2.0 * own * outputs * pixels,
+            flops=2.0 * first.rows * columns * reduction,
             bytes_accessed=weights + read + made,
+            shape=[first._replace(columns=columns, reduction=reduction, kernel=kernel)],
         )
-        (launch,), (body,), (share,) = self._columns(one)
-        return self.synchronisation + launch + body / share
+        seconds = self.launch + float(self._of(one, np.array([1.0 / self.efficiency])).body[0])
+        if self.inputs > 1:
+            readers = {j for i in places for j in graph.succ[graph.succ_ptr[i] : graph.succ_ptr[i + 1]].tolist()}
+            seconds += (self.strided - 1.0) * float(self._kernels[list(readers), 0].sum())
+        return seconds
 
-    def _bytes_of_scalar(self, i: int, shape: Convolution) -> float:
-        return float(self.graph.output_bytes[i]) / (shape.out_channels * shape.out_size[0] * shape.out_size[1])
+
+def _merging(op: str, shape: Shape | None) -> tuple[object, ...] | None:
+    """Return what is equal for convolutions that can be merged if they read the same tensors; None for what cannot be merged."""
+    if shape is None or shape.groups != 1 or not shape.kernel or not op.startswith("conv"):
+        return None
+    return op, shape.rows, shape.stride, len(shape.kernel), round(shape.reduction / math.prod(shape.kernel))
 
 
 class ContentionBound:
@@ -280,37 +291,24 @@ class ContentionBound:
 
     def __call__(self, tasks: tuple[str, ...], strategy: str) -> float:
         """Return the bound of one stage."""
-        cost = self.cost
         if strategy == "merge" and len(tasks) > 1:
-            return cost._merged(tasks)
-        groups = cost._groups(tasks)
-        longest = max(math.fsum(map(cost.alone, group)) for group in groups)
-        return cost.synchronisation + max(longest, math.fsum(cost._body[i] for group in groups for i in group))
+            return self.cost(tasks, strategy)
+        names, chain = tuple(tasks), np.arange(-1, len(tasks), dtype=np.int32)
+        chain[0] = 0
+        return float(self._concurrent(np.array(self.cost._places(names)), chain, np.maximum(chain, 0))[-1])
 
     def table(self, names: tuple[str, ...], parent: npt.NDArray[np.int32], last: npt.NDArray[np.int32]) -> FloatArray:
         """Return the bounds of many stages under both strategies, [stages, 2], see `StageCost`."""
+        own = np.array([self.cost.graph.index[name] for name in names])
+        return np.column_stack([self._concurrent(own, parent, last), self.cost._merges(own, parent, last)])
+
+    def _concurrent(self, own: IntArray, parent: npt.NDArray[np.int32], last: npt.NDArray[np.int32]) -> FloatArray:
+        """Return the bounds of stages whose tasks are numbers of `own`."""
         from hetsched.costs import stage_kernels
 
-        cost, graph = self.cost, self.cost.graph
-        own = [graph.index[name] for name in names]
-        place = {i: x for x, i in enumerate(own)}
-        pairs = [(place[i], x) for x, j in enumerate(own) for i in cost._parents[j] if i in place]
-        ends = np.array([*pairs, *((b, a) for a, b in pairs)], np.int64).reshape(-1, 2)
-        ends = ends[np.argsort(ends[:, 0], kind="stable")]
-        ptr = np.searchsorted(ends[:, 0], np.arange(len(own) + 1))
-        alone, body = np.array([cost.alone(i) for i in own]), np.array([cost._body[i] for i in own])
-        longest, total = stage_kernels.longest_and_sum(parent, last, ptr, ends[:, 1].copy(), alone, body)
-        bounds = np.full((len(parent), 2), math.inf)
-        bounds[:, 0] = cost.synchronisation + np.maximum(longest, total)
-        sorts: dict[object, int] = {}
-        sort = [
-            -1 if name not in cost.convolutions else sorts.setdefault(cost._parents[i], len(sorts))
-            for name, i in zip(names, own, strict=True)
-        ]
-        for s in np.flatnonzero(stage_kernels.alike(parent, last, np.array(sort, np.int64))).tolist():
-            tasks, at = [], s
-            while at:
-                tasks.append(names[last[at]])
-                at = parent[at]
-            bounds[s, 1] = cost._merged(tuple(tasks[::-1]))
-        return bounds
+        cost = self.cost
+        body, work, move, launched = cost._kernels.T
+        amounts = np.column_stack([cost.launch * launched + body, work, move, cost.host * launched])
+        longest, single, total = stage_kernels.groups_and_sums(parent, own[last], cost._neighbours, body, amounts)
+        together = cost.synchronisation + np.maximum(longest + cost.host * (longest > 0), total[:, 1:].max(axis=1))
+        return np.asarray(np.where(single, total[:, 0], together))

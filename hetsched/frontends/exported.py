@@ -15,7 +15,6 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.utils._pytree import tree_leaves, tree_map
 
-from hetsched.costs.stages import Convolution
 from hetsched.errors import InvalidProblem, UnsupportedFeature
 from hetsched.frontends.flops import Counter, Formulas
 from hetsched.problem.graph import Shape, TaskGraph
@@ -73,15 +72,6 @@ class Calls(NamedTuple):
         channels = int(weight.shape[1]), int(weight.shape[0])
         stride, padding = ((tuple(setting) * len(kernel))[: len(kernel)] for setting in (given["stride"], padding))
         return ConvolutionCall(given["input"], given["weight"], given["bias"], channels, kernel, stride, padding, tuple(sizes))
-
-    def convolutions(self) -> dict[str, Convolution]:
-        """Return the shapes of convolutions over height and width that may be merged in a stage, by the names of their tasks."""
-        calls = [(name, self.convolution(i)) for i, name in enumerate(self.graph.names)]
-        return {
-            name: Convolution(*call.channels, kernel=call.kernel, stride=call.stride, out_size=call.out_size)  # type: ignore[arg-type]
-            for name, call in calls
-            if call is not None and len(call.kernel) == 2
-        }
 
 
 def read(program: ExportedProgram, formulas: Formulas, *, fuse: bool) -> Calls:

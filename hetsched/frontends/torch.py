@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from hetsched.arguments import checked
-from hetsched.costs.stages import Convolution
 from hetsched.errors import InvalidProblem, MissingDependency, UnsupportedFeature
 from hetsched.problem.graph import TaskGraph
 
@@ -27,7 +26,7 @@ from hetsched.frontends.exported import SAMPLE_BATCH, Calls, read
 from hetsched.frontends.flops import Formula, Formulas
 from hetsched.frontends.training import arguments, capture_training, record
 
-__all__ = ["capture", "capture_training", "convolutions", "record"]
+__all__ = ["capture", "capture_training", "record"]
 
 
 @checked(InvalidProblem)
@@ -104,23 +103,6 @@ def capture(
     captured = calls(model, example_args, example_kwargs=example_kwargs, dynamic_batch=dynamic_batch, fuse=fuse, formulas=formulas)
     formulas.warn_unknown()
     return captured.graph
-
-
-@checked(InvalidProblem)
-def convolutions(
-    model: torch.nn.Module | Callable[[], torch.nn.Module],
-    example_args: tuple[Any, ...] | torch.Tensor,
-    *,
-    example_kwargs: Mapping[str, Any] | None = None,
-    dynamic_batch: bool = True,
-    fuse: bool = False,
-) -> dict[str, Convolution]:
-    """Return the shapes of a module's convolutions for `hetsched.costs.Contention`, by the task names of `capture`.
-
-    The arguments are those of `capture`, without FLOP formulas. Convolutions with groups or dilation, which cannot be merged, and
-    those that are not over height and width are omitted.
-    """
-    return calls(model, example_args, example_kwargs=example_kwargs, dynamic_batch=dynamic_batch, fuse=fuse).convolutions()
 
 
 def calls(

@@ -159,6 +159,7 @@ def _prepare_coarsening() -> None:
 def _prepare_stages() -> None:
     graph = TaskGraph(["a", "b", "c", "d"], [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")], flops=1e6, output_bytes=1e3)
     cost = Contention(graph, device("v100"))
+    stages(graph, cost)
     stages(graph, cost, bound=cost.bound)
     assert counts(graph).schedules
 

@@ -225,7 +225,7 @@ class _Store:
     """Measurements of stages, and the file that they are written to."""
 
     def __init__(self, profile: Profile | str | os.PathLike[str] | None, operators: Sequence[Operator], network: Network) -> None:
-        self.path = None if profile is None or isinstance(profile, Profile) else Path(profile)
+        self.path = None if profile is None or isinstance(profile, Profile) else Path(profile).absolute()  # of now, not at the end
         before = profile if isinstance(profile, Profile) else Profile()
         if self.path is not None and self.path.exists():
             before = _read(self.path)

@@ -11,13 +11,16 @@ import pytest
 import hetsched as hs
 
 
-def graph() -> hs.TaskGraph:
+def graph(strides: tuple[int, int] = (1, 2)) -> hs.TaskGraph:
+    """Return two convolutions in parallel that are too small for a device, between two others."""
+    shapes = [hs.Shape(49, 64, 576, (3, 3), (stride, stride)) for stride in (1, *strides, 1)]
     return hs.TaskGraph(
         ["in", "left", "right", "out"],
         [("in", "left"), ("in", "right"), ("left", "out"), ("right", "out")],
         op="conv2d",
         output_bytes=1e4,
         flops=1e8,
+        shape=shapes,
     )
 
 
@@ -37,9 +40,28 @@ def test_it_finds_prints_and_writes_stages(run: Any, folder: Path) -> None:
     assert [row["groups"] for row in facts["stages"]] == [[list(g) for g in stages.groups(s)] for s in range(len(stages))]
 
 
-def test_limits_and_devices_count(run: Any, problem: hs.Problem) -> None:
+def test_merged_convolutions_are_named(run: Any, folder: Path) -> None:
+    hs.documents.write(graph((1, 1)), "graph.json")
+    assert "merged: left | right" in run("stages", "graph.json").stdout
+    facts = json.loads(run("stages", "graph.json", "--json").stdout)
+    assert [row["strategy"] for row in facts["stages"]] == ["concurrent", "merge", "concurrent"]
+
+
+def test_the_cost_model_is_a_choice(run: Any, folder: Path) -> None:
+    hs.documents.write(graph(), "graph.json")
+    roofline = json.loads(run("stages", "graph.json", "--json", "--costs", "roofline", "--dtype", "float16").stdout)
+    cost = hs.costs.Contention(graph(), hs.costs.device("v100"), costs=hs.costs.Roofline("float16"))
+    assert roofline["latency"] == hs.stages(graph(), cost).latency
+    refused = run("stages", "graph.json", "--dtype", "float16")
+    assert refused.exit_code == 2
+    assert "there are constants of " in refused.stderr
+
+
+def test_limits_and_devices_count(run: Any, folder: Path) -> None:
+    hs.documents.write(graph(), "graph.json")
+
     def latency(*words: object) -> float:
-        return json.loads(run("stages", "problem.json", "--json", *words).stdout)["latency"]
+        return json.loads(run("stages", "graph.json", "--json", *words).stdout)["latency"]
 
     assert latency("--groups", 1, "--group-size", 1) > latency() >= latency("--groups", 0, "--group-size", 0)
     assert latency("--device", "h100") != latency("--device", "p4")
@@ -69,12 +91,3 @@ def test_a_wide_block_is_cut_with_a_message(run: Any, folder: Path, monkeypatch:
     message = "the block of 15 tasks 't0', 't1' and 13 more is too wide to be solved as one and was cut into 2 parts"
     assert message in " ".join(run("stages", "wide.json").stdout.split())
     assert json.loads(run("stages", "wide.json", "--json").stdout)["messages"] == [message]
-
-
-def test_only_costs_that_decide_are_computed(run: Any, folder: Path) -> None:
-    branches = [edge for i in range(6) for edge in (("in", f"a{i}"), (f"a{i}", f"b{i}"), (f"b{i}", "out"))]
-    names = ["in", *(f"{x}{i}" for i in range(6) for x in "ab"), "out"]
-    hs.documents.write(hs.TaskGraph(names, branches, op="conv2d", output_bytes=1e4, flops=1e8), "graph.json")
-    assert run("stages", "graph.json", "-o", "stages.json").exit_code == 0
-    stages = hs.read("stages.json")
-    assert stages.asked < stages.possible / 10

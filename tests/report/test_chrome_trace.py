@@ -132,7 +132,7 @@ def perfetto() -> Iterator[str]:
         server.shutdown()
 
 
-@pytest.mark.parametrize("communication", ["delay", pytest.param("port", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("communication", ["delay", "port"])
 def test_perfetto_reads_it_without_errors(browser: Browser, perfetto: str, tmp_path: Path, communication: str) -> None:
     problem, solution = stack(3, 16, communication)
     assert solution.schedule is not None

@@ -98,7 +98,6 @@ def test_a_second_schedule_has_a_paler_row_below_that_of_each_device(browser: Br
     page.close()
 
 
-@pytest.mark.slow
 def test_zooming_and_the_legend_work(browser: Browser, tmp_path: Path) -> None:
     problem, solution = stack(2, 10)
     page = shown(browser, tmp_path, problem, solution).page
@@ -118,7 +117,6 @@ def test_zooming_and_the_legend_work(browser: Browser, tmp_path: Path) -> None:
     page.close()
 
 
-@pytest.mark.slow
 def test_the_critical_chain_is_switched_on_and_nothing_is_offered_for_upload(browser: Browser, tmp_path: Path) -> None:
     problem, solution = stack(4, 32)
     page = shown(browser, tmp_path, problem, solution).page
@@ -132,7 +130,6 @@ def test_the_critical_chain_is_switched_on_and_nothing_is_offered_for_upload(bro
     page.close()
 
 
-@pytest.mark.slow
 def test_many_groups_leave_the_legend_to_the_switches(browser: Browser, tmp_path: Path) -> None:
     problem, solution = stack(3, 10)
     page = shown(browser, tmp_path, problem, solution, colour_by=[f"g.{i % 30}" for i in range(problem.n_tasks)]).page
@@ -144,7 +141,6 @@ def test_many_groups_leave_the_legend_to_the_switches(browser: Browser, tmp_path
     page.close()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("modules", "communication"), [(32, "delay"), (400, "channel")])
 def test_large_schedules_are_drawn(browser: Browser, tmp_path: Path, modules: int, communication: str) -> None:
     problem, solution = stack(modules, communication=communication)

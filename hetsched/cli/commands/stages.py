@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hetsched.cli.files import Outputs, check_writable, read_graph
-from hetsched.cli.options import JSON, Dtype, Gantt, Inputs, Trace
+from hetsched.cli.files import Outputs, check_writable, cost_model, read_graph
+from hetsched.cli.options import JSON, Costs, Dtype, Gantt, Inputs, Trace
 from hetsched.cli.pictures import Pictures
 from hetsched.cli.terminal import Working, say, say_json, say_rows
 from hetsched.errors import one_line
 from hetsched.report.units import seconds
+
+if TYPE_CHECKING:
+    from hetsched.schedule.stages import StageSchedule
 
 
 def stages(
     graph: Annotated[Path, typer.Argument(help="A graph document, or a problem's.", metavar="GRAPH")],
     device: Annotated[str, typer.Option(help="Kind of device in the catalogue, for instance a100.", metavar="KIND")] = "v100",
     dtype: Dtype = "float32",
+    costs: Costs = "analytic",
     inputs: Inputs = 1,
     groups: Annotated[int, typer.Option(help="The most groups of a stage; 0 for no limit.", metavar="NUMBER", min=0)] = 8,
     group_size: Annotated[int, typer.Option(help="The most tasks of a group; 0 for no limit.", metavar="NUMBER", min=0)] = 3,
@@ -29,14 +33,15 @@ def stages(
 ) -> None:
     """Divide a graph into stages that run one after another on one device.
 
-    In a stage groups of tasks run in parallel, and the tasks of a group one after another. IOS finds the best
-    stages of each block of the graph, for a cost model of the device from its data sheet, whose seconds are
-    estimates. A block too wide for that is divided, and a note reports it. Each line is a stage: its start, its
-    duration and its groups. Merged convolutions need shapes, which documents do not hold: see hetsched.stages in Python.
+    In a stage groups of tasks run in parallel, and the tasks of a group one after another; or convolutions of one tensor
+    are merged into one. IOS finds the best stages of each block of the graph, for a model of the device whose seconds are
+    estimates: latencies within its error are not told apart. A block too wide for that is divided, and a note reports it. Each
+    line is a stage: its start, its duration and its groups.
 
     Example: [bold]hetsched stages problem.json --device a100 -o stages.json[/bold]
     """
-    from hetsched import costs, report, verify_stages
+    from hetsched import report, verify_stages
+    from hetsched.costs import Contention, devices
     from hetsched.models import ios
     from hetsched.problem.graph import plural
 
@@ -46,9 +51,10 @@ def stages(
     tasks = read_graph(graph)
     most_groups, most_tasks = groups or None, group_size or None
     with Working("computing stages"):
-        cost = costs.Contention(tasks, costs.device(device), inputs=inputs, costs=costs.Roofline(dtype))
-        best = ios.stages(tasks, cost, strategies="concurrent", bound=cost.bound, groups=most_groups, group_size=most_tasks)
+        cost = Contention(tasks, devices.device(device), inputs=inputs, costs=cost_model(costs, dtype))
+        best = ios.stages(tasks, cost, groups=most_groups, group_size=most_tasks)
         baselines = {"sequential": ios.sequential(tasks, cost).latency, "greedy": ios.greedy(tasks, cost).latency}
+    error = f"by the model, within about {100 * cost.error:.0f} %"
     violations = verify_stages(tasks, best, groups=most_groups, group_size=most_tasks, cost=cost)
     assert not violations, violations[0]
     outputs = Outputs()
@@ -58,7 +64,7 @@ def stages(
         pictures.write_schedule(*report.lanes(tasks, best), outputs)
     if json:
         rows = [
-            {"start": start, "seconds": row["latency"], "groups": best.groups(s)}
+            {"start": start, "seconds": row["latency"], "strategy": str(row["strategy"]), "groups": best.groups(s)}
             for s, (start, row) in enumerate(zip(best.start.tolist(), best.stages, strict=True))
         ]
         say_json({"latency": best.latency, **baselines, "stages": rows, "messages": list(best.messages), "written": outputs.written})
@@ -66,7 +72,7 @@ def stages(
         say_rows(
             [
                 ("graph", f"{plural(tasks.n_tasks, 'task')}, {plural(tasks.n_edges, 'edge')}, {plural(len(ios.blocks(tasks)), 'block')}"),
-                ("latency", f"{seconds(best.latency)} in {plural(len(best), 'stage')} on {device}, by the model"),
+                ("latency", f"{seconds(best.latency)} in {plural(len(best), 'stage')} on {device}, {error}"),
                 ("in turn", f"{seconds(baselines['sequential'])}, one task a stage"),
                 ("greedy", f"{seconds(baselines['greedy'])}, all ready tasks in a stage"),
                 ("verified", "yes, by the independent check"),
@@ -76,8 +82,14 @@ def stages(
         )
         say(
             *(
-                f"{seconds(start):>12}  {seconds(row['latency']):>12}  {one_line(' | '.join(', '.join(group) for group in best.groups(s)))}"
+                f"{seconds(start):>12}  {seconds(row['latency']):>12}  {_groups(best, s)}"
                 for s, (start, row) in enumerate(zip(best.start.tolist(), best.stages, strict=True))
             )
         )
     outputs.finish()
+
+
+def _groups(best: StageSchedule, s: int) -> str:
+    """Return the groups of a stage in one line."""
+    text = one_line(" | ".join(", ".join(group) for group in best.groups(s)))
+    return f"merged: {text}" if best.stages.strategy[s] == "merge" else text
