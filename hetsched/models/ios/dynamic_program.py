@@ -26,7 +26,7 @@ from hetsched.stopping import Deadline, Stop
 Strategies = Literal["concurrent", "merge", "both"]
 
 
-@checked(UnsupportedFeature, groups=COUNT, group_size=COUNT)
+@checked(UnsupportedFeature, groups=COUNT, group_size=COUNT, finalists=COUNT)
 def stages(
     graph: TaskGraph,
     cost: StageCost,
@@ -35,6 +35,8 @@ def stages(
     group_size: int | None = 3,
     strategies: Strategies = "both",
     bound: StageCost | None = None,
+    propose: StageCost | None = None,
+    finalists: int = 5,
     blocks: bool | Sequence[Iterable[str]] = True,
     time_limit: float | None = None,
     on_progress: Callable[[Progress], object] | None = None,
@@ -60,22 +62,30 @@ def stages(
         A cheap lower bound on the cost. With it, the cost is evaluated only for stages that can matter; the optimum is the
         same. Without it, the cost of every stage is evaluated. Both may return tables of many stages, see
         `hetsched.costs.StageCost`.
+    propose : StageCost, optional
+        A model of the cost, such as `hetsched.costs.Contention`, for costs that are measured. Of each block the stages of the model's
+        best schedule are evaluated, then those of the best by these costs and, for other stages, by the model times the least
+        ratio of a cost to the model so far; and so on.
+    finalists : int
+        The most schedules of a block that are evaluated with `propose`; fewer if one is proposed again. The answer is the best of
+        all schedules whose stages were evaluated.
     blocks : bool or sequence of iterables of str
         Whether stages are limited to the blocks of `hetsched.models.ios.blocks`, as in the paper. If not, the optimum is over
         all stages; it differs only by stages with consecutive tasks of two blocks. Or the names of the tasks of each block,
         in the order of execution, for networks whose cells read more than the cell before, such as NASNet.
     time_limit : float, optional
-        Seconds, for expensive costs; needs a `bound`. Blocks that are not finished by then have the best stages so far, at
-        least those that are best by the bounds, whose costs are always evaluated.
+        Seconds, for expensive costs; needs a `bound` or `propose`. Blocks that are not finished by then have the best stages so far, at
+        least those that are best by the bounds or the model, whose costs are always evaluated.
     on_progress : callable, optional
-        Called with a `Progress` after each cost evaluated by itself; with a `bound`, returning True stops as the time limit does.
+        Called with a `Progress` after each cost evaluated by itself; with a `bound` or `propose`, returning True stops as the time
+        limit does.
 
     Returns
     -------
     StageSchedule
         The optimum, to 1e-6 with a bound, with the number of costs `asked` for of those `possible`. Its own `bound` is
-        further below its latency only if the search was stopped, or if a block has too many states or transitions. Such a
-        block is halved, between levels if possible, until its parts are small enough, and no stage crosses a cut. The other
+        further below its latency only if the search was stopped, or if a block has too many states or transitions; with `propose`
+        it is 0. Such a block is halved, between levels if possible, until its parts are small enough, and no stage crosses a cut. The other
         blocks stay optimal, and `messages` name those that were cut, whose stages need not be.
 
     Raises
@@ -96,8 +106,10 @@ def stages(
         parts = _blocks(graph) if blocks else [graph.topological_order] if graph.n_tasks else []
     else:
         parts = _given(graph, blocks)
-    if time_limit is not None and bound is None:
-        raise UnsupportedFeature(f"time_limit is {time_limit!r}; costs that may be left out need a bound")
+    if bound is not None and propose is not None:
+        raise UnsupportedFeature("a bound proves the optimum and a model proposes schedules; give `bound` or `propose`")
+    if time_limit is not None and bound is None and propose is None:
+        raise UnsupportedFeature(f"time_limit is {time_limit!r}; costs that may be left out need a bound, or a model that proposes")
     deadline = Deadline.after(time_limit)
     best_stages: list[_Stage] = []
     evaluated = possible = 0
@@ -109,12 +121,15 @@ def stages(
             now = Progress(number, len(parts), evaluated + len(search.costs), possible + search.possible)
             stopped = on_progress(now) is True or stopped
 
+    def is_over() -> bool:
+        return stopped or deadline.over
+
     messages = []
     for number, tasks in enumerate(parts):
         bounds = []
         for block in _within_reach(graph, tasks, groups, group_size):
-            search = _Search(block, cost, strategies, bound, partial(report, number))
-            best, own = search.best(lambda: stopped or deadline.over)
+            search = _Search(block, cost, strategies, bound if propose is None else propose, partial(report, number))
+            best, own = search.best(is_over) if propose is None else search.proposed(finalists, is_over)
             best_stages += best
             bounds.append(own)
             evaluated += len(search.costs)
@@ -304,7 +319,48 @@ class _Search:
                 path = program.solve(evaluate)  # no cost is evaluated yet
             if path.transitions is not None:
                 return [_Stage(*self._named(kind), self.costs[kind]) for kind in kinds[path.transitions].tolist()], path.bound
-        raise Infeasible(f"{described(self.block.graph, self.block.tasks)}: every schedule of it has a stage of infinite cost")
+        raise self._infeasible()
+
+    def proposed(self, finalists: int, stop: Callable[[], bool]) -> tuple[list[_Stage], float]:
+        """Return the best of the schedules whose stages were evaluated, in the order that costs and the model propose them, and 0."""
+        model, path = self.lower, self._path()
+        while path is not None:
+            new = [kind for kind in path if kind not in self.costs]
+            seconds = [self._cost_of(kind, bounded=False) for kind in path]
+            finalists -= math.isfinite(sum(seconds))
+            if not new or finalists <= 0 or (stop() and math.isfinite(sum(seconds))):
+                break
+            evaluated = np.array(list(self.costs))
+            costs = np.array(list(self.costs.values()))
+            usable = np.isfinite(costs) & (costs > 0) & (model[evaluated] > 0)
+            self.lower = model * (costs[usable] / model[evaluated][usable]).min(initial=math.inf if usable.any() else 1.0)
+            self.lower[evaluated] = costs
+            path = self._path()
+        self.lower = np.full(len(model), math.inf)
+        self.lower[list(self.costs)] = list(self.costs.values())
+        path = self._path()
+        if path is None:
+            raise self._infeasible()
+        return [_Stage(*self._named(kind), self.costs[kind]) for kind in path], 0.0
+
+    def _path(self) -> list[int] | None:
+        """Return the kinds of the stages of a path with the least sum of `lower`, in their order; None if it is infinite."""
+        from hetsched.modeling import path_kernels
+
+        block = self.block
+        paths = path_kernels.transitions(block.tail, block.head, block.stage)
+        kind, bounds = self._least()
+        distance, last = path_kernels.from_first(paths, bounds, block.n_states)
+        state, path = block.n_states - 1, []
+        if not np.isfinite(distance[-1]):
+            return None
+        while state:
+            path.append(int(kind[block.stage[last[state]]]))
+            state = int(block.tail[last[state]])
+        return path[::-1]
+
+    def _infeasible(self) -> Infeasible:
+        return Infeasible(f"{described(self.block.graph, self.block.tasks)}: every schedule of it has a stage of infinite cost")
 
     def _near(self) -> IntArray:
         """Evaluate the stages of the path that is best by the bounds, and return the transitions of possibly better paths."""
@@ -312,14 +368,10 @@ class _Search:
 
         block = self.block
         paths, end = path_kernels.transitions(block.tail, block.head, block.stage), block.n_states
-        kind, bounds = self._least()
-        distance, last = path_kernels.from_first(paths, bounds, end)
-        value, state = 0.0, end - 1 if np.isfinite(distance[-1]) else 0
-        while state:
-            on_path = int(kind[block.stage[last[state]]])
+        value = 0.0
+        for on_path in self._path() or ():
             self.lower[on_path] = self._cost_of(on_path)
             value += self.lower[on_path]
-            state = int(block.tail[last[state]])
         _, bounds = self._least()
         before, _ = path_kernels.from_first(paths, bounds, end)
         after = path_kernels.to_last(paths, bounds, end)
@@ -337,14 +389,14 @@ class _Search:
         seconds = self._cost_of(int(kinds[query.transition]))
         return Evaluation(seconds, seconds, None, True)
 
-    def _cost_of(self, kind: int) -> float:
-        """Return the cost of a stage under a strategy."""
+    def _cost_of(self, kind: int, *, bounded: bool = True) -> float:
+        """Return the cost of a stage under a strategy, which is not below `lower` if that is `bounded`."""
         if kind in self.costs:
             return self.costs[kind]
         tasks, strategy = self._named(kind)
         seconds = self.costs[kind] = _seconds_of(self.cost, tasks, strategy)
         self.report(self)
-        if self.lower[kind] > seconds * (1 + TOLERANCE):
+        if bounded and self.lower[kind] > seconds * (1 + TOLERANCE):
             raise InvalidProblem(
                 f"stage {_list(tasks)} ({strategy}) costs {seconds} s, but its bound is {self.lower[kind]} s; "
                 "a bound must never exceed the cost"

@@ -142,6 +142,56 @@ def test_bounds_save_costs_and_change_nothing(graph, groups, size, blocks, seed,
         assert stages.asked == len(lazy.asked) <= stages.possible <= len(plain.asked)
 
 
+@given(GRAPHS, LIMITS, LIMITS, st.integers(0, 999), st.integers(1, 4))
+@examples(60)
+def test_a_model_proposes_and_costs_decide(graph, groups, size, seed, finalists):
+    cost, model = Table(seed), Table(seed + 1)
+    limits = {"groups": groups, "group_size": size}
+    try:
+        one = hs.stages(graph, cost, propose=model, finalists=1, **limits)
+    except hs.Infeasible:
+        return  # what the model finds possible is not
+    best = hs.stages(graph, cost, propose=model, finalists=finalists, **limits)
+    assert hs.verify_stages(graph, best, **limits, cost=Table(seed)) == []
+    assert best.latency <= one.latency
+    assert len(one) <= one.asked <= best.asked <= best.possible
+    exact = hs.stages(graph, Table(seed), propose=Table(seed), finalists=finalists, **limits)
+    assert exact.latency == pytest.approx(hs.stages(graph, Table(seed), **limits).latency)
+    assert exact.asked == len(exact)
+    assert exact.bound == 0
+
+
+def test_what_was_measured_corrects_the_model():
+    """The model is right about all pairs but that of a and b, which it likes best."""
+    graph = hs.TaskGraph(list("abcdef"), op="conv")
+    limits = {"groups": 2, "group_size": 1, "strategies": "concurrent"}
+
+    def model(tasks, strategy):
+        return 1.0 if len(tasks) == 1 else 1.4 if tasks == ("a", "b") else 1.5
+
+    def cost(tasks, strategy):
+        return 10.0 if tasks == ("a", "b") else model(tasks, strategy)
+
+    one, two = (hs.stages(graph, cost, propose=model, finalists=k, **limits) for k in (1, 2))
+    assert (one.latency, one.asked) == (13.0, 3)
+    assert (two.latency, two.asked) == (4.5, 5), "one pair was measured before"
+    assert hs.stages(graph, cost, propose=model, finalists=9, **limits) == two
+    with pytest.raises(hs.UnsupportedFeature, match="give `bound` or `propose`"):
+        hs.stages(graph, cost, propose=model, bound=cost)
+
+
+def test_an_evaluated_schedule_is_kept_when_the_search_is_stopped():
+    graph = hs.TaskGraph(list("abcdef"), op="conv")
+    asked = []
+    for seed in range(9):
+        whole = hs.stages(graph, Table(seed), propose=Table(-1 - seed), finalists=99)
+        stopped = hs.stages(graph, Table(seed), propose=Table(-1 - seed), finalists=99, on_progress=lambda progress: True)
+        assert hs.verify_stages(graph, stopped, cost=Table(seed)) == []
+        asked.append((stopped.asked, whole.asked))
+    assert all(few <= all_of_them for few, all_of_them in asked)
+    assert any(few < all_of_them for few, all_of_them in asked)
+
+
 def test_tight_bounds_avoid_most_costs():
     graph = hs.workloads.rwnn("ws", 16, modules=1, seed=1)
     cost = hs.costs.Contention(graph, hs.costs.device("v100"))
