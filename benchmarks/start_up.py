@@ -8,6 +8,8 @@ starts and of long commands, which run once. CPU time is that of a command and o
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
 import resource
 import subprocess
@@ -24,6 +26,8 @@ import instances
 import hetsched as hs
 
 REGION = "start_up"
+SUBREAPER = 36
+"""Linux's PR_SET_CHILD_SUBREAPER: processes whose parent ended become children of this one."""
 IMPORT = "import time; t = time.perf_counter(); import hetsched; print(time.perf_counter() - t)"
 
 
@@ -38,7 +42,11 @@ def command(*words: str, cache: Path | None = None) -> float:
 def cold(folder: Path, *words: str) -> tuple[float, float]:
     """Return the wall-clock and CPU seconds of a command whose kernel cache is empty, with those of its processes."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)  # its processes that end after it are counted when this one has waited for them
     seconds = command(*words, cache=Path(tempfile.mkdtemp(dir=folder)))
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.wait()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
