@@ -79,9 +79,10 @@ class Contention:
 
     Notes
     -----
-    The defaults of `launch`, `host`, `synchronisation`, `interference` and `strided` are fitted to latencies of Inception-v3 on a V100
-    that the authors of IOS measured with their engine, see "Stages on a V100" in the benchmarks; `fitted` finds other ones. `error`
-    is the largest relative error of latencies that were held out of the fit: what differs by less is not told apart.
+    The defaults of `launch`, `host`, `interference` and `strided` are fitted to latencies of Inception-v3 on a V100 that the authors of
+    IOS measured with their engine, see "Stages on a V100" in the benchmarks; `fitted` finds other ones. `error` is the largest
+    relative error of latencies that were held out of the fit: what differs by less is not told apart. Nothing was compared on other
+    devices.
 
     References
     ----------

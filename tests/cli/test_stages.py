@@ -32,6 +32,8 @@ def test_it_finds_prints_and_writes_stages(run: Any, folder: Path) -> None:
     assert {"left", "right"} <= {event["name"] for event in json.loads(Path("trace.json").read_text())["traceEvents"]}
     assert "4 tasks, 4 edges, 2 blocks" in shown.stdout
     assert "left | right" in shown.stdout
+    assert "on v100, by the model, within about 6 % where it was measured" in shown.stdout
+    assert "where it was measured" not in run("stages", "graph.json", "--device", "a100").stdout
     cost = hs.costs.Contention(graph(), hs.costs.device("v100"))
     stages = hs.read("stages.json")
     assert hs.verify_stages(graph(), stages, groups=8, group_size=3, cost=cost) == []
