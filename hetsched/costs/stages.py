@@ -138,9 +138,7 @@ class Contention:
         if strategy == "merge" and len(tasks) > 1:
             return self._merged(self._places(tasks))
         places = self._places(tasks)
-        chain = np.arange(-1, len(places), dtype=np.int32)
-        chain[0] = 0  # each stage is the one before and a task
-        return float(self._seconds(np.array([len(places)]), chain, np.array([0, *places]))[0])
+        return float(self._seconds(np.array([len(places)]), _chain(len(places)), np.array([0, *places]))[0])
 
     def table(self, names: tuple[str, ...], parent: npt.NDArray[np.int32], last: npt.NDArray[np.int32]) -> FloatArray:
         """Return the seconds of many stages under both strategies, [stages, 2], see `StageCost`."""
@@ -277,6 +275,13 @@ class Contention:
         return seconds
 
 
+def _chain(n: int) -> npt.NDArray[np.int32]:
+    """Return the parents of n + 1 stages, each of which is the one before and a task; read-only, as those of a block."""
+    parents = np.maximum(np.arange(-1, n, dtype=np.int32), 0)
+    parents.setflags(write=False)
+    return parents
+
+
 def _merging(op: str, shape: Shape | None) -> tuple[object, ...] | None:
     """Return what is equal for convolutions that can be merged if they read the same tensors; None for what cannot be merged."""
     if shape is None or shape.groups != 1 or not shape.kernel or not op.startswith("conv"):
@@ -294,9 +299,8 @@ class ContentionBound:
         """Return the bound of one stage."""
         if strategy == "merge" and len(tasks) > 1:
             return self.cost(tasks, strategy)
-        names, chain = tuple(tasks), np.arange(-1, len(tasks), dtype=np.int32)
-        chain[0] = 0
-        return float(self._concurrent(np.array(self.cost._places(names)), chain, np.maximum(chain, 0))[-1])
+        chain = _chain(len(tasks))
+        return float(self._concurrent(np.array(self.cost._places(tasks)), chain, chain)[-1])
 
     def table(self, names: tuple[str, ...], parent: npt.NDArray[np.int32], last: npt.NDArray[np.int32]) -> FloatArray:
         """Return the bounds of many stages under both strategies, [stages, 2], see `StageCost`."""
