@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
-from typing import Literal, NamedTuple
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from hetsched.models.ios.block_states import OF_A_PART, Block, described
 from hetsched.problem.graph import TaskGraph, named
 from hetsched.schedule.stages import StageCost, StageSchedule
 from hetsched.stopping import Deadline, Stop
+
+if TYPE_CHECKING:
+    from hetsched.modeling.path_kernels import Transitions
 
 Strategies = Literal["concurrent", "merge", "both"]
 
@@ -343,14 +346,19 @@ class _Search:
             raise self._infeasible()
         return [_Stage(*self._named(kind), self.costs[kind]) for kind in path], 0.0
 
+    @cached_property
+    def _paths(self) -> Transitions:
+        from hetsched.modeling import path_kernels
+
+        return path_kernels.transitions(self.block.tail, self.block.head, self.block.stage)
+
     def _path(self) -> list[int] | None:
         """Return the kinds of the stages of a path with the least sum of `lower`, in their order; None if it is infinite."""
         from hetsched.modeling import path_kernels
 
         block = self.block
-        paths = path_kernels.transitions(block.tail, block.head, block.stage)
         kind, bounds = self._least()
-        distance, last = path_kernels.from_first(paths, bounds, block.n_states)
+        distance, last = path_kernels.from_first(self._paths, bounds, block.n_states)
         state, path = block.n_states - 1, []
         if not np.isfinite(distance[-1]):
             return None
@@ -366,8 +374,7 @@ class _Search:
         """Evaluate the stages of the path that is best by the bounds, and return the transitions of possibly better paths."""
         from hetsched.modeling import path_kernels
 
-        block = self.block
-        paths, end = path_kernels.transitions(block.tail, block.head, block.stage), block.n_states
+        paths, end = self._paths, self.block.n_states
         value = 0.0
         for on_path in self._path() or ():
             self.lower[on_path] = self._cost_of(on_path)
