@@ -3,8 +3,9 @@
     python benchmarks/truth.py [--quick] [--networks googlenet squeezenet] [--batches 1 4]
 
 Each network is profiled task by task, placed on two workers of one thread each, and run; the profile of the table and the runs
-alternate, and so do runs on one worker. A session in which more than 10 % of the time of tasks was other processes' is repeated, at
-most five times in all; a row of a session that remains so says "disturbed". Needs torch and two cores.
+alternate, and so do runs on one worker. Some run by a schedule of least period on a stream of inputs too. A session in which more
+than 10 % of the time of tasks was other processes' is repeated, at most five times in all; a row of a session that remains so says
+"disturbed". Needs torch and two cores.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import figures
 import networkx as nx
@@ -29,6 +30,8 @@ import hetsched as hs
 REGION = "truth"
 SIZES = {"googlenet": 224, "squeezenet": 224, "inception_v3": 299, "randwire": 224}
 """Height and width of the images."""
+STREAMS = ("squeezenet", "googlenet", "inception_v3")
+"""The networks that run on a stream of inputs too."""
 QUICK = 64
 SESSIONS = 5
 """The most sessions until one is not disturbed."""
@@ -96,8 +99,18 @@ def one_thread() -> Iterator[None]:
         torch().set_num_threads(before)
 
 
-def session(name: str, size: int, batch: int, runs: int, limit: float) -> Session:
-    """Profile, solve, run and compare."""
+class Case(NamedTuple):
+    """A network, and the problem of its profile."""
+
+    module: Any
+    x: Any
+    program: Any
+    devices: dict[str, list[int]]
+    problem: hs.Problem
+
+
+def profiled(name: str, size: int, batch: int, runs: int) -> Case:
+    """Profile a network on two workers."""
     from hetsched import runtime
     from hetsched.runtime.executor import HAND_OFF
 
@@ -108,10 +121,23 @@ def session(name: str, size: int, batch: int, runs: int, limit: float) -> Sessio
     seconds = np.stack([profiler.measure(batch, device).seconds for device in devices], axis=1)
     cluster = hs.Cluster(list(devices), bandwidth=float("inf"), latency=HAND_OFF)
     problem = hs.Problem(program.graph, cluster, durations=seconds[:, :, None], batch_sizes=[batch], inputs=batch)
+    return Case(module, x, program, devices, problem)
+
+
+def on_one_device(problem: hs.Problem) -> hs.Schedule:
+    """Return the schedule of all tasks on the first device."""
+    return hs.simulate(problem, hs.Decision.whole(problem, np.zeros(problem.n_tasks, np.int64), problem.graph.topological_order))
+
+
+def session(name: str, size: int, batch: int, runs: int, limit: float) -> Session:
+    """Profile, solve, run and compare."""
+    from hetsched import runtime
+
+    module, x, program, devices, problem = profiled(name, size, batch, runs)
     solution = hs.solve(problem, time_limit=limit)
     schedule = solution.schedule
     assert schedule is not None  # memory is not limited
-    alone = hs.simulate(problem, hs.Decision.whole(problem, np.zeros(problem.n_tasks, np.int64), problem.graph.topological_order))
+    alone = on_one_device(problem)
     with one_thread(), torch().no_grad():
         expected = module(x)
     start = time.perf_counter()
@@ -135,11 +161,16 @@ def session(name: str, size: int, batch: int, runs: int, limit: float) -> Sessio
     return Session(program.graph.n_tasks, one, comparison, deviation, equal, planned, compared)
 
 
-def undisturbed(take: Callable[[], Session]) -> Session:
+Found = TypeVar("Found")
+
+
+def undisturbed(take: Callable[[], Found], stolen: Callable[[Found], float]) -> Found:
     """Return the first session that was not disturbed, or the last of several."""
+    from hetsched.costs.timeline import DISTURBED
+
     for _ in range(SESSIONS):
         found = take()
-        if not found.comparison.disturbed:
+        if not stolen(found) > DISTURBED:
             break
     return found
 
@@ -191,6 +222,86 @@ HEAD = [
     "equal without folding",
     "deviation with it",
 ]
+
+
+STREAM_HEAD = [
+    "network",
+    "batch",
+    "in progress",
+    "period, forecast, ms",
+    "stream (quartiles)",
+    "error of the forecast",
+    "latency",
+    "one worker",
+    "the schedule for one input",
+    "stolen",
+    "speed-up",
+]
+
+
+class Streamed(NamedTuple):
+    """What was measured of a stream of inputs."""
+
+    forecast: float
+    times: Any
+    one: float
+    """Median seconds of an input on one worker."""
+    single: float
+    """The same by the schedule of least makespan, one input at a time."""
+    stolen: float
+    equal: bool
+    """Whether the results without folding are those of the module to the bit."""
+
+
+def stream(name: str, size: int, batch: int, runs: int, limit: float) -> Streamed:
+    """Profile, solve for the period, and run streams in turn with runs on one worker."""
+    from hetsched import runtime
+    from hetsched.schedule.objectives import period
+
+    module, x, program, devices, problem = profiled(name, size, batch, runs)
+    schedule = hs.solve(problem, objective="period", time_limit=limit).schedule
+    fastest = hs.solve(problem, time_limit=limit).schedule
+    assert schedule is not None  # memory is not limited
+    assert fastest is not None
+    others = [torch().randn_like(x) for _ in range(4)]
+    with one_thread(), torch().no_grad():
+        expected = [module(one) for one in others]
+    with (
+        runtime.Executor(program, None, schedule, devices=devices, problem=problem) as placed,
+        runtime.Executor(program, None, on_one_device(problem), devices=devices, problem=problem) as alone,
+        runtime.Executor(program, None, fastest, devices=devices, problem=problem) as single,
+        runtime.Executor(program, None, schedule, devices=devices, problem=problem, fold=False) as exact,
+    ):
+        equal = all(torch().equal(made, one) for made, one in zip(exact.stream(others), expected, strict=True))
+        before = alone.measure(x, runs=runs, profile=False).makespans
+        timeline = placed.measure(x, runs=runs)
+        times = placed.measure_stream(x, inputs=max(2 * runs, 8))
+        own = placed.profiled(problem)
+        by_makespan = single.measure(x, runs=runs, profile=False).makespan
+        after = alone.measure(x, runs=runs, profile=False).makespans
+    forecast = batch * period(own, hs.simulate(own, schedule.decision))
+    one = float(np.median(np.concatenate([before, after])))
+    return Streamed(forecast, times, one, by_makespan, timeline.stolen, equal)
+
+
+def stream_row(name: str, batch: int, found: Streamed) -> list[str]:
+    """Return the row of a stream."""
+    from hetsched.costs.timeline import DISTURBED
+
+    times = found.times
+    return [
+        name,
+        str(batch),
+        str(times.depth),
+        milliseconds(found.forecast),
+        f"{milliseconds(times.period)} ({milliseconds(times.q25)} to {milliseconds(times.q75)})",
+        f"{100 * (found.forecast / times.period - 1):+.1f} %",
+        milliseconds(times.latency),
+        milliseconds(found.one),
+        milliseconds(found.single),
+        percent(found.stolen),
+        ("disturbed" if found.stolen > DISTURBED else f"{found.one / times.period:.2f}") + ("" if found.equal else ", results differ"),
+    ]
 
 
 def dispatch(names: Sequence[str], quick: bool) -> str:
@@ -253,7 +364,7 @@ def main(words: Sequence[str] | None = None) -> None:
     for batch in arguments.batches or ([1] if quick else [1, 4]):
         for name in names:
             take = functools.partial(session, name, QUICK if quick else SIZES[name], batch, runs, 1.0 if quick else SECONDS)
-            found = undisturbed(take)
+            found = undisturbed(take, lambda found: found.comparison.stolen)
             lines.append(row(name, batch, found))
             numbers.append(
                 {
@@ -278,7 +389,15 @@ def main(words: Sequence[str] | None = None) -> None:
             f"{milliseconds(max(one['compare'] for one in numbers))} ms. "
         )
     said.append(f"A hand-off between two threads: {1e6 * hand_off():.1f} us, median of {HAND_OFFS}.")
-    text = "\n\n".join([*said, figures.table(HEAD, lines), "### Compiled tasks", dispatch(names, quick)])
+    streams = []
+    for name in arguments.networks or STREAMS[: 1 if quick else None]:
+        follow = functools.partial(stream, name, QUICK if quick else SIZES[name], 1, runs, 1.0 if quick else SECONDS)
+        flowed = undisturbed(follow, lambda found: found.stolen)
+        streams.append(stream_row(name, 1, flowed))
+        numbers.append({"stream": name, **flowed._asdict(), "times": flowed.times._asdict()})
+        print(" | ".join(streams[-1]), flush=True)
+    tables = [figures.table(HEAD, lines), "### Streams of inputs", figures.table(STREAM_HEAD, streams)]
+    text = "\n\n".join([*said, *tables, "### Compiled tasks", dispatch(names, quick)])
     figures.publish(arguments, REGION, text, numbers)
 
 

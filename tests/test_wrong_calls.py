@@ -652,6 +652,7 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     "runtime.Executor.example_args": tensor,
     "runtime.Executor.decision": lambda: torch_schedule(),
     "runtime.Executor.devices": lambda: {"x": 1},
+    "runtime.Executor.stream.items": lambda: [tensor()],
     "runtime.Executor.profiled.problem": lambda: executor().problem,
     "runtime.Program.inputs.args": lambda: (tensor(),),
     "runtime.Program.inputs.kwargs": dict,
@@ -713,6 +714,7 @@ PLACES: dict[str, list[Callable[[], Any]]] = {
     "runtime.StagedProgram.__call__": [tensor],
     "runtime.Executor.__call__": [tensor],
     "runtime.Executor.measure": [tensor],
+    "runtime.Executor.measure_stream": [tensor],
 }
 SELVES: dict[str, Callable[[], Any]] = {
     "Cluster": lambda: problem().cluster,

@@ -19,7 +19,7 @@ from hetsched.runtime.scenario import Interference, Scenario, SlowDown
 from hetsched.runtime.tags import Tag, tags
 
 if TYPE_CHECKING:
-    from hetsched.runtime.executor import Executor
+    from hetsched.runtime.executor import Executor, StreamTimes
     from hetsched.runtime.measured import MeasuredStages
     from hetsched.runtime.profiler import ModuleProfiler
     from hetsched.runtime.profiling import network, profile
@@ -43,6 +43,7 @@ __all__ = [
     "SlowDown",
     "StagedProgram",
     "Static",
+    "StreamTimes",
     "Tag",
     "TwoStep",
     "compare",
@@ -56,7 +57,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "executor": ["Executor"],
+    "executor": ["Executor", "StreamTimes"],
     "measured": ["MeasuredStages"],
     "profiler": ["ModuleProfiler"],
     "profiling": ["network", "profile"],

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import platform
 import threading
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -26,8 +28,9 @@ from hetsched.runtime.code import Compiled, Registers
 from hetsched.runtime.places import Place, Where, place
 from hetsched.runtime.plan import Plan, refuse_split
 from hetsched.runtime.program import Program
-from hetsched.runtime.team import PASS, RUN, TAKE, WAIT, Team, Turn, Work, parallel_steps, serial_steps, warn_unequal
+from hetsched.runtime.team import PASS, RUN, TAKE, WAIT, Stream, Team, Turn, Work, parallel_steps, serial_steps, warn_unequal
 from hetsched.schedule.decision import Decision
+from hetsched.schedule.objectives import period
 from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.simulate import simulate
 
@@ -43,6 +46,26 @@ WARM_UP = 5
 """Runs before those that count."""
 GRACE = 1.0
 """Seconds for other devices to end their tasks after one has failed."""
+
+
+class _Call(NamedTuple):
+    """Arguments of a call."""
+
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+
+
+class StreamTimes(NamedTuple):
+    """The pace of a stream of inputs, without those that begin and end it."""
+
+    period: float
+    """Seconds from one result to the next: the median over the spans of `depth` results, divided by `depth`."""
+    q25: float
+    q75: float
+    latency: float
+    """Median seconds from the begin of an input to its result."""
+    depth: int
+    """Most inputs in progress at a time."""
 
 
 class Executor:
@@ -141,7 +164,8 @@ class Executor:
         self._closed = False
         self._ran = False
         self._one_at_a_time = threading.Lock()
-        self._turn: Turn | None = None
+        self._turn: Turn | Stream | None = None
+        self._streaming: int | None = None
         self._cancelled = False
         self.placing_seconds = self.gathering_seconds = 0.0
         weakref.finalize(self, _close, self._teams)
@@ -169,8 +193,7 @@ class Executor:
         Cancelled
             `cancel` or `close` was called.
         """
-        with self._one_at_a_time:
-            self._cancelled = False
+        with self._alone_here():
             return self._gathered(self._run(args, kwargs))
 
     @checked(InvalidArgument)
@@ -190,8 +213,7 @@ class Executor:
         times: list[RunTimes] = []
         alone: list[FloatArray] = []
         serial = serial_steps(self.plan, self.compiled)
-        with self._one_at_a_time:
-            self._cancelled = False
+        with self._alone_here():
             for number in range(-WARM_UP, runs):
                 turn = self._run(args, kwargs, cpu=True)
                 if profile:
@@ -224,6 +246,57 @@ class Executor:
         table[self.plan.task, self.plan.device, size] = np.where(works, medians, 0.0)
         return problem.replace(durations=table, batch_sizes=problem.batch_sizes)
 
+    @checked(InvalidArgument)
+    def stream(self, items: Iterable[Any], depth: int | None = None) -> Iterator[Any]:
+        """Return the results for a stream of arguments, in their order, with several of them in progress at a time.
+
+        Each device works on the oldest one whose data is there. Arguments are taken from `items` in the thread that takes the
+        results, no more than `depth` ahead of them. Until the last result has been taken, or the iterator has been closed, other
+        calls wait.
+
+        Parameters
+        ----------
+        items : iterable
+            Of each call the positional arguments as a tuple, or the only one.
+        depth : int, optional
+            The most calls in progress at a time; each holds its own values. Default: as many as keep the busiest device busy,
+            the makespan of the decision over its period, rounded up, and one.
+
+        Raises
+        ------
+        InvalidArgument
+            `items` is not iterable, or `depth` is less than 1.
+        """
+        if depth is not None:
+            depth = check_count(depth, "depth", error=InvalidArgument)
+        return self._results(iter(items), depth or self._depth(), [])
+
+    @checked(InvalidArgument)
+    def measure_stream(self, *args: Any, inputs: int | None = None, depth: int | None = None, **kwargs: Any) -> StreamTimes:
+        """Return the pace of a stream in which each input has the same arguments.
+
+        Parameters
+        ----------
+        *args, **kwargs
+            Arguments of the module.
+        inputs : int, optional
+            Number of results that count, at least two times the depth; as many as the depth before and after them do not.
+            Default: 30, or four times the depth if that is more.
+        depth : int, optional
+            See `stream`.
+        """
+        depth = self._depth() if depth is None else check_count(depth, "depth", error=InvalidArgument)
+        inputs = max(30, 4 * depth) if inputs is None else check_count(inputs, "inputs", error=InvalidArgument)
+        if inputs < 2 * depth:
+            raise InvalidArgument(f"inputs is {inputs}; with a depth of {depth} at least {2 * depth} results have to count")
+        spans: list[tuple[float, float]] = []
+        for _ in self._results(iter([_Call(args, kwargs)] * (inputs + 2 * depth)), depth, spans):
+            pass
+        begun, ended = np.array(spans[depth : depth + inputs]).T
+        gaps = (ended[depth:] - ended[:-depth]) / depth
+        q25, median, q75 = np.quantile(gaps, [0.25, 0.5, 0.75]).tolist()
+        return StreamTimes(median, q25, q75, float(np.median(ended - begun)), depth)
+
     def cancel(self) -> None:
         """End the call or measurement of another thread, with `Cancelled` there, after the tasks that run now."""
         self._cancelled = True
@@ -238,6 +311,15 @@ class Executor:
 
     # ------------------------------------------------------------------ a run
 
+    @contextlib.contextmanager
+    def _alone_here(self) -> Iterator[None]:
+        """Wait for the calls of other threads to end, and keep them waiting."""
+        if self._streaming == threading.get_ident():
+            raise UnsupportedFeature("a stream of this executor is in progress; take all its results, or close it, before other calls")
+        with self._one_at_a_time:
+            self._cancelled = False
+            yield
+
     def _team(self) -> Team:
         if self._closed:
             raise UnsupportedFeature("the executor is closed; make a new one")
@@ -245,15 +327,13 @@ class Executor:
             self._teams.append(Team(self._places, parallel_steps(self.plan, self.compiled)))
         return self._teams[0]
 
-    def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, steps: Work | None = None, cpu: bool = False) -> Turn:
-        """Take all steps once, and return the turn with its registers and times."""
+    def _turn_of(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], work: Work, cpu: bool = False) -> Turn:
+        """Return the turn that takes the steps with the arguments."""
         begin = time.perf_counter()
         boxes = self._placed(args, kwargs)
-        team = self._team()
-        before = None if self._ran else _affinities()
-        own, locks = steps or team.work
+        steps, locks = work
         turn = Turn(
-            own,
+            steps,
             boxes,
             locks,
             len(self.plan.task),
@@ -263,37 +343,98 @@ class Executor:
             torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None,
         )
         self.placing_seconds = time.perf_counter() - begin
-        self._turn = turn
+        return turn
+
+    def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, steps: Work | None = None, cpu: bool = False) -> Turn:
+        """Take all steps once, and return the turn with its registers and times."""
+        team = self._team()
+        turn = self._turn_of(args, kwargs, steps or team.work, cpu)
+        limit, what = (self.timeout, "the run") if steps is None else (self.timeout * len(self._places), "the run of one task at a time")
+        with self._started(team, turn):
+            self._await(turn, turn, limit, what)
+        return turn
+
+    def _await(self, turn: Turn, work: Turn | Stream, limit: float, what: str) -> None:
+        """Wait until a turn has ended, and raise its error."""
         try:
-            if self._cancelled:
-                turn.abort(Cancelled("the run was cancelled"))
-            team.start(turn)
-            limit, what = (
-                (self.timeout, "the run") if steps is None else (self.timeout * len(self._places), "the run of one task at a time")
-            )
             if not turn.wait(limit):
                 turn.abort(Timeout(f"{what} took longer than {limit:g} s: {self._doing(turn)}; give a longer timeout"))
         except BaseException as error:  # KeyboardInterrupt
             turn.abort(error)
             if turn.over:
                 raise
+        if not turn.over:
+            work.abort(Cancelled("an earlier input of the stream failed"))
+            if turn.began:
+                turn.settle(GRACE)
+            raise self._explained(turn)
+
+    @contextlib.contextmanager
+    def _started(self, team: Team, work: Turn | Stream) -> Iterator[None]:
+        """Let the threads take a turn or a stream; unless that ends well they are left to themselves."""
+        before = None if self._ran else _affinities()
+        self._turn = work
+        well = False
+        try:
+            if self._cancelled:
+                work.abort(Cancelled("the run was cancelled"))
+            team.start(work)
+            yield
+            well = True
         finally:
             self._turn = None
             if self._closed:  # in the meantime
                 _close(self._teams)
-            if not turn.over:  # the threads are left to themselves; the next run has new ones, and new locks
+            if not well:  # the next run has new threads, and new locks
                 self._teams.clear()
-                turn.abort(Cancelled("the run was interrupted"))
+                work.abort(Cancelled("the run was interrupted"))
                 team.leave()
-        if not turn.over:
-            if turn.began:
-                turn.settle(GRACE)
-            raise self._explained(turn)
         team.turn = None
         if before is not None:
             self._ran = True
             _warn_of_moved(before, self._places)
-        return turn
+
+    def _results(self, items: Iterator[Any], depth: int, spans: list[tuple[float, float]]) -> Iterator[Any]:
+        """Return the results of a stream; `spans` gets the begin and end of each."""
+        with self._alone_here():
+            self._streaming = threading.get_ident()
+            taken: deque[tuple[Turn, Work]] = deque()
+            try:
+                team = self._team()
+                free = deque(parallel_steps(self.plan, self.compiled) for _ in range(depth))
+                stream = Stream(len(self._places))
+                with self._started(team, stream):
+                    more = True
+                    while True:
+                        while more and free:
+                            call = next(items, stream)
+                            if call is stream:
+                                more = False
+                                break
+                            args, kwargs = call if isinstance(call, _Call) else (call if isinstance(call, tuple) else (call,), {})
+                            work = free.popleft()
+                            turn = self._turn_of(args, kwargs, work)
+                            taken.append((turn, work))
+                            stream.admit(turn)
+                        if not taken:
+                            break
+                        turn, work = taken.popleft()
+                        self._await(turn, stream, self.timeout, "an input of the stream")
+                        stream.remove(turn)
+                        free.append(work)
+                        spans.append((turn.began / 1e9, max(turn.ended) / 1e9))
+                        yield self._gathered(turn)
+                    stream.close()
+            finally:
+                self._streaming = None
+                for turn, _ in taken:
+                    turn.settle(GRACE)
+
+    def _depth(self) -> int:
+        """Return how many inputs in progress keep the busiest device busy."""
+        schedule = simulate(self.problem, self.decision)
+        pace = self.problem.inputs * period(self.problem, schedule)
+        return 1 + (math.ceil(schedule.makespan / pace) if pace > 0 else 1)
 
     def _placed(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Registers]:
         """Return the registers of each device before a run."""

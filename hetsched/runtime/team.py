@@ -9,6 +9,7 @@ import time
 from _thread import LockType, allocate_lock
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import torch
@@ -54,6 +55,8 @@ class Turn:
     failed: tuple[int, int] | None = None
     """Device, and step, of the error if it is a task's."""
     began: int = 0
+    posting: Callable[[int], None] | None = None
+    """What is called with the device to which a value has been sent."""
     guard: threading.RLock = field(default_factory=threading.RLock)
     """Reentrant, for handlers of signals that cancel a run."""
 
@@ -95,33 +98,42 @@ class Turn:
         for box in self.registers:
             box[:] = [None] * len(box)
 
-    def take(self, k: int) -> None:
-        """Take the steps of device k, on its thread."""
+    def advance(self, k: int, until: Callable[[], bool] | None = None) -> bool:
+        """Take the steps of device k, on its thread; return whether it has ended.
+
+        With `until` it does not wait for a value that has not arrived, and begins no task when that returns True; it goes on there
+        when it is called again.
+        """
+        ended = True
         try:
             with _autocast(self.autocast):
-                self._take(k)
+                ended = self._take(k, until)
         except _Stopped:
             pass
         except BaseException as error:
             self.abort(error, (k, self.at[k]))
         finally:
-            self.ended[k] = time.perf_counter_ns()
-            self.done[k].release()
-            with self.guard:
-                self.left -= 1
-                if self.left == 0 and not self.stop:
-                    self.news.release()
+            if ended:
+                self.ended[k] = time.perf_counter_ns()
+                self.done[k].release()
+                with self.guard:
+                    self.left -= 1
+                    if self.left == 0 and not self.stop:
+                        self.news.release()
+        return ended
 
-    def _take(self, k: int) -> None:
+    def _take(self, k: int, until: Callable[[], bool] | None) -> bool:
         clock, cpu_clock, at = time.perf_counter_ns, self.cpu_clocks[k], self.at
         boxes, own, copies = self.registers, self.registers[k], self.copies
         start, finish, cpu, posted, seen = self.start, self.finish, self.cpu, self.posted, self.seen
         waited = before = 0
-        for number, (kind, what, a, b, c) in enumerate(self.steps[k]):
+        for number, (kind, what, a, b, c) in enumerate(islice(self.steps[k], at[k], None), at[k]):
             at[k] = number
             if kind == RUN:
                 if self.stop:
                     raise _Stopped
+                if until is not None and until():
+                    return False
                 self.waited[a], waited = waited, 0
                 if cpu_clock is not None:
                     before = cpu_clock()
@@ -138,8 +150,12 @@ class Turn:
                 boxes[b][a] = own[a]
                 posted[c] = clock()
                 self._release(what)
+                if self.posting is not None:
+                    self.posting(b)
             elif kind == WAIT:
                 if not what.acquire(False):
+                    if until is not None:
+                        return False
                     before = clock()
                     what.acquire()
                     seen[c] = clock()
@@ -157,6 +173,7 @@ class Turn:
                     raise _Stopped
             else:
                 self._release(what)
+        return True
 
     def _release(self, lock: LockType) -> None:
         try:
@@ -165,6 +182,90 @@ class Turn:
             if not self.stop:  # else `abort` was first
                 raise
             raise _Stopped from None
+
+
+class Stream:
+    """Turns of several inputs at once: each device goes on with the oldest of them whose data is there.
+
+    So a device that waits for data of one input works on the next ones. Data that arrives is looked at after each task.
+
+    Parameters
+    ----------
+    count : int
+        Number of devices.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.turns: tuple[Turn, ...] = ()
+        """Those in progress, the oldest first."""
+        self.ended = [-1] * count
+        self.closed = False
+        self.guard = threading.RLock()
+        self._done = [_held() for _ in range(count)]
+        self._news = [False] * count
+        self._wakes = [_held() for _ in range(count)]
+
+    def admit(self, turn: Turn) -> None:
+        """Begin a turn, behind those in progress."""
+        turn.posting = self._tell
+        turn.began = time.perf_counter_ns()
+        with self.guard:
+            self.turns = (*self.turns, turn)
+            closed = self.closed
+        if closed:
+            turn.abort(Cancelled("the stream was closed"))
+        self._tell_all()
+
+    def remove(self, turn: Turn) -> None:
+        """Take a turn that is over from those in progress."""
+        with self.guard:
+            self.turns = tuple(other for other in self.turns if other is not turn)
+
+    def abort(self, error: BaseException) -> None:
+        """End all turns in progress with an error, and the stream."""
+        with self.guard:
+            self.closed = True
+            turns = self.turns
+        for turn in turns:
+            turn.abort(error)
+        self._tell_all()
+
+    def close(self) -> None:
+        """Let the devices return from `advance`, once all turns have ended, and wait for that."""
+        self.closed = True
+        self._tell_all()
+        for lock in self._done:
+            lock.acquire(timeout=LONGEST_END)
+
+    def advance(self, k: int) -> None:
+        """Take the steps of device k of all turns, on its thread, until the stream is closed."""
+        news, wake = self._news, self._wakes[k]
+
+        def arrived() -> bool:
+            return news[k]
+
+        while True:
+            news[k] = False
+            for turn in self.turns:
+                if turn.ended[k] < 0:
+                    turn.advance(k, arrived)
+                    if news[k]:
+                        break
+            else:
+                if self.closed:
+                    break
+                wake.acquire()
+        self.ended[k] = time.perf_counter_ns()
+        self._done[k].release()
+
+    def _tell(self, k: int) -> None:
+        self._news[k] = True
+        with contextlib.suppress(RuntimeError):  # it knows
+            self._wakes[k].release()
+
+    def _tell_all(self) -> None:
+        for k in range(len(self._wakes)):
+            self._tell(k)
 
 
 class Team:
@@ -183,7 +284,7 @@ class Team:
     def __init__(self, places: Sequence[Place], work: Work) -> None:
         self.work = work
         self.places, self.closed, self.guard = tuple(places), False, threading.RLock()
-        self.turn: Turn | None = None
+        self.turn: Turn | Stream | None = None
         self.failures: list[BaseException] = []
         self.wakes = [_held() for _ in places]
         self._up = [_held() for _ in places]
@@ -205,13 +306,14 @@ class Team:
             self.close()
             raise self.failures[0]
 
-    def start(self, turn: Turn) -> None:
-        """Let all threads take the steps of a turn; raise `Cancelled` if they have been closed."""
+    def start(self, turn: Turn | Stream) -> None:
+        """Let all threads take the steps of a turn or of a stream; raise `Cancelled` if they have been closed."""
         with self.guard:
             if self.closed:
                 raise Cancelled("the executor was closed")
             self.turn = turn
-            turn.began = time.perf_counter_ns()
+            if isinstance(turn, Turn):
+                turn.began = time.perf_counter_ns()
             for lock in self.wakes:
                 lock.release()
 
@@ -252,7 +354,7 @@ def _serve(team: Team, k: int) -> None:
             team.wakes[k].acquire()
             turn = team.turn
             if turn is not None and turn.ended[k] < 0:
-                turn.take(k)
+                turn.advance(k)
             del turn
             if team.closed:
                 return

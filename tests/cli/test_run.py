@@ -73,6 +73,19 @@ def test_a_run_as_json(run: Any) -> None:
     assert facts["comparison"]["runs"] == 3
 
 
+def test_a_schedule_for_the_period_runs_on_a_stream(run: Any) -> None:
+    words = ["run", "net_to_run:make", "--input", "2,64", "--runs", "3", "--no-pin", "--objective", "period", "--method", "load-search"]
+    told = run(*words, "--devices", "a,b", "--time-limit", "1").stdout
+    assert re.search(
+        r"stream +a result each .*s \(quartiles .*s and .*s\) with \d+ inputs in progress, \d+\.\d\d times the pace of [ab];", told
+    )
+    facts = json.loads(run(*words, "--devices", "a,b", "--time-limit", "1", "--json").stdout)
+    assert set(facts["stream"]) == {"period", "q25", "q75", "latency", "depth", "forecast"}
+    assert 0 < facts["stream"]["period"]
+    assert 0 < facts["stream"]["forecast"]
+    assert json.loads(run("run", "net_to_run:make", *QUICK, "--devices", "a", "--json").stdout)["stream"] is None
+
+
 def test_outputs_that_differ_end_with_code_1(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "_difference", lambda *_: 0.25)
     done = run("run", "net_to_run:make", *QUICK, "--devices", "a")

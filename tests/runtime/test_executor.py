@@ -186,6 +186,165 @@ def test_a_changed_weight_changes_the_result():
         assert (run(x) - before).abs().max() > 1e-3
 
 
+# ---------------------------------------------------------------------- streams
+
+
+@given(drawn=runs(), depth=st.none() | st.integers(1, 4), count=st.integers(0, 7), copies=st.booleans(), data=st.data())
+@examples(25)
+def test_a_stream_has_the_results_of_its_items_in_order(drawn, depth, count, copies, data):
+    module, program, problem, decision = drawn
+    try:
+        hs.simulate(problem, decision)
+    except hs.InvalidSchedule:
+        assume(False)
+    items = [arguments(problem.inputs) for _ in range(count)]
+    with torch.no_grad():
+        wanted = [module(*args) for args in items]
+    devices = dict.fromkeys(problem.cluster.names, 1)
+    with Executor(program, None, decision, devices=devices, problem=problem, fold=False, copies=copies) as run:
+        for _ in range(2):
+            made = within(lambda: list(run.stream(items, depth)))
+            assert len(made) == count
+            for one, other in zip(made, wanted, strict=True):
+                assert all(torch.equal(a, b) for a, b in zip(tensors(one), tensors(other), strict=True))
+        if count:
+            again = within(lambda: run(*items[0]))
+            assert all(torch.equal(a, b) for a, b in zip(tensors(again), tensors(wanted[0]), strict=True))
+
+
+def numbers(count):
+    return [torch.full((1, 3), float(number)) for number in range(count)]
+
+
+def test_a_device_that_waits_for_one_input_works_on_the_next():
+    begun, second_begun = [], threading.Event()
+
+    def first_act():
+        begun.append(1)
+        if len(begun) == 2:
+            second_begun.set()
+
+    def last_of_the_other_chain():
+        assert second_begun.wait(BOUND), "the first device has not begun the second input"
+
+    HOOKS[0], HOOKS[5] = first_act, last_of_the_other_chain
+    with executor() as run:
+        made = within(lambda: list(run.stream(numbers(4))))
+    assert [float(one[0, 0]) for one in made] == [6.0, 8.0, 10.0, 12.0]
+
+
+@pytest.mark.parametrize("depth", [1, 3])
+def test_items_are_taken_no_further_ahead_than_the_depth(depth):
+    taken, ahead = [], []
+
+    def items():
+        for one in numbers(8):
+            taken.append(one)
+            yield one
+
+    with executor() as run:
+        for given_back, _ in enumerate(run.stream(items(), depth)):
+            ahead.append(len(taken) - given_back)
+    assert max(ahead) == depth
+    assert len(taken) == 8
+
+
+def test_results_before_the_item_that_fails_are_returned():
+    calls = []
+
+    def fail():
+        calls.append(1)
+        if len(calls) == 3:
+            raise ValueError("the third")
+
+    HOOKS[4] = fail
+    with executor() as run:
+        results = run.stream(numbers(9), 4)
+        assert [float(within(lambda: next(results))[0, 0]) for _ in range(2)] == [6.0, 8.0]
+        with pytest.raises(ValueError, match="the third") as raised:
+            within(lambda: next(results))
+        assert raised.value.device == "d1"
+        HOOKS.clear()
+        assert float(within(lambda: run(X))[0, 0]) == 6.0
+        assert len(within(lambda: list(run.stream(numbers(3))))) == 3
+
+
+def test_an_error_of_the_items_is_raised_and_runs_go_on():
+    def items():
+        yield X
+        raise KeyError("no more")
+
+    with executor() as run:
+        with pytest.raises(KeyError, match="no more"):
+            within(lambda: list(run.stream(items(), 1)))
+        assert float(within(lambda: run(X))[0, 0]) == 6.0
+
+
+def test_a_stream_that_is_not_taken_to_its_end_is_closed():
+    with executor() as run:
+        results = run.stream(numbers(9))
+        next(results)
+        with pytest.raises(hs.UnsupportedFeature, match="a stream of this executor is in progress; take all its results, or close it"):
+            run(X)
+        waiting = threading.Thread(target=lambda: run(X), daemon=True)
+        waiting.start()
+        waiting.join(0.1)
+        assert waiting.is_alive(), "another thread waits"
+        results.close()
+        waiting.join(BOUND)
+        assert not waiting.is_alive()
+        assert float(within(lambda: run(X))[0, 0]) == 6.0
+
+
+@pytest.mark.parametrize("how", ["cancel", "close"])
+def test_a_stream_is_ended_from_another_thread(how):
+    inside, go = threading.Event(), threading.Event()
+
+    def wait():
+        inside.set()
+        go.wait(BOUND)
+
+    HOOKS[1] = wait
+    with executor() as run:
+        raised = []
+
+        def take():
+            try:
+                list(run.stream(numbers(20)))
+            except BaseException as error:
+                raised.append(error)
+
+        thread = threading.Thread(target=take, daemon=True)
+        thread.start()
+        assert inside.wait(BOUND)
+        ending = threading.Thread(target=getattr(run, how), daemon=True)
+        ending.start()
+        time.sleep(0.05)
+        go.set()
+        thread.join(BOUND)
+        ending.join(BOUND)
+        assert isinstance(raised[0], hs.Cancelled)
+
+
+def test_the_pace_of_a_stream_is_that_of_its_busiest_device():
+    HOOKS[0], HOOKS[3] = lambda: time.sleep(0.004), lambda: time.sleep(0.002)
+    with executor() as run:
+        times = within(lambda: run.measure_stream(X, inputs=8, depth=3))
+        assert times.depth == 3
+        assert times.latency >= times.period >= 0.004
+        assert times.q25 <= times.period <= times.q75
+        with pytest.raises(hs.InvalidArgument, match="inputs is 3; with a depth of 2 at least 4 results have to count"):
+            run.measure_stream(X, inputs=3, depth=2)
+        with pytest.raises(hs.InvalidArgument, match="depth"):
+            run.stream([X], depth=0)
+
+
+def test_as_many_inputs_are_in_progress_as_keep_the_busiest_device_busy():
+    """The input, three acts and the sum on the first device: 5 s of work, and a makespan longer by the transfers."""
+    with executor() as run:
+        assert run._depth() == 3
+
+
 # ---------------------------------------------------------------------- measurements
 
 

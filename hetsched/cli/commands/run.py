@@ -10,7 +10,7 @@ import typer
 from hetsched.cli import completion
 from hetsched.cli.factories import Factory, FixedBatch, Fuse, Shapes, example, find, importable_here
 from hetsched.cli.files import Outputs, check_writable, read_profile
-from hetsched.cli.options import JSON, Gantt, Report, Seed, Trace
+from hetsched.cli.options import JSON, Gantt, Objective, Report, Seed, Trace
 from hetsched.cli.pictures import Pictures
 from hetsched.cli.places import Devices, Pin, Places, listed, places, threads
 from hetsched.cli.terminal import Working, say, say_json, say_rows, warn
@@ -38,6 +38,7 @@ def run(
     method: Annotated[
         str, typer.Option(help="A method, from 'hetsched methods'.", metavar="NAME", autocompletion=completion.methods)
     ] = "auto",
+    objective: Objective = "makespan",
     time_limit: Annotated[float, typer.Option(help="Stop the search after this many seconds.", metavar="SECONDS")] = 10.0,
     runs: Annotated[int, typer.Option(help="Number of runs that count, after 5 others.", metavar="NUMBER", min=1)] = 30,
     seed: Seed = 0,
@@ -55,7 +56,7 @@ def run(
 
     The model is captured, each task is measured on each device unless a profile is given, and the problem of these times is solved.
     Runs of the schedule alternate with runs of one task at a time, from which the forecast is made. Inputs are random numbers; whole
-    numbers are 0.
+    numbers are 0. With another objective than the makespan a stream of inputs is run too.
     The pictures are of one run. Exit code 1 if the outputs differ from those of the model, or if a run broke a rule of the schedule.
 
     Example: [bold]hetsched run hetsched.workloads.vision:squeezenet \
@@ -72,6 +73,9 @@ def run(
 
     from hetsched import runtime, simulate, solve
     from hetsched.runtime import Executor, Program, compare, forecast
+    from hetsched.schedule.objectives import find_objective
+
+    value_of = find_objective(objective)
 
     torch.manual_seed(seed)
     with Working(f"capturing {factory}") as working:
@@ -88,7 +92,7 @@ def run(
         working.update("running all tasks on each device")
         alone = {name: _alone(program, args, chosen, name, count) for name in chosen}
         working.update(f"solving with {method}")
-        solution = solve(instance, method, time_limit=time_limit, seed=seed)
+        solution = solve(instance, method, objective=objective, time_limit=time_limit, seed=seed)
         if solution.schedule is None:
             raise HetschedError(f"{method} found no schedule ({solution.status}); choose another method or a longer --time-limit")
         working.update("running")
@@ -96,6 +100,7 @@ def run(
             difference = _difference(executor(*args), module, args)
             measured = executor.measure(*args, runs=runs)
             timed = executor.profiled(instance)
+            streamed = executor.measure_stream(*args) if objective != "makespan" else None
         best = min(alone, key=lambda name: float(np.median(alone[name])))
         alone[best] = np.concatenate([alone[best], _alone(program, args, chosen, best, count)])
     decision = solution.schedule.decision
@@ -118,6 +123,7 @@ def run(
     one = {name: float(np.median(spans)) for name, spans in alone.items()}
     best = min(one, key=one.__getitem__)
     speed_up = one[best] / measured.makespan if measured.makespan > 0 else float("nan")
+    pace = None if streamed is None else {**streamed._asdict(), "forecast": count * value_of(timed, simulate(timed, decision))}
     if json:
         facts = {
             "tasks": program.graph.n_tasks,
@@ -126,6 +132,7 @@ def run(
             "speed_up": speed_up,
             "difference": difference,
             "same": same,
+            "stream": pace,
         }
         say_json({**facts, "comparison": comparison.to_dict(), "written": outputs.written})
     else:
@@ -137,6 +144,7 @@ def run(
                 ("devices", listed(chosen)),
                 ("alone", f"{', '.join(each)}: runs of all tasks on one device"),
                 ("speed-up", f"{speed_up:.2f} over {best}"),
+                *(() if pace is None else (("stream", _told(pace, one[best] / pace["period"], best)),)),
                 ("outputs", f"differ from the model's by {difference:.2g} of the largest, {judged} {TOLERANCE:g}"),
             ]
         )
@@ -144,6 +152,16 @@ def run(
         say("", *str(comparison).splitlines(), *kept, *(f"wrote {name}" for name in outputs.written))
     outputs.finish()
     raise typer.Exit(0 if same and not comparison.violations else 1)
+
+
+def _told(pace: dict[str, float], speed_up: float, best: str) -> str:
+    """Return the text of the times of a stream."""
+    quartiles = f"quartiles {seconds(pace['q25'])} and {seconds(pace['q75'])}"
+    return (
+        f"a result each {seconds(pace['period'])} ({quartiles}) with {pace['depth']} inputs in progress, {speed_up:.2f} times the pace "
+        f"of {best}; forecast {seconds(pace['forecast'])}, error {100 * (pace['forecast'] / pace['period'] - 1):+.1f} %; "
+        f"latency {seconds(pace['latency'])}"
+    )
 
 
 def _known(path: Path | None, program: Program, count: int, chosen: Places) -> Profile | None:
