@@ -36,6 +36,9 @@ class Overhead:
     busy : float
         At least 1. While c other devices of the same node (`Device.node`, not empty), or of the same `host`, compute, batches
         take ``1 + c (busy - 1)`` times as long; without such a neighbour it has no effect.
+    gather : tuple of float
+        Seconds, and seconds per byte, of each value that the device puts together from several batches, right before the first
+        batch that reads it.
     """
 
     dispatch: float = 0.0
@@ -44,6 +47,7 @@ class Overhead:
     send: tuple[float, float] = (0.0, 0.0)
     receive: tuple[float, float] = (0.0, 0.0)
     busy: float = 1.0
+    gather: tuple[float, float] = (0.0, 0.0)
 
     def __post_init__(self) -> None:
         given: tuple[tuple[str, Any, float], ...] = (
@@ -52,9 +56,10 @@ class Overhead:
             ("send", self.send, 0.0),
             ("receive", self.receive, 0.0),
             ("busy", (self.busy,), 1.0),
+            ("gather", self.gather, 0.0),
         )
         for name, values, least in given:
-            if name in ("send", "receive") and (not isinstance(values, tuple) or len(values) != 2):
+            if name in ("send", "receive", "gather") and (not isinstance(values, tuple) or len(values) != 2):
                 raise InvalidProblem(f"{name} is {values!r}; give seconds and seconds per byte")
             for value in values:
                 if isinstance(value, bool) or not least <= number(value) < math.inf:

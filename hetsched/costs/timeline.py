@@ -41,6 +41,8 @@ class RunTimes(NamedTuple):
     seen: FloatArray
     """[sends], when its receiver, which was waiting, went on; NaN where the value had arrived before."""
     makespan: float
+    gathered: FloatArray | None = None
+    """[m], seconds that the device put together inputs of several batches for the batch; None if it never did."""
 
 
 class Timeline(Frozen):
@@ -54,6 +56,8 @@ class Timeline(Frozen):
         seen it; where the receiver was not waiting for it, it ends when the problem says, at the start of its consumer at the latest.
     cpu, waited : float64 array [m]
         Of each batch: CPU time of its thread, NaN if unknown; seconds that its device waited for data before it.
+    gathered : float64 array [m]
+        Seconds that its device put together inputs of several batches for it.
     seen : bool array [T]
         Whether the end of each transfer was seen.
     shipment : int64 array [T]
@@ -75,6 +79,7 @@ class Timeline(Frozen):
     schedule: Schedule
     cpu: FloatArray
     waited: FloatArray
+    gathered: FloatArray
     seen: BoolArray
     shipment: IntArray
     durations: FloatArray
@@ -98,6 +103,7 @@ class Timeline(Frozen):
         durations: npt.ArrayLike,
         lengths: npt.ArrayLike,
         makespans: npt.ArrayLike,
+        gathered: npt.ArrayLike | None = None,
         measured: bool = True,
         machine: Machine | None = None,
         plan_digest: str = "",
@@ -119,6 +125,7 @@ class Timeline(Frozen):
             schedule=schedule,
             cpu=_column(cpu, "cpu", (m,), unknown=True),
             waited=_column(waited, "waited", (m,)),
+            gathered=_column(np.zeros(m) if gathered is None else gathered, "gathered", (m,)),
             seen=readonly(check_array(seen, "seen", (moves,), np.bool_, error=InvalidSchedule)),
             shipment=readonly(check_array(shipment, "shipment", (moves,), np.int64, error=InvalidSchedule)),
             durations=_column(durations, "durations", (count, m)),
@@ -151,11 +158,10 @@ class Timeline(Frozen):
         ----------
         problem : Problem
         decision : Decision
-            One batch of all inputs for each task.
         runs : sequence of RunTimes
             The runs that count; those for warming up left out.
         carried : sequence of sequences of int
-            The edges that each send of the plan carries: ``plan.carried(problem)``.
+            The transfers that each send of the plan carries: ``plan.carried``.
         machine, plan_digest, software, clock_error
             See the attributes.
         """
@@ -164,16 +170,15 @@ class Timeline(Frozen):
         timing = TimedDecision(problem, decision)
         arcs = timing.arcs
         moving = np.flatnonzero(arcs.moving)
-        row = {edge: place for place, edge in enumerate(arcs.edge[moving].tolist())}
         served: list[list[int]] = [[] for _ in moving]
-        for send, edges in enumerate(carried):
-            for edge in edges:
-                if edge not in row:
-                    raise InvalidSchedule(f"carried[{send}] names edge {edge}, which is no transfer of the decision")
-                served[row[edge]].append(send)
+        for send, rows in enumerate(carried):
+            for row in rows:
+                if not 0 <= row < len(moving):
+                    raise InvalidSchedule(f"carried[{send}] names transfer {row}; the decision has {len(moving)}, from 0")
+                served[row].append(send)
         for place, sends in enumerate(served):
             if not sends:
-                raise InvalidSchedule(f"no send carries edge {arcs.edge[moving[place]]}; carried must name all edges between devices")
+                raise InvalidSchedule(f"no send carries transfer {place}; carried must name all transfers of the decision")
         times = [_checked_run(run, f"runs[{r}]", decision.n_batches, len(carried)) for r, run in enumerate(runs)]
         spans = np.array([run.makespan for run in times])
         shown = times[int(np.abs(spans - np.median(spans)).argmin())]
@@ -202,6 +207,7 @@ class Timeline(Frozen):
             ),
             cpu=shown.cpu,
             waited=shown.waited,
+            gathered=shown.gathered,
             seen=~np.isnan(seen),
             shipment=np.array([sends[0] for sends in served], np.int64),
             durations=durations,
@@ -221,6 +227,14 @@ class Timeline(Frozen):
     def write(self, path: str | PathLike[str]) -> None:
         """Write the timeline as a JSON document; ``hetsched.read`` reads it back to the bit."""
         documents.write(self, path)
+
+    @cached_property
+    def common(self) -> IntArray:
+        """Number of inputs of each transfer, those in both of its batches, [T]."""
+        schedule = self.schedule
+        items = [set(own.tolist()) for own in np.split(schedule.items, schedule.item_ptr[1:-1])]
+        moves = zip(schedule.transfers.source.tolist(), schedule.transfers.target.tolist(), strict=True)
+        return np.array([len(items[a] & items[b]) for a, b in moves], np.int64)
 
     @property
     def makespan(self) -> float:
@@ -256,7 +270,8 @@ class Timeline(Frozen):
     def problem(self, problem: Problem) -> Problem:
         """Return a problem with the times of `schedule`: its durations and transfers in place of those of `problem`.
 
-        Communication is ``"delay"``: no engine enforces the order of transfers. What did not run keeps its times.
+        Communication is ``"delay"``: no engine enforces the order of transfers. What did not run keeps its times. Of several equal
+        batches of a task on a device (``batching="free"``) one has its own time, so that the check finds the others to differ.
         ``hetsched.verify(timeline.problem(problem), timeline.schedule)`` checks that a run kept precedence and memory, and ran one
         batch at a time on each device; ``hetsched.runtime.verify_run`` checks the order of batches too.
 
@@ -272,7 +287,8 @@ class Timeline(Frozen):
     def replayed(self, problem: Problem, durations: FloatArray, lengths: FloatArray | None = None) -> Problem:
         """Return a problem in which the batches take `durations` [m] and the transfers `lengths` [T] seconds.
 
-        NaN keeps the seconds of `problem`; without `lengths` so do all transfers, under its communication model.
+        NaN keeps the seconds of `problem`; without `lengths` so do all transfers, under its communication model. A problem has one
+        duration for equal batches of a task on a device: that of the last one.
         """
         self._check(problem)
         batches, moves, inputs = self.schedule.batches, self.schedule.transfers, problem.inputs
@@ -286,7 +302,7 @@ class Timeline(Frozen):
         edge, h, k = np.ogrid[: problem.graph.n_edges, :size, :size]
         seconds = problem.transfer_times(edge, h, k, inputs) / inputs
         h, k = batches.device[moves.source], batches.device[moves.target]
-        seconds[moves.edge, h, k] = np.where(np.isnan(lengths), seconds[moves.edge, h, k], lengths / inputs)
+        seconds[moves.edge, h, k] = np.where(np.isnan(lengths), seconds[moves.edge, h, k], lengths / self.common)
         seconds[np.isinf(seconds)] = np.nan
         return problem.replace(durations=table, batch_sizes=problem.batch_sizes, transfers=seconds, communication="delay")
 
@@ -318,5 +334,6 @@ def _checked_run(run: RunTimes, what: str, m: int, sends: int) -> RunTimes:
     def column(name: str, length: int) -> FloatArray:
         return check_array(getattr(run, name), f"{what}.{name}", (length,), error=InvalidSchedule)
 
-    start, finish, cpu, waited = (column(name, m) for name in ("start", "finish", "cpu", "waited"))
-    return RunTimes(start, finish, cpu, waited, column("posted", sends), column("seen", sends), float(run.makespan))
+    columns = {name: column(name, m) for name in ("start", "finish", "cpu", "waited")}
+    columns |= {name: column(name, sends) for name in ("posted", "seen")}
+    return RunTimes(**columns, makespan=float(run.makespan), gathered=None if run.gathered is None else column("gathered", m))

@@ -25,16 +25,19 @@ class OverheadRow(Row):
     receive: float = 0.0
     receive_per_byte: float = 0.0
     busy: float = 1.0
+    gather: float = 0.0
+    gather_per_byte: float = 0.0
 
     @classmethod
     def of(cls, device: str, x: Overhead) -> OverheadRow:
         """Return the row of a device's overhead."""
-        return cls(device, float(x.dispatch), x.host, float(x.dispatch_python), *map(float, (*x.send, *x.receive, x.busy)))
+        return cls(device, float(x.dispatch), x.host, float(x.dispatch_python), *map(float, (*x.send, *x.receive, x.busy, *x.gather)))
 
     def value(self) -> Overhead:
         """Return the overhead."""
         send, receive = (self.send, self.send_per_byte), (self.receive, self.receive_per_byte)
-        return Overhead(self.dispatch, self.host, self.dispatch_python, send, receive, self.busy)
+        gather = self.gather, self.gather_per_byte
+        return Overhead(self.dispatch, self.host, self.dispatch_python, send, receive, self.busy, gather)
 
 
 class MachinePart(Row):
@@ -73,6 +76,7 @@ class TimelineDocument(Document[Timeline], kw_only=True, tag="hetsched-timeline"
     plan_digest: str = ""
     software: dict[str, str] = {}
     clock_error: Real = 0.0
+    gathered: list[Real] | None = None
 
     @classmethod
     def of(cls, value: Timeline) -> Self:
@@ -92,6 +96,7 @@ class TimelineDocument(Document[Timeline], kw_only=True, tag="hetsched-timeline"
             plan_digest=value.plan_digest,
             software=dict(value.software),
             clock_error=real(value.clock_error),
+            gathered=reals(value.gathered) if value.gathered.any() else None,
         )
 
     def value(self) -> Timeline:
@@ -111,6 +116,7 @@ class TimelineDocument(Document[Timeline], kw_only=True, tag="hetsched-timeline"
             plan_digest=self.plan_digest,
             software=self.software,
             clock_error=float(self.clock_error),
+            gathered=None if self.gathered is None else np.array(self.gathered, np.float64),
         )
 
 

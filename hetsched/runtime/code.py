@@ -11,6 +11,7 @@ import torch
 from torch.fx import Node
 from torch.utils._pytree import tree_unflatten
 
+from hetsched.errors import UnsupportedFeature
 from hetsched.frontends.exported import MERGEABLE, operator_type
 from hetsched.runtime.plan import Value
 
@@ -125,9 +126,56 @@ class Compiled:
             registers[self._first_size :] = self._sizes_at(self.lengths(given))
         return registers
 
+    @property
+    def entered(self) -> list[int]:
+        """The values that are arguments, in ascending order of their registers."""
+        return sorted(register for _, register in self._arguments if register < len(self.values))
+
     def lengths(self, given: Values) -> tuple[int, ...]:
         """Return the sizes of the arguments that may have any length, that of the batch."""
         return tuple(given[node] if dim is None else given[node].shape[dim] for node, dim in self._symbols.values())
+
+    def part(self, given: Values, places: Sequence[int]) -> Values:
+        """Return the arguments of some of the inputs of a batch; those without a batch are as they are."""
+        made = dict(given)
+        for node, value in given.items():
+            expected = node.meta["val"]
+            if isinstance(expected, torch.SymInt):
+                made[node] = len(places)
+            elif isinstance(expected, torch.Tensor):
+                dim = self._dimension(node, expected)
+                if dim is not None:
+                    made[node] = value.index_select(dim, torch.tensor(places, device=value.device))
+        return made
+
+    def dimension(self, register: int) -> int | None:
+        """Return the dimension of a value along which the inputs of a batch are; None if it is the same for all of them.
+
+        Raises
+        ------
+        UnsupportedFeature
+            No dimension is that of the batch alone.
+        """
+        node, k = self._leaves[register]
+        value = node.meta["val"]
+        return self._dimension(node, value[k] if isinstance(value, list | tuple) else value)
+
+    def _dimension(self, node: Node, value: torch.Tensor) -> int | None:
+        if not self._symbols:
+            raise UnsupportedFeature("the program takes its example as one batch, which cannot be split; make it with dynamic_batch=True")
+        shape: Iterable[Any] = value.shape
+        lengths = {dim: length.node.expr for dim, length in enumerate(shape) if isinstance(length, torch.SymInt)}
+        lengths = {dim: expression for dim, expression in lengths.items() if expression.free_symbols}
+        if not lengths:
+            return None
+        (dim, expression), *others = lengths.items()
+        if others or not expression.is_symbol:
+            raise UnsupportedFeature(
+                f"the value {node.name!r} of task {self.program.graph.names[self._owner[node]]!r} has the shape "
+                f"({', '.join(map(str, value.shape))}), in which the "
+                "inputs of a batch cannot be told apart; give one batch size, all inputs, to the problem"
+            )
+        return dim
 
     @property
     def outdated(self) -> bool:
@@ -212,6 +260,7 @@ class Compiled:
                         beside[source] = None
         place = {node: k for k, node in enumerate(self.program.calls.program.graph.nodes)}
         leaves = sorted(readers, key=lambda leaf: (self._owner[leaf[0]], place[leaf[0]], leaf[1]))
+        self._leaves = leaves
         self.register: dict[Leaf, int] = {leaf: r for r, leaf in enumerate(leaves)}
         self.values = tuple(
             Value(

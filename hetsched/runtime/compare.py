@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -38,9 +39,9 @@ class Comparison(Frozen):
     runs : int
     replays : Columns (name, durations, transfers, makespan, difference, tells)
         Makespans by `simulate` with forecast and with measured times; each difference to the row before is one part of the error.
-    devices : Columns (device, batches, forecast, busy, slower, waiting, dispatch, end)
+    devices : Columns (device, batches, forecast, busy, slower, waiting, gathering, dispatch, end)
         Seconds of the run shown by the timeline: in batches, as forecast and measured, and the quotient of these; waiting for
-        data; between batches; after the last one.
+        data; putting together inputs of several batches; between batches; after the last one.
     tasks : Columns (task, device, forecast, measured, deviation, critical, cost)
         Medians, the costliest first; the cost of a deviation is itself if the task is on the critical chain of the run, else 0.
     transfers : Columns (source, target, sender, receiver, forecast, measured, deviation, seen, critical, cost)
@@ -114,12 +115,12 @@ class Comparison(Frozen):
         ]
         rows[-1][-1] += f", {_signed(self.engine)} of the run"
         lines += ["", *_table(["replay", "durations", "transfers", unit, "difference", "from"], rows, "lllrrl")]
-        names = ["forecast", "busy", "slower", "waiting", "dispatch", "end"]
+        names = ["forecast", "busy", "slower", "waiting", *(["gathering"] if self.devices.gathering.any() else []), "dispatch", "end"]
         rows = [
             [row["device"], str(row["batches"]), *(share(row[name]) if name == "slower" else shown(row[name]) for name in names)]
             for row in self.devices
         ]
-        lines += ["", *_table(["device", "batches", *names], rows, "lrrrrrrr")]
+        lines += ["", *_table(["device", "batches", *names], rows, "lr" + "r" * len(names))]
         for what, table, ends in (("task", self.tasks, ("device",)), ("transfer", self.transfers, ("target", "sender", "receiver"))):
             rows = [
                 [row.get("task", row.get("source")), *(row[end] for end in ends)]
@@ -200,8 +201,8 @@ def compare(problem: Problem, answer: Decision | Schedule | Solution, measured: 
     row = _rows(problem, decision, timing.duration > 0, measured)
     once = measured.machine is not None and measured.machine.once
     expected = forecast(problem, decision, measured.machine, values=_values(problem, measured) if once else None)
-    durations, lengths = measured.durations[:, row], measured.lengths
-    replays = _replays(problem, decision, measured, timing, durations)
+    lengths = measured.lengths
+    replays = _replays(problem, decision, measured, timing, row)
     violations = tuple(verify_run(problem, measured))
     chain = None
     if {violation.rule for violation in violations} <= {"memory"}:
@@ -254,11 +255,12 @@ def verify_run(problem: Problem, measured: Timeline) -> list[Violation]:
 
 def _rows(problem: Problem, decision: Decision, lasting: BoolArray, measured: Timeline) -> IntArray:
     """Return the row in the timeline's schedule of each batch of the decision, [m]; those that are not `lasting` may be in any order."""
-    batches = measured.schedule.batches
-    by_task = np.full(problem.n_tasks, -1)
-    by_task[batches.task] = np.arange(len(batches))
-    row = by_task[decision.task]
-    if len(row) != len(batches) or (row < 0).any() or (batches.device[row] != decision.device).any():
+    schedule = measured.schedule
+    row = schedule.batch_of[decision.task, decision.items[decision.item_ptr[:-1]]]
+    same = len(row) == len(schedule.batches) and (row >= 0).all() and (schedule.batches.device[row] == decision.device).all()
+    if not same or not np.array_equal(
+        schedule.batch_of[np.repeat(decision.task, decision.sizes), decision.items], np.repeat(row, decision.sizes)
+    ):
         raise InvalidSchedule("the timeline is of another decision: tasks ran on other devices; give the schedule that was run")
     if (np.diff(row[lasting]) < 0).any():
         raise InvalidSchedule("the timeline is of another decision: tasks of a device are in another order; give the schedule that was run")
@@ -273,8 +275,9 @@ class _Replay(NamedTuple):
     tells: str
 
 
-def _replays(problem: Problem, decision: Decision, measured: Timeline, timing: TimedDecision, durations: FloatArray) -> Columns:
-    """Return the table of replays; `durations` [runs, m] are in the order of the decision."""
+def _replays(problem: Problem, decision: Decision, measured: Timeline, timing: TimedDecision, row: IntArray) -> Columns:
+    """Return the table of replays; `row` [m] has the row in the timeline of each batch of the decision."""
+    durations = measured.durations[:, row]
 
     def length(timed: TimedDecision, seconds: FloatArray) -> float:
         return float((timed.starts(seconds)[0] + seconds).max(initial=0.0))
@@ -283,12 +286,14 @@ def _replays(problem: Problem, decision: Decision, measured: Timeline, timing: T
     # Without contention, as in `Timeline.problem`, and with the seconds of each run in turn.
     transfers = []
     replaced = TimedDecision(measured.replayed(problem, np.full(decision.n_batches, np.nan), measured.lengths[0]), decision)
-    arcs, place = replaced.arcs, np.full(problem.graph.n_edges, -1)
-    place[measured.schedule.transfers.edge] = np.arange(len(measured.schedule.transfers))
+    arcs, moves = replaced.arcs, measured.schedule.transfers
+    place = {ends: x for x, ends in enumerate(zip(moves.edge.tolist(), moves.source.tolist(), moves.target.tolist(), strict=True))}
     moving = np.flatnonzero(arcs.moving)
+    ends = zip(arcs.edge[moving].tolist(), row[arcs.source[moving]].tolist(), row[arcs.target[moving]].tolist(), strict=True)
+    order = np.array([place[own] for own in ends], np.int64)
     for seconds, moved in zip(durations, measured.lengths, strict=True):
         taken = timing.arcs.seconds.copy()
-        own_lengths = moved[place[arcs.edge[moving]]]
+        own_lengths = moved[order]
         taken[moving] = np.where(np.isnan(own_lengths), taken[moving], own_lengths)
         replaced.arcs = arcs._replace(seconds=taken)
         transfers.append(length(replaced, seconds))
@@ -316,6 +321,7 @@ def _devices(measured: Timeline, expected: FloatArray) -> Columns:
     busy = np.bincount(batches.device, batches.finish - batches.start, count)
     own = np.bincount(batches.device, expected, count)
     waiting = np.bincount(batches.device, measured.waited, count)
+    gathering = np.bincount(batches.device, measured.gathered, count)
     last = np.zeros(count)
     np.maximum.at(last, batches.device, batches.finish)
     span = max(float(batches.finish.max(initial=0.0)), 0.0)
@@ -326,7 +332,8 @@ def _devices(measured: Timeline, expected: FloatArray) -> Columns:
         busy=busy,
         slower=np.divide(busy, own, out=np.full(count, np.nan), where=own > 0),
         waiting=waiting,
-        dispatch=np.maximum(last - busy - waiting, 0.0),
+        gathering=gathering,
+        dispatch=np.maximum(last - busy - waiting - gathering, 0.0),
         end=span - last,
     )
 
@@ -358,7 +365,7 @@ def _tasks(problem: Problem, measured: Timeline, expected: FloatArray, critical:
 def _transfers(problem: Problem, measured: Timeline, lengths: FloatArray, critical: IntArray | None) -> Columns:
     batches, moves = measured.schedule.batches, measured.schedule.transfers
     sender, receiver = batches.device[moves.source], batches.device[moves.target]
-    expected = _seconds(problem, moves.edge, sender, receiver)
+    expected = _seconds(problem, measured)
     seen = (~np.isnan(lengths)).sum(axis=0)
     median = np.array([np.median(own[~np.isnan(own)]) if (~np.isnan(own)).any() else np.nan for own in lengths.T], np.float64)
     tasks, devices = texts(problem.graph.names), texts(problem.cluster.names)
@@ -374,32 +381,45 @@ def _transfers(problem: Problem, measured: Timeline, lengths: FloatArray, critic
     return _costliest(columns, median - expected, critical)
 
 
-def _seconds(problem: Problem, edge: IntArray, sender: IntArray, receiver: IntArray) -> FloatArray:
-    return problem.transfer_times(edge, sender, receiver, problem.inputs) if len(edge) else np.zeros(0)
+def _seconds(problem: Problem, measured: Timeline) -> FloatArray:
+    """Return the seconds that the problem has for each transfer, [T]."""
+    device, moves = measured.schedule.batches.device, measured.schedule.transfers
+    if not len(moves):
+        return np.zeros(0)
+    return problem.transfer_times(moves.edge, device[moves.source], device[moves.target], measured.common)
 
 
 def _values(problem: Problem, measured: Timeline) -> list[Value]:
     """Return what tasks read as far as messages tell: the edges of one message carry one value, each other edge its own."""
     graph, moves = problem.graph, measured.schedule.transfers
-    together = dict(zip(moves.edge.tolist(), measured.shipment.tolist(), strict=True))
-    groups: dict[tuple[int, str, int], list[int]] = {}
-    for edge, task in enumerate(graph.source.tolist()):
-        kind, number = ("message", together[edge]) if edge in together else ("edge", edge)
-        groups.setdefault((task, kind, number), []).append(edge)
+    first = list(range(graph.n_edges))
+
+    def find(edge: int) -> int:
+        while first[edge] != edge:
+            edge = first[edge]
+        return edge
+
+    sent = sorted(zip(measured.shipment.tolist(), moves.edge.tolist(), strict=True))
+    for (one, a), (other, b) in pairwise(sent):
+        if one == other:
+            a, b = sorted((find(a), find(b)))
+            first[b] = a
+    groups: dict[int, list[int]] = {}
+    for edge in range(graph.n_edges):
+        groups.setdefault(find(edge), []).append(edge)
     return [
-        Value(task, f"{kind} {number} of task {task}", float(graph.edge_bytes[own].max()), tuple(sorted(graph.target[own].tolist())))
-        for (task, kind, number), own in groups.items()
+        Value(int(graph.source[own[0]]), f"value {number}", float(graph.edge_bytes[own].max()), tuple(sorted(graph.target[own].tolist())))
+        for number, own in groups.items()
     ]
 
 
 def _together(problem: Problem, measured: Timeline) -> tuple[int, float]:
     """Return how many transfers went with another one, and the seconds that the problem has for them beside the longest."""
-    batches, moves = measured.schedule.batches, measured.schedule.transfers
-    seconds = _seconds(problem, moves.edge, batches.device[moves.source], batches.device[moves.target])
+    seconds = _seconds(problem, measured)
     shipments, which = np.unique(measured.shipment, return_inverse=True)
     longest = np.zeros(len(shipments))
     np.maximum.at(longest, which, seconds)
-    return len(moves) - len(shipments), max(float(seconds.sum() - longest.sum()), 0.0)
+    return len(seconds) - len(shipments), max(float(seconds.sum() - longest.sum()), 0.0)
 
 
 def _part(amount: float, whole: float) -> float:

@@ -10,7 +10,8 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Self
@@ -26,9 +27,9 @@ from hetsched.problem.cluster import Cluster
 from hetsched.problem.problem import Problem
 from hetsched.runtime.code import Compiled, Registers
 from hetsched.runtime.places import Place, Where, place
-from hetsched.runtime.plan import Plan, refuse_split
+from hetsched.runtime.plan import Plan, runs_of
 from hetsched.runtime.program import Program
-from hetsched.runtime.team import PASS, RUN, TAKE, WAIT, Stream, Team, Turn, Work, parallel_steps, serial_steps, warn_unequal
+from hetsched.runtime.team import PASS, RUN, TAKE, WAIT, Stream, Team, Turn, Work, gathering, parallel_steps, serial_steps, warn_unequal
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.objectives import period
 from hetsched.schedule.schedule import Schedule
@@ -82,7 +83,7 @@ class Executor:
     example_args : tuple (or one tensor), optional
         Positional arguments for the capture of a module.
     decision : Schedule or Decision
-        One batch of all inputs for each task of the module.
+        For the tasks of the module. Where a task has several batches, each is a part of the batch of the arguments.
     devices : mapping of name to int or sequence of int
         Of each device of the problem: a number of threads, or the cores to which its threads are pinned, one each.
     problem : Problem, optional
@@ -92,8 +93,8 @@ class Executor:
     engine : {"threads"}
     fold : bool
         Whether the scale of batch norms is multiplied into the weights of convolutions. The result then differs from the
-        module's by rounding; without, it is equal to the bit where the numbers of torch threads are. If weights that were folded
-        change in place, runs are refused.
+        module's by rounding; without, it is equal to the bit where the numbers of torch threads are and no batch is split. If weights
+        that were folded change in place, runs are refused.
     copies : bool
         Whether a device copies each value that it receives, as devices with their own memory do.
     timeout : float, optional
@@ -122,8 +123,9 @@ class Executor:
     InvalidProblem
         A device has no place, or a place no device; the arguments do not fit.
     UnsupportedFeature
-        A task has several batches; folded weights have changed; the values of a run need more than 90 % of the free memory;
-        the module or a device is not on the CPU; or this system cannot pin threads to cores.
+        A task has several batches and a value of which the inputs cannot be told apart; folded weights have changed; the values of
+        a run need more than 90 % of the free memory; the module or a device is not on the CPU; or this system cannot pin threads
+        to cores.
     """
 
     plan: Plan
@@ -156,9 +158,10 @@ class Executor:
         self._refuse_too_large()
         self._warn_of_short_tasks()
         warn_unequal(self._places)
-        self._home: list[int] = [0] * self.problem.n_tasks
-        for task, device in zip(self.plan.task.tolist(), self.plan.device.tolist(), strict=True):
-            self._home[task] = device
+        self._kept = self._gatherings()
+        self._entered: list[list[int]] = [[] for _ in range(self.problem.n_tasks)]
+        for register in self.compiled.entered:
+            self._entered[self.compiled.values[register].task].append(register)
         self._alone: list[FloatArray] = []
         self._teams: list[Team] = []
         self._closed = False
@@ -229,7 +232,8 @@ class Executor:
     def profiled(self, problem: Problem) -> Problem:
         """Return a problem in which the durations of the decision's batches are those of the last `measure`.
 
-        These are medians over its runs of one task at a time, each on its device; those of inputs stay 0.
+        These are medians over its runs of one task at a time, each on its device, and their mean where a task has several equal batches
+        on a device; those of inputs stay 0.
         """
         if not self._alone:
             raise UnsupportedFeature("nothing has been profiled yet; call measure(..., profile=True) first")
@@ -240,10 +244,12 @@ class Executor:
                 f"of the executor, {own.n_tasks}, {own.n_devices} and {own.inputs}; give the problem that the decision was made for"
             )
         table = problem.durations.copy()
-        size = int(np.searchsorted(problem.batch_sizes, problem.inputs))
+        size = np.searchsorted(problem.batch_sizes, self.decision.sizes)
         medians = np.median(self._alone, axis=0)
         works = np.array([bool(steps) for steps in self.compiled.steps])[self.plan.task]
-        table[self.plan.task, self.plan.device, size] = np.where(works, medians, 0.0)
+        cells, which = np.unique(np.stack([self.plan.task, self.plan.device, size]), axis=1, return_inverse=True)
+        means = np.bincount(which, np.where(works, medians, 0.0)) / np.bincount(which)
+        table[tuple(cells)] = means
         return problem.replace(durations=table, batch_sizes=problem.batch_sizes)
 
     @checked(InvalidArgument)
@@ -450,31 +456,47 @@ class Executor:
                     f"the arguments are a batch of {length}, and the decision is for {self.problem.inputs} inputs; "
                     "solve a problem of as many inputs as the batch has"
                 )
-        start = self.compiled.start(given)
-        count = len(self.compiled.values)
-        boxes: list[Registers] = [[None] * count + start[count:] for _ in self._places]
-        for register, value in enumerate(self.compiled.values):
-            if start[register] is not None:
-                boxes[self._home[value.task]][register] = start[register]
+        count, groups = len(self.compiled.values), self.plan.groups
+        boxes: list[list[Registers]] = [[] for _ in self._places]
+        entries: list[Registers] = []
+        for items in groups:
+            entries.append(self.compiled.start(given if items is groups[-1] else self.compiled.part(given, items)))
+            for own in boxes:
+                own.append([None] * count + entries[-1][count:])
+        for batch, device in enumerate(self.plan.device.tolist()):
+            group = self.plan.group[batch]
+            for register in self._entered[int(self.plan.task[batch])]:
+                boxes[device][group][register] = entries[group][register]
         return boxes
 
     def _gathered(self, turn: Turn) -> Any:
         begin = time.perf_counter()
-        registers = list(turn.registers[0])
-        for register, value in enumerate(self.compiled.values):
-            if value.kept:
-                registers[register] = turn.registers[self._home[value.task]][register]
+        registers = list(turn.registers[0][-1])
         with torch.no_grad():
+            for register, gather in self._kept.items():
+                registers[register] = gather(turn.registers)
             result = self.compiled.result(registers)
         self.gathering_seconds = time.perf_counter() - begin
         return result
+
+    def _gatherings(self) -> dict[int, Callable[[Sequence[Sequence[Registers]]], Any]]:
+        """Return, for each value that the result reads, the function that takes it from the registers of all devices."""
+        plan, made = self.plan, {}
+        for register, value in enumerate(plan.values):
+            if value.kept:
+                runs = runs_of(plan.groups[-1], plan.made(register))
+                places = [(int(plan.device[batch]), plan.group[batch], first, count) for batch, first, count in runs]
+                device, group, *_ = places[0]
+                whole = len(places) == 1
+                made[register] = partial(_taken, device, group, register) if whole else gathering(self.compiled, register, places)
+        return made
 
     def _timeline(self, times: Sequence[RunTimes]) -> Timeline:
         return Timeline.of_runs(
             self.problem,
             self.decision,
             times,
-            carried=self.plan.carried(self.problem),
+            carried=self.plan.carried,
             plan_digest=self.plan.digest,
             software={"python": platform.python_version(), "system": platform.platform(), "torch": str(torch.__version__)},
         )
@@ -512,8 +534,8 @@ class Executor:
             elif kind == RUN:
                 told.append(f"{device!r} is in task {names[int(self.plan.task[which])]!r}")
             elif kind == WAIT:
-                value = self.plan.values[which]
-                giver = self.plan.devices[self._home[value.task]]
+                value, send = self.plan.values[which], self.plan.sends[turn.steps[k][turn.at[k]][4]]
+                giver = self.plan.devices[int(self.plan.device[send.batch])]
                 told.append(f"{device!r} waits for {value.name!r} of task {names[value.task]!r} from {giver!r}")
             elif kind == TAKE:
                 told.append(f"{device!r} waits for its turn")
@@ -532,7 +554,7 @@ class Executor:
             )
 
     def _warn_of_short_tasks(self) -> None:
-        size = int(np.searchsorted(self.problem.batch_sizes, self.problem.inputs))
+        size = np.searchsorted(self.problem.batch_sizes, self.decision.sizes)
         seconds = self.problem.durations[self.plan.task, self.plan.device, size]
         seconds = seconds[seconds > 0]
         if len(seconds) and seconds.mean() < SHORT_TASK:
@@ -577,12 +599,11 @@ def _problem(program: Program, decision: Schedule | Decision, problem: Problem |
         return problem, decision, simulate(problem, decision).makespan
     if problem is None:
         batches = decision.batches
-        refuse_split(names, batches.task, batches.size, decision.n_inputs)
-        table = np.ones((len(names), len(decision.devices)))
-        table[batches.task] = (batches.finish - batches.start)[:, None]
+        sizes, place = np.unique(batches.size, return_inverse=True)
+        table = np.ones((len(names), len(decision.devices), len(sizes)))
+        table[batches.task, :, place] = (batches.finish - batches.start)[:, None]
         cluster = Cluster(decision.devices, bandwidth=float("inf"), latency=HAND_OFF)
-        count = decision.n_inputs
-        problem = Problem(program.graph, cluster, durations=table[:, :, None], batch_sizes=[count], inputs=count)
+        problem = Problem(program.graph, cluster, durations=table, batch_sizes=sizes, inputs=decision.n_inputs, batching="free")
     return problem, decision.decision, float(decision.makespan)
 
 
@@ -613,7 +634,12 @@ def _times(turn: Turn) -> RunTimes:
 
     columns = {name: seconds(getattr(turn, name), turn.began) for name in ("start", "finish", "posted", "seen")}
     ended = max(turn.ended) if min(turn.ended) >= 0 else time.perf_counter_ns()
-    return RunTimes(**columns, cpu=seconds(turn.cpu, 0), waited=seconds(turn.waited, 0), makespan=(ended - turn.began) / 1e9)
+    spent = {name: seconds(getattr(turn, name), 0) for name in ("cpu", "waited", "gathered")}
+    return RunTimes(**columns, **spent, makespan=(ended - turn.began) / 1e9)
+
+
+def _taken(device: int, group: int, register: int, boxes: Sequence[Sequence[Registers]]) -> Any:
+    return boxes[device][group][register]
 
 
 def _close(teams: list[Team]) -> None:

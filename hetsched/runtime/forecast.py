@@ -16,11 +16,12 @@ from typing import NamedTuple
 import numpy as np
 
 from hetsched.arguments import checked
-from hetsched.arrays import Columns
+from hetsched.arrays import Columns, IntArray
 from hetsched.costs.machine import Machine
 from hetsched.costs.timeline import Timeline
 from hetsched.problem.problem import Problem
-from hetsched.runtime.plan import Plan, Run, Value
+from hetsched.runtime.plan import Gather, Plan, Run, Value
+from hetsched.schedule.arcs import arcs_of
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
 
@@ -37,7 +38,6 @@ def forecast(
     ----------
     problem : Problem
     decision : Decision or Schedule
-        One batch of all inputs for each task.
     machine : Machine, optional
         Default: no overheads; the schedule of the timeline is then that of `simulate`.
     values : sequence of Value, optional
@@ -62,9 +62,12 @@ class _Message:
     source: int
     targets: list[int]
     """The batches that read it, ascending."""
-    edges: tuple[int, ...]
+    rows: tuple[int, ...]
+    """The transfers of the decision that it carries, ascending."""
+    edge: int
+    """Of the first one."""
     size: float
-    """Bytes of all inputs."""
+    """Bytes."""
     seconds: float
     place: float
     """Its place in the explicit order of transfers."""
@@ -78,7 +81,7 @@ class _Message:
     @property
     def turn(self) -> tuple[float, int, int, int]:
         """Its place among the messages that wait."""
-        return self.ready, self.source, self.edges[0], self.targets[0]
+        return self.ready, self.source, self.edge, self.targets[0]
 
 
 class _Forecast:
@@ -88,22 +91,26 @@ class _Forecast:
         self.problem, self.decision, self.machine, self.plan = problem, decision, machine, plan
         m, names = decision.n_batches, problem.cluster.names
         self.device = decision.device.tolist()
-        whole = int(np.searchsorted(problem.batch_sizes, problem.inputs))
-        self.duration: list[float] = problem.durations[decision.task, decision.device, whole].tolist()
+        size = np.searchsorted(problem.batch_sizes, decision.sizes)
+        self.duration: list[float] = problem.durations[decision.task, decision.device, size].tolist()
         self.overhead = machine.overheads(problem.cluster)
-        self.batch_of = np.argsort(decision.task).tolist()
-        self.start, self.finish, self.waited = [math.nan] * m, [math.nan] * m, [0.0] * m
+        self.start, self.finish, self.waited, self.gathered = [math.nan] * m, [math.nan] * m, [0.0] * m, [0.0] * m
         self.missing = [0] * m  # local parents and messages that each batch still waits for
         self.local: list[list[int]] = [[] for _ in range(m)]
         self.outgoing: list[list[_Message]] = [[] for _ in range(m)]
         self.incoming: list[list[_Message]] = [[] for _ in range(m)]
-        for i, j in problem.graph.edges.tolist():
-            a, b = self.batch_of[i], self.batch_of[j]
-            if self.device[a] == self.device[b]:
+        arcs = arcs_of(problem, decision, _batch_of(problem, decision))
+        for a, b, moving in zip(arcs.source.tolist(), arcs.target.tolist(), arcs.moving.tolist(), strict=True):
+            if not moving:
                 self.local[a].append(b)
                 self.missing[b] += 1
+        self.gathers: list[list[float]] = [[] for _ in range(m)]  # bytes of values put together for each batch
+        for step in (step for own in plan.steps for step in own):
+            if isinstance(step, Gather):
+                self.gathers[step.batch].append(plan.values[step.value].bytes * len(plan.items[step.batch]))
+        self.moving = Columns(**{name: getattr(arcs, name)[arcs.moving] for name in ("edge", "source", "target", "inputs", "seconds")})
         self.explicit = problem.links.contended and decision.transfer_order is not None
-        self.messages = _messages(problem, decision, plan, machine.once, self.batch_of)
+        self.messages = _messages(problem, decision, plan, machine.once, self.moving)
         for message in self.messages:
             self.outgoing[message.source].append(message)
             for b in message.targets:
@@ -179,7 +186,9 @@ class _Forecast:
             if not message.received:
                 message.received = True
                 seconds += fixed + per_byte * message.size
-        self._after(seconds, now, lambda now: self._ask(b, now))
+        fixed, per_byte = self.overhead[k].gather
+        self.gathered[b] = sum(fixed + per_byte * size for size in self.gathers[b])
+        self._after(seconds + self.gathered[b], now, lambda now: self._ask(b, now))
 
     def _ask(self, b: int, now: float) -> None:
         """Ask the interpreter to dispatch a batch."""
@@ -300,11 +309,11 @@ class _Forecast:
         """Process all events and return the times."""
         self.run()
         problem, decision = self.problem, self.decision
-        served: dict[int, list[_Message]] = {}
+        moving = self.moving
+        served: list[list[_Message]] = [[] for _ in moving.edge]
         for message in self.messages:
-            for edge in message.edges:
-                served.setdefault(edge, []).append(message)
-        rows = sorted(served.items())
+            for row in message.rows:
+                served[row].append(message)
         batches = Columns(
             task=decision.task,
             device=decision.device,
@@ -313,11 +322,11 @@ class _Forecast:
             size=decision.sizes,
         )
         transfers = Columns(
-            edge=np.array([edge for edge, _ in rows], np.int64),
-            source=np.array([own[0].source for _, own in rows], np.int64),
-            target=np.array([self.batch_of[problem.graph.target[edge]] for edge, _ in rows], np.int64),
-            start=np.array([min(message.start for message in own) for _, own in rows], np.float64),
-            finish=np.array([max(message.finish for message in own) for _, own in rows], np.float64),
+            edge=moving.edge,
+            source=moving.source,
+            target=moving.target,
+            start=np.array([min(message.start for message in own) for own in served], np.float64),
+            finish=np.array([max(message.finish for message in own) for own in served], np.float64),
         )
         schedule = Schedule.of_problem(
             problem.graph.names,
@@ -333,8 +342,9 @@ class _Forecast:
             schedule,
             cpu=np.full(decision.n_batches, np.nan),
             waited=np.array(self.waited, np.float64),
-            seen=np.ones(len(rows), bool),
-            shipment=np.array([own[0].number for _, own in rows], np.int64),
+            gathered=np.array(self.gathered, np.float64),
+            seen=np.ones(len(served), bool),
+            shipment=np.array([own[0].number for own in served], np.int64),
             durations=(batches.finish - batches.start)[None],
             lengths=(transfers.finish - transfers.start)[None],
             makespans=[schedule.makespan],
@@ -353,38 +363,41 @@ class _Computing(NamedTuple):
     factor: float
 
 
-def _messages(problem: Problem, decision: Decision, plan: Plan, once: bool, batch_of: list[int]) -> list[_Message]:
-    """Return one message for each edge between devices, or for each send of the plan."""
-    graph, inputs, device = problem.graph, problem.inputs, decision.device
-    source, target = (np.array(batch_of, np.int64)[ends] for ends in (graph.source, graph.target))
-    seconds = problem.transfer_times(np.arange(graph.n_edges), device[source], device[target], inputs).tolist()
-    place = [math.inf] * graph.n_edges
+def _batch_of(problem: Problem, decision: Decision) -> IntArray:
+    """Return the batch of each (task, input), [n, L]."""
+    batch = np.repeat(np.arange(decision.n_batches), decision.sizes)
+    made = np.empty((problem.n_tasks, problem.inputs), np.int64)
+    made[decision.task[batch], decision.items] = batch
+    return made
+
+
+def _messages(problem: Problem, decision: Decision, plan: Plan, once: bool, moving: Columns) -> list[_Message]:
+    """Return one message for each transfer of the decision, or for each send of the plan."""
+    graph, device = problem.graph, decision.device
+    ends = list(zip(moving.edge.tolist(), moving.source.tolist(), moving.target.tolist(), strict=True))
+    seconds, inputs = moving.seconds.tolist(), moving.inputs.tolist()
+    place = [math.inf] * len(ends)
     if problem.links.contended and decision.transfer_order is not None:
-        for position, edge in enumerate(decision.transfer_order[:, 0].tolist()):
-            place[edge] = position
+        position = {row: number for number, row in enumerate(map(tuple, decision.transfer_order.tolist()))}
+        place = [position.get(row, math.inf) for row in ends]
     if not once:
-        crossing = np.flatnonzero(device[source] != device[target]).tolist()
         made = [
-            _Message(number, int(source[e]), [int(target[e])], (e,), float(graph.edge_bytes[e]) * inputs, seconds[e], place[e])
-            for number, e in enumerate(crossing)
+            _Message(x, source, [target], (x,), edge, float(graph.edge_bytes[edge]) * inputs[x], seconds[x], place[x])
+            for x, (edge, source, target) in enumerate(ends)
         ]
     else:
-        carried = plan.carried(problem)
-        carriers = Counter(edge for edges in carried for edge in edges)
+        carriers = Counter(row for rows in plan.carried for row in rows)
         made = []
-        for number, (send, edges) in enumerate(zip(plan.sends, carried, strict=True)):
-            size = plan.values[send.value].bytes
-            lasts = [e for e in edges if seconds[e] > 0]
-            if problem.transfers is None and any(carriers[e] > 1 for e in edges):  # by its own bytes
-                h, k = int(device[send.batch]), send.to
-                spent = problem.transfer_time(
-                    size * (1 if problem.links.per_input else inputs), *(problem.cluster.names[x] for x in (h, k))
-                )
+        for number, (send, rows) in enumerate(zip(plan.sends, plan.carried, strict=True)):
+            size = plan.values[send.value].bytes * len(plan.items[send.batch])
+            if problem.transfers is None and any(carriers[x] > 1 for x in rows):  # by its own bytes
+                h, k = (problem.cluster.names[x] for x in (int(device[send.batch]), send.to))
+                spent = problem.transfer_time(plan.values[send.value].bytes if problem.links.per_input else size, h, k)
             else:
-                spent = max(seconds[e] / carriers[e] for e in edges)
-            where = min((place[e] for e in lasts), default=math.inf)
-            readers = sorted({int(target[e]) for e in edges})
-            made.append(_Message(number, send.batch, readers, edges, size * inputs, spent, where))
+                spent = max(seconds[x] / carriers[x] for x in rows)
+            where = min((place[x] for x in rows if seconds[x] > 0), default=math.inf)
+            readers = sorted({ends[x][2] for x in rows})
+            made.append(_Message(number, send.batch, readers, rows, ends[rows[0]][0], size, spent, where))
     for message in made:
         if problem.links.contended and message.seconds > 0:
             held = problem.links.resource[device[message.source], device[message.targets[0]]].tolist()

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 
 from hetsched.arguments import checked
 from hetsched.arrays import FloatArray, Frozen, IntArray, readonly
-from hetsched.errors import InvalidArgument, InvalidSchedule, UnsupportedFeature
+from hetsched.errors import InvalidArgument, InvalidSchedule
 from hetsched.problem.problem import Problem
+from hetsched.schedule.arcs import Arcs
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.simulate import TimedDecision
 
@@ -60,10 +62,21 @@ class Drop(NamedTuple):
 
     value: int
     batch: int
+    """The batch that made it, or for which it was gathered."""
 
 
-Step: TypeAlias = Run | Send | Wait | Drop
-_KINDS = (Run, Send, Wait, Drop)
+class Gather(NamedTuple):
+    """Put a value together for the inputs of a batch, from those of other batches."""
+
+    value: int
+    batch: int
+    """The first batch that reads it."""
+    runs: tuple[tuple[int, int, int], ...]
+    """In the order of the inputs: a batch that made the value, and the first place and number of the inputs taken from it."""
+
+
+Step: TypeAlias = Run | Send | Wait | Drop | Gather
+_KINDS = (Run, Send, Wait, Drop, Gather)
 
 
 class Plan(Frozen):
@@ -72,13 +85,13 @@ class Plan(Frozen):
     Each device takes its steps one after another. A batch runs when the steps before it are done, a value is sent to each
     device once, however many tasks there read it, right after its producer, or after the values that the decision's order
     of transfers puts first on the same channel or sending port of its device; a device waits for a value right before the
-    first of its tasks that reads it, and drops it after the last.
+    first of its tasks that reads it, and drops it after the last. A value of several batches exists once for each; a batch of
+    other inputs reads a copy that its device gathers for these inputs.
 
     Parameters
     ----------
     problem : Problem
     decision : Decision
-        One batch of all inputs for each task.
     values : sequence of Value, optional
         What tasks read; each edge needs a value from its source to its target. Default: one value for each edge.
 
@@ -88,14 +101,18 @@ class Plan(Frozen):
     task, device : int64 array [m]
         Task and device of each batch of the decision.
     inputs : int
-        Number L of inputs, all in each batch.
+        Number L of inputs.
+    items : tuple of tuples of int
+        The inputs of each batch of the decision.
     values : tuple of Value
     order : tuple of Run and Send
         A total order of all batches and sends that precedence, the order of the batches of each device and the order of
         transfers permit; ties are in the order of simulated starts. Batches of zero length take no part in the order of
         their device.
-    steps : tuple of tuples of Run, Send, Wait and Drop
+    steps : tuple of tuples of Run, Send, Wait, Drop and Gather
         The steps of each device, in the order in which it takes them.
+    carried : tuple of tuples of int
+        The transfers that each of `sends` carries, as rows of ``simulate(problem, decision).transfers``, ascending.
     weight_bytes, peak_bytes : float64 array [K]
         Bytes of the weights of the tasks of each device; the most bytes that it holds at a time, weights included. Each value is
         taken to have a storage of its own: in captured modules views belong to the tasks that read them.
@@ -106,17 +123,17 @@ class Plan(Frozen):
     ------
     InvalidSchedule
         The decision breaks a rule or deadlocks, see `simulate`.
-    UnsupportedFeature
-        A task has several batches.
     """
 
     devices: tuple[str, ...]
     task: IntArray
     device: IntArray
     inputs: int
+    items: tuple[tuple[int, ...], ...]
     values: tuple[Value, ...]
     order: tuple[Run | Send, ...]
     steps: tuple[tuple[Step, ...], ...]
+    carried: tuple[tuple[int, ...], ...]
     weight_bytes: FloatArray
     peak_bytes: FloatArray
     digest: str
@@ -124,21 +141,23 @@ class Plan(Frozen):
     @checked
     def __init__(self, problem: Problem, decision: Decision, values: Sequence[Value] | None = None) -> None:
         timing = TimedDecision(problem, decision)
-        refuse_split(problem.graph.names, decision.task, decision.sizes, problem.inputs)
         start, _ = timing.starts(timing.duration)
-        batch_of = np.empty(problem.n_tasks, np.int64)
-        batch_of[decision.task] = np.arange(decision.n_batches)
         listed = _edge_values(problem) if values is None else _checked_values(problem, values)
-        order = _total_order(problem, decision, timing, start, batch_of.tolist(), listed)
+        ends, everything = decision.item_ptr.tolist(), decision.items.tolist()
+        items = tuple(tuple(everything[a:b]) for a, b in pairwise(ends))
+        arcs = _arcs_of_values(problem, timing.arcs, listed)
+        order, carried = _total_order(problem, decision, timing, start, arcs)
         self._set_steps(
             devices=problem.cluster.names,
             task=readonly(decision.task),
             device=readonly(decision.device),
             inputs=problem.inputs,
+            items=items,
             values=listed,
             order=order,
-            steps=_steps(problem.n_devices, decision, listed, order, batch_of.tolist()),
-            weight_bytes=np.bincount(decision.device, problem.graph.weight_bytes[decision.task], problem.n_devices).astype(np.float64),
+            steps=_steps(problem.n_devices, decision, items, listed, order, arcs),
+            carried=carried,
+            weight_bytes=_weights(problem, decision),
         )
 
     def _set_steps(
@@ -147,26 +166,30 @@ class Plan(Frozen):
         task: IntArray,
         device: IntArray,
         inputs: int,
+        items: tuple[tuple[int, ...], ...],
         values: tuple[Value, ...],
         order: tuple[Run | Send, ...],
         steps: tuple[tuple[Step, ...], ...],
+        carried: tuple[tuple[int, ...], ...],
         weight_bytes: FloatArray,
     ) -> None:
         """Set all attributes: the given ones, the peak and the digest."""
         # Rows of different kinds may be equal as tuples, so the text has the kind of each.
         rows = [[(_KINDS.index(type(step)), *step) for step in own] for own in steps]
-        text = repr((devices, inputs, task.tolist(), device.tolist(), [tuple(value) for value in values], [tuple(x) for x in order], rows))
+        data = (devices, inputs, task.tolist(), device.tolist(), items, [tuple(value) for value in values], [tuple(x) for x in order], rows)
         self._set(
             devices=devices,
             task=task,
             device=device,
             inputs=inputs,
+            items=items,
             values=values,
             order=order,
             steps=steps,
+            carried=carried,
             weight_bytes=weight_bytes,
-            peak_bytes=weight_bytes + _most_held(task.tolist(), inputs, values, steps),
-            digest=hashlib.sha256(text.encode()).hexdigest(),
+            peak_bytes=weight_bytes + _most_held(task.tolist(), items, values, steps),
+            digest=hashlib.sha256(repr(data).encode()).hexdigest(),
         )
 
     def __hash__(self) -> int:  # type: ignore[override]
@@ -180,57 +203,72 @@ class Plan(Frozen):
         """The sends, in the total order."""
         return tuple(step for step in self.order if isinstance(step, Send))
 
-    @checked
-    def carried(self, problem: Problem) -> tuple[tuple[int, ...], ...]:
-        """Return the edges of the problem's graph that each of `sends` carries, ascending."""
-        number = {edge: e for e, edge in enumerate(map(tuple, problem.graph.edges.tolist()))}
-        device = np.empty(len(self.task), np.int64)
-        device[self.task] = self.device
-        values = [(send, self.values[send.value]) for send in self.sends]
-        return tuple(tuple(sorted(number[v.task, r] for r in v.readers if device[r] == send.to)) for send, v in values)
+    @cached_property
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """The different lists of inputs of batches, and last all inputs in order."""
+        everything = tuple(range(self.inputs))
+        return (*dict.fromkeys(own for own in self.items if own != everything), everything)
+
+    @cached_property
+    def group(self) -> tuple[int, ...]:
+        """The place in `groups` of the inputs of each batch."""
+        place = {own: g for g, own in enumerate(self.groups)}
+        return tuple(place[own] for own in self.items)
+
+    def made(self, value: int) -> dict[int, tuple[int, ...]]:
+        """Return the batches that make a value, and the inputs of each."""
+        return {batch: self.items[batch] for batch in np.flatnonzero(self.task == self.values[value].task).tolist()}
 
     def check(self) -> None:
         """Take all steps, each device as far as it can at a time; raise `InvalidSchedule` where that comes to a halt.
 
         A wait needs its value to have been sent to its device, a send its value to have been made, a batch the values that
-        its task reads to be on its device, which must not have been dropped. Every batch runs once.
+        its task reads to be on its device for its inputs, which must not have been dropped. Every batch runs once.
         """
-        reads: list[list[int]] = [[] for _ in range(max(self.task.tolist(), default=-1) + 1)]
+        tasks = self.task.tolist()
+        reads: list[list[int]] = [[] for _ in range(max(tasks, default=-1) + 1)]
         makes: list[list[int]] = [[] for _ in reads]
         for number, value in enumerate(self.values):
             makes[value.task].append(number)
             for reader in value.readers:
                 reads[reader].append(number)
-        tasks, sent, ran = self.task.tolist(), set[tuple[int, int]](), set[int]()
-        here: list[set[int]] = [set() for _ in self.steps]
-        waiting = set[tuple[int, int]]()
+        sent, ran = set[tuple[int, int, int]](), set[int]()
+        here: list[set[tuple[int, tuple[int, ...]]]] = [set() for _ in self.steps]  # values, each for some inputs
+        waiting = set[tuple[int, int, int]]()
         position, ready = [0] * len(self.steps), list(range(len(self.steps)))
         while ready:
             k = ready.pop()
             for step in self.steps[k][position[k] :]:
+                own = self.items[step.batch]
                 if isinstance(step, Wait):
-                    if (step.value, k) not in sent:
-                        waiting.add((step.value, k))
+                    if (*step, k) not in sent:
+                        waiting.add((*step, k))
                         break
-                    here[k].add(step.value)
+                    here[k].add((step.value, own))
                 elif isinstance(step, Run):
                     if step.batch in ran:
                         self._refuse(k, f"{self._name(step.batch)} runs twice")
-                    if not here[k].issuperset(reads[tasks[step.batch]]):
-                        self._refuse_missing(k, self._name(step.batch), reads[tasks[step.batch]], here[k])
+                    for value in reads[tasks[step.batch]]:
+                        self._need(k, self._name(step.batch), value, own, here[k])
                     ran.add(step.batch)
-                    here[k].update(makes[tasks[step.batch]])
+                    here[k].update((value, own) for value in makes[tasks[step.batch]])
                 elif isinstance(step, Send):
-                    if step.value not in here[k]:
-                        self._refuse_missing(k, f"a transfer to {self.devices[step.to]!r}", [step.value], here[k])
-                    sent.add((step.value, step.to))
-                    if (step.value, step.to) in waiting:
-                        waiting.remove((step.value, step.to))
+                    self._need(k, f"a transfer to {self.devices[step.to]!r}", step.value, own, here[k])
+                    sent.add((step.value, step.batch, step.to))
+                    if (step.value, step.batch, step.to) in waiting:
+                        waiting.remove((step.value, step.batch, step.to))
                         ready.append(step.to)
+                elif isinstance(step, Gather):
+                    taken: list[int] = []
+                    for source, first, count in step.runs:
+                        self._need(k, "a gathering", step.value, self.items[source], here[k])
+                        taken.extend(self.items[source][first : first + count])
+                    if tuple(taken) != own:
+                        self._refuse(k, f"{self.values[step.value].name!r} is gathered for the inputs {taken}, and {list(own)} are needed")
+                    here[k].add((step.value, own))
                 else:
-                    if step.value not in here[k]:
-                        self._refuse_missing(k, "a release", [step.value], here[k])
-                    here[k].remove(step.value)
+                    self._need(k, "a release", step.value, own, here[k])
+                    here[k].remove((step.value, own))
                 position[k] += 1
         for k, steps in enumerate(self.steps):
             if position[k] < len(steps):
@@ -245,22 +283,18 @@ class Plan(Frozen):
         made = [value.name for value in self.values if value.task == self.task[batch]]
         return f"batch {batch}" + (f", which makes {made[0]!r}," if made else "")
 
-    def _refuse_missing(self, k: int, what: str, wanted: Sequence[int], here: set[int]) -> NoReturn:
-        lost = next(value for value in wanted if value not in here)
-        self._refuse(k, f"{what} needs {self.values[lost].name!r}, which is not there")
+    def _need(self, k: int, what: str, value: int, own: tuple[int, ...], here: set[tuple[int, tuple[int, ...]]]) -> None:
+        if (value, own) not in here:
+            self._refuse(k, f"{what} needs {self.values[value].name!r}, which is not there")
 
     def _refuse(self, k: int, why: str) -> NoReturn:
         raise InvalidSchedule(f"the plan cannot be run: on {self.devices[k]!r} {why}; make it again from its decision")
 
 
-def refuse_split(names: Sequence[str], task: IntArray, sizes: IntArray, inputs: int) -> None:
-    """Raise `UnsupportedFeature` if a task has several batches; [m] each."""
-    split = np.flatnonzero(sizes != inputs)
-    if len(split):
-        raise UnsupportedFeature(
-            f"task {names[int(task[split[0]])]!r} has several batches, and a plan runs one batch of all {inputs} inputs for each task; "
-            "give one batch size, all inputs, to the problem, or several inputs as one"
-        )
+def _weights(problem: Problem, decision: Decision) -> FloatArray:
+    """Return the bytes of the weights of the tasks that run on each device, each once, [K]."""
+    tasks, devices = np.unique(np.stack([decision.task, decision.device]), axis=1)
+    return np.bincount(devices, problem.graph.weight_bytes[tasks], problem.n_devices).astype(np.float64)
 
 
 def _edge_values(problem: Problem) -> tuple[Value, ...]:
@@ -294,15 +328,40 @@ def _checked_values(problem: Problem, values: Sequence[Value]) -> tuple[Value, .
     return tuple(values)
 
 
+class _Arc(NamedTuple):
+    """Inputs of a batch that another one reads, along an edge."""
+
+    edge: int
+    source: int
+    target: int
+    row: int
+    """Of the decision's transfers; -1 on one device."""
+    lasting: bool
+
+
+def _arcs_of_values(problem: Problem, arcs: Arcs, values: tuple[Value, ...]) -> list[list[_Arc]]:
+    """Return the arcs along which each value is read."""
+    row = np.where(arcs.moving, np.cumsum(arcs.moving) - 1, -1)
+    of_edge: dict[tuple[int, int], list[_Arc]] = {}
+    ends = problem.graph.edges.tolist()
+    columns = (arcs.edge, arcs.source, arcs.target, row, arcs.seconds > 0)
+    for found in map(_Arc, *(column.tolist() for column in columns)):
+        source, target = ends[found.edge]
+        of_edge.setdefault((source, target), []).append(found)
+    return [[found for reader in value.readers for found in of_edge[value.task, reader]] for value in values]
+
+
 def _total_order(
-    problem: Problem, decision: Decision, timing: TimedDecision, start: FloatArray, batch_of: list[int], values: tuple[Value, ...]
-) -> tuple[Run | Send, ...]:
-    """Return the total order of batches and sends, see `Plan.order`."""
+    problem: Problem, decision: Decision, timing: TimedDecision, start: FloatArray, arcs: list[list[_Arc]]
+) -> tuple[tuple[Run | Send, ...], tuple[tuple[int, ...], ...]]:
+    """Return the total order of batches and sends, see `Plan.order`, and the transfers that each of its sends carries."""
     m, device = decision.n_batches, decision.device.tolist()
     duration = timing.duration.tolist()
-    place = _places(problem, decision, timing)
-    edge_of = {edge: e for e, edge in enumerate(map(tuple, problem.graph.edges.tolist()))}
+    places: dict[tuple[int, int, int], int] = {}
+    if problem.links.contended and decision.transfer_order is not None:
+        places = {(edge, source, target): place for place, (edge, source, target) in enumerate(decision.transfer_order.tolist())}
     sends: list[Send] = []
+    carried: list[list[int]] = []
     keys: list[tuple[int, float, float, int]] = [  # of batches: by simulated start, those that finish first ahead
         (1, begin, begin + seconds, rank)
         for begin, seconds, rank in zip(start.tolist(), duration, problem.graph.rank[decision.task].tolist(), strict=True)
@@ -314,27 +373,27 @@ def _total_order(
         waits[b] += 1
 
     waits = [0] * m
-    for number, value in enumerate(values):
-        source = batch_of[value.task]
-        first: dict[int, int] = {}
-        for reader in value.readers:
-            target = batch_of[reader]
-            k = device[target]
-            if k == device[source]:
+    for number, own in enumerate(arcs):
+        first: dict[tuple[int, int], int] = {}
+        for edge, source, target, row, lasting in own:
+            if row < 0:
                 add(source, target)
                 continue
-            edge = edge_of[value.task, reader]
-            if k not in first:
-                first[k] = m + len(sends)
-                sends.append(Send(number, source, k))
+            place = places.get((edge, source, target), -1) if lasting else -1
+            to = device[target]
+            node = first.setdefault((source, to), len(keys))
+            if node == len(keys):
+                sends.append(Send(number, source, to))
+                carried.append([])
                 behind.append([])
                 waits.append(0)
-                keys.append((0, place.get(edge, -1), edge, number))  # as soon as it may be sent
-                add(source, first[k])
-            elif edge in place:
-                was = keys[first[k]]
-                keys[first[k]] = (0, place[edge] if was[1] < 0 else min(was[1], place[edge]), was[2], number)
-            add(first[k], target)
+                keys.append((0, place, edge, number))  # as soon as it may be sent
+                add(source, node)
+            elif place >= 0:
+                was = keys[node]
+                keys[node] = (0, place if was[1] < 0 else min(was[1], place), was[2], number)
+            carried[node - m].append(row)
+            add(node, target)
     last: dict[tuple[int, int], int] = {}
     for batch in range(m):
         if duration[batch] > 0:
@@ -350,79 +409,120 @@ def _total_order(
             last[port] = node
     heap = [(*keys[node], node) for node in range(len(keys)) if not waits[node]]
     heapq.heapify(heap)
-    order: list[Run | Send] = []
+    order: list[int] = []
     while heap:
         node = heapq.heappop(heap)[-1]
-        order.append(Run(node) if node < m else sends[node - m])
+        order.append(node)
         for other in behind[node]:
             waits[other] -= 1
             if not waits[other]:
                 heapq.heappush(heap, (*keys[other], other))
     assert len(order) == len(keys)  # `starts` has refused deadlocks
-    return tuple(order)
-
-
-def _places(problem: Problem, decision: Decision, timing: TimedDecision) -> dict[int, int]:
-    """Return the place of each edge in the explicit order of transfers; empty without one."""
-    if not problem.links.contended or decision.transfer_order is None:
-        return {}
-    lasting = set(timing.arcs.edge[timing.arcs.seconds > 0].tolist())
-    return {edge: place for place, edge in enumerate(decision.transfer_order[:, 0].tolist()) if edge in lasting}
+    return (
+        tuple(Run(node) if node < m else sends[node - m] for node in order),
+        tuple(tuple(sorted(carried[node - m])) for node in order if node >= m),
+    )
 
 
 def _steps(
-    n_devices: int, decision: Decision, values: tuple[Value, ...], order: tuple[Run | Send, ...], batch_of: list[int]
+    n_devices: int,
+    decision: Decision,
+    items: tuple[tuple[int, ...], ...],
+    values: tuple[Value, ...],
+    order: tuple[Run | Send, ...],
+    arcs: list[list[_Arc]],
 ) -> tuple[tuple[Step, ...], ...]:
-    """Return the steps of each device: its part of the total order, with waits and drops."""
+    """Return the steps of each device: its part of the total order, with waits, gathers and drops."""
+    sources: list[dict[int, list[int]]] = [{} for _ in items]  # of each batch, the batches that made each value that it reads
+    for number, found in enumerate(arcs):
+        for arc in found:
+            sources[arc.target].setdefault(number, []).append(arc.source)
     tasks, device = decision.task.tolist(), decision.device.tolist()
-    reads: list[list[int]] = [[] for _ in batch_of]
-    makes: list[list[int]] = [[] for _ in batch_of]
-    left: dict[tuple[int, int], int] = {}  # uses of a value on a device that are still to come
-    for number, value in enumerate(values):
-        makes[value.task].append(number)
-        home = device[batch_of[value.task]]
-        for reader in value.readers:
-            reads[reader].append(number)
-            k = device[batch_of[reader]]
-            left[number, k] = left.get((number, k), 0) + 1
-        if value.kept:
-            left[number, home] = -1
+    batches: list[list[int]] = [[] for _ in range(max(tasks, default=-1) + 1)]
+    for batch, task in enumerate(tasks):
+        batches[task].append(batch)
+    left: dict[tuple[int, tuple[int, ...], int], int] = {}  # uses of a value for some inputs on a device that are still to come
+    whole: list[set[int]] = [set() for _ in tasks]  # the values that a batch reads as one batch made them
+    gathered = set[tuple[int, tuple[int, ...], int]]()
+
+    def count(number: int, own: tuple[int, ...], k: int) -> None:
+        left[number, own, k] = left.get((number, own, k), 0) + 1
+
+    for batch, made_by in enumerate(sources):
+        own, k = items[batch], device[batch]
+        for number, makers in made_by.items():
+            count(number, own, k)
+            if len(makers) == 1 and items[makers[0]] == own:
+                whole[batch].add(number)
+            elif (number, own, k) not in gathered:
+                gathered.add((number, own, k))
+                for source in makers:
+                    count(number, items[source], k)
     for step in order:
         if isinstance(step, Send):
-            key = step.value, device[step.batch]
-            left[key] = left.get(key, 0) + 1 if left.get(key, 0) >= 0 else -1
+            count(step.value, items[step.batch], device[step.batch])
+    makes: list[list[int]] = [[] for _ in batches]
+    for number, value in enumerate(values):
+        makes[value.task].append(number)
+        if value.kept:
+            left.update(((number, items[batch], device[batch]), -1) for batch in batches[value.task])
     steps: list[list[Step]] = [[] for _ in range(n_devices)]
-    here: list[set[int]] = [set() for _ in range(n_devices)]
+    here: list[set[tuple[int, int]]] = [set() for _ in range(n_devices)]
+    maker: dict[tuple[int, tuple[int, ...], int], int] = {}
 
     def use(number: int, batch: int, k: int) -> None:
-        uses = left.get((number, k), 0)
+        key = number, items[batch], k
+        uses = left.get(key, 0)
         if uses > 0:
-            left[number, k] = uses - 1
+            left[key] = uses - 1
         if uses in (0, 1):
             steps[k].append(Drop(number, batch))
 
     for step in order:
-        k = device[step.batch]
+        batch = step.batch
+        own, k = items[batch], device[batch]
         if isinstance(step, Send):
             steps[k].append(step)
-            use(step.value, step.batch, k)
+            use(step.value, batch, k)
             continue
-        task = tasks[step.batch]
-        sources = [batch_of[values[number].task] for number in reads[task]]
-        for number, source in zip(reads[task], sources, strict=True):
-            if device[source] != k and number not in here[k]:
-                here[k].add(number)
-                steps[k].append(Wait(number, source))
+        for number, makers in sources[batch].items():
+            for source in makers:
+                if device[source] != k and (number, source) not in here[k]:
+                    here[k].add((number, source))
+                    steps[k].append(Wait(number, source))
+        for number, makers in sources[batch].items():
+            if number in whole[batch]:
+                maker[number, own, k] = makers[0]
+            elif (number, own, k) not in maker:
+                maker[number, own, k] = batch
+                steps[k].append(Gather(number, batch, runs_of(own, {source: items[source] for source in makers})))
+                for source in makers:
+                    use(number, source, k)
         steps[k].append(step)
-        for number, source in zip(reads[task], sources, strict=True):
-            use(number, source, k)
-        for number in makes[task]:
-            if (number, k) not in left:  # without a reader
-                use(number, step.batch, k)
+        for number in sources[batch]:
+            use(number, maker[number, own, k], k)
+        for number in makes[tasks[batch]]:
+            if (number, own, k) not in left:  # without a reader
+                use(number, batch, k)
     return tuple(map(tuple, steps))
 
 
-def _most_held(tasks: list[int], inputs: int, values: tuple[Value, ...], steps: tuple[tuple[Step, ...], ...]) -> FloatArray:
+def runs_of(wanted: tuple[int, ...], batches: Mapping[int, tuple[int, ...]]) -> tuple[tuple[int, int, int], ...]:
+    """Return where the inputs `wanted` are in batches: a batch, the first place, and how many inputs follow there."""
+    place = {item: (source, number) for source, own in batches.items() for number, item in enumerate(own)}
+    runs: list[tuple[int, int, int]] = []
+    for item in wanted:
+        source, number = place[item]
+        if runs and runs[-1][0] == source and sum(runs[-1][1:]) == number:
+            runs[-1] = (source, runs[-1][1], runs[-1][2] + 1)
+        else:
+            runs.append((source, number, 1))
+    return tuple(runs)
+
+
+def _most_held(
+    tasks: list[int], items: tuple[tuple[int, ...], ...], values: tuple[Value, ...], steps: tuple[tuple[Step, ...], ...]
+) -> FloatArray:
     """Return the most bytes of values that each device holds after one of its steps, [K]."""
     made = [0.0] * (max(tasks, default=-1) + 1)
     for value in values:
@@ -431,12 +531,13 @@ def _most_held(tasks: list[int], inputs: int, values: tuple[Value, ...], steps: 
     for k, own in enumerate(steps):
         held = peak = 0.0
         for step in own:
+            count = len(items[step.batch])
             if isinstance(step, Run):
-                held += made[tasks[step.batch]] * inputs
-            elif isinstance(step, Wait):
-                held += values[step.value].bytes * inputs
+                held += made[tasks[step.batch]] * count
+            elif isinstance(step, Wait | Gather):
+                held += values[step.value].bytes * count
             elif isinstance(step, Drop):
-                held -= values[step.value].bytes * inputs
+                held -= values[step.value].bytes * count
             peak = max(peak, held)
         most[k] = peak
     return most

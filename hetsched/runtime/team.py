@@ -17,15 +17,17 @@ import torch
 from hetsched.errors import Cancelled, warn
 from hetsched.runtime.code import Compiled, Registers
 from hetsched.runtime.places import Place
-from hetsched.runtime.plan import Drop, Plan, Run, Send, Wait
+from hetsched.runtime.plan import Drop, Gather, Plan, Run, Send, Wait
+from hetsched.runtime.plan import Step as PlanStep
 
-RUN, WAIT, SEND, DROP, PUT, TAKE, PASS = range(7)
+RUN, WAIT, SEND, DROP, PUT, TAKE, PASS, GATHER = range(8)
 """Kinds of steps: PUT delivers a value without notice; TAKE and PASS hand on the turn of runs in which one device acts at a time."""
 LONGEST_END = 5.0
 """Seconds in which threads have to end when an executor is closed."""
-Step = tuple[int, Any, int, int, Any]
-"""A kind; a function, a lock or None; the batch or value; a device that receives; a send, of PUT the device that gives, of RUN
-the values to release before. Large tensors take up to a millisecond to release: the time belongs to the next task of the device."""
+Step = tuple[int, Any, int, int, Any, int]
+"""A kind; a function, a lock or None; the batch or value; a device that receives, of GATHER the batch; a send, of PUT the device that
+gives, of RUN the values to release before; the group of inputs. Large tensors take up to a millisecond to release: the time belongs
+to the next task of the device."""
 
 
 Work = tuple[list[list[Step]], list[LockType]]
@@ -41,7 +43,8 @@ class Turn:
     """One run of all steps, its data and its times in nanoseconds; -1 where nothing has happened yet."""
 
     steps: Sequence[Sequence[Step]]
-    registers: list[Registers]
+    registers: list[list[Registers]]
+    """Of each device, those of each group of inputs."""
     locks: Sequence[LockType]
     n_batches: int
     n_sends: int
@@ -63,6 +66,7 @@ class Turn:
     def __post_init__(self) -> None:
         count = len(self.steps)
         self.start, self.finish, self.waited, self.cpu = ([-1] * self.n_batches for _ in range(4))
+        self.gathered = [0] * self.n_batches
         self.posted, self.seen = [-1] * self.n_sends, [-1] * self.n_sends
         self.at, self.ended = [0] * count, [-1] * count
         self.done = [_held() for _ in range(count)]
@@ -95,8 +99,9 @@ class Turn:
         for lock in self.done:
             if not lock.acquire(timeout=max(end - time.perf_counter(), 0.0)):
                 break
-        for box in self.registers:
-            box[:] = [None] * len(box)
+        for own in self.registers:
+            for box in own:
+                box[:] = [None] * len(box)
 
     def advance(self, k: int, until: Callable[[], bool] | None = None) -> bool:
         """Take the steps of device k, on its thread; return whether it has ended.
@@ -127,7 +132,7 @@ class Turn:
         boxes, own, copies = self.registers, self.registers[k], self.copies
         start, finish, cpu, posted, seen = self.start, self.finish, self.cpu, self.posted, self.seen
         waited = before = 0
-        for number, (kind, what, a, b, c) in enumerate(islice(self.steps[k], at[k], None), at[k]):
+        for number, (kind, what, a, b, c, g) in enumerate(islice(self.steps[k], at[k], None), at[k]):
             at[k] = number
             if kind == RUN:
                 if self.stop:
@@ -138,16 +143,16 @@ class Turn:
                 if cpu_clock is not None:
                     before = cpu_clock()
                 start[a] = clock()
-                for value in c:
-                    own[value] = None
-                what(own)
+                for value, group in c:
+                    own[group][value] = None
+                what(own[g])
                 finish[a] = clock()
                 if cpu_clock is not None:
                     cpu[a] = cpu_clock() - before
             elif kind == DROP:
-                boxes[b][a] = None
+                boxes[b][g][a] = None
             elif kind == SEND:
-                boxes[b][a] = own[a]
+                boxes[b][g][a] = own[g][a]
                 posted[c] = clock()
                 self._release(what)
                 if self.posting is not None:
@@ -163,10 +168,14 @@ class Turn:
                 if self.stop:
                     raise _Stopped
                 if copies:
-                    own[a] = own[a].clone()
+                    own[g][a] = own[g][a].clone()
+            elif kind == GATHER:
+                before = clock()
+                own[g][a] = what(boxes)
+                self.gathered[b] += clock() - before
             elif kind == PUT:
-                value = boxes[c][a]
-                boxes[b][a] = value.clone() if copies else value
+                value = boxes[c][g][a]
+                boxes[b][g][a] = value.clone() if copies else value
             elif kind == TAKE:
                 what.acquire()
                 if self.stop:
@@ -373,35 +382,29 @@ def warn_unequal(places: Sequence[Place]) -> None:
 
 def parallel_steps(plan: Plan, compiled: Compiled) -> Work:
     """Return the steps of each device and their locks, one for each send."""
-    index = {(send.value, send.to): place for place, send in enumerate(plan.sends)}
+    index = {send: place for place, send in enumerate(plan.sends)}
     locks = [_held() for _ in plan.sends]
-    functions, tasks = compiled.functions, plan.task.tolist()
     steps: list[list[Step]] = []
     for k, own in enumerate(plan.steps):
-        made: list[Step] = []
-        dead: list[int] = []
+        made = _Steps(plan, compiled, k)
         for step in own:
-            if isinstance(step, Run):
-                task = tasks[step.batch]
-                made.append((RUN, functions[task], step.batch, 0, tuple(dead) if compiled.steps[task] else ()))
-                dead = [] if compiled.steps[task] else dead
-            elif isinstance(step, Send):
-                send = index[step.value, step.to]
-                made.append((SEND, locks[send], step.value, step.to, send))
+            group = plan.group[step.batch]
+            if isinstance(step, Send):
+                send = index[step]
+                made.steps.append((SEND, locks[send], step.value, step.to, send, group))
             elif isinstance(step, Wait):
-                send = index[step.value, k]
-                made.append((WAIT, locks[send], step.value, 0, send))
+                send = index[Send(step.value, step.batch, k)]
+                made.steps.append((WAIT, locks[send], step.value, 0, send, group))
             else:
-                dead.append(step.value)
-        steps.append(made + [(DROP, None, value, k, 0) for value in dead])
+                made.add(step)
+        steps.append(made.ended())
     return steps, locks
 
 
 def serial_steps(plan: Plan, compiled: Compiled) -> Work:
     """Return steps in which one device acts at a time, in the plan's order, and the locks by which they take turns."""
-    functions, tasks, device = compiled.functions, plan.task.tolist(), plan.device.tolist()
-    steps: list[list[Step]] = [[] for _ in plan.steps]
-    dead: list[list[int]] = [[] for _ in plan.steps]
+    device = plan.device.tolist()
+    made = [_Steps(plan, compiled, k) for k in range(len(plan.steps))]
     locks: list[LockType] = []
     position = [0] * len(plan.steps)
     current = -1
@@ -410,24 +413,68 @@ def serial_steps(plan: Plan, compiled: Compiled) -> Work:
         if isinstance(step, Run):
             if current not in (-1, k):
                 locks.append(_held())
-                steps[current].append((PASS, locks[-1], 0, 0, 0))
-                steps[k].append((TAKE, locks[-1], 0, 0, 0))
-            current, task = k, tasks[step.batch]
-            steps[k].append((RUN, functions[task], step.batch, 0, tuple(dead[k]) if compiled.steps[task] else ()))
-            if compiled.steps[task]:
-                dead[k].clear()
+                made[current].steps.append((PASS, locks[-1], 0, 0, 0, 0))
+                made[k].steps.append((TAKE, locks[-1], 0, 0, 0, 0))
+            current = k
         else:
-            steps[current].append((PUT, None, step.value, step.to, k))
+            made[current].steps.append((PUT, None, step.value, step.to, k, plan.group[step.batch]))
         own = plan.steps[k]
-        while isinstance(own[position[k]], Wait):
+        while own[position[k]] != step or type(own[position[k]]) is not type(step):
+            made[k].add(own[position[k]])
             position[k] += 1
-        position[k] += 1  # the step itself
+        made[k].add(step)
+        position[k] += 1
         while position[k] < len(own) and isinstance(own[position[k]], Drop):
-            dead[k].append(own[position[k]].value)
+            made[k].add(own[position[k]])
             position[k] += 1
-    for k, values in enumerate(dead):
-        steps[k].extend((DROP, None, value, k, 0) for value in values)
-    return steps, locks
+    return [one.ended() for one in made], locks
+
+
+class _Steps:
+    """The steps of a device as they are made; values are released by the next task."""
+
+    def __init__(self, plan: Plan, compiled: Compiled, k: int) -> None:
+        self.plan, self.compiled, self.k = plan, compiled, k
+        self.steps: list[Step] = []
+        self.dead: list[tuple[int, int]] = []
+
+    def add(self, step: PlanStep) -> None:
+        """Add a step that needs no lock; others are passed over."""
+        group = self.plan.group[step.batch]
+        if isinstance(step, Run):
+            task = int(self.plan.task[step.batch])
+            works = bool(self.compiled.steps[task])
+            self.steps.append((RUN, self.compiled.functions[task], step.batch, 0, tuple(self.dead) if works else (), group))
+            if works:
+                self.dead = []
+        elif isinstance(step, Gather):
+            places = [(self.k, self.plan.group[source], first, count) for source, first, count in step.runs]
+            self.steps.append((GATHER, gathering(self.compiled, step.value, places), step.value, step.batch, 0, group))
+        elif isinstance(step, Drop):
+            self.dead.append((step.value, group))
+
+    def ended(self) -> list[Step]:
+        """Return the steps, and what releases the last values."""
+        return self.steps + [(DROP, None, value, self.k, 0, group) for value, group in self.dead]
+
+
+def gathering(
+    compiled: Compiled, register: int, places: Sequence[tuple[int, int, int, int]]
+) -> Callable[[Sequence[Sequence[Registers]]], torch.Tensor]:
+    """Return the function of all registers that puts a value together.
+
+    `places` are, in the order of the inputs, a device and a group that have the value, and the first place and number of the
+    inputs taken from there.
+    """
+    dim = compiled.dimension(register)
+
+    def gather(boxes: Sequence[Sequence[Registers]]) -> torch.Tensor:
+        if dim is None:
+            device, group, *_ = places[0]
+            return boxes[device][group][register]  # type: ignore[no-any-return]
+        return torch.cat([boxes[device][group][register].narrow(dim, first, count) for device, group, first, count in places], dim)
+
+    return gather
 
 
 def _held() -> LockType:

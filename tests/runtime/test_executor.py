@@ -23,7 +23,9 @@ nn, F = torch.nn, torch.nn.functional
 
 from hetsched.runtime import Executor, Program  # noqa: E402
 from hetsched.runtime import executor as executors  # noqa: E402
+from hetsched.runtime.plan import Gather  # noqa: E402
 from hetsched.runtime.team import OWN_THREADS, Turn, serial_steps  # noqa: E402
+from hetsched.testing import decisions  # noqa: E402
 from hetsched.testing.profiles import examples  # noqa: E402
 from tests.torch_modules import arguments, modules, tensors  # noqa: E402
 
@@ -184,6 +186,69 @@ def test_a_changed_weight_changes_the_result():
         module.weight[0, 0] += 1
     with Executor(module, x, schedule, devices={"d0": 1, "d1": 1}) as run:
         assert (run(x) - before).abs().max() > 1e-3
+
+
+# ---------------------------------------------------------------------- batches
+
+
+@st.composite
+def split_runs(draw):
+    """Draw a module, and a problem and decision with several batches of a task."""
+    module = draw(modules())
+    program = Program(module, arguments(), fuse=draw(st.booleans()))
+    graph, rng = program.graph, np.random.default_rng(draw(st.integers(0, 10**6)))
+    count, inputs = draw(st.integers(1, 3)), draw(st.integers(2, 4))
+    sizes = np.arange(1, inputs + 1)
+    seconds = rng.integers(0, 3, (graph.n_tasks, 1)) * (1.0 + sizes)
+    problem = hs.Problem(
+        graph,
+        cluster(count),
+        durations=np.repeat(seconds[:, None], count, 1),
+        batch_sizes=sizes,
+        inputs=inputs,
+        batching=draw(st.sampled_from(["once", "free"])),
+    )
+    return module, program, problem, draw(decisions(problem))
+
+
+@given(drawn=split_runs(), copies=st.booleans())
+@examples(40)
+def test_batches_split_over_devices_have_the_results_of_the_module(drawn, copies):
+    module, program, problem, decision = drawn
+    args = arguments(problem.inputs)
+    with torch.no_grad():
+        wanted = module(*args)
+    devices = dict.fromkeys(problem.cluster.names, 1)
+    with Executor(program, None, decision, devices=devices, problem=problem, fold=False, copies=copies) as run:
+        for made in (within(lambda: run(*args)), *within(lambda: list(run.stream([args, args])))):
+            for own, other in zip(tensors(made), tensors(wanted), strict=True):
+                assert own.shape == other.shape
+                assert (own - other).abs().max() <= 1e-5 * other.abs().max()
+        timeline = within(lambda: run.measure(*args, runs=2))
+        if problem.batching == "once":
+            assert hs.runtime.verify_run(problem, timeline) == []
+        gathers = {step.batch for steps in run.plan.steps for step in steps if isinstance(step, Gather)}
+        assert set(np.flatnonzero(timeline.gathered).tolist()) == gathers
+        timed = run.profiled(problem)
+    forecast = hs.runtime.forecast(timed, decision)
+    assert forecast.schedule.batches == hs.simulate(timed, decision).batches
+    assert hs.runtime.compare(timed, decision, timeline).runs == 2
+
+
+def split_evenly(graph):
+    """Return a problem of two inputs, and a decision by which each device does one."""
+    count = graph.n_tasks
+    problem = hs.Problem(graph, cluster(2), durations=np.ones((count, 2, 2)), batch_sizes=[1, 2], inputs=2)
+    return problem, hs.Decision(np.repeat(graph.topological_order, 2), np.tile([0, 1], count), items=np.tile([0, 1], count))
+
+
+def test_a_schedule_with_several_batches_of_a_task_is_enough():
+    program, _ = acts()
+    problem, decision = split_evenly(program.graph)
+    x = torch.tensor([[1.0, 2.0, 3.0], [10.0, 20.0, 30.0]])
+    with Executor(program, None, hs.simulate(problem, decision), devices={"d0": 1, "d1": 1}) as run:
+        assert torch.equal(run(x), 2 * x + 6)
+        assert run.plan.sends == ()
 
 
 # ---------------------------------------------------------------------- streams
@@ -574,7 +639,7 @@ def test_a_failed_run_keeps_no_values():
     values = []
 
     def hook():
-        values.extend(weakref.ref(value) for box in run._turn.registers for value in box if isinstance(value, torch.Tensor))
+        values.extend(weakref.ref(value) for own in run._turn.registers for box in own for value in box if isinstance(value, torch.Tensor))
         raise Fault
 
     with executor() as run:
@@ -644,16 +709,6 @@ def test_weights_that_were_folded_must_not_change():
         with pytest.raises(hs.UnsupportedFeature, match=r"weights of the module have changed since .*; make a new one, or give fold=False"):
             run(x)
         assert torch.equal(exact(x), module(x))
-
-
-def test_several_batches_of_a_schedule_without_its_problem_are_refused_by_name():
-    program, _ = acts()
-    count = program.graph.n_tasks
-    problem = hs.Problem(program.graph, cluster(2), durations=np.ones((count, 2, 2)), batch_sizes=[1, 2], inputs=2)
-    decision = hs.Decision(np.repeat(np.arange(count), 2), np.tile([0, 1], count), items=np.tile([0, 1], count))
-    schedule = hs.simulate(problem, decision)
-    with pytest.raises(hs.UnsupportedFeature, match="task 'x' has several batches, and a plan runs one batch of all 2 inputs"):
-        Executor(program, None, schedule, devices={"d0": 1, "d1": 1})
 
 
 @pytest.mark.parametrize("other", [{"inputs": 2, "batch_sizes": [2]}, {"cluster": cluster(1)}])
@@ -821,13 +876,27 @@ def test_a_schedule_of_other_tasks_is_refused():
     Executor(Program(module, x, fuse=True), None, schedule, devices={"d0": 1, "d1": 1}).close()
 
 
-def test_several_batches_of_a_task_are_refused_by_name():
-    program, _ = acts()
+def test_a_value_whose_inputs_cannot_be_told_apart_is_refused_by_name():
+    class Mixes(nn.Module):
+        def forward(self, x):
+            return act(torch.cat([x, x], 0), 0)
+
+    program = Program(Mixes(), torch.zeros(2, 3))
     count = program.graph.n_tasks
     problem = hs.Problem(program.graph, cluster(2), durations=np.ones((count, 2, 2)), batch_sizes=[1, 2], inputs=2)
-    decision = hs.Decision(np.repeat(np.arange(count), 2), np.tile([0, 1], count), items=np.tile([0, 1], count))
-    with pytest.raises(hs.UnsupportedFeature, match="task 'x' has several batches"):
+    mixed = program.graph.index["cat"]
+    rows = [(program.graph.names[i], "d0", [0, 1]) for i in range(count) if i != mixed]
+    rows += [("cat", "d0", [0]), ("cat", "d1", [1])]
+    order = {name: rank for rank, name in enumerate(program.graph.names)}
+    decision = hs.Decision.from_batches(problem, sorted(rows, key=lambda row: order[row[0]]))
+    with pytest.raises(hs.UnsupportedFeature, match=r"the value 'cat' of task 'cat' has the shape \(.*\), in which the inputs of a batch"):
         Executor(program, None, decision, devices={"d0": 1, "d1": 1}, problem=problem)
+    fixed = Program(Acts(), torch.zeros(2, 3), dynamic_batch=False)
+    problem, decision = split_evenly(fixed.graph)
+    with pytest.raises(
+        hs.UnsupportedFeature, match="takes its example as one batch, which cannot be split; make it with dynamic_batch=True"
+    ):
+        Executor(fixed, None, decision, devices={"d0": 1, "d1": 1}, problem=problem)
 
 
 def test_short_tasks_are_warned_of_with_the_remedy():

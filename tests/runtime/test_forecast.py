@@ -30,6 +30,7 @@ def overheads(**fixed):
         "send": st.tuples(SECONDS, SECONDS),
         "receive": st.tuples(SECONDS, SECONDS),
         "busy": st.sampled_from([1.0, 1.25, 2.0]),
+        "gather": st.tuples(SECONDS, SECONDS),
     }
     return st.builds(Overhead, **(parts | {name: st.just(value) for name, value in fixed.items()}))
 
@@ -86,7 +87,7 @@ def test_dispatch_is_exactly_that_of_the_nearest_problem(case, data):
 @examples(200)
 def test_sends_and_receptions_delay_no_less_than_those_of_the_nearest_problem(case, data):
     problem, decision = case
-    lasting = problem.durations[decision.task, decision.device, 0] > 0
+    lasting = problem.durations[decision.task, decision.device, np.searchsorted(problem.batch_sizes, decision.sizes)] > 0
     machine = data.draw(machines(problem, False, host=None, busy=1.0))
     late, nearest = forecast(problem, decision, machine).schedule, hs.simulate(machine.problem(problem), decision)
     if lasting.all():  # batches of zero length pay nothing, but a problem cannot say so
@@ -125,6 +126,16 @@ def test_a_device_computes_nothing_while_it_dispatches_sends_and_receives():
     assert timeline.schedule.transfers.finish.tolist() == [4.75]
     assert timeline.waited.tolist() == [0.0, 0.0, 4.75]
     assert hs.simulate(machine.problem(problem), decision).finish("b") == 2.25 + (0.5 + 1) + 1 + (0.25 + 2) + 3
+
+
+def test_inputs_of_several_batches_are_put_together_before_the_batch_that_reads_them():
+    problem = problem_of([2, 3], [("a", "b", 8.0)]).replace(durations=np.full((2, 2, 2), 2.0), batch_sizes=[1, 2], inputs=2)
+    decision = hs.Decision.from_batches(problem, [("a", "x", [0]), ("a", "y", [1]), ("b", "y", [0, 1])])
+    timeline = forecast(problem, decision, Machine({"y": Overhead(gather=(0.5, 0.25))}))
+    # The input of x is there at 3; 0.5 s and 0.25 s for each of 16 bytes.
+    assert timeline.schedule.batches.start.tolist() == [0.0, 0.0, 7.5]
+    assert timeline.gathered.tolist() == [0.0, 0.0, 4.5]
+    assert timeline.waited.tolist() == [0.0, 0.0, 1.0]
 
 
 def test_batches_of_zero_length_pay_nothing():

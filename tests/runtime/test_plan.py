@@ -9,31 +9,22 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import hetsched as hs
-from hetsched.errors import InvalidArgument, InvalidSchedule, UnsupportedFeature
-from hetsched.runtime.plan import Drop, Plan, Run, Send, Value, Wait
+from hetsched.errors import InvalidArgument, InvalidSchedule
+from hetsched.runtime.plan import Drop, Gather, Plan, Run, Send, Value, Wait
 from hetsched.testing import decisions, problems
 from hetsched.testing.profiles import examples
 
 
 @st.composite
 def planned(draw, **features):
-    """Draw a problem and a decision of one batch a task, of one to three inputs; many durations are zero."""
-    problem = draw(problems(**{"n_tasks": st.integers(1, 7), "n_devices": st.integers(1, 3), **features, "inputs": 1}))
-    return whole(problem, draw(decisions(problem)), draw(st.sampled_from([1, 1, 3])))
-
-
-def whole(problem, decision, inputs):
-    """Return a problem and a decision as given for one input with that many inputs."""
-    if inputs == 1:
-        return problem, decision
-    several = problem.replace(inputs=inputs, batch_sizes=[inputs])
-    m = decision.n_batches
-    items = np.tile(np.arange(inputs), m)
-    return several, hs.Decision(decision.task, decision.device, np.arange(m + 1) * inputs, items, transfer_order=decision.transfer_order)
+    """Draw a problem of one to three inputs and a decision; many durations are zero, many tasks have several batches."""
+    few = {"n_tasks": st.integers(1, 7), "n_devices": st.integers(1, 3), "inputs": st.sampled_from([1, 1, 2, 3])}
+    problem = draw(problems(**{**few, **features}))
+    return problem, draw(decisions(problem))
 
 
 @st.composite
@@ -45,9 +36,9 @@ def shuffled(draw, **features):
     moves = decision.transfer_order
     if moves is not None:
         moves = [(moves[x, 0], place[moves[x, 1]], place[moves[x, 2]]) for x in draw(st.permutations(range(len(moves))))]
-    m, inputs = decision.n_batches, problem.inputs
-    items = np.tile(np.arange(inputs), m)
-    return problem, hs.Decision(decision.task[order], decision.device[order], np.arange(m + 1) * inputs, items, transfer_order=moves)
+    parts = [decision.items[decision.item_ptr[b] : decision.item_ptr[b + 1]] for b in order]
+    ends = np.cumsum([0, *map(len, parts)])
+    return problem, hs.Decision(decision.task[order], decision.device[order], ends, np.concatenate(parts), transfer_order=moves)
 
 
 @st.composite
@@ -86,28 +77,43 @@ class Replay:
 
     def take(self, k, step):
         plan = self.plan
+        own = self.inputs(step.batch)
         if isinstance(step, Run):
             task = plan.task[step.batch]
             assert plan.device[step.batch] == k
-            assert all(v in self.held[k] for v, value in enumerate(plan.values) if task in value.readers)
+            assert all((v, own) in self.held[k] for v, value in enumerate(plan.values) if task in value.readers)
             self.ran.append(step.batch)
-            self.held[k] |= {v: value.bytes * plan.inputs for v, value in enumerate(plan.values) if value.task == task}
+            self.held[k] |= {(v, own): value.bytes * len(own) for v, value in enumerate(plan.values) if value.task == task}
             return True
         value = plan.values[step.value]
-        assert plan.task[step.batch] == value.task
+        if isinstance(step, Gather):
+            taken = []
+            for source, first, count in step.runs:
+                assert plan.task[source] == value.task
+                assert (step.value, self.inputs(source)) in self.held[k]
+                taken += self.inputs(source)[first : first + count]
+            assert tuple(taken) == own
+            assert (step.value, own) not in self.held[k]
+            self.held[k][step.value, own] = value.bytes * len(own)
+            return True
+        if not isinstance(step, Drop):
+            assert plan.task[step.batch] == value.task
         if isinstance(step, Send):
-            assert step.value in self.held[k]
+            assert (step.value, own) in self.held[k]
             assert step.to != k
-            self.sent.append((step.value, step.to))
+            self.sent.append((step.value, step.batch, step.to))
         elif isinstance(step, Wait):
-            if (step.value, k) not in self.sent:
+            if (step.value, step.batch, k) not in self.sent:
                 return False
-            assert step.value not in self.held[k]
-            self.held[k][step.value] = value.bytes * plan.inputs
+            assert (step.value, own) not in self.held[k]
+            self.held[k][step.value, own] = value.bytes * len(own)
         else:
             assert isinstance(step, Drop)
-            del self.held[k][step.value]
+            del self.held[k][step.value, own]
         return True
+
+    def inputs(self, batch):
+        return tuple(self.decision.items[self.decision.item_ptr[batch] : self.decision.item_ptr[batch + 1]].tolist())
 
 
 @given(st.data())
@@ -121,12 +127,55 @@ def test_what_simulates_can_be_run_step_by_step(data):
     assert replay.finished
     assert sorted(replay.ran) == list(range(decision.n_batches))
     assert len(set(replay.sent)) == len(replay.sent)  # a value crosses to each device once
-    home = dict(zip(plan.task.tolist(), plan.device.tolist(), strict=True))
-    crossing = {(v, home[r]) for v, value in enumerate(plan.values) for r in value.readers if home[r] != home[value.task]}
-    assert set(replay.sent) == crossing
+    read = [
+        (v, a, b)
+        for v, value in enumerate(plan.values)
+        for a in range(decision.n_batches)
+        for b in range(decision.n_batches)
+        if decision.task[a] == value.task and decision.task[b] in value.readers and set(replay.inputs(a)) & set(replay.inputs(b))
+    ]
+    assert set(replay.sent) == {(v, a, decision.device[b]) for v, a, b in read if decision.device[a] != decision.device[b]}
     np.testing.assert_allclose(plan.peak_bytes, replay.peak)
-    kept = [{v for v, value in enumerate(plan.values) if value.kept and home[value.task] == k} for k in range(len(plan.devices))]
+    kept = [
+        {
+            (v, replay.inputs(b))
+            for v, value in enumerate(plan.values)
+            if value.kept
+            for b in range(decision.n_batches)
+            if decision.task[b] == value.task and decision.device[b] == k
+        }
+        for k in range(len(plan.devices))
+    ]
     assert [set(held) for held in replay.held] == kept
+    edges = {edge: e for e, edge in enumerate(map(tuple, problem.graph.edges.tolist()))}
+    moves = hs.simulate(problem, decision).transfers
+    for send, rows in zip(plan.sends, plan.carried, strict=True):
+        value = plan.values[send.value]
+        expected = [
+            x
+            for x, (edge, a, b) in enumerate(zip(moves.edge.tolist(), moves.source.tolist(), moves.target.tolist(), strict=True))
+            if edge in {edges[value.task, r] for r in value.readers} and a == send.batch and decision.device[b] == send.to
+        ]
+        assert list(rows) == expected
+
+
+@given(st.data())
+@examples(100)
+def test_a_plan_that_gathers_other_inputs_is_refused(data):
+    problem, decision = data.draw(planned(inputs=st.sampled_from([2, 3])))
+    plan = Plan(problem, decision)
+    places = [(k, at) for k, steps in enumerate(plan.steps) for at, step in enumerate(steps) if isinstance(step, Gather)]
+    assume(places)
+    k, at = data.draw(st.sampled_from(places))
+    step = plan.steps[k][at]
+    runs = ((step.runs[0][0], step.runs[0][1], step.runs[0][2] + 1), *step.runs[1:])
+    steps = list(plan.steps)
+    steps[k] = (*steps[k][:at], step._replace(runs=runs[:-1] if len(runs) > 1 else ()), *steps[k][at + 1 :])
+    made = Plan.__new__(Plan)
+    named = ("devices", "task", "device", "inputs", "items", "values", "order", "carried", "weight_bytes")
+    made._set_steps(**{name: getattr(plan, name) for name in named}, steps=tuple(steps))
+    with pytest.raises(InvalidSchedule, match="is gathered for the inputs"):
+        made.check()
 
 
 @given(st.data())
@@ -150,23 +199,30 @@ def test_deadlocks_are_refused_exactly_where_simulation_refuses_them(data):
 def test_drops_come_right_behind_the_last_use(data):
     problem, decision = data.draw(planned())
     plan = Plan(problem, decision, data.draw(values_of(problem.graph)))
-    tasks = plan.task.tolist()
-    for steps in plan.steps:
-        for v, value in enumerate(plan.values):
-            uses = [
-                place
-                for place, step in enumerate(steps)
-                if (isinstance(step, Run) and tasks[step.batch] in (value.task, *value.readers))
-                or (isinstance(step, Send) and step.value == v)
+    tasks, task_of = plan.task.tolist(), [value.task for value in plan.values]
+    for k, steps in enumerate(plan.steps):
+        for v, own in itertools.product(range(len(plan.values)), set(plan.items)):
+            value = plan.values[v]
+
+            def uses(step, v=v, own=own, value=value):
+                """Whether a step makes or reads the value for these inputs."""
+                mine = plan.items[step.batch] == own
+                if isinstance(step, Run):
+                    return mine and tasks[step.batch] in (value.task, *value.readers)
+                if isinstance(step, Gather):
+                    return step.value == v and any(plan.items[source] == own for source, *_ in step.runs)
+                return isinstance(step, Send) and step.value == v and mine
+
+            used = [place for place, step in enumerate(steps) if uses(step)]
+            drops = [
+                place for place, step in enumerate(steps) if isinstance(step, Drop) and step.value == v and plan.items[step.batch] == own
             ]
-            drops = [place for place, step in enumerate(steps) if isinstance(step, Drop) and step.value == v]
-            made_here = any(isinstance(step, Run) and tasks[step.batch] == value.task for step in steps)
-            if not uses or (value.kept and made_here):
+            made_here = any(isinstance(step, Run) and tasks[step.batch] == task_of[v] and plan.items[step.batch] == own for step in steps)
+            if not used or (value.kept and made_here):
                 assert drops == []
-            elif made_here or any(tasks[step.batch] in value.readers for step in steps if isinstance(step, Run)):
+            else:
                 assert len(drops) == 1
-                between = steps[max(uses) + 1 : drops[0]]
-                assert all(isinstance(step, Drop) for step in between)
+                assert all(isinstance(step, Drop) for step in steps[max(used) + 1 : drops[0]]), k
 
 
 @given(st.data())
@@ -185,12 +241,18 @@ def test_the_order_keeps_to_precedence_and_to_the_orders_of_devices_and_ports(da
     for step in plan.order:
         if isinstance(step, Send):
             (reader,) = plan.values[step.value].readers
-            target = int(np.flatnonzero(decision.task == reader)[0])
-            assert ran[step.batch] < place[Send, step] < ran[target]
+            own = set(plan.items[step.batch])
+            targets = [b for b in range(decision.n_batches) if decision.task[b] == reader and own & set(plan.items[b])]
+            assert ran[step.batch] < place[Send, step] < min(ran[b] for b in targets if decision.device[b] == step.to)
     if problem.links.contended and decision.transfer_order is not None and len(decision.transfer_order):
-        rows = decision.transfer_order.tolist()
-        sent = [next(s for s in plan.order if isinstance(s, Send) and s.value == edge) for edge, _, _ in rows]
-        lasts = problem.transfer_times([s.value for s in sent], [plan.device[s.batch] for s in sent], [s.to for s in sent], problem.inputs)
+        rows, moves = decision.transfer_order.tolist(), schedule.transfers
+        of = {
+            (edge, source, target): x for x, (edge, source, target) in enumerate(zip(moves.edge, moves.source, moves.target, strict=True))
+        }
+        sender = {x: send for send, carried in zip(plan.sends, plan.carried, strict=True) for x in carried}
+        single = [x for x in (of[tuple(row)] for row in rows) if sum(sender[x] == other for other in sender.values()) == 1]
+        sent = [sender[x] for x in single]
+        lasts = [moves.finish[x] - moves.start[x] for x in single]
         for (a, x), (b, y) in itertools.combinations(zip(sent, lasts, strict=True), 2):
             h = plan.device[a.batch]
             same = h == plan.device[b.batch] and problem.links.resource[h, a.to, 0] == problem.links.resource[h, b.to, 0] >= 0
@@ -200,7 +262,8 @@ def test_the_order_keeps_to_precedence_and_to_the_orders_of_devices_and_ports(da
 
 def chain(times, edges, names="abcdefgh", **arguments):
     graph = hs.TaskGraph(list(names[: len(times)]), edges)
-    return hs.Problem(graph, hs.Cluster(["x", "y"], bandwidth=1.0), durations=np.repeat(np.array(times, float)[:, None], 2, 1), **arguments)
+    durations = np.repeat(np.array(times, float)[:, None], 2, 1)
+    return hs.Problem(graph, hs.Cluster(["x", "y"], bandwidth=1.0), **{"durations": durations, **arguments})
 
 
 def test_a_zero_length_batch_behind_its_successor_in_the_order_of_its_device_does_not_hang():
@@ -260,7 +323,8 @@ def test_steps_that_hang_are_refused():
 
     def changed(steps):
         made = Plan.__new__(Plan)
-        made._set_steps(plan.devices, plan.task, plan.device, plan.inputs, plan.values, plan.order, steps, plan.weight_bytes)
+        named = ("devices", "task", "device", "inputs", "items", "values", "order", "carried", "weight_bytes")
+        made._set_steps(**{name: getattr(plan, name) for name in named}, steps=steps)
         return made
 
     changed(plan.steps).check()
@@ -281,11 +345,19 @@ def test_steps_that_hang_are_refused():
             changed(steps).check()
 
 
-def test_several_batches_of_a_task_are_refused_by_name():
-    problem = chain([1], [], inputs=2, batching="free")
-    decision = hs.Decision.from_batches(problem, [("a", "x", [0]), ("a", "y", [1])])
-    with pytest.raises(UnsupportedFeature, match="task 'a' has several batches"):
-        Plan(problem, decision)
+def test_inputs_of_several_batches_are_gathered_where_they_are_read():
+    """Batches of a for inputs 0 and 1 on x and y; b reads both on y."""
+    problem = chain([1, 1], [("a", "b", 2.0)], inputs=2, batch_sizes=[1, 2], durations=np.ones((2, 2, 2)), batching="free")
+    decision = hs.Decision.from_batches(problem, [("a", "x", [0]), ("a", "y", [1]), ("b", "y", [0, 1])])
+    plan = Plan(problem, decision)
+    plan.check()
+    assert plan.steps == (
+        (Run(0), Send(0, 0, 1), Drop(0, 0)),
+        (Run(1), Wait(0, 0), Gather(0, 2, ((0, 0, 1), (1, 0, 1))), Drop(0, 0), Drop(0, 1), Run(2), Drop(0, 2)),
+    )
+    assert plan.peak_bytes.tolist() == [2.0, 8.0]
+    assert plan.groups == ((0,), (1,), (0, 1))
+    assert plan.carried == ((0,),)
 
 
 @pytest.mark.parametrize(
