@@ -45,6 +45,8 @@ SHORT_TASK = 100e-6
 MOST_OF_MEMORY = 0.9
 WARM_UP = 5
 """Runs before those that count."""
+SLACK = 3
+"""The default depth of a stream is so many times the makespan over the period."""
 GRACE = 1.0
 """Seconds for other devices to end their tasks after one has failed."""
 
@@ -265,17 +267,17 @@ class Executor:
         items : iterable
             Of each call the positional arguments as a tuple, or the only one.
         depth : int, optional
-            The most calls in progress at a time; each holds its own values. Default: as many as keep the busiest device busy,
-            the makespan of the decision over its period, rounded up, and one.
+            The most calls in progress at a time; each holds its own values. Default: three times the makespan of the decision over
+            its period, so that a device that waits for data of some inputs finds another one to work on.
 
         Raises
         ------
         InvalidArgument
             `items` is not iterable, or `depth` is less than 1.
+        UnsupportedFeature
+            The values of so many calls need more than 90 % of the free memory.
         """
-        if depth is not None:
-            depth = check_count(depth, "depth", error=InvalidArgument)
-        return self._results(iter(items), depth or self._depth(), [])
+        return self._results(iter(items), self._depth(depth), [])
 
     @checked(InvalidArgument)
     def measure_stream(self, *args: Any, inputs: int | None = None, depth: int | None = None, **kwargs: Any) -> StreamTimes:
@@ -291,7 +293,7 @@ class Executor:
         depth : int, optional
             See `stream`.
         """
-        depth = self._depth() if depth is None else check_count(depth, "depth", error=InvalidArgument)
+        depth = self._depth(depth)
         inputs = max(30, 4 * depth) if inputs is None else check_count(inputs, "inputs", error=InvalidArgument)
         if inputs < 2 * depth:
             raise InvalidArgument(f"inputs is {inputs}; with a depth of {depth} at least {2 * depth} results have to count")
@@ -436,11 +438,16 @@ class Executor:
                 for turn, _ in taken:
                     turn.settle(GRACE)
 
-    def _depth(self) -> int:
-        """Return how many inputs in progress keep the busiest device busy."""
-        schedule = simulate(self.problem, self.decision)
-        pace = self.problem.inputs * period(self.problem, schedule)
-        return 1 + (math.ceil(schedule.makespan / pace) if pace > 0 else 1)
+    def _depth(self, given: int | None = None) -> int:
+        """Return the checked depth of a stream; by default, so many inputs in progress as keep the busiest device busy."""
+        if given is None:
+            schedule = simulate(self.problem, self.decision)
+            pace = self.problem.inputs * period(self.problem, schedule)
+            depth = SLACK * max(math.ceil(schedule.makespan / pace) if pace > 0 else 1, 1)
+        else:
+            depth = check_count(given, "depth", error=InvalidArgument)
+        self._refuse_too_large(depth)
+        return depth
 
     def _placed(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Registers]:
         """Return the registers of each device before a run."""
@@ -543,14 +550,16 @@ class Executor:
                 told.append(f"{device!r} is between two tasks")
         return ", ".join(told)
 
-    def _refuse_too_large(self) -> None:
+    def _refuse_too_large(self, depth: int = 1) -> None:
+        """Raise `UnsupportedFeature` if so many runs at a time need too much memory."""
         free = free_memory()
-        needed = float((self.plan.peak_bytes - self.plan.weight_bytes).sum())
+        needed = depth * float((self.plan.peak_bytes - self.plan.weight_bytes).sum())
         if free is not None and needed > MOST_OF_MEMORY * free:
             own = ", ".join(f"{name!r} {peak:.3g}" for name, peak in zip(self.plan.devices, self.plan.peak_bytes, strict=True))
             raise UnsupportedFeature(
-                f"the values of a run need {needed:.3g} bytes, more than 90 % of the {free:.3g} that are free "
-                f"(with weights {own}); run fewer inputs at a time"
+                f"the values of {'a run' if depth == 1 else f'{depth} runs at a time'} need {needed:.3g} bytes, more than 90 % of the "
+                f"{free:.3g} that are free (with weights {own}); run fewer inputs at a time"
+                + ("" if depth == 1 else ", or give a smaller depth")
             )
 
     def _warn_of_short_tasks(self) -> None:

@@ -404,10 +404,10 @@ def test_the_pace_of_a_stream_is_that_of_its_busiest_device():
             run.stream([X], depth=0)
 
 
-def test_as_many_inputs_are_in_progress_as_keep_the_busiest_device_busy():
+def test_three_times_as_many_inputs_are_in_progress_as_the_makespan_has_periods():
     """The input, three acts and the sum on the first device: 5 s of work, and a makespan longer by the transfers."""
     with executor() as run:
-        assert run._depth() == 3
+        assert run._depth() == 6
 
 
 # ---------------------------------------------------------------------- measurements
@@ -758,7 +758,12 @@ def test_values_beyond_the_free_memory_are_refused(monkeypatch):
     with pytest.raises(hs.UnsupportedFeature, match="bytes, more than 90 % of the 50 that are free"):
         executor()
     monkeypatch.setattr(executors, "free_memory", lambda: None)
-    executor().close()
+    with executor() as run:
+        needed = float(run.plan.peak_bytes.sum())
+        monkeypatch.setattr(executors, "free_memory", lambda: 2.5 * needed)
+        assert len(list(run.stream(numbers(3), 2))) == 3
+        with pytest.raises(hs.UnsupportedFeature, match="the values of 3 runs at a time need .* or give a smaller depth"):
+            list(run.stream(numbers(3), 3))
 
 
 # ---------------------------------------------------------------------- what the caller keeps
