@@ -361,36 +361,6 @@ def test_a_stream_that_is_not_taken_to_its_end_is_closed():
         assert float(within(lambda: run(X))[0, 0]) == 6.0
 
 
-@pytest.mark.parametrize("how", ["cancel", "close"])
-def test_a_stream_is_ended_from_another_thread(how):
-    inside, go = threading.Event(), threading.Event()
-
-    def wait():
-        inside.set()
-        go.wait(BOUND)
-
-    HOOKS[1] = wait
-    with executor() as run:
-        raised = []
-
-        def take():
-            try:
-                list(run.stream(numbers(20)))
-            except BaseException as error:
-                raised.append(error)
-
-        thread = threading.Thread(target=take, daemon=True)
-        thread.start()
-        assert inside.wait(BOUND)
-        ending = threading.Thread(target=getattr(run, how), daemon=True)
-        ending.start()
-        time.sleep(0.05)
-        go.set()
-        thread.join(BOUND)
-        ending.join(BOUND)
-        assert isinstance(raised[0], hs.Cancelled)
-
-
 def test_the_pace_of_a_stream_is_that_of_its_busiest_device():
     HOOKS[0], HOOKS[3] = lambda: time.sleep(0.004), lambda: time.sleep(0.002)
     with executor() as run:
@@ -523,8 +493,9 @@ def test_a_run_that_hangs_ends_with_the_step_of_each_device():
         wake.set()
 
 
+@pytest.mark.parametrize("call", [lambda run: run(X), lambda run: list(run.stream(numbers(20)))], ids=["run", "stream"])
 @pytest.mark.parametrize("how", ["cancel", "close"])
-def test_a_run_is_cancelled_from_another_thread(how):
+def test_a_run_and_a_stream_are_cancelled_from_another_thread(how, call):
     inside, wake = threading.Event(), threading.Event()
 
     def hook():
@@ -542,7 +513,7 @@ def test_a_run_is_cancelled_from_another_thread(how):
         thread = threading.Thread(target=stop, daemon=True)
         thread.start()
         with pytest.raises(hs.Cancelled):
-            within(lambda: run(X))
+            within(lambda: call(run))
         thread.join(BOUND)
         HOOKS.clear()
         if how == "cancel":
