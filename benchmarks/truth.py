@@ -57,6 +57,25 @@ class Session(NamedTuple):
     compare: float
     """Seconds to make the plan, and the comparison."""
 
+    @property
+    def stolen(self) -> float:
+        """Part of the time of tasks that was other processes'."""
+        return float(self.comparison.stolen)
+
+
+class Streamed(NamedTuple):
+    """What was measured of a stream of inputs."""
+
+    forecast: float
+    times: Any
+    one: float
+    """Median seconds of an input on one worker."""
+    single: float
+    """The same by the schedule of least makespan, one input at a time."""
+    stolen: float
+    equal: bool
+    """Whether the results without folding are those of the module to the bit."""
+
 
 def torch() -> Any:
     """Return torch, which takes seconds to import."""
@@ -161,16 +180,16 @@ def session(name: str, size: int, batch: int, runs: int, limit: float) -> Sessio
     return Session(program.graph.n_tasks, one, comparison, deviation, equal, planned, compared)
 
 
-Found = TypeVar("Found")
+Found = TypeVar("Found", Session, Streamed)
 
 
-def undisturbed(take: Callable[[], Found], stolen: Callable[[Found], float]) -> Found:
+def undisturbed(take: Callable[[], Found]) -> Found:
     """Return the first session that was not disturbed, or the last of several."""
     from hetsched.costs.timeline import DISTURBED
 
     for _ in range(SESSIONS):
         found = take()
-        if not stolen(found) > DISTURBED:
+        if not found.stolen > DISTURBED:
             break
     return found
 
@@ -237,20 +256,6 @@ STREAM_HEAD = [
     "stolen",
     "speed-up",
 ]
-
-
-class Streamed(NamedTuple):
-    """What was measured of a stream of inputs."""
-
-    forecast: float
-    times: Any
-    one: float
-    """Median seconds of an input on one worker."""
-    single: float
-    """The same by the schedule of least makespan, one input at a time."""
-    stolen: float
-    equal: bool
-    """Whether the results without folding are those of the module to the bit."""
 
 
 def stream(name: str, size: int, batch: int, runs: int, limit: float) -> Streamed:
@@ -364,7 +369,7 @@ def main(words: Sequence[str] | None = None) -> None:
     for batch in arguments.batches or ([1] if quick else [1, 4]):
         for name in names:
             take = functools.partial(session, name, QUICK if quick else SIZES[name], batch, runs, 1.0 if quick else SECONDS)
-            found = undisturbed(take, lambda found: found.comparison.stolen)
+            found = undisturbed(take)
             lines.append(row(name, batch, found))
             numbers.append(
                 {
@@ -392,7 +397,7 @@ def main(words: Sequence[str] | None = None) -> None:
     streams = []
     for name in arguments.networks or STREAMS[: 1 if quick else None]:
         follow = functools.partial(stream, name, QUICK if quick else SIZES[name], 1, runs, 1.0 if quick else SECONDS)
-        flowed = undisturbed(follow, lambda found: found.stolen)
+        flowed = undisturbed(follow)
         streams.append(stream_row(name, 1, flowed))
         numbers.append({"stream": name, **flowed._asdict(), "times": flowed.times._asdict()})
         print(" | ".join(streams[-1]), flush=True)
