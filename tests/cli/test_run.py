@@ -75,11 +75,11 @@ def test_a_run_as_json(run: Any) -> None:
 
 def test_a_schedule_for_the_period_runs_on_a_stream(run: Any) -> None:
     words = ["run", "net_to_run:make", "--input", "2,64", "--runs", "3", "--no-pin", "--objective", "period", "--method", "load-search"]
-    told = run(*words, "--devices", "a,b", "--time-limit", "1").stdout
+    told = run(*words, "--devices", "a,b", "--time-limit", "0.2").stdout
     assert re.search(
         r"stream +a result each .*s \(quartiles .*s and .*s\) with \d+ inputs in progress, \d+\.\d\d times the pace of [ab];", told
     )
-    facts = json.loads(run(*words, "--devices", "a,b", "--time-limit", "1", "--json").stdout)
+    facts = json.loads(run(*words, "--devices", "a,b", "--time-limit", "0.2", "--json").stdout)
     assert set(facts["stream"]) == {"period", "q25", "q75", "latency", "depth", "forecast"}
     assert 0 < facts["stream"]["period"]
     assert 0 < facts["stream"]["forecast"]

@@ -145,7 +145,7 @@ def runs(draw):
 
 
 @given(drawn=runs(), fold=st.booleans(), copies=st.booleans())
-@examples(40)
+@examples(30)
 def test_an_executor_returns_what_the_module_does(drawn, fold, copies):
     module, program, problem, decision = drawn
     try:
@@ -212,7 +212,7 @@ def split_runs(draw):
 
 
 @given(drawn=split_runs(), copies=st.booleans())
-@examples(40)
+@examples(25)
 def test_batches_split_over_devices_have_the_results_of_the_module(drawn, copies):
     module, program, problem, decision = drawn
     args = arguments(problem.inputs)
@@ -255,7 +255,7 @@ def test_a_schedule_with_several_batches_of_a_task_is_enough():
 
 
 @given(drawn=runs(), depth=st.none() | st.integers(1, 4), count=st.integers(0, 7), copies=st.booleans(), data=st.data())
-@examples(25)
+@examples(15)
 def test_a_stream_has_the_results_of_its_items_in_order(drawn, depth, count, copies, data):
     module, program, problem, decision = drawn
     try:
