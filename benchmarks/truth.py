@@ -280,7 +280,7 @@ def stream(name: str, size: int, batch: int, runs: int, limit: float) -> Streame
         equal = all(torch().equal(made, one) for made, one in zip(exact.stream(others), expected, strict=True))
         before = alone.measure(x, runs=runs, profile=False).makespans
         timeline = placed.measure(x, runs=runs)
-        times = placed.measure_stream(x, inputs=max(2 * runs, 8))
+        times = placed.measure_stream(x, inputs=max(2 * runs, 30))
         own = placed.profiled(problem)
         by_makespan = single.measure(x, runs=runs, profile=False).makespan
         after = alone.measure(x, runs=runs, profile=False).makespans
