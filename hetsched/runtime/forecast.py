@@ -16,14 +16,14 @@ from typing import NamedTuple
 import numpy as np
 
 from hetsched.arguments import checked
-from hetsched.arrays import Columns, IntArray
+from hetsched.arrays import Columns
 from hetsched.costs.machine import Machine
 from hetsched.costs.timeline import Timeline
 from hetsched.problem.problem import Problem
 from hetsched.runtime.plan import Gather, Plan, Run, Value
-from hetsched.schedule.arcs import arcs_of
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
+from hetsched.schedule.simulate import TimedDecision
 
 
 @checked
@@ -99,7 +99,7 @@ class _Forecast:
         self.local: list[list[int]] = [[] for _ in range(m)]
         self.outgoing: list[list[_Message]] = [[] for _ in range(m)]
         self.incoming: list[list[_Message]] = [[] for _ in range(m)]
-        arcs = arcs_of(problem, decision, _batch_of(problem, decision))
+        arcs = TimedDecision(problem, decision).arcs
         for a, b, moving in zip(arcs.source.tolist(), arcs.target.tolist(), arcs.moving.tolist(), strict=True):
             if not moving:
                 self.local[a].append(b)
@@ -361,14 +361,6 @@ class _Computing(NamedTuple):
     left: float
     since: float
     factor: float
-
-
-def _batch_of(problem: Problem, decision: Decision) -> IntArray:
-    """Return the batch of each (task, input), [n, L]."""
-    batch = np.repeat(np.arange(decision.n_batches), decision.sizes)
-    made = np.empty((problem.n_tasks, problem.inputs), np.int64)
-    made[decision.task[batch], decision.items] = batch
-    return made
 
 
 def _messages(problem: Problem, decision: Decision, plan: Plan, once: bool, moving: Columns) -> list[_Message]:

@@ -103,8 +103,8 @@ class Turn:
             for box in own:
                 box[:] = [None] * len(box)
 
-    def advance(self, k: int, until: Callable[[], bool] | None = None) -> bool:
-        """Take the steps of device k, on its thread; return whether it has ended.
+    def advance(self, k: int, until: Callable[[], bool] | None = None) -> None:
+        """Take the steps of device k, on its thread.
 
         With `until` it does not wait for a value that has not arrived, and begins no task when that returns True; it goes on there
         when it is called again.
@@ -125,9 +125,9 @@ class Turn:
                     self.left -= 1
                     if self.left == 0 and not self.stop:
                         self.news.release()
-        return ended
 
     def _take(self, k: int, until: Callable[[], bool] | None) -> bool:
+        """Take steps, see `advance`; return whether all have been taken."""
         clock, cpu_clock, at = time.perf_counter_ns, self.cpu_clocks[k], self.at
         boxes, own, copies = self.registers, self.registers[k], self.copies
         start, finish, cpu, posted, seen = self.start, self.finish, self.cpu, self.posted, self.seen

@@ -124,11 +124,17 @@ X = torch.zeros(1, 3)
 
 
 @st.composite
+def programs(draw):
+    """Draw a module, a program of it, and a generator of random numbers."""
+    module = draw(modules())
+    return module, Program(module, arguments(), fuse=draw(st.booleans())), np.random.default_rng(draw(st.integers(0, 10**6)))
+
+
+@st.composite
 def runs(draw):
     """Draw a module, a problem with tasks of zero length, and a decision that can be simulated."""
-    module = draw(modules())
-    program = Program(module, arguments(), fuse=draw(st.booleans()))
-    graph, rng = program.graph, np.random.default_rng(draw(st.integers(0, 10**6)))
+    module, program, rng = draw(programs())
+    graph = program.graph
     count, inputs = draw(st.integers(1, 3)), draw(st.integers(1, 3))
     seconds = rng.integers(0, 3, graph.n_tasks) * 1.0
     names = {"per-input", "channel", "port", "delay"}
@@ -141,17 +147,18 @@ def runs(draw):
         communication=draw(st.sampled_from(sorted(names))),
     )
     key = graph.rank + rng.integers(0, 2) * rng.random(graph.n_tasks) * graph.n_tasks * (seconds == 0)
-    return module, program, problem, hs.Decision.whole(problem, rng.integers(0, count, graph.n_tasks), np.argsort(key))
+    decision = hs.Decision.whole(problem, rng.integers(0, count, graph.n_tasks), np.argsort(key))
+    try:
+        hs.simulate(problem, decision)
+    except hs.InvalidSchedule:
+        assume(False)
+    return module, program, problem, decision
 
 
 @given(drawn=runs(), fold=st.booleans(), copies=st.booleans())
 @examples(30)
 def test_an_executor_returns_what_the_module_does(drawn, fold, copies):
     module, program, problem, decision = drawn
-    try:
-        hs.simulate(problem, decision)
-    except hs.InvalidSchedule:
-        assume(False)
     args = arguments(problem.inputs)
     with torch.no_grad():
         wanted = module(*args)
@@ -194,9 +201,8 @@ def test_a_changed_weight_changes_the_result():
 @st.composite
 def split_runs(draw):
     """Draw a module, and a problem and decision with several batches of a task."""
-    module = draw(modules())
-    program = Program(module, arguments(), fuse=draw(st.booleans()))
-    graph, rng = program.graph, np.random.default_rng(draw(st.integers(0, 10**6)))
+    module, program, rng = draw(programs())
+    graph = program.graph
     count, inputs = draw(st.integers(1, 3)), draw(st.integers(2, 4))
     sizes = np.arange(1, inputs + 1)
     seconds = rng.integers(0, 3, (graph.n_tasks, 1)) * (1.0 + sizes)
@@ -258,10 +264,6 @@ def test_a_schedule_with_several_batches_of_a_task_is_enough():
 @examples(15)
 def test_a_stream_has_the_results_of_its_items_in_order(drawn, depth, count, copies, data):
     module, program, problem, decision = drawn
-    try:
-        hs.simulate(problem, decision)
-    except hs.InvalidSchedule:
-        assume(False)
     items = [arguments(problem.inputs) for _ in range(count)]
     with torch.no_grad():
         wanted = [module(*args) for args in items]
