@@ -6,7 +6,7 @@ import functools
 import inspect
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from hetsched.arguments.annotations import rules
 from hetsched.arguments.rules import Rule
@@ -36,30 +36,59 @@ def _checked(function: Any, given: Mapping[str, Rule], error: type[HetschedError
     if isinstance(function, type):
         function.__init__ = _checked(function.__init__, given, error)  # type: ignore[misc]
         return function
-    plan: tuple[list[tuple[str, Rule | None]], Mapping[str, Rule], tuple[str, Rule | None], Rule | None] | None = None
+    plan: _Plan | None = None
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         nonlocal plan
         if plan is None:
             plan = _plan(call)
-        places, named, (rest, rest_rule), others = plan
-        taken = [value if rule is None else rule.check(value, name, error) for (name, rule), value in zip(places, args, strict=False)]
-        if len(taken) < len(args):
-            more = args[len(taken) :]
-            taken += more if rest_rule is None else [rest_rule.check(value, f"{rest}[{i}]", error) for i, value in enumerate(more)]
-        for name, value in kwargs.items():
-            rule = named.get(name, others)
-            if rule is not None:
-                kwargs[name] = rule.check(value, name, error)
+        try:
+            taken = [value if take is None else take(value) for take, value in zip(plan.takes, args, strict=False)]
+            if len(taken) < len(args):
+                take = _take(plan.rest[1])
+                taken += [value if take is None else take(value) for value in args[len(taken) :]]
+            for name, value in kwargs.items():
+                rule = plan.named.get(name, plan.others)
+                if rule is not None:
+                    kwargs[name] = rule.take(value)
+        except (TypeError, ValueError, OverflowError):
+            plan.refuse(args, kwargs, error)
+            raise
         return function(*taken, **kwargs)
 
     call._rules = given  # type: ignore[attr-defined]
     return call
 
 
-def _plan(function: Callable[..., Any]) -> tuple[list[tuple[str, Rule | None]], Mapping[str, Rule], tuple[str, Rule | None], Rule | None]:
-    """Return the rules by position, by name, of further positional and of further named arguments."""
+class _Plan(NamedTuple):
+    """The rules of a function's arguments."""
+
+    places: list[tuple[str, Rule | None]]
+    """By position."""
+    takes: list[Callable[[Any], Any] | None]
+    """The functions of these rules: every call of a public function calls them, so they are not looked up again."""
+    named: Mapping[str, Rule]
+    rest: tuple[str, Rule | None]
+    """Of further positional arguments."""
+    others: Rule | None
+    """Of further named arguments."""
+
+    def refuse(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], error: type[HetschedError]) -> None:
+        """Raise `error` for the first argument that breaks its rule."""
+        rest, rule = self.rest
+        further = [(f"{rest}[{i}]", rule) for i in range(len(args) - len(self.places))]
+        named = [(name, self.named.get(name, self.others)) for name in kwargs]
+        for (name, rule), value in zip([*self.places[: len(args)], *further, *named], [*args, *kwargs.values()], strict=True):
+            if rule is not None:
+                rule.check(value, name, error)
+
+
+def _take(rule: Rule | None) -> Callable[[Any], Any] | None:
+    return None if rule is None else rule.take
+
+
+def _plan(function: Callable[..., Any]) -> _Plan:
     by_name = rules(function)
     places: list[tuple[str, Rule | None]] = []
     rest: tuple[str, Rule | None] = ("", None)
@@ -71,4 +100,4 @@ def _plan(function: Callable[..., Any]) -> tuple[list[tuple[str, Rule | None]], 
             rest = (name, by_name.get(name))
         elif parameter.kind is parameter.VAR_KEYWORD:
             others = by_name.get(name)
-    return places, {**by_name}, rest, others
+    return _Plan(places, [_take(rule) for _, rule in places], {**by_name}, rest, others)

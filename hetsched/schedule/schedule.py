@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 from os import PathLike
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,8 @@ from hetsched.schedule.decision import Decision
 _BATCH = {"task": True, "device": True, "start": False, "finish": False, "size": True}
 _TRANSFER = {"edge": True, "source": True, "target": True, "start": False, "finish": False}
 """The columns of each table, and whether their values are integers."""
+Memory: TypeAlias = FloatArray | Callable[[], FloatArray] | None
+"""Bytes of each device, [K], or the function that computes them when they are first read."""
 
 
 class Schedule(Frozen):
@@ -156,8 +159,7 @@ class Schedule(Frozen):
                 )
         if makespan is None:
             makespan = float(batches.finish.max(initial=0.0))
-        schedule = cls.__new__(cls)
-        schedule._set(
+        return cls.unchecked(
             tasks=tasks,
             devices=devices,
             n_inputs=int(n_inputs),
@@ -167,12 +169,20 @@ class Schedule(Frozen):
             transfers=transfers,
             makespan=float(makespan),
             transfer_order=order,
+            static_memory=static_memory if callable(static_memory) else bytes_of(static_memory, "static_memory"),
+            peak_memory=peak_memory if callable(peak_memory) else bytes_of(peak_memory, "peak_memory"),
         )
+
+    @classmethod
+    def unchecked(cls, *, static_memory: Memory, peak_memory: Memory, **values: Any) -> Schedule:
+        """Build a schedule of consistent values that nothing else changes, without a check or a copy; `values`: its other attributes."""
+        schedule = cls.__new__(cls)
+        schedule._set(**values)
         for name, needed in (("static_memory", static_memory), ("peak_memory", peak_memory)):
             if callable(needed):
                 schedule._defer(**{name: needed})
             else:
-                schedule._set(**{name: bytes_of(needed, name)})
+                schedule._set(**{name: needed})
         return schedule
 
     def __repr__(self) -> str:

@@ -48,23 +48,25 @@ def simulate(problem: Problem, decision: Decision) -> Schedule:
     arcs = timing.arcs
     start, arc_start = timing.starts(timing.duration)
     moving = arcs.moving
-    transfers = Columns(
+    transfers = Columns.unchecked(
         edge=arcs.edge[moving],
         source=arcs.source[moving],
         target=arcs.target[moving],
         start=arc_start[moving],
         finish=arc_start[moving] + arcs.seconds[moving],
     )
-    batches = Columns(task=decision.task, device=decision.device, start=start, finish=start + timing.duration, size=decision.sizes)
-    return Schedule.of_problem(
-        problem.graph.names,
-        problem.cluster.names,
-        problem.inputs,
-        batches,
-        decision.item_ptr,
-        decision.items,
-        transfers,
+    finish = start + timing.duration
+    batches = Columns.unchecked(task=decision.task, device=decision.device, start=start, finish=finish, size=decision.sizes)
+    return Schedule.unchecked(
+        tasks=problem.graph.names,
+        devices=problem.cluster.names,
+        n_inputs=problem.inputs,
+        batches=batches,
+        item_ptr=decision.item_ptr,
+        items=decision.items,
+        transfers=transfers,
         transfer_order=decision.transfer_order,
+        makespan=float(finish.max(initial=0.0)),
         static_memory=partial(memory.static, problem, decision),
         peak_memory=partial(memory.peak, problem, decision, batches, arcs, arc_start),
     )

@@ -80,8 +80,8 @@ class Facts:
     def _shared_inputs(self, cell: IntArray) -> tuple[IntArray, IntArray, IntArray]:
         """Return (edge, row of the source, row of the target) for every edge, input and copy of both."""
         graph, inputs = self.problem.graph, self.problem.inputs
-        edge, item = np.repeat(np.arange(graph.n_edges), inputs), np.tile(np.arange(inputs), graph.n_edges)
-        ahead, behind = graph.edges[edge, 0] * inputs + item, graph.edges[edge, 1] * inputs + item
+        edge = np.repeat(np.arange(graph.n_edges), inputs)
+        ahead, behind = ((ends[:, None] * inputs + np.arange(inputs)).ravel() for ends in graph.edges.T)
         if self.once:
             row = np.empty_like(cell)
             row[cell] = np.arange(len(cell))

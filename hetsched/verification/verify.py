@@ -145,7 +145,7 @@ def _check_same_names(problem: Problem, schedule: Schedule) -> None:
 
 
 def _rows(mask: BoolArray) -> list[int]:
-    rows: list[int] = np.flatnonzero(mask).tolist()
+    rows: list[int] = mask.nonzero()[0].tolist()
     return rows
 
 
@@ -212,7 +212,7 @@ def _eligibility(facts: Facts) -> Iterator[Violation]:
 
 def _pin(facts: Facts) -> Iterator[Violation]:
     graph, index = facts.problem.graph, facts.problem.cluster.index
-    if set(graph.devices) <= {None}:
+    if graph.devices.count(None) == graph.n_tasks:
         return
     allowed = np.ones((graph.n_tasks, facts.problem.n_devices), bool)
     for i, pin in enumerate(graph.devices):
@@ -226,7 +226,7 @@ def _pin(facts: Facts) -> Iterator[Violation]:
 
 def _colocation(facts: Facts) -> Iterator[Violation]:
     labels, devices = facts.problem.graph.colocation, facts.problem.cluster.names
-    if set(labels) <= {None}:
+    if labels.count(None) == len(labels):
         return
     number = {label: x for x, label in enumerate(dict.fromkeys(label for label in labels if label is not None))}
     label = np.array([-1 if name is None else number[name] for name in labels], np.int64)[facts.task[facts.row_batch]]
@@ -376,11 +376,11 @@ def _transfer_early(facts: Facts) -> Iterator[Violation]:
 
 def _contention(facts: Facts) -> Iterator[Violation]:
     model, devices = facts.problem.communication, facts.problem.cluster.names
+    if model == "delay" or model == "per-input":
+        return
     needed = np.flatnonzero(facts.arc_of_move >= 0)
     h, k = facts.device[facts.move_source[needed]], facts.device[facts.move_target[needed]]
     ports: Sequence[str] = devices
-    if model == "delay" or model == "per-input":
-        return
     if model == "channel":
         resources = [("", h * len(devices) + k)]
     elif model == "port":
