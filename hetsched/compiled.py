@@ -36,6 +36,10 @@ LINEAR, NEARLY_LINEAR, REPEATED = 1_000_000, 300_000, 30_000
 """The most elements of arguments that the interpreter is given, which takes a few microseconds for each; the second where devices are
 compared with one another, or tasks are looked at again, the third where all tasks are, up to some hundred times. Compiling takes one to
 ten seconds."""
+ELEMENT = 3e-6
+"""Seconds of the interpreter for an element of a linear kernel, about: so measured with HEFT, 20,000 tasks and four devices."""
+LATE = 0.3
+"""Seconds by which a call of the interpreter may pass the end of the time."""
 _DIGEST = hashlib.sha256
 _TOLD = "HETSCHED_KERNELS_NOT_KEPT"
 """The environment variable in which the process that said so leaves its number to those it starts."""
@@ -150,6 +154,8 @@ class Kernel:
                 return self.dispatcher(*args)
             if self._may_interpret(args):
                 return self._interpret(args)
+            if _time_left.get() is not None and not self._on_disk(args):
+                raise NotCompiled(self.py_func.__name__)
         elif interpreting:
             return self.py_func(*args)
         result = self.dispatcher(*args)
@@ -157,7 +163,10 @@ class Kernel:
         return result
 
     def _may_interpret(self, args: tuple[Any, ...]) -> bool:
-        return self._interpreted < SECONDS and size(args) <= self.most and not self._on_disk(args)
+        elements, left = size(args), _time_left.get()
+        if elements > self.most or self._interpreted >= SECONDS or self._on_disk(args):
+            return False
+        return left is None or elements * ELEMENT * LINEAR / self.most <= left() + LATE
 
     def _interpret(self, args: tuple[Any, ...]) -> Any:
         start = time.perf_counter()
@@ -192,6 +201,21 @@ def size(value: object) -> int:
 
 
 _interpreting: ContextVar[bool | None] = ContextVar("interpreting", default=None)
+_time_left: ContextVar[Callable[[], float] | None] = ContextVar("time_left", default=None)
+
+
+class NotCompiled(Exception):
+    """A kernel would have to be compiled now, in a context of `without_compiling`."""
+
+
+@contextmanager
+def without_compiling(time_left: Callable[[], float]) -> Iterator[None]:
+    """Raise `NotCompiled` within the context where a kernel would be compiled, or would take the interpreter longer than is left."""
+    token = _time_left.set(time_left)
+    try:
+        yield
+    finally:
+        _time_left.reset(token)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
+from functools import partial
 from typing import Any
 
 from hetsched.arguments import TEXT, checked, rule
@@ -188,7 +189,8 @@ def _run(monitor: Monitor, chosen: list[tuple[str, dict[str, Any]]], start: Solu
     """Run the quick bounds and the methods; return the first failure, or None.
 
     A constructive method takes less time than the bounds, and does not use them. It waits only for the proof that there is no
-    schedule; the other bounds are computed at once only if it finds none, or if progress is reported.
+    schedule; the other bounds are computed at once only if it finds none, or if progress is reported. Under a time limit bounds whose
+    kernels are not compiled yet are left to the first use of the solution's proof, as those of a constructive method are.
     """
     from hetsched.bounds import best
 
@@ -199,7 +201,10 @@ def _run(monitor: Monitor, chosen: list[tuple[str, dict[str, Any]]], start: Solu
     try:
         monitor.warm_start(start)
         if first:
-            _raise_bound(monitor, bounds)
+            if math.isinf(monitor.deadline.end):
+                _raise_bound(monitor, bounds)
+            elif not monitor.without_compiling(partial(_raise_bound, monitor, bounds)):
+                monitor.deferred = best.quick(problem, monitor.objective)
         elif not _any_assignment_is_valid(problem):
             _raise_bound(monitor, itertools.islice(bounds, 1))
         for name, options in chosen:

@@ -72,6 +72,24 @@ def test_a_linear_kernel_without_code_runs_in_the_interpreter(linear, source):
         assert again("ab") == "abab", "which numba cannot do"
 
 
+def test_a_kernel_is_not_compiled_where_only_compiled_code_may_run(linear, source):
+    kernel = loaded(source).twice
+    kernel.most = -1
+    with compiled.without_compiling(lambda: 1.0), pytest.raises(compiled.NotCompiled, match="twice"):
+        kernel(21)
+    assert kernel.signatures == []
+    with compiled.without_compiling(lambda: 1.0):
+        assert linear(21) == 42, "in the interpreter"
+        assert linear(np.ones(400_000))[0] == 2.0, "in about a second"
+    with compiled.without_compiling(lambda: 0.5), pytest.raises(compiled.NotCompiled):
+        linear(np.ones(400_000))
+    assert kernel(21) == 42
+    with compiled.without_compiling(lambda: 1.0):
+        again = loaded(source).twice
+        again.most = -1
+        assert again(21) == 42, "its code is on disk"
+
+
 def test_another_kernel_is_compiled_even_for_empty_arguments(source):
     kernel = loaded(source).twice
     assert kernel(np.empty(0)).size == 0

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from hetsched.processes import Process, in_process
-from hetsched.search.registry import Kind, Method
+from hetsched.search.registry import Method
 
 MAIN = "hetsched.portfolio.prepare:serve"
 """What the separate process runs."""
@@ -34,7 +34,7 @@ def part(method: Method) -> str:
 def is_prepared(method: Method) -> bool:
     """Return whether the kernels of a method are compiled, or compiling them ahead would not help."""
     marker = _marker(method.name)
-    return not part(method) or method.kind is Kind.CONSTRUCTIVE or marker is None or marker.exists()
+    return not part(method) or marker is None or marker.exists()
 
 
 def mark_prepared(name: str) -> None:

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -15,12 +16,13 @@ from hetsched.arguments import checked
 from hetsched.arrays import Columns, texts
 from hetsched.errors import InconsistentBound, InvalidSchedule, OutOfTime, UnsupportedFeature
 from hetsched.problem.problem import Problem
+from hetsched.processes import in_process
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.objectives import find_objective
 from hetsched.schedule.schedule import Schedule
 from hetsched.search.budget import Budget
 from hetsched.search.compilation import Compilers
-from hetsched.search.registry import Role, find_method, select
+from hetsched.search.registry import Kind, Method, Role, find_method, select
 from hetsched.search.solution import NO_BOUND, OPTIMALITY_GAP, BestEffort, Bound, Solution, relative_gap
 from hetsched.stopping import Clock, Deadline, Stop
 
@@ -296,14 +298,22 @@ class Monitor:
         refusal = chosen.supports.refusal(self.problem)
         if refusal:
             raise UnsupportedFeature(refusal)
-        before, self.source = self.source, name
+        if math.isinf(self.deadline.end) or in_process.get():
+            self._call(chosen, options)
+        elif chosen.kind is not Kind.CONSTRUCTIVE or not self.without_compiling(partial(self._call, chosen, options)):
+            if self.compilers.compile([chosen], lambda: self.should_stop, self._construct):
+                self._call(chosen, options)
+            elif self.stopped is not Stop.OPTIMAL:
+                with self.as_source(name):
+                    self.note("its kernels were not compiled within the time; `hetsched prepare` compiles those of all methods, once")
+                self._construct(last=True)
+
+    def _call(self, chosen: Method, options: Mapping[str, Any]) -> None:
+        """Call a method under its name; `OutOfTime` ends it with a note."""
+        before, self.source = self.source, chosen.name
         started = self.elapsed
         try:
-            if math.isinf(self.deadline.end) or self.compilers.compile([chosen], lambda: self.should_stop, self._construct):
-                chosen.function(self.problem, self, **options)
-            elif self.stopped is not Stop.OPTIMAL:
-                self.note("its kernels were not compiled within the time; `hetsched prepare` compiles those of all methods, once")
-                self._construct(last=True)
+            chosen.function(self.problem, self, **options)
         except OutOfTime as spent:
             self.note(str(spent))
             self._cut_short = True
@@ -314,16 +324,29 @@ class Monitor:
             if before:
                 self._effort.seconds -= seconds  # the caller's seconds exclude those of the method it calls
 
+    def without_compiling(self, work: Callable[[], object]) -> bool:
+        """Return whether work ends without a kernel that would have to be compiled, or interpreted for longer than the time left."""
+        from hetsched.compiled import NotCompiled, without_compiling
+
+        try:
+            with without_compiling(lambda: self.time_left):
+                work()
+        except NotCompiled:
+            return False
+        return True
+
     def _construct(self, *, last: bool = False) -> None:
         """Offer the schedules of the constructive methods from which searches start, until the solve has to stop.
 
-        If the number of evaluations is limited, only as the `last` act: the method would otherwise have fewer of them.
+        If the number of evaluations is limited, only as the `last` act: the method would otherwise have fewer of them. Kernels are
+        compiled for it only as the last act, if there is no schedule yet.
         """
-        if last is (self.budget.evaluations is None):
-            return
         for start in select(role=Role.START, problem=self.problem):
-            self.run(start.name)
-            if self.should_stop:
+            if last is not (self.budget.evaluations is None):
+                self.without_compiling(partial(self._call, start, {}))
+            if last and self.best is None:
+                self._call(start, {})
+            if self.should_stop and not (last and self.best is None):
                 break
 
     def close(self) -> None:

@@ -101,8 +101,9 @@ class Solution(Frozen):
     value : float
         The schedule's value under it in seconds, inf without a schedule.
     proof : Bound
-        The best lower bound, with its name and evidence. After a single constructive method without `on_progress`, the
-        bounds are computed when `proof`, or what follows from it, is first read; they are then not part of `history`.
+        The best lower bound, with its name and evidence. After a single constructive method without `on_progress`, and under a
+        time limit where their kernels were not compiled yet, the bounds are computed when `proof`, or what follows from it, is
+        first read; they are then not part of `history`.
     status : Status
     method : str
         The method that found the schedule, or without one the method requested.

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import hetsched as hs
+from hetsched import compiled
 from hetsched.processes import Ready, in_process
 from hetsched.search import Budget, Monitor, compilation, find_method, registered
 from hetsched.search.solution import Solution
@@ -113,9 +114,44 @@ def test_a_search_begins_when_its_kernels_are_compiled(compiler: type[Compiler])
     assert not any("compiled" in note for note in notes)
 
 
-@pytest.mark.parametrize("name", ["heft", "auto", "milp"])
-def test_methods_that_need_no_compiler_start_none(compiler: type[Compiler], name: str) -> None:
+@pytest.mark.parametrize("name", ["auto", "milp"])
+def test_methods_without_kernels_of_their_own_start_no_compiler(compiler: type[Compiler], name: str) -> None:
     assert compilation.is_prepared(find_method(name))
+
+
+def test_a_constructive_method_whose_kernels_can_be_interpreted_or_loaded_starts_no_compiler(compiler: type[Compiler]) -> None:
+    solution, _ = run("etf", time_limit=60.0)
+    assert solution.schedule is not None
+    assert compiler.started == []
+
+
+@pytest.fixture
+def nothing_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no kernel have compiled code, nor arguments small enough for the interpreter."""
+    monkeypatch.setattr(compiled.Kernel, "_on_disk", lambda kernel, args: False)
+    monkeypatch.setattr(compiled.Kernel, "_may_interpret", lambda kernel, args: False)
+    for kernel in compiled.KERNELS:
+        monkeypatch.setattr(kernel, "_compiled", False)
+
+
+def test_a_constructive_method_runs_once_its_kernels_are_compiled_elsewhere(compiler: type[Compiler], nothing_compiled: None) -> None:
+    with pytest.warns(RuntimeWarning, match="compiling the kernels of 'etf'"):
+        solution, notes = run("etf", time_limit=60.0)
+    assert solution.method == "etf"
+    assert not notes
+    assert compiler.started == ["etf"]
+
+
+@pytest.mark.parametrize("name", ["etf", "tabu"])
+def test_without_any_kernel_in_time_the_first_list_schedule_is_the_answer(
+    compiler: type[Compiler], nothing_compiled: None, name: str
+) -> None:
+    compiler.seconds = 1.0
+    with pytest.warns(RuntimeWarning, match=f"compiling the kernels of {name!r}"):
+        solution, notes = run(name, Clock(0.01), time_limit=5.0)
+    assert solution.method == "best-device"
+    assert solution.stopped == "time limit"
+    assert any(note.startswith(name) and "not compiled within the time" in note for note in notes)
 
 
 def test_without_a_limit_a_method_compiles_its_kernels_itself(compiler: type[Compiler]) -> None:
