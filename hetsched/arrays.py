@@ -145,7 +145,7 @@ class Columns(Frozen):
         self._set(_columns=arrays)
 
     @classmethod
-    def unchecked(cls, **columns: npt.NDArray[Any]) -> Self:
+    def _unchecked(cls, **columns: npt.NDArray[Any]) -> Self:
         """Build a table of arrays of one length that nothing else changes, without a check or a copy."""
         table = cls.__new__(cls)
         table._set(_columns=columns)

@@ -78,7 +78,11 @@ def _either(rules: list[Rule | None]) -> Rule | None:
     if len(alternatives) == 1:
         return alternatives[0]
 
+    optional = _NONE in alternatives
+
     def take(value: Any) -> Any:
+        if value is None and optional:  # before other rules make errors
+            return None
         part = None
         for rule in alternatives:
             try:

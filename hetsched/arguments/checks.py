@@ -67,6 +67,18 @@ def check_array(
         Whether None means NaN.
     """
     target = np.dtype(dtype)
+    array: npt.NDArray[Any] = values
+    if type(values) is not np.ndarray or values.dtype is not target:  # by far the most are such arrays
+        array = _converted(values, what, target, text, absent, error)
+    if shape is not None and (
+        array.ndim != len(shape) or any(isinstance(n, int) and n != m for n, m in zip(shape, array.shape, strict=True))
+    ):
+        raise error(f"{what} has shape {list(array.shape)}; it must be [{', '.join(map(str, shape))}]")
+    return array
+
+
+def _converted(values: Any, what: str, target: np.dtype[Any], text: str, absent: bool, error: type[HetschedError]) -> npt.NDArray[Any]:
+    """Return values as an array of a dtype, see `check_array`."""
     try:
         array = np.asarray(values)
         if array.dtype.kind == "O" and target.kind == "f":
@@ -78,8 +90,4 @@ def check_array(
         array = array.astype(target, copy=False)
     except Exception:  # any error of the array interface of a foreign class
         raise error(f"{what} is {shown(values)}; it must be {text or f'an array of {KINDS[target.kind]}'}") from None
-    if shape is not None and (
-        array.ndim != len(shape) or any(isinstance(n, int) and n != m for n, m in zip(shape, array.shape, strict=True))
-    ):
-        raise error(f"{what} has shape {list(array.shape)}; it must be [{', '.join(map(str, shape))}]")
     return array

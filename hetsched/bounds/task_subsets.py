@@ -183,9 +183,12 @@ class TaskSubset:
     @checked
     def starts(self, node: FloatArray) -> FloatArray:
         """Return the earliest starts, [m, K]; inf = never."""
+        self._check(node)
+        return self._starts(node)
+
+    def _starts(self, node: FloatArray) -> FloatArray:
         from hetsched.bounds import branch_and_bound_kernels as kernels
 
-        self._check(node)
         start: FloatArray = np.empty_like(node[0])
         kernels.forward(self.pointer, self.pred, self.lag, node[0], node[1], start)
         return start
@@ -193,12 +196,15 @@ class TaskSubset:
     @checked
     def path(self, node: FloatArray) -> float:
         """Return the longest path from release to delivery; inf if some task has no device."""
+        self._check(node)
+        return self._path(node)
+
+    def _path(self, node: FloatArray) -> float:
         from hetsched.bounds import branch_and_bound_kernels as kernels
 
-        self._check(node)
         tail = np.empty_like(node[0])
         kernels.backward(self.pointer, self.pred, self.lag, node[0], node[2], tail)
-        return float((self.starts(node) + node[0] + tail).min(axis=1).max(initial=0.0))
+        return float((self._starts(node) + node[0] + tail).min(axis=1).max(initial=0.0))
 
     @checked
     def least(self, nodes: list[FloatArray], budget: RefutationBudget, known: float = 0.0, best: float = math.inf) -> float:
@@ -216,7 +222,9 @@ class TaskSubset:
         best : float
             The largest useful bound.
         """
-        low = [max(self.path(node), known) for node in nodes]
+        for node in nodes:
+            self._check(node)
+        low = [max(self._path(node), known) for node in nodes]
         for x in sorted(range(len(nodes)), key=low.__getitem__):
             if low[x] >= best:
                 break
@@ -227,10 +235,10 @@ class TaskSubset:
         """Return the largest time up to `best` that is refuted, at least `low`."""
         if low == 0.0:  # no multiple of 0 is larger: a positive time is at least the shortest of all
             times = np.concatenate([column[(column > 0.0) & np.isfinite(column)] for column in (*node, self.lag)])
-            if not len(times) or self.refute(node, times.min() * (1 - _CLOSE), budget) is not True:
+            if not len(times) or self._refute(node, times.min() * (1 - _CLOSE), budget) is not True:
                 return 0.0
             low = min(times.min() * (1 - _CLOSE), best)
-        if math.isfinite(best) and self.refute(node, math.nextafter(best, 0.0), budget) is True:
+        if math.isfinite(best) and self._refute(node, math.nextafter(best, 0.0), budget) is True:
             return best
         high, tight = best, True  # whether `high` is below `best` because of an open refutation
         begin = np.where(np.isfinite(node[0]), node[1], np.inf).min()
@@ -240,7 +248,7 @@ class TaskSubset:
             middle = high * (1 - _CLOSE) if near else min((low + high) / 2, low * (1 + step))
             if middle <= low or (not tight and high - low <= _COARSE * (low - begin)):
                 break
-            answer = self.refute(node, middle, budget)
+            answer = self._refute(node, middle, budget)
             if answer is True:
                 low, step = middle, 2 * step
             else:
@@ -251,9 +259,12 @@ class TaskSubset:
     @checked
     def refute(self, node: FloatArray, horizon: float, budget: RefutationBudget) -> bool | float:
         """Return True if no schedule has at most `horizon` seconds, False if that is open, or the length of a schedule."""
+        self._check(node)
+        return self._refute(node, horizon, budget)
+
+    def _refute(self, node: FloatArray, horizon: float, budget: RefutationBudget) -> bool | float:
         from hetsched.bounds import branch_and_bound_kernels as kernels
 
-        self._check(node)
         self._ints[3] = self._ints[4] = np.arange(len(self.tasks))
         stack = [(node.copy(), self.before.copy())]
         left, work = budget.nodes, len(self.tasks) ** 2 * self.single_input.problem.n_devices

@@ -159,7 +159,7 @@ class Schedule(Frozen):
                 )
         if makespan is None:
             makespan = float(batches.finish.max(initial=0.0))
-        return cls.unchecked(
+        return cls._unchecked(
             tasks=tasks,
             devices=devices,
             n_inputs=int(n_inputs),
@@ -174,7 +174,7 @@ class Schedule(Frozen):
         )
 
     @classmethod
-    def unchecked(cls, *, static_memory: Memory, peak_memory: Memory, **values: Any) -> Schedule:
+    def _unchecked(cls, *, static_memory: Memory, peak_memory: Memory, **values: Any) -> Schedule:
         """Build a schedule of consistent values that nothing else changes, without a check or a copy; `values`: its other attributes."""
         schedule = cls.__new__(cls)
         schedule._set(**values)

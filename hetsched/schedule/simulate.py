@@ -48,7 +48,7 @@ def simulate(problem: Problem, decision: Decision) -> Schedule:
     arcs = timing.arcs
     start, arc_start = timing.starts(timing.duration)
     moving = arcs.moving
-    transfers = Columns.unchecked(
+    transfers = Columns._unchecked(
         edge=arcs.edge[moving],
         source=arcs.source[moving],
         target=arcs.target[moving],
@@ -56,8 +56,8 @@ def simulate(problem: Problem, decision: Decision) -> Schedule:
         finish=arc_start[moving] + arcs.seconds[moving],
     )
     finish = start + timing.duration
-    batches = Columns.unchecked(task=decision.task, device=decision.device, start=start, finish=finish, size=decision.sizes)
-    return Schedule.unchecked(
+    batches = Columns._unchecked(task=decision.task, device=decision.device, start=start, finish=finish, size=decision.sizes)
+    return Schedule._unchecked(
         tasks=problem.graph.names,
         devices=problem.cluster.names,
         n_inputs=problem.inputs,

@@ -324,6 +324,7 @@ class Monitor:
             if before:
                 self._effort.seconds -= seconds  # the caller's seconds exclude those of the method it calls
 
+    @checked
     def without_compiling(self, work: Callable[[], object]) -> bool:
         """Return whether work ends without a kernel that would have to be compiled, or interpreted for longer than the time left."""
         from hetsched.compiled import NotCompiled, without_compiling
