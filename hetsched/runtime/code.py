@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch.fx import Node
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from hetsched.runtime.program import Program, Values
 
 Registers = list[Any]
+Boxes = list[list[Registers]]
+"""The registers of each device, and there of each group of inputs of a plan."""
 Function = Callable[[Registers], None]
 Leaf = tuple[Node, int]
 """A tensor: a node, and the place in its value if that is a tuple or list, else 0."""
@@ -50,6 +52,17 @@ def _bindings() -> dict[Any, Callable[..., Any]]:
         aten.linear.default: nn.linear,
         aten.gelu.default: nn.gelu,
     }
+
+
+class Tasks(NamedTuple):
+    """The tasks of a program as an engine needs them."""
+
+    names: tuple[str, ...]
+    functions: tuple[Function, ...]
+    works: tuple[bool, ...]
+    """Whether the function of each task does anything."""
+    dimensions: Mapping[int, int | None]
+    """Of values that are put together, see `Compiled.dimension`."""
 
 
 class Compiled:
@@ -130,6 +143,11 @@ class Compiled:
     def entered(self) -> list[int]:
         """The values that are arguments, in ascending order of their registers."""
         return sorted(register for _, register in self._arguments if register < len(self.values))
+
+    def tasks(self, gathered: Iterable[int]) -> Tasks:
+        """Return the tasks for an engine that puts some values together."""
+        dimensions = {register: self.dimension(register) for register in sorted(gathered)}
+        return Tasks(self.program.graph.names, self.functions, tuple(map(bool, self.steps)), dimensions)
 
     def lengths(self, given: Values) -> tuple[int, ...]:
         """Return the sizes of the arguments that may have any length, that of the batch."""

@@ -12,10 +12,13 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+import numpy as np
 import torch
 
+from hetsched.arrays import FloatArray
+from hetsched.costs.timeline import RunTimes
 from hetsched.errors import Cancelled, warn
-from hetsched.runtime.code import Compiled, Registers
+from hetsched.runtime.code import Boxes, Tasks
 from hetsched.runtime.places import Place
 from hetsched.runtime.plan import Drop, Gather, Plan, Run, Send, Wait
 from hetsched.runtime.plan import Step as PlanStep
@@ -43,8 +46,7 @@ class Turn:
     """One run of all steps, its data and its times in nanoseconds; -1 where nothing has happened yet."""
 
     steps: Sequence[Sequence[Step]]
-    registers: list[list[Registers]]
-    """Of each device, those of each group of inputs."""
+    registers: Boxes
     locks: Sequence[LockType]
     n_batches: int
     n_sends: int
@@ -102,6 +104,18 @@ class Turn:
         for own in self.registers:
             for box in own:
                 box[:] = [None] * len(box)
+
+    def times(self) -> RunTimes:
+        """Return the times in seconds from the start; NaN for what has not happened."""
+
+        def seconds(stamps: Sequence[int], origin: int) -> FloatArray:
+            values = np.array(stamps, np.int64)
+            return np.where(values < 0, np.nan, (values - origin) / 1e9)
+
+        columns = {name: seconds(getattr(self, name), self.began) for name in ("start", "finish", "posted", "seen")}
+        ended = max(self.ended) if min(self.ended) >= 0 else time.perf_counter_ns()
+        spent = {name: seconds(getattr(self, name), 0) for name in ("cpu", "waited", "gathered")}
+        return RunTimes(**columns, **spent, makespan=(ended - self.began) / 1e9)
 
     def advance(self, k: int, until: Callable[[], bool] | None = None) -> None:
         """Take the steps of device k, on its thread.
@@ -380,13 +394,13 @@ def warn_unequal(places: Sequence[Place]) -> None:
         )
 
 
-def parallel_steps(plan: Plan, compiled: Compiled) -> Work:
+def parallel_steps(plan: Plan, tasks: Tasks) -> Work:
     """Return the steps of each device and their locks, one for each send."""
     index = {send: place for place, send in enumerate(plan.sends)}
     locks = [_held() for _ in plan.sends]
     steps: list[list[Step]] = []
     for k, own in enumerate(plan.steps):
-        made = _Steps(plan, compiled, k)
+        made = _Steps(plan, tasks, k)
         for step in own:
             group = plan.group[step.batch]
             if isinstance(step, Send):
@@ -401,10 +415,10 @@ def parallel_steps(plan: Plan, compiled: Compiled) -> Work:
     return steps, locks
 
 
-def serial_steps(plan: Plan, compiled: Compiled) -> Work:
+def serial_steps(plan: Plan, tasks: Tasks) -> Work:
     """Return steps in which one device acts at a time, in the plan's order, and the locks by which they take turns."""
     device = plan.device.tolist()
-    made = [_Steps(plan, compiled, k) for k in range(len(plan.steps))]
+    made = [_Steps(plan, tasks, k) for k in range(len(plan.steps))]
     locks: list[LockType] = []
     position = [0] * len(plan.steps)
     current = -1
@@ -433,8 +447,8 @@ def serial_steps(plan: Plan, compiled: Compiled) -> Work:
 class _Steps:
     """The steps of a device as they are made; values are released by the next task."""
 
-    def __init__(self, plan: Plan, compiled: Compiled, k: int) -> None:
-        self.plan, self.compiled, self.k = plan, compiled, k
+    def __init__(self, plan: Plan, tasks: Tasks, k: int) -> None:
+        self.plan, self.tasks, self.k = plan, tasks, k
         self.steps: list[Step] = []
         self.dead: list[tuple[int, int]] = []
 
@@ -443,13 +457,13 @@ class _Steps:
         group = self.plan.group[step.batch]
         if isinstance(step, Run):
             task = int(self.plan.task[step.batch])
-            works = bool(self.compiled.steps[task])
-            self.steps.append((RUN, self.compiled.functions[task], step.batch, 0, tuple(self.dead) if works else (), group))
+            works = self.tasks.works[task]
+            self.steps.append((RUN, self.tasks.functions[task], step.batch, 0, tuple(self.dead) if works else (), group))
             if works:
                 self.dead = []
         elif isinstance(step, Gather):
             places = [(self.k, self.plan.group[source], first, count) for source, first, count in step.runs]
-            self.steps.append((GATHER, gathering(self.compiled, step.value, places), step.value, step.batch, 0, group))
+            self.steps.append((GATHER, gathering(self.tasks.dimensions[step.value], step.value, places), step.value, step.batch, 0, group))
         elif isinstance(step, Drop):
             self.dead.append((step.value, group))
 
@@ -458,17 +472,14 @@ class _Steps:
         return self.steps + [(DROP, None, value, self.k, 0, group) for value, group in self.dead]
 
 
-def gathering(
-    compiled: Compiled, register: int, places: Sequence[tuple[int, int, int, int]]
-) -> Callable[[Sequence[Sequence[Registers]]], torch.Tensor]:
-    """Return the function of all registers that puts a value together.
+def gathering(dim: int | None, register: int, places: Sequence[tuple[int, int, int, int]]) -> Callable[[Boxes], torch.Tensor]:
+    """Return the function of all registers that puts a value together along a dimension; None: it is the same for all inputs.
 
     `places` are, in the order of the inputs, a device and a group that have the value, and the first place and number of the
     inputs taken from there.
     """
-    dim = compiled.dimension(register)
 
-    def gather(boxes: Sequence[Sequence[Registers]]) -> torch.Tensor:
+    def gather(boxes: Boxes) -> torch.Tensor:
         if dim is None:
             device, group, *_ = places[0]
             return boxes[device][group][register]  # type: ignore[no-any-return]
