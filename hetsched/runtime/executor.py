@@ -1,4 +1,4 @@
-"""Running a module by a decision, each device on a thread of its own."""
+"""Running a module by a decision, on threads or on several processes."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ from hetsched.problem.problem import Problem
 from hetsched.runtime.boundary import Boundary
 from hetsched.runtime.checking import checked_places, checked_problem, checked_program
 from hetsched.runtime.code import Boxes, Compiled
+from hetsched.runtime.engines import Finished, Launched, launched, make_engine
 from hetsched.runtime.places import Where, free_memory
-from hetsched.runtime.plan import Gather, Plan
+from hetsched.runtime.plan import Plan
 from hetsched.runtime.program import Program
-from hetsched.runtime.team import Turn, warn_unequal
-from hetsched.runtime.threads import Threads
+from hetsched.runtime.ranks import Ranks
+from hetsched.runtime.team import warn_unequal
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.objectives import period
 from hetsched.schedule.schedule import Schedule
@@ -69,8 +70,8 @@ class Executor:
     """Runs a module by a decision on devices of this machine; a call has the arguments and the result of the module.
 
     Each device is a thread with its own number of torch threads and, if given, cores. It takes the steps of the decision's
-    `Plan`. Devices share memory, so that transfers copy nothing. Nothing computes gradients. One call runs at a time; a second
-    one waits. The executor is a context manager, which ends its threads.
+    `Plan`. Devices of a process share memory, so that transfers copy nothing. Nothing computes gradients. One call runs at a time; a
+    second one waits. The executor is a context manager, which ends its threads and processes.
 
     Parameters
     ----------
@@ -86,7 +87,13 @@ class Executor:
         The problem of the decision; a `Schedule` can do without.
     example_kwargs : mapping, optional
         Keyword arguments for the capture of a module.
-    engine : {"threads"}
+    engine : {"threads", "gloo"} or Ranks
+        With ``"gloo"`` devices are in several processes, ranks, and values cross between these by gloo. Under torchrun these are its
+        processes: each makes an executor with the same arguments, of which the decision, problem and time-out of rank 0 count, and
+        makes the same calls; the result is on the rank of the device that makes its last value, None on others. Otherwise the executor
+        starts them and ends them; `Ranks` are processes for several executors.
+    ranks : mapping of name to int, optional
+        The rank of each device; devices of one rank are threads of it. Default: each device has a rank of its own, in their order.
     fold : bool
         Whether the scale of batch norms is multiplied into the weights of convolutions. The result then differs from the
         module's by rounding; without, it is equal to the bit where the numbers of torch threads are and no batch is split. If weights
@@ -101,7 +108,8 @@ class Executor:
     -----
     The error of a task is raised as it is, with a note and attributes `task`, `device` and `batch`. It, and `Timeout` and
     `Cancelled`, have the `times` until then, a `costs.RunTimes` with NaN for what has not run. The executor can run again afterwards,
-    on new threads.
+    on new threads. With several processes all of them end after an error, and `restart` starts them again; a process that ends
+    raises `PeerLost`. Under torchrun every rank raises an error, and the launcher has to start all of them again.
 
     Attributes
     ----------
@@ -121,7 +129,7 @@ class Executor:
     UnsupportedFeature
         A task has several batches and a value of which the inputs cannot be told apart; folded weights have changed; the values of
         a run need more than 90 % of the free memory; the module or a device is not on the CPU; or this system cannot pin threads
-        to cores.
+        to cores. The module has what other processes cannot have, or processes have ended.
     """
 
     plan: Plan
@@ -136,14 +144,20 @@ class Executor:
         devices: Mapping[str, Where],
         problem: Problem | None = None,
         example_kwargs: Mapping[str, Any] | None = None,
-        engine: Literal["threads"] = "threads",
+        engine: Literal["threads", "gloo"] | Ranks = "threads",
+        ranks: Mapping[str, int] | None = None,
         fold: bool = True,
         copies: bool = False,
         timeout: float | None = None,
     ) -> None:
         if timeout is not None and not timeout > 0:
             raise InvalidArgument(f"timeout is {timeout!r}; it must be a number of seconds > 0, or None")
+        if ranks is not None and engine == "threads":
+            raise InvalidArgument(f"ranks is {ranks!r}, and engine='threads' has none; give engine='gloo', or leave ranks out")
         self.program = checked_program(module, example_args, example_kwargs)
+        launch = Launched() if engine == "gloo" and launched() else None
+        if launch is not None:
+            decision, problem, timeout = launch.agreed((decision, problem, timeout))
         self.problem, self.decision, makespan = checked_problem(self.program, decision, problem)
         places = checked_places(self.problem.cluster.names, devices)
         self.compiled = Compiled(self.program, fold)
@@ -154,8 +168,7 @@ class Executor:
         self._warn_of_short_tasks()
         warn_unequal(places)
         self._boundary = Boundary(self.program, self.compiled, self.plan)
-        gathered = {step.value for steps in self.plan.steps for step in steps if isinstance(step, Gather)}
-        self._engine = Threads(self.plan, self.compiled.tasks(gathered), places, self.timeout, copies)
+        self._engine = make_engine(engine, self.compiled, self.plan, places, ranks, self.timeout, copies, launch)
         self._alone: list[FloatArray] = []
         self._one_at_a_time = threading.Lock()
         self._streaming: int | None = None
@@ -203,6 +216,7 @@ class Executor:
         times: list[RunTimes] = []
         alone: list[FloatArray] = []
         with self._alone_here():
+            self._engine.synchronise(first=True)
             for number in range(-WARM_UP, runs):
                 turn = self._run(args, kwargs, cpu=True)
                 if profile:
@@ -211,6 +225,7 @@ class Executor:
                     times.append(turn.times())
                     if profile:
                         alone.append(single.finish - single.start)
+            self._engine.synchronise(first=False)
             self._alone = alone
         return self._timeline(times)
 
@@ -293,6 +308,11 @@ class Executor:
         """End the call or measurement of another thread, with `Cancelled` there, after the tasks that run now."""
         self._engine.cancel()
 
+    def restart(self) -> None:
+        """Start the processes that run the ranks again, or new threads; after a run on processes has failed this has to be called."""
+        with self._alone_here():
+            self._engine.restart()
+
     def close(self) -> None:
         """End the threads, after the tasks that run now; a run of another thread is cancelled."""
         self._engine.close()
@@ -314,10 +334,12 @@ class Executor:
         self.placing_seconds = time.perf_counter() - begin
         return boxes
 
-    def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, serial: bool = False, cpu: bool = False) -> Turn:
+    def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, serial: bool = False, cpu: bool = False) -> Finished:
         return self._engine.run(self._placed(args, kwargs), serial=serial, cpu=cpu)
 
-    def _gathered(self, turn: Turn) -> Any:
+    def _gathered(self, turn: Finished) -> Any:
+        if not self._engine.has_result:
+            return None
         begin = time.perf_counter()
         result = self._boundary.result(turn.registers)
         self.gathering_seconds = time.perf_counter() - begin
@@ -336,7 +358,7 @@ class Executor:
             try:
                 with contextlib.closing(self._engine.stream(boxes(), depth)) as turns:
                     for turn in turns:
-                        spans.append((turn.began / 1e9, max(turn.ended) / 1e9))
+                        spans.append(turn.span)
                         yield self._gathered(turn)
             finally:
                 self._streaming = None
@@ -360,6 +382,7 @@ class Executor:
             carried=self.plan.carried,
             plan_digest=self.plan.digest,
             software={"python": platform.python_version(), "system": platform.platform(), "torch": str(torch.__version__)},
+            clock_error=self._engine.clock_error,
         )
 
     def _refuse_too_large(self, depth: int = 1) -> None:
