@@ -131,7 +131,7 @@ class Case(NamedTuple):
 def profiled(name: str, size: int, batch: int, runs: int) -> Case:
     """Profile a network on two workers."""
     from hetsched import runtime
-    from hetsched.runtime.executor import HAND_OFF
+    from hetsched.runtime.checking import HAND_OFF
 
     module, x = network(name, size, batch)
     program = runtime.Program(module, x)

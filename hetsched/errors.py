@@ -91,6 +91,14 @@ class Cancelled(HetschedError):
     """A run of an executor was cancelled by another thread, or the executor was closed."""
 
 
+class PeerLost(HetschedError):
+    """A rank of a run over several processes has ended, or has given up; `rank` is its number."""
+
+    def __init__(self, message: object = "", rank: int = -1) -> None:
+        super().__init__(message)
+        self.rank = rank
+
+
 class MissingDependency(HetschedError, ImportError):
     """An optional dependency is not installed."""
 

@@ -652,6 +652,7 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     "runtime.Executor.example_args": tensor,
     "runtime.Executor.decision": lambda: torch_schedule(),
     "runtime.Executor.devices": lambda: {"x": 1},
+    "runtime.Ranks.count": lambda: 1,
     **{f"runtime.StreamTimes.{name}": lambda: 1 for name in ("period", "q25", "q75", "latency", "depth")},
     "runtime.Executor.stream.items": lambda: [tensor()],
     "runtime.Executor.profiled.problem": lambda: executor().problem,

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from hetsched.runtime.profiler import ModuleProfiler
     from hetsched.runtime.profiling import network, profile
     from hetsched.runtime.program import Program
+    from hetsched.runtime.ranks import Ranks
     from hetsched.runtime.staged import StagedProgram
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "Plan",
     "Policy",
     "Program",
+    "Ranks",
     "Resolve",
     "Run",
     "Scenario",
@@ -62,6 +64,7 @@ _HOMES = {
     "profiler": ["ModuleProfiler"],
     "profiling": ["network", "profile"],
     "program": ["Program"],
+    "ranks": ["Ranks"],
     "staged": ["StagedProgram"],
 }
 """The names that need torch, which takes seconds to import and may be missing."""

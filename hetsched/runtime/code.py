@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import operator
-from collections.abc import Callable, Iterable, Sequence
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch.fx import Node
@@ -19,11 +22,15 @@ if TYPE_CHECKING:
     from hetsched.runtime.program import Program, Values
 
 Registers = list[Any]
+Boxes = list[list[Registers]]
+"""The registers of each device, and there of each group of inputs of a plan."""
 Function = Callable[[Registers], None]
 Leaf = tuple[Node, int]
 """A tensor: a node, and the place in its value if that is a tuple or list, else 0."""
 
 aten = torch.ops.aten
+_GLOBAL = re.compile(r"\b[ct]\d+\b")
+"""The names of constants and targets in the source of tasks."""
 
 
 @cache
@@ -50,6 +57,60 @@ def _bindings() -> dict[Any, Callable[..., Any]]:
         aten.linear.default: nn.linear,
         aten.gelu.default: nn.gelu,
     }
+
+
+class Layout(NamedTuple):
+    """How a tensor lies in memory: its dimensions in that order, and their lengths there."""
+
+    shape: tuple[int, ...]
+    order: tuple[int, ...]
+    dtype: torch.dtype
+
+    @property
+    def natural(self) -> bool:
+        """Whether the dimensions lie in the order of their numbers."""
+        return self.order == tuple(range(len(self.order)))
+
+    def packed(self, value: torch.Tensor) -> torch.Tensor:
+        """Return a contiguous tensor with the numbers of `value`, which is a copy where its layout is another one."""
+        return (value if self.natural else value.permute(self.order)).contiguous()
+
+    def buffer(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return a new contiguous tensor, and it as the value."""
+        made = torch.empty(self.shape, dtype=self.dtype)
+        return made, made if self.natural else made.permute([self.order.index(dim) for dim in range(len(self.order))])
+
+
+class Tasks(NamedTuple):
+    """The tasks of a program as an engine needs them."""
+
+    names: tuple[str, ...]
+    functions: tuple[Function, ...]
+    works: tuple[bool, ...]
+    """Whether the function of each task does anything."""
+    dimensions: Mapping[int, int | None]
+    """Of values that are put together, see `Compiled.dimension`."""
+    layouts: Mapping[tuple[int, int], Layout] = {}
+    """Of values that cross to another process, by register and number of inputs."""
+
+
+class PortableTasks(NamedTuple):
+    """Tasks whose functions another process can make, see `Compiled.portable`."""
+
+    tasks: Tasks
+    sources: Mapping[int, str]
+    """The source of the function of each chosen task."""
+    targets: Mapping[str, tuple[str, ...]]
+    """The names of what they call."""
+    constants: Mapping[str, Any]
+
+    def made(self) -> Tasks:
+        """Return the tasks with their functions; those that were not chosen have one that raises `LookupError`."""
+        space: dict[str, Any] = {**self.constants}
+        space |= {name: _called(_found_target(target)) for name, target in self.targets.items()}
+        exec(compile("\n".join(self.sources.values()), "<hetsched tasks>", "exec"), space)
+        functions = (space[f"task{i}"] if i in self.sources else _elsewhere for i in range(len(self.tasks.names)))
+        return self.tasks._replace(functions=tuple(functions))
 
 
 class Compiled:
@@ -86,6 +147,7 @@ class Compiled:
         self._owner = {node: i for i, nodes in enumerate(program.calls.nodes) for node in nodes}
         self._globals: dict[str, Any] = {}
         self._bound: dict[int, str] = {}
+        self._targets: dict[str, Any] = {}
         self._merged: dict[Node, tuple[Any, ...]] = {}
         self._norm: dict[Node, Node] = {}
         self._same: dict[Node, Node] = {}
@@ -101,6 +163,7 @@ class Compiled:
                 self._fold(live)
         texts = [self._text(f"task{i}", steps) for i, steps in enumerate(live)]
         texts.append(self._text("result", last, returns=self._output.args[0]))
+        self._texts = texts
         self.source = "\n".join(texts)
         self._define(self.source)
         self.steps = tuple(live)
@@ -130,6 +193,37 @@ class Compiled:
     def entered(self) -> list[int]:
         """The values that are arguments, in ascending order of their registers."""
         return sorted(register for _, register in self._arguments if register < len(self.values))
+
+    def tasks(self, gathered: Iterable[int], crossing: Iterable[tuple[int, int]] = ()) -> Tasks:
+        """Return the tasks for an engine that puts some values together, and moves others, for numbers of inputs, between processes."""
+        dimensions = {register: self.dimension(register) for register in sorted(gathered)}
+        layouts = {pair: self.layout(*pair) for pair in sorted(crossing)}
+        return Tasks(self.program.graph.names, self.functions, tuple(map(bool, self.steps)), dimensions, layouts)
+
+    def layout(self, register: int, length: int) -> Layout:
+        """Return the layout of a value for a batch of some length, as it is at the capture."""
+        node, k = self._leaves[register]
+        value = node.meta["val"]
+        value = value[k] if isinstance(value, list | tuple) else value
+        shape = [_at(size, length) for size in value.shape]
+        stride = [_at(size, length) for size in value.stride()]
+        order = tuple(sorted(range(len(shape)), key=lambda dim: (-stride[dim], dim)))
+        return Layout(tuple(shape[dim] for dim in order), order, value.dtype)
+
+    def portable(self, tasks: Tasks, chosen: Iterable[int]) -> PortableTasks:
+        """Return tasks so that another process can make the functions of the chosen ones.
+
+        Raises
+        ------
+        UnsupportedFeature
+            One of them calls what has no name, or an operator that is defined in the script that runs.
+        """
+        sources = {task: self._texts[task] for task in sorted(chosen)}
+        names = {name for text in sources.values() for name in _GLOBAL.findall(text)} & self._globals.keys()
+        constants = {name: self._globals[name] for name in sorted(names - self._targets.keys())}
+        constants = {name: value.detach() if isinstance(value, torch.Tensor) else value for name, value in constants.items()}
+        targets = {name: portable_target(self._targets[name]) for name in sorted(names & self._targets.keys())}
+        return PortableTasks(tasks._replace(functions=()), sources, targets, constants)
 
     def lengths(self, given: Values) -> tuple[int, ...]:
         """Return the sizes of the arguments that may have any length, that of the batch."""
@@ -320,8 +414,8 @@ class Compiled:
         """Return the bytes of a tensor for a batch of one; an expanded dimension adds none."""
         size = float(value.element_size())
         for length, stride in zip(value.shape, value.stride(), strict=True):
-            count = _at_one(length)
-            size *= count if count == 0 or _at_one(stride) else 1
+            count = _at(length, 1)
+            size *= count if count == 0 or _at(stride, 1) else 1
         return size
 
     # ------------------------------------------------------------------ folded batch norm
@@ -412,14 +506,13 @@ class Compiled:
             if source not in local and (source, k) in self.register:
                 return f"v[{self.register[source, k]}]"  # type: ignore[index]
             return f"{self._argument(source, local)}[{self._argument(k, local)}]"
-        target = _bindings().get(node.target, node.target)
-        if isinstance(target, torch._ops.OpOverload):
-            target = target._op  # without the checks of a call from outside
+        name = self._name(_called(node.target), "t")
+        self._targets[name] = node.target
         args = self._merged.get(node, node.args)
         words = {key: value for key, value in node.kwargs.items() if node not in self._merged or key not in ("weight", "bias")}
         given = [self._argument(value, local) for value in args]
         given += [f"{key}={self._argument(value, local)}" for key, value in words.items()]
-        return f"{self._name(target, 't')}({', '.join(given)})"
+        return f"{name}({', '.join(given)})"
 
     def _argument(self, value: Any, local: dict[Node, str]) -> str:
         """Return the source of an argument."""
@@ -457,6 +550,44 @@ class Compiled:
         return self._bound[id(value)]
 
 
+def _elsewhere(registers: Registers) -> None:
+    raise LookupError("the task is on another rank")
+
+
+def portable_target(target: Any) -> tuple[str, ...]:
+    """Return the name of an operator, with its overload and the module that defines it, or of a function of a module."""
+    if isinstance(target, torch._ops.OpOverload):
+        space, name = target._schema.name.split("::")
+        module = _defining_module(space, target._schema.name)
+        if module != "__main__":
+            return space, name, target._overloadname, module
+    else:
+        module, name = getattr(target, "__module__", None) or "", getattr(target, "__name__", "")
+        if module != "__main__" and getattr(sys.modules.get(module), name, None) is target:
+            return module, name
+    raise UnsupportedFeature(f"{target} is defined in this script, and other processes have to call it; define it in a module of its own")
+
+
+def _defining_module(space: str, operator_name: str) -> str:
+    """Return the module that defines an operator, as far as Python can tell; empty for those of torch."""
+    defined = torch._library.custom_ops.OPDEFS.get(operator_name)
+    if defined is not None:
+        return str(defined._init_fn.__module__)
+    for name, module in list(sys.modules.items()):
+        if any(issubclass(type(value), torch.library.Library) and value.ns == space for value in list(vars(module).values())):
+            return name
+    return space if space in sys.modules else ""
+
+
+def _found_target(parts: tuple[str, ...]) -> Any:
+    if len(parts) == 2:
+        return getattr(importlib.import_module(parts[0]), parts[1])
+    space, name, overload, module = parts
+    if module:
+        importlib.import_module(module)
+    return getattr(getattr(getattr(torch.ops, space), name), overload)
+
+
 def _is_number(node: Node) -> bool:
     """Return whether the value is a number that depends on the sizes of the arguments."""
     return isinstance(node.meta.get("val"), torch.SymInt | torch.SymFloat | torch.SymBool)
@@ -466,14 +597,20 @@ def _type(number: Any) -> type:
     return int if isinstance(number, torch.SymInt) else float if isinstance(number, torch.SymFloat) else bool
 
 
-def _at_one(size: Any) -> int:
-    """Return a size for a batch of one."""
-    return _evaluated(size.node.expr) if isinstance(size, torch.SymInt) else int(size)
+def _at(size: Any, length: int) -> int:
+    """Return a size for a batch of some length."""
+    return _evaluated(size.node.expr, length) if isinstance(size, torch.SymInt) else int(size)
 
 
 @cache
-def _evaluated(expression: Any) -> int:
-    return int(expression.subs(dict.fromkeys(expression.free_symbols, 1)))
+def _evaluated(expression: Any, length: int) -> int:
+    return int(expression.subs(dict.fromkeys(expression.free_symbols, length)))
+
+
+def _called(target: Any) -> Any:
+    """Return what the functions of tasks call for a target."""
+    target = _bindings().get(target, target)
+    return target._op if isinstance(target, torch._ops.OpOverload) else target  # without the checks of a call from outside
 
 
 def _nodes(nested: Any) -> Iterable[Node]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
-from hetsched.errors import InvalidProblem, UnsupportedFeature
+from hetsched.errors import InvalidProblem, UnsupportedFeature, warn
 
 Where = int | Sequence[int] | str
 """A number of CPU threads; the CPU cores to which a device is pinned, one thread each; or the name of a device of torch."""
@@ -115,3 +115,33 @@ def _cpu_info(what: str) -> str | None:
     except OSError:
         return platform.processor() if what == "model name" else None
     return next((line.partition(":")[2].strip() for line in lines if line.startswith(what)), None)
+
+
+def free_memory() -> float | None:
+    """Return the bytes of memory that are available, or None if the system does not say so."""
+    try:
+        rows = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+    except (OSError, ValueError):
+        return None
+    return 1024.0 * float(rows["MemAvailable"].split()[0]) if "MemAvailable" in rows else None
+
+
+def affinities() -> dict[int, set[int]]:
+    """Return the cores of each thread of this process, where the system tells."""
+    cores = {}
+    with contextlib.suppress(OSError, AttributeError):
+        for thread in Path("/proc/self/task").iterdir():
+            with contextlib.suppress(OSError):  # it has ended
+                cores[int(thread.name)] = os.sched_getaffinity(int(thread.name))
+    return cores
+
+
+def warn_of_moved(before: Mapping[int, set[int]], places: Sequence[Place]) -> None:
+    """Warn if threads that were started in the first run are not on the cores of the devices."""
+    if all(place.cores is None for place in places) or not before:
+        return
+    rights = [set(place.cores) for place in places if place.cores is not None] + [os.sched_getaffinity(0)]
+    for thread, cores in affinities().items():
+        if thread not in before and cores not in rights:
+            warn(f"a thread of torch is on the cores {sorted(cores)}, which are no device's; unset OMP_PROC_BIND and KMP_AFFINITY")
+            return

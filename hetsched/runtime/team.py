@@ -12,21 +12,24 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+import numpy as np
 import torch
 
+from hetsched.arrays import FloatArray
+from hetsched.costs.timeline import RunTimes
 from hetsched.errors import Cancelled, warn
-from hetsched.runtime.code import Compiled, Registers
+from hetsched.runtime.code import Boxes, Tasks
 from hetsched.runtime.places import Place
 from hetsched.runtime.plan import Drop, Gather, Plan, Run, Send, Wait
 from hetsched.runtime.plan import Step as PlanStep
 
-RUN, WAIT, SEND, DROP, PUT, TAKE, PASS, GATHER = range(8)
-"""Kinds of steps: PUT delivers a value without notice; TAKE and PASS hand on the turn of runs in which one device acts at a time."""
+RUN, WAIT, SEND, SHIP, DROP, TAKE, PASS, GATHER = range(8)
+"""Kinds of steps: SHIP sends a value to another process; TAKE and PASS hand on the turn of runs in which one device acts at a time."""
 LONGEST_END = 5.0
 """Seconds in which threads have to end when an executor is closed."""
 Step = tuple[int, Any, int, int, Any, int]
-"""A kind; a function, a lock or None; the batch or value; a device that receives, of GATHER the batch; a send, of PUT the device that
-gives, of RUN the values to release before; the group of inputs. Large tensors take up to a millisecond to release: the time belongs
+"""A kind; a function, a lock or None; the batch or value; a device that receives, of GATHER the batch; a send, of RUN the values to
+release before; the group of inputs. Large tensors take up to a millisecond to release: the time belongs
 to the next task of the device."""
 
 
@@ -34,7 +37,7 @@ Work = tuple[list[list[Step]], list[LockType]]
 """The steps of each device, and their locks."""
 
 
-class _Stopped(Exception):
+class Stopped(Exception):
     """Another device has failed."""
 
 
@@ -43,14 +46,15 @@ class Turn:
     """One run of all steps, its data and its times in nanoseconds; -1 where nothing has happened yet."""
 
     steps: Sequence[Sequence[Step]]
-    registers: list[list[Registers]]
-    """Of each device, those of each group of inputs."""
+    registers: Boxes
     locks: Sequence[LockType]
     n_batches: int
     n_sends: int
     cpu_clocks: Sequence[Callable[[], int] | None]
     copies: bool = False
     autocast: torch.dtype | None = None
+    absent: Sequence[int] = ()
+    """The devices that other processes have."""
     stop: bool = False
     over: bool = False
     """Whether the run has ended well: no longer can it be aborted, nor its locks be released, which serve the next run."""
@@ -58,6 +62,8 @@ class Turn:
     failed: tuple[int, int] | None = None
     """Device, and step, of the error if it is a task's."""
     began: int = 0
+    after: Callable[[], None] | None = None
+    """What is called when all devices have ended well, before the next run with the same steps."""
     posting: Callable[[int], None] | None = None
     """What is called with the device to which a value has been sent."""
     guard: threading.RLock = field(default_factory=threading.RLock)
@@ -70,8 +76,11 @@ class Turn:
         self.posted, self.seen = [-1] * self.n_sends, [-1] * self.n_sends
         self.at, self.ended = [0] * count, [-1] * count
         self.done = [_held() for _ in range(count)]
-        self.left, self.news = count, _held()
-        if not count:
+        self.left, self.news = count - len(self.absent), _held()
+        for k in self.absent:
+            self.ended[k] = 0
+            self.done[k].release()
+        if not self.left:
             self.news.release()
 
     def abort(self, error: BaseException, failed: tuple[int, int] | None = None) -> None:
@@ -103,6 +112,23 @@ class Turn:
             for box in own:
                 box[:] = [None] * len(box)
 
+    @property
+    def span(self) -> tuple[float, float]:
+        """The begin and end of the run in seconds of the clock."""
+        return self.began / 1e9, max(self.ended) / 1e9
+
+    def times(self) -> RunTimes:
+        """Return the times in seconds from the start; NaN for what has not happened."""
+
+        def seconds(stamps: Sequence[int], origin: int) -> FloatArray:
+            values = np.array(stamps, np.int64)
+            return np.where(values < 0, np.nan, (values - origin) / 1e9)
+
+        columns = {name: seconds(getattr(self, name), self.began) for name in ("start", "finish", "posted", "seen")}
+        ended = max(self.ended) if min(self.ended) >= 0 else time.perf_counter_ns()
+        spent = {name: seconds(getattr(self, name), 0) for name in ("cpu", "waited", "gathered")}
+        return RunTimes(**columns, **spent, makespan=(ended - self.began) / 1e9)
+
     def advance(self, k: int, until: Callable[[], bool] | None = None) -> None:
         """Take the steps of device k, on its thread.
 
@@ -113,7 +139,7 @@ class Turn:
         try:
             with _autocast(self.autocast):
                 ended = self._take(k, until)
-        except _Stopped:
+        except Stopped:
             pass
         except BaseException as error:
             self.abort(error, (k, self.at[k]))
@@ -136,7 +162,7 @@ class Turn:
             at[k] = number
             if kind == RUN:
                 if self.stop:
-                    raise _Stopped
+                    raise Stopped
                 if until is not None and until():
                     return False
                 self.waited[a], waited = waited, 0
@@ -154,9 +180,12 @@ class Turn:
             elif kind == SEND:
                 boxes[b][g][a] = own[g][a]
                 posted[c] = clock()
-                self._release(what)
+                self.release(what)
                 if self.posting is not None:
                     self.posting(b)
+            elif kind == SHIP:
+                posted[c] = clock()
+                what(own[g][a])
             elif kind == WAIT:
                 if not what.acquire(False):
                     if until is not None:
@@ -166,31 +195,28 @@ class Turn:
                     seen[c] = clock()
                     waited += seen[c] - before
                 if self.stop:
-                    raise _Stopped
+                    raise Stopped
                 if copies:
                     own[g][a] = own[g][a].clone()
             elif kind == GATHER:
                 before = clock()
                 own[g][a] = what(boxes)
                 self.gathered[b] += clock() - before
-            elif kind == PUT:
-                value = boxes[c][g][a]
-                boxes[b][g][a] = value.clone() if copies else value
             elif kind == TAKE:
                 what.acquire()
                 if self.stop:
-                    raise _Stopped
+                    raise Stopped
             else:
-                self._release(what)
+                self.release(what)
         return True
 
-    def _release(self, lock: LockType) -> None:
+    def release(self, lock: LockType) -> None:
         try:
             lock.release()
         except RuntimeError:
             if not self.stop:  # else `abort` was first
                 raise
-            raise _Stopped from None
+            raise Stopped from None
 
 
 class Stream:
@@ -202,9 +228,11 @@ class Stream:
     ----------
     count : int
         Number of devices.
+    absent : sequence of int
+        Those that other processes have.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, absent: Sequence[int] = ()) -> None:
         self.turns: tuple[Turn, ...] = ()
         """Those in progress, the oldest first."""
         self.ended = [-1] * count
@@ -213,6 +241,9 @@ class Stream:
         self._done = [_held() for _ in range(count)]
         self._news = [False] * count
         self._wakes = [_held() for _ in range(count)]
+        for k in absent:
+            self.ended[k] = 0
+            self._done[k].release()
 
     def admit(self, turn: Turn) -> None:
         """Begin a turn, behind those in progress."""
@@ -285,13 +316,11 @@ class Team:
 
     Parameters
     ----------
-    places : sequence of Place
-    work : tuple
-        Steps and locks of the turns that are repeated.
+    places : sequence of Place or None
+        None for devices that other processes have.
     """
 
-    def __init__(self, places: Sequence[Place], work: Work) -> None:
-        self.work = work
+    def __init__(self, places: Sequence[Place | None]) -> None:
         self.places, self.closed, self.guard = tuple(places), False, threading.RLock()
         self.turn: Turn | Stream | None = None
         self.failures: list[BaseException] = []
@@ -301,6 +330,8 @@ class Team:
         self.threads = []
         try:
             for k, place in enumerate(places):
+                if place is None:
+                    continue
                 thread = threading.Thread(target=_serve, args=(self, k), name=f"hetsched-{place.name}", daemon=True)
                 thread.start()
                 self.threads.append(thread)
@@ -323,8 +354,9 @@ class Team:
             self.turn = turn
             if isinstance(turn, Turn):
                 turn.began = time.perf_counter_ns()
-            for lock in self.wakes:
-                lock.release()
+            for place, lock in zip(self.places, self.wakes, strict=True):
+                if place is not None:
+                    lock.release()
 
     def close(self) -> None:
         """End the threads; those that are in a task end after it."""
@@ -349,6 +381,7 @@ class Team:
 def _serve(team: Team, k: int) -> None:
     """Take the steps of device k of one turn after another."""
     place = team.places[k]
+    assert place is not None
     try:
         if place.cores is not None:
             os.sched_setaffinity(0, place.cores)
@@ -380,13 +413,13 @@ def warn_unequal(places: Sequence[Place]) -> None:
         )
 
 
-def parallel_steps(plan: Plan, compiled: Compiled) -> Work:
+def parallel_steps(plan: Plan, tasks: Tasks) -> Work:
     """Return the steps of each device and their locks, one for each send."""
     index = {send: place for place, send in enumerate(plan.sends)}
     locks = [_held() for _ in plan.sends]
     steps: list[list[Step]] = []
     for k, own in enumerate(plan.steps):
-        made = _Steps(plan, compiled, k)
+        made = _Steps(plan, tasks, k)
         for step in own:
             group = plan.group[step.batch]
             if isinstance(step, Send):
@@ -401,40 +434,37 @@ def parallel_steps(plan: Plan, compiled: Compiled) -> Work:
     return steps, locks
 
 
-def serial_steps(plan: Plan, compiled: Compiled) -> Work:
-    """Return steps in which one device acts at a time, in the plan's order, and the locks by which they take turns."""
+def serial_steps(plan: Plan, work: Work, token: Callable[[int, int, LockType], Any] | None = None) -> Work:
+    """Return steps in which one device acts at a time, in the plan's order; with their locks.
+
+    `token` is called with a device, the next one and a lock; what it returns is released by the first one, so that the other one can
+    acquire the lock. By default that is the lock.
+    """
+    steps, locks = work[0], list(work[1])
+    made: list[list[Step]] = [[] for _ in steps]
+    left = [iter(own) for own in steps]
     device = plan.device.tolist()
-    made = [_Steps(plan, compiled, k) for k in range(len(plan.steps))]
-    locks: list[LockType] = []
-    position = [0] * len(plan.steps)
     current = -1
-    for step in plan.order:
-        k = device[step.batch]
-        if isinstance(step, Run):
-            if current not in (-1, k):
-                locks.append(_held())
-                made[current].steps.append((PASS, locks[-1], 0, 0, 0, 0))
-                made[k].steps.append((TAKE, locks[-1], 0, 0, 0, 0))
-            current = k
-        else:
-            made[current].steps.append((PUT, None, step.value, step.to, k, plan.group[step.batch]))
-        own = plan.steps[k]
-        while own[position[k]] != step or type(own[position[k]]) is not type(step):
-            made[k].add(own[position[k]])
-            position[k] += 1
-        made[k].add(step)
-        position[k] += 1
-        while position[k] < len(own) and isinstance(own[position[k]], Drop):
-            made[k].add(own[position[k]])
-            position[k] += 1
-    return [one.ended() for one in made], locks
+    for batch in (step.batch for step in plan.order):
+        k = device[batch]
+        if current not in (-1, k):
+            locks.append(_held())
+            given = locks[-1] if token is None else token(current, k, locks[-1])
+            made[current].append((PASS, given, 0, 0, 0, 0))
+            made[k].append((TAKE, locks[-1], 0, 0, 0, 0))
+        current = k
+        for step in left[k]:
+            made[k].append(step)
+            if step[0] in (RUN, SEND, SHIP):
+                break
+    return [[*own, *rest] for own, rest in zip(made, left, strict=True)], locks
 
 
 class _Steps:
     """The steps of a device as they are made; values are released by the next task."""
 
-    def __init__(self, plan: Plan, compiled: Compiled, k: int) -> None:
-        self.plan, self.compiled, self.k = plan, compiled, k
+    def __init__(self, plan: Plan, tasks: Tasks, k: int) -> None:
+        self.plan, self.tasks, self.k = plan, tasks, k
         self.steps: list[Step] = []
         self.dead: list[tuple[int, int]] = []
 
@@ -443,13 +473,13 @@ class _Steps:
         group = self.plan.group[step.batch]
         if isinstance(step, Run):
             task = int(self.plan.task[step.batch])
-            works = bool(self.compiled.steps[task])
-            self.steps.append((RUN, self.compiled.functions[task], step.batch, 0, tuple(self.dead) if works else (), group))
+            works = self.tasks.works[task]
+            self.steps.append((RUN, self.tasks.functions[task], step.batch, 0, tuple(self.dead) if works else (), group))
             if works:
                 self.dead = []
         elif isinstance(step, Gather):
             places = [(self.k, self.plan.group[source], first, count) for source, first, count in step.runs]
-            self.steps.append((GATHER, gathering(self.compiled, step.value, places), step.value, step.batch, 0, group))
+            self.steps.append((GATHER, gathering(self.tasks.dimensions[step.value], step.value, places), step.value, step.batch, 0, group))
         elif isinstance(step, Drop):
             self.dead.append((step.value, group))
 
@@ -458,17 +488,14 @@ class _Steps:
         return self.steps + [(DROP, None, value, self.k, 0, group) for value, group in self.dead]
 
 
-def gathering(
-    compiled: Compiled, register: int, places: Sequence[tuple[int, int, int, int]]
-) -> Callable[[Sequence[Sequence[Registers]]], torch.Tensor]:
-    """Return the function of all registers that puts a value together.
+def gathering(dim: int | None, register: int, places: Sequence[tuple[int, int, int, int]]) -> Callable[[Boxes], torch.Tensor]:
+    """Return the function of all registers that puts a value together along a dimension; None: it is the same for all inputs.
 
     `places` are, in the order of the inputs, a device and a group that have the value, and the first place and number of the
     inputs taken from there.
     """
-    dim = compiled.dimension(register)
 
-    def gather(boxes: Sequence[Sequence[Registers]]) -> torch.Tensor:
+    def gather(boxes: Boxes) -> torch.Tensor:
         if dim is None:
             device, group, *_ = places[0]
             return boxes[device][group][register]  # type: ignore[no-any-return]

@@ -23,8 +23,9 @@ nn, F = torch.nn, torch.nn.functional
 
 from hetsched.runtime import Executor, Program  # noqa: E402
 from hetsched.runtime import executor as executors  # noqa: E402
+from hetsched.runtime import threads as engines  # noqa: E402
 from hetsched.runtime.plan import Gather  # noqa: E402
-from hetsched.runtime.team import OWN_THREADS, Turn, serial_steps  # noqa: E402
+from hetsched.runtime.team import OWN_THREADS, Turn  # noqa: E402
 from hetsched.testing import decisions  # noqa: E402
 from hetsched.testing.profiles import examples  # noqa: E402
 from tests.torch_modules import arguments, modules, tensors  # noqa: E402
@@ -413,9 +414,8 @@ def test_profiles_run_one_task_at_a_time():
         running.pop()
 
     with executor() as run:
-        serial = serial_steps(run.plan, run.compiled)
         HOOKS.update(dict.fromkeys(range(6), busy))
-        turn = within(lambda: run._run((X,), {}, steps=serial))
+        turn = within(lambda: run._run((X,), {}, serial=True))
         assert max(most) == 1
         assert torch.equal(run._gathered(turn), Acts()(X))
         HOOKS[1] = lambda: time.sleep(0.01)
@@ -554,7 +554,7 @@ def test_the_error_of_a_task_does_not_wait_for_a_long_task_of_another_device():
 def test_a_turn_that_is_over_cannot_be_aborted():
     turns = []
     with executor() as run:
-        HOOKS[4] = lambda: turns.append(run._turn)
+        HOOKS[4] = lambda: turns.append(run._engine.turn)
         run(X)
         HOOKS.clear()
         turns[0].abort(hs.Cancelled("too late: the locks are those of the next run"))
@@ -581,7 +581,7 @@ def test_a_measurement_is_cancelled_between_its_runs():
 
 def test_an_executor_closed_before_its_run_begins_says_so(monkeypatch):
     run = executor()
-    monkeypatch.setattr(executors, "_affinities", run.close)  # between the choice of threads and their start
+    monkeypatch.setattr(engines, "affinities", run.close)  # between the choice of threads and their start
     with pytest.raises(hs.Cancelled, match="the executor was closed"):
         within(lambda: run(X))
 
@@ -590,7 +590,7 @@ def test_a_second_interrupt_leaves_no_thread_in_the_old_run(monkeypatch):
     wake = threading.Event()
     HOOKS[4] = lambda: wake.wait(60)
     with executor() as run:
-        threads = run._team().threads
+        threads = run._engine.team().threads
 
         def interrupted(*_):
             raise KeyboardInterrupt
@@ -612,7 +612,9 @@ def test_a_failed_run_keeps_no_values():
     values = []
 
     def hook():
-        values.extend(weakref.ref(value) for own in run._turn.registers for box in own for value in box if isinstance(value, torch.Tensor))
+        values.extend(
+            weakref.ref(value) for own in run._engine.turn.registers for box in own for value in box if isinstance(value, torch.Tensor)
+        )
         raise Fault
 
     with executor() as run:
@@ -657,12 +659,11 @@ def test_threads_end_if_making_them_is_interrupted(monkeypatch):
 
 def test_a_profile_may_take_as_long_for_each_device():
     with executor(timeout=0.6) as run:
-        serial = serial_steps(run.plan, run.compiled)
         HOOKS.update(dict.fromkeys(range(6), lambda: time.sleep(0.12)))
-        assert torch.equal(run._gathered(within(lambda: run._run((X,), {}, steps=serial))), Acts()(X))
+        assert torch.equal(run._gathered(within(lambda: run._run((X,), {}, serial=True))), Acts()(X))
         HOOKS[4] = lambda: time.sleep(1.0)
         with pytest.raises(hs.Timeout, match="the run of one task at a time took longer than 1.2 s: .*waits for its turn"):
-            within(lambda: run._run((X,), {}, steps=serial))
+            within(lambda: run._run((X,), {}, serial=True))
 
 
 def test_weights_that_were_folded_must_not_change():
@@ -699,7 +700,7 @@ def test_a_profile_of_another_problem_is_refused(other):
 
 def test_an_executor_without_references_ends_its_threads():
     run = executor()
-    threads = run._team().threads
+    threads = run._engine.team().threads
     run(X)
     del run
     gc.collect()

@@ -1,0 +1,87 @@
+"""The arguments of a call on the devices that read them, and its result from the values that devices have made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+
+from hetsched.errors import InvalidProblem, UnsupportedFeature
+from hetsched.runtime.code import Boxes, Compiled
+from hetsched.runtime.plan import Plan, runs_of
+from hetsched.runtime.program import Program
+from hetsched.runtime.team import gathering
+
+
+class Boundary:
+    """What goes into the registers of the devices before a run of a plan, and what is taken from them after it."""
+
+    def __init__(self, program: Program, compiled: Compiled, plan: Plan) -> None:
+        self.program, self.compiled, self.plan = program, compiled, plan
+        self.kept = self._gatherings()
+        """Of each value that the result reads, the function that takes it from the registers of all devices."""
+        self._entered: list[list[int]] = [[] for _ in range(program.graph.n_tasks)]
+        for register in compiled.entered:
+            self._entered[compiled.values[register].task].append(register)
+
+    def placed(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Boxes:
+        """Return the registers of each device before a run.
+
+        Raises
+        ------
+        InvalidProblem
+            The arguments are not those of the capture with a batch of the decision's inputs.
+        UnsupportedFeature
+            Weights that were folded have changed.
+        """
+        given = self.program.inputs(args, kwargs)
+        if self.compiled.outdated:
+            raise UnsupportedFeature(
+                "weights of the module have changed since the executor was made, which multiplied batch norms into them; make a new one, "
+                "or give fold=False"
+            )
+        for length in self.compiled.lengths(given):
+            if length != self.plan.inputs:
+                raise InvalidProblem(
+                    f"the arguments are a batch of {length}, and the decision is for {self.plan.inputs} inputs; "
+                    "solve a problem of as many inputs as the batch has"
+                )
+        count, groups = len(self.compiled.values), self.plan.groups
+        boxes: Boxes = [[] for _ in self.plan.devices]
+        entries = []
+        for items in groups:
+            entries.append(self.compiled.start(given if items is groups[-1] else self.compiled.part(given, items)))
+            for own in boxes:
+                own.append([None] * count + entries[-1][count:])
+        for batch, device in enumerate(self.plan.device.tolist()):
+            group = self.plan.group[batch]
+            for register in self._entered[int(self.plan.task[batch])]:
+                boxes[device][group][register] = entries[group][register]
+        return boxes
+
+    def result(self, boxes: Boxes) -> Any:
+        """Return the result of the module."""
+        registers = list(boxes[0][-1])
+        with torch.no_grad():
+            for register, take in self.kept.items():
+                registers[register] = take(boxes)
+            return self.compiled.result(registers)
+
+    def _gatherings(self) -> dict[int, Callable[[Boxes], Any]]:
+        plan, made = self.plan, dict[int, Callable[[Boxes], Any]]()
+        for register, value in enumerate(plan.values):
+            if value.kept:
+                runs = runs_of(plan.groups[-1], plan.made(register))
+                places = [(int(plan.device[batch]), plan.group[batch], first, count) for batch, first, count in runs]
+                device, group, *_ = places[0]
+                whole = len(places) == 1
+                made[register] = (
+                    partial(_taken, device, group, register) if whole else gathering(self.compiled.dimension(register), register, places)
+                )
+        return made
+
+
+def _taken(device: int, group: int, register: int, boxes: Sequence[Sequence[Sequence[Any]]]) -> Any:
+    return boxes[device][group][register]

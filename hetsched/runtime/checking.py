@@ -1,0 +1,81 @@
+"""What an executor is given, checked: a program, the problem of its decision, and a place for each device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hetsched.errors import InvalidArgument, InvalidProblem, InvalidSchedule, UnsupportedFeature
+from hetsched.problem.cluster import Cluster
+from hetsched.problem.problem import Problem
+from hetsched.runtime.places import Place, Where, place
+from hetsched.runtime.program import Program
+from hetsched.schedule.decision import Decision
+from hetsched.schedule.schedule import Schedule
+from hetsched.schedule.simulate import simulate
+
+HAND_OFF = 6e-6
+"""Seconds of a hand-off between two threads, assumed where the run does not show them."""
+
+
+def checked_program(module: Any, example_args: Any, example_kwargs: Mapping[str, Any] | None) -> Program:
+    if isinstance(module, Program):
+        program = module
+    elif example_args is None:
+        raise InvalidProblem("example_args is None, which only a Program can do without; give arguments of a call")
+    else:
+        program = Program(module, example_args, example_kwargs=example_kwargs)
+    if program.device.type != "cpu":
+        raise UnsupportedFeature(f"the module is on a {program.device.type} device; the executor runs on CPU threads so far")
+    return program
+
+
+def checked_problem(program: Program, decision: Schedule | Decision, problem: Problem | None) -> tuple[Problem, Decision, float]:
+    """Return the problem of a decision, the decision, and its makespan."""
+    names = program.graph.names
+    tasks = decision.tasks if isinstance(decision, Schedule) else None if problem is None else problem.graph.names
+    if tasks is None:
+        raise InvalidArgument("a Decision has no names of devices; give its problem too, or a Schedule")
+    if problem is not None and isinstance(decision, Schedule):
+        same = decision.devices == problem.cluster.names and decision.n_inputs == problem.inputs and tasks == problem.graph.names
+        if not same:
+            raise InvalidSchedule("the schedule is of another problem; give the one that it was made for, or leave it out")
+    if tasks != names:
+        missing = next((name for name in tasks if name not in program.graph.index), None) or next(
+            (name for name in names if name not in set(tasks)), names[0]
+        )
+        raise InvalidSchedule(
+            f"the schedule has {len(tasks)} tasks and the module {len(names)}, which differ, as in {missing!r}; "
+            "give the Program that was made with the same arguments as the graph, such as fuse"
+        )
+    if isinstance(decision, Decision):
+        assert problem is not None
+        return problem, decision, simulate(problem, decision).makespan
+    if problem is None:
+        batches = decision.batches
+        sizes, place = np.unique(batches.size, return_inverse=True)
+        table = np.ones((len(names), len(decision.devices), len(sizes)))
+        table[batches.task, :, place] = (batches.finish - batches.start)[:, None]
+        cluster = Cluster(decision.devices, bandwidth=float("inf"), latency=HAND_OFF)
+        problem = Problem(program.graph, cluster, durations=table, batch_sizes=sizes, inputs=decision.n_inputs, batching="free")
+    return problem, decision.decision, float(decision.makespan)
+
+
+def checked_places(names: Sequence[str], devices: Mapping[str, Where]) -> list[Place]:
+    """Return the places of the problem's devices."""
+    if set(names) != devices.keys():
+        raise InvalidProblem(
+            f"the devices of the problem are {', '.join(map(repr, names))}, and places are given for "
+            f"{', '.join(map(repr, devices)) or 'none'}; give one for each"
+        )
+    return [_place(name, devices[name]) for name in names]
+
+
+def _place(name: str, where: Where) -> Place:
+    if isinstance(where, str):
+        raise UnsupportedFeature(
+            f"device {name!r} is {where!r}; the executor runs on CPU threads so far: give a number of CPU threads, or a list of cores"
+        )
+    return place(name, where)
