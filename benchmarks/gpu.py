@@ -122,10 +122,10 @@ def prepare() -> None:
 
 
 def measure(section: str, steps: Iterable[Step], records: Records, common: Row, seconds: float) -> list[str]:
-    """Take the steps of a section that are not done, until its time is over; return those that are left."""
+    """Take the steps of a section that are not done, until its time is over; return those that failed, which the next start repeats."""
     from gpu_tools import Watch
 
-    end, left, failed = time.monotonic() + seconds, [], 0
+    end, left, failed = time.monotonic() + seconds, list[str](), list[str]()
     for step in steps:
         if records.has(section, step.name):
             continue
@@ -137,16 +137,15 @@ def measure(section: str, steps: Iterable[Step], records: Records, common: Row, 
             made = step.work()
         except Exception as error:
             made = [{"what": "failed", "error": f"{type(error).__name__}: {' '.join(str(error).split())[:400]}"}]
-            left.append(step.name)
-            failed += 1
-        about = {"section": section, "step": step.name, **common, **watch.found()}
-        rows = [{**dict.fromkeys(FIELDS), **about, **row} for row in made]
-        records.add([{**row, "stolen": max(row["stolen"], about["stolen"])} for row in rows])
+            failed.append(step.name)
+        about = {**dict.fromkeys(FIELDS), **common, "section": section, "step": step.name, **watch.found()}
+        records.add([{**about, **row} for row in made])
         print(f"{section}: {step.name}: {made[0].get('error') or f'{len(made)} lines'}", flush=True)
-    records.add([{**dict.fromkeys(FIELDS), **common, "section": section, "what": "end", "left": left}])
-    if left:
-        print(f"{section}: left {len(left)}, of which {failed} failed: {', '.join(left)}", flush=True)
-    return left
+    records.add([{**dict.fromkeys(FIELDS), **common, "section": section, "what": "end", "left": [*failed, *left]}])
+    for what, names in (("failed", failed), ("left, as the time is over", left)):
+        if names:
+            print(f"{section}: {what}: {', '.join(names)}", flush=True)
+    return failed
 
 
 def stopped(number: int, _: FrameType | None) -> None:
@@ -176,10 +175,10 @@ def main(words: Sequence[str] | None = None) -> None:
         prepare()
         tables = importlib.import_module("gpu_tables")
         arguments = figures.parse(parser, words, region=REGION)
-        rows = [row for path in arguments.tables or sorted(KEPT.glob("gpu-*.jsonl")) for row in read(path.read_text(), path)]
-        figures.publish(arguments, REGION, tables.text(rows), tables.numbers(rows))
+        files = [read(path.read_text(), path) for path in arguments.tables or sorted(KEPT.glob("gpu-*.jsonl"))]
+        figures.publish(arguments, REGION, tables.text(files), {"lines": sum(map(len, files))})
         if arguments.profile is not None:
-            tables.profile(rows).write(arguments.profile)
+            tables.profile([row for rows in files for row in rows]).write(arguments.profile)
         return
     names = [name for group in arguments.only or [[*SECTIONS]] for name in group]
     unknown = [name for name in names if name not in SECTIONS]
@@ -198,8 +197,13 @@ def main(words: Sequence[str] | None = None) -> None:
     former = signal.signal(signal.SIGTERM, stopped)
     try:
         records = Records(arguments.out)
-        bench = sections.Bench(arguments.device, records, quick=arguments.quick, full=arguments.full)
-        left = []
+        try:
+            bench = sections.Bench(arguments.device, records, quick=arguments.quick, full=arguments.full)
+        except ValueError as error:
+            raise SystemExit(f"--device {arguments.device}: {error}") from None
+        if any(row[key] != bench.common[key] for row in records.rows for key in ("software", "quick")):
+            raise SystemExit(f"{arguments.out} has lines of another device, other software or --quick; name another file")
+        failed = []
         for name in SECTIONS:
             if name not in names and name != "environment":
                 continue
@@ -210,12 +214,12 @@ def main(words: Sequence[str] | None = None) -> None:
             if name == "environment":  # the others need all of it
                 seconds = math.inf
             bench.deadline = started + seconds
-            left += measure(name, sections.STEPS[name](bench), records, bench.common, seconds)
+            failed += measure(name, sections.STEPS[name](bench), records, bench.common, seconds)
             print(f"{name}: {time.monotonic() - started:.1f} s", flush=True)
     finally:
         signal.signal(signal.SIGTERM, former)
-    if left:
-        raise SystemExit(f"{len(left)} steps are left; the same command goes on with them")
+    if failed:
+        raise SystemExit(f"{len(failed)} steps failed; the same command repeats them")
 
 
 if __name__ == "__main__":

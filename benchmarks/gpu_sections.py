@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
-import itertools
 import json
 import math
 import multiprocessing
@@ -74,10 +73,10 @@ class Bench:
         self.device = place("gpu0", device).device
         self.name = "gpu0" if self.device.type == "cuda" else "cpu0"
         self.records, self.quick, self.full = records, quick, full
-        self.deadline = math.inf
+        self.deadline = self.share = math.inf
         facts = dict(software(self.device, fold=True))
         del facts["fold"]
-        self.common = {"device": self.name, "software": ", ".join(f"{name} {value}" for name, value in facts.items())}
+        self.common = {"device": self.name, "software": ", ".join(f"{name} {value}" for name, value in facts.items()), "quick": quick}
         self.runs = QUICK_RUNS if quick else RUNS
         self.warmup = 1 if quick else WARM_UP
 
@@ -543,17 +542,19 @@ def launches(bench: Bench) -> list[Row]:
 
 def stages(bench: Bench) -> Iterator[Step]:
     """Stages on the device: by the model, by measurements, and other ways to run a network."""
-    names = bench.networks(("inception_v3", "squeezenet", "randwire", "nasnet_a"))
-    batches = (1,) if bench.quick else (1, 32)
-    cells = list(itertools.product(batches, names))
-    for batch, net in cells:
-        yield Step(f"{net}, batch {batch}", functools.partial(staged, bench, net, batch, cells))
-    for batch, net in [(1, "decoder")] if bench.quick else cells:
-        if bench.quick or bench.full or (batch == 1 and net in ("inception_v3", "squeezenet")):
-            yield Step(f"torch.compile, {net}, batch {batch}", functools.partial(rival, bench, net, batch))
+    names = bench.networks(("squeezenet", "inception_v3", "randwire", "nasnet_a"))
+    cells = [(net, batch) for batch in ((1,) if bench.quick else (1, 32)) for net in names]
+    rivals = [("decoder", 1)] if bench.quick else cells if bench.full else cells[:2]
+    for net, batch in dict.fromkeys([*cells, *rivals]):
+        name = f"{net}, batch {batch}"
+        if (net, batch) in cells:
+            bench.share = bench.left / max(1, sum(not bench.records.has("ios", f"{n}, batch {b}") for n, b in cells))
+            yield Step(name, functools.partial(staged, bench, net, batch))
+        if (net, batch) in rivals:
+            yield Step(f"torch.compile, {name}", functools.partial(rival, bench, net, batch))
 
 
-def staged(bench: Bench, net: str, batch: int, cells: Sequence[Any]) -> list[Row]:
+def staged(bench: Bench, net: str, batch: int) -> list[Row]:
     """Return the latencies of a network by schedules of stages and other ways, and the measured stages."""
     device = bench.device
     program = bench.program(net, str(device), True)
@@ -570,7 +571,7 @@ def staged(bench: Bench, net: str, batch: int, cells: Sequence[Any]) -> list[Row
         return asked[tasks, strategy]
 
     limits: dict[str, Any] = {"groups": 8, "group_size": size, "blocks": own}
-    begun, share = time.monotonic(), bench.left / max(1, len(cells)) * (2 if batch == 1 else 1)
+    begun, share = time.monotonic(), bench.share
     schedules = {
         "sequential": ios.sequential(graph, cost),
         "greedy": ios.greedy(graph, cost),
@@ -740,7 +741,7 @@ def of_run(net: str, way: str, timeline: hs.costs.Timeline, differs: float, seen
     """Return the line of runs."""
     more: Row = {"network": net, "way": way, "deviation": differs, "planted": seen, "same": differs <= ALIKE < seen}
     if not math.isnan(timeline.stolen):
-        more["stolen"] = timeline.stolen
+        more["lost"] = timeline.stolen
     return line("run", timeline.makespans.tolist(), net, way, **more)
 
 

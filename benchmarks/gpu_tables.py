@@ -20,23 +20,12 @@ from hetsched.costs.timeline import DISTURBED
 NOTHING = "Nothing of this has been run on CUDA yet."
 APART = 0.02
 """Ways whose latencies differ by less are not a pair to be ordered."""
-RIVALS = ("eager", "eager, CUDA graph", "torch.compile")
 
 
-def text(rows: Sequence[Row]) -> str:
-    """Return the content of the page's region."""
-    parts = []
-    if not any(row["device"] == "gpu0" and row["what"] != "failed" for row in rows):
-        parts.append(NOTHING)
-    sources = {row["software"]: None for row in rows}
-    for software in sources:
-        parts += of_machine([row for row in rows if row["software"] == software])
-    return "\n\n".join(parts)
-
-
-def numbers(rows: Sequence[Row]) -> dict[str, int]:
-    """Return the number of lines of each section."""
-    return {name: sum(row["section"] == name for row in rows) for name in dict.fromkeys(row["section"] for row in rows)}
+def text(files: Sequence[Sequence[Row]]) -> str:
+    """Return the content of the page's region; each file is of one machine."""
+    ran = any(row["device"] == "gpu0" and row["seconds"] is not None for rows in files for row in rows)
+    return "\n\n".join([*([] if ran else [NOTHING]), *(part for rows in files for part in of_machine(rows))])
 
 
 def of_machine(rows: Sequence[Row]) -> list[str]:
@@ -80,7 +69,7 @@ def named(rows: Iterable[Row], *what: str) -> list[Row]:
 
 def disturbed(row: Row) -> bool:
     """Return whether a line supports no claim."""
-    return bool(row.get("stolen", 0.0) > DISTURBED)
+    return max(row.get("stolen", 0.0), row.get("lost", 0.0)) > DISTURBED
 
 
 def mark(row: Row, shown: str) -> str:
