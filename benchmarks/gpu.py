@@ -189,7 +189,7 @@ def main(words: Sequence[str] | None = None) -> None:
         parser.error(f"--minutes is {minutes:g}; it must be more than 0")
     prepare()
     if arguments.rival is not None:
-        importlib.import_module("gpu_rival").answer(json.loads(arguments.rival))
+        importlib.import_module("gpu_children").compiled(json.loads(arguments.rival))
         return
     sections = importlib.import_module("gpu_sections")
     if arguments.out is None and not arguments.quick:

@@ -18,11 +18,10 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from datetime import timedelta
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import gpu_children
 import gpu_tools as tools
 import numpy as np
 import torch
@@ -113,12 +112,16 @@ class Bench:
         """Return a module with weights on the CPU, and a random batch."""
         return model(name, self.size(name), batch)
 
-    @functools.cache  # noqa: B019  (one bench lives as long as the process)
     def program(self, name: str, device: str, fuse: bool) -> hs.runtime.Program:
         """Return a captured network on a device."""
-        module, x = self.model(name)
-        where = torch.device(device)
-        return hs.runtime.Program(module.to(where), x.to(where), fuse=fuse)
+        return captured(name, self.size(name), device, fuse)
+
+
+@functools.cache
+def captured(name: str, size: int, device: str, fuse: bool) -> hs.runtime.Program:
+    """Return a captured network on a device."""
+    module, x = model(name, size, 1)
+    return hs.runtime.Program(module.to(device), x.to(device), fuse=fuse)
 
 
 def model(name: str, size: int, batch: int) -> tuple[Any, Any]:
@@ -308,7 +311,9 @@ def gloo(bench: Bench) -> list[Row]:
         ends, processes = [], []
         for rank in range(2):
             here, there = context.Pipe(duplex=False)
-            process = context.Process(target=gloo_end, args=(rank, f"{folder}/store", sizes, bench.runs, there), daemon=True)
+            process = context.Process(
+                target=gpu_children.messages, args=(rank, f"{folder}/store", sizes, bench.runs, GLOO / 2, there), daemon=True
+            )
             process.start()
             there.close()
             ends.append(here)
@@ -332,28 +337,6 @@ def gloo(bench: Bench) -> list[Row]:
     for size, (times, giver), (_, taker) in zip(sizes, *told, strict=True):
         rows.append(line("message", times, "gloo", size, device="cpu0", bytes=size, cpu=giver, cpu_target=taker))
     return rows
-
-
-def gloo_end(rank: int, store: str, sizes: Sequence[int], runs: int, told: Connection) -> None:
-    """Send messages to and fro, and return for each size half the seconds of a round, and the CPU seconds of this end of a message."""
-    from torch import distributed
-
-    distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2, timeout=timedelta(seconds=GLOO / 2))
-    torch.set_num_threads(1)
-    found = []
-    for size in sizes:
-        data = torch.zeros(size, dtype=torch.uint8)
-        times, cpu = [], []
-        for number in range(-3, runs):
-            start, before = time.perf_counter(), time.process_time()
-            for sender in (0, 1):
-                (distributed.send if rank == sender else distributed.recv)(data, 1 - rank)
-            if number >= 0:
-                times.append((time.perf_counter() - start) / 2)
-                cpu.append((time.process_time() - before) / 2)
-        found.append((times, float(np.median(cpu))))
-    told.send(found)
-    distributed.barrier()
 
 
 # ---------------------------------------------------------------------- 2 operators
@@ -426,10 +409,7 @@ def engine(bench: Bench) -> Iterator[Step]:
 
 
 def dispatch(bench: Bench, net: str) -> list[Row]:
-    """Return the seconds a task of the module itself, of compiled tasks, and of a CUDA graph of these, until the work is done.
-
-    On a CPU of one thread, CPU seconds; on CUDA `host` is the part in which the thread was busy.
-    """
+    """Return the seconds a task of the module itself, of compiled tasks, and of a CUDA graph of these, until the work is done."""
     device = bench.device
     program = bench.program(net, str(device), False)
     module, x = bench.model(net)
@@ -513,10 +493,9 @@ def launches(bench: Bench) -> list[Row]:
 
             def launch(barrier: threading.Barrier = barrier) -> None:
                 torch.set_num_threads(1)
-                x = torch.zeros(1, device=device)
                 stream = torch.cuda.Stream(device) if cuda else None  # type: ignore[no-untyped-call]
                 with torch.no_grad(), torch.cuda.stream(stream):
-                    x.add_(1)
+                    x = torch.zeros(1, device=device)
                     barrier.wait()
                     for _ in range(each):
                         x.add_(1)

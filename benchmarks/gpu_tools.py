@@ -45,16 +45,17 @@ def synchronize(device: torch.device) -> None:
 
 
 def wall(run: Callable[[], object], device: torch.device, runs: int, *, warmup: int = 3) -> tuple[list[float], list[float]]:
-    """Return the seconds of calls until their work is done, and the CPU seconds of this thread."""
+    """Return the seconds of calls until their work is done, and the CPU seconds of this thread until they return."""
     times, spent = [], []
     for number in range(-warmup, runs):
         synchronize(device)
         start, cpu = time.perf_counter(), time.thread_time()
         run()
+        cpu = time.thread_time() - cpu
         synchronize(device)
         if number >= 0:
             times.append(time.perf_counter() - start)
-            spent.append(time.thread_time() - cpu)
+            spent.append(cpu)
     return times, spent
 
 

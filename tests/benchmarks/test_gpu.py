@@ -320,6 +320,50 @@ def test_the_page_says_that_nothing_has_run_on_cuda_until_something_has() -> Non
         assert gpu_tables.NOTHING in (figures.DOCS / "benchmarks.md").read_text()
 
 
+def operators(network: str, batch: int) -> list[gpu.Row]:
+    """Return lines of convolutions that take what the analytic model of a V100 says, with other constants."""
+    widths = [32 * k for k in range(1, 13)]
+    shapes = [hs.Shape(28 * 28, n, 9 * n, (3, 3), (1, 1)) for n in widths]
+    amounts = [(2.0 * 28 * 28 * n * 9 * n, 4.0 * 28 * 28 * 2 * n + 36.0 * n * n, 36.0 * n * n) for n in widths]
+    flops, accessed, weights = zip(*amounts, strict=True)
+    graph = hs.TaskGraph(
+        [f"{network}{n}" for n in widths], op="conv2d", shape=shapes, flops=flops, bytes_accessed=accessed, weight_bytes=weights
+    )
+    seconds = 1.7 * hs.costs.Analytic().durations(graph, hs.Cluster([hs.costs.device("v100")]), [batch])[:, 0, 0]
+    columns = zip(graph.names, shapes, flops, accessed, weights, seconds.tolist(), strict=True)
+    common = {
+        "device": "gpu0",
+        "network": network,
+        "batch": batch,
+        "op": "conv2d",
+        "text": "",
+        "tasks": 1,
+        "cpu": None,
+        "memory_bytes": 1.0,
+    }
+    return [
+        row("operator", digest=name, shape=shape, flops=work, bytes_accessed=moved, weight_bytes=weight, seconds=time, **common)
+        for name, shape, work, moved, weight, time in columns
+    ]
+
+
+def test_operators_are_fitted_on_half_of_the_networks(tmp_path: Path) -> None:
+    device = hs.costs.device("v100", "gpu0")
+    rows = [gpu_sections.of(device, "gpu0"), *operators("x", 1), *operators("y", 4)]
+    file = tmp_path / "x.jsonl"
+    gpu.Records(file).add(
+        [{**dict.fromkeys(gpu.FIELDS), "section": "operators", "software": "torch 0", "stolen": 0.0, **one} for one in rows]
+    )
+    counts, _, table = gpu_tables.operators(lines(file))
+    assert "| gpu0 | 24 | 24 | 0 |" in counts
+    held = [[float(part) for part in line.split("|")[5].replace("%", "").split("/")] for line in table.splitlines()[2:]]
+    assert len(held) == 2
+    assert all(median < 10 for median, _ in held), table
+    profile = gpu_tables.profile(lines(file))
+    assert profile.pooled("x32", "gpu0", 1).seconds == rows[1]["seconds"]
+    assert profile.device("gpu0").device.peak_flops == {"float32": device.peak_flops["float32"]}
+
+
 def test_pairs_of_schedules_are_ordered_by_a_model() -> None:
     graph = hs.TaskGraph(["a", "b"])
     schedules = [
