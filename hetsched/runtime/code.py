@@ -103,6 +103,7 @@ class Compiled:
         self._norm: dict[Node, Node] = {}
         self._same: dict[Node, Node] = {}
         self._folded: list[tuple[torch.Tensor, int]] = []
+        self._copied: list[tuple[torch.Tensor, int]] = []
         self._output = program.calls.program.graph.output_node()
         self._sizes: dict[Node, int] = {}
         self._symbols = self._find_symbols()
@@ -112,9 +113,8 @@ class Compiled:
         if fold:
             with torch.no_grad():
                 self._fold(live)
-        texts = [self._text(f"task{i}", steps) for i, steps in enumerate(live)]
-        texts.append(self._text("result", last, returns=self._output.args[0]))
-        self.source = "\n".join(texts)
+        self._texts = [self._text(f"task{i}", steps) for i, steps in enumerate(live)]
+        self.source = "\n".join([*self._texts, self._text("result", last, returns=self._output.args[0])])
         self._define(self.source)
         self.steps = tuple(live)
         """The calls of each function, in order."""
@@ -197,8 +197,8 @@ class Compiled:
 
     @property
     def outdated(self) -> bool:
-        """Whether a tensor that was folded has been changed in place since."""
-        return any(tensor._version != version for tensor, version in self._folded)
+        """Whether a tensor that was folded, or copied to another device, has been changed in place since."""
+        return any(tensor._version != version for tensor, version in (*self._folded, *self._copied))
 
     def run(self, registers: Registers) -> Any:
         """Run all tasks in topological order and return the result of the module; registers are released after their last use."""
@@ -207,6 +207,19 @@ class Compiled:
             for register in dead:
                 registers[register] = None
         return self.result(registers)
+
+    def copied(self, tasks: Iterable[int], put: Callable[[torch.Tensor], torch.Tensor], device: torch.device) -> dict[int, Function]:
+        """Return the functions of some tasks for another device, with copies by `put` of the constants that they read."""
+        functions = {i: self.functions[i] for i in tasks}
+        own: dict[str, Any] = {}
+        for name in sorted({name for function in functions.values() for name in function.__code__.co_names} & self._globals.keys()):
+            value = self._globals[name]
+            if isinstance(value, torch.Tensor):
+                self._copied += [] if value.is_inference() else [(value, value._version)]
+                value = put(value)
+            own[name] = device if isinstance(value, torch.device) else value
+        exec(compile("\n".join(self._texts[i] for i in functions), "<hetsched tasks>", "exec"), own)
+        return {i: own[f"task{i}"] for i in functions}
 
     def result(self, registers: Registers) -> Any:
         """Return the result of the module from the values that are kept."""

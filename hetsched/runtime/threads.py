@@ -9,11 +9,12 @@ from collections.abc import Generator, Iterator, Sequence
 
 import torch
 
-from hetsched.errors import Cancelled, Timeout, UnsupportedFeature
+from hetsched.errors import Cancelled, OutOfMemory, Timeout, UnsupportedFeature
 from hetsched.runtime.code import Boxes, Tasks
 from hetsched.runtime.places import Place, affinities, warn_of_moved
 from hetsched.runtime.plan import Plan
-from hetsched.runtime.team import PASS, RUN, TAKE, WAIT, Stream, Team, Turn, Work, parallel_steps, serial_steps
+from hetsched.runtime.streams import Queues, Timer
+from hetsched.runtime.team import ENQUEUE, FETCH, PASS, RUN, TAKE, WAIT, Stream, Team, Turn, Work, parallel_steps, serial_steps
 
 GRACE = 1.0
 """Seconds for other devices to end their tasks after one has failed."""
@@ -32,10 +33,15 @@ class Threads:
         Seconds of a run; of one task at a time as many for each device.
     copies : bool
         Whether a device copies each value that it receives.
+    queues : sequence of Queues or None, optional
+        Of each device whose work is enqueued on streams, these.
     """
 
-    def __init__(self, plan: Plan, tasks: Tasks, places: Sequence[Place], timeout: float, copies: bool) -> None:
+    def __init__(
+        self, plan: Plan, tasks: Tasks, places: Sequence[Place], timeout: float, copies: bool, queues: Sequence[Queues | None] = ()
+    ) -> None:
         self.plan, self.tasks, self.places, self.timeout, self.copies = plan, tasks, tuple(places), timeout, copies
+        self.queues = tuple(queues) or (None,) * len(places)
         self.turn: Turn | Stream | None = None
         """What runs now."""
         self._serial: Work | None = None
@@ -44,14 +50,15 @@ class Threads:
         self.team()
 
     def __repr__(self) -> str:
-        return f"threads ({', '.join(f'{place.name}: {place.threads}' for place in self.places)})"
+        each = [f"{place.name}: {place.threads if place.device.type == 'cpu' else place.device}" for place in self.places]
+        return f"threads ({', '.join(each)})"
 
     def team(self) -> Team:
         """Return the threads; new ones after a run that failed."""
         if self._closed:
             raise UnsupportedFeature("the executor is closed; make a new one")
         if not self._teams:
-            self._teams.append(Team(self.places, parallel_steps(self.plan, self.tasks)))
+            self._teams.append(Team(self.places, parallel_steps(self.plan, self.tasks, self.queues), self.queues))
         return self._teams[0]
 
     def run(self, boxes: Boxes, *, serial: bool = False, cpu: bool = False) -> Turn:
@@ -71,9 +78,9 @@ class Threads:
         if serial:
             limit, what = limit * len(self.places), "the run of one task at a time"
             if self._serial is None:
-                self._serial = serial_steps(self.plan, self.tasks)
+                self._serial = serial_steps(self.plan, self.tasks, self.queues)
             work = self._serial
-        turn = self._turn_of(boxes, work, cpu)
+        turn = self._turn_of(boxes, work, cpu, timed=cpu or serial)
         with self._started(team, turn):
             self._await(turn, turn, limit, what)
         return turn
@@ -83,7 +90,7 @@ class Threads:
         taken: deque[tuple[Turn, Work]] = deque()
         try:
             team = self.team()
-            free = deque(parallel_steps(self.plan, self.tasks) for _ in range(depth))
+            free = deque(parallel_steps(self.plan, self.tasks, self.queues) for _ in range(depth))
             stream = Stream(len(self.places))
             with self._started(team, stream):
                 more = True
@@ -130,9 +137,11 @@ class Threads:
             while True:
                 self._teams.pop().close()
 
-    def _turn_of(self, boxes: Boxes, work: Work, cpu: bool = False) -> Turn:
+    def _turn_of(self, boxes: Boxes, work: Work, cpu: bool = False, timed: bool = False) -> Turn:
         """Return the turn that takes the steps on the registers."""
         steps, locks = work
+        kinds = {place.device.type for place in self.places}
+        casts = {kind: (kind, torch.get_autocast_dtype(kind)) for kind in kinds if torch.is_autocast_enabled(kind)}
         return Turn(
             steps,
             boxes,
@@ -141,7 +150,8 @@ class Threads:
             len(self.plan.sends),
             [time.thread_time_ns if cpu and place.threads == 1 else None for place in self.places],
             self.copies,
-            torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None,
+            [casts.get(place.device.type) for place in self.places],
+            [None if own is None or not timed else Timer(own) for own in self.queues],
         )
 
     def _await(self, turn: Turn, work: Turn | Stream, limit: float, what: str) -> None:
@@ -197,15 +207,30 @@ class Threads:
             device, number = turn.failed
             step = turn.steps[device][number]
             where = f"on device {self.plan.devices[device]!r}"
-            if step[0] == RUN:
+            if step[0] in (RUN, ENQUEUE):
                 name = self.tasks.names[int(self.plan.task[step[2]])]
                 where = f"in task {name!r} {where}, batch {step[2]}"
                 with contextlib.suppress(AttributeError):
                     error.task, error.batch = name, step[2]  # type: ignore[attr-defined]
+            if isinstance(error, torch.OutOfMemoryError):
+                error = self._out_of_memory(error, device, where)
             with contextlib.suppress(AttributeError):
                 error.device = self.plan.devices[device]  # type: ignore[attr-defined]
             error.add_note(where)
         return error
+
+    def _out_of_memory(self, error: BaseException, k: int, where: str) -> BaseException:
+        """Return the error of a device without memory, after its values have been released."""
+        made = OutOfMemory(
+            f"there is no memory left {where}: the plan needs {self.plan.peak_bytes[k]:.3g} bytes, weights included and without the "
+            "workspaces of libraries; run fewer inputs at a time, give a smaller depth to a stream, or place tasks on other devices"
+        )
+        made.__dict__.update(error.__dict__)
+        made.__cause__ = error.with_traceback(None)  # whose frames have the values of the task
+        for own in self.queues:
+            if own is not None:
+                own.accelerator.release()
+        return made
 
     def _doing(self, turn: Turn) -> str:
         """Return what each device does."""
@@ -215,12 +240,14 @@ class Threads:
             kind, _, which, *_ = turn.steps[k][turn.at[k]] if turn.steps[k] else (PASS, None, 0)
             if turn.ended[k] >= 0:
                 told.append(f"{device!r} has ended")
-            elif kind == RUN:
+            elif kind in (RUN, ENQUEUE):
                 told.append(f"{device!r} is in task {names[int(self.plan.task[which])]!r}")
-            elif kind == WAIT:
+            elif kind in (WAIT, FETCH):
                 value, send = self.plan.values[which], self.plan.sends[turn.steps[k][turn.at[k]][4]]
                 giver = self.plan.devices[int(self.plan.device[send.batch])]
                 told.append(f"{device!r} waits for {value.name!r} of task {names[value.task]!r} from {giver!r}")
+            elif turn.ends[k] is not None:
+                told.append(f"{device!r} has begun all its tasks")
             elif kind == TAKE:
                 told.append(f"{device!r} waits for its turn")
             else:
