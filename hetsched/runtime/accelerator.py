@@ -6,9 +6,13 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
+
+Made = TypeVar("Made")
+WARM_UPS = 3
+"""Runs before the capture of a graph."""
 
 
 class Event(Protocol):
@@ -76,6 +80,18 @@ class Accelerator(Protocol):
     def record_stream(self, value: torch.Tensor, stream: Stream) -> None:
         """Let the memory of a tensor not be used again before the work that a stream has when the tensor is released."""
 
+    def pool(self) -> Any:
+        """Return memory for graphs that are always enqueued in the order in which they were captured."""
+
+    def capture(self, run: Callable[[], Made], pool: Any = None) -> tuple[Callable[[], None], Made]:
+        """Let a function enqueue work on the current stream without doing it; return what enqueues it as one graph, and its result.
+
+        Each time the work is done, it reads and writes the same memory.
+        """
+
+    def allocated(self, run: Callable[[], object]) -> int:
+        """Return the most bytes that a function allocates at a time, in addition to those already in use."""
+
     def lacks(self, operator: Any) -> bool:
         """Return whether an operator of torch has no kernel for this device."""
 
@@ -124,6 +140,21 @@ class Cuda:
     def record_stream(self, value: torch.Tensor, stream: Any) -> None:
         value.record_stream(stream)
 
+    def pool(self) -> Any:
+        return torch.cuda.graph_pool_handle()
+
+    def capture(self, run: Callable[[], Made], pool: Any = None) -> tuple[Callable[[], None], Made]:
+        graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream(self.device)
+        with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
+            made = run()
+        return graph.replay, made
+
+    def allocated(self, run: Callable[[], object]) -> int:
+        before = torch.cuda.memory_allocated(self.device)
+        torch.cuda.reset_peak_memory_stats(self.device)
+        run()
+        return int(torch.cuda.max_memory_allocated(self.device)) - int(before)
+
     def lacks(self, operator: Any) -> bool:
         if not isinstance(operator, torch._ops.OpOverload):
             return False
@@ -158,6 +189,20 @@ def timed(own: Accelerator, run: Callable[[], Any], stream: Stream | None = None
         return begin.elapsed_time(end) / 1e3
 
     return elapsed
+
+
+def captured(own: Accelerator, run: Callable[[], Made], warmup: int, pool: Any = None) -> tuple[Callable[[], None], Made]:
+    """Return what enqueues the work of a function as one graph, and the function's result, which that writes each time.
+
+    The work is done `warmup` times before, for which libraries choose kernels and allocate workspaces.
+    """
+    stream, ready = own.stream(), own.event()
+    ready.record(None)
+    stream.wait_event(ready)
+    with own.on(stream):
+        for _ in range(warmup):
+            run()
+        return own.capture(run, pool)
 
 
 # ---------------------------------------------------------------------- precision

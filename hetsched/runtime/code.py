@@ -195,6 +195,30 @@ class Compiled:
             )
         return dim
 
+    def blank(self, register: int, length: int) -> torch.Tensor:
+        """Return zeros like a value for a batch of so many inputs.
+
+        Raises
+        ------
+        UnsupportedFeature
+            The shape depends on more than the number of inputs.
+        """
+        node, k = self._leaves[register]
+        value = node.meta["val"]
+        value = value[k] if isinstance(value, list | tuple) else value
+        sizes = []
+        for size in (*value.shape, *value.stride()):
+            if isinstance(size, torch.SymInt):
+                symbols = size.node.expr.free_symbols
+                if not symbols <= self._symbols.keys():
+                    raise UnsupportedFeature(
+                        f"the value {node.name!r} of task {self.program.graph.names[self._owner[node]]!r} has the shape "
+                        f"({', '.join(map(str, value.shape))}), which depends on data, and graphs need fixed ones; give graphs=False"
+                    )
+                size = size.node.expr.subs(dict.fromkeys(symbols, length))
+            sizes.append(int(size))
+        return torch.empty_strided(sizes[: value.dim()], sizes[value.dim() :], dtype=value.dtype).zero_()
+
     @property
     def outdated(self) -> bool:
         """Whether a tensor that was folded, or copied to another device, has been changed in place since."""

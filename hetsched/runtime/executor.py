@@ -96,6 +96,10 @@ class Executor:
         Whether the scale of batch norms is multiplied into the weights of convolutions. The result then differs from the
         module's by rounding; without, it is equal to the bit where the numbers of torch threads are and no batch is split. If weights
         that were folded, or copied to a CUDA device, change in place, runs are refused. On CUDA float32 is computed without TF32.
+    graphs : bool
+        Whether consecutive tasks of a CUDA device without a hand-off between them are enqueued as one CUDA graph. All values of a run
+        then have memory of their own, streams have one input in progress, and tasks have no times: nothing can be measured but streams.
+        Graphs are captured at the first call.
     copies : bool
         Whether a device copies each value that it receives, as devices with their own memory do.
     timeout : float, optional
@@ -147,6 +151,7 @@ class Executor:
         example_kwargs: Mapping[str, Any] | None = None,
         engine: Literal["threads"] = "threads",
         fold: bool = True,
+        graphs: bool = False,
         copies: bool = False,
         timeout: float | None = None,
     ) -> None:
@@ -159,7 +164,9 @@ class Executor:
         self.plan = Plan(self.problem, self.decision, self.compiled.values)
         self.plan.check()
         self.timeout = timeout if timeout is not None else max(LEAST_TIMEOUT, TIMEOUT_FACTOR * makespan)
-        self._queues = queues_of(places)
+        self._queues = queues_of(places, graphs)
+        if graphs:
+            self._refuse_graphs()
         self._refuse_too_large(weights=True)
         self._warn_of_short_tasks()
         warn_unequal(places)
@@ -168,6 +175,9 @@ class Executor:
         gathered = {step.value for steps in self.plan.steps for step in steps if isinstance(step, Gather)}
         self._engine = Threads(self.plan, self.compiled.tasks(gathered), places, self.timeout, copies, self._queues)
         self._alone: list[FloatArray] = []
+        self._graphs = graphs
+        self._captured: Any = None
+        """The autocast modes with which graphs have been captured."""
         self._one_at_a_time = threading.Lock()
         self._streaming: int | None = None
         self.placing_seconds = self.gathering_seconds = 0.0
@@ -211,6 +221,8 @@ class Executor:
             Whether after each run all tasks run again one at a time, each on its device, for `profiled`.
         """
         runs = check_count(runs, "runs", error=InvalidArgument)
+        if self._graphs:
+            raise UnsupportedFeature("tasks in graphs have no times of their own; measure an executor with graphs=False, or a stream")
         times: list[RunTimes] = []
         alone: list[FloatArray] = []
         clock_error = 0.0
@@ -324,8 +336,17 @@ class Executor:
     def _placed(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Boxes:
         begin = time.perf_counter()
         boxes = self._boundary.placed(args, kwargs)
+        if self._graphs:
+            self._capture(boxes)
         self.placing_seconds = time.perf_counter() - begin
         return boxes
+
+    def _capture(self, boxes: Boxes) -> None:
+        """Capture the graphs, unless that was done with the present autocast modes."""
+        casts = [(kind, torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda")]
+        if casts != self._captured:
+            self._engine.capture(boxes, lambda register, group: self.compiled.blank(register, len(self.plan.groups[group])))
+            self._captured = casts
 
     def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, serial: bool = False, cpu: bool = False) -> Turn:
         return self._engine.run(self._placed(args, kwargs), serial=serial, cpu=cpu)
@@ -356,7 +377,11 @@ class Executor:
 
     def _depth(self, given: int | None = None) -> int:
         """Return the checked depth of a stream; by default, so many inputs in progress as keep the busiest device busy."""
-        if given is None:
+        if self._graphs and given not in (None, 1):
+            raise UnsupportedFeature(f"depth is {given}; graphs have one input in progress: give 1, or make the executor with graphs=False")
+        if given is None and self._graphs:
+            depth = 1
+        elif given is None:
             schedule = simulate(self.problem, self.decision)
             pace = self.problem.inputs * period(self.problem, schedule)
             depth = SLACK * max(math.ceil(schedule.makespan / pace) if pace > 0 else 1, 1)
@@ -398,6 +423,16 @@ class Executor:
                     f"{self.plan.peak_bytes[k]:.3g} bytes there; place tasks on other devices"
                 ) from error.with_traceback(None)
             queues.buffers.fill(self._across(k))
+
+    def _refuse_graphs(self) -> None:
+        """Raise `UnsupportedFeature` if no device has graphs, or a value has no fixed shape."""
+        if not any(self._queues):
+            raise UnsupportedFeature("graphs=True needs a CUDA device, and all devices are of the CPU; leave it out")
+        for batch, task in enumerate(self.plan.task.tolist()):
+            if self._queues[int(self.plan.device[batch])] is not None:
+                for register, value in enumerate(self.plan.values):
+                    if value.task == task:
+                        self.compiled.blank(register, len(self.plan.items[batch]))
 
     def _across(self, k: int) -> list[int]:
         """Return the bytes of the values that cross between the host and a device."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from hetsched.runtime import accelerator as accelerators
-from hetsched.runtime.accelerator import Accelerator, Event
+from hetsched.runtime.accelerator import WARM_UPS, Accelerator, Event, captured
 from hetsched.runtime.code import Function
 from hetsched.runtime.places import Place
 
@@ -49,6 +49,12 @@ class Queues:
         self.compute, self.incoming, self.outgoing, self.calling = (accelerator.stream() for _ in range(4))
         self.functions: Mapping[int, Function] = {}
         """The tasks of the device, whose constants are on it."""
+        self.graphs = False
+        """Whether consecutive tasks are enqueued as graphs."""
+        self.segments: dict[tuple[int, ...], Segment] = {}
+        """Graphs of consecutive tasks, by their batches."""
+        self.pool: Any = None
+        """Memory of the graphs."""
 
     def put(self, value: torch.Tensor) -> torch.Tensor:
         """Return a copy of a tensor on the device for its tasks, in the calling thread."""
@@ -201,6 +207,7 @@ class Enqueue:
     """Enqueue a task, and release values before."""
 
     function: Function
+    works: bool
     k: int
     batch: int
     dead: tuple[tuple[int, int], ...]
@@ -241,6 +248,76 @@ class Join:
         if timer is not None and begin is not None:
             timer.span(turn.gathered, self.batch, begin)
         return 0
+
+
+class Segment:
+    """Tasks of a device between two hand-offs, enqueued as one graph. Their values have memory of their own, the same in each run."""
+
+    def __init__(self, steps: Sequence[Enqueue | Join], k: int, queues: Queues) -> None:
+        self.steps, self.k, self.queues = tuple(steps), k, queues
+        self._replay: Callable[[], None] | None = None
+        self._given: list[tuple[int, int, torch.Tensor]] = []
+        self._made: list[tuple[int, int, Any]] = []
+
+    def capture(self, turn: Turn) -> None:
+        """Capture the tasks; the registers of the turn have the memory that they are to read, and get that which they write."""
+        own, k = turn.registers[self.k], self.k
+        self._given = [(g, r, value) for g, box in enumerate(own) for r, value in enumerate(box) if isinstance(value, torch.Tensor)]
+
+        def run() -> list[list[Any]]:
+            turn.registers[k] = [list(box) for box in own]
+            for step in self.steps:
+                step(turn, None)
+            return turn.registers[k]
+
+        try:
+            self._replay, boxes = captured(self.queues.accelerator, run, WARM_UPS, self.queues.pool)
+        finally:
+            turn.registers[k] = own
+        self._made = [
+            (g, r, value) for g, box in enumerate(boxes) for r, value in enumerate(box) if value is not None and own[g][r] is None
+        ]
+        for g, r, value in self._made:
+            own[g][r] = value
+
+    def __call__(self, turn: Turn, until: Until) -> int | None:
+        if turn.stop:
+            raise Stopped
+        if until is not None and until():
+            return None
+        assert self._replay is not None
+        own = turn.registers[self.k]
+        for g, r, there in self._given:
+            value = own[g][r]
+            if value is not None and value is not there:
+                self.queues.accelerator.copy(there, value)
+                own[g][r] = there
+        self._replay()
+        for g, r, value in self._made:
+            own[g][r] = value
+        return 0
+
+
+def segmented(steps: Sequence[Any], call: int, k: int, queues: Queues) -> list[Any]:
+    """Return the steps of a device with consecutive tasks as one step of kind `call`."""
+    made: list[Any] = []
+    tasks: list[Enqueue | Join] = []
+
+    def end() -> None:
+        if any(isinstance(task, Join) or task.works for task in tasks):
+            key = tuple(task.batch if isinstance(task, Enqueue) else -1 - task.value for task in tasks)
+            segment = queues.segments.setdefault(key, Segment(tasks, k, queues))
+            made.append((call, segment, 0, 0, 0, 0))
+        tasks.clear()
+
+    for step in steps:
+        if isinstance(step[1], Enqueue | Join):
+            tasks.append(step[1])
+        else:
+            end()
+            made.append(step)
+    end()
+    return made
 
 
 @dataclass
@@ -424,11 +501,15 @@ class Put:
         return 0
 
 
-def queues_of(places: Sequence[Place]) -> list[Queues | None]:
+def queues_of(places: Sequence[Place], graphs: bool = False) -> list[Queues | None]:
     """Return the queues of each device that has streams, with one pool of buffers for all; None for the others."""
     found = [accelerators.accelerator(place.device) for place in places]
     first = next((own for own in found if own is not None), None)
     if first is None:
         return [None] * len(found)
     buffers = Buffers(first.pinned)
-    return [None if own is None else Queues(own, buffers) for own in found]
+    made = [None if own is None else Queues(own, buffers) for own in found]
+    for queues in made:
+        if queues is not None:
+            queues.graphs = graphs
+    return made

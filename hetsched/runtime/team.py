@@ -22,7 +22,7 @@ from hetsched.runtime.code import Boxes, Tasks
 from hetsched.runtime.places import Place
 from hetsched.runtime.plan import Drop, Gather, Plan, Run, Send, Wait
 from hetsched.runtime.plan import Step as PlanStep
-from hetsched.runtime.streams import Begin, Enqueue, Fetch, Finish, Handoff, Join, Post, Queues, Stopped, Synchronise, Timer
+from hetsched.runtime.streams import Begin, Enqueue, Fetch, Finish, Handoff, Join, Post, Queues, Stopped, Synchronise, Timer, segmented
 from hetsched.runtime.streams import Put as PutAcross
 
 RUN, WAIT, SEND, DROP, PUT, TAKE, PASS, GATHER, ENQUEUE, FETCH, CALL = range(11)
@@ -446,7 +446,8 @@ def parallel_steps(plan: Plan, tasks: Tasks, queues: Sequence[Queues | None] = (
                     made.steps.append((FETCH, Fetch(across, send, locks[send]), step.value, 0, send, group))
             else:
                 made.add(step)
-        steps.append(made.ended())
+        streams = queues[k]
+        steps.append(made.ended() if streams is None or not streams.graphs else segmented(made.ended(), CALL, k, streams))
     return steps, locks
 
 
@@ -513,7 +514,7 @@ class _Steps:
                 self.steps.append((RUN, self.tasks.functions[task], step.batch, 0, dead, group))
             else:
                 function = self.queues.functions[task]
-                self.steps.append((ENQUEUE, Enqueue(function, self.k, step.batch, dead, group), step.batch, 0, (), group))
+                self.steps.append((ENQUEUE, Enqueue(function, works, self.k, step.batch, dead, group), step.batch, 0, (), group))
             if works:
                 self.dead = []
         elif isinstance(step, Gather):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 
 import torch
 
@@ -13,7 +13,7 @@ from hetsched.errors import Cancelled, OutOfMemory, Timeout, UnsupportedFeature
 from hetsched.runtime.code import Boxes, Tasks
 from hetsched.runtime.places import Place, affinities, warn_of_moved
 from hetsched.runtime.plan import Plan
-from hetsched.runtime.streams import Queues, Timer
+from hetsched.runtime.streams import Fetch, Queues, Segment, Timer
 from hetsched.runtime.team import ENQUEUE, FETCH, PASS, RUN, TAKE, WAIT, Stream, Team, Turn, Work, parallel_steps, serial_steps
 
 GRACE = 1.0
@@ -84,6 +84,44 @@ class Threads:
         with self._started(team, turn):
             self._await(turn, turn, limit, what)
         return turn
+
+    def capture(self, boxes: Boxes, blank: Callable[[int, int], torch.Tensor]) -> None:
+        """Capture the graphs of all devices that enqueue such, one after another.
+
+        Parameters
+        ----------
+        boxes : list
+            The registers before a run.
+        blank : callable
+            Returns a tensor of the host like the value of a register for a group of inputs.
+        """
+        steps, _ = self.team().work
+        count = len(steps)
+        for k, queues in enumerate(self.queues):
+            if queues is None or not queues.graphs:
+                continue
+            queues.pool = queues.accelerator.pool()
+            registers = [[list(box) for box in own] for own in boxes]
+            turn = Turn([[]] * count, registers, [], len(self.plan.task), 0, [None] * count)
+            with torch.no_grad(), queues.accelerator.on(queues.compute):
+                for _, what, *_ in steps[k]:
+                    if isinstance(what, Fetch):
+                        value, group = what.handoff.value, what.handoff.group
+                        registers[k][group][value] = queues.put(blank(value, group))
+                    elif isinstance(what, Segment):
+                        self._capture(what, turn)
+
+    def _capture(self, segment: Segment, turn: Turn) -> None:
+        try:
+            segment.capture(turn)
+        except torch.OutOfMemoryError as error:
+            raise self._out_of_memory(error, segment.k, f"for graphs on device {self.plan.devices[segment.k]!r}") from error.__cause__
+        except RuntimeError as error:
+            tasks = [self.tasks.names[int(self.plan.task[step.batch])] for step in segment.steps]
+            raise UnsupportedFeature(
+                f"the tasks {tasks[0]!r} to {tasks[-1]!r} on device {self.plan.devices[segment.k]!r} cannot be one graph: {error}; "
+                "give graphs=False"
+            ) from error
 
     def stream(self, boxes: Iterator[Boxes], depth: int) -> Generator[Turn, None, None]:
         """Return the turns of a stream of registers, at most `depth` at a time."""

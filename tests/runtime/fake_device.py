@@ -55,7 +55,7 @@ class World:
     def clock(self):
         """The counts that the calling thread is ordered behind."""
         if not hasattr(self.local, "clock"):
-            self.local.clock, self.local.actor, self.local.streams = {}, self.actor(), {}
+            self.local.clock, self.local.actor, self.local.streams, self.local.graph = {}, self.actor(), {}, None
         return self.local.clock
 
     def tick(self):
@@ -212,7 +212,8 @@ class FakeEvent:
     def __init__(self, world, timing):
         self.world, self.timing, self.clock, self.time = world, timing, None, None
 
-    def record(self, stream=None):
+    def record(self, stream):
+        stream = stream or next(reversed([own for own in self.world.local.streams.values() if own is not None]))
         with self.world.guard:
             self.stream = stream
             self.by = self.world.tick()
@@ -321,6 +322,8 @@ class FakeTensor(torch.Tensor):
             return Block(world, on_device[0], stream, out.numel() * out.element_size())
 
         result = args[0] if changed else wrapped(made, owners, new)
+        if world.local.graph is not None:
+            world.local.graph.append((func, args, kwargs, result))
         results = [out.block for out in tree_flatten(result)[0] if isinstance(out, FakeTensor)]
         world.work(stream, {value.block for value in fakes} - set(results), set(results), str(func))
         return result
@@ -352,11 +355,11 @@ class FakeDevice:
     def __init__(self, world, index, capacity):
         self.world, self.capacity, self.live = world, capacity, 0
         self.device = torch.device("cuda", index)
-        self.count = 0
+        self.streams = []
 
     def stream(self):
-        self.count += 1
-        return FakeStream(self, self.count)
+        self.streams.append(FakeStream(self, len(self.streams) + 1))
+        return self.streams[-1]
 
     def event(self, timing=False):
         return FakeEvent(self.world, timing)
@@ -418,6 +421,38 @@ class FakeDevice:
 
     def record_stream(self, value, stream):
         value.block.recorded.add(stream)
+
+    def pool(self):
+        return None
+
+    def capture(self, run, pool=None):
+        """Synchronise the device, and do the work without leaving any on a stream."""
+        for stream in self.streams:
+            join(self.world.clock, stream.clock)
+        self.world.local.graph = calls = []
+        try:
+            made = run()
+        finally:
+            self.world.local.graph = None
+        join(self.world.clock, self.world.current(self).clock)
+
+        def replay():
+            for func, args, kwargs, result in calls:
+                again = func(*tree_map(numbers, args), **tree_map(numbers, kwargs))
+                fakes = [value for value in tree_flatten((args, kwargs))[0] if isinstance(value, FakeTensor)]
+                results = [out for out in tree_flatten(result)[0] if isinstance(out, torch.Tensor)]
+                for out, value in zip(results, [v for v in tree_flatten(again)[0] if isinstance(v, torch.Tensor)], strict=True):
+                    if out.numbers is not value:
+                        out.numbers.copy_(value)
+                blocks = {out.block for out in results}
+                self.world.work(self.world.current(self), {value.block for value in fakes} - blocks, blocks, f"{func} of a graph")
+
+        return replay, made
+
+    def allocated(self, run):
+        before = self.live
+        run()
+        return self.live - before
 
     def lacks(self, operator):
         return False

@@ -59,24 +59,26 @@ def runs(draw):
     return module, program, problem, draw(decisions(problem)), devices, World(fakes, seed=draw(st.integers(0, 99)))
 
 
-@given(drawn=runs(), fold=st.booleans())
-@examples(30)
-def test_devices_with_streams_have_the_results_of_the_module_in_every_order_that_synchronisation_allows(drawn, fold):
+@given(drawn=runs(), fold=st.booleans(), graphs=st.booleans())
+@examples(40)
+def test_devices_with_streams_have_the_results_of_the_module_in_every_order_that_synchronisation_allows(drawn, fold, graphs):
     module, program, problem, decision, devices, world = drawn
-    args = arguments(problem.inputs)
-    with torch.no_grad():
-        wanted = tensors(module(*args))
-    with world.engine(), Executor(program, None, decision, devices=devices, problem=problem, fold=fold) as run:
-        made = world.within(lambda own=run: [own(*args), own(*args), *own.stream([args] * 3, 2)])
-        timeline = world.within(lambda own=run: own.measure(*args, runs=2))
-        timed = run.profiled(problem)
+    calls = [arguments(problem.inputs) for _ in range(3)]
+    with world.engine(), Executor(program, None, decision, devices=devices, problem=problem, fold=fold, graphs=graphs) as run:
+        made = world.within(lambda own=run: [*(own(*args) for args in calls), *own.stream(calls, None if graphs else 2)])
+        if not graphs:
+            timeline = world.within(lambda own=run: own.measure(*calls[0], runs=2))
+            timed = run.profiled(problem)
+            if problem.batching == "once":
+                assert hs.runtime.verify_run(problem, timeline) == []
+            assert hs.runtime.compare(timed, decision, timeline).runs == 2
     assert world.violations == []
-    for own in made:
-        assert not any(isinstance(value, FakeTensor) for value in tensors(own))
-        assert equal(tensors(own), wanted)
-    if problem.batching == "once":
-        assert hs.runtime.verify_run(problem, timeline) == []
-    assert hs.runtime.compare(timed, decision, timeline).runs == 2
+    for args, *results in zip(calls, made[:3], made[3:], strict=True):
+        with torch.no_grad():
+            wanted = tensors(module(*args))
+        for own in map(tensors, results):
+            assert not any(isinstance(value, FakeTensor) for value in own)
+            assert equal(own, wanted)
     del run
     gc.collect()
     assert world.live == 0, "all memory of the devices is released"
@@ -182,6 +184,48 @@ def test_wrong_synchronisation_is_found(name, monkeypatch):
     mutant, text = MUTANTS[name]
     mutant(monkeypatch)
     assert any(text in violation for violation in violations())
+
+
+# ---------------------------------------------------------------------- graphs
+
+
+def test_tasks_between_hand_offs_are_one_graph(monkeypatch):
+    captured, replayed = [], []
+    capture = FakeDevice.capture
+
+    def counted(self, run, pool=None):
+        captured.append(self)
+        replay, made = capture(self, run, pool)
+        return lambda: replayed.append(1) or replay(), made
+
+    monkeypatch.setattr(FakeDevice, "capture", counted)
+    world = World(1)
+    with world.engine(), chain(world, ("gpu0",), graphs=True) as run:
+        for _ in range(3):
+            assert equal(tensors(world.within(lambda own=run: own(X))), tensors(CHAIN(X)))
+        assert (len(captured), len(replayed)) == (1, 3)
+        with pytest.raises(
+            hs.UnsupportedFeature, match="tasks in graphs have no times of their own; measure an executor with graphs=False"
+        ):
+            run.measure(X)
+        with pytest.raises(hs.UnsupportedFeature, match="depth is 2; graphs have one input in progress: give 1, or"):
+            run.stream([X], 2)
+        assert world.within(lambda own=run: own.measure_stream(X)).depth == 1
+    assert world.violations == []
+
+
+def test_what_cannot_be_a_graph_is_refused_by_name(monkeypatch):
+    def fail(self, run, pool=None):
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    monkeypatch.setattr(FakeDevice, "capture", fail)
+    world = World(1)
+    with world.engine(), chain(world, ("gpu0",), graphs=True) as run:
+        refused = "the tasks 'x' to '.*' on device 'gpu0' cannot be one graph: operation not permitted .*; give graphs=False"
+        with pytest.raises(hs.UnsupportedFeature, match=refused):
+            world.within(lambda: run(X))
+    with pytest.raises(hs.UnsupportedFeature, match="graphs=True needs a CUDA device, and all devices are of the CPU; leave it out"):
+        chain(world, ("cpu0",), graphs=True)
 
 
 # ---------------------------------------------------------------------- memory
@@ -382,21 +426,21 @@ cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA de
 
 
 @cuda
-@given(drawn=runs(), fold=st.booleans())
+@given(drawn=runs(), fold=st.booleans(), graphs=st.booleans())
 @examples(15)
-def test_cuda_devices_have_the_results_of_the_module(drawn, fold):
+def test_cuda_devices_have_the_results_of_the_module(drawn, fold, graphs):
     module, program, problem, decision, devices, _ = drawn
     devices = {name: where if isinstance(where, int) else "cuda:0" for name, where in devices.items()}
     args = arguments(problem.inputs)
     with torch.no_grad():
         wanted = tensors(module(*args))
-    with Executor(program, None, decision, devices=devices, problem=problem, fold=fold) as run:
-        timeline = run.measure(*args, runs=2)
-        for made in (run(*args), *run.stream([args] * 3, 2)):
+    with Executor(program, None, decision, devices=devices, problem=problem, fold=fold, graphs=graphs) as run:
+        timeline = None if graphs else run.measure(*args, runs=2)
+        for made in (run(*args), *run.stream([args] * 3)):
             for own, other in zip(tensors(made), wanted, strict=True):
                 assert own.device.type == "cpu"
                 assert (own - other).abs().max() <= 1e-4 * other.abs().max()
-    if problem.batching == "once":
+    if problem.batching == "once" and timeline is not None:
         assert hs.runtime.verify_run(problem, timeline) == []
 
 
