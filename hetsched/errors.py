@@ -87,6 +87,10 @@ class Timeout(HetschedError, TimeoutError):
     """A run of an executor took longer than its time-out; the message has the step of each device."""
 
 
+class OutOfMemory(HetschedError, MemoryError):
+    """A device of an executor has no memory for a value; the message has the task, the plan's need and what is free."""
+
+
 class Cancelled(HetschedError):
     """A run of an executor was cancelled by another thread, or the executor was closed."""
 

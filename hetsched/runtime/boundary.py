@@ -12,14 +12,16 @@ from hetsched.errors import InvalidProblem, UnsupportedFeature
 from hetsched.runtime.code import Boxes, Compiled
 from hetsched.runtime.plan import Plan, runs_of
 from hetsched.runtime.program import Program
+from hetsched.runtime.streams import Queues
 from hetsched.runtime.team import gathering
 
 
 class Boundary:
     """What goes into the registers of the devices before a run of a plan, and what is taken from them after it."""
 
-    def __init__(self, program: Program, compiled: Compiled, plan: Plan) -> None:
+    def __init__(self, program: Program, compiled: Compiled, plan: Plan, queues: Sequence[Queues | None] = ()) -> None:
         self.program, self.compiled, self.plan = program, compiled, plan
+        self.queues = tuple(queues) or (None,) * len(plan.devices)
         self.kept = self._gatherings()
         """Of each value that the result reads, the function that takes it from the registers of all devices."""
         self._entered: list[list[int]] = [[] for _ in range(program.graph.n_tasks)]
@@ -39,8 +41,8 @@ class Boundary:
         given = self.program.inputs(args, kwargs)
         if self.compiled.outdated:
             raise UnsupportedFeature(
-                "weights of the module have changed since the executor was made, which multiplied batch norms into them; make a new one, "
-                "or give fold=False"
+                "weights of the module have changed since the executor was made, which multiplied batch norms into them or copied them "
+                "to a GPU; make a new one, or give fold=False and no GPU"
             )
         for length in self.compiled.lengths(given):
             if length != self.plan.inputs:
@@ -53,21 +55,34 @@ class Boundary:
         entries = []
         for items in groups:
             entries.append(self.compiled.start(given if items is groups[-1] else self.compiled.part(given, items)))
-            for own in boxes:
-                own.append([None] * count + entries[-1][count:])
+            for own, queues in zip(boxes, self.queues, strict=True):
+                own.append([None] * count + [_on(queues, value) for value in entries[-1][count:]])
         for batch, device in enumerate(self.plan.device.tolist()):
             group = self.plan.group[batch]
             for register in self._entered[int(self.plan.task[batch])]:
-                boxes[device][group][register] = entries[group][register]
+                boxes[device][group][register] = _on(self.queues[device], entries[group][register])
         return boxes
 
     def result(self, boxes: Boxes) -> Any:
         """Return the result of the module."""
-        registers = list(boxes[0][-1])
+        here = boxes if not any(self.queues) else self._on_host(boxes)
+        registers = list(here[0][-1])
         with torch.no_grad():
             for register, take in self.kept.items():
-                registers[register] = take(boxes)
+                registers[register] = take(here)
             return self.compiled.result(registers)
+
+    def _on_host(self, boxes: Boxes) -> Boxes:
+        """Return the registers with what the result reads in memory of the host, none of it in the buffers of a run."""
+        count = len(self.compiled.values)
+        here: Boxes = [[[None] * len(box) for box in own] for own in boxes]
+        homes = [(0, len(here[0]) - 1, register) for register in range(count, len(here[0][-1]))]
+        for register in self.kept:
+            homes += [(int(self.plan.device[batch]), self.plan.group[batch], register) for batch in self.plan.made(register)]
+        for k, group, register in homes:
+            value = boxes[k][group][register]
+            here[k][group][register] = value if not isinstance(value, torch.Tensor) else _off(self.queues, k, value)
+        return here
 
     def _gatherings(self) -> dict[int, Callable[[Boxes], Any]]:
         plan, made = self.plan, dict[int, Callable[[Boxes], Any]]()
@@ -81,6 +96,20 @@ class Boundary:
                     partial(_taken, device, group, register) if whole else gathering(self.compiled.dimension(register), register, places)
                 )
         return made
+
+
+def _on(queues: Queues | None, value: Any) -> Any:
+    """Return a value on a device."""
+    return value if queues is None or not isinstance(value, torch.Tensor) else queues.put(value)
+
+
+def _off(queues: Sequence[Queues | None], k: int, value: torch.Tensor) -> torch.Tensor:
+    """Return a tensor of device k in memory of the host that is not pinned."""
+    own = queues[k]
+    if own is not None:
+        return own.get(value)
+    pinned = any(other.accelerator.is_pinned(value) for other in queues if other is not None)
+    return value.clone() if pinned else value
 
 
 def _taken(device: int, group: int, register: int, boxes: Sequence[Sequence[Sequence[Any]]]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,7 +29,9 @@ def checked_program(module: Any, example_args: Any, example_kwargs: Mapping[str,
     else:
         program = Program(module, example_args, example_kwargs=example_kwargs)
     if program.device.type != "cpu":
-        raise UnsupportedFeature(f"the module is on a {program.device.type} device; the executor runs on CPU threads so far")
+        raise UnsupportedFeature(
+            f"the module is on a {program.device.type} device; give it on the CPU: the executor copies weights, arguments and result"
+        )
     return program
 
 
@@ -70,12 +73,11 @@ def checked_places(names: Sequence[str], devices: Mapping[str, Where]) -> list[P
             f"the devices of the problem are {', '.join(map(repr, names))}, and places are given for "
             f"{', '.join(map(repr, devices)) or 'none'}; give one for each"
         )
-    return [_place(name, devices[name]) for name in names]
-
-
-def _place(name: str, where: Where) -> Place:
-    if isinstance(where, str):
-        raise UnsupportedFeature(
-            f"device {name!r} is {where!r}; the executor runs on CPU threads so far: give a number of CPU threads, or a list of cores"
-        )
-    return place(name, where)
+    made = [place(name, devices[name]) for name in names]
+    for own in made:
+        if own.device.type == "cpu" and isinstance(devices[own.name], str):
+            raise InvalidProblem(f"device {own.name!r} is 'cpu'; give a number of CPU threads, or a list of cores")
+    pinned = frozenset[int]().union(*(own.cores for own in made if own.cores is not None))
+    left = frozenset(os.sched_getaffinity(0)) - pinned if pinned else pinned
+    # The thread that feeds a GPU does not take a core of a CPU device, if there is another one.
+    return [own._replace(cores=left) if left and own.device.type != "cpu" else own for own in made]

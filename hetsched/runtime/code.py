@@ -152,6 +152,7 @@ class Compiled:
         self._norm: dict[Node, Node] = {}
         self._same: dict[Node, Node] = {}
         self._folded: list[tuple[torch.Tensor, int]] = []
+        self._copied: list[tuple[torch.Tensor, int]] = []
         self._output = program.calls.program.graph.output_node()
         self._sizes: dict[Node, int] = {}
         self._symbols = self._find_symbols()
@@ -271,10 +272,34 @@ class Compiled:
             )
         return dim
 
+    def blank(self, register: int, length: int) -> torch.Tensor:
+        """Return zeros like a value for a batch of so many inputs.
+
+        Raises
+        ------
+        UnsupportedFeature
+            The shape depends on more than the number of inputs.
+        """
+        node, k = self._leaves[register]
+        value = node.meta["val"]
+        value = value[k] if isinstance(value, list | tuple) else value
+        sizes = []
+        for size in (*value.shape, *value.stride()):
+            if isinstance(size, torch.SymInt):
+                symbols = size.node.expr.free_symbols
+                if not symbols <= self._symbols.keys():
+                    raise UnsupportedFeature(
+                        f"the value {node.name!r} of task {self.program.graph.names[self._owner[node]]!r} has the shape "
+                        f"({', '.join(map(str, value.shape))}), which depends on data, and graphs need fixed ones; give graphs=False"
+                    )
+                size = size.node.expr.subs(dict.fromkeys(symbols, length))
+            sizes.append(int(size))
+        return torch.empty_strided(sizes[: value.dim()], sizes[value.dim() :], dtype=value.dtype).zero_()
+
     @property
     def outdated(self) -> bool:
-        """Whether a tensor that was folded has been changed in place since."""
-        return any(tensor._version != version for tensor, version in self._folded)
+        """Whether a tensor that was folded, or copied to another device, has been changed in place since."""
+        return any(tensor._version != version for tensor, version in (*self._folded, *self._copied))
 
     def run(self, registers: Registers) -> Any:
         """Run all tasks in topological order and return the result of the module; registers are released after their last use."""
@@ -283,6 +308,19 @@ class Compiled:
             for register in dead:
                 registers[register] = None
         return self.result(registers)
+
+    def copied(self, tasks: Iterable[int], put: Callable[[torch.Tensor], torch.Tensor], device: torch.device) -> dict[int, Function]:
+        """Return the functions of some tasks for another device, with copies by `put` of the constants that they read."""
+        functions = {i: self.functions[i] for i in tasks}
+        own: dict[str, Any] = {}
+        for name in sorted({name for function in functions.values() for name in function.__code__.co_names} & self._globals.keys()):
+            value = self._globals[name]
+            if isinstance(value, torch.Tensor):
+                self._copied += [] if value.is_inference() else [(value, value._version)]
+                value = put(value)
+            own[name] = device if isinstance(value, torch.device) else value
+        exec(compile("\n".join(self._texts[i] for i in functions), "<hetsched tasks>", "exec"), own)
+        return {i: own[f"task{i}"] for i in functions}
 
     def result(self, registers: Registers) -> Any:
         """Return the result of the module from the values that are kept."""

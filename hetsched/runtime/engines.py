@@ -14,12 +14,13 @@ import torch
 
 from hetsched.arguments import check_count
 from hetsched.costs.timeline import RunTimes
-from hetsched.errors import InvalidArgument, InvalidProblem
+from hetsched.errors import InvalidArgument, InvalidProblem, UnsupportedFeature
 from hetsched.runtime.code import Boxes, Compiled
 from hetsched.runtime.places import Place
 from hetsched.runtime.plan import Gather, Plan
 from hetsched.runtime.program import Program
 from hetsched.runtime.ranks import START, Ranks, Spawned
+from hetsched.runtime.streams import Queues
 from hetsched.runtime.threads import Threads
 
 Name = Literal["threads", "gloo"]
@@ -166,6 +167,7 @@ def make_engine(
     timeout: float,
     copies: bool,
     launch: Launched | None,
+    queues: Sequence[Queues | None],
 ) -> Engine:
     """Return an engine for a plan.
 
@@ -179,10 +181,15 @@ def make_engine(
         The rank of each device.
     launch : Launched or None
         Of this process.
+    queues : sequence of Queues or None
+        Of each device that has streams; only threads have such.
     """
     gathered = {step.value for steps in plan.steps for step in steps if isinstance(step, Gather)}
     if engine == "threads":
-        return Threads(plan, compiled.tasks(gathered), places, timeout, copies)
+        return Threads(plan, compiled.tasks(gathered), places, timeout, copies, queues)
+    for name, place, own in zip(plan.devices, places, queues, strict=True):
+        if own is not None:
+            raise UnsupportedFeature(f"device {name!r} is {place.device}; those of several processes are of the CPU so far: use threads")
     size = engine.count if isinstance(engine, Ranks) else None if launch is None else launch.size
     rank_of = checked_ranks(plan.devices, ranks, size)
     tasks = compiled.tasks(gathered, crossing(plan, rank_of))

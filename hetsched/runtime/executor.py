@@ -18,8 +18,9 @@ import torch
 from hetsched.arguments import check_count, checked
 from hetsched.arrays import FloatArray
 from hetsched.costs.timeline import RunTimes, Timeline
-from hetsched.errors import InvalidArgument, InvalidProblem, UnsupportedFeature, warn
+from hetsched.errors import InvalidArgument, InvalidProblem, OutOfMemory, UnsupportedFeature, warn
 from hetsched.problem.problem import Problem
+from hetsched.runtime.accelerator import full_precision
 from hetsched.runtime.boundary import Boundary
 from hetsched.runtime.checking import checked_places, checked_problem, checked_program
 from hetsched.runtime.code import Boxes, Compiled
@@ -28,7 +29,9 @@ from hetsched.runtime.places import Where, free_memory
 from hetsched.runtime.plan import Plan
 from hetsched.runtime.program import Program
 from hetsched.runtime.ranks import Ranks
+from hetsched.runtime.streams import queues_of
 from hetsched.runtime.team import warn_unequal
+from hetsched.runtime.threads import Threads
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.objectives import period
 from hetsched.schedule.schedule import Schedule
@@ -70,19 +73,22 @@ class Executor:
     """Runs a module by a decision on devices of this machine; a call has the arguments and the result of the module.
 
     Each device is a thread with its own number of torch threads and, if given, cores. It takes the steps of the decision's
-    `Plan`. Devices of a process share memory, so that transfers copy nothing. Nothing computes gradients. One call runs at a time; a
-    second one waits. The executor is a context manager, which ends its threads and processes.
+    `Plan`. CPU devices of a process share memory, so that transfers between them copy nothing. The thread of a CUDA device enqueues
+    its tasks and copies, and does not wait for them; weights are copied there once. Nothing computes gradients. One call runs at a
+    time; a second one waits. The executor is a context manager, which ends its threads and processes.
 
     Parameters
     ----------
     module : torch.nn.Module or Program
-        On the CPU. A `Program` has to be given for tasks that are fused or whose batch is fixed.
+        On the CPU, as the arguments and the result of a call are. A `Program` has to be given for tasks that are fused or whose batch
+        is fixed.
     example_args : tuple (or one tensor), optional
         Positional arguments for the capture of a module.
     decision : Schedule or Decision
         For the tasks of the module. Where a task has several batches, each is a part of the batch of the arguments.
-    devices : mapping of name to int or sequence of int
-        Of each device of the problem: a number of threads, or the cores to which its threads are pinned, one each.
+    devices : mapping of name to int, sequence of int or str
+        Of each device of the problem: a number of threads; the cores to which its threads are pinned, one each; or a CUDA device of
+        torch, such as ``"cuda:0"``, which has been tested with simulated devices only.
     problem : Problem, optional
         The problem of the decision; a `Schedule` can do without.
     example_kwargs : mapping, optional
@@ -97,7 +103,11 @@ class Executor:
     fold : bool
         Whether the scale of batch norms is multiplied into the weights of convolutions. The result then differs from the
         module's by rounding; without, it is equal to the bit where the numbers of torch threads are and no batch is split. If weights
-        that were folded change in place, runs are refused.
+        that were folded, or copied to a CUDA device, change in place, runs are refused. On CUDA float32 is computed without TF32.
+    graphs : bool
+        Whether consecutive tasks of a CUDA device without a hand-off between them are enqueued as one CUDA graph. All values of a run
+        then have memory of their own, streams have one input in progress, and tasks have no times: nothing can be measured but streams.
+        Graphs are captured at the first call.
     copies : bool
         Whether a device copies each value that it receives, as devices with their own memory do.
     timeout : float, optional
@@ -107,9 +117,12 @@ class Executor:
     Notes
     -----
     The error of a task is raised as it is, with a note and attributes `task`, `device` and `batch`. It, and `Timeout` and
-    `Cancelled`, have the `times` until then, a `costs.RunTimes` with NaN for what has not run. The executor can run again afterwards,
-    on new threads. With several processes all of them end after an error, and `restart` starts them again; a process that ends
-    raises `PeerLost`. Under torchrun every rank raises an error, and the launcher has to start all of them again.
+    `Cancelled`, have the `times` until then, a `costs.RunTimes` with NaN for what has not run and for CUDA devices. A device without
+    memory for a value raises `OutOfMemory`. The executor can run again afterwards, on new threads. With several processes all of them
+    end after an error, and `restart` starts them again; a process that ends raises `PeerLost`. Under torchrun every rank raises an
+    error, and the launcher has to start all of them again.
+
+    While a call or a stream is in progress, torch computes float32 on CUDA without TF32 in the whole process, if a device is CUDA.
 
     Attributes
     ----------
@@ -128,8 +141,11 @@ class Executor:
         A device has no place, or a place no device; the arguments do not fit.
     UnsupportedFeature
         A task has several batches and a value of which the inputs cannot be told apart; folded weights have changed; the values of
-        a run need more than 90 % of the free memory; the module or a device is not on the CPU; or this system cannot pin threads
-        to cores. The module has what other processes cannot have, or processes have ended.
+        a run need more than 90 % of the free memory; the module is not on the CPU; a CUDA device has no kernel for an operator, or
+        is one of several processes; or this system cannot pin threads to cores. The module has what other processes cannot have, or
+        processes have ended.
+    OutOfMemory
+        The weights do not fit into the memory of a CUDA device.
     """
 
     plan: Plan
@@ -147,6 +163,7 @@ class Executor:
         engine: Literal["threads", "gloo"] | Ranks = "threads",
         ranks: Mapping[str, int] | None = None,
         fold: bool = True,
+        graphs: bool = False,
         copies: bool = False,
         timeout: float | None = None,
     ) -> None:
@@ -164,12 +181,19 @@ class Executor:
         self.plan = Plan(self.problem, self.decision, self.compiled.values)
         self.plan.check()
         self.timeout = timeout if timeout is not None else max(LEAST_TIMEOUT, TIMEOUT_FACTOR * makespan)
-        self._refuse_too_large()
+        self._queues = queues_of(places, graphs)
+        if graphs:
+            self._refuse_graphs()
+        self._refuse_too_large(weights=True)
         self._warn_of_short_tasks()
         warn_unequal(places)
-        self._boundary = Boundary(self.program, self.compiled, self.plan)
-        self._engine = make_engine(engine, self.compiled, self.plan, places, ranks, self.timeout, copies, launch)
+        self._prepare_devices()
+        self._boundary = Boundary(self.program, self.compiled, self.plan, self._queues)
+        self._engine = make_engine(engine, self.compiled, self.plan, places, ranks, self.timeout, copies, launch, self._queues)
         self._alone: list[FloatArray] = []
+        self._graphs = graphs
+        self._captured: Any = None
+        """The autocast modes with which graphs have been captured."""
         self._one_at_a_time = threading.Lock()
         self._streaming: int | None = None
         self.placing_seconds = self.gathering_seconds = 0.0
@@ -213,6 +237,8 @@ class Executor:
             Whether after each run all tasks run again one at a time, each on its device, for `profiled`.
         """
         runs = check_count(runs, "runs", error=InvalidArgument)
+        if self._graphs:
+            raise UnsupportedFeature("tasks in graphs have no times of their own; measure an executor with graphs=False, or a stream")
         times: list[RunTimes] = []
         alone: list[FloatArray] = []
         with self._alone_here():
@@ -324,15 +350,25 @@ class Executor:
         """Wait for the calls of other threads to end, and keep them waiting."""
         if self._streaming == threading.get_ident():
             raise UnsupportedFeature("a stream of this executor is in progress; take all its results, or close it, before other calls")
-        with self._one_at_a_time:
+        with self._one_at_a_time, full_precision() if any(self._queues) else contextlib.nullcontext():
             self._engine.renew()
             yield
 
     def _placed(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Boxes:
         begin = time.perf_counter()
         boxes = self._boundary.placed(args, kwargs)
+        if self._graphs:
+            self._capture(boxes)
         self.placing_seconds = time.perf_counter() - begin
         return boxes
+
+    def _capture(self, boxes: Boxes) -> None:
+        """Capture the graphs, unless that was done with the present autocast modes."""
+        casts = [(kind, torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda")]
+        if casts != self._captured:
+            assert isinstance(self._engine, Threads)  # other engines have no devices with streams
+            self._engine.capture(boxes, lambda register, group: self.compiled.blank(register, len(self.plan.groups[group])))
+            self._captured = casts
 
     def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, serial: bool = False, cpu: bool = False) -> Finished:
         return self._engine.run(self._placed(args, kwargs), serial=serial, cpu=cpu)
@@ -365,7 +401,11 @@ class Executor:
 
     def _depth(self, given: int | None = None) -> int:
         """Return the checked depth of a stream; by default, so many inputs in progress as keep the busiest device busy."""
-        if given is None:
+        if self._graphs and given not in (None, 1):
+            raise UnsupportedFeature(f"depth is {given}; graphs have one input in progress: give 1, or make the executor with graphs=False")
+        if given is None and self._graphs:
+            depth = 1
+        elif given is None:
             schedule = simulate(self.problem, self.decision)
             pace = self.problem.inputs * period(self.problem, schedule)
             depth = SLACK * max(math.ceil(schedule.makespan / pace) if pace > 0 else 1, 1)
@@ -385,16 +425,69 @@ class Executor:
             clock_error=self._engine.clock_error,
         )
 
-    def _refuse_too_large(self, depth: int = 1) -> None:
-        """Raise `UnsupportedFeature` if so many runs at a time need too much memory."""
-        free = free_memory()
-        needed = depth * float((self.plan.peak_bytes - self.plan.weight_bytes).sum())
+    def _prepare_devices(self) -> None:
+        """Copy the weights of tasks to the devices that have streams, and make the buffers of hand-offs to and from them."""
+        names, device = self.program.graph.names, self.plan.device
+        for k, queues in enumerate(self._queues):
+            if queues is None:
+                continue
+            own, name = queues.accelerator, self.plan.devices[k]
+            tasks = np.unique(self.plan.task[device == k]).tolist()
+            for i in tasks:
+                lacking = next((step.target for step in self.compiled.steps[i] if own.lacks(step.target)), None)
+                if lacking is not None:
+                    raise UnsupportedFeature(
+                        f"task {names[i]!r} calls {lacking}, which {own.device} of device {name!r} cannot; place it on the CPU"
+                    )
+            try:
+                queues.functions = self.compiled.copied(tasks, queues.put, own.device)
+            except torch.OutOfMemoryError as error:
+                raise OutOfMemory(
+                    f"there is no memory left on device {name!r} for the weights of its tasks; the plan needs "
+                    f"{self.plan.peak_bytes[k]:.3g} bytes there; place tasks on other devices"
+                ) from error.with_traceback(None)
+            queues.buffers.fill(self._across(k))
+
+    def _refuse_graphs(self) -> None:
+        """Raise `UnsupportedFeature` if no device has graphs, or a value has no fixed shape."""
+        if not any(self._queues):
+            raise UnsupportedFeature("graphs=True needs a CUDA device, and all devices are of the CPU; leave it out")
+        for batch, task in enumerate(self.plan.task.tolist()):
+            if self._queues[int(self.plan.device[batch])] is not None:
+                for register, value in enumerate(self.plan.values):
+                    if value.task == task:
+                        self.compiled.blank(register, len(self.plan.items[batch]))
+
+    def _across(self, k: int) -> list[int]:
+        """Return the bytes of the values that cross between the host and a device."""
+        plan, host = self.plan, [queues is None for queues in self._queues]
+        ends = [(int(plan.device[send.batch]), send) for send in plan.sends]
+        return [
+            round(plan.values[send.value].bytes) * len(plan.items[send.batch])
+            for source, send in ends
+            if (source == k and host[send.to]) or (send.to == k and host[source])
+        ]
+
+    def _refuse_too_large(self, depth: int = 1, weights: bool = False) -> None:
+        """Raise `UnsupportedFeature` if so many runs at a time need too much memory; of devices, with the weights if they are not there."""
+        values = depth * (self.plan.peak_bytes - self.plan.weight_bytes)
+        runs = "a run" if depth == 1 else f"{depth} runs at a time"
+        remedy = "run fewer inputs at a time" + ("" if depth == 1 else ", or give a smaller depth")
+        for k, queues in enumerate(self._queues):
+            if queues is not None:
+                wanted, left = float(values[k] + weights * self.plan.weight_bytes[k]), queues.accelerator.free_bytes()
+                if wanted > MOST_OF_MEMORY * left:
+                    raise UnsupportedFeature(
+                        f"{'weights and ' if weights else ''}values of {runs} need {wanted:.3g} bytes on device {self.plan.devices[k]!r}, "
+                        f"more than 90 % of the {left:.3g} that are free there; {remedy}"
+                    )
+        free, host = free_memory(), np.array([queues is None for queues in self._queues])
+        needed = float(values[host].sum()) + depth * sum(sum(self._across(k)) for k in np.flatnonzero(~host).tolist())
         if free is not None and needed > MOST_OF_MEMORY * free:
             own = ", ".join(f"{name!r} {peak:.3g}" for name, peak in zip(self.plan.devices, self.plan.peak_bytes, strict=True))
             raise UnsupportedFeature(
-                f"the values of {'a run' if depth == 1 else f'{depth} runs at a time'} need {needed:.3g} bytes, more than 90 % of the "
-                f"{free:.3g} that are free (with weights {own}); run fewer inputs at a time"
-                + ("" if depth == 1 else ", or give a smaller depth")
+                f"the values of {runs} need {needed:.3g} bytes, more than 90 % of the {free:.3g} that are free (with weights {own}); "
+                f"{remedy}"
             )
 
     def _warn_of_short_tasks(self) -> None:

@@ -22,9 +22,13 @@ from hetsched.runtime.code import Boxes, Tasks
 from hetsched.runtime.places import Place
 from hetsched.runtime.plan import Drop, Gather, Plan, Run, Send, Wait
 from hetsched.runtime.plan import Step as PlanStep
+from hetsched.runtime.streams import Begin, Enqueue, Fetch, Finish, Handoff, Join, Post, Queues, Stopped, Synchronise, Timer, segmented
 
-RUN, WAIT, SEND, SHIP, DROP, TAKE, PASS, GATHER = range(8)
-"""Kinds of steps: SHIP sends a value to another process; TAKE and PASS hand on the turn of runs in which one device acts at a time."""
+RUN, WAIT, SEND, SHIP, DROP, TAKE, PASS, GATHER, ENQUEUE, FETCH, CALL = range(11)
+"""Kinds of steps: SHIP sends a value to another process; TAKE and PASS hand on the turn of runs in which one device acts at a time.
+ENQUEUE, FETCH and CALL are tasks, waits and others of devices with streams: functions of the turn, see `streams`."""
+POLL = 1e-4
+"""Seconds after which a device of a stream of inputs that has nothing else to do looks for the end of other devices' work."""
 LONGEST_END = 5.0
 """Seconds in which threads have to end when an executor is closed."""
 Step = tuple[int, Any, int, int, Any, int]
@@ -35,10 +39,6 @@ to the next task of the device."""
 
 Work = tuple[list[list[Step]], list[LockType]]
 """The steps of each device, and their locks."""
-
-
-class Stopped(Exception):
-    """Another device has failed."""
 
 
 @dataclass
@@ -52,7 +52,10 @@ class Turn:
     n_sends: int
     cpu_clocks: Sequence[Callable[[], int] | None]
     copies: bool = False
-    autocast: torch.dtype | None = None
+    autocast: Sequence[tuple[str, torch.dtype] | None] = ()
+    """Of each device, the kind and type of autocast."""
+    timers: Sequence[Timer | None] = ()
+    """Of each device that has streams, what times its tasks; None where they are not timed."""
     absent: Sequence[int] = ()
     """The devices that other processes have."""
     stop: bool = False
@@ -75,6 +78,13 @@ class Turn:
         self.gathered = [0] * self.n_batches
         self.posted, self.seen = [-1] * self.n_sends, [-1] * self.n_sends
         self.at, self.ended = [0] * count, [-1] * count
+        self.held = [-1] * count
+        """Of each device, the last step whose lock it has taken."""
+        self.ends: list[Any] = [None] * count
+        """Of each device that has streams, the event behind its tasks."""
+        self.polls = [False] * count
+        """Whether each device has to look again whether an event is done."""
+        self.timers = self.timers or [None] * count
         self.done = [_held() for _ in range(count)]
         self.left, self.news = count - len(self.absent), _held()
         for k in self.absent:
@@ -124,6 +134,9 @@ class Turn:
             values = np.array(stamps, np.int64)
             return np.where(values < 0, np.nan, (values - origin) / 1e9)
 
+        for timer in self.timers:
+            if timer is not None:
+                timer.resolve()
         columns = {name: seconds(getattr(self, name), self.began) for name in ("start", "finish", "posted", "seen")}
         ended = max(self.ended) if min(self.ended) >= 0 else time.perf_counter_ns()
         spent = {name: seconds(getattr(self, name), 0) for name in ("cpu", "waited", "gathered")}
@@ -137,7 +150,7 @@ class Turn:
         """
         ended = True
         try:
-            with _autocast(self.autocast):
+            with _autocast(self.autocast[k] if self.autocast else None):
                 ended = self._take(k, until)
         except Stopped:
             pass
@@ -158,6 +171,7 @@ class Turn:
         boxes, own, copies = self.registers, self.registers[k], self.copies
         start, finish, cpu, posted, seen = self.start, self.finish, self.cpu, self.posted, self.seen
         waited = before = 0
+        self.polls[k] = False
         for number, (kind, what, a, b, c, g) in enumerate(islice(self.steps[k], at[k], None), at[k]):
             at[k] = number
             if kind == RUN:
@@ -206,11 +220,17 @@ class Turn:
                 what.acquire()
                 if self.stop:
                     raise Stopped
-            else:
+            elif kind == PASS:
                 self.release(what)
+            else:
+                pause = what(self, until)
+                if pause is None:
+                    return False
+                waited += pause
         return True
 
     def release(self, lock: LockType) -> None:
+        """Release the lock of a hand-off."""
         try:
             lock.release()
         except RuntimeError:
@@ -294,7 +314,7 @@ class Stream:
             else:
                 if self.closed:
                     break
-                wake.acquire()
+                wake.acquire(timeout=POLL if any(turn.polls[k] for turn in self.turns if turn.ended[k] < 0) else -1)
         self.ended[k] = time.perf_counter_ns()
         self._done[k].release()
 
@@ -318,9 +338,12 @@ class Team:
     ----------
     places : sequence of Place or None
         None for devices that other processes have.
+    queues : sequence of Queues or None
+        Of each device that has streams, these.
     """
 
-    def __init__(self, places: Sequence[Place | None]) -> None:
+    def __init__(self, places: Sequence[Place | None], queues: Sequence[Queues | None] = ()) -> None:
+        self.queues = queues or [None] * len(places)
         self.places, self.closed, self.guard = tuple(places), False, threading.RLock()
         self.turn: Turn | Stream | None = None
         self.failures: list[BaseException] = []
@@ -391,7 +414,8 @@ def _serve(team: Team, k: int) -> None:
     except BaseException as error:
         team.failures.append(error)
     team._up[k].release()
-    with torch.no_grad():
+    queues = team.queues[k]
+    with torch.no_grad(), contextlib.nullcontext() if queues is None else queues.accelerator.on(queues.compute):
         while True:
             team.wakes[k].acquire()
             turn = team.turn
@@ -413,34 +437,54 @@ def warn_unequal(places: Sequence[Place]) -> None:
         )
 
 
-def parallel_steps(plan: Plan, tasks: Tasks) -> Work:
+def parallel_steps(plan: Plan, tasks: Tasks, queues: Sequence[Queues | None] = ()) -> Work:
     """Return the steps of each device and their locks, one for each send."""
+    queues = queues or [None] * len(plan.steps)
     index = {send: place for place, send in enumerate(plan.sends)}
     locks = [_held() for _ in plan.sends]
     steps: list[list[Step]] = []
     for k, own in enumerate(plan.steps):
-        made = _Steps(plan, tasks, k)
+        made = _Steps(plan, tasks, k, queues[k])
         for step in own:
             group = plan.group[step.batch]
             if isinstance(step, Send):
                 send = index[step]
-                made.steps.append((SEND, locks[send], step.value, step.to, send, group))
+                across = _across(step, k, group, queues)
+                if across is None:
+                    made.steps.append((SEND, locks[send], step.value, step.to, send, group))
+                else:
+                    made.steps.append((CALL, Post(across, send, locks[send]), step.value, step.to, send, group))
             elif isinstance(step, Wait):
-                send = index[Send(step.value, step.batch, k)]
-                made.steps.append((WAIT, locks[send], step.value, 0, send, group))
+                sent = Send(step.value, step.batch, k)
+                send = index[sent]
+                across = _across(sent, int(plan.device[step.batch]), group, queues)
+                if across is None:
+                    made.steps.append((WAIT, locks[send], step.value, 0, send, group))
+                else:
+                    made.steps.append((FETCH, Fetch(across, send, locks[send]), step.value, 0, send, group))
             else:
                 made.add(step)
-        steps.append(made.ended())
+        streams = queues[k]
+        steps.append(made.ended() if streams is None or not streams.graphs else segmented(made.ended(), CALL, k, streams))
     return steps, locks
 
 
-def serial_steps(plan: Plan, work: Work, token: Callable[[int, int, LockType], Any] | None = None) -> Work:
+def _across(send: Send, k: int, group: int, queues: Sequence[Queues | None]) -> Handoff | None:
+    """Return the hand-off of a send from device k, or None where both devices are threads."""
+    source, target = queues[k], queues[send.to]
+    return None if source is None and target is None else Handoff(send.value, group, k, send.to, source, target)
+
+
+def serial_steps(
+    plan: Plan, work: Work, queues: Sequence[Queues | None] = (), token: Callable[[int, int, LockType], Any] | None = None
+) -> Work:
     """Return steps in which one device acts at a time, in the plan's order; with their locks.
 
     `token` is called with a device, the next one and a lock; what it returns is released by the first one, so that the other one can
     acquire the lock. By default that is the lock.
     """
     steps, locks = work[0], list(work[1])
+    queues = queues or [None] * len(steps)
     made: list[list[Step]] = [[] for _ in steps]
     left = [iter(own) for own in steps]
     device = plan.device.tolist()
@@ -448,6 +492,9 @@ def serial_steps(plan: Plan, work: Work, token: Callable[[int, int, LockType], A
     for batch in (step.batch for step in plan.order):
         k = device[batch]
         if current not in (-1, k):
+            acted = queues[current]
+            if acted is not None:
+                made[current].append((CALL, Synchronise(acted), 0, 0, 0, 0))
             locks.append(_held())
             given = locks[-1] if token is None else token(current, k, locks[-1])
             made[current].append((PASS, given, 0, 0, 0, 0))
@@ -455,7 +502,7 @@ def serial_steps(plan: Plan, work: Work, token: Callable[[int, int, LockType], A
         current = k
         for step in left[k]:
             made[k].append(step)
-            if step[0] in (RUN, SEND, SHIP):
+            if step[0] in (RUN, SEND, SHIP, ENQUEUE) or isinstance(step[1], Post):
                 break
     return [[*own, *rest] for own, rest in zip(made, left, strict=True)], locks
 
@@ -463,9 +510,9 @@ def serial_steps(plan: Plan, work: Work, token: Callable[[int, int, LockType], A
 class _Steps:
     """The steps of a device as they are made; values are released by the next task."""
 
-    def __init__(self, plan: Plan, tasks: Tasks, k: int) -> None:
-        self.plan, self.tasks, self.k = plan, tasks, k
-        self.steps: list[Step] = []
+    def __init__(self, plan: Plan, tasks: Tasks, k: int, queues: Queues | None) -> None:
+        self.plan, self.tasks, self.k, self.queues = plan, tasks, k, queues
+        self.steps: list[Step] = [] if queues is None else [(CALL, Begin(k), 0, 0, 0, 0)]
         self.dead: list[tuple[int, int]] = []
 
     def add(self, step: PlanStep) -> None:
@@ -474,18 +521,28 @@ class _Steps:
         if isinstance(step, Run):
             task = int(self.plan.task[step.batch])
             works = self.tasks.works[task]
-            self.steps.append((RUN, self.tasks.functions[task], step.batch, 0, tuple(self.dead) if works else (), group))
+            dead = tuple(self.dead) if works else ()
+            if self.queues is None:
+                self.steps.append((RUN, self.tasks.functions[task], step.batch, 0, dead, group))
+            else:
+                function = self.queues.functions[task]
+                self.steps.append((ENQUEUE, Enqueue(function, works, self.k, step.batch, dead, group), step.batch, 0, (), group))
             if works:
                 self.dead = []
         elif isinstance(step, Gather):
             places = [(self.k, self.plan.group[source], first, count) for source, first, count in step.runs]
-            self.steps.append((GATHER, gathering(self.tasks.dimensions[step.value], step.value, places), step.value, step.batch, 0, group))
+            gather = gathering(self.tasks.dimensions[step.value], step.value, places)
+            if self.queues is None:
+                self.steps.append((GATHER, gather, step.value, step.batch, 0, group))
+            else:
+                self.steps.append((CALL, Join(gather, self.k, step.value, step.batch, group), step.value, 0, 0, group))
         elif isinstance(step, Drop):
             self.dead.append((step.value, group))
 
     def ended(self) -> list[Step]:
         """Return the steps, and what releases the last values."""
-        return self.steps + [(DROP, None, value, self.k, 0, group) for value, group in self.dead]
+        drops: list[Step] = [(DROP, None, value, self.k, 0, group) for value, group in self.dead]
+        return self.steps + drops + ([] if self.queues is None else [(CALL, Finish(self.k, self.queues), 0, 0, 0, 0)])
 
 
 def gathering(dim: int | None, register: int, places: Sequence[tuple[int, int, int, int]]) -> Callable[[Boxes], torch.Tensor]:
@@ -511,11 +568,12 @@ def _held() -> LockType:
 
 
 @contextlib.contextmanager
-def _autocast(dtype: torch.dtype | None) -> Iterator[None]:
-    if dtype is None:
+def _autocast(cast: tuple[str, torch.dtype] | None) -> Iterator[None]:
+    if cast is None:
         yield
         return
-    with torch.autocast("cpu", dtype=dtype):
+    kind, dtype = cast
+    with torch.autocast(kind, dtype=dtype):
         yield
 
 

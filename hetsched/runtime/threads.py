@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 
 import torch
 
-from hetsched.errors import Cancelled, Timeout, UnsupportedFeature
+from hetsched.errors import Cancelled, OutOfMemory, Timeout, UnsupportedFeature
 from hetsched.runtime.code import Boxes, Tasks
 from hetsched.runtime.places import Place, affinities, warn_of_moved
 from hetsched.runtime.plan import Plan
-from hetsched.runtime.team import PASS, RUN, TAKE, WAIT, Stream, Team, Turn, Work, parallel_steps, serial_steps
+from hetsched.runtime.streams import Fetch, Queues, Segment, Timer
+from hetsched.runtime.team import ENQUEUE, FETCH, PASS, RUN, TAKE, WAIT, Stream, Team, Turn, Work, parallel_steps, serial_steps
 
 GRACE = 1.0
 """Seconds for other devices to end their tasks after one has failed."""
@@ -32,20 +33,28 @@ class Threads:
         Seconds of a run; of one task at a time as many for each device.
     copies : bool
         Whether a device copies each value that it receives.
+    queues : sequence of Queues or None, optional
+        Of each device whose work is enqueued on streams, these.
     """
 
-    def __init__(self, plan: Plan, tasks: Tasks, places: Sequence[Place | None], timeout: float, copies: bool) -> None:
+    def __init__(
+        self, plan: Plan, tasks: Tasks, places: Sequence[Place | None], timeout: float, copies: bool, queues: Sequence[Queues | None] = ()
+    ) -> None:
         self.plan, self.tasks, self.places, self.timeout, self.copies = plan, tasks, tuple(places), timeout, copies
         self.absent = tuple(k for k, place in enumerate(places) if place is None)
+        self.queues = tuple(queues) or (None,) * len(places)
         self.turn: Turn | Stream | None = None
         """What runs now."""
         self._works: dict[int, Work] = {}
         self._teams: list[Team] = []
         self._closed = self._ran = self._cancelled = False
+        self._clock_error = 0.0
         self.team()
 
     def __repr__(self) -> str:
-        return f"threads ({', '.join(f'{place.name}: {place.threads}' for place in self.places if place is not None)})"
+        own = [place for place in self.places if place is not None]
+        each = [f"{place.name}: {place.threads if place.device.type == 'cpu' else place.device}" for place in own]
+        return f"threads ({', '.join(each)})"
 
     @property
     def has_result(self) -> bool:
@@ -55,7 +64,7 @@ class Threads:
     @property
     def clock_error(self) -> float:
         """Seconds by which the clocks of devices may differ."""
-        return 0.0
+        return self._clock_error
 
     def team(self) -> Team:
         """Return the threads; new ones after a run that failed."""
@@ -63,14 +72,14 @@ class Threads:
             raise UnsupportedFeature("the executor is closed; make a new one")
         if not self._teams:
             self._works.clear()
-            self._teams.append(Team(self.places))
+            self._teams.append(Team(self.places, self.queues))
         return self._teams[0]
 
     def work(self, number: int) -> Work:
         """Return steps and locks for one run at a time: -1 for runs of one task at a time, others for all inputs of a stream."""
         if number not in self._works:
-            work = parallel_steps(self.plan, self.tasks)
-            self._works[number] = serial_steps(self.plan, work) if number < 0 else work
+            work = parallel_steps(self.plan, self.tasks, self.queues)
+            self._works[number] = serial_steps(self.plan, work, self.queues) if number < 0 else work
         return self._works[number]
 
     def run(self, boxes: Boxes, *, serial: bool = False, cpu: bool = False) -> Turn:
@@ -87,10 +96,50 @@ class Threads:
         """
         team = self.team()
         limit, what = (self.timeout * len(self.places), "the run of one task at a time") if serial else (self.timeout, "the run")
-        turn = self._turn_of(boxes, -1 if serial else 0, cpu)
+        turn = self._turn_of(boxes, -1 if serial else 0, cpu, timed=cpu or serial)
         with self._started(team, turn):
             self._await(turn, turn, limit, what)
+        self._clock_error = max(self._clock_error, *(timer.error for timer in turn.timers if timer is not None), 0.0)
         return turn
+
+    def capture(self, boxes: Boxes, blank: Callable[[int, int], torch.Tensor]) -> None:
+        """Capture the graphs of all devices that enqueue such, one after another.
+
+        Parameters
+        ----------
+        boxes : list
+            The registers before a run.
+        blank : callable
+            Returns a tensor of the host like the value of a register for a group of inputs.
+        """
+        self.team()
+        steps, _ = self.work(0)
+        count = len(steps)
+        for k, queues in enumerate(self.queues):
+            if queues is None or not queues.graphs:
+                continue
+            queues.pool = queues.accelerator.pool()
+            registers = [[list(box) for box in own] for own in boxes]
+            turn = Turn([[]] * count, registers, [], len(self.plan.task), 0, [None] * count)
+            with torch.no_grad(), queues.accelerator.on(queues.compute):
+                for _, what, *_ in steps[k]:
+                    if isinstance(what, Fetch):
+                        value, group = what.handoff.value, what.handoff.group
+                        registers[k][group][value] = queues.put(blank(value, group))
+                    elif isinstance(what, Segment):
+                        self._capture(what, turn)
+
+    def _capture(self, segment: Segment, turn: Turn) -> None:
+        try:
+            segment.capture(turn)
+        except torch.OutOfMemoryError as error:
+            raise self._out_of_memory(error, segment.k, f"for graphs on device {self.plan.devices[segment.k]!r}") from error.__cause__
+        except RuntimeError as error:
+            tasks = [self.tasks.names[int(self.plan.task[step.batch])] for step in segment.steps]
+            raise UnsupportedFeature(
+                f"the tasks {tasks[0]!r} to {tasks[-1]!r} on device {self.plan.devices[segment.k]!r} cannot be one graph: {error}; "
+                "give graphs=False"
+            ) from error
 
     def stream(self, boxes: Iterator[Boxes], depth: int) -> Generator[Turn, None, None]:
         """Return the turns of a stream of registers, at most `depth` at a time."""
@@ -124,7 +173,9 @@ class Threads:
                 turn.settle(GRACE)
 
     def synchronise(self, first: bool) -> None:
-        """Do nothing: the threads of a process have one clock."""
+        """Forget the errors of earlier runs: the clocks of devices with streams are compared with the host's in each run."""
+        if first:
+            self._clock_error = 0.0
 
     def renew(self) -> None:
         """Forget that an earlier run was cancelled."""
@@ -152,9 +203,11 @@ class Threads:
             while True:
                 self._teams.pop().close()
 
-    def _turn_of(self, boxes: Boxes, number: int, cpu: bool = False) -> Turn:
+    def _turn_of(self, boxes: Boxes, number: int, cpu: bool = False, timed: bool = False) -> Turn:
         """Return the turn that takes the steps of a `work` on the registers."""
         steps, locks = self.work(number)
+        kinds = {place.device.type for place in self.places if place is not None}
+        casts = {kind: (kind, torch.get_autocast_dtype(kind)) for kind in kinds if torch.is_autocast_enabled(kind)}
         return Turn(
             steps,
             boxes,
@@ -163,7 +216,8 @@ class Threads:
             len(self.plan.sends),
             [time.thread_time_ns if cpu and place is not None and place.threads == 1 else None for place in self.places],
             self.copies,
-            torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None,
+            [None if place is None else casts.get(place.device.type) for place in self.places],
+            [None if own is None or not timed else Timer(own) for own in self.queues],
             self.absent,
         )
 
@@ -224,15 +278,30 @@ class Threads:
             device, number = turn.failed
             step = turn.steps[device][number]
             where = f"on device {self.plan.devices[device]!r}"
-            if step[0] == RUN:
+            if step[0] in (RUN, ENQUEUE):
                 name = self.tasks.names[int(self.plan.task[step[2]])]
                 where = f"in task {name!r} {where}, batch {step[2]}"
                 with contextlib.suppress(AttributeError):
                     error.task, error.batch = name, step[2]  # type: ignore[attr-defined]
+            if isinstance(error, torch.OutOfMemoryError):
+                error = self._out_of_memory(error, device, where)
             with contextlib.suppress(AttributeError):
                 error.device = self.plan.devices[device]  # type: ignore[attr-defined]
             error.add_note(where)
         return error
+
+    def _out_of_memory(self, error: BaseException, k: int, where: str) -> BaseException:
+        """Return the error of a device without memory, after its values have been released."""
+        made = OutOfMemory(
+            f"there is no memory left {where}: the plan needs {self.plan.peak_bytes[k]:.3g} bytes, weights included and without the "
+            "workspaces of libraries; run fewer inputs at a time, give a smaller depth to a stream, or place tasks on other devices"
+        )
+        made.__dict__.update(error.__dict__)
+        made.__cause__ = error.with_traceback(None)  # whose frames have the values of the task
+        for own in self.queues:
+            if own is not None:
+                own.accelerator.release()
+        return made
 
     def _doing(self, turn: Turn) -> str:
         """Return what each device does."""
@@ -244,12 +313,14 @@ class Threads:
             kind, _, which, *_ = turn.steps[k][turn.at[k]] if turn.steps[k] else (PASS, None, 0)
             if turn.ended[k] >= 0:
                 told.append(f"{device!r} has ended")
-            elif kind == RUN:
+            elif kind in (RUN, ENQUEUE):
                 told.append(f"{device!r} is in task {names[int(self.plan.task[which])]!r}")
-            elif kind == WAIT:
+            elif kind in (WAIT, FETCH):
                 value, send = self.plan.values[which], self.plan.sends[turn.steps[k][turn.at[k]][4]]
                 giver = self.plan.devices[int(self.plan.device[send.batch])]
                 told.append(f"{device!r} waits for {value.name!r} of task {names[value.task]!r} from {giver!r}")
+            elif turn.ends[k] is not None:
+                told.append(f"{device!r} has begun all its tasks")
             elif kind == TAKE:
                 told.append(f"{device!r} waits for its turn")
             else:
