@@ -171,7 +171,7 @@ class Assistants:
     def _probed(self, observation: Observation, before: float, seconds: FloatArray) -> Decision | None:
         """Return a decision with a unit on a slow device that has been empty for long enough, or None."""
         current, problem = observation.decision, self._problem
-        for k in np.flatnonzero((self._speeds.factor > 1) & (self._due <= observation.iteration)):
+        for k in np.flatnonzero((self._speeds.factor > 1) & (self._due <= observation.iteration)).tolist():
             units = np.arange(problem.n_units)
             units = units[self._fits(current, units, k)]
             lasting = np.bincount(problem.unit, self._speeds.expected[:, k], problem.n_units)[units]
@@ -182,7 +182,7 @@ class Assistants:
             best = able[np.lexsort((-lasting[able], cost[able]))[0]]
             self._due[k] = self._busy[k] + self.cooldown * max(1.0, cost[best] / before)
             if self._due[k] <= observation.iteration:
-                self._probe = _Probe(int(k), current, self._moved(current, int(units[best]), k), float(self._speeds.factor[k]))
+                self._probe = _Probe(k, current, self._moved(current, int(units[best]), k), float(self._speeds.factor[k]))
                 return self._probe.decision
         return None
 
@@ -244,7 +244,7 @@ class Assistants:
         with np.errstate(divide="ignore", invalid="ignore"):
             there = latency[device, taker] + weight / bandwidth[device, taker]
             back = latency[taker, device] + weight / bandwidth[taker, device]
-        return np.bincount(problem.unit, np.where(weight > 0, there + back, 0.0), problem.n_units)
+        return np.bincount(problem.unit, np.where(weight > 0, there + back, 0.0), problem.n_units).astype(np.float64)
 
     def _moved(self, decision: Decision, unit: int, taker: int) -> Decision:
         """Return the decision with a unit on another device."""

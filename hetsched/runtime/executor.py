@@ -8,6 +8,7 @@ import platform
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Self
@@ -22,7 +23,7 @@ from hetsched.errors import InvalidArgument, InvalidProblem, UnsupportedFeature,
 from hetsched.problem.problem import Problem
 from hetsched.runtime.boundary import Boundary
 from hetsched.runtime.checking import checked_places, checked_problem, checked_program
-from hetsched.runtime.code import Boxes, Compiled
+from hetsched.runtime.code import Boxes, Compiled, Tasks
 from hetsched.runtime.places import Where, free_memory
 from hetsched.runtime.plan import Gather, Plan
 from hetsched.runtime.program import Program
@@ -43,6 +44,7 @@ WARM_UP = 5
 """Runs before those that count."""
 SLACK = 3
 """The default depth of a stream is so many times the makespan over the period."""
+KEPT_PLANS = 8
 
 
 class _Call(NamedTuple):
@@ -50,6 +52,15 @@ class _Call(NamedTuple):
 
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
+
+
+class _Preparation(NamedTuple):
+    """What runs by a decision need."""
+
+    decision: Decision
+    plan: Plan
+    boundary: Boundary
+    tasks: Tasks
 
 
 class StreamTimes(NamedTuple):
@@ -106,6 +117,8 @@ class Executor:
     Attributes
     ----------
     plan : Plan
+    decision : Decision
+        The one by which it runs, see `replace`.
     program : Program
     problem : Problem
         The given one; without, that of the module's graph with the durations of the schedule.
@@ -144,18 +157,15 @@ class Executor:
         if timeout is not None and not timeout > 0:
             raise InvalidArgument(f"timeout is {timeout!r}; it must be a number of seconds > 0, or None")
         self.program = checked_program(module, example_args, example_kwargs)
-        self.problem, self.decision, makespan = checked_problem(self.program, decision, problem)
+        self.problem, decision, makespan = checked_problem(self.program, decision, problem)
         places = checked_places(self.problem.cluster.names, devices)
         self.compiled = Compiled(self.program, fold)
-        self.plan = Plan(self.problem, self.decision, self.compiled.values)
-        self.plan.check()
-        self.timeout = timeout if timeout is not None else max(LEAST_TIMEOUT, TIMEOUT_FACTOR * makespan)
-        self._refuse_too_large()
+        self._preparations: deque[_Preparation] = deque(maxlen=KEPT_PLANS)
+        self.decision, self.plan, self._boundary, tasks = self._prepared(decision)
+        self._given_timeout, self.timeout = timeout, _timeout(timeout, makespan)
         self._warn_of_short_tasks()
         warn_unequal(places)
-        self._boundary = Boundary(self.program, self.compiled, self.plan)
-        gathered = {step.value for steps in self.plan.steps for step in steps if isinstance(step, Gather)}
-        self._engine = Threads(self.plan, self.compiled.tasks(gathered), places, self.timeout, copies)
+        self._engine = Threads(self.plan, tasks, places, self.timeout, copies)
         self._alone: list[FloatArray] = []
         self._one_at_a_time = threading.Lock()
         self._streaming: int | None = None
@@ -185,6 +195,38 @@ class Executor:
         """
         with self._alone_here():
             return self._gathered(self._run(args, kwargs))
+
+    def timed(self, *args: Any, **kwargs: Any) -> tuple[Any, Timeline]:
+        """Return the result of the module, and the times of this run."""
+        with self._alone_here():
+            turn = self._run(args, kwargs, cpu=True)
+            return self._gathered(turn), self._timeline([turn.times()])
+
+    @checked(InvalidArgument)
+    def replace(self, decision: Schedule | Decision) -> None:
+        """Run by another decision from the next call on, on the same threads, which share the weights.
+
+        If the decision is refused, the former one stays. The plans of the last few decisions are kept. `profiled` needs another
+        `measure` afterwards.
+
+        Parameters
+        ----------
+        decision : Schedule or Decision
+            For the problem of the executor.
+
+        Raises
+        ------
+        InvalidSchedule
+            The decision is of another problem, or not valid.
+        UnsupportedFeature
+            As of the constructor.
+        """
+        _, decision, makespan = checked_problem(self.program, decision, self.problem)
+        with self._alone_here():
+            self.decision, self.plan, self._boundary, tasks = self._prepared(decision)
+            self.timeout = _timeout(self._given_timeout, makespan)
+            self._engine.replace(self.plan, tasks, self.timeout)
+            self._alone = []
 
     @checked(InvalidArgument)
     def measure(self, *args: Any, runs: int = 30, profile: bool = True, **kwargs: Any) -> Timeline:
@@ -308,6 +350,18 @@ class Executor:
             self._engine.renew()
             yield
 
+    def _prepared(self, decision: Decision) -> _Preparation:
+        """Return what runs by a decision need; raise an error if it cannot be run."""
+        made = next((one for one in self._preparations if one.decision == decision), None)
+        if made is None:
+            plan = Plan(self.problem, decision, self.compiled.values)
+            plan.check()
+            gathered = {step.value for steps in plan.steps for step in steps if isinstance(step, Gather)}
+            made = _Preparation(decision, plan, Boundary(self.program, self.compiled, plan), self.compiled.tasks(gathered))
+            self._preparations.append(made)
+        self._refuse_too_large(made.plan)
+        return made
+
     def _placed(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Boxes:
         begin = time.perf_counter()
         boxes = self._boundary.placed(args, kwargs)
@@ -349,7 +403,7 @@ class Executor:
             depth = SLACK * max(math.ceil(schedule.makespan / pace) if pace > 0 else 1, 1)
         else:
             depth = check_count(given, "depth", error=InvalidArgument)
-        self._refuse_too_large(depth)
+        self._refuse_too_large(self.plan, depth)
         return depth
 
     def _timeline(self, times: Sequence[RunTimes]) -> Timeline:
@@ -362,12 +416,12 @@ class Executor:
             software={"python": platform.python_version(), "system": platform.platform(), "torch": str(torch.__version__)},
         )
 
-    def _refuse_too_large(self, depth: int = 1) -> None:
+    def _refuse_too_large(self, plan: Plan, depth: int = 1) -> None:
         """Raise `UnsupportedFeature` if so many runs at a time need too much memory."""
         free = free_memory()
-        needed = depth * float((self.plan.peak_bytes - self.plan.weight_bytes).sum())
+        needed = depth * float((plan.peak_bytes - plan.weight_bytes).sum())
         if free is not None and needed > MOST_OF_MEMORY * free:
-            own = ", ".join(f"{name!r} {peak:.3g}" for name, peak in zip(self.plan.devices, self.plan.peak_bytes, strict=True))
+            own = ", ".join(f"{name!r} {peak:.3g}" for name, peak in zip(plan.devices, plan.peak_bytes, strict=True))
             raise UnsupportedFeature(
                 f"the values of {'a run' if depth == 1 else f'{depth} runs at a time'} need {needed:.3g} bytes, more than 90 % of the "
                 f"{free:.3g} that are free (with weights {own}); run fewer inputs at a time"
@@ -383,3 +437,7 @@ class Executor:
                 f"the tasks take {1e6 * seconds.mean():.3g} us each, of which dispatching them is a part that counts; "
                 "fuse them by capture(fuse=True) and Program(fuse=True)"
             )
+
+
+def _timeout(given: float | None, makespan: float) -> float:
+    return given if given is not None else max(LEAST_TIMEOUT, TIMEOUT_FACTOR * makespan)
