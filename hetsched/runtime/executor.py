@@ -223,10 +223,11 @@ class Executor:
         """
         _, decision, makespan = checked_problem(self.program, decision, self.problem)
         with self._alone_here():
-            self.decision, self.plan, self._boundary, tasks = self._prepared(decision)
-            self.timeout = _timeout(self._given_timeout, makespan)
-            self._engine.replace(self.plan, tasks, self.timeout)
-            self._alone = []
+            made = self._prepared(decision)
+            timeout = _timeout(self._given_timeout, makespan)
+            self._engine.replace(made.plan, made.tasks, timeout)
+            self.decision, self.plan, self._boundary, _ = made
+            self.timeout, self._alone = timeout, []
 
     @checked(InvalidArgument)
     def measure(self, *args: Any, runs: int = 30, profile: bool = True, **kwargs: Any) -> Timeline:

@@ -42,9 +42,18 @@ class Observation(NamedTuple):
     @classmethod
     @checked
     def of_timeline(cls, iteration: int, decision: Decision, timeline: Timeline) -> Self:
-        """Return the measurements of a run by a decision of one batch per task; messages for several tasks count once."""
+        """Return the measurements of a run by a decision of one batch per task; messages for several tasks count once.
+
+        Raises
+        ------
+        InvalidSchedule
+            The timeline is of another decision, or a task has several batches.
+        """
         schedule = timeline.schedule
         batches, transfers, size = schedule.batches, schedule.transfers, len(schedule.devices)
+        same = np.array_equal(batches.task, decision.task) and np.array_equal(batches.device, decision.device)
+        if not same or len(np.unique(decision.task)) < len(decision.task):
+            raise InvalidSchedule("the timeline is of another decision, or a task has several batches; give that of the run, with one each")
         task_seconds = np.empty(len(batches))
         task_seconds[batches.task] = batches.finish - batches.start
         _, first = np.unique(timeline.shipment, return_index=True)

@@ -57,8 +57,7 @@ class Threads:
     def replace(self, plan: Plan, tasks: Tasks, timeout: float) -> None:
         """Run another plan of the same devices, on the same threads."""
         self.plan, self.tasks, self.timeout, self._serial = plan, tasks, timeout, None
-        for team in self._teams:
-            team.work = parallel_steps(plan, tasks)
+        self.team().work = parallel_steps(plan, tasks)
 
     def run(self, boxes: Boxes, *, serial: bool = False, cpu: bool = False) -> Turn:
         """Take all steps once, and return the turn with its registers and times.
