@@ -132,7 +132,7 @@ class Assistants:
         self._speeds.observe(observation)
         self._busy[observation.device] = observation.iteration
         self._due[observation.device] = observation.iteration + self.cooldown
-        if self._probe is not None and self._probe.decision is observation.decision:
+        if self._probe is not None and self._probe.decision == observation.decision:
             probe = self._probe
             if self._speeds.latest(probe.device) / probe.factor - 1 >= -self.drift:
                 self._probe = None

@@ -161,7 +161,8 @@ class Executor:
         places = checked_places(self.problem.cluster.names, devices)
         self.compiled = Compiled(self.program, fold)
         self._preparations: deque[_Preparation] = deque(maxlen=KEPT_PLANS)
-        self.decision, self.plan, self._boundary, tasks = self._prepared(decision)
+        self.decision = decision
+        _, self.plan, self._boundary, tasks = self._prepared(decision)
         self._given_timeout, self.timeout = timeout, _timeout(timeout, makespan)
         self._warn_of_short_tasks()
         warn_unequal(places)
@@ -226,7 +227,7 @@ class Executor:
             made = self._prepared(decision)
             timeout = _timeout(self._given_timeout, makespan)
             self._engine.replace(made.plan, made.tasks, timeout)
-            self.decision, self.plan, self._boundary, _ = made
+            self.decision, self.plan, self._boundary = decision, made.plan, made.boundary
             self.timeout, self._alone = timeout, []
 
     @checked(InvalidArgument)
