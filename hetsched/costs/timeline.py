@@ -193,7 +193,7 @@ class Timeline(Frozen):
                 return np.zeros(0), np.zeros(0)
             return np.minimum.reduceat(run.posted[flat], first), np.maximum.reduceat(run.seen[flat], first)
 
-        lengths = np.array([np.subtract(*reversed(ends(run))) for run in times]).reshape(len(times), len(moving))
+        lengths = np.array([seen - posted for posted, seen in map(ends, times)])
         start = np.where(lasts, shown.start, shown.finish)
         posted, seen = ends(shown)
         latest = np.maximum(start[arcs.target[moving]], posted)

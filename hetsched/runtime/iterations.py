@@ -281,7 +281,7 @@ class _Execution:
         self._runner = runner
 
     def use(self, before: Decision | None, decision: Decision) -> tuple[float, float]:
-        """Take another decision; return the seconds that takes, and the bytes of weights that are transferred."""
+        """Take another decision; return the seconds that takes, and the bytes of weights transferred: none between threads."""
         _timing(self._runner.problem, decision)
         start = time.perf_counter()
         self._runner.replace(decision)
