@@ -125,11 +125,14 @@ class Assistants:
         self._busy = np.zeros(problem.n_devices)  # the last iteration in which a device had tasks
         self._due = np.zeros(problem.n_devices)  # the iteration after which it may get a probe
         self._probe: _Probe | None = None
+        self._timed: Decision | None = None
+        self._known = np.empty((problem.n_units, problem.n_devices))  # what `_times` has computed for that decision; else NaN
 
     @checked
     def observe(self, observation: Observation) -> Decision | None:
         """Return the decision after the moves of the assistants, or None without a move."""
-        self._speeds.observe(observation)
+        if self._speeds.observe(observation):
+            self._timed = None
         self._busy[observation.device] = observation.iteration
         self._due[observation.device] = observation.iteration + self.cooldown
         if self._probe is not None and self._probe.decision == observation.decision:
@@ -234,8 +237,16 @@ class Assistants:
         """Return the seconds of an iteration, without contention, after the move of each unit to `taker`; inf without paths, [c]."""
         from hetsched.runtime.assistant_kernels import moved_makespans
 
-        device, targets = devices_of(decision), np.full(len(units), taker)
-        return moved_makespans(self._problem.arrays, self._sequence, seconds, device, self._member_ptr, self._members, units, targets)
+        if decision is not self._timed:
+            self._timed = decision
+            self._known[:] = np.nan
+        new = units[np.isnan(self._known[units, taker])]
+        if len(new):
+            device, targets = devices_of(decision), np.full(len(new), taker)
+            self._known[new, taker] = moved_makespans(
+                self._problem.arrays, self._sequence, seconds, device, self._member_ptr, self._members, new, targets
+            )
+        return self._known[units, taker]
 
     def _round_trips(self, decision: Decision, taker: int) -> FloatArray:
         """Return the seconds to move the weights of each unit to `taker` and back; inf without paths, [n_units]."""
