@@ -240,13 +240,14 @@ class Assistants:
         if decision is not self._timed:
             self._timed = decision
             self._known[:] = np.nan
-        new = units[np.isnan(self._known[units, taker])]
+        known: FloatArray = self._known[:, taker]
+        new = units[np.isnan(known[units])]
         if len(new):
             device, targets = devices_of(decision), np.full(len(new), taker)
-            self._known[new, taker] = moved_makespans(
+            known[new] = moved_makespans(
                 self._problem.arrays, self._sequence, seconds, device, self._member_ptr, self._members, new, targets
             )
-        return self._known[units, taker]
+        return known[units]
 
     def _round_trips(self, decision: Decision, taker: int) -> FloatArray:
         """Return the seconds to move the weights of each unit to `taker` and back; inf without paths, [n_units]."""
