@@ -1,24 +1,36 @@
 """A device slows down during a run: the share of the loss that run-time assistants recover, compared with re-solving and no policy.
 
     python benchmarks/assistants.py [--quick]
+    python benchmarks/assistants.py --real [--quick]
 
-The busiest device of a good schedule takes twice as long from half of the iterations on. Every decision of a policy is
-verified.
+The busiest device of a good schedule takes twice as long from half of the iterations on; then each other one. Every decision of
+a policy is verified.
+
+With --real a network runs on two CPU workers, each on a core of its own, while another process computes on one of these cores for
+a part of the iterations. This needs torch and two cores.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import functools
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, NamedTuple, Self
 
 import figures
 import numpy as np
+import truth
 
 import hetsched as hs
-from hetsched.runtime import Assistants, Interference, Policy, Resolve, Run, Scenario, SlowDown, Static, iterate
+from hetsched.costs.timeline import DISTURBED
+from hetsched.runtime import Assistants, Interference, Observation, Policy, Resolve, Run, Scenario, SlowDown, Static, iterate
 
 REGION = "assistants"
+REAL = "assistants_real"
 FACTOR = 2.0
 NOISE = 0.05
 SETTLED = 0.05
@@ -38,14 +50,23 @@ GRAPHS: Graphs = {
     "googlenet, diviml": lambda: _problem(hs.workloads.networks.load("googlenet"), hs.workloads.clusters.diviml()),
     "inception_v3, diviml": lambda: _problem(hs.workloads.networks.load("inception_v3"), hs.workloads.clusters.diviml()),
 }
-POLICIES = ("static", "assistants", "assistants, gamma 0.9", "re-solve")
+POLICIES = ("static", "assistants", "assistants, gamma 0.5", "re-solve")
+OTHERS = ("static", "assistants", "re-solve")
+"""The policies where another device than the busiest becomes slow."""
+LEAST_LOSS = 0.01
+"""Relative loss below which no share of it is given."""
 
 
 def policy(name: str, evaluations: int) -> Policy:
     """Return a policy by its name in the tables."""
     if name == "static":
         return Static()
-    return Resolve("annealing", evaluations=evaluations) if name == "re-solve" else Assistants(gamma=0.9 if "0.9" in name else 0.5)
+    return Resolve("annealing", evaluations=evaluations) if name == "re-solve" else Assistants(gamma=0.5 if "0.5" in name else 0.9)
+
+
+def level(run: Run) -> float:
+    """Return the mean seconds of the last quarter of the iterations."""
+    return float(run.makespan[-len(run.makespan) // 4 :].mean())
 
 
 class Race:
@@ -57,6 +78,11 @@ class Race:
         self.slow = problem.cluster.names[int(schedule.busy_time.argmax())]
         scenario = Scenario([SlowDown(self.slow, FACTOR, self.change)], noise=NOISE)
         self.runs = {name: self.run(policy(name, evaluations), iterations, scenario) for name in POLICIES}
+        self.others: dict[str, dict[str, Run]] = {}
+        for device, busy in zip(problem.cluster.names, schedule.busy_time.tolist(), strict=True):
+            if busy > 0 and device != self.slow:
+                other = Scenario([SlowDown(device, FACTOR, self.change)], noise=NOISE)
+                self.others[device] = {name: self.run(policy(name, evaluations), iterations, other) for name in OTHERS}
         self.steady = [self.run(policy("assistants", 0), 5 * iterations, Scenario(noise=noise)) for noise in noises]
         shared = Scenario(noise=NOISE, interference=Interference(rate=0.01, share=0.5, length=20))
         self.shared = {name: self.run(policy(name, evaluations), 5 * iterations, shared) for name in POLICIES[:2]}
@@ -75,8 +101,7 @@ class Race:
 
     def after(self, name: str) -> float:
         """Return the mean seconds of the last quarter of the iterations."""
-        makespan = self.runs[name].makespan
-        return float(makespan[-len(makespan) // 4 :].mean())
+        return level(self.runs[name])
 
     def recovered(self, name: str) -> float:
         """Return the share of the loss that is recovered: 0 for static, 1 for re-solving."""
@@ -100,6 +125,7 @@ class Race:
             "pause": {name: float(run.pause.sum()) for name, run in self.runs.items()},
             "thinking": {name: float(run.thinking[1:].max()) for name, run in self.runs.items()},
             "steady": [run.moved.tolist() for run in self.steady],
+            "others": {device: {name: level(run) for name, run in runs.items()} for device, runs in self.others.items()},
             "shared": {name: float(run.seconds.mean()) for name, run in self.shared.items()},
         }
 
@@ -110,8 +136,20 @@ def levels(races: Mapping[str, Race]) -> str:
     for name, race in races.items():
         times = [figures.number(1e3 * seconds) for seconds in (race.before(), *(race.after(policy) for policy in POLICIES))]
         rows.append([name, race.slow, *times, *(f"{race.recovered(policy):.2f}" for policy in POLICIES[1:3])])
-    head = ["graph", "slow device", "before, ms", *(f"{name}, ms" for name in POLICIES), "recovered", "recovered, gamma 0.9"]
+    head = ["graph", "slow device", "before, ms", *(f"{name}, ms" for name in POLICIES), "recovered", "recovered, gamma 0.5"]
     return figures.table(head, rows)
+
+
+def others(races: Mapping[str, Race]) -> str:
+    """Return the table of iteration times where a device that is not the busiest is slow."""
+    rows = []
+    for name, race in races.items():
+        for device, runs in race.others.items():
+            static, own, solved = (level(runs[policy]) for policy in OTHERS)
+            share = f"{(static - own) / (static - solved):.2f}" if static > solved * (1 + LEAST_LOSS) else "-"
+            times = [figures.number(1e3 * seconds) for seconds in (race.before(), static, own, solved)]
+            rows.append([name, device, *times, share, str(runs["assistants"].migrations)])
+    return figures.table(["graph", "slow device", "before, ms", *(f"{name}, ms" for name in OTHERS), "recovered", "migrations"], rows)
 
 
 def costs(races: Mapping[str, Race]) -> str:
@@ -173,9 +211,267 @@ def plot(races: Mapping[str, Race], path: Path) -> None:
     plt.close(figure)
 
 
+# ---------------------------------------------------------------------- on real workers
+
+
+class Scale(NamedTuple):
+    """The size of a session with real workers."""
+
+    network: str
+    size: int
+    iterations: int
+    start: int
+    stop: int
+    """The other process computes from iteration `start` until before `stop`."""
+    warm: int
+    """The first iterations, which do not count."""
+    rounds: int
+    evaluations: int
+    limit: float
+    """Seconds of a solve in advance."""
+
+    @property
+    def phases(self) -> dict[str, slice]:
+        """The iterations before, with the other process, the last third of them, and after it."""
+        settled = self.stop - (self.stop - self.start) // 3
+        return {
+            "before": slice(self.warm, self.start),
+            "with it": slice(self.start, self.stop),
+            "settled": slice(settled, self.stop),
+            "after": slice(self.stop, self.iterations),
+        }
+
+
+FULL = Scale("googlenet", 224, 100, 30, 60, 5, 3, 100_000, 10.0)
+QUICK = Scale("squeezenet", 64, 24, 6, 15, 2, 1, 2_000, 1.0)
+
+
+class Spinner:
+    """A process that computes on one core while it is on."""
+
+    def __init__(self, core: int) -> None:
+        code = f"import os\nos.sched_setaffinity(0, [{core}])\nprint(flush=True)\nwhile True: pass"
+        self.process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+        assert self.process.stdout is not None
+        self.process.stdout.readline()
+        self.switch(False)
+
+    def switch(self, on: bool) -> None:
+        """Let it compute, or not."""
+        self.process.send_signal(signal.SIGCONT if on else signal.SIGSTOP)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+class ByHand:
+    """Two decisions for a scenario that is known: from `start` until before `stop` the second one."""
+
+    def __init__(self, usual: hs.Decision, slow: hs.Decision, start: int, stop: int) -> None:
+        self._from = {start - 1: slow, stop - 1: usual}
+
+    def begin(self, problem: hs.Problem, decision: hs.Decision) -> None:
+        """Do nothing."""
+
+    def observe(self, observation: Observation) -> hs.Decision | None:
+        """Return the decision that begins with the next iteration."""
+        return self._from.get(observation.iteration)
+
+
+class Recorder:
+    """A runner that keeps the timelines, and the largest deviation from the expected result."""
+
+    def __init__(self, placed: Any, problem: hs.Problem, expected: Any) -> None:
+        self.placed, self.problem, self.expected = placed, problem, expected
+        self.timelines: list[hs.costs.Timeline] = []
+        self.deviation = 0.0
+
+    def replace(self, decision: hs.Decision) -> None:
+        """Run by another decision."""
+        self.placed.replace(decision)
+
+    def timed(self, *args: Any) -> tuple[Any, hs.costs.Timeline]:
+        """Run once."""
+        result, timeline = self.placed.timed(*args)
+        self.timelines.append(timeline)
+        self.deviation = max(self.deviation, float((result - self.expected).abs().max() / self.expected.abs().max()))
+        return result, timeline
+
+
+class Lap(NamedTuple):
+    """One run of all iterations under a policy."""
+
+    run: Run
+    wall: Any
+    """Seconds of the tasks of each device in each iteration, [I, K]."""
+    cpu: Any
+    """CPU seconds of them."""
+    deviation: float
+
+
+class RealRace(NamedTuple):
+    """All policies on real workers."""
+
+    scale: Scale
+    tasks: int
+    slow: int
+    """The device on whose core the other process computes."""
+    laps: dict[str, list[Lap]]
+
+    def pooled(self, name: str, phase: str) -> Any:
+        """Return the seconds of the iterations of a phase, of all rounds."""
+        return np.concatenate([lap.run.makespan[self.scale.phases[phase]] for lap in self.laps[name]])
+
+    def median(self, name: str, phase: str) -> float:
+        """Return the median seconds of the iterations of a phase."""
+        return float(np.median(self.pooled(name, phase)))
+
+    @property
+    def stolen(self) -> float:
+        """Part of the time of tasks that was taken by what is not part of the scenario, in all laps."""
+        wall, cpu = (sum(self._outside(lap, part) for laps in self.laps.values() for lap in laps) for part in ("wall", "cpu"))
+        return 1 - cpu / wall
+
+    @property
+    def spun(self) -> float:
+        """Part of the time of tasks that the other process took on its core while it computed."""
+        there = self.scale.phases["with it"], self.slow
+        wall, cpu = (sum(getattr(lap, part)[there].sum() for laps in self.laps.values() for lap in laps) for part in ("wall", "cpu"))
+        return float(1 - cpu / wall)
+
+    def _outside(self, lap: Lap, part: str) -> float:
+        """Return the seconds of tasks, but for those beside the other process and in the first iterations."""
+        seconds = getattr(lap, part).copy()
+        seconds[self.scale.phases["with it"], self.slow] = 0.0
+        return float(seconds[self.scale.warm :].sum())
+
+    def recovered(self, name: str) -> float:
+        """Return the share of the loss that is recovered: 0 for static, 1 by hand."""
+        static, best = self.median("static", "settled"), self.median("by hand", "settled")
+        return (static - self.median(name, "settled")) / (static - best)
+
+
+def lap(recorder: Recorder, decision: hs.Decision, policy: Policy, scale: Scale, spinner: Spinner, x: Any) -> Lap:
+    """Run all iterations under a policy."""
+
+    def items() -> Iterator[Any]:
+        for t in range(scale.iterations):
+            if t in (scale.start, scale.stop):
+                spinner.switch(t == scale.start)
+            yield x
+
+    recorder.timelines, recorder.deviation = [], 0.0
+    run = iterate(recorder, decision, scale.iterations, policy=policy, items=items())
+    size = recorder.problem.n_devices
+    batches = [(timeline.schedule.batches, timeline.cpu) for timeline in recorder.timelines]
+    wall = np.array([np.bincount(own.device, own.finish - own.start, size) for own, _ in batches])
+    cpu = np.array([np.bincount(own.device, np.minimum(spent, own.finish - own.start), size) for own, spent in batches])
+    return Lap(run, wall, cpu, recorder.deviation)
+
+
+def real_race(scale: Scale) -> RealRace:
+    """Profile a network on two workers, place it, and run it under each policy in turn."""
+    from hetsched import runtime
+
+    case = truth.profiled(scale.network, scale.size, 1, max(5, scale.warm))
+    first = hs.solve(case.problem, time_limit=scale.limit).schedule
+    assert first is not None  # memory is not limited
+    with truth.one_thread(), truth.torch().no_grad():
+        expected = case.module(case.x)
+    with runtime.Executor(case.program, None, first, devices=case.devices, problem=case.problem) as placed:
+        placed.measure(case.x, runs=20)
+        problem = placed.profiled(case.problem)
+        usual = hs.solve(problem, time_limit=scale.limit, start=first.decision).schedule
+        assert usual is not None
+        slow = int(usual.busy_time.argmax())
+        durations = problem.durations.copy()
+        durations[:, slow] *= FACTOR
+        slowed = hs.solve(problem.replace(durations=durations), time_limit=scale.limit, start=usual.decision).schedule
+        assert slowed is not None
+        makers: dict[str, Callable[[], Policy]] = {
+            "static": Static,
+            "assistants": Assistants,
+            "re-solve": lambda: Resolve("annealing", evaluations=scale.evaluations),
+            "by hand": lambda: ByHand(usual.decision, slowed.decision, scale.start, scale.stop),
+        }
+        laps: dict[str, list[Lap]] = {name: [] for name in makers}
+        recorder = Recorder(placed, problem, expected)
+        (core,) = case.devices[problem.cluster.names[slow]]
+        for _ in range(scale.rounds):
+            for name, make in makers.items():
+                with Spinner(core) as spinner:
+                    laps[name].append(lap(recorder, usual.decision, make(), scale, spinner, case.x))
+    return RealRace(scale, problem.n_tasks, slow, laps)
+
+
+def real_table(race: RealRace) -> str:
+    """Return the table of the policies on real workers."""
+    rows = []
+    for name, laps in race.laps.items():
+        quantiles = [np.quantile(race.pooled(name, phase), [0.5, 0.25, 0.75]) for phase in race.scale.phases]
+        times = [
+            f"{truth.milliseconds(median)} ({truth.milliseconds(low)} to {truth.milliseconds(high)})" for median, low, high in quantiles
+        ]
+        share = "disturbed" if race.stolen > DISTURBED else f"{race.recovered(name):.2f}"
+        rows.append(
+            [
+                name,
+                *times,
+                share,
+                figures.number(float(np.median([lap.run.seconds.sum() for lap in laps]))),
+                figures.number(float(np.median([lap.run.thinking.sum() for lap in laps]))),
+                "; ".join(str(lap.run.migrations) for lap in laps),
+                truth.milliseconds(max(float(lap.run.pause.max()) for lap in laps)),
+            ]
+        )
+    phases = [f"{phase}, ms" for phase in race.scale.phases]
+    head = ["policy", *phases, "recovered", "all iterations, s", "policy, s", "migrations", "longest pause, ms"]
+    return figures.table(head, rows)
+
+
+def real(arguments: Any) -> None:
+    """Run all policies on real workers and publish the table."""
+    scale = QUICK if arguments.quick else FULL
+    race = truth.undisturbed(functools.partial(real_race, scale))
+    deviation = max(lap.deviation for laps in race.laps.values() for lap in laps)
+    ratio = np.concatenate([lap.wall[scale.phases["with it"], race.slow] for lap in race.laps["static"]])
+    usual = np.concatenate([lap.wall[scale.phases["before"], race.slow] for lap in race.laps["static"]])
+    text = (
+        f"Taken on: {figures.where('torch')}, {figures.machine().rpartition(', ')[2]}. {scale.network}, {scale.size} x {scale.size}, "
+        f"{race.tasks} tasks; {scale.iterations} iterations, with the other process from {scale.start} until before {scale.stop}; "
+        f"{scale.rounds} runs of each policy, in turn.\n\n"
+        f"Tasks beside the other process took {np.median(ratio) / np.median(usual):.2f} times as long under `static`, and it had "
+        f"{figures.percent(race.spun)} of their time. Of the time of all other tasks {figures.percent(race.stolen)} was stolen"
+        + (", so that the session was disturbed and supports no claim" if race.stolen > DISTURBED else "")
+        + f". Largest deviation of a result: {deviation:.1e}."
+    )
+    numbers = {
+        name: {
+            **{phase: race.pooled(name, phase).tolist() for phase in scale.phases},
+            "seconds": [float(lap.run.seconds.sum()) for lap in laps],
+            "thinking": [lap.run.thinking.tolist() for lap in laps],
+            "moved": [lap.run.moved.tolist() for lap in laps],
+            "pause": [lap.run.pause.tolist() for lap in laps],
+        }
+        for name, laps in race.laps.items()
+    }
+    figures.publish(arguments, REAL, f"{text}\n\n{real_table(race)}", {"stolen": race.stolen, "spun": race.spun, **numbers})
+
+
 def main(words: Sequence[str] | None = None) -> None:
     """Run all policies on all graphs and publish tables and picture."""
-    arguments = figures.parse(figures.parser(__doc__), words, region=REGION, plot=True)
+    parser = figures.parser(__doc__)
+    parser.add_argument("--real", action="store_true", help="only the section on real CPU workers")
+    if parser.parse_args(words).real:
+        if len(truth.cores()) < 2:
+            parser.error("the two workers need two cores; this process has one")
+        real(figures.parse(parser, words, region=REAL))
+        return
+    arguments = figures.parse(parser, words, region=REGION, plot=True)
     iterations, evaluations = (40, 5_000) if arguments.quick else (200, 500_000)
     noises = (0.0, 0.05, 0.2)
     hs.solve(GRAPHS["googlenet, diviml"](), "annealing", evaluations=100)  # compiles the kernels
@@ -189,6 +485,8 @@ def main(words: Sequence[str] | None = None) -> None:
         f"{figures.number(evaluations)} evaluations a solve.",
         levels(races),
         f"![Iteration time of each policy around the change, relative to before](images/{REGION}.svg)",
+        "### Devices that are not the busiest",
+        others(races),
         "### What it costs",
         costs(races),
         "### Without a change",

@@ -643,6 +643,7 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     "costs.Timeline.of_runs.carried": lambda: plan().carried,
     "costs.Machine.of.device": lambda: "x",
     "runtime.compare.measured": timeline,
+    "runtime.Observation.of_timeline.timeline": timeline,
     "runtime.verify_run.measured": timeline,
     **{f"costs.RunTimes.{name}": lambda name=name: getattr(run_times(), name) for name in hs.costs.RunTimes._fields},
     "runtime.MeasuredStages.__call__.tasks": lambda: torch_program().graph.names[:1],
@@ -656,6 +657,7 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     **{f"runtime.StreamTimes.{name}": lambda: 1 for name in ("period", "q25", "q75", "latency", "depth")},
     "runtime.Executor.stream.items": lambda: [tensor()],
     "runtime.Executor.profiled.problem": lambda: executor().problem,
+    "runtime.Executor.replace.decision": lambda: executor().decision,
     "runtime.Program.inputs.args": lambda: (tensor(),),
     "runtime.Program.inputs.kwargs": dict,
     "runtime.Program.resized.values": lambda: torch_values(),
@@ -716,6 +718,7 @@ PLACES: dict[str, list[Callable[[], Any]]] = {
     "runtime.StagedProgram.__call__": [tensor],
     "runtime.Executor.__call__": [tensor],
     "runtime.Executor.measure": [tensor],
+    "runtime.Executor.timed": [tensor],
     "runtime.Executor.measure_stream": [tensor],
 }
 SELVES: dict[str, Callable[[], Any]] = {

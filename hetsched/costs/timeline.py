@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from hetsched import documents
 from hetsched.arguments import check_array, checked
-from hetsched.arrays import BoolArray, Columns, FloatArray, Frozen, IntArray, readonly
+from hetsched.arrays import BoolArray, Columns, FloatArray, Frozen, IntArray, readonly, row_starts
 from hetsched.costs.machine import Machine
 from hetsched.errors import InvalidSchedule
 from hetsched.problem.graph import is_text
@@ -184,13 +184,18 @@ class Timeline(Frozen):
         shown = times[int(np.abs(spans - np.median(spans)).argmin())]
         lasts = timing.duration > 0
         durations = np.array([np.where(lasts, run.finish - run.start, 0.0) for run in times])
-        lengths = np.full((len(times), len(moving)), np.nan)
-        for r, run in enumerate(times):
-            for place, sends in enumerate(served):
-                lengths[r, place] = run.seen[sends].max() - run.posted[sends].min()  # NaN if one was not seen
+        flat = np.array([send for sends in served for send in sends], np.int64)
+        first = row_starts([len(sends) for sends in served])[:-1]
+
+        def ends(run: RunTimes) -> tuple[FloatArray, FloatArray]:
+            """Return when the first send of each transfer was posted, and the last one seen; NaN if one was not seen."""
+            if not len(first):
+                return np.zeros(0), np.zeros(0)
+            return np.minimum.reduceat(run.posted[flat], first), np.maximum.reduceat(run.seen[flat], first)
+
+        lengths = np.array([seen - posted for posted, seen in map(ends, times)])
         start = np.where(lasts, shown.start, shown.finish)
-        posted = np.array([shown.posted[sends].min() for sends in served])
-        seen = np.array([shown.seen[sends].max() for sends in served])
+        posted, seen = ends(shown)
         latest = np.maximum(start[arcs.target[moving]], posted)
         arrived = np.where(np.isnan(seen), np.minimum(posted + arcs.seconds[moving], latest), seen)
         batches = Columns(task=decision.task, device=decision.device, start=start, finish=shown.finish, size=decision.sizes)

@@ -12,7 +12,7 @@ from hetsched.runtime.assistants import Assistants
 from hetsched.runtime.compare import Comparison, compare, verify_run
 from hetsched.runtime.estimation import TwoStep, two_step
 from hetsched.runtime.forecast import forecast
-from hetsched.runtime.iterations import Observation, Policy, Run, Static, iterate
+from hetsched.runtime.iterations import Observation, Policy, Run, Runner, Static, iterate
 from hetsched.runtime.plan import Plan
 from hetsched.runtime.resolving import Resolve
 from hetsched.runtime.scenario import Interference, Scenario, SlowDown
@@ -41,6 +41,7 @@ __all__ = [
     "Ranks",
     "Resolve",
     "Run",
+    "Runner",
     "Scenario",
     "SlowDown",
     "StagedProgram",

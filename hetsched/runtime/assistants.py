@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,13 +21,25 @@ from hetsched.schedule.decision import Decision
 from hetsched.schedule.simulate import simulate
 
 
+class _Probe(NamedTuple):
+    """A unit that has moved to a device without tasks, so that its speed is observed."""
+
+    device: int
+    before: Decision
+    """The decision without the move."""
+    decision: Decision
+    factor: float
+    """The estimate of the device before the probe."""
+
+
 class Assistants:
     """One assistant for each device, which moves nodes by the utilisation of compute, memory and network.
 
     After each iteration, for each resource: a device whose utilisation exceeds `theta` offers its nodes of that tag
     in its out-box, and a device whose utilisation is below `gamma` may take one of them, the one with the shortest
     estimate of the next iteration. If the first decision has a shorter estimate again, because a device has
-    recovered, all nodes return to it.
+    recovered, all nodes return to it. A device that was slow and has lost all its nodes gets one of them every `cooldown`
+    iterations, as a probe of its speed.
 
     Parameters
     ----------
@@ -36,7 +49,7 @@ class Assistants:
         The share of the estimated iteration that a move must save.
     cooldown : int
         Iterations during which a node stays after a move, doubled at each further move. Within them a move must
-        also save more than its migration takes.
+        also save more than its migration takes. A device that has been empty for as many gets a probe.
     outbox : int
         The most nodes that a device offers at a time; others follow in later iterations. It limits the time of the
         decision in large graphs.
@@ -59,23 +72,27 @@ class Assistants:
     *No thrashing.* Nodes move, or return, only if that shortens the estimated iteration by `gain`, and estimates change
     only if speeds drift: with constant speeds, after they are estimated, every change shortens the estimate, so that the
     changes end. In every case the doubling of cool-downs limits the moves of a node to log2(I / cooldown + 1) + 1 in I
-    iterations, and its returns to the same number.
+    iterations, and its returns to the same number. Probes come on top of that.
 
-    A node is a task, or the tasks of a co-location label. Pins, memory and missing links are respected. The recovery of a
-    device that has lost all its tasks is not observed.
+    *Probes.* The node is the one that lengthens the estimated iteration least, migrations there and back included; of several the
+    one that runs longest. It returns after one iteration if the device is as slow as before. Otherwise it stays until the
+    estimate has changed; until then nothing else moves. A device is left alone for so long that its probes, by the estimate,
+    take no more than 1 / `cooldown` of the time.
+
+    A node is a task, or the tasks of a co-location label. Pins, memory and missing links are respected.
 
     References
     ----------
     S. Tavarageri, S. Sridharan, B. Kaul, "Automatic model parallelism for deep neural networks with compiler and
-    hardware support", 2019, section 3. The paper leaves open which nodes a device offers and takes; gain, cool-down, the
-    return to the first decision and the estimates are additions.
+    hardware support", 2019, section 3. The paper, which has gamma 0.5, leaves open which nodes a device offers and takes; gain,
+    cool-down, the return to the first decision, probes and the estimates are additions.
     """
 
     @checked
     def __init__(
         self,
         theta: float = 0.95,
-        gamma: float = 0.5,
+        gamma: float = 0.9,
         *,
         gain: float = 1e-5,
         cooldown: int = 10,
@@ -105,13 +122,35 @@ class Assistants:
         self._member_ptr = row_starts(np.bincount(problem.unit, minlength=problem.n_units))
         self._moves = np.zeros(problem.n_units, np.int64)
         self._free_from = np.zeros(problem.n_units, np.int64)
+        self._busy = np.zeros(problem.n_devices)  # the last iteration in which a device had tasks
+        self._due = np.zeros(problem.n_devices)  # the iteration after which it may get a probe
+        self._probe: _Probe | None = None
+        self._timed: Decision | None = None
+        self._known = np.empty((problem.n_units, problem.n_devices))  # what `_times` has computed for that decision; else NaN
 
     @checked
     def observe(self, observation: Observation) -> Decision | None:
         """Return the decision after the moves of the assistants, or None without a move."""
-        self._speeds.observe(observation)
+        if self._speeds.observe(observation):
+            self._timed = None
+        self._busy[observation.device] = observation.iteration
+        self._due[observation.device] = observation.iteration + self.cooldown
+        if self._probe is not None and self._probe.decision == observation.decision:
+            probe = self._probe
+            if self._speeds.latest(probe.device) / probe.factor - 1 >= -self.drift:
+                self._probe = None
+                return probe.before
+            if self._speeds.factor[probe.device] == probe.factor:
+                return None
+        self._probe = None
         seconds = self._speeds.seconds
-        current, before = observation.decision, expected_makespan(self._problem, observation.decision, seconds)
+        before = expected_makespan(self._problem, observation.decision, seconds)
+        moved = self._rebalanced(observation, before, seconds)
+        return moved if moved is not None or before == 0 else self._probed(observation, before, seconds)
+
+    def _rebalanced(self, observation: Observation, before: float, seconds: FloatArray) -> Decision | None:
+        """Return the decision after moves that shorten the estimate `before` of an iteration, or None without one."""
+        current = observation.decision
         if current is not self._home and self._worthwhile(current, self._home, before, seconds) is not None:
             return self._home
         use = self.utilisation(observation)
@@ -120,9 +159,10 @@ class Assistants:
             units = units[self._fits(current, units, taker)]
             if not len(units):
                 continue
-            unit, shortest = self._best(current, seconds, units, taker)
-            if shortest > before * (1 - self.gain):  # contention only makes it longer
+            times = self._times(current, seconds, units, taker)
+            if times.min() > before * (1 - self.gain):  # contention only makes it longer
                 continue
+            unit = int(units[times.argmin()])
             proposal = self._moved(current, unit, taker)
             after = self._worthwhile(current, proposal, before, seconds)
             if after is not None:
@@ -130,6 +170,24 @@ class Assistants:
                 self._free_from[unit] = observation.iteration + 1 + self.cooldown * 2 ** self._moves[unit]
                 self._moves[unit] += 1
         return current if current is not observation.decision else None
+
+    def _probed(self, observation: Observation, before: float, seconds: FloatArray) -> Decision | None:
+        """Return a decision with a unit on a slow device that has been empty for long enough, or None."""
+        current, problem = observation.decision, self._problem
+        for k in np.flatnonzero((self._speeds.factor > 1) & (self._due <= observation.iteration)).tolist():
+            units = np.arange(problem.n_units)
+            units = units[self._fits(current, units, k)]
+            lasting = np.bincount(problem.unit, self._speeds.expected[:, k], problem.n_units)[units]
+            cost = np.maximum(self._times(current, seconds, units, k) - before, 0.0) + self._round_trips(current, k)[units]
+            able = np.flatnonzero((lasting > 0) & np.isfinite(cost))
+            if not len(able):
+                continue
+            best = able[np.lexsort((-lasting[able], cost[able]))[0]]
+            self._due[k] = self._busy[k] + self.cooldown * max(1.0, cost[best] / before)
+            if self._due[k] <= observation.iteration:
+                self._probe = _Probe(k, current, self._moved(current, int(units[best]), k), float(self._speeds.factor[k]))
+                return self._probe.decision
+        return None
 
     @checked
     def utilisation(self, observation: Observation) -> FloatArray:
@@ -175,16 +233,30 @@ class Assistants:
         runs = np.bincount(problem.unit, stuck, problem.n_units) == 0
         return np.asarray(runs[units] & (need[units] <= room))
 
-    def _best(self, decision: Decision, seconds: FloatArray, units: IntArray, taker: int) -> tuple[int, float]:
-        """Return the unit whose move to `taker` makes the iteration shortest, and its seconds without contention.
-
-        The seconds are inf if no unit would have paths to its neighbours.
-        """
+    def _times(self, decision: Decision, seconds: FloatArray, units: IntArray, taker: int) -> FloatArray:
+        """Return the seconds of an iteration, without contention, after the move of each unit to `taker`; inf without paths, [c]."""
         from hetsched.runtime.assistant_kernels import moved_makespans
 
-        device, targets = devices_of(decision), np.full(len(units), taker)
-        times = moved_makespans(self._problem.arrays, self._sequence, seconds, device, self._member_ptr, self._members, units, targets)
-        return int(units[times.argmin()]), float(times.min())
+        if decision is not self._timed:
+            self._timed = decision
+            self._known[:] = np.nan
+        known: FloatArray = self._known[:, taker]
+        new = units[np.isnan(known[units])]
+        if len(new):
+            device, targets = devices_of(decision), np.full(len(new), taker)
+            known[new] = moved_makespans(
+                self._problem.arrays, self._sequence, seconds, device, self._member_ptr, self._members, new, targets
+            )
+        return known[units]
+
+    def _round_trips(self, decision: Decision, taker: int) -> FloatArray:
+        """Return the seconds to move the weights of each unit to `taker` and back; inf without paths, [n_units]."""
+        problem, device = self._problem, devices_of(decision)
+        weight, latency, bandwidth = problem.graph.weight_bytes, problem.cluster.route_latency, problem.cluster.route_bandwidth
+        with np.errstate(divide="ignore", invalid="ignore"):
+            there = latency[device, taker] + weight / bandwidth[device, taker]
+            back = latency[taker, device] + weight / bandwidth[taker, device]
+        return np.bincount(problem.unit, np.where(weight > 0, there + back, 0.0), problem.n_units).astype(np.float64)
 
     def _moved(self, decision: Decision, unit: int, taker: int) -> Decision:
         """Return the decision with a unit on another device."""

@@ -17,7 +17,7 @@ from hetsched.costs.timeline import RunTimes
 from hetsched.errors import InvalidArgument, InvalidProblem, UnsupportedFeature
 from hetsched.runtime.code import Boxes, Compiled
 from hetsched.runtime.places import Place
-from hetsched.runtime.plan import Gather, Plan
+from hetsched.runtime.plan import Plan
 from hetsched.runtime.program import Program
 from hetsched.runtime.ranks import START, Ranks, Spawned
 from hetsched.runtime.streams import Queues
@@ -184,15 +184,14 @@ def make_engine(
     queues : sequence of Queues or None
         Of each device that has streams; only threads have such.
     """
-    gathered = {step.value for steps in plan.steps for step in steps if isinstance(step, Gather)}
     if engine == "threads":
-        return Threads(plan, compiled.tasks(gathered), places, timeout, copies, queues)
+        return Threads(plan, compiled.tasks(plan.gathered), places, timeout, copies, queues)
     for name, place, own in zip(plan.devices, places, queues, strict=True):
         if own is not None:
             raise UnsupportedFeature(f"device {name!r} is {place.device}; those of several processes are of the CPU so far: use threads")
     size = engine.count if isinstance(engine, Ranks) else None if launch is None else launch.size
     rank_of = checked_ranks(plan.devices, ranks, size)
-    tasks = compiled.tasks(gathered, crossing(plan, rank_of))
+    tasks = compiled.tasks(plan.gathered, crossing(plan, rank_of))
     if launch is not None:
         from hetsched.runtime.gloo import Group, Member
 

@@ -8,6 +8,7 @@ import platform
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Self
@@ -47,6 +48,7 @@ WARM_UP = 5
 """Runs before those that count."""
 SLACK = 3
 """The default depth of a stream is so many times the makespan over the period."""
+KEPT_PLANS = 8
 
 
 class _Call(NamedTuple):
@@ -54,6 +56,14 @@ class _Call(NamedTuple):
 
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
+
+
+class _Preparation(NamedTuple):
+    """What runs by a decision need."""
+
+    decision: Decision
+    plan: Plan
+    boundary: Boundary
 
 
 class StreamTimes(NamedTuple):
@@ -127,6 +137,8 @@ class Executor:
     Attributes
     ----------
     plan : Plan
+    decision : Decision
+        The one by which it runs, see `replace`.
     program : Program
     problem : Problem
         The given one; without, that of the module's graph with the durations of the schedule.
@@ -178,17 +190,15 @@ class Executor:
         self.problem, self.decision, makespan = checked_problem(self.program, decision, problem)
         places = checked_places(self.problem.cluster.names, devices)
         self.compiled = Compiled(self.program, fold)
-        self.plan = Plan(self.problem, self.decision, self.compiled.values)
-        self.plan.check()
-        self.timeout = timeout if timeout is not None else max(LEAST_TIMEOUT, TIMEOUT_FACTOR * makespan)
         self._queues = queues_of(places, graphs)
+        self._preparations: deque[_Preparation] = deque(maxlen=KEPT_PLANS)
+        _, self.plan, self._boundary = self._prepared(self.decision, weights=True)
+        self._given_timeout, self.timeout = timeout, _timeout(timeout, makespan)
         if graphs:
             self._refuse_graphs()
-        self._refuse_too_large(weights=True)
         self._warn_of_short_tasks()
         warn_unequal(places)
         self._prepare_devices()
-        self._boundary = Boundary(self.program, self.compiled, self.plan, self._queues)
         self._engine = make_engine(engine, self.compiled, self.plan, places, ranks, self.timeout, copies, launch, self._queues)
         self._alone: list[FloatArray] = []
         self._graphs = graphs
@@ -222,6 +232,42 @@ class Executor:
         """
         with self._alone_here():
             return self._gathered(self._run(args, kwargs))
+
+    def timed(self, *args: Any, **kwargs: Any) -> tuple[Any, Timeline]:
+        """Return the result of the module, and the times of this run."""
+        with self._alone_here():
+            turn = self._run(args, kwargs, cpu=True)
+            return self._gathered(turn), self._timeline([turn.times()])
+
+    @checked(InvalidArgument)
+    def replace(self, decision: Schedule | Decision) -> None:
+        """Run by another decision from the next call on, on the same threads, which share the weights.
+
+        If the decision is refused, the former one stays. The plans of the last few decisions are kept. `profiled` needs another
+        `measure` afterwards.
+
+        Parameters
+        ----------
+        decision : Schedule or Decision
+            For the problem of the executor.
+
+        Raises
+        ------
+        InvalidSchedule
+            The decision is of another problem, or not valid.
+        UnsupportedFeature
+            As of the constructor.
+        """
+        _, decision, makespan = checked_problem(self.program, decision, self.problem)
+        engine = self._engine
+        if type(engine) is not Threads or any(self._queues):
+            raise UnsupportedFeature("the decision is replaced only where all devices are CPU threads of this process; make a new executor")
+        with self._alone_here():
+            made = self._prepared(decision)
+            timeout = _timeout(self._given_timeout, makespan)
+            engine.replace(made.plan, self.compiled.tasks(made.plan.gathered), timeout)
+            self.decision, self.plan, self._boundary = decision, made.plan, made.boundary
+            self.timeout, self._alone = timeout, []
 
     @checked(InvalidArgument)
     def measure(self, *args: Any, runs: int = 30, profile: bool = True, **kwargs: Any) -> Timeline:
@@ -354,6 +400,17 @@ class Executor:
             self._engine.renew()
             yield
 
+    def _prepared(self, decision: Decision, weights: bool = False) -> _Preparation:
+        """Return what runs by a decision need; raise an error if it cannot be run."""
+        made = next((one for one in self._preparations if one.decision == decision), None)
+        if made is None:
+            plan = Plan(self.problem, decision, self.compiled.values)
+            plan.check()
+            made = _Preparation(decision, plan, Boundary(self.program, self.compiled, plan, self._queues))
+            self._preparations.append(made)
+        self._refuse_too_large(made.plan, weights=weights)
+        return made
+
     def _placed(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Boxes:
         begin = time.perf_counter()
         boxes = self._boundary.placed(args, kwargs)
@@ -411,7 +468,7 @@ class Executor:
             depth = SLACK * max(math.ceil(schedule.makespan / pace) if pace > 0 else 1, 1)
         else:
             depth = check_count(given, "depth", error=InvalidArgument)
-        self._refuse_too_large(depth)
+        self._refuse_too_large(self.plan, depth)
         return depth
 
     def _timeline(self, times: Sequence[RunTimes]) -> Timeline:
@@ -446,7 +503,7 @@ class Executor:
                     f"there is no memory left on device {name!r} for the weights of its tasks; the plan needs "
                     f"{self.plan.peak_bytes[k]:.3g} bytes there; place tasks on other devices"
                 ) from error.with_traceback(None)
-            queues.buffers.fill(self._across(k))
+            queues.buffers.fill(self._across(self.plan, k))
 
     def _refuse_graphs(self) -> None:
         """Raise `UnsupportedFeature` if no device has graphs, or a value has no fixed shape."""
@@ -458,9 +515,9 @@ class Executor:
                     if value.task == task:
                         self.compiled.blank(register, len(self.plan.items[batch]))
 
-    def _across(self, k: int) -> list[int]:
+    def _across(self, plan: Plan, k: int) -> list[int]:
         """Return the bytes of the values that cross between the host and a device."""
-        plan, host = self.plan, [queues is None for queues in self._queues]
+        host = [queues is None for queues in self._queues]
         ends = [(int(plan.device[send.batch]), send) for send in plan.sends]
         return [
             round(plan.values[send.value].bytes) * len(plan.items[send.batch])
@@ -468,23 +525,23 @@ class Executor:
             if (source == k and host[send.to]) or (send.to == k and host[source])
         ]
 
-    def _refuse_too_large(self, depth: int = 1, weights: bool = False) -> None:
+    def _refuse_too_large(self, plan: Plan, depth: int = 1, weights: bool = False) -> None:
         """Raise `UnsupportedFeature` if so many runs at a time need too much memory; of devices, with the weights if they are not there."""
-        values = depth * (self.plan.peak_bytes - self.plan.weight_bytes)
+        values = depth * (plan.peak_bytes - plan.weight_bytes)
         runs = "a run" if depth == 1 else f"{depth} runs at a time"
         remedy = "run fewer inputs at a time" + ("" if depth == 1 else ", or give a smaller depth")
         for k, queues in enumerate(self._queues):
             if queues is not None:
-                wanted, left = float(values[k] + weights * self.plan.weight_bytes[k]), queues.accelerator.free_bytes()
+                wanted, left = float(values[k] + weights * plan.weight_bytes[k]), queues.accelerator.free_bytes()
                 if wanted > MOST_OF_MEMORY * left:
                     raise UnsupportedFeature(
-                        f"{'weights and ' if weights else ''}values of {runs} need {wanted:.3g} bytes on device {self.plan.devices[k]!r}, "
+                        f"{'weights and ' if weights else ''}values of {runs} need {wanted:.3g} bytes on device {plan.devices[k]!r}, "
                         f"more than 90 % of the {left:.3g} that are free there; {remedy}"
                     )
         free, host = free_memory(), np.array([queues is None for queues in self._queues])
-        needed = float(values[host].sum()) + depth * sum(sum(self._across(k)) for k in np.flatnonzero(~host).tolist())
+        needed = float(values[host].sum()) + depth * sum(sum(self._across(plan, k)) for k in np.flatnonzero(~host).tolist())
         if free is not None and needed > MOST_OF_MEMORY * free:
-            own = ", ".join(f"{name!r} {peak:.3g}" for name, peak in zip(self.plan.devices, self.plan.peak_bytes, strict=True))
+            own = ", ".join(f"{name!r} {peak:.3g}" for name, peak in zip(plan.devices, plan.peak_bytes, strict=True))
             raise UnsupportedFeature(
                 f"the values of {runs} need {needed:.3g} bytes, more than 90 % of the {free:.3g} that are free (with weights {own}); "
                 f"{remedy}"
@@ -499,3 +556,7 @@ class Executor:
                 f"the tasks take {1e6 * seconds.mean():.3g} us each, of which dispatching them is a part that counts; "
                 "fuse them by capture(fuse=True) and Program(fuse=True)"
             )
+
+
+def _timeout(given: float | None, makespan: float) -> float:
+    return given if given is not None else max(LEAST_TIMEOUT, TIMEOUT_FACTOR * makespan)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
 from hetsched.arguments import checked
 from hetsched.arrays import FloatArray, Frozen, IntArray
-from hetsched.errors import InvalidProblem, InvalidSchedule, UnsupportedFeature
+from hetsched.costs.timeline import Timeline
+from hetsched.errors import InvalidArgument, InvalidProblem, InvalidSchedule, UnsupportedFeature
 from hetsched.problem.problem import Problem
 from hetsched.runtime.scenario import Scenario
 from hetsched.schedule import memory
@@ -36,6 +38,46 @@ class Observation(NamedTuple):
     def device(self) -> IntArray:
         """The device that ran each task, [n]."""
         return devices_of(self.decision)
+
+    @classmethod
+    @checked
+    def of_timeline(cls, iteration: int, decision: Decision, timeline: Timeline) -> Self:
+        """Return the measurements of a run by a decision of one batch per task; messages for several tasks count once.
+
+        Raises
+        ------
+        InvalidSchedule
+            The timeline is of another decision, or a task has several batches.
+        """
+        schedule = timeline.schedule
+        batches, transfers, size = schedule.batches, schedule.transfers, len(schedule.devices)
+        same = np.array_equal(batches.task, decision.task) and np.array_equal(batches.device, decision.device)
+        if not same or len(np.unique(decision.task)) < len(decision.task):
+            raise InvalidSchedule("the timeline is of another decision, or a task has several batches; give that of the run, with one each")
+        task_seconds = np.empty(len(batches))
+        task_seconds[batches.task] = batches.finish - batches.start
+        _, first = np.unique(timeline.shipment, return_index=True)
+        moving = (transfers.finish - transfers.start)[first]
+        sent = np.bincount(batches.device[transfers.source[first]], moving, size)
+        received = np.bincount(batches.device[transfers.target[first]], moving, size)
+        return cls(iteration, decision, task_seconds, np.maximum(sent, received), timeline.makespan)
+
+
+class Runner(Protocol):
+    """An object that runs a graph by decisions: an `Executor`, or a class that wraps one."""
+
+    @property
+    def problem(self) -> Problem:
+        """The problem of the decisions."""
+        ...
+
+    def replace(self, decision: Decision) -> None:
+        """Run by another decision from now on, with the weights where it needs them."""
+        ...
+
+    def timed(self, *args: Any) -> tuple[Any, Timeline]:
+        """Run once; return the result, and the times of the run."""
+        ...
 
 
 class Policy(Protocol):
@@ -74,7 +116,7 @@ class Run(Frozen):
     seconds : float64 array [I]
         Seconds of each iteration: the pause for migration before it and the run itself.
     makespan, pause : float64 array [I]
-        The two parts.
+        The two parts. With an executor, the pause is that of its `replace`, which plans too.
     busy : float64 array [I, K]
         Seconds that each device ran tasks.
     traffic : float64 array [I, K]
@@ -82,7 +124,7 @@ class Run(Frozen):
     moved : int64 array [I]
         Tasks that changed their device before the iteration.
     moved_bytes : float64 array [I]
-        Bytes of their weights.
+        Bytes of their weights that were transferred; threads of an executor share them.
     decisions : mapping of int to Decision
         The decisions by their first iteration; the first decision has 0.
     thinking : float64 array [I]
@@ -121,26 +163,40 @@ class Run(Frozen):
 
 @checked
 def iterate(
-    problem: Problem, decision: Decision, iterations: int = 100, *, policy: Policy | None = None, scenario: Scenario | None = None
+    problem: Problem | Runner,
+    decision: Decision,
+    iterations: int = 100,
+    *,
+    policy: Policy | None = None,
+    scenario: Scenario | None = None,
+    items: Iterable[Any] | None = None,
 ) -> Run:
-    """Simulate a placed graph over many iterations, one after another.
+    """Simulate, or run by an executor, a placed graph over many iterations, one after another.
 
-    Each iteration is one pass through the graph, timed as by `simulate`, with durations changed by the
-    scenario. Between two iterations the policy may replace the decision. The weights of tasks that
-    change their device are then transferred, one after another on each link and in parallel on different
+    Each iteration is one pass through the graph. Between two iterations the policy may replace the decision.
+
+    A simulated iteration is timed as by `simulate`, with durations changed by the scenario. The weights of tasks that
+    change their device are transferred one after another on each link and in parallel on different
     links; the next iteration starts after the last of these transfers.
+
+    An executor runs the module with one of the items in each iteration, and its results are dropped. It runs by the last
+    decision afterwards. Meanwhile nothing else may replace its decision.
 
     Parameters
     ----------
-    problem : Problem
-        A problem of one input with static memory and any communication model.
+    problem : Problem or Executor
+        A problem of one input with static memory and any communication model; or an executor for one, or another object
+        with `problem`, `replace` and `timed`.
     decision : Decision
         The decision of the first iteration.
     iterations : int
+        With an executor the most iterations: they end with the items.
     policy : Policy, optional
         Default `Static`. It receives observations, but not the scenario.
     scenario : Scenario, optional
-        Default: the durations of the problem.
+        Of a simulation. Default: the durations of the problem.
+    items : iterable
+        For an executor, of each iteration the positional arguments as a tuple, or the only one, as for `Executor.stream`.
 
     Raises
     ------
@@ -151,40 +207,90 @@ def iterate(
         weights without a path.
     InvalidProblem
         The number of iterations is below 1, or the scenario names an unknown device.
+    InvalidArgument
+        An executor without items or with a scenario, or a problem with items.
     """
-    policy, scenario = policy or Static(), scenario or Scenario()
-    _check(problem, iterations)
-    factors = scenario.factors(problem.cluster, iterations)
-    timing = _timing(problem, decision)
+    policy = policy or Static()
+    engine: _Simulation | _Execution
+    if isinstance(problem, Problem):
+        if items is not None:
+            raise InvalidArgument("items are arguments for an executor, and a problem is simulated; leave them out")
+        _check(problem, iterations)
+        engine, items = _Simulation(problem, scenario or Scenario(), iterations), itertools.repeat(())
+    else:
+        if items is None or scenario is not None:
+            raise InvalidArgument("an executor needs items, its arguments in each iteration, and its speeds have no scenario")
+        _check(problem.problem, iterations)
+        engine, problem = _Execution(problem), problem.problem
+    engine.use(None, decision)
     policy.begin(problem, decision)
     size = (iterations, problem.n_devices)
     makespan, pause, moved_bytes, thinking = (np.zeros(iterations) for _ in range(4))
     busy, traffic, moved = np.zeros(size), np.zeros(size), np.zeros(iterations, np.int64)
     decisions = {0: decision}
-    for t in range(iterations):
-        observation = _pass(timing, factors[t], scenario.noise_of(t, problem.n_tasks), t)
+    proposal, done = None, 0
+    for t, item in zip(range(iterations), items, strict=False):
+        if proposal is not None and proposal != decision:
+            moved[t] = np.count_nonzero(devices_of(decision) != devices_of(proposal))
+            pause[t], moved_bytes[t] = engine.use(decision, proposal)
+            decisions[t] = decision = proposal
+        observation = engine.run(t, decision, item)
         makespan[t], traffic[t] = observation.seconds, observation.transfer_seconds
         busy[t] = np.bincount(observation.device, observation.task_seconds, problem.n_devices)
         before = time.perf_counter()
         proposal = policy.observe(observation)
         thinking[t] = time.perf_counter() - before
-        if proposal is not None and t + 1 < iterations and proposal != decision:
-            moved[t + 1] = np.count_nonzero(devices_of(decision) != devices_of(proposal))
-            _check_paths(problem, decision, proposal)
-            pause[t + 1], moved_bytes[t + 1] = migration(problem, decision, proposal)
-            decisions[t + 1] = decision = proposal
-            timing = _timing(problem, decision)
+        done = t + 1
     return Run(
         devices=problem.cluster.names,
-        makespan=makespan,
-        pause=pause,
-        busy=busy,
-        traffic=traffic,
-        moved=moved,
-        moved_bytes=moved_bytes,
+        makespan=makespan[:done],
+        pause=pause[:done],
+        busy=busy[:done],
+        traffic=traffic[:done],
+        moved=moved[:done],
+        moved_bytes=moved_bytes[:done],
         decisions=decisions,
-        thinking=thinking,
+        thinking=thinking[:done],
     )
+
+
+class _Simulation:
+    """Iterations that are simulated."""
+
+    def __init__(self, problem: Problem, scenario: Scenario, iterations: int) -> None:
+        self._problem, self._scenario = problem, scenario
+        self._factors = scenario.factors(problem.cluster, iterations)
+
+    def use(self, before: Decision | None, decision: Decision) -> tuple[float, float]:
+        """Take another decision; return the seconds and bytes of the migration."""
+        if before is not None:
+            _check_paths(self._problem, before, decision)
+        self._timing = _timing(self._problem, decision)
+        return (0.0, 0.0) if before is None else migration(self._problem, before, decision)
+
+    def run(self, iteration: int, decision: Decision, item: object) -> Observation:
+        """Return the observation of an iteration."""
+        noise = self._scenario.noise_of(iteration, self._problem.n_tasks)
+        return _pass(self._timing, self._factors[iteration], noise, iteration)
+
+
+class _Execution:
+    """Iterations that an executor runs."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    def use(self, before: Decision | None, decision: Decision) -> tuple[float, float]:
+        """Take another decision; return the seconds that takes, and the bytes of weights transferred: none between threads."""
+        _timing(self._runner.problem, decision)
+        start = time.perf_counter()
+        self._runner.replace(decision)
+        return time.perf_counter() - start, 0.0
+
+    def run(self, iteration: int, decision: Decision, item: Any) -> Observation:
+        """Return the observation of an iteration."""
+        _, timeline = self._runner.timed(*(item if isinstance(item, tuple) else (item,)))
+        return Observation.of_timeline(iteration, decision, timeline)
 
 
 def devices_of(decision: Decision) -> IntArray:
@@ -226,8 +332,7 @@ def _check_paths(problem: Problem, before: Decision, after: Decision) -> None:
 def _check(problem: Problem, iterations: int) -> None:
     if problem.inputs != 1:
         raise UnsupportedFeature(
-            f"the problem has {problem.inputs} inputs; iterations are simulated for one; make the problem with inputs=1 "
-            "and the durations of one pass"
+            f"the problem has {problem.inputs} inputs; iterations are of one; make the problem with inputs=1 and the durations of one pass"
         )
     if problem.memory != "static":
         raise UnsupportedFeature(

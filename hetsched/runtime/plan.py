@@ -204,6 +204,11 @@ class Plan(Frozen):
         return tuple(step for step in self.order if isinstance(step, Send))
 
     @cached_property
+    def gathered(self) -> frozenset[int]:
+        """The values that are put together from several batches."""
+        return frozenset(step.value for steps in self.steps for step in steps if isinstance(step, Gather))
+
+    @cached_property
     def groups(self) -> tuple[tuple[int, ...], ...]:
         """The different lists of inputs of batches, and last all inputs in order."""
         everything = tuple(range(self.inputs))
@@ -249,7 +254,7 @@ class Plan(Frozen):
                     if step.batch in ran:
                         self._refuse(k, f"{self._name(step.batch)} runs twice")
                     for value in reads[tasks[step.batch]]:
-                        self._need(k, self._name(step.batch), value, own, here[k])
+                        self._need(k, step.batch, value, own, here[k])
                     ran.add(step.batch)
                     here[k].update((value, own) for value in makes[tasks[step.batch]])
                 elif isinstance(step, Send):
@@ -283,8 +288,10 @@ class Plan(Frozen):
         made = [value.name for value in self.values if value.task == self.task[batch]]
         return f"batch {batch}" + (f", which makes {made[0]!r}," if made else "")
 
-    def _need(self, k: int, what: str, value: int, own: tuple[int, ...], here: set[tuple[int, tuple[int, ...]]]) -> None:
+    def _need(self, k: int, what: str | int, value: int, own: tuple[int, ...], here: set[tuple[int, tuple[int, ...]]]) -> None:
+        """Raise `InvalidSchedule` if a value is not there; `what` reads it, a batch if it is a number."""
         if (value, own) not in here:
+            what = self._name(what) if isinstance(what, int) else what
             self._refuse(k, f"{what} needs {self.values[value].name!r}, which is not there")
 
     def _refuse(self, k: int, why: str) -> NoReturn:

@@ -46,6 +46,10 @@ class Speeds:
         """Estimated seconds of each task on each device, [n, K]; inf where it cannot run."""
         return self.expected * self.factor
 
+    def latest(self, device: int) -> float:
+        """Return the factor of the last iteration with tasks on a device."""
+        return self._ratios[device][-1]
+
     def observe(self, observation: Observation) -> bool:
         """Update the estimates from an iteration; return whether any has changed."""
         device = observation.device

@@ -82,6 +82,11 @@ class Threads:
             self._works[number] = serial_steps(self.plan, work, self.queues) if number < 0 else work
         return self._works[number]
 
+    def replace(self, plan: Plan, tasks: Tasks, timeout: float) -> None:
+        """Run another plan of the same devices, on the same threads."""
+        self.plan, self.tasks, self.timeout = plan, tasks, timeout
+        self._works.clear()
+
     def run(self, boxes: Boxes, *, serial: bool = False, cpu: bool = False) -> Turn:
         """Take all steps once, and return the turn with its registers and times.
 

@@ -201,7 +201,7 @@ def test_what_is_not_simulated_is_refused() -> None:
     with pytest.raises(hs.UnsupportedFeature, match="memory='peak', which depends on the times of each iteration; use problem.replace"):
         iterate(problem.replace(memory="peak"), decision)
     several = hs.Problem(problem.graph, problem.cluster, durations=np.ones((2, 2, 1)), batch_sizes=[2], inputs=2)
-    with pytest.raises(hs.UnsupportedFeature, match="the problem has 2 inputs; iterations are simulated for one"):
+    with pytest.raises(hs.UnsupportedFeature, match="the problem has 2 inputs; iterations are of one"):
         iterate(several, hs.Decision.whole(several, [0, 0], [0, 1]))
 
 
