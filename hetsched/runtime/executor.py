@@ -17,6 +17,7 @@ import torch
 
 from hetsched.arguments import check_count, checked
 from hetsched.arrays import FloatArray
+from hetsched.costs.machine import Machine
 from hetsched.costs.timeline import RunTimes, Timeline
 from hetsched.errors import InvalidArgument, InvalidProblem, UnsupportedFeature, warn
 from hetsched.problem.problem import Problem
@@ -200,7 +201,7 @@ class Executor:
             return self._gathered(self._run(args, kwargs))
 
     @checked(InvalidArgument)
-    def measure(self, *args: Any, runs: int = 30, profile: bool = True, **kwargs: Any) -> Timeline:
+    def measure(self, *args: Any, runs: int = 30, profile: bool = True, machine: Machine | None = None, **kwargs: Any) -> Timeline:
         """Return the times of `runs` runs, after 5 others to warm up.
 
         Parameters
@@ -211,6 +212,8 @@ class Executor:
             Number of runs that count; with fewer than 20 the median is uncertain.
         profile : bool
             Whether after each run all tasks run again one at a time, each on its device, for `profiled`.
+        machine : Machine, optional
+            Overheads that the timeline keeps, so that `compare` makes the forecast with them.
         """
         runs = check_count(runs, "runs", error=InvalidArgument)
         times: list[RunTimes] = []
@@ -227,7 +230,7 @@ class Executor:
                         alone.append(single.finish - single.start)
             self._engine.synchronise(first=False)
             self._alone = alone
-        return self._timeline(times)
+        return self._timeline(times, machine)
 
     @checked
     def profiled(self, problem: Problem) -> Problem:
@@ -374,12 +377,13 @@ class Executor:
         self._refuse_too_large(depth)
         return depth
 
-    def _timeline(self, times: Sequence[RunTimes]) -> Timeline:
+    def _timeline(self, times: Sequence[RunTimes], machine: Machine | None) -> Timeline:
         return Timeline.of_runs(
             self.problem,
             self.decision,
             times,
             carried=self.plan.carried,
+            machine=machine,
             plan_digest=self.plan.digest,
             software={"python": platform.python_version(), "system": platform.platform(), "torch": str(torch.__version__)},
             clock_error=self._engine.clock_error,

@@ -25,7 +25,7 @@ from hetsched.runtime.engines import Launched  # noqa: E402
 from hetsched.runtime.gloo import Group, Member, clock_offset, dist  # noqa: E402
 from hetsched.testing.profiles import examples  # noqa: E402
 from tests.runtime.acting import RAISE, Fault, order  # noqa: E402
-from tests.runtime.test_executor import BOUND, runs  # noqa: E402
+from tests.runtime.test_executor import BOUND, _one_thread, runs  # noqa: E402, F401  # the fixture
 from tests.runtime.test_ranks import obeying, obeys, ranked, value  # noqa: E402
 from tests.torch_modules import arguments, tensors  # noqa: E402
 

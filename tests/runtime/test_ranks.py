@@ -22,7 +22,7 @@ if not torch.distributed.is_available() or not torch.distributed.is_gloo_availab
 from hetsched.runtime import Executor, Program, Ranks  # noqa: E402
 from hetsched.testing.profiles import examples  # noqa: E402
 from tests.runtime.acting import EXIT, EXIT_SOON, RAISE, SLEEP, STOP, UNPICKLABLE, Fault, Obeys, order  # noqa: E402
-from tests.runtime.test_executor import cluster, problem_of, runs, split_runs, state, within  # noqa: E402
+from tests.runtime.test_executor import _one_thread, cluster, problem_of, runs, split_runs, state, within  # noqa: E402, F401  # the fixture
 from tests.torch_modules import arguments, tensors  # noqa: E402
 
 
