@@ -165,6 +165,9 @@ class Executor:
         self.plan = Plan(self.problem, self.decision, self.compiled.values)
         self.plan.check()
         self.timeout = timeout if timeout is not None else max(LEAST_TIMEOUT, TIMEOUT_FACTOR * makespan)
+        self._sent_bytes = 0.0
+        if engine != "threads":  # a sender holds a value until the run has ended, a receiver a buffer for it
+            self._sent_bytes = 2 * sum(self.plan.values[send.value].bytes * len(self.plan.items[send.batch]) for send in self.plan.sends)
         self._refuse_too_large()
         self._warn_of_short_tasks()
         warn_unequal(places)
@@ -392,7 +395,7 @@ class Executor:
     def _refuse_too_large(self, depth: int = 1) -> None:
         """Raise `UnsupportedFeature` if so many runs at a time need too much memory."""
         free = free_memory()
-        needed = depth * float((self.plan.peak_bytes - self.plan.weight_bytes).sum())
+        needed = depth * (float((self.plan.peak_bytes - self.plan.weight_bytes).sum()) + self._sent_bytes)
         if free is not None and needed > MOST_OF_MEMORY * free:
             own = ", ".join(f"{name!r} {peak:.3g}" for name, peak in zip(self.plan.devices, self.plan.peak_bytes, strict=True))
             raise UnsupportedFeature(
