@@ -3,9 +3,9 @@
     python benchmarks/truth.py [--quick] [--networks googlenet squeezenet] [--batches 1 4]
 
 Each network is profiled task by task, placed on two workers of one thread each, and run; the profile of the table and the runs
-alternate, and so do runs on one worker. Some run by a schedule of least period on a stream of inputs too. A session in which more
-than 10 % of the time of tasks was other processes' is repeated, at most five times in all; a row of a session that remains so says
-"disturbed". Needs torch and two cores.
+alternate, and so do runs on one worker. Some run by a schedule of least period on a stream of inputs too, and some in two processes
+that exchange values by gloo. A session in which more than 10 % of the time of tasks was other processes' is repeated, at most five
+times in all; a row of a session that remains so says "disturbed". Needs torch and two cores.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ SIZES = {"googlenet": 224, "squeezenet": 224, "inception_v3": 299, "randwire": 2
 """Height and width of the images."""
 STREAMS = ("squeezenet", "googlenet", "inception_v3")
 """The networks that run on a stream of inputs too."""
+APART = ("squeezenet", "googlenet", "inception_v3")
+"""The networks that run in two processes too."""
 QUICK = 64
 SESSIONS = 5
 """The most sessions until one is not disturbed."""
@@ -75,6 +77,25 @@ class Streamed(NamedTuple):
     stolen: float
     equal: bool
     """Whether the results without folding are those of the module to the bit."""
+
+
+class Apart(NamedTuple):
+    """What was measured of two processes."""
+
+    one: float
+    """Median seconds on one worker."""
+    messages: int
+    plain: float
+    """Makespan by the forecast in which messages cost the processors nothing; the links have all of their time."""
+    comparison: Any
+    """With the time of the processors."""
+    equal: bool
+    """Whether the results without folding are those of the module to the bit."""
+
+    @property
+    def stolen(self) -> float:
+        """Part of the time of tasks that was other processes'."""
+        return float(self.comparison.stolen)
 
 
 def torch() -> Any:
@@ -180,7 +201,7 @@ def session(name: str, size: int, batch: int, runs: int, limit: float) -> Sessio
     return Session(program.graph.n_tasks, one, comparison, deviation, equal, planned, compared)
 
 
-Found = TypeVar("Found", Session, Streamed)
+Found = TypeVar("Found", Session, Streamed, Apart)
 
 
 def undisturbed(take: Callable[[], Found]) -> Found:
@@ -309,6 +330,72 @@ def stream_row(name: str, batch: int, found: Streamed) -> list[str]:
     ]
 
 
+APART_HEAD = [
+    "network",
+    "batch",
+    "messages",
+    "one worker, ms",
+    "forecast",
+    "error",
+    "with the CPU of messages",
+    "error",
+    "run, median (25 %)",
+    "replay R3",
+    "engine",
+    "stolen",
+    "speed-up",
+]
+
+
+def apart(name: str, size: int, batch: int, runs: int, limit: float, ranks: Any) -> Apart:
+    """Profile, measure messages, solve, and run in two processes in turn with runs on one worker."""
+    from hetsched import runtime
+
+    module, x, program, devices, shared = profiled(name, size, batch, runs)
+    links, machine = ranks.messages({device: rank for rank, device in enumerate(devices)})
+    problem = shared.replace(cluster=links)
+    schedule = hs.solve(machine.problem(problem), time_limit=limit).schedule
+    assert schedule is not None  # memory is not limited
+    decision = schedule.decision
+    with one_thread(), torch().no_grad():
+        expected = module(x)
+    with (
+        runtime.Executor(program, None, decision, devices=devices, problem=problem, engine=ranks) as placed,
+        runtime.Executor(program, None, decision, devices=devices, problem=problem, engine=ranks, fold=False) as exact,
+        runtime.Executor(program, None, on_one_device(shared), devices=devices, problem=shared) as alone,
+    ):
+        equal = torch().equal(exact(x), expected)
+        before = alone.measure(x, runs=runs, profile=False).makespans
+        timeline = placed.measure(x, runs=runs, machine=machine)
+        after = alone.measure(x, runs=runs, profile=False).makespans
+        own = placed.profiled(problem)
+        messages = len(placed.plan.sends)
+    plain = runtime.forecast(machine.problem(own), decision).makespan
+    comparison = runtime.compare(own, decision, timeline)
+    return Apart(float(np.median(np.concatenate([before, after]))), messages, plain, comparison, equal)
+
+
+def apart_row(name: str, batch: int, found: Apart) -> list[str]:
+    """Return the row of two processes."""
+    comparison = found.comparison
+    judged = "disturbed" if comparison.disturbed else f"{found.one / comparison.run:.2f}"
+    return [
+        name,
+        str(batch),
+        str(found.messages),
+        milliseconds(found.one),
+        milliseconds(found.plain),
+        f"{100 * (found.plain / comparison.run - 1):+.1f} %",
+        milliseconds(comparison.forecast),
+        f"{100 * comparison.error:+.1f} %",
+        f"{milliseconds(comparison.run)} ({milliseconds(comparison.q25)})",
+        milliseconds(comparison.replays.makespan[3]),
+        f"{100 * comparison.engine:+.1f} %",
+        percent(comparison.stolen),
+        judged + ("" if found.equal else ", results differ"),
+    ]
+
+
 def dispatch(names: Sequence[str], quick: bool) -> str:
     """Return the time that compiled tasks take more than the module itself, per task, in one thread."""
     from hetsched import runtime
@@ -355,6 +442,8 @@ def hand_off() -> float:
 
 def main(words: Sequence[str] | None = None) -> None:
     """Measure every network and publish the tables."""
+    from hetsched import runtime
+
     parser = figures.parser(__doc__)
     parser.add_argument("--networks", nargs="+", choices=SIZES, help="default: all; with --quick squeezenet")
     parser.add_argument("--batches", nargs="+", type=int, help="default: 1 and 4; with --quick 1")
@@ -401,7 +490,17 @@ def main(words: Sequence[str] | None = None) -> None:
         streams.append(stream_row(name, 1, flowed))
         numbers.append({"stream": name, **flowed._asdict(), "times": flowed.times._asdict()})
         print(" | ".join(streams[-1]), flush=True)
+    processes = []
+    with runtime.Ranks(2) as ranks:
+        for name in arguments.networks or APART[: 1 if quick else None]:
+            divide = functools.partial(apart, name, QUICK if quick else SIZES[name], 1, runs, 1.0 if quick else SECONDS, ranks)
+            divided = undisturbed(divide)
+            processes.append(apart_row(name, 1, divided))
+            own = {key: getattr(divided.comparison, key) for key in ("forecast", "run", "q25", "q75", "error", "engine", "stolen")}
+            numbers.append({"processes": name, "one": divided.one, "messages": divided.messages, "plain": divided.plain, **own})
+            print(" | ".join(processes[-1]), flush=True)
     tables = [figures.table(HEAD, lines), "### Streams of inputs", figures.table(STREAM_HEAD, streams)]
+    tables += ["### Two processes, by gloo", figures.table(APART_HEAD, processes)]
     text = "\n\n".join([*said, *tables, "### Compiled tasks", dispatch(names, quick)])
     figures.publish(arguments, REGION, text, numbers)
 

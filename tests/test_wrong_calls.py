@@ -654,6 +654,9 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     "runtime.Executor.decision": lambda: torch_schedule(),
     "runtime.Executor.devices": lambda: {"x": 1},
     "runtime.Ranks.count": lambda: 1,
+    "runtime.Ranks.messages.ranks": lambda: {"x": 0},
+    "runtime.MessageCosts.cluster": lambda: problem().cluster,
+    "runtime.MessageCosts.machine": lambda: hs.costs.Machine(),
     **{f"runtime.StreamTimes.{name}": lambda: 1 for name in ("period", "q25", "q75", "latency", "depth")},
     "runtime.Executor.stream.items": lambda: [tensor()],
     "runtime.Executor.profiled.problem": lambda: executor().problem,
@@ -778,6 +781,7 @@ SELVES: dict[str, Callable[[], Any]] = {
     "MeasuredStages": lambda: measured_stages(),
     "ModuleProfiler": lambda: torch_profiler(),
     "Executor": lambda: executor(),
+    "Ranks": lambda: ranks(),
     "runtime.Executor.close": lambda: executor.__wrapped__(),
     "StagedProgram": lambda: hs.runtime.StagedProgram(torch_program(), torch_stages()),
     "Method": lambda: hs.methods()["heft"],
@@ -838,6 +842,13 @@ def torch_profiler() -> Any:
 def executor() -> Any:
     made = hs.runtime.Executor(torch_program(), None, torch_schedule(), devices={"x": 1})
     made.measure(tensor(), runs=1)
+    return made
+
+
+@functools.cache
+def ranks() -> Any:
+    made = hs.runtime.Ranks.__new__(hs.runtime.Ranks)  # without processes
+    made.count = 1
     return made
 
 
@@ -1003,8 +1014,10 @@ _TORCH = (
     "frontends.",
     "runtime.Executor",
     "runtime.MeasuredStages",
+    "runtime.MessageCosts",
     "runtime.ModuleProfiler",
     "runtime.Program",
+    "runtime.Ranks",
     "runtime.network",
     "runtime.profile",
     "runtime.StagedProgram",

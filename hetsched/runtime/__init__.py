@@ -21,6 +21,7 @@ from hetsched.runtime.tags import Tag, tags
 if TYPE_CHECKING:
     from hetsched.runtime.executor import Executor, StreamTimes
     from hetsched.runtime.measured import MeasuredStages
+    from hetsched.runtime.messages import MessageCosts
     from hetsched.runtime.profiler import ModuleProfiler
     from hetsched.runtime.profiling import network, profile
     from hetsched.runtime.program import Program
@@ -33,6 +34,7 @@ __all__ = [
     "Executor",
     "Interference",
     "MeasuredStages",
+    "MessageCosts",
     "ModuleProfiler",
     "Observation",
     "Plan",
@@ -62,6 +64,7 @@ __all__ = [
 _HOMES = {
     "executor": ["Executor", "StreamTimes"],
     "measured": ["MeasuredStages"],
+    "messages": ["MessageCosts"],
     "profiler": ["ModuleProfiler"],
     "profiling": ["network", "profile"],
     "program": ["Program"],

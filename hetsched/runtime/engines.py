@@ -19,13 +19,15 @@ from hetsched.runtime.code import Boxes, Compiled
 from hetsched.runtime.places import Place
 from hetsched.runtime.plan import Plan
 from hetsched.runtime.program import Program
-from hetsched.runtime.ranks import START, Ranks, Spawned
+from hetsched.runtime.ranks import Ranks, Spawned
 from hetsched.runtime.streams import Queues
 from hetsched.runtime.threads import Threads
 
 Name = Literal["threads", "gloo"]
 ENVIRONMENT = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 """What torchrun sets."""
+PATIENCE = timedelta(hours=1)
+"""For other ranks, which may solve a problem meanwhile."""
 _numbers = count()
 
 
@@ -93,7 +95,7 @@ class Launched:
             self.rank, self.size = dist.get_rank(), dist.get_world_size()
             store: Any = dist.distributed_c10d._get_default_store()
         else:
-            store, self.rank, self.size = next(dist.rendezvous("env://", timeout=timedelta(seconds=START)))
+            store, self.rank, self.size = next(dist.rendezvous("env://", timeout=PATIENCE))
         self.store = dist.PrefixStore(f"hetsched/{next(_numbers)}", store)
 
     def agreed(self, content: Any) -> Any:

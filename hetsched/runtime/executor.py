@@ -18,6 +18,7 @@ import torch
 
 from hetsched.arguments import check_count, checked
 from hetsched.arrays import FloatArray
+from hetsched.costs.machine import Machine
 from hetsched.costs.timeline import RunTimes, Timeline
 from hetsched.errors import InvalidArgument, InvalidProblem, OutOfMemory, UnsupportedFeature, warn
 from hetsched.problem.problem import Problem
@@ -191,6 +192,7 @@ class Executor:
         places = checked_places(self.problem.cluster.names, devices)
         self.compiled = Compiled(self.program, fold)
         self._queues = queues_of(places, graphs)
+        self._several = engine != "threads"
         self._preparations: deque[_Preparation] = deque(maxlen=KEPT_PLANS)
         _, self.plan, self._boundary = self._prepared(self.decision, weights=True)
         self._given_timeout, self.timeout = timeout, _timeout(timeout, makespan)
@@ -270,7 +272,7 @@ class Executor:
             self.timeout, self._alone = timeout, []
 
     @checked(InvalidArgument)
-    def measure(self, *args: Any, runs: int = 30, profile: bool = True, **kwargs: Any) -> Timeline:
+    def measure(self, *args: Any, runs: int = 30, profile: bool = True, machine: Machine | None = None, **kwargs: Any) -> Timeline:
         """Return the times of `runs` runs, after 5 others to warm up.
 
         Parameters
@@ -281,6 +283,8 @@ class Executor:
             Number of runs that count; with fewer than 20 the median is uncertain.
         profile : bool
             Whether after each run all tasks run again one at a time, each on its device, for `profiled`.
+        machine : Machine, optional
+            Overheads that the timeline keeps, so that `compare` makes the forecast with them.
         """
         runs = check_count(runs, "runs", error=InvalidArgument)
         if self._graphs:
@@ -299,7 +303,7 @@ class Executor:
                         alone.append(single.finish - single.start)
             self._engine.synchronise(first=False)
             self._alone = alone
-        return self._timeline(times)
+        return self._timeline(times, machine)
 
     @checked
     def profiled(self, problem: Problem) -> Problem:
@@ -471,12 +475,13 @@ class Executor:
         self._refuse_too_large(self.plan, depth)
         return depth
 
-    def _timeline(self, times: Sequence[RunTimes]) -> Timeline:
+    def _timeline(self, times: Sequence[RunTimes], machine: Machine | None) -> Timeline:
         return Timeline.of_runs(
             self.problem,
             self.decision,
             times,
             carried=self.plan.carried,
+            machine=machine,
             plan_digest=self.plan.digest,
             software={"python": platform.python_version(), "system": platform.platform(), "torch": str(torch.__version__)},
             clock_error=self._engine.clock_error,
@@ -540,6 +545,8 @@ class Executor:
                     )
         free, host = free_memory(), np.array([queues is None for queues in self._queues])
         needed = float(values[host].sum()) + depth * sum(sum(self._across(plan, k)) for k in np.flatnonzero(~host).tolist())
+        if self._several:  # a sender holds a value until the run has ended, a receiver a buffer for it
+            needed += depth * 2 * sum(plan.values[send.value].bytes * len(plan.items[send.batch]) for send in plan.sends)
         if free is not None and needed > MOST_OF_MEMORY * free:
             own = ", ".join(f"{name!r} {peak:.3g}" for name, peak in zip(plan.devices, plan.peak_bytes, strict=True))
             raise UnsupportedFeature(

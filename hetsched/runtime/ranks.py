@@ -12,10 +12,10 @@ import threading
 import time
 import traceback
 import weakref
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import torch
 
@@ -27,6 +27,9 @@ from hetsched.runtime.code import Boxes, PortableTasks
 from hetsched.runtime.places import Place
 from hetsched.runtime.plan import Plan
 from hetsched.runtime.threads import GRACE
+
+if TYPE_CHECKING:
+    from hetsched.runtime.messages import MessageCosts
 
 START = 120.0
 """Seconds in which processes have to start."""
@@ -67,6 +70,11 @@ class _Run:
     content: bytes
     serial: bool
     cpu: bool
+
+
+@dataclass(frozen=True)
+class _Measure:
+    """A request to measure messages."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +125,24 @@ class Ranks:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+    @checked(InvalidArgument)
+    def messages(self, ranks: Mapping[str, int]) -> MessageCosts:
+        """Measure what messages between the processes cost, for devices of which the ranks are given.
+
+        Devices of one rank share memory; their hand-off is taken to be 6 microseconds.
+
+        Parameters
+        ----------
+        ranks : mapping of str to int
+            The rank of each device.
+        """
+        from hetsched.runtime.messages import message_costs
+
+        if not ranks:
+            raise InvalidArgument("ranks is {}; it must have the rank of each device")
+        own = {name: check_count(rank, f"the rank of {name!r}", 0, self.count - 1) for name, rank in ranks.items()}
+        return message_costs(pickle.loads(self.request([_Measure()] * self.count, START)[0]), own)
 
     def close(self) -> None:
         """End the processes at once."""
@@ -402,6 +428,7 @@ def serve(log: int) -> None:
     """Answer the requests of the process that has started this one, until it ends or an error is answered."""
     channel = Channel(log)
     from hetsched.runtime.gloo import Group, Member, dist
+    from hetsched.runtime.messages import message_times
 
     torch.set_grad_enabled(False)
     channel.send(Ready())
@@ -417,6 +444,9 @@ def serve(log: int) -> None:
                 plan, tasks, places, ranks, timeout, copies = pickle.loads(request.content)
                 assert group is not None
                 members[request.key] = Member(plan, tasks.made(), places, ranks, group, timeout, copies)
+            elif isinstance(request, _Measure):
+                assert group is not None
+                answer = _pickled(message_times(group, START))
             elif isinstance(request, _Drop):
                 if request.key in members:
                     members.pop(request.key).close()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +86,27 @@ def test_a_schedule_for_the_period_runs_on_a_stream(run: Any) -> None:
     assert 0 < facts["stream"]["period"]
     assert 0 < facts["stream"]["forecast"]
     assert json.loads(run("run", "net_to_run:make", *QUICK, "--devices", "a", "--json").stdout)["stream"] is None
+
+
+@pytest.mark.slow
+def test_a_run_on_processes_has_the_costs_of_messages(run: Any) -> None:
+    done = run("run", "net_to_run:make", *QUICK, "--devices", "one,other", "--engine", "gloo", "-o", "run.json")
+    assert done.exit_code == 0, done.stderr
+    assert "valid: the run kept every rule" in done.stdout
+    machine = hs.read("run.json").machine
+    assert machine.once
+    assert machine.of("one").send > (0.0, 0.0)
+
+
+@pytest.mark.slow
+def test_torchrun_runs_the_terminal(folder: Path) -> None:
+    words = ["run", "net_to_run:make", *QUICK, "--devices", "one,other", "--engine", "gloo", "-o", "run.json"]
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0", "-m", "hetsched", *words]
+    root = str(Path(hs.__file__).parents[1])
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, env={**os.environ, "PYTHONPATH": root}, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("valid: the run kept every rule") == 1, "rank 0 alone reports"
+    assert len(hs.read("run.json").makespans) == 3
 
 
 def test_outputs_that_differ_end_with_code_1(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:

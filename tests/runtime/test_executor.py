@@ -132,11 +132,11 @@ def programs(draw):
 
 
 @st.composite
-def runs(draw):
-    """Draw a module, a problem with tasks of zero length, and a decision that can be simulated."""
+def runs(draw, least=1):
+    """Draw a module, a problem of at least so many devices with tasks of zero length, and a decision that can be simulated."""
     module, program, rng = draw(programs())
     graph = program.graph
-    count, inputs = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    count, inputs = draw(st.integers(least, 3)), draw(st.integers(1, 3))
     seconds = rng.integers(0, 3, graph.n_tasks) * 1.0
     names = {"per-input", "channel", "port", "delay"}
     problem = hs.Problem(
@@ -200,11 +200,11 @@ def test_a_changed_weight_changes_the_result():
 
 
 @st.composite
-def split_runs(draw):
-    """Draw a module, and a problem and decision with several batches of a task."""
+def split_runs(draw, least=1):
+    """Draw a module, and a problem of at least so many devices and decision with several batches of a task."""
     module, program, rng = draw(programs())
     graph = program.graph
-    count, inputs = draw(st.integers(1, 3)), draw(st.integers(2, 4))
+    count, inputs = draw(st.integers(least, 3)), draw(st.integers(2, 4))
     sizes = np.arange(1, inputs + 1)
     seconds = rng.integers(0, 3, (graph.n_tasks, 1)) * (1.0 + sizes)
     problem = hs.Problem(

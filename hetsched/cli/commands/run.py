@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from hetsched.cli import completion
 from hetsched.cli.factories import Factory, FixedBatch, Fuse, Shapes, example, find, importable_here
 from hetsched.cli.files import Outputs, check_writable, read_profile
+from hetsched.cli.messages import Messages
 from hetsched.cli.options import JSON, Gantt, Objective, Report, Seed, Trace
 from hetsched.cli.pictures import Pictures
 from hetsched.cli.places import Devices, Pin, Places, listed, places, threads
 from hetsched.cli.terminal import Working, say, say_json, say_rows, warn
-from hetsched.errors import HetschedError, InvalidProblem
+from hetsched.errors import HetschedError, InvalidArgument, InvalidProblem
 from hetsched.report.units import seconds
 
 if TYPE_CHECKING:
     from hetsched.arrays import FloatArray
     from hetsched.costs.profile import Profile
+    from hetsched.costs.timeline import Timeline
+    from hetsched.problem.problem import Problem
+    from hetsched.runtime.executor import StreamTimes
     from hetsched.runtime.program import Program
+    from hetsched.schedule.schedule import Schedule
 
 TOLERANCE = 1e-4
 """The largest difference between outputs and those of the model, relative to the largest output."""
@@ -42,6 +48,10 @@ def run(
     time_limit: Annotated[float, typer.Option(help="Stop the search after this many seconds.", metavar="SECONDS")] = 10.0,
     runs: Annotated[int, typer.Option(help="Number of runs that count, after 5 others.", metavar="NUMBER", min=1)] = 30,
     seed: Seed = 0,
+    engine: Annotated[
+        Literal["threads", "gloo"],
+        typer.Option(help="Devices are threads of this process, or processes that exchange values by gloo, those of torchrun if it runs."),
+    ] = "threads",
     fixed_batch: FixedBatch = False,
     fuse: Fuse = False,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the times of the runs here.", metavar="FILE")] = None,
@@ -56,7 +66,9 @@ def run(
 
     The model is captured, each task is measured on each device unless a profile is given, and the problem of these times is solved.
     Runs of the schedule alternate with runs of one task at a time, from which the forecast is made. Inputs are random numbers; whole
-    numbers are 0. With another objective than the makespan a stream of inputs is run too.
+    numbers are 0. With another objective than the makespan a stream of inputs is run too, on threads.
+    With --engine gloo each device is a process, messages between them are measured, and the forecast has the time that their
+    processors spend on these. Under torchrun rank 0 measures, solves and reports.
     The pictures are of one run. Exit code 1 if the outputs differ from those of the model, or if a run broke a rule of the schedule.
 
     Example: [bold]hetsched run hetsched.workloads.vision:squeezenet \
@@ -72,35 +84,47 @@ def run(
     import torch
 
     from hetsched import runtime, simulate, solve
-    from hetsched.runtime import Executor, Program, compare, forecast
+    from hetsched.runtime import Program, compare, forecast
     from hetsched.schedule.objectives import find_objective
 
+    if engine == "gloo" and objective != "makespan":
+        raise InvalidArgument(f"streams run on threads; leave --engine out, or give --objective makespan instead of {objective}")
     value_of = find_objective(objective)
 
     torch.manual_seed(seed)
-    with Working(f"capturing {factory}") as working:
+    with Working(f"capturing {factory}") as working, ExitStack() as ranks:
         with importable_here():
             module = find(factory)()
             program = Program(module.eval(), examples, dynamic_batch=not fixed_batch, fuse=fuse)
         args = tuple(torch.randn_like(one) if one.dtype.is_floating_point else one for one in examples)
         count = max(program.compiled.lengths(program.inputs(args, {})), default=1)
+        messages = None
+        if engine == "gloo":
+            working.update("measuring messages")
+            messages = Messages(list(chosen), ranks)
+            if messages.rank > 0:  # rank 0 does all else
+                agreed, instance = messages.agreed(None)
+                _run(program, args, module, agreed, chosen, instance, messages, runs)
+                raise typer.Exit(0)
         known = _known(profile, program, count, chosen)
         if known is None:
             working.update("measuring tasks")
             known = runtime.profile(program, args, devices=chosen, runs=PROFILE_RUNS)
-        instance = known.problem(count, graph=program.graph, cluster=known.only(devices=chosen).cluster())
+        cluster = known.only(devices=chosen).cluster()
+        instance = known.problem(count, graph=program.graph, cluster=cluster if messages is None else messages.cluster(cluster))
         working.update("running all tasks on each device")
         alone = {name: _alone(program, args, chosen, name, count) for name in chosen}
         working.update(f"solving with {method}")
-        solution = solve(instance, method, objective=objective, time_limit=time_limit, seed=seed)
+        solved = instance if messages is None else messages.machine.problem(instance)
+        solution = solve(solved, method, objective=objective, time_limit=time_limit, seed=seed)
         if solution.schedule is None:
             raise HetschedError(f"{method} found no schedule ({solution.status}); choose another method or a longer --time-limit")
         working.update("running")
-        with Executor(program, None, solution.schedule, devices=chosen, problem=instance) as executor:
-            difference = _difference(executor(*args), module, args)
-            measured = executor.measure(*args, runs=runs)
-            timed = executor.profiled(instance)
-            streamed = executor.measure_stream(*args) if objective != "makespan" else None
+        if messages is not None:
+            messages.agreed((solution.schedule, instance))
+        difference, measured, timed, streamed = _run(
+            program, args, module, solution.schedule, chosen, instance, messages, runs, streams=objective != "makespan"
+        )
         best = min(alone, key=lambda name: float(np.median(alone[name])))
         alone[best] = np.concatenate([alone[best], _alone(program, args, chosen, best, count)])
     decision = solution.schedule.decision
@@ -110,7 +134,7 @@ def run(
     outputs.write(output, measured.write)
     outputs.write(problem, timed.write)
     outputs.write(schedule, simulate(timed, decision).write)
-    real, expected = measured.problem(timed), forecast(timed, decision)
+    real, expected = measured.problem(timed), forecast(timed, decision, measured.machine)
     pictures._replace(gantt=None).write_schedule(real, measured.schedule, outputs)
     if report is not None:
         from hetsched.report import write_html
@@ -152,6 +176,30 @@ def run(
         say("", *str(comparison).splitlines(), *kept, *(f"wrote {name}" for name in outputs.written))
     outputs.finish()
     raise typer.Exit(0 if same and not comparison.violations else 1)
+
+
+def _run(
+    program: Program,
+    args: tuple[Any, ...],
+    module: Any,
+    schedule: Schedule,
+    chosen: Places,
+    instance: Problem,
+    messages: Messages | None,
+    runs: int,
+    streams: bool = False,
+) -> tuple[float, Timeline, Problem, StreamTimes | None]:
+    """Return the difference of the outputs from the module's, the times, the problem with them, and the pace of a stream."""
+    from hetsched.runtime import Executor
+
+    engine: Any = "threads" if messages is None else messages.engine
+    with Executor(program, None, schedule.decision, devices=chosen, problem=instance, engine=engine) as executor:
+        made = executor(*args)
+        difference = float("nan") if made is None else _difference(made, module, args)
+        if messages is not None:
+            difference = messages.told(difference)
+        measured = executor.measure(*args, runs=runs, machine=None if messages is None else messages.machine)
+        return difference, measured, executor.profiled(instance), executor.measure_stream(*args) if streams else None
 
 
 def _told(pace: dict[str, float], speed_up: float, best: str) -> str:
