@@ -201,7 +201,7 @@ def compiled() -> list[Row]:
         hs.solve(problem, method, evaluations=200, in_process=True)
     cost = hs.costs.Contention(graph, hs.costs.device("v100"))
     for options in ({}, {"bound": cost.bound}, {"propose": cost}):
-        hs.stages(graph, lambda tasks, strategy: cost(tasks, strategy), **options)  # type: ignore[arg-type]
+        hs.stages(graph, lambda tasks, strategy: cost(tasks, strategy), **options)
     hs.stages(graph, cost)
     return [line("kernels", [time.perf_counter() - start], statistic="once")]
 
@@ -539,8 +539,7 @@ def staged(bench: Bench, net: str, batch: int) -> list[Row]:
     program = bench.program(net, str(device), True)
     module, x = bench.model(net, batch)
     module, x = module.to(device), x.to(device)
-    graph, size = program.graph, 1 if net in ("randwire", "nasnet_a") else 3
-    own = cells_of_nasnet(graph) if net == "nasnet_a" else True
+    graph = program.graph
     model = hs.costs.Contention(graph, bench.ceilings(bench.name), inputs=batch)
     measured = hs.runtime.MeasuredStages(program, x, warmup=1 if bench.quick else 3, repeats=bench.runs if bench.quick else 10)
     asked: dict[tuple[tuple[str, ...], str], float] = {}
@@ -549,7 +548,9 @@ def staged(bench: Bench, net: str, batch: int) -> list[Row]:
         asked[tasks, strategy] = measured(tasks, strategy)
         return asked[tasks, strategy]
 
-    limits: dict[str, Any] = {"groups": 8, "group_size": size, "blocks": own}
+    limits: dict[str, Any] = {"blocks": cells_of_nasnet(graph) if net == "nasnet_a" else True}
+    if net in ("randwire", "nasnet_a"):  # as in the paper; none of their convolutions can be merged
+        limits |= {"group_size": 1, "strategies": "concurrent"}
     begun, share = time.monotonic(), bench.share
     schedules = {
         "sequential": ios.sequential(graph, cost),
@@ -575,10 +576,17 @@ def staged(bench: Bench, net: str, batch: int) -> list[Row]:
         differ = {way: tools.deviation(run(), expected) for way, run in ways.items()}
         times = tools.in_turn(ways, device, bench.runs, bench.warmup)
     for way, seconds in times.items():
-        schedule = schedules.get(way.removesuffix(", CUDA graph"))
-        about = {"network": net, "batch": batch, "way": way, "deviation": differ[way], "planted": seen, "same": differ[way] <= ALIKE < seen}
-        if schedule is not None:
-            about |= {"stages": listed(graph, schedule), "sum": schedule.latency, "searched": searched}
+        staged_as = schedules.get(way.removesuffix(", CUDA graph"))
+        about: Row = {
+            "network": net,
+            "batch": batch,
+            "way": way,
+            "deviation": differ[way],
+            "planted": seen,
+            "same": differ[way] <= ALIKE < seen,
+        }
+        if staged_as is not None:
+            about |= {"stages": listed(graph, staged_as), "sum": staged_as.latency, "searched": searched}
         rows.append(line("latency", seconds, net, batch, way, bench.name, **about))
     index = graph.index
     rows.append(
@@ -602,7 +610,7 @@ def listed(graph: hs.TaskGraph, schedule: hs.StageSchedule) -> list[list[Any]]:
     own = []
     for s, row in enumerate(schedule.stages):
         tasks = [graph.index[name] for group in schedule.groups(s) for name in group]
-        own.append([sorted(tasks, key=place.__getitem__), str(row["strategy"])])
+        own.append([sorted(tasks, key=lambda i: place[i]), str(row["strategy"])])
     return own
 
 
@@ -626,7 +634,7 @@ def planted(module: Any, x: Any, expected: Any) -> float:
 
 def rival(bench: Bench, net: str, batch: int) -> list[Row]:
     """Return the latency by `torch.compile`, in a process of its own that ends in time."""
-    about = {"network": net, "batch": batch, "way": "torch.compile"}
+    about: Row = {"network": net, "batch": batch, "way": "torch.compile"}
     compiler = next(
         (name for name in (os.environ.get("CC", ""), os.environ.get("CXX", ""), "cc", "gcc", "g++") if shutil.which(name)), None
     )
@@ -764,11 +772,11 @@ def peak(bench: Bench, net: str) -> list[Row]:
 def resident(run: Callable[[], object], device: torch.device) -> float | None:
     """Return the bytes by which a call raises the peak of memory above what is in use before it; None where that is not known."""
     if device.type == "cuda":
-        before = torch.cuda.memory_allocated(device)
+        held = torch.cuda.memory_allocated(device)
         torch.cuda.reset_peak_memory_stats(device)
         run()
         torch.cuda.synchronize(device)
-        return float(torch.cuda.max_memory_allocated(device) - before)
+        return float(torch.cuda.max_memory_allocated(device) - held)
     try:
         Path("/proc/self/clear_refs").write_text("5")
         before = status("VmRSS")
