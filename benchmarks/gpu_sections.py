@@ -43,12 +43,14 @@ QUICK_TOKENS, QUICK_WIDTH = 16, 64
 COPIED = tuple(4**k for k in range(5, 14))
 """Bytes of copies: 1 KB to 64 MB."""
 QUICK_COPIED = (4**5, 4**9)
-ALIKE = 1e-3
+ALIKE = 1e-4
 """The largest deviation of outputs, as a part of the largest number, of merged convolutions and of other kernels."""
 FINALISTS = 5
 COMPILING, FULL = 90.0, 900.0
 """Seconds of a process that compiles; with --full."""
 SOLVING = 10.0
+COMPILED = 300.0
+"""Seconds in which the kernels of the methods have to be compiled."""
 GLOO = 60.0
 """Seconds in which two processes have to end."""
 METHODS = ("heft", "annealing")
@@ -68,8 +70,8 @@ class Bench:
     """
 
     def __init__(self, device: str, records: Records, *, quick: bool, full: bool) -> None:
-        tools.full_precision()
         self.device = place("gpu0", device).device
+        tools.full_precision()
         self.name = "gpu0" if self.device.type == "cuda" else "cpu0"
         self.records, self.quick, self.full = records, quick, full
         self.deadline = self.share = math.inf
@@ -169,7 +171,8 @@ def facts(bench: Bench) -> Row:
     shown = None
     if bench.device.type == "cuda" and shutil.which("nvidia-smi"):
         done = subprocess.run(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"], capture_output=True, text=True, timeout=30)
-        shown = dict(zip(query.split(","), done.stdout.splitlines()[bench.device.index or 0].split(", "), strict=False))
+        if done.returncode == 0:
+            shown = dict(zip(query.split(","), done.stdout.splitlines()[bench.device.index or 0].split(", "), strict=True))
     return line(
         "facts",
         None,
@@ -198,7 +201,7 @@ def compiled() -> list[Row]:
     )
     problem = hs.Problem(graph, hs.Cluster(["x", "y"], bandwidth=1e9), durations=np.ones((3, 2, 1)), batch_sizes=[1], inputs=1)
     for method in METHODS:
-        hs.solve(problem, method, evaluations=200, in_process=True)
+        hs.solve(problem, method, evaluations=200, time_limit=COMPILED)
     cost = hs.costs.Contention(graph, hs.costs.device("v100"))
     for options in ({}, {"bound": cost.bound}, {"propose": cost}):
         hs.stages(graph, lambda tasks, strategy: cost(tasks, strategy), **options)
@@ -606,11 +609,11 @@ def staged(bench: Bench, net: str, batch: int) -> list[Row]:
 
 def listed(graph: hs.TaskGraph, schedule: hs.StageSchedule) -> list[list[Any]]:
     """Return the tasks and the strategy of each stage, tasks in topological order."""
-    place = {int(i): k for k, i in enumerate(graph.topological_order)}
+    place = {i: k for k, i in enumerate(graph.topological_order.tolist())}
     own = []
     for s, row in enumerate(schedule.stages):
-        tasks = [graph.index[name] for group in schedule.groups(s) for name in group]
-        own.append([sorted(tasks, key=lambda i: place[i]), str(row["strategy"])])
+        tasks: list[int] = [graph.index[name] for group in schedule.groups(s) for name in group]
+        own.append([sorted(tasks, key=place.__getitem__), str(row["strategy"])])
     return own
 
 
