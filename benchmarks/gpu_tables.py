@@ -69,7 +69,7 @@ def named(rows: Iterable[Row], *what: str) -> list[Row]:
 
 def disturbed(row: Row) -> bool:
     """Return whether a line supports no claim."""
-    return max(row.get("stolen", 0.0), row.get("lost", 0.0)) > DISTURBED
+    return bool(max(row.get("stolen", 0.0), row.get("lost", 0.0)) > DISTURBED)
 
 
 def mark(row: Row, shown: str) -> str:
@@ -98,7 +98,8 @@ def ceilings(rows: Sequence[Row]) -> list[str]:
 
 def links(rows: Sequence[Row]) -> list[str]:
     """Return the copies by way and size, and hand-offs."""
-    made, kinds = [], {}
+    made: list[str] = []
+    kinds: dict[str, list[Row]] = {}
     for row in named(rows, "copy", "message"):
         kinds.setdefault(f"{row['memory']}, {row['way']}" if row["what"] == "copy" else "gloo, two processes", []).append(row)
     lines = []
@@ -123,7 +124,8 @@ def samples(rows: Sequence[Row], device: str) -> list[Any]:
     known = [row for row in named(rows, "ceilings") if row["device"] == device]
     if not known:
         return []
-    cluster, cells = hs.Cluster([device_of(known[-1])]), {}
+    cluster = hs.Cluster([device_of(known[-1])])
+    cells: dict[tuple[str, int], list[Row]] = {}
     for row in named(rows, "operator"):
         if row["device"] == device:
             cells.setdefault((row["network"], row["batch"]), []).append(row)
@@ -144,7 +146,10 @@ def samples(rows: Sequence[Row], device: str) -> list[Any]:
 
 def shape_of(values: Sequence[Any] | None) -> hs.Shape | None:
     """Return a shape as it was written."""
-    return None if values is None else hs.Shape(*(tuple(value) if isinstance(value, list) else value for value in values))
+    if values is None:
+        return None
+    rows, columns, reduction, kernel, stride, groups = values
+    return hs.Shape(rows, columns, reduction, tuple(kernel), tuple(stride), groups)
 
 
 def operators(rows: Sequence[Row]) -> list[str]:
@@ -190,9 +195,9 @@ def engine(rows: Sequence[Row]) -> list[str]:
         made += [figures.table(["us a task until all is done (CPU time of the thread)", "tasks", *ways], lines)]
     launched = named(rows, "launch")
     if launched:
-        cells = [mark(row, us(row["seconds"])) for row in launched]
+        shown = [mark(row, us(row["seconds"])) for row in launched]
         made.append(
-            figures.table(["threads that launch", *(str(row["threads"]) for row in launched)], [["us a launch, of all together", *cells]])
+            figures.table(["threads that launch", *(str(row["threads"]) for row in launched)], [["us a launch, of all together", *shown]])
         )
     return made
 
@@ -221,7 +226,15 @@ def stages(rows: Sequence[Row]) -> list[str]:
                     f"{row['deviation']:.0e}" if row["same"] else f"{row['deviation']:.0e}, outputs differ",
                 ]
             )
-    head = ["network", "way", "stages", "latency, ms (quartiles)", "sum of stages, ms", "times sequential", "deviation of outputs"]
+    head = [
+        "network",
+        "way",
+        "stages",
+        "latency, ms (quartiles)",
+        "sum of stages by its costs, ms",
+        "times sequential",
+        "deviation of outputs",
+    ]
     return [figures.table(head, lines)]
 
 

@@ -475,7 +475,7 @@ class Executor:
         self._refuse_too_large(self.plan, depth)
         return depth
 
-    def _timeline(self, times: Sequence[RunTimes], machine: Machine | None) -> Timeline:
+    def _timeline(self, times: Sequence[RunTimes], machine: Machine | None = None) -> Timeline:
         return Timeline.of_runs(
             self.problem,
             self.decision,

@@ -371,8 +371,8 @@ class Member(Threads):
         """Refuse: what has started this process has to start all of them again."""
         raise UnsupportedFeature("these ranks were started from outside, for instance by torchrun; start them again there")
 
-    def _turn_of(self, boxes: Boxes, number: int, cpu: bool = False) -> Turn:
-        turn = super()._turn_of(boxes, number, cpu)
+    def _turn_of(self, boxes: Boxes, number: int, cpu: bool = False, timed: bool = False) -> Turn:
+        turn = super()._turn_of(boxes, number, cpu, timed)
         mail = self._mail[number]
         turn.after = mail.settle
         with self._giving_up():

@@ -142,6 +142,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         for name in ("one", "two", "three"):
             yield gpu.Step(name, lambda name=name: step(name))  # type: ignore[misc]
 
+    monkeypatch.setattr(gpu_tools, "full_precision", lambda: None)  # it changes this process
     monkeypatch.setattr(gpu_sections, "STEPS", {**dict.fromkeys(gpu.SECTIONS, section), "environment": lambda bench: iter(())})
     return taken
 
