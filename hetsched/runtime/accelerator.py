@@ -98,6 +98,9 @@ class Accelerator(Protocol):
     def free_bytes(self) -> float:
         """Return the bytes that can be allocated."""
 
+    def properties(self) -> tuple[str, int, float]:
+        """Return the vendor's name, the number of multiprocessors, and the bytes of memory."""
+
     def release(self) -> None:
         """Return memory without tensors to the system."""
 
@@ -164,6 +167,10 @@ class Cuda:
     def free_bytes(self) -> float:
         free, _ = torch.cuda.mem_get_info(self.device)
         return float(free + torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device))
+
+    def properties(self) -> tuple[str, int, float]:
+        facts = torch.cuda.get_device_properties(self.device)
+        return str(facts.name), int(facts.multi_processor_count), float(facts.total_memory)
 
     def release(self) -> None:
         torch.cuda.empty_cache()

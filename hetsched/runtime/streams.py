@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from hetsched.errors import UnsupportedFeature
 from hetsched.runtime import accelerator as accelerators
 from hetsched.runtime.accelerator import WARM_UPS, Accelerator, Event, captured
-from hetsched.runtime.code import Function
+from hetsched.runtime.code import Compiled, Function
 from hetsched.runtime.places import Place
 
 if TYPE_CHECKING:
@@ -55,6 +56,23 @@ class Queues:
         """Graphs of consecutive tasks, by their batches."""
         self.pool: Any = None
         """Memory of the graphs."""
+
+    def load(self, compiled: Compiled, tasks: Iterable[int]) -> None:
+        """Copy the constants of tasks to the device; raise `UnsupportedFeature` if it lacks an operator."""
+        tasks = list(tasks)
+        for i in tasks:
+            lacking = next((step.target for step in compiled.steps[i] if self.accelerator.lacks(step.target)), None)
+            if lacking is not None:
+                raise UnsupportedFeature(
+                    f"task {compiled.program.graph.names[i]!r} calls {lacking}, which {self.accelerator.device} cannot; place it on the CPU"
+                )
+        self.functions = compiled.copied(tasks, self.put, self.accelerator.device)
+
+    def synchronise(self) -> None:
+        """Wait until the tasks so far are done."""
+        event = self.accelerator.event()
+        event.record(self.compute)
+        event.synchronize()
 
     def put(self, value: torch.Tensor) -> torch.Tensor:
         """Return a copy of a tensor on the device for its tasks, in the calling thread."""
@@ -349,9 +367,7 @@ class Synchronise:
     queues: Queues
 
     def __call__(self, turn: Turn, until: Until) -> int | None:
-        event = self.queues.accelerator.event()
-        event.record(self.queues.compute)
-        event.synchronize()
+        self.queues.synchronise()
         return 0
 
 
