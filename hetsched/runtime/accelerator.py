@@ -198,12 +198,14 @@ def timed(own: Accelerator, run: Callable[[], Any], stream: Stream | None = None
     return elapsed
 
 
-def captured(own: Accelerator, run: Callable[[], Made], warmup: int, pool: Any = None) -> tuple[Callable[[], None], Made]:
+def captured(
+    own: Accelerator, run: Callable[[], Made], warmup: int, pool: Any = None, stream: Stream | None = None
+) -> tuple[Callable[[], None], Made]:
     """Return what enqueues the work of a function as one graph, and the function's result, which that writes each time.
 
-    The work is done `warmup` times before, for which libraries choose kernels and allocate workspaces.
+    The work is done `warmup` times before, on a stream that has no other, for libraries to choose kernels and allocate workspaces.
     """
-    stream, ready = own.stream(), own.event()
+    stream, ready = stream or own.stream(), own.event()
     ready.record(None)
     stream.wait_event(ready)
     with own.on(stream):

@@ -335,7 +335,10 @@ class Executor:
 
     def _placed(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Boxes:
         begin = time.perf_counter()
-        boxes = self._boundary.placed(args, kwargs)
+        try:
+            boxes = self._boundary.placed(args, kwargs)
+        except torch.OutOfMemoryError as error:
+            raise OutOfMemory("there is no memory left on a device for the arguments; run fewer inputs at a time") from error
         if self._graphs:
             self._capture(boxes)
         self.placing_seconds = time.perf_counter() - begin

@@ -33,6 +33,8 @@ class Worker:
         if queues is not None and program.device != place.device:
             queues.load(compiled, range(program.graph.n_tasks))
             self.functions = queues.functions
+        elif queues is not None:
+            queues.follow()
         self.pool = ThreadPoolExecutor(1, thread_name_prefix=f"hetsched-{place.name}", initializer=self._pin)
 
     @property

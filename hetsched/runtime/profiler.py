@@ -116,7 +116,10 @@ class ModuleProfiler:
                 raise InvalidProblem(f"clock 'cpu' measures one thread of the CPU, but device {name!r} is {where!r}; give 1, or use 'wall'")
             if base.device not in (own.device, torch.device("cpu")):
                 raise UnsupportedFeature(f"the program is on {base.device} and cannot be profiled on {own.device}; give its module")
-            self._workers[name] = Worker(own, base, compiled, time.thread_time if clock == "cpu" else time.perf_counter, streams)
+            try:
+                self._workers[name] = Worker(own, base, compiled, time.thread_time if clock == "cpu" else time.perf_counter, streams)
+            except torch.OutOfMemoryError as error:
+                raise UnsupportedFeature(f"the weights do not fit into the memory of device {name!r}; leave it out") from error
         self.graph, self._first = base.graph, base
         self._clocks = {own.device: clock_hz(own.device) for _, own in places.values()}
         self.devices = tuple(map(_described, self._workers.values()))

@@ -68,6 +68,12 @@ class Queues:
                 )
         self.functions = compiled.copied(tasks, self.put, self.accelerator.device)
 
+    def follow(self) -> None:
+        """Let the tasks wait for the work of the calling thread's current stream, such as making weights."""
+        event = self.accelerator.event()
+        event.record(None)
+        self.compute.wait_event(event)
+
     def synchronise(self) -> None:
         """Wait until the tasks so far are done."""
         event = self.accelerator.event()
@@ -289,7 +295,7 @@ class Segment:
             return turn.registers[k]
 
         try:
-            self._replay, boxes = captured(self.queues.accelerator, run, WARM_UPS, self.queues.pool)
+            self._replay, boxes = captured(self.queues.accelerator, run, WARM_UPS, self.queues.pool, self.queues.calling)
         finally:
             turn.registers[k] = own
         self._made = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import threading
@@ -60,7 +61,7 @@ def runs(draw):
 
 
 @given(drawn=runs(), fold=st.booleans(), graphs=st.booleans())
-@examples(40)
+@examples(25)
 def test_devices_with_streams_have_the_results_of_the_module_in_every_order_that_synchronisation_allows(drawn, fold, graphs):
     module, program, problem, decision, devices, world = drawn
     calls = [arguments(problem.inputs) for _ in range(3)]
@@ -106,9 +107,14 @@ CHAIN = Chain().eval()
 X = torch.randn(2, 8)
 
 
+@functools.cache
+def chain_program():
+    return Program(CHAIN, X)
+
+
 def chain(world, names, **options):
     """Return an executor of the chain, whose tasks are on the devices in turn."""
-    program = Program(CHAIN, X)
+    program = chain_program()
     count = program.graph.n_tasks
     cluster = hs.Cluster(names, bandwidth=1e9, latency=1e-6)
     problem = hs.Problem(program.graph, cluster, durations=np.ones((count, len(names), 1)), batch_sizes=[2], inputs=2)
@@ -289,6 +295,9 @@ def test_a_device_without_memory_is_told_with_task_need_and_remedy_and_runs_agai
             chain(world, ("gpu0",))
     world = World(1)
     with world.engine(), chain(world, ("gpu0",)) as run:
+        world.devices[0].capacity = world.live
+        with pytest.raises(hs.OutOfMemory, match="no memory left on a device for the arguments; run fewer inputs at a time"):
+            run(X)
         world.devices[0].capacity = world.live + 4 * float((run.plan.peak_bytes - run.plan.weight_bytes)[0])
         with pytest.raises(hs.UnsupportedFeature, match="values of 9 runs at a time need .* on device 'gpu0'.* or give a smaller depth"):
             list(run.stream([X], 9))
