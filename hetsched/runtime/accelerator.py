@@ -98,6 +98,9 @@ class Accelerator(Protocol):
     def free_bytes(self) -> float:
         """Return the bytes that can be allocated."""
 
+    def properties(self) -> tuple[str, int, float]:
+        """Return the vendor's name, the number of multiprocessors, and the bytes of memory."""
+
     def release(self) -> None:
         """Return memory without tensors to the system."""
 
@@ -165,6 +168,10 @@ class Cuda:
         free, _ = torch.cuda.mem_get_info(self.device)
         return float(free + torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device))
 
+    def properties(self) -> tuple[str, int, float]:
+        facts = torch.cuda.get_device_properties(self.device)
+        return str(facts.name), int(facts.multi_processor_count), float(facts.total_memory)
+
     def release(self) -> None:
         torch.cuda.empty_cache()
 
@@ -191,12 +198,14 @@ def timed(own: Accelerator, run: Callable[[], Any], stream: Stream | None = None
     return elapsed
 
 
-def captured(own: Accelerator, run: Callable[[], Made], warmup: int, pool: Any = None) -> tuple[Callable[[], None], Made]:
+def captured(
+    own: Accelerator, run: Callable[[], Made], warmup: int, pool: Any = None, stream: Stream | None = None
+) -> tuple[Callable[[], None], Made]:
     """Return what enqueues the work of a function as one graph, and the function's result, which that writes each time.
 
-    The work is done `warmup` times before, for which libraries choose kernels and allocate workspaces.
+    The work is done `warmup` times before, on a stream that has no other, for libraries to choose kernels and allocate workspaces.
     """
-    stream, ready = own.stream(), own.event()
+    stream, ready = stream or own.stream(), own.event()
     ready.record(None)
     stream.wait_event(ready)
     with own.on(stream):

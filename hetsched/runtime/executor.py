@@ -417,7 +417,10 @@ class Executor:
 
     def _placed(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Boxes:
         begin = time.perf_counter()
-        boxes = self._boundary.placed(args, kwargs)
+        try:
+            boxes = self._boundary.placed(args, kwargs)
+        except torch.OutOfMemoryError as error:
+            raise OutOfMemory("there is no memory left on a device for the arguments; run fewer inputs at a time") from error
         if self._graphs:
             self._capture(boxes)
         self.placing_seconds = time.perf_counter() - begin
@@ -489,23 +492,14 @@ class Executor:
 
     def _prepare_devices(self) -> None:
         """Copy the weights of tasks to the devices that have streams, and make the buffers of hand-offs to and from them."""
-        names, device = self.program.graph.names, self.plan.device
         for k, queues in enumerate(self._queues):
             if queues is None:
                 continue
-            own, name = queues.accelerator, self.plan.devices[k]
-            tasks = np.unique(self.plan.task[device == k]).tolist()
-            for i in tasks:
-                lacking = next((step.target for step in self.compiled.steps[i] if own.lacks(step.target)), None)
-                if lacking is not None:
-                    raise UnsupportedFeature(
-                        f"task {names[i]!r} calls {lacking}, which {own.device} of device {name!r} cannot; place it on the CPU"
-                    )
             try:
-                queues.functions = self.compiled.copied(tasks, queues.put, own.device)
+                queues.load(self.compiled, np.unique(self.plan.task[self.plan.device == k]).tolist())
             except torch.OutOfMemoryError as error:
                 raise OutOfMemory(
-                    f"there is no memory left on device {name!r} for the weights of its tasks; the plan needs "
+                    f"there is no memory left on device {self.plan.devices[k]!r} for the weights of its tasks; the plan needs "
                     f"{self.plan.peak_bytes[k]:.3g} bytes there; place tasks on other devices"
                 ) from error.with_traceback(None)
             queues.buffers.fill(self._across(self.plan, k))

@@ -21,7 +21,8 @@ from hetsched.errors import PeerLost, UnsupportedFeature
 from hetsched.runtime.code import Boxes, Tasks
 from hetsched.runtime.places import Place
 from hetsched.runtime.plan import Plan
-from hetsched.runtime.team import SEND, SHIP, WAIT, Stopped, Stream, Team, Turn, Work, parallel_steps, serial_steps
+from hetsched.runtime.streams import Stopped
+from hetsched.runtime.team import SEND, SHIP, WAIT, Stream, Team, Turn, Work, parallel_steps, serial_steps
 from hetsched.runtime.threads import Threads
 
 dist: Any = torch.distributed
@@ -213,7 +214,7 @@ class Mail:
         for send in sorted(coming):  # the plan's order, which each device keeps
             self.arrivals.setdefault((int(plan.device[plan.sends[send].batch]), False), []).append(coming[send])
         if serial:
-            steps, locks = serial_steps(plan, (steps, locks), self._tokens(first + len(plan.sends)))
+            steps, locks = serial_steps(plan, (steps, locks), token=self._tokens(first + len(plan.sends)))
         self.work: Work = steps, locks
         self.buffers = {own.buffer.untyped_storage().data_ptr() for arrivals in self.arrivals.values() for own in arrivals}
 

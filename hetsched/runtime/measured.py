@@ -22,6 +22,7 @@ from hetsched.costs.recording import new_session
 from hetsched.errors import InvalidProblem, UnsupportedFeature, warn
 from hetsched.models.ios.dynamic_program import connected
 from hetsched.problem.cluster import Device
+from hetsched.runtime.accelerator import Cuda, captured, full_precision, timed
 from hetsched.runtime.code import Registers
 from hetsched.runtime.digests import Computations
 from hetsched.runtime.merging import Merged, alike
@@ -199,25 +200,15 @@ class MeasuredStages:
 
     def _on_cuda(self, run: Callable[[Registers], None]) -> FloatArray:
         """Return the seconds per run of a CUDA graph of `repeats` runs, which makes the time of its launch negligible."""
-        device = self.program.device
-        with torch.cuda.device(device):
-            beside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-            beside.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(beside):
+        own = Cuda(self.program.device)
+
+        def repeated() -> None:
+            for _ in range(self.repeats):
                 run(list(self._registers))
-            torch.cuda.current_stream().wait_stream(beside)
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, stream=beside):
-                for _ in range(self.repeats):
-                    run(list(self._registers))
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
-            seconds = []
-            for _ in range(self.warmup + REPLAYS):
-                begin.record()
-                graph.replay()
-                end.record()
-                end.synchronize()
-                seconds.append(begin.elapsed_time(end) / 1e3 / self.repeats)
+
+        with torch.cuda.device(own.device), full_precision():
+            replay, _ = captured(own, repeated, warmup=1)
+            seconds = [timed(own, replay)() / self.repeats for _ in range(self.warmup + REPLAYS)]
         return np.array(seconds[self.warmup :])
 
 

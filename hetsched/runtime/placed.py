@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import torch
 
-from hetsched.runtime.code import Compiled, Registers
+from hetsched.runtime.code import Compiled, Function, Registers
 from hetsched.runtime.places import Place
 from hetsched.runtime.program import Program, Values
+from hetsched.runtime.streams import Queues
 
 Result = TypeVar("Result")
 Probe = Callable[["Worker", Callable[[], None]], Result]
@@ -22,9 +24,17 @@ Probe = Callable[["Worker", Callable[[], None]], Result]
 class Worker:
     """A device: a thread that runs tasks of a program on a CPU, with a number of torch threads and maybe cores, or on CUDA."""
 
-    def __init__(self, place: Place, program: Program, compiled: Compiled, clock: Callable[[], float]) -> None:
-        self.place, self.program, self.compiled, self.clock = place, program, compiled, clock
-        self.name, self.device, self.threads = place.name, program.device, place.threads
+    def __init__(
+        self, place: Place, program: Program, compiled: Compiled, clock: Callable[[], float], queues: Queues | None = None
+    ) -> None:
+        self.place, self.program, self.compiled, self.clock, self.queues = place, program, compiled, clock, queues
+        self.name, self.device, self.threads = place.name, place.device, place.threads
+        self.functions: Sequence[Function] | Mapping[int, Function] = compiled.functions
+        if queues is not None and program.device != place.device:
+            queues.load(compiled, range(program.graph.n_tasks))
+            self.functions = queues.functions
+        elif queues is not None:
+            queues.follow()
         self.pool = ThreadPoolExecutor(1, thread_name_prefix=f"hetsched-{place.name}", initializer=self._pin)
 
     @property
@@ -42,15 +52,26 @@ class Worker:
 
     def _call(self, function: Callable[..., Result], *args: Any) -> Result:
         torch.set_num_threads(self.threads)  # some libraries have one number for all threads
-        if self.device.type == "cpu":
-            with torch.no_grad():
-                return function(*args)
-        with torch.no_grad(), torch.cuda.device(self.device):
+        queues = self.queues
+        with torch.no_grad(), contextlib.nullcontext() if queues is None else queues.accelerator.on(queues.compute):
             return function(*args)
 
-    def copied(self, value: torch.Tensor) -> torch.Tensor:
-        """Return a copy of a tensor on this device."""
-        return value.to(self.device, copy=True)
+    def put(self, value: Any) -> Any:
+        """Return a tensor of the program's device, or another value, on this one."""
+        moves = isinstance(value, torch.Tensor) and self.queues is not None and self.program.device != self.device
+        return self.queues.put(value) if moves and self.queues is not None else value
+
+    def copied(self, value: torch.Tensor, home: Worker) -> torch.Tensor:
+        """Return a copy of a tensor of another worker on this device."""
+        if home.queues is not None:
+            home.queues.synchronise()
+            value = home.queues.get(value)
+        return self.queues.put(value) if self.queues is not None else value.to(self.device, copy=True)
+
+    def wait(self) -> None:
+        """Wait until the device has done its work."""
+        if self.queues is not None:
+            self.queues.synchronise()
 
 
 class PlacedRun:
@@ -84,7 +105,7 @@ class PlacedRun:
 
     def _own(self, worker: Worker, given: Values) -> Registers:
         """Return the registers of a worker before a run: its own inputs, and what is no value of a task."""
-        registers = worker.compiled.start(given)
+        registers = list(map(worker.put, worker.compiled.start(given)))
         for register, home in enumerate(self.home):
             if home is not worker:
                 registers[register] = None
@@ -104,12 +125,12 @@ class PlacedRun:
     def _job(
         self, worker: Worker, tasks: list[int], registers: dict[str, Registers], probe: Probe[Result], results: dict[int, Result]
     ) -> None:
-        own, functions = registers[worker.name], worker.compiled.functions
+        own, functions = registers[worker.name], worker.functions
         for i in tasks:
             for register in self.reads[i]:
                 home = self.home[register]
                 if home is not worker and own[register] is None:
-                    own[register] = worker.copied(registers[home.name][register])
+                    own[register] = worker.copied(registers[home.name][register], home)
             results[i] = probe(worker, lambda i=i: functions[i](own))  # type: ignore[misc]
             for register in self.dead[i]:
                 for other in self.workers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import platform
 from collections.abc import Mapping, Sequence
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 
 from hetsched.errors import InvalidProblem, UnsupportedFeature, warn
+from hetsched.runtime import accelerator as accelerators
 
 Where = int | Sequence[int] | str
 """A number of CPU threads; the CPU cores to which a device is pinned, one thread each; or the name of a device of torch."""
@@ -73,12 +75,20 @@ def _torch_device(name: str, where: str) -> torch.device:
 
 def kind(device: torch.device) -> str:
     """Return the vendor's name of a device."""
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"{platform.machine()} {_cpu_info('model name') or ''}".strip()
+    own = accelerators.accelerator(device)
+    return f"{platform.machine()} {_cpu_info('model name') or ''}".strip() if own is None else own.properties()[0]
 
 
 def units(where: Place) -> int:
     """Return the multiprocessors of a GPU, or the threads of a CPU device."""
-    return int(torch.cuda.get_device_properties(where.device).multi_processor_count) if where.device.type == "cuda" else where.threads
+    own = accelerators.accelerator(where.device)
+    return where.threads if own is None else own.properties()[1]
+
+
+def memory(device: torch.device) -> float:
+    """Return the bytes of memory of a GPU; inf for the CPU."""
+    own = accelerators.accelerator(device)
+    return math.inf if own is None else own.properties()[2]
 
 
 def clock_hz(device: torch.device) -> float | None:
@@ -100,7 +110,7 @@ def software(device: torch.device, *, fold: bool) -> tuple[tuple[str, str], ...]
         facts |= {
             "cuda": str(torch.version.cuda),
             "cudnn": str(torch.backends.cudnn.version()),  # type: ignore[no-untyped-call]
-            "tf32": str(torch.backends.cudnn.allow_tf32),
+            "tf32": "False",  # see `full_precision`
             "cudnn.benchmark": str(torch.backends.cudnn.benchmark),
         }
     else:

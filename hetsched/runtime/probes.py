@@ -12,6 +12,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from hetsched.runtime.accelerator import timed as events_around
 from hetsched.runtime.placed import Worker
 
 Clock = Callable[[], tuple[float, float]]
@@ -20,17 +21,9 @@ Clock = Callable[[], tuple[float, float]]
 
 def timed(worker: Worker, run: Callable[[], Any]) -> Clock:
     """Call `run` on a worker's thread and return the clock that timed it."""
-    if worker.device.type == "cuda":
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
-        begin.record()
-        run()
-        end.record()
-
-        def elapsed() -> tuple[float, float]:
-            end.synchronize()
-            return float(begin.elapsed_time(end)) / 1e3, math.nan
-
-        return elapsed
+    if worker.queues is not None:
+        elapsed = events_around(worker.queues.accelerator, run, worker.queues.compute)
+        return lambda: (elapsed(), math.nan)
     before = time.thread_time() if worker.counts_cpu else math.nan
     start = worker.clock()
     run()
@@ -41,11 +34,8 @@ def timed(worker: Worker, run: Callable[[], Any]) -> Clock:
 
 def allocated(worker: Worker, run: Callable[[], Any]) -> int:
     """Call `run` on a worker's thread; return the peak of the bytes that it allocated, in addition to those already in use."""
-    if worker.device.type == "cuda":
-        before = torch.cuda.memory_allocated()
-        torch.cuda.reset_peak_memory_stats()
-        run()
-        return int(torch.cuda.max_memory_allocated()) - int(before)
+    if worker.queues is not None:
+        return worker.queues.accelerator.allocated(run)
     with _Storages() as storages:
         run()
     most: int = storages.most

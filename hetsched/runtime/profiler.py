@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -20,12 +19,15 @@ from hetsched.costs.measurements import Operator, ProfiledDevice
 from hetsched.costs.protocol import Measured, Placement, devices_of
 from hetsched.errors import InvalidProblem, UnsupportedFeature
 from hetsched.problem.cluster import Device
+from hetsched.runtime.accelerator import full_precision
 from hetsched.runtime.code import Compiled
 from hetsched.runtime.digests import Computations
 from hetsched.runtime.placed import PlacedRun, Worker
-from hetsched.runtime.places import Place, Where, clock_hz, kind, place, software, units
+from hetsched.runtime.places import Place, Where, clock_hz, kind, memory, place, software, units
 from hetsched.runtime.probes import allocated, timed
 from hetsched.runtime.program import Program, Values
+from hetsched.runtime.streams import Handoff, queues_of
+from hetsched.runtime.team import Turn
 
 Nested = TypeVar("Nested")
 
@@ -43,7 +45,8 @@ class ModuleProfiler:
     Parameters
     ----------
     module : torch.nn.Module or Program
-        In eval mode if it has layers that differ in training. A program is profiled on the kind of device that it is on.
+        In eval mode if it has layers that differ in training. A module or program on the CPU is profiled on all kinds of devices, a
+        program elsewhere where it is.
     example_args : tuple (or one tensor)
         Arguments of a call; their items are repeated for batches of other sizes.
     example_kwargs : mapping, optional
@@ -69,7 +72,7 @@ class ModuleProfiler:
     InvalidProblem
         A parameter is out of range, or the arguments do not fit.
     UnsupportedFeature
-        As for `Program`; a device is neither a CPU nor CUDA; or the captured tasks differ between devices.
+        As for `Program`; a device is neither a CPU nor CUDA, or has no kernel for an operator.
     """
 
     @checked(InvalidProblem)
@@ -102,31 +105,32 @@ class ModuleProfiler:
         self._args = (example_args,) if isinstance(example_args, torch.Tensor) else example_args
         self._kwargs = dict(example_kwargs or {})
         self._workers: dict[str, Worker] = {}
-        programs: dict[torch.device, tuple[Program, Compiled]] = {}
-        for name, where in (_default_devices() if devices is None else devices).items():
-            own = place(name, where)
+        places = {name: (where, place(name, where)) for name, where in (_default_devices() if devices is None else devices).items()}
+        if not places:
+            raise InvalidProblem("devices is empty; name at least one, for instance {'cpu': 1}")
+        base = self._program(module, {own.device for _, own in places.values()}, dynamic_batch, fuse)
+        compiled = Compiled(base, fold)
+        queues = queues_of([own for _, own in places.values()])
+        for (name, (where, own)), streams in zip(places.items(), queues, strict=True):
             if clock == "cpu" and (own.threads != 1 or own.device.type != "cpu"):
                 raise InvalidProblem(f"clock 'cpu' measures one thread of the CPU, but device {name!r} is {where!r}; give 1, or use 'wall'")
-            if own.device not in programs:
-                program = self._program(module, own.device, dynamic_batch, fuse)
-                programs[own.device] = program, Compiled(program, fold)
-            self._workers[name] = Worker(own, *programs[own.device], time.thread_time if clock == "cpu" else time.perf_counter)
-        if not self._workers:
-            raise InvalidProblem("devices is empty; name at least one, for instance {'cpu': 1}")
-        (first, _), *others = programs.values()
-        if any(_named(other) != _named(first) or other.graph != first.graph for other, _ in others):
-            raise UnsupportedFeature("the module is captured differently on different devices; profile it on one kind of them at a time")
-        self.graph, self._first = first.graph, first
-        self._clocks = {device: clock_hz(device) for device in programs}
+            if base.device not in (own.device, torch.device("cpu")):
+                raise UnsupportedFeature(f"the program is on {base.device} and cannot be profiled on {own.device}; give its module")
+            try:
+                self._workers[name] = Worker(own, base, compiled, time.thread_time if clock == "cpu" else time.perf_counter, streams)
+            except torch.OutOfMemoryError as error:
+                raise UnsupportedFeature(f"the weights do not fit into the memory of device {name!r}; leave it out") from error
+        self.graph, self._first = base.graph, base
+        self._clocks = {own.device: clock_hz(own.device) for _, own in places.values()}
         self.devices = tuple(map(_described, self._workers.values()))
 
-    def _program(self, module: torch.nn.Module | Program, device: torch.device, dynamic_batch: bool, fuse: bool) -> Program:
+    def _program(self, module: torch.nn.Module | Program, devices: set[torch.device], dynamic_batch: bool, fuse: bool) -> Program:
+        """Return the program of a module: on the CPU, unless it is on the only device."""
         if isinstance(module, Program):
-            if module.device != device:
-                raise UnsupportedFeature(f"the program is on {module.device} and cannot be profiled on {device}; give its module")
             return module
-        there = all(tensor.device == device for tensor in (*module.parameters(), *module.buffers()))
-        own = module if there else copy.deepcopy(module).to(device)
+        places = {tensor.device for tensor in (*module.parameters(), *module.buffers())}
+        device = next(iter(places)) if places == devices else torch.device("cpu")
+        own = module if places <= {device} else copy.deepcopy(module).to(device)
         args, kwargs = _moved(self._args, device), _moved(self._kwargs, device)
         return Program(own, args, example_kwargs=kwargs, dynamic_batch=dynamic_batch, fuse=fuse)
 
@@ -164,11 +168,12 @@ class ModuleProfiler:
         where = [self._workers[name] for name in devices_of(self, placement)]
         threads = torch.get_num_threads()
         try:
-            given = {worker.name: worker.call(self._given, worker, inputs) for worker in dict.fromkeys(where)}
-            run = PlacedRun(where, given)
-            memory = np.array(run(run.start(), allocated), np.float64)
-            works = np.array([bool(work.steps) for work in where[0].program.work])  # inputs have none
-            times = self._repeated(lambda: np.array([clock() for clock in run(run.start(), timed)]).reshape(-1, 2))
+            with full_precision():
+                given = {worker.name: worker.call(self._given, worker, inputs) for worker in dict.fromkeys(where)}
+                run = PlacedRun(where, given)
+                memory = np.array(run(run.start(), allocated), np.float64)
+                works = np.array([bool(work.steps) for work in where[0].program.work])  # inputs have none
+                times = self._repeated(lambda: np.array([clock() for clock in run(run.start(), timed)]).reshape(-1, 2))
         except torch.OutOfMemoryError as error:
             remedy = "measure a smaller batch, or place it on more devices"
             raise UnsupportedFeature(f"a batch of {inputs} does not fit into the memory of its devices; {remedy}") from error
@@ -197,9 +202,10 @@ class ModuleProfiler:
         return self._worker(device).place
 
     def example(self, device: str) -> tuple[Program, tuple[Any, ...], dict[str, Any]]:
-        """Return the program of a device and the arguments of the example there."""
+        """Return the program of a device and the arguments of the example, on the program's device."""
         worker = self._worker(device)
-        return worker.program, _moved(self._args, worker.device), _moved(self._kwargs, worker.device)
+        home = worker.program.device
+        return worker.program, _moved(self._args, home), _moved(self._kwargs, home)
 
     def _given(self, worker: Worker, inputs: int) -> Values:
         program, args, kwargs = self.example(worker.name)
@@ -207,19 +213,29 @@ class ModuleProfiler:
 
     @checked(InvalidProblem, size=whole(0))
     def transfer(self, size: int, source: str, target: str) -> float:
-        """Return the seconds of a copy of `size` bytes, just written by `source`, to `target`; between CPU devices within memory."""
+        """Return the seconds of a copy of `size` bytes, just written by `source`, to `target`, as in a hand-off of an `Executor`.
+
+        Between CPU devices it is a copy within memory.
+        """
         giver, taker = self._worker(source), self._worker(target)
-        data = torch.empty(size, dtype=torch.uint8, device=giver.device)
+        data = torch.empty(size, dtype=torch.uint8)
+        if giver.queues is not None:
+            data = giver.queues.put(data)
+        handoff = Handoff(0, 0, 0, 1, giver.queues, taker.queues)
 
         def write() -> None:
             data.fill_(1)
-            _wait_for(giver)
+            giver.wait()
 
         def take() -> FloatArray:
+            turn = Turn([[], []], [[[data]], [[None]]], [], 0, 0, [None, None])
             start = time.perf_counter()
-            taker.copied(data)
-            _wait_for(giver)
-            _wait_for(taker)
+            if giver.queues is taker.queues is None:
+                taker.copied(data, giver)
+            else:
+                handoff.send(turn)
+                handoff.receive(turn)
+                taker.wait()
             return np.array(time.perf_counter() - start)
 
         def once() -> FloatArray:
@@ -254,19 +270,10 @@ def _default_devices() -> dict[str, Where]:
 
 
 def _described(worker: Worker) -> Device:
-    memory = float(torch.cuda.get_device_properties(worker.device).total_memory) if worker.device.type == "cuda" else math.inf
-    return Device(worker.name, kind=kind(worker.device), memory_bytes=memory, family=worker.device.type, units=units(worker.place))
+    own = worker.device
+    return Device(worker.name, kind=kind(own), memory_bytes=memory(own), family=worker.device.type, units=units(worker.place))
 
 
 def _moved(nested: Nested, device: torch.device) -> Nested:
     moved: Nested = tree_map(lambda leaf: leaf.to(device) if isinstance(leaf, torch.Tensor) else leaf, nested)
     return moved
-
-
-def _named(program: Program) -> list[str]:
-    return [node.name for node in program.calls.program.graph.nodes]
-
-
-def _wait_for(worker: Worker) -> None:
-    if worker.device.type == "cuda":
-        torch.cuda.synchronize(worker.device)

@@ -227,12 +227,13 @@ def _dispatch(profiler: ModuleProfiler, name: str) -> float:
 
 
 def whole(program: Program, where: Place, *, inputs: int, fold: bool = True) -> Executor:
-    """Return an executor of all tasks of a program on one CPU device."""
+    """Return an executor of all tasks of a program on one device."""
     n = program.graph.n_tasks
     cluster = Cluster([where.name], bandwidth=math.inf)
     problem = Problem(program.graph, cluster, durations=np.ones((n, 1, 1)), batch_sizes=[inputs], inputs=inputs)
     decision = Decision.whole(problem, np.zeros(n, np.int64), program.graph.topological_order)
-    devices: dict[str, Where] = {where.name: where.threads if where.cores is None else sorted(where.cores)}
+    own: Where = where.threads if where.cores is None else sorted(where.cores)
+    devices: dict[str, Where] = {where.name: own if where.device.type == "cpu" else str(where.device)}
     return Executor(program, None, decision, devices=devices, problem=problem, fold=fold)
 
 

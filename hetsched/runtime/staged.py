@@ -11,6 +11,7 @@ import torch
 
 from hetsched.arguments import checked
 from hetsched.errors import InvalidSchedule, UnsupportedFeature
+from hetsched.runtime.accelerator import WARM_UPS, Cuda, captured, full_precision
 from hetsched.runtime.code import Registers
 from hetsched.runtime.merging import Merged
 from hetsched.runtime.program import Program
@@ -90,7 +91,7 @@ class StagedProgram:
     """A program that runs by the stages of a schedule; a call has the arguments and the result of the module.
 
     On a CPU the groups of a stage run on threads, which share the torch threads. On CUDA they run on streams; for each
-    new shape of the arguments the program is captured as a CUDA graph and replayed afterwards. It computes no gradients.
+    new shape of the arguments the program is captured as a CUDA graph and replayed afterwards, without TF32. It computes no gradients.
 
     Parameters
     ----------
@@ -129,7 +130,7 @@ class StagedProgram:
         with torch.no_grad():
             if isinstance(self._runner, Threads):
                 return self._run(registers)
-            with torch.cuda.device(self.program.device):
+            with torch.cuda.device(self.program.device), full_precision():
                 return self._replayed(registers) if self.graphs else self._run(registers)
 
     def _run(self, registers: Registers) -> Any:
@@ -174,19 +175,12 @@ class _Captured:
 
     def __init__(self, staged: StagedProgram, registers: Registers) -> None:
         self.given = [value.clone() if isinstance(value, torch.Tensor) else value for value in registers]
-        beside = torch.cuda.Stream(staged.program.device)  # type: ignore[no-untyped-call]
-        beside.wait_stream(torch.cuda.current_stream(staged.program.device))
-        with torch.cuda.stream(beside):
-            for _ in range(3):  # libraries choose kernels and allocate workspaces
-                staged._run(list(self.given))
-        torch.cuda.current_stream(staged.program.device).wait_stream(beside)
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph, stream=beside):
-            self.made = staged._run(list(self.given))
+        own = Cuda(staged.program.device)
+        self.again, self.made = captured(own, lambda: staged._run(list(self.given)), WARM_UPS)
 
     def replay(self, registers: Registers) -> Any:
         for own, value in zip(self.given, registers, strict=True):
             if isinstance(own, torch.Tensor):
                 own.copy_(value)
-        self.graph.replay()
+        self.again()
         return torch.utils._pytree.tree_map(lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf, self.made)

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from hetsched.errors import UnsupportedFeature
 from hetsched.runtime import accelerator as accelerators
 from hetsched.runtime.accelerator import WARM_UPS, Accelerator, Event, captured
-from hetsched.runtime.code import Function
+from hetsched.runtime.code import Compiled, Function
 from hetsched.runtime.places import Place
 
 if TYPE_CHECKING:
@@ -55,6 +56,29 @@ class Queues:
         """Graphs of consecutive tasks, by their batches."""
         self.pool: Any = None
         """Memory of the graphs."""
+
+    def load(self, compiled: Compiled, tasks: Iterable[int]) -> None:
+        """Copy the constants of tasks to the device; raise `UnsupportedFeature` if it lacks an operator."""
+        tasks = list(tasks)
+        for i in tasks:
+            lacking = next((step.target for step in compiled.steps[i] if self.accelerator.lacks(step.target)), None)
+            if lacking is not None:
+                raise UnsupportedFeature(
+                    f"task {compiled.program.graph.names[i]!r} calls {lacking}, which {self.accelerator.device} cannot; place it on the CPU"
+                )
+        self.functions = compiled.copied(tasks, self.put, self.accelerator.device)
+
+    def follow(self) -> None:
+        """Let the tasks wait for the work of the calling thread's current stream, such as making weights."""
+        event = self.accelerator.event()
+        event.record(None)
+        self.compute.wait_event(event)
+
+    def synchronise(self) -> None:
+        """Wait until the tasks so far are done."""
+        event = self.accelerator.event()
+        event.record(self.compute)
+        event.synchronize()
 
     def put(self, value: torch.Tensor) -> torch.Tensor:
         """Return a copy of a tensor on the device for its tasks, in the calling thread."""
@@ -271,7 +295,7 @@ class Segment:
             return turn.registers[k]
 
         try:
-            self._replay, boxes = captured(self.queues.accelerator, run, WARM_UPS, self.queues.pool)
+            self._replay, boxes = captured(self.queues.accelerator, run, WARM_UPS, self.queues.pool, self.queues.calling)
         finally:
             turn.registers[k] = own
         self._made = [
@@ -349,9 +373,7 @@ class Synchronise:
     queues: Queues
 
     def __call__(self, turn: Turn, until: Until) -> int | None:
-        event = self.queues.accelerator.event()
-        event.record(self.queues.compute)
-        event.synchronize()
+        self.queues.synchronise()
         return 0
 
 

@@ -138,7 +138,8 @@ class Threads:
         try:
             segment.capture(turn)
         except torch.OutOfMemoryError as error:
-            raise self._out_of_memory(error, segment.k, f"for graphs on device {self.plan.devices[segment.k]!r}") from error.__cause__
+            made = self._out_of_memory(error, segment.k, f"for graphs on device {self.plan.devices[segment.k]!r}")
+            raise made from made.__cause__
         except RuntimeError as error:
             tasks = [self.tasks.names[int(self.plan.task[step.batch])] for step in segment.steps]
             raise UnsupportedFeature(

@@ -160,3 +160,30 @@ def test_what_cannot_be_run_is_refused_in_a_line(run: Any, words: list[str], mes
     assert failed.exit_code == 2
     assert message in failed.stderr
     assert failed.stderr.count("\n") == 1
+
+
+def test_gpus_are_named_as_in_torch_or_given_a_name() -> None:
+    assert places("cpu0,cuda:0,gpu=cuda:1", False) == {"cpu0": 1, "cuda:0": "cuda:0", "gpu": "cuda:1"}
+    if hasattr(os, "sched_getaffinity"):
+        assert places("cuda:0,cpu0", True) == {"cuda:0": "cuda:0", "cpu0": [min(os.sched_getaffinity(0))]}
+    with pytest.raises(hs.InvalidProblem, match="is not a list of different names"):
+        places("cuda:0,cuda:0", False)
+
+
+def test_a_gpu_that_torch_does_not_have_is_refused(run: Any) -> None:
+    done = run("run", "net_to_run:make", *QUICK, "--devices", "cpu0,cuda:99")
+    assert done.exit_code == 2
+    assert "device 'cuda:99' is cuda:99, but torch has" in done.stderr
+
+
+def test_a_run_on_cpu_and_gpu_is_compared(run: Any) -> None:
+    from tests.runtime.fake_device import World
+
+    with World().engine():
+        done = run("run", "net_to_run:make", *QUICK, "--devices", "cpu0,cuda:0")
+        assert done.exit_code == 0, done.stderr
+        assert "cpu0 (1 thread), cuda:0 (cuda:0)" in done.stdout
+        profiled = run("profile", "net_to_run:make", "--input", "2,64", "--devices", "cpu0,cuda:0", "--no-pin", "-o", "p.json", "--runs", 3)
+        assert profiled.exit_code == 0, profiled.stderr
+        again = run("run", "net_to_run:make", *QUICK, "--devices", "cpu0,cuda:0", "--profile", "p.json")
+        assert again.exit_code == 0, again.stderr

@@ -24,7 +24,7 @@ from unittest import mock
 import torch
 from torch.utils._pytree import tree_flatten, tree_map
 
-from hetsched.runtime import accelerator, streams, team
+from hetsched.runtime import accelerator, placed, streams, team
 
 
 def join(clock, other):
@@ -136,12 +136,30 @@ class World:
                 self.tick()
                 join(own.__dict__.setdefault("clock", {}), self.clock)
 
+        work = placed.Worker.call
+
+        def called(worker, function, *args):
+            before, after = dict(self.clock), {}
+
+            def inside(*given):
+                join(self.clock, before)
+                try:
+                    return function(*given)
+                finally:
+                    after.update(self.clock)
+
+            try:
+                return work(worker, inside, *args)
+            finally:
+                join(self.clock, after)
+
         with contextlib.ExitStack() as stack:
             for where, name, new in (
                 (accelerator, "accelerator", self.find),
                 (torch.cuda, "device_count", lambda: len(self.devices)),
                 (team, "allocate_lock", lambda: TrackedLock(self, allocate_lock())),
                 (team.Turn, "__post_init__", begun),
+                (placed.Worker, "call", called),
                 (streams, "threading", SimpleNamespace(Lock=lambda: TrackedLock(self, threading.Lock()))),
             ):
                 stack.enter_context(mock.patch.object(where, name, new))
@@ -459,6 +477,9 @@ class FakeDevice:
 
     def free_bytes(self):
         return self.capacity - self.live
+
+    def properties(self):
+        return "fake", 7, self.capacity
 
     def release(self):
         pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import threading
@@ -60,7 +61,7 @@ def runs(draw):
 
 
 @given(drawn=runs(), fold=st.booleans(), graphs=st.booleans())
-@examples(40)
+@examples(25)
 def test_devices_with_streams_have_the_results_of_the_module_in_every_order_that_synchronisation_allows(drawn, fold, graphs):
     module, program, problem, decision, devices, world = drawn
     calls = [arguments(problem.inputs) for _ in range(3)]
@@ -106,9 +107,14 @@ CHAIN = Chain().eval()
 X = torch.randn(2, 8)
 
 
+@functools.cache
+def chain_program():
+    return Program(CHAIN, X)
+
+
 def chain(world, names, **options):
     """Return an executor of the chain, whose tasks are on the devices in turn."""
-    program = Program(CHAIN, X)
+    program = chain_program()
     count = program.graph.n_tasks
     cluster = hs.Cluster(names, bandwidth=1e9, latency=1e-6)
     problem = hs.Problem(program.graph, cluster, durations=np.ones((count, len(names), 1)), batch_sizes=[2], inputs=2)
@@ -289,6 +295,9 @@ def test_a_device_without_memory_is_told_with_task_need_and_remedy_and_runs_agai
             chain(world, ("gpu0",))
     world = World(1)
     with world.engine(), chain(world, ("gpu0",)) as run:
+        world.devices[0].capacity = world.live
+        with pytest.raises(hs.OutOfMemory, match="no memory left on a device for the arguments; run fewer inputs at a time"):
+            run(X)
         world.devices[0].capacity = world.live + 4 * float((run.plan.peak_bytes - run.plan.weight_bytes)[0])
         with pytest.raises(hs.UnsupportedFeature, match="values of 9 runs at a time need .* on device 'gpu0'.* or give a smaller depth"):
             list(run.stream([X], 9))
@@ -366,10 +375,7 @@ def test_an_operator_that_a_device_lacks_is_named(monkeypatch):
     program = Program(module, X)
     problem = hs.Problem(program.graph, hs.Cluster(["gpu0"]), durations=np.ones((3, 1, 1)), batch_sizes=[2], inputs=2)
     decision = hs.Decision.whole(problem, np.zeros(3, int), program.graph.topological_order)
-    with (
-        world.engine(),
-        pytest.raises(hs.UnsupportedFeature, match=r"task '1/tanh' calls aten.tanh.default, which cuda:0 of device 'gpu0' cannot"),
-    ):
+    with world.engine(), pytest.raises(hs.UnsupportedFeature, match=r"task '1/tanh' calls aten.tanh.default, which cuda:0 cannot"):
         Executor(program, None, decision, devices={"gpu0": "cuda:0"}, problem=problem)
 
 
@@ -384,6 +390,33 @@ def test_weights_that_were_copied_must_not_change():
             module.weight.mul_(2)
         with pytest.raises(hs.UnsupportedFeature, match="weights of the module have changed since the executor was made"):
             world.within(lambda: run(X))
+
+
+# ---------------------------------------------------------------------- profiles
+
+
+def test_a_profile_of_devices_leads_to_a_run_that_is_compared():
+    layers = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 2)
+    module, x = nn.Sequential(*layers).eval(), torch.randn(2, 3, 8, 8)
+    devices = {"cpu0": 1, "gpu0": "cuda:0", "gpu1": "cuda:1"}
+    world = World(2)
+    with world.engine():
+        known = hs.runtime.profile(module, x, devices=devices, batch_sizes=[1, 2], runs=3)
+        assert [known.device(name).device.family for name in devices] == ["cpu", "cuda", "cuda"]
+        assert known.device("gpu0").device.units == 7
+        assert ("tf32", "False") in known.device("gpu0").software
+        assert {(row.source, row.target) for row in known.copies if row.size > 0} >= {("cpu0", "gpu0"), ("gpu0", "cpu0"), ("gpu0", "gpu1")}
+        problem = known.problem(2)
+        works = np.array([op != "input" for op in problem.graph.op])
+        assert (problem.durations[works] > 0).all()
+        rng = np.random.default_rng(0)
+        decision = hs.Decision.whole(problem, rng.integers(0, 3, problem.n_tasks), problem.graph.topological_order)
+        with Executor(module, x, decision, devices=devices, problem=problem) as run:
+            assert equal([world.within(lambda: run(x))], [module(x)])
+            timeline = world.within(lambda: run.measure(x, runs=2))
+            assert timeline.clock_error > 0
+            assert hs.runtime.compare(run.profiled(problem), decision, timeline).violations == ()
+    assert world.violations == []
 
 
 # ---------------------------------------------------------------------- the machine
