@@ -218,14 +218,19 @@ def captured(
 
 _exact = threading.Lock()
 _users = 0
-_before: tuple[Any, ...] = ()
+_before: tuple[tuple[bool, bool] | None, tuple[str, ...]] = (None, ())
 
 
-def precisions() -> tuple[Any, ...]:
-    """Return how float32 is computed on CUDA: in products of matrices, convolutions and recurrent networks."""
-    if _BY_OPERATOR:
-        return tuple(own.fp32_precision for own in _operators())
-    return torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+def precisions() -> tuple[tuple[bool, bool] | None, tuple[str, ...]]:
+    """Return how float32 is computed on CUDA.
+
+    These are the flags of TF32 for products of matrices and for cuDNN, or None if torch cannot tell them because the others were set
+    otherwise; and, where torch has these, the precisions of products, convolutions and recurrent networks.
+    """
+    flags = None
+    with contextlib.suppress(RuntimeError):
+        flags = (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32)
+    return flags, tuple(own.fp32_precision for own in _operators())
 
 
 @contextlib.contextmanager
@@ -235,7 +240,7 @@ def full_precision() -> Iterator[None]:
     with _exact:
         if not _users:
             _before = precisions()
-            _set_precisions(("ieee",) * 3 if _BY_OPERATOR else (False, False))
+            _set_precisions((False, False), ())  # after these flags torch can tell both, which `torch.export` needs
         _users += 1
     try:
         yield
@@ -243,19 +248,19 @@ def full_precision() -> Iterator[None]:
         with _exact:
             _users -= 1
             if not _users:
-                _set_precisions(_before)
+                _set_precisions(*_before)
 
 
 def _operators() -> tuple[Any, ...]:
-    return torch.backends.cuda.matmul, torch.backends.cudnn.conv, torch.backends.cudnn.rnn  # type: ignore[attr-defined]
+    backends = torch.backends
+    return (backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn) if _BY_OPERATOR else ()  # type: ignore[attr-defined]
 
 
-def _set_precisions(values: tuple[Any, ...]) -> None:
-    if _BY_OPERATOR:
-        for own, value in zip(_operators(), values, strict=True):
-            own.fp32_precision = value
-    else:
-        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = values
+def _set_precisions(flags: tuple[bool, bool] | None, by_operator: tuple[str, ...]) -> None:
+    if flags is not None:
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = flags
+    for own, value in zip(_operators(), by_operator, strict=False):
+        own.fp32_precision = value
 
 
 _BY_OPERATOR = hasattr(torch.backends, "fp32_precision")

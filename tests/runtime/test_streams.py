@@ -447,10 +447,10 @@ def test_runs_use_full_precision_and_restore_what_was_set():
                 first.start()
             first.join()
             seen.append(accelerator.precisions())
-        assert seen == [("ieee",) * 3 if len(own) == 3 else (False, False)] * 2
+        assert [flags for flags, _ in seen] == [(False, False)] * 2, "torch can tell these, which torch.export needs"
         assert accelerator.precisions() == own != seen[0]
     finally:
-        accelerator._set_precisions(before)
+        accelerator._set_precisions(*before)
 
 
 # ---------------------------------------------------------------------- CUDA
