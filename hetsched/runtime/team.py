@@ -312,7 +312,7 @@ class Stream:
                     if news[k]:
                         break
             else:
-                if self.closed:
+                if self.closed and all(turn.ended[k] >= 0 for turn in self.turns):  # `abort` closes first, and then ends turns
                     break
                 wake.acquire(timeout=POLL if any(turn.polls[k] for turn in self.turns if turn.ended[k] < 0) else -1)
         self.ended[k] = time.perf_counter_ns()

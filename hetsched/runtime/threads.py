@@ -84,6 +84,7 @@ class Threads:
 
     def replace(self, plan: Plan, tasks: Tasks, timeout: float) -> None:
         """Run another plan of the same devices, on the same threads."""
+        self.team()
         self.plan, self.tasks, self.timeout = plan, tasks, timeout
         self._works.clear()
 

@@ -25,7 +25,7 @@ from hetsched.runtime import Executor, Program  # noqa: E402
 from hetsched.runtime import executor as executors  # noqa: E402
 from hetsched.runtime import threads as engines  # noqa: E402
 from hetsched.runtime.plan import Gather  # noqa: E402
-from hetsched.runtime.team import OWN_THREADS, Turn  # noqa: E402
+from hetsched.runtime.team import OWN_THREADS, Stream, Turn  # noqa: E402
 from hetsched.testing import decisions  # noqa: E402
 from hetsched.testing.profiles import examples  # noqa: E402
 from tests.torch_modules import arguments, modules, tensors  # noqa: E402
@@ -495,6 +495,30 @@ def test_a_run_that_hangs_ends_with_the_step_of_each_device():
         wake.set()
 
 
+def test_a_device_leaves_a_closed_stream_only_after_all_of_its_turns():
+    class Aborting:
+        """A turn that is aborted after its device has looked at it."""
+
+        def __init__(self):
+            self.looks, self.ended, self.polls = 0, [-1], [False]
+
+        def advance(self, k, until):
+            self.looks += 1
+            if self.looks > 1:
+                self.ended[k] = 1
+
+    stream, turn = Stream(1), Aborting()
+    stream.turns, stream.closed = (turn,), True
+    thread = threading.Thread(target=stream.advance, args=(0,), daemon=True)
+    thread.start()
+    while not turn.looks:
+        time.sleep(0.001)
+    stream._tell(0)
+    thread.join(BOUND)
+    assert not thread.is_alive()
+    assert turn.ended == [1]
+
+
 @pytest.mark.parametrize("call", [lambda run: run(X), lambda run: list(run.stream(numbers(20)))], ids=["run", "stream"])
 @pytest.mark.parametrize("how", ["cancel", "close"])
 def test_a_run_and_a_stream_are_cancelled_from_another_thread(how, call):
@@ -834,7 +858,7 @@ def test_a_placed_argument_that_is_the_result_is_returned():
         ({"devices": {"d0": 1, "d1": []}}, hs.InvalidProblem, r"device 'd1' is \[\]; give a number of CPU threads, a list of cores, or"),
         ({"devices": {"d0": 1, "d1": [10**6]}}, hs.InvalidProblem, r"device 'd1' has the cores \[1000000\]; this process has"),
         ({"timeout": 0}, hs.InvalidArgument, "timeout is 0; it must be a number of seconds > 0"),
-        ({"engine": "gloo"}, hs.InvalidArgument, "engine is 'gloo'"),
+        ({"engine": "mpi"}, hs.InvalidArgument, "engine is 'mpi'"),
         ({"problem": None}, hs.InvalidArgument, "a Decision has no names of devices; give its problem too, or a Schedule"),
     ],
 )
