@@ -262,7 +262,6 @@ def test_what_belongs_to_the_caller_stays(processes):
         ({"ranks": {"d0": 0, "d1": 0}}, hs.InvalidProblem, r"the devices have the ranks \[0, 0\]; the ranks are 0 to 1, and each needs a"),
         ({"ranks": {"d0": 0, "d1": -1}}, hs.InvalidArgument, "the rank of 'd1' is -1"),
         ({"engine": "threads", "ranks": {"d0": 0, "d1": 1}}, hs.InvalidArgument, "engine='threads' has none"),
-        ({"engine": "mpi"}, hs.InvalidArgument, "engine is 'mpi'"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(processes, options, error, message):
