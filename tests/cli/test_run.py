@@ -101,7 +101,7 @@ def test_a_run_on_processes_has_the_costs_of_messages(run: Any) -> None:
 @pytest.mark.slow
 def test_torchrun_runs_the_terminal(folder: Path) -> None:
     words = ["run", "net_to_run:make", *QUICK, "--devices", "one,other", "--engine", "gloo", "-o", "run.json"]
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0", "-m", "hetsched", *words]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "hetsched", *words]
     root = str(Path(hs.__file__).parents[1])
     done = subprocess.run(command, capture_output=True, text=True, timeout=200, env={**os.environ, "PYTHONPATH": root}, check=False)
     assert done.returncode == 0, done.stderr

@@ -260,7 +260,7 @@ with obeying("gloo") as run:
 def test_torchrun(tmp_path, fail):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0", str(script)]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script)]
     root = str(Path(__file__).resolve().parents[2])
     done = subprocess.run(
         command + ["fail"] * fail, capture_output=True, text=True, timeout=120, env={**os.environ, "PYTHONPATH": root}, check=False
