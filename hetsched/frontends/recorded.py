@@ -38,6 +38,8 @@ class Step:
     """Buffers and frozen parameters."""
     gradients: dict[str, torch.fx.Node] = field(default_factory=dict)
     """Gradients of the parameters that the loss depends on."""
+    changed: dict[str, torch.fx.Node] = field(default_factory=dict)
+    """The last values of parameters and buffers into which an operator wrote that declares it (batch norm does not)."""
 
 
 def joined(tensor: Any, *_: Any) -> Any:
@@ -94,6 +96,7 @@ def record_training(
             gradients = torch.autograd.grad(number, list(trained.values()), allow_unused=True)
         gradient_nodes = {name: recorder.node(gradient) for name, gradient in zip(trained, gradients, strict=True) if gradient is not None}
         recorder.step.gradients.update(gradient_nodes)
+        recorder.find_changed()
         recorder.give(number)
 
     return _recorded(model, args, kwargs, targets, formulas, run)
@@ -265,6 +268,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             else:
                 self.step.constants[name] = node
         return trained
+
+    def find_changed(self) -> None:
+        """Register the last values of parameters and buffers that were written."""
+        for name, node in (self.step.parameters | self.step.constants).items():
+            last = self._node(node.meta["val"])
+            if last is not node:
+                self.step.changed[name] = last
 
     def give(self, result: Any) -> None:
         """End the graph with the result of the step."""

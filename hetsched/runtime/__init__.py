@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hetsched.runtime.profiling import network, profile
     from hetsched.runtime.program import Program
     from hetsched.runtime.staged import StagedProgram
+    from hetsched.runtime.training import TrainingProgram
 
 __all__ = [
     "Assistants",
@@ -45,6 +46,7 @@ __all__ = [
     "Static",
     "StreamTimes",
     "Tag",
+    "TrainingProgram",
     "TwoStep",
     "compare",
     "forecast",
@@ -63,6 +65,7 @@ _HOMES = {
     "profiling": ["network", "profile"],
     "program": ["Program"],
     "staged": ["StagedProgram"],
+    "training": ["TrainingProgram"],
 }
 """The names that need torch, which takes seconds to import and may be missing."""
 

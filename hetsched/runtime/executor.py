@@ -29,7 +29,21 @@ from hetsched.runtime.code import Compiled, Registers
 from hetsched.runtime.places import Place, Where, place
 from hetsched.runtime.plan import Plan, runs_of
 from hetsched.runtime.program import Program
-from hetsched.runtime.team import PASS, RUN, TAKE, WAIT, Stream, Team, Turn, Work, gathering, parallel_steps, serial_steps, warn_unequal
+from hetsched.runtime.team import (
+    COMMIT,
+    PASS,
+    RUN,
+    TAKE,
+    WAIT,
+    Stream,
+    Team,
+    Turn,
+    Work,
+    gathering,
+    parallel_steps,
+    serial_steps,
+    warn_unequal,
+)
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.objectives import period
 from hetsched.schedule.schedule import Schedule
@@ -151,6 +165,7 @@ class Executor:
             raise InvalidArgument(f"timeout is {timeout!r}; it must be a number of seconds > 0, or None")
         self.program = _program(module, example_args, example_kwargs)
         self.problem, self.decision, makespan = _problem(self.program, decision, problem)
+        self.decision = self.program.arranged(self.problem, self.decision)
         self._places = _places(self.problem.cluster.names, devices)
         self.compiled = Compiled(self.program, fold)
         self.plan = Plan(self.problem, self.decision, self.compiled.values)
@@ -218,7 +233,7 @@ class Executor:
         times: list[RunTimes] = []
         alone: list[FloatArray] = []
         serial = serial_steps(self.plan, self.compiled)
-        with self._alone_here():
+        with self._alone_here(), self.program.kept():
             for number in range(-WARM_UP, runs):
                 turn = self._run(args, kwargs, cpu=True)
                 if profile:
@@ -324,7 +339,7 @@ class Executor:
         """Wait for the calls of other threads to end, and keep them waiting."""
         if self._streaming == threading.get_ident():
             raise UnsupportedFeature("a stream of this executor is in progress; take all its results, or close it, before other calls")
-        with self._one_at_a_time:
+        with self._one_at_a_time, self.program.in_use():
             self._cancelled = False
             yield
 
@@ -348,7 +363,8 @@ class Executor:
             len(self.plan.sends),
             [time.thread_time_ns if cpu and place.threads == 1 else None for place in self._places],
             self.copies,
-            torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None,
+            torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") and not self.program.updates else None,
+            commit=self._commit,
         )
         self.placing_seconds = time.perf_counter() - begin
         return turn
@@ -367,8 +383,10 @@ class Executor:
         try:
             if not turn.wait(limit):
                 turn.abort(Timeout(f"{what} took longer than {limit:g} s: {self._doing(turn)}; give a longer timeout"))
+                turn.complete()
         except BaseException as error:  # KeyboardInterrupt
             turn.abort(error)
+            turn.complete()
             if turn.over:
                 raise
         if not turn.over:
@@ -440,6 +458,10 @@ class Executor:
 
     def _depth(self, given: int | None = None) -> int:
         """Return the checked depth of a stream; by default, so many inputs in progress as keep the busiest device busy."""
+        if self.program.updates:
+            raise UnsupportedFeature(
+                "a training step needs the parameters of the step before, so that steps cannot be a stream; call one by one"
+            )
         if given is None:
             schedule = simulate(self.problem, self.decision)
             pace = self.problem.inputs * period(self.problem, schedule)
@@ -478,13 +500,20 @@ class Executor:
 
     def _gathered(self, turn: Turn) -> Any:
         begin = time.perf_counter()
-        registers = list(turn.registers[0][-1])
         with torch.no_grad():
-            for register, gather in self._kept.items():
-                registers[register] = gather(turn.registers)
-            result = self.compiled.result(registers)
+            result = self.compiled.result(self._results_of(turn.registers))
         self.gathering_seconds = time.perf_counter() - begin
         return result
+
+    def _results_of(self, boxes: Sequence[Sequence[Registers]]) -> Registers:
+        """Return registers with the values that are kept."""
+        registers = list(boxes[0][-1])
+        for register, gather in self._kept.items():
+            registers[register] = gather(boxes)
+        return registers
+
+    def _commit(self, boxes: Sequence[Sequence[Registers]]) -> None:
+        self.program.commit(self.compiled.outputs(self._results_of(boxes)))
 
     def _gatherings(self) -> dict[int, Callable[[Sequence[Sequence[Registers]]], Any]]:
         """Return, for each value that the result reads, the function that takes it from the registers of all devices."""
@@ -528,6 +557,8 @@ class Executor:
             with contextlib.suppress(AttributeError):
                 error.device = self.plan.devices[device]  # type: ignore[attr-defined]
             error.add_note(where)
+        if turn.committed:
+            error.add_note("some parameters have been updated already; load the states of module and optimiser again")
         return error
 
     def _doing(self, turn: Turn) -> str:
@@ -544,6 +575,8 @@ class Executor:
                 value, send = self.plan.values[which], self.plan.sends[turn.steps[k][turn.at[k]][4]]
                 giver = self.plan.devices[int(self.plan.device[send.batch])]
                 told.append(f"{device!r} waits for {value.name!r} of task {names[value.task]!r} from {giver!r}")
+            elif kind == COMMIT:
+                told.append(f"{device!r} waits for the other devices before its updates")
             elif kind == TAKE:
                 told.append(f"{device!r} waits for its turn")
             else:

@@ -10,7 +10,7 @@ from _thread import LockType, allocate_lock
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -20,18 +20,24 @@ from hetsched.runtime.places import Place
 from hetsched.runtime.plan import Drop, Gather, Plan, Run, Send, Wait
 from hetsched.runtime.plan import Step as PlanStep
 
-RUN, WAIT, SEND, DROP, PUT, TAKE, PASS, GATHER = range(8)
-"""Kinds of steps: PUT delivers a value without notice; TAKE and PASS hand on the turn of runs in which one device acts at a time."""
+RUN, WAIT, SEND, DROP, PUT, TAKE, PASS, GATHER, COMMIT = range(9)
+"""Kinds of steps: PUT delivers a value without notice; TAKE and PASS hand on the turn of runs in which one device acts at a time; at a
+COMMIT all devices wait for each other, after which the run cannot be aborted."""
+PAUSE = 1e-3
+"""Seconds between two looks at whether a run that cannot be aborted has ended."""
 LONGEST_END = 5.0
 """Seconds in which threads have to end when an executor is closed."""
 Step = tuple[int, Any, int, int, Any, int]
-"""A kind; a function, a lock or None; the batch or value; a device that receives, of GATHER the batch; a send, of PUT the device that
-gives, of RUN the values to release before; the group of inputs. Large tensors take up to a millisecond to release: the time belongs
-to the next task of the device."""
+"""A kind; a function, a lock, of COMMIT one for each device, or None; the batch or value; a device that receives, of GATHER the batch; a
+send, of PUT the device that gives, of RUN the values to release before; the group of inputs. Large tensors take up to a millisecond to
+release: the time belongs to the next task of the device."""
 
 
 Work = tuple[list[list[Step]], list[LockType]]
 """The steps of each device, and their locks."""
+
+
+AnyStep = TypeVar("AnyStep", bound=PlanStep)
 
 
 class _Stopped(Exception):
@@ -60,6 +66,9 @@ class Turn:
     began: int = 0
     posting: Callable[[int], None] | None = None
     """What is called with the device to which a value has been sent."""
+    commit: Callable[[list[list[Registers]]], None] | None = None
+    """What is called with all registers when every device is at its COMMIT."""
+    committed: bool = False
     guard: threading.RLock = field(default_factory=threading.RLock)
     """Reentrant, for handlers of signals that cancel a run."""
 
@@ -70,14 +79,17 @@ class Turn:
         self.posted, self.seen = [-1] * self.n_sends, [-1] * self.n_sends
         self.at, self.ended = [0] * count, [-1] * count
         self.done = [_held() for _ in range(count)]
-        self.left, self.news = count, _held()
+        self.left, self.news, self.arrived = count, _held(), 0
         if not count:
             self.news.release()
 
     def abort(self, error: BaseException, failed: tuple[int, int] | None = None) -> None:
-        """Let every device stop at its next task, because of the first error that is given; nothing happens after the run."""
+        """Let every device stop at its next task, because of the first error that is given; nothing happens after the run.
+
+        Once the run is committed, only the error of a task has an effect.
+        """
         with self.guard:
-            if self.over or self.error is not None:
+            if self.over or self.error is not None or (self.committed and failed is None):
                 return
             self.stop = True
             for lock in (*self.locks, self.news):
@@ -92,6 +104,15 @@ class Turn:
         with self.guard:
             self.over = not self.stop
         return True
+
+    def complete(self) -> None:
+        """If the run is committed, wait for its end, whatever happens meanwhile."""
+        while self.committed and self.error is None and not self.over:
+            with contextlib.suppress(BaseException):  # a second interrupt
+                if self.left:
+                    time.sleep(PAUSE)
+                else:
+                    self.over = True
 
     def settle(self, timeout: float) -> None:
         """After an error, wait until all devices have ended, but no longer than that; then forget all values."""
@@ -180,9 +201,27 @@ class Turn:
                 what.acquire()
                 if self.stop:
                     raise _Stopped
+            elif kind == COMMIT:
+                self._commit(what)
+                what[k].acquire()
+                if self.stop:
+                    raise _Stopped
             else:
                 self._release(what)
         return True
+
+    def _commit(self, locks: Sequence[LockType]) -> None:
+        """Count a device that has arrived; the last one commits the run and releases all."""
+        with self.guard:
+            if self.stop:
+                raise _Stopped
+            self.arrived += 1
+            if self.arrived == len(locks):
+                if self.commit is not None:
+                    self.commit(self.registers)
+                self.committed = True
+                for lock in locks:
+                    lock.release()
 
     def _release(self, lock: LockType) -> None:
         try:
@@ -384,10 +423,12 @@ def parallel_steps(plan: Plan, compiled: Compiled) -> Work:
     """Return the steps of each device and their locks, one for each send."""
     index = {send: place for place, send in enumerate(plan.sends)}
     locks = [_held() for _ in plan.sends]
+    commits = _commits(plan, compiled)
     steps: list[list[Step]] = []
     for k, own in enumerate(plan.steps):
         made = _Steps(plan, compiled, k)
-        for step in own:
+        early, late = _parted(plan, compiled, own)
+        for step in early:
             group = plan.group[step.batch]
             if isinstance(step, Send):
                 send = index[step]
@@ -397,18 +438,30 @@ def parallel_steps(plan: Plan, compiled: Compiled) -> Work:
                 made.steps.append((WAIT, locks[send], step.value, 0, send, group))
             else:
                 made.add(step)
+        made.commit(commits)
+        for step in late:
+            made.add(step)
         steps.append(made.ended())
-    return steps, locks
+    return steps, [*locks, *commits]
 
 
 def serial_steps(plan: Plan, compiled: Compiled) -> Work:
     """Return steps in which one device acts at a time, in the plan's order, and the locks by which they take turns."""
     device = plan.device.tolist()
     made = [_Steps(plan, compiled, k) for k in range(len(plan.steps))]
-    locks: list[LockType] = []
+    commits = _commits(plan, compiled)
+    locks = list(commits)
     position = [0] * len(plan.steps)
     current = -1
-    for step in plan.order:
+    parts = [_parted(plan, compiled, own) for own in plan.steps]
+    early, late = _parted(plan, compiled, plan.order)
+    for number, step in enumerate([*early, *late]):
+        if number == len(early):
+            for one, (own, _) in zip(made, parts, strict=True):
+                for other in own[position[one.k] :]:
+                    one.add(other)
+                position[one.k] = len(own)
+                one.commit(commits)
         k = device[step.batch]
         if isinstance(step, Run):
             if current not in (-1, k):
@@ -418,7 +471,7 @@ def serial_steps(plan: Plan, compiled: Compiled) -> Work:
             current = k
         else:
             made[current].steps.append((PUT, None, step.value, step.to, k, plan.group[step.batch]))
-        own = plan.steps[k]
+        own = [*parts[k][0], *parts[k][1]]
         while own[position[k]] != step or type(own[position[k]]) is not type(step):
             made[k].add(own[position[k]])
             position[k] += 1
@@ -453,9 +506,28 @@ class _Steps:
         elif isinstance(step, Drop):
             self.dead.append((step.value, group))
 
+    def commit(self, locks: Sequence[LockType]) -> None:
+        """Add the wait for the other devices, if there are updates."""
+        if locks:
+            self.steps.append((COMMIT, locks, 0, 0, 0, 0))
+
     def ended(self) -> list[Step]:
         """Return the steps, and what releases the last values."""
         return self.steps + [(DROP, None, value, self.k, 0, group) for value, group in self.dead]
+
+
+def _commits(plan: Plan, compiled: Compiled) -> list[LockType]:
+    """Return one lock for each device if the program has updates."""
+    return [_held() for _ in plan.steps] if compiled.program.updates else []
+
+
+def _parted(plan: Plan, compiled: Compiled, steps: Sequence[AnyStep]) -> tuple[list[AnyStep], list[AnyStep]]:
+    """Return the steps before updates begin, and the updates with what is released from then on."""
+    updates, early, late = compiled.program.updates, list[AnyStep](), list[AnyStep]()
+    for step in steps:
+        last = isinstance(step, Run) and int(plan.task[step.batch]) in updates
+        (late if last or (late and isinstance(step, Drop)) else early).append(step)
+    return early, late
 
 
 def gathering(
