@@ -95,7 +95,7 @@ class Executor:
     Parameters
     ----------
     module : torch.nn.Module or Program
-        On the CPU. A `Program` has to be given for tasks that are fused or whose batch is fixed.
+        On the CPU. A `Program` has to be given for tasks that are fused or whose batch is fixed, a `TrainingProgram` for training steps.
     example_args : tuple (or one tensor), optional
         Positional arguments for the capture of a module.
     decision : Schedule or Decision
@@ -218,7 +218,7 @@ class Executor:
 
     @checked(InvalidArgument)
     def measure(self, *args: Any, runs: int = 30, profile: bool = True, **kwargs: Any) -> Timeline:
-        """Return the times of `runs` runs, after 5 others to warm up.
+        """Return the times of `runs` runs, after 5 others to warm up; the state of a training is then as before.
 
         Parameters
         ----------
@@ -602,7 +602,7 @@ class Executor:
         if len(seconds) and seconds.mean() < SHORT_TASK:
             warn(
                 f"the tasks take {1e6 * seconds.mean():.3g} us each, of which dispatching them is a part that counts; "
-                "fuse them by capture(fuse=True) and Program(fuse=True)"
+                + ("give a larger batch" if self.program.updates else "fuse them by capture(fuse=True) and Program(fuse=True)")
             )
 
 
