@@ -39,7 +39,8 @@ class Step:
     gradients: dict[str, torch.fx.Node] = field(default_factory=dict)
     """Gradients of the parameters that the loss depends on."""
     changed: dict[str, torch.fx.Node] = field(default_factory=dict)
-    """The last values of parameters and buffers into which an operator wrote that declares it (batch norm does not)."""
+    """The last values of parameters and buffers that the module replaces, or into which an operator wrote that declares it (batch norm does
+    not)."""
 
 
 def joined(tensor: Any, *_: Any) -> Any:
@@ -270,9 +271,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return trained
 
     def find_changed(self) -> None:
-        """Register the last values of parameters and buffers that were written."""
+        """Register the last values of parameters and buffers that were replaced or written."""
+        now = dict([*self._called.named_parameters(), *self._called.named_buffers()])
         for name, node in (self.step.parameters | self.step.constants).items():
-            last = self._node(node.meta["val"])
+            last = self._node(now.get(name, node.meta["val"]))
             if last is not node:
                 self.step.changed[name] = last
 

@@ -57,7 +57,8 @@ def draws(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     arguments = target._schema.arguments
     given = {argument.name: argument.default_value for argument in arguments if argument.has_default_value()}
     given |= dict(zip([argument.name for argument in arguments], args, strict=False)) | dict(kwargs)
-    return given.get("dropout_p", given.get("p", given.get("dropout", 1.0))) != 0 and given.get("train", True) is not False
+    share = given.get("dropout_p", given.get("p", given.get("dropout", 1.0)))
+    return not (isinstance(share, int | float) and share == 0) and given.get("train", True) is not False
 
 
 def seeded(target: Any, seed: int, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

@@ -93,15 +93,20 @@ class TrainingProgram(Program):
         tensors = dict([*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)])
         _check(module, tensors, optimiser)
         args, kwargs, aims = arguments(example_args), dict(example_kwargs or {}), arguments(targets)
-        made = step_tasks(module, args, kwargs, aims, loss, _kind(optimiser), Formulas())
+        with _unchanged(module):
+            made = step_tasks(module, args, kwargs, aims, loss, _kind(optimiser), Formulas())
         self.graph, step = made.graph, made.step
         owned = {id(parameter) for group in optimiser.param_groups for parameter in group["params"]}
-        for name in step.gradients:
+        for name, gradient in step.gradients.items():
+            if gradient.meta["val"].layout is not torch.strided:
+                raise UnsupportedFeature(f"the gradient of {name!r} is sparse; give the module sparse=False")
             if id(tensors[name]) not in owned:
                 raise InvalidProblem(f"parameter {name!r} requires a gradient, but the optimiser does not have it; add it, or freeze it")
-        for name in step.changed:
+        for name, last in step.changed.items():
             if name in step.parameters:
                 raise UnsupportedFeature(f"the module changes its parameter {name!r} when it runs; leave that to the optimiser")
+            if last.meta["val"].shape != tensors[name].shape:
+                raise UnsupportedFeature(f"the module changes the shape of its buffer {name!r} when it runs; keep its shape")
         self._set_arguments(args, kwargs, aims, list(step.inputs.values()))
         functional = Functional(step.graph, lambda number: seed_of(self.seed, self.step, number))
         nodes = list(made.nodes)
@@ -301,6 +306,21 @@ def _check(module: torch.nn.Module, tensors: Mapping[str, torch.Tensor], optimis
     for setting in ("amsgrad", "differentiable"):
         if any(group.get(setting) for group in optimiser.param_groups):
             raise UnsupportedFeature(f"the optimiser has {setting}=True, which training steps do not run; leave it out")
+
+
+@contextlib.contextmanager
+def _unchanged(module: torch.nn.Module) -> Iterator[None]:
+    """Raise `UnsupportedFeature` if attributes of the module that are no tensors of its state are replaced meanwhile, and restore them."""
+    before = [(path, part, dict(vars(part))) for path, part in module.named_modules()]
+    yield
+    for path, part, attributes in before:
+        now = dict(vars(part))
+        if any(now.get(name) is not value for name, value in attributes.items()) or now.keys() != attributes.keys():
+            vars(part).clear()
+            vars(part).update(attributes)
+            name = next(name for name in now | attributes if now.get(name) is not attributes.get(name))
+            where = f"{path}.{name}" if path else name
+            raise UnsupportedFeature(f"the module changes its attribute {where!r} when it runs, which steps would not; make it a buffer")
 
 
 def _kind(optimiser: Optimizer) -> str:

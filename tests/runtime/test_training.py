@@ -90,11 +90,27 @@ def written(m, x):
     return base + F.relu_(view).sum() * 0.1
 
 
+class Average(nn.Linear):
+    """A running average, which is replaced, and a count and a sum, which are written."""
+
+    def __init__(self, width):
+        super().__init__(width, width)
+        for name, shape in (("average", width), ("sum", width), ("count", ())):
+            self.register_buffer(name, torch.zeros(shape))
+
+    def forward(self, x):
+        y = super().forward(x)
+        self.count.add_(1)
+        self.sum[1:] += y.detach().mean((0, 1))[1:]
+        self.average = 0.9 * self.average + 0.1 * y.detach().mean((0, 1))
+        return y - self.average - self.sum / self.count
+
+
 def layers(draw):
     """Draw a module of tensors [batch, rows, WIDTH]."""
     kind = draw(
         st.sampled_from(
-            ["linear", "tanh", "relu", "skip", "attention", "norm", "batch", "dropout", "noise", "written", "spectral", "frozen"]
+            ["linear", "tanh", "relu", "skip", "attention", "norm", "batch", "dropout", "noise", "written", "spectral", "frozen", "average"]
         )
     )
     linear = nn.Linear(WIDTH, WIDTH, bias=draw(st.booleans()))
@@ -113,6 +129,8 @@ def layers(draw):
         return Lambda(written, inner=linear)
     if kind == "spectral":
         return nn.utils.parametrizations.spectral_norm(linear)
+    if kind == "average":
+        return Average(WIDTH)
     if kind == "frozen":
         return linear.requires_grad_(False)
     made = {"tanh": nn.Tanh(), "relu": nn.ReLU(inplace=draw(st.booleans())), "norm": nn.LayerNorm(WIDTH), "dropout": nn.Dropout(0.4)}
@@ -562,6 +580,11 @@ def with_hook(parameters):
     return made
 
 
+def counted(m, x):
+    m.count += 1
+    return m.inner(x) * m.count
+
+
 LINEAR = nn.Linear(WIDTH, WIDTH)
 
 
@@ -581,6 +604,19 @@ LINEAR = nn.Linear(WIDTH, WIDTH)
         (Twice(), torch.optim.SGD, hs.UnsupportedFeature, "the running statistics 'norm.running_mean' change twice in one step"),
         (Branch(WIDTH, WIDTH), torch.optim.SGD, hs.UnsupportedFeature, "Branch cannot be run on tensors without data: "),
         (Lambda(checkpointed, inner=LINEAR), torch.optim.SGD, hs.UnsupportedFeature, "draws random numbers in the backward pass"),
+        (
+            nn.Sequential(Lambda(counted, inner=LINEAR, count=0)),
+            torch.optim.SGD,
+            hs.UnsupportedFeature,
+            "the module changes its attribute '0.count' when it runs, which steps would not; make it a buffer",
+        ),
+        (nn.Embedding(9, 4, sparse=True), torch.optim.SGD, hs.UnsupportedFeature, "the gradient of 'weight' is sparse"),
+        (
+            Lambda(lambda m, x: m.norm(x.T).T, norm=nn.InstanceNorm1d(WIDTH, affine=True, track_running_stats=True)),
+            torch.optim.SGD,
+            hs.UnsupportedFeature,
+            "changes running statistics that are no buffers of the module",
+        ),
         (Lambda(decayed, inner=LINEAR), torch.optim.SGD, hs.UnsupportedFeature, "changes its parameter 'inner.weight' when it runs"),
         (
             Lambda(lambda m, x: F.rrelu(m.inner(x), training=True), inner=LINEAR),
@@ -598,6 +634,8 @@ LINEAR = nn.Linear(WIDTH, WIDTH)
     ],
 )
 def test_what_cannot_run_is_refused_in_one_line(model, optimiser, error, message):
+    x = torch.ones(3, WIDTH, dtype=torch.long if isinstance(model, nn.Embedding) else torch.float32)
+    model.train()
     with pytest.raises(error, match=re.escape(message)) as info:
-        TrainingProgram(model.train(), torch.ones(3, WIDTH), optimiser=optimiser(model.parameters()))
+        TrainingProgram(model, x, optimiser=optimiser(model.parameters()))
     assert "\n" not in str(info.value)
