@@ -41,6 +41,8 @@ class Step:
     changed: dict[str, torch.fx.Node] = field(default_factory=dict)
     """The last values of parameters and buffers that the module replaces, or into which an operator wrote that declares it (batch norm does
     not)."""
+    replaced: list[str] = field(default_factory=list)
+    """Other attributes of the module and its parts that it replaces."""
 
 
 def joined(tensor: Any, *_: Any) -> Any:
@@ -86,7 +88,7 @@ def record_training(
     def run(recorder: Recorder, call: Callable[..., Any], trained: dict[str, torch.Tensor]) -> None:
         if not trained:
             raise InvalidProblem("no parameter of the model requires a gradient; use record() or capture() for the forward pass")
-        with torch.enable_grad(), recorder:
+        with torch.enable_grad(), recorder, recorder.attributes():
             made = call()
             with recorder.within("loss"):
                 number = made if loss is None else loss(made, *recorder.targets)
@@ -269,6 +271,25 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             else:
                 self.step.constants[name] = node
         return trained
+
+    @contextlib.contextmanager
+    def attributes(self) -> Iterator[None]:
+        """Register attributes that the module replaces meanwhile, and restore them."""
+        own = [
+            (path, part) for path, part in self._called.named_modules() if not type(part).__module__.startswith("torch.nn.")
+        ]  # not caches
+        before = [(path, part, dict(vars(part))) for path, part in own]
+        try:
+            yield
+        finally:
+            for path, part, old in before:
+                now = vars(part)
+                for name in [name for name in {**old, **now} if name not in old or now.get(name) is not old[name]]:
+                    self.step.replaced.append(f"{path}.{name}" if path else name)
+                    if name in old:
+                        now[name] = old[name]
+                    else:
+                        del now[name]
 
     def find_changed(self) -> None:
         """Register the last values of parameters and buffers that were replaced or written."""

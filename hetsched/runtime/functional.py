@@ -165,6 +165,8 @@ class Functional:
         returns = [result.alias_info for result in schema.returns]
         if len(names) > 1 or len(returns) != 1 or returns[0] is None:
             raise UnsupportedFeature(f"{node.target} writes into tensors that it does not return; write it otherwise")
+        if torch.Tag.inplace_view in node.target.tags:  # type: ignore[union-attr]
+            raise UnsupportedFeature(f"{node.target} changes the shape of a tensor in place; use the operator that returns a view")
         by_name = place >= len(node.args)
         source = node.kwargs[names[0]] if by_name else node.args[place]
         if source in self.allocated:

@@ -12,7 +12,7 @@ import torch
 from torch.fx import Graph, Node
 from torch.optim import SGD, Adam, AdamW, Optimizer
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten
+from torch.utils._pytree import tree_flatten, tree_map
 
 from hetsched.arguments import checked, whole
 from hetsched.errors import InvalidProblem, InvalidSchedule, UnsupportedFeature
@@ -67,8 +67,8 @@ class TrainingProgram(Program):
         As for `capture_training`; or a parameter that requires a gradient is not the optimiser's.
     UnsupportedFeature
         As for `capture_training`; or the optimiser is another one, has hooks, or amsgrad; the module is not on the CPU, changes a
-        parameter in its call, changes the same running statistics twice, or draws random numbers without a generator or in the
-        backward pass.
+        parameter or an attribute in its call, changes the same running statistics twice, or draws random numbers without a generator
+        or in the backward pass.
 
     Notes
     -----
@@ -92,9 +92,8 @@ class TrainingProgram(Program):
         self._busy = threading.Lock()
         tensors = dict([*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)])
         _check(module, tensors, optimiser)
-        args, kwargs, aims = arguments(example_args), dict(example_kwargs or {}), arguments(targets)
-        with _unchanged(module):
-            made = step_tasks(module, args, kwargs, aims, loss, _kind(optimiser), Formulas())
+        args, kwargs, aims = tree_map(_dense, (arguments(example_args), dict(example_kwargs or {}), arguments(targets)))
+        made = step_tasks(module, args, kwargs, aims, loss, _kind(optimiser), Formulas())
         self.graph, step = made.graph, made.step
         owned = {id(parameter) for group in optimiser.param_groups for parameter in group["params"]}
         for name, gradient in step.gradients.items():
@@ -102,6 +101,8 @@ class TrainingProgram(Program):
                 raise UnsupportedFeature(f"the gradient of {name!r} is sparse; give the module sparse=False")
             if id(tensors[name]) not in owned:
                 raise InvalidProblem(f"parameter {name!r} requires a gradient, but the optimiser does not have it; add it, or freeze it")
+        for name in step.replaced:
+            raise UnsupportedFeature(f"the module changes its attribute {name!r} when it runs, which steps would not; make it a buffer")
         for name, last in step.changed.items():
             if name in step.parameters:
                 raise UnsupportedFeature(f"the module changes its parameter {name!r} when it runs; leave that to the optimiser")
@@ -126,6 +127,7 @@ class TrainingProgram(Program):
         self._divide(step.graph, tuple(nodes))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Make a step on the calling thread, one task after another, and return its loss; Ctrl-C may come between two updates."""
         values = self.inputs(args, kwargs)
         with self.in_use(), torch.no_grad(), torch.autocast("cpu", enabled=False):
             registers, first = self.compiled.start(values), self.graph.n_tasks - len(self.updates)
@@ -226,7 +228,8 @@ class TrainingProgram(Program):
         """
         if problem.inputs != 1:
             raise InvalidProblem(f"the problem has {problem.inputs} inputs; the example of a training step as a whole is one")
-        device = dict(zip(decision.task.tolist(), decision.device.tolist(), strict=True))
+        device = np.zeros(self.graph.n_tasks, np.int64)
+        device[decision.task] = decision.device
         home: dict[str, int] = {}
         for task, label in enumerate(self.graph.colocation):
             if label is not None and device[home.setdefault(label, task)] != device[task]:
@@ -308,21 +311,6 @@ def _check(module: torch.nn.Module, tensors: Mapping[str, torch.Tensor], optimis
             raise UnsupportedFeature(f"the optimiser has {setting}=True, which training steps do not run; leave it out")
 
 
-@contextlib.contextmanager
-def _unchanged(module: torch.nn.Module) -> Iterator[None]:
-    """Raise `UnsupportedFeature` if attributes of the module that are no tensors of its state are replaced meanwhile, and restore them."""
-    before = [(path, part, dict(vars(part))) for path, part in module.named_modules()]
-    yield
-    for path, part, attributes in before:
-        now = dict(vars(part))
-        if any(now.get(name) is not value for name, value in attributes.items()) or now.keys() != attributes.keys():
-            vars(part).clear()
-            vars(part).update(attributes)
-            name = next(name for name in now | attributes if now.get(name) is not attributes.get(name))
-            where = f"{path}.{name}" if path else name
-            raise UnsupportedFeature(f"the module changes its attribute {where!r} when it runs, which steps would not; make it a buffer")
-
-
 def _kind(optimiser: Optimizer) -> str:
     """Return the name of an optimiser in `capture_training`."""
     if any(group.get("momentum") for group in optimiser.param_groups):
@@ -346,6 +334,11 @@ def _update(optimiser: Optimizer, parameter: torch.Tensor) -> Callable[[torch.Te
             parameter.grad = None
 
     return update
+
+
+def _dense(leaf: Any) -> Any:
+    """Return a tensor of the same shape whose strides have no gap and no overlap, those of the given one if possible."""
+    return torch.empty_like(leaf) if isinstance(leaf, torch.Tensor) else leaf
 
 
 def _held(node: Node) -> torch.Tensor:

@@ -389,6 +389,26 @@ def test_groups_keywords_nested_targets_and_numbers():
         program(x, 2, pair, gate=gate, shift=None)
 
 
+def test_inputs_may_have_any_strides():
+    class Whole(nn.Linear):
+        def forward(self, x):
+            return torch.as_strided(super().forward(x), (2, 3), (4, 1)) * x.flatten()[:3]
+
+    def tensors():
+        whole = torch.arange(8.0).view(2, WIDTH)
+        return whole[:1].expand(2, WIDTH), whole.t().contiguous().t(), torch.stack([whole, whole], 2)[..., 0], whole
+
+    for example in tensors()[1:]:
+        torch.manual_seed(0)
+        model = Whole(WIDTH, WIDTH)
+        other = copy.deepcopy(model)
+        program = TrainingProgram(model, example.detach(), optimiser=torch.optim.SGD(model.parameters(), lr=0.0))
+        for x in tensors():
+            assert torch.equal(program(x), other(x.contiguous()).mean().detach())
+    shared = TrainingProgram(model, tensors()[0], optimiser=torch.optim.SGD(model.parameters(), lr=0.0))
+    assert torch.equal(shared(tensors()[3]), program(tensors()[3]))
+
+
 def test_autocast_is_that_of_the_recording():
     x, target = batch()
     models = [Tied(nn.Linear(WIDTH, WIDTH)) for _ in range(2)]
@@ -529,6 +549,8 @@ def test_a_second_step_at_the_same_time_and_streams_are_refused():
             with pytest.raises(hs.UnsupportedFeature, match="steps cannot be a stream; call one by one"):
                 call()
         assert training.program.step == 1
+    with pytest.raises(hs.UnsupportedFeature, match="training steps do not run by stages; give the program to an Executor"):
+        hs.runtime.MeasuredStages(training.program, batch())
 
 
 def test_decisions_that_break_the_rules_of_a_step_are_refused():
@@ -585,6 +607,9 @@ def counted(m, x):
     return m.inner(x) * m.count
 
 
+COUNTED = Lambda(counted, inner=nn.Linear(WIDTH, WIDTH), count=0)
+
+
 LINEAR = nn.Linear(WIDTH, WIDTH)
 
 
@@ -605,7 +630,7 @@ LINEAR = nn.Linear(WIDTH, WIDTH)
         (Branch(WIDTH, WIDTH), torch.optim.SGD, hs.UnsupportedFeature, "Branch cannot be run on tensors without data: "),
         (Lambda(checkpointed, inner=LINEAR), torch.optim.SGD, hs.UnsupportedFeature, "draws random numbers in the backward pass"),
         (
-            nn.Sequential(Lambda(counted, inner=LINEAR, count=0)),
+            nn.Sequential(COUNTED),
             torch.optim.SGD,
             hs.UnsupportedFeature,
             "the module changes its attribute '0.count' when it runs, which steps would not; make it a buffer",
@@ -630,6 +655,12 @@ LINEAR = nn.Linear(WIDTH, WIDTH)
             hs.UnsupportedFeature,
             "aten.native_dropout.default draws random numbers without a generator",
         ),
+        (
+            Lambda(lambda m, x: m.inner(x).t_(), inner=LINEAR),
+            torch.optim.SGD,
+            hs.UnsupportedFeature,
+            "aten.t_.default changes the shape of a tensor in place; use the operator that returns a view",
+        ),
         (nn.Linear(WIDTH, WIDTH, device="meta"), torch.optim.SGD, hs.UnsupportedFeature, "'weight' is on a meta device"),
     ],
 )
@@ -639,3 +670,4 @@ def test_what_cannot_run_is_refused_in_one_line(model, optimiser, error, message
     with pytest.raises(error, match=re.escape(message)) as info:
         TrainingProgram(model, x, optimiser=optimiser(model.parameters()))
     assert "\n" not in str(info.value)
+    assert COUNTED.count == 0
