@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from hetsched.runtime.program import Program
     from hetsched.runtime.ranks import Ranks
     from hetsched.runtime.staged import StagedProgram
+    from hetsched.runtime.training import TrainingProgram
 
 __all__ = [
     "Assistants",
@@ -48,6 +49,7 @@ __all__ = [
     "Static",
     "StreamTimes",
     "Tag",
+    "TrainingProgram",
     "TwoStep",
     "compare",
     "forecast",
@@ -67,6 +69,7 @@ _HOMES = {
     "program": ["Program"],
     "ranks": ["Ranks"],
     "staged": ["StagedProgram"],
+    "training": ["TrainingProgram"],
 }
 """The names that need torch, which takes seconds to import and may be missing."""
 

@@ -165,10 +165,11 @@ class ModuleProfiler:
         threads = torch.get_num_threads()
         try:
             given = {worker.name: worker.call(self._given, worker, inputs) for worker in dict.fromkeys(where)}
-            run = PlacedRun(where, given)
-            memory = np.array(run(run.start(), allocated), np.float64)
-            works = np.array([bool(work.steps) for work in where[0].program.work])  # inputs have none
-            times = self._repeated(lambda: np.array([clock() for clock in run(run.start(), timed)]).reshape(-1, 2))
+            run, program = PlacedRun(where, given), where[0].program
+            works = np.array([bool(work.steps) for work in program.work])  # inputs have none
+            with program.in_use(), program.kept():
+                memory = np.array(run(run.start(), allocated), np.float64)
+                times = self._repeated(lambda: np.array([clock() for clock in run(run.start(), timed)]).reshape(-1, 2))
         except torch.OutOfMemoryError as error:
             remedy = "measure a smaller batch, or place it on more devices"
             raise UnsupportedFeature(f"a batch of {inputs} does not fit into the memory of its devices; {remedy}") from error
@@ -264,7 +265,7 @@ def _moved(nested: Nested, device: torch.device) -> Nested:
 
 
 def _named(program: Program) -> list[str]:
-    return [node.name for node in program.calls.program.graph.nodes]
+    return [node.name for node in program.operators.nodes]
 
 
 def _wait_for(worker: Worker) -> None:
