@@ -189,8 +189,8 @@ def make_engine(
     """
     if engine == "threads":
         return Threads(plan, compiled.tasks(plan.gathered), places, timeout, copies, queues, commit)
-    for name, place, own in zip(plan.devices, places, queues, strict=True):
-        if own is not None:
+    for name, place, streams in zip(plan.devices, places, queues, strict=True):
+        if streams is not None:
             raise UnsupportedFeature(f"device {name!r} is {place.device}; those of several processes are of the CPU so far: use threads")
     size = engine.count if isinstance(engine, Ranks) else None if launch is None else launch.size
     rank_of = checked_ranks(plan.devices, ranks, size)

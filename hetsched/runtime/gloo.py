@@ -21,7 +21,8 @@ from hetsched.errors import PeerLost, UnsupportedFeature
 from hetsched.runtime.code import Boxes, Tasks
 from hetsched.runtime.places import Place
 from hetsched.runtime.plan import Plan
-from hetsched.runtime.team import SEND, SHIP, WAIT, Stopped, Stream, Team, Turn, Work, parallel_steps, serial_steps
+from hetsched.runtime.streams import Stopped
+from hetsched.runtime.team import SEND, SHIP, WAIT, Stream, Team, Turn, Work, parallel_steps, serial_steps
 from hetsched.runtime.threads import Threads
 
 dist: Any = torch.distributed
@@ -371,8 +372,8 @@ class Member(Threads):
         """Refuse: what has started this process has to start all of them again."""
         raise UnsupportedFeature("these ranks were started from outside, for instance by torchrun; start them again there")
 
-    def _turn_of(self, boxes: Boxes, number: int, cpu: bool = False) -> Turn:
-        turn = super()._turn_of(boxes, number, cpu)
+    def _turn_of(self, boxes: Boxes, number: int, cpu: bool = False, timed: bool = False) -> Turn:
+        turn = super()._turn_of(boxes, number, cpu, timed)
         mail = self._mail[number]
         turn.after = mail.settle
         with self._giving_up():
