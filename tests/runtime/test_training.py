@@ -79,15 +79,19 @@ class Lambda(nn.Module):
 
 def written(m, x):
     """Read a tensor before and after it is written, in whole and in parts."""
-    table = torch.zeros(3, *x.shape)
-    for i in range(3):
-        table[i] = m.inner(x) * i
+    table = torch.zeros(3, *x.shape) * m.inner.weight.sum()
+    for i, row in enumerate([table[0], table[1], table[2]]):
+        row.copy_(m.inner(x) * i)
     before = table * 2
     table[0].mul_(2)
     base = table[1] + 0
     view = base[:, :2]
     base.add_(before[2])
-    return base + F.relu_(view).sum() * 0.1
+    with torch.no_grad():  # views that autograd does not make again after each write
+        scale = torch.zeros(3, WIDTH)
+        for i, row in enumerate([scale[0], scale[1]]):
+            row.copy_(x[0, 0] + i)
+    return (base + F.relu_(view).sum() * 0.1) * scale.sum(0)
 
 
 class Average(nn.Linear):
@@ -106,35 +110,34 @@ class Average(nn.Linear):
         return y - self.average - self.sum / self.count
 
 
-def layers(draw):
-    """Draw a module of tensors [batch, rows, WIDTH]."""
-    kind = draw(
-        st.sampled_from(
-            ["linear", "tanh", "relu", "skip", "attention", "norm", "batch", "dropout", "noise", "written", "spectral", "frozen", "average"]
-        )
-    )
-    linear = nn.Linear(WIDTH, WIDTH, bias=draw(st.booleans()))
-    if kind == "linear":
-        return linear
-    if kind == "skip":
-        return Lambda(lambda m, x: x + m.inner(x), inner=linear)
-    if kind == "attention":
-        attend = nn.MultiheadAttention(WIDTH, 2, dropout=draw(st.sampled_from([0.0, 0.3])), batch_first=True)
-        return Lambda(lambda m, x: m.attend(x, x, x, need_weights=False)[0], attend=attend)
-    if kind == "batch":
-        return Lambda(lambda m, x: m.norm(x.transpose(1, 2)).transpose(1, 2), norm=nn.BatchNorm1d(WIDTH))
-    if kind == "noise":
-        return Lambda(lambda m, x: x + torch.randn_like(x) * torch.rand(WIDTH))
-    if kind == "written":
-        return Lambda(written, inner=linear)
-    if kind == "spectral":
-        return nn.utils.parametrizations.spectral_norm(linear)
-    if kind == "average":
-        return Average(WIDTH)
-    if kind == "frozen":
-        return linear.requires_grad_(False)
-    made = {"tanh": nn.Tanh(), "relu": nn.ReLU(inplace=draw(st.booleans())), "norm": nn.LayerNorm(WIDTH), "dropout": nn.Dropout(0.4)}
-    return made[kind]
+def linear(bias=True):
+    return nn.Linear(WIDTH, WIDTH, bias=bias)
+
+
+def attention(dropout):
+    attend = nn.MultiheadAttention(WIDTH, 2, dropout=dropout, batch_first=True)
+    return Lambda(lambda m, x: m.attend(x, x, x, need_weights=False)[0], attend=attend)
+
+
+LAYERS = {
+    "linear": linear,
+    "no bias": lambda: linear(bias=False),
+    "skip": lambda: Lambda(lambda m, x: x + m.inner(x), inner=linear()),
+    "attention": lambda: attention(0.0),
+    "attention with dropout": lambda: attention(0.3),
+    "tanh": nn.Tanh,
+    "relu": nn.ReLU,
+    "relu in place": lambda: Lambda(lambda m, x: F.relu_(m.inner(x)), inner=linear()),
+    "layer norm": lambda: nn.LayerNorm(WIDTH),
+    "batch norm": lambda: Lambda(lambda m, x: m.norm(x.transpose(1, 2)).transpose(1, 2), norm=nn.BatchNorm1d(WIDTH)),
+    "dropout": lambda: nn.Dropout(0.4),
+    "noise": lambda: Lambda(lambda m, x: x + torch.randn_like(x) * torch.rand(WIDTH)),
+    "written": lambda: Lambda(written, inner=linear()),
+    "spectral norm": lambda: nn.utils.parametrizations.spectral_norm(linear()),
+    "frozen": lambda: linear().requires_grad_(False),
+    "average": lambda: Average(WIDTH),
+}
+"""Modules of tensors [batch, rows, WIDTH]."""
 
 
 class Tied(nn.Module):
@@ -169,7 +172,8 @@ def batch(seed=0, rows=3, length=2):
 def models(draw):
     """Draw a model and the name of an optimiser."""
     torch.manual_seed(draw(st.integers(0, 2**16)))
-    return Tied(nn.Sequential(*(layers(draw) for _ in range(draw(st.integers(1, 5)))))).train(), draw(st.sampled_from(list(OPTIMISERS)))
+    chosen = draw(st.lists(st.sampled_from(list(LAYERS)), min_size=1, max_size=5))
+    return Tied(nn.Sequential(*(LAYERS[name]() for name in chosen))).train(), draw(st.sampled_from(list(OPTIMISERS)))
 
 
 class Training:
@@ -251,6 +255,15 @@ def test_steps_by_any_decision_are_those_of_pytorch_to_the_bit(model, data):
             training.check(step)
 
 
+@pytest.mark.parametrize("name", LAYERS)
+def test_each_layer_on_two_devices(name):
+    torch.manual_seed(0)
+    training = Training(Tied(nn.Sequential(linear(), LAYERS[name](), linear())).train())
+    with training.executor() as placed:
+        for _ in range(3):
+            training.check(placed)
+
+
 @examples(20)
 @given(models(), st.data())
 def test_measuring_and_profiling_leave_the_state_as_it_was(model, data):
@@ -324,6 +337,23 @@ def test_updates_are_last_on_each_device_whatever_the_decision():
     with training.executor(decision, problem) as placed:
         assert [is_update[i] for i in placed.decision.task] == sorted(last)
         training.check(placed)
+
+
+def test_random_numbers_differ_between_operators_steps_and_seeds():
+    class Twice(nn.Linear):
+        def forward(self, x):
+            return F.dropout(super().forward(x)), F.dropout(super().forward(x))
+
+    def loss(pair):
+        return (pair[0] - pair[1]).abs().mean()
+
+    model, x = Twice(WIDTH, WIDTH), torch.ones(64, WIDTH)
+    first, second = (TrainingProgram(model, x, loss=loss, optimiser=torch.optim.SGD(model.parameters(), lr=0.0), seed=k) for k in (0, 1))
+    losses = [float(program(x)) for program in (first, first, second, second)]
+    assert len(set(losses)) == 4
+    assert 0.0 not in losses
+    first.step = 0
+    assert [float(first(x)) for _ in range(2)] == losses[:2]
 
 
 # ---------------------------------------------------------------------- what the caller changes
