@@ -93,6 +93,7 @@ class Threads:
 
     def replace(self, plan: Plan, tasks: Tasks, timeout: float, commit: Callable[[Boxes], None]) -> None:
         """Run another plan of the same devices, on the same threads."""
+        self.team()
         self.plan, self.tasks, self.timeout, self.commit = plan, tasks, timeout, commit
         self._works.clear()
 

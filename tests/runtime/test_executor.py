@@ -834,7 +834,7 @@ def test_a_placed_argument_that_is_the_result_is_returned():
         ({"devices": {"d0": 1, "d1": []}}, hs.InvalidProblem, r"device 'd1' is \[\]; give a number of CPU threads, a list of cores, or"),
         ({"devices": {"d0": 1, "d1": [10**6]}}, hs.InvalidProblem, r"device 'd1' has the cores \[1000000\]; this process has"),
         ({"timeout": 0}, hs.InvalidArgument, "timeout is 0; it must be a number of seconds > 0"),
-        ({"engine": "gloo"}, hs.InvalidArgument, "engine is 'gloo'"),
+        ({"engine": "mpi"}, hs.InvalidArgument, "engine is 'mpi'"),
         ({"problem": None}, hs.InvalidArgument, "a Decision has no names of devices; give its problem too, or a Schedule"),
     ],
 )
