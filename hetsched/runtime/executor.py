@@ -154,8 +154,8 @@ class Executor:
     UnsupportedFeature
         A task has several batches and a value of which the inputs cannot be told apart; folded weights have changed; the values of
         a run need more than 90 % of the free memory; the module is not on the CPU; a CUDA device has no kernel for an operator, or
-        is one of several processes; or this system cannot pin threads to cores. The module has what other processes cannot have, or
-        processes have ended.
+        is one of several processes; training steps have another engine than threads, or a CUDA device; or this system cannot pin
+        threads to cores. The module has what other processes cannot have, or processes have ended.
     OutOfMemory
         The weights do not fit into the memory of a CUDA device.
     """

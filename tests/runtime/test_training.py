@@ -25,6 +25,7 @@ from hetsched.runtime import training as trainings  # noqa: E402
 from hetsched.testing import decisions  # noqa: E402
 from hetsched.testing.profiles import examples  # noqa: E402
 from hetsched.workloads.language import Decoder  # noqa: E402
+from tests.runtime.fake_device import World  # noqa: E402
 
 WIDTH = 4
 BOUND = 5.0
@@ -253,6 +254,8 @@ def test_steps_by_any_decision_are_those_of_pytorch_to_the_bit(model, data):
     with training.executor(chosen[0], problem) as first, training.executor(chosen[1], problem, copies=True) as second:
         for step in (first, training.program, second, first):
             training.check(step)
+        second.replace(chosen[0])
+        training.check(lambda *args: second.timed(*args)[0])
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -268,8 +271,8 @@ def test_each_layer_on_two_devices(name):
 @given(models(), st.data())
 def test_measuring_and_profiling_leave_the_state_as_it_was(model, data):
     training = Training(*model)
-    steps = data.draw(st.integers(0, 1))
-    with training.executor() as placed:
+    steps, problem = data.draw(st.integers(0, 1)), training.problem(count=data.draw(st.integers(1, 3)))
+    with training.executor(data.draw(decisions(problem)), problem) as placed:
         for _ in range(steps):
             training.check(placed)
         placed.measure(*batch(), runs=1)
@@ -591,9 +594,25 @@ def test_decisions_that_break_the_rules_of_a_step_are_refused():
     decision = hs.Decision.whole(problem, device, free.topological_order)
     with pytest.raises(hs.InvalidSchedule, match=r"is on 'd.', but shares the parameter '.*' with '.*' on 'd.'; solve the problem of"):
         training.executor(decision, problem)
+    alone = hs.Decision.whole(problem, np.zeros(free.n_tasks, int), free.topological_order)
+    with training.executor(alone, problem) as placed:
+        with pytest.raises(hs.InvalidSchedule, match="but shares the parameter"):
+            placed.replace(decision)
+        training.check(placed)
     many = training.problem(inputs=2, batching="once", batch_sizes=[2])
     with pytest.raises(hs.InvalidProblem, match="the problem has 2 inputs; the example of a training step as a whole is one"):
         training.executor(hs.solve(many, "heft").schedule, many)
+
+
+def test_other_engines_than_threads_on_the_cpu_are_refused():
+    training, world = deep(), World(1)
+    problem = training.problem()
+    rule = "and training steps run on CPU threads of one process so far; "
+    with pytest.raises(hs.UnsupportedFeature, match=f"^engine is 'gloo', {rule}leave it out$"):
+        training.executor(engine="gloo")
+    decision = hs.solve(problem, "heft").schedule
+    with world.engine(), pytest.raises(hs.UnsupportedFeature, match=f"^device 'd1' is cuda:0, {rule}give it a number of threads$"):
+        Executor(training.program, None, decision, devices={"d0": 1, "d1": "cuda:0"}, problem=problem)
 
 
 class Twice(nn.Module):
