@@ -503,6 +503,7 @@ def test_a_step_that_is_cancelled_or_takes_too_long_leaves_the_state_before_it()
             placed(*batch())
         unchanged(training, before)
         free.set()
+        placed.timeout = 30.0
         HOOKS[:] = [placed.cancel]
         with pytest.raises(hs.Cancelled):
             placed(*batch())
@@ -526,8 +527,10 @@ def slow_updates(monkeypatch, hook):
 @pytest.mark.parametrize("what", ["cancel", "timeout", "interrupt"])
 def test_a_step_whose_updates_have_begun_is_completed(what, monkeypatch):
     training = deep()
-    with training.executor(timeout=0.5 if what == "timeout" else 30.0) as placed:
+    with training.executor(timeout=30.0) as placed:
         training.check(placed)
+        if what == "timeout":
+            placed.timeout = 1.0
         begun: list[int] = []
 
         def hook():
@@ -536,7 +539,7 @@ def test_a_step_whose_updates_have_begun_is_completed(what, monkeypatch):
                 placed.cancel()
             if len(begun) == 1 and what == "interrupt":
                 os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(0.3 if what == "timeout" else 0.02)
+            time.sleep(1.5 if what == "timeout" and len(begun) == 1 else 0.02)
 
         slow_updates(monkeypatch, hook)
         if what == "interrupt":
@@ -547,6 +550,7 @@ def test_a_step_whose_updates_have_begun_is_completed(what, monkeypatch):
         else:
             training.check(placed)
         monkeypatch.undo()
+        placed.timeout = 30.0
         training.check(placed)
 
 
