@@ -6,6 +6,7 @@ A wrong call either raises an error of this package that names the argument, bef
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import inspect
 import math
@@ -226,6 +227,23 @@ def tensor() -> Any:
 @functools.cache
 def torch_program() -> Any:
     return hs.runtime.Program(net(), tensor())
+
+
+@functools.cache
+def trained() -> Any:
+    return copy.deepcopy(net())
+
+
+@functools.cache
+def optimiser() -> Any:
+    import torch
+
+    return torch.optim.SGD(trained().parameters())
+
+
+@functools.cache
+def training_program() -> Any:
+    return hs.runtime.TrainingProgram(trained(), tensor(), optimiser=optimiser())
 
 
 @functools.cache
@@ -661,6 +679,9 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     "runtime.Executor.stream.items": lambda: [tensor()],
     "runtime.Executor.profiled.problem": lambda: executor().problem,
     "runtime.Executor.replace.decision": lambda: executor().decision,
+    "runtime.TrainingProgram.module": trained,
+    "runtime.TrainingProgram.example_args": tensor,
+    "runtime.TrainingProgram.optimiser": optimiser,
     "runtime.Program.inputs.args": lambda: (tensor(),),
     "runtime.Program.inputs.kwargs": dict,
     "runtime.Program.resized.values": lambda: torch_values(),
@@ -718,6 +739,7 @@ PLACES: dict[str, list[Callable[[], Any]]] = {
     "report.require": [lambda: "html"],
     "modeling.Expression.reshape": [lambda: 2, lambda: 1],
     "runtime.Program.__call__": [tensor],
+    "runtime.TrainingProgram.__call__": [tensor],
     "runtime.StagedProgram.__call__": [tensor],
     "runtime.Executor.__call__": [tensor],
     "runtime.Executor.measure": [tensor],
@@ -778,6 +800,7 @@ SELVES: dict[str, Callable[[], Any]] = {
     "Interference": hs.runtime.Interference,
     "Scenario": hs.runtime.Scenario,
     "Program": torch_program,
+    "TrainingProgram": training_program,
     "MeasuredStages": lambda: measured_stages(),
     "ModuleProfiler": lambda: torch_profiler(),
     "Executor": lambda: executor(),
@@ -1021,6 +1044,7 @@ _TORCH = (
     "runtime.network",
     "runtime.profile",
     "runtime.StagedProgram",
+    "runtime.TrainingProgram",
     "workloads.folding",
     "workloads.language",
     "workloads.networks.module",

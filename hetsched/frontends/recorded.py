@@ -38,6 +38,11 @@ class Step:
     """Buffers and frozen parameters."""
     gradients: dict[str, torch.fx.Node] = field(default_factory=dict)
     """Gradients of the parameters that the loss depends on."""
+    changed: dict[str, torch.fx.Node] = field(default_factory=dict)
+    """The last values of parameters and buffers that the module replaces, or into which an operator wrote that declares it (batch norm does
+    not)."""
+    replaced: list[str] = field(default_factory=list)
+    """Other attributes of the module and its parts that it replaces."""
 
 
 def joined(tensor: Any, *_: Any) -> Any:
@@ -83,7 +88,7 @@ def record_training(
     def run(recorder: Recorder, call: Callable[..., Any], trained: dict[str, torch.Tensor]) -> None:
         if not trained:
             raise InvalidProblem("no parameter of the model requires a gradient; use record() or capture() for the forward pass")
-        with torch.enable_grad(), recorder:
+        with torch.enable_grad(), recorder, recorder.attributes():
             made = call()
             with recorder.within("loss"):
                 number = made if loss is None else loss(made, *recorder.targets)
@@ -94,6 +99,7 @@ def record_training(
             gradients = torch.autograd.grad(number, list(trained.values()), allow_unused=True)
         gradient_nodes = {name: recorder.node(gradient) for name, gradient in zip(trained, gradients, strict=True) if gradient is not None}
         recorder.step.gradients.update(gradient_nodes)
+        recorder.find_changed()
         recorder.give(number)
 
     return _recorded(model, args, kwargs, targets, formulas, run)
@@ -265,6 +271,33 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             else:
                 self.step.constants[name] = node
         return trained
+
+    @contextlib.contextmanager
+    def attributes(self) -> Iterator[None]:
+        """Register attributes that the module replaces meanwhile, and restore them."""
+        own = [
+            (path, part) for path, part in self._called.named_modules() if not type(part).__module__.startswith("torch.nn.")
+        ]  # not caches
+        before = [(path, part, dict(vars(part))) for path, part in own]
+        try:
+            yield
+        finally:
+            for path, part, old in before:
+                now = vars(part)
+                for name in [name for name in {**old, **now} if name not in old or now.get(name) is not old[name]]:
+                    self.step.replaced.append(f"{path}.{name}" if path else name)
+                    if name in old:
+                        now[name] = old[name]
+                    else:
+                        del now[name]
+
+    def find_changed(self) -> None:
+        """Register the last values of parameters and buffers that were replaced or written."""
+        now = dict([*self._called.named_parameters(), *self._called.named_buffers()])
+        for name, node in (self.step.parameters | self.step.constants).items():
+            last = self._node(now.get(name, node.meta["val"]))
+            if last is not node:
+                self.step.changed[name] = last
 
     def give(self, result: Any) -> None:
         """End the graph with the result of the step."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -117,13 +117,47 @@ def capture_training(
     """
     if optimiser not in STATES:
         raise InvalidProblem(f"optimiser is {optimiser!r}; choose one of {', '.join(STATES)}")
-    loss_arguments = (targets,) if isinstance(targets, torch.Tensor) else targets
     formulas = Formulas(flop_formulas)
-    with uncollected():
-        step = record_training(model, arguments(example_args), example_kwargs or {}, loss_arguments, loss, formulas)
-        graph = _StepReader(step, formulas, optimiser, colocate=colocate).graph()
+    made = step_tasks(model, arguments(example_args), example_kwargs or {}, arguments(targets), loss, optimiser, formulas, colocate)
     formulas.warn_unknown()
-    return graph
+    return made.graph
+
+
+class StepTasks(NamedTuple):
+    """A recorded training step as tasks."""
+
+    step: Step
+    graph: TaskGraph
+    """The graph of `capture_training`."""
+    nodes: list[tuple[torch.fx.Node, ...]]
+    """The operators of each task; an update has none."""
+    updates: dict[str, int]
+    """The update of each parameter that has a gradient."""
+
+
+def step_tasks(
+    model: torch.nn.Module | Callable[[], torch.nn.Module],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    targets: tuple[Any, ...],
+    loss: Callable[..., torch.Tensor] | None,
+    optimiser: str,
+    formulas: Formulas,
+    colocate: bool = True,
+) -> StepTasks:
+    """Return the result of `capture_training` with the recorded step and the operators of each task."""
+    with uncollected():
+        step = record_training(model, args, kwargs, targets, loss, formulas)
+        reader = _StepReader(step, formulas, optimiser, colocate=colocate)
+        graph = reader.graph()
+    tasks = reader.read_tasks()
+    place = {task: i for i, task in enumerate(tasks)}
+    return StepTasks(
+        step,
+        graph,
+        [tuple(task.nodes) for task in tasks],
+        {name: place[task] for name, task in zip(step.gradients, reader.updates, strict=True)},
+    )
 
 
 @checked(InvalidProblem)
@@ -179,6 +213,7 @@ class _StepReader(Reader):
         self.step, self.optimiser, self.colocate = step, optimiser, colocate
         self.names_of = {step.parameters[name]: name for name in step.gradients}
         self.trained: dict[Tensor, str] = {}
+        self.updates: list[Task] = []
 
     def graph(self) -> TaskGraph:
         """Return the graph, with an update for each trained parameter."""
@@ -251,6 +286,7 @@ class _StepReader(Reader):
             if tensor.task is not None:
                 task.reads[tensor] = min(size, tensor.size)
         self.tasks.append(task)
+        self.updates.append(task)
 
     def _labels(self, tasks: Sequence[Task]) -> list[str | None]:
         """Return the label of each task: the parameter that it reads, or the first of all parameters joined by common readers."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from hetsched.runtime.program import Program
     from hetsched.runtime.ranks import Ranks
     from hetsched.runtime.staged import StagedProgram
+    from hetsched.runtime.training import TrainingProgram
 
 __all__ = [
     "Assistants",
@@ -50,6 +51,7 @@ __all__ = [
     "Static",
     "StreamTimes",
     "Tag",
+    "TrainingProgram",
     "TwoStep",
     "compare",
     "forecast",
@@ -70,6 +72,7 @@ _HOMES = {
     "program": ["Program"],
     "ranks": ["Ranks"],
     "staged": ["StagedProgram"],
+    "training": ["TrainingProgram"],
 }
 """The names that need torch, which takes seconds to import and may be missing."""
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from hetsched.errors import InvalidProblem, UnsupportedFeature
-from hetsched.runtime.code import Boxes, Compiled
+from hetsched.runtime.code import Boxes, Compiled, Registers
 from hetsched.runtime.plan import Plan, runs_of
 from hetsched.runtime.program import Program
 from hetsched.runtime.streams import Queues
@@ -66,11 +66,19 @@ class Boundary:
     def result(self, boxes: Boxes) -> Any:
         """Return the result of the module."""
         here = boxes if not any(self.queues) else self._on_host(boxes)
-        registers = list(here[0][-1])
         with torch.no_grad():
-            for register, take in self.kept.items():
-                registers[register] = take(here)
-            return self.compiled.result(registers)
+            return self.compiled.result(self._results_of(here))
+
+    def commit(self, boxes: Boxes) -> None:
+        """Change the state that no update changes, see `Program.commit`."""
+        self.program.commit(self.compiled.outputs(self._results_of(boxes)))
+
+    def _results_of(self, boxes: Boxes) -> Registers:
+        """Return registers with the values that the result reads."""
+        registers = list(boxes[0][-1])
+        for register, take in self.kept.items():
+            registers[register] = take(boxes)
+        return registers
 
     def _on_host(self, boxes: Boxes) -> Boxes:
         """Return the registers with what the result reads in memory of the host, none of it in the buffers of a run."""

@@ -36,7 +36,7 @@ def checked_program(module: Any, example_args: Any, example_kwargs: Mapping[str,
 
 
 def checked_problem(program: Program, decision: Schedule | Decision, problem: Problem | None) -> tuple[Problem, Decision, float]:
-    """Return the problem of a decision, the decision, and its makespan."""
+    """Return the problem of a decision, the decision as the program runs it, and its makespan."""
     names = program.graph.names
     tasks = decision.tasks if isinstance(decision, Schedule) else None if problem is None else problem.graph.names
     if tasks is None:
@@ -55,7 +55,7 @@ def checked_problem(program: Program, decision: Schedule | Decision, problem: Pr
         )
     if isinstance(decision, Decision):
         assert problem is not None
-        return problem, decision, simulate(problem, decision).makespan
+        return problem, program.arranged(problem, decision), simulate(problem, decision).makespan
     if problem is None:
         batches = decision.batches
         sizes, place = np.unique(batches.size, return_inverse=True)
@@ -63,7 +63,19 @@ def checked_problem(program: Program, decision: Schedule | Decision, problem: Pr
         table[batches.task, :, place] = (batches.finish - batches.start)[:, None]
         cluster = Cluster(decision.devices, bandwidth=float("inf"), latency=HAND_OFF)
         problem = Problem(program.graph, cluster, durations=table, batch_sizes=sizes, inputs=decision.n_inputs, batching="free")
-    return problem, decision.decision, float(decision.makespan)
+    return problem, program.arranged(problem, decision.decision), float(decision.makespan)
+
+
+def check_updates(program: Program, engine: Any, places: Sequence[Place]) -> None:
+    """Raise `UnsupportedFeature` if a program with updates is to run elsewhere than on CPU threads of this process."""
+    if not program.updates:
+        return
+    rule = "training steps run on CPU threads of one process so far"
+    if engine != "threads":
+        raise UnsupportedFeature(f"engine is {engine!r}, and {rule}; leave it out")
+    for own in places:
+        if own.device.type != "cpu":
+            raise UnsupportedFeature(f"device {own.name!r} is {own.device}, and {rule}; give it a number of threads")
 
 
 def checked_places(names: Sequence[str], devices: Mapping[str, Where]) -> list[Place]:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch.fx import Node
-from torch.utils._pytree import tree_unflatten
 
 from hetsched.errors import UnsupportedFeature
 from hetsched.frontends.exported import MERGEABLE, operator_type
@@ -92,6 +91,8 @@ class Tasks(NamedTuple):
     """Of values that are put together, see `Compiled.dimension`."""
     layouts: Mapping[tuple[int, int], Layout] = {}
     """Of values that cross to another process, by register and number of inputs."""
+    updates: frozenset[int] = frozenset()
+    """See `Program.updates`."""
 
 
 class PortableTasks(NamedTuple):
@@ -144,7 +145,7 @@ class Compiled:
 
     def __init__(self, program: Program, fold: bool = True) -> None:
         self.program, self.fold = program, fold
-        self._owner = {node: i for i, nodes in enumerate(program.calls.nodes) for node in nodes}
+        self._owner = {node: i for i, nodes in enumerate(program.nodes) for node in nodes}
         self._globals: dict[str, Any] = {}
         self._bound: dict[int, str] = {}
         self._targets: dict[str, Any] = {}
@@ -153,7 +154,7 @@ class Compiled:
         self._same: dict[Node, Node] = {}
         self._folded: list[tuple[torch.Tensor, int]] = []
         self._copied: list[tuple[torch.Tensor, int]] = []
-        self._output = program.calls.program.graph.output_node()
+        self._output = program.operators.output_node()
         self._sizes: dict[Node, int] = {}
         self._symbols = self._find_symbols()
         live = [self._live(work.steps, self._roots(i)) for i, work in enumerate(program.work)]
@@ -171,7 +172,7 @@ class Compiled:
         """The calls of each function, in order."""
         self.functions = tuple(self._globals[f"task{i}"] for i in range(len(live)))
         self._result: Callable[[Registers], Iterable[Any]] = self._globals["result"]
-        order = program.graph.topological_order.tolist()
+        order = program.order
         place = {task: k for k, task in enumerate(order)}
         dead: list[list[int]] = [[] for _ in order]
         for r, value in enumerate(self.values):
@@ -199,7 +200,7 @@ class Compiled:
         """Return the tasks for an engine that puts some values together, and moves others, for numbers of inputs, between processes."""
         dimensions = {register: self.dimension(register) for register in sorted(gathered)}
         layouts = {pair: self.layout(*pair) for pair in sorted(crossing)}
-        return Tasks(self.program.graph.names, self.functions, tuple(map(bool, self.steps)), dimensions, layouts)
+        return Tasks(self.program.graph.names, self.functions, tuple(map(bool, self.steps)), dimensions, layouts, self.program.updates)
 
     def layout(self, register: int, length: int) -> Layout:
         """Return the layout of a value for a batch of some length, as it is at the capture."""
@@ -303,11 +304,15 @@ class Compiled:
 
     def run(self, registers: Registers) -> Any:
         """Run all tasks in topological order and return the result of the module; registers are released after their last use."""
-        for function, dead in self._sequence:
+        self.take(registers, 0, None)
+        return self.result(registers)
+
+    def take(self, registers: Registers, begin: int, end: int | None) -> None:
+        """Run a part of the tasks, places in the order of `Program.order`."""
+        for function, dead in self._sequence[begin:end]:
             function(registers)
             for register in dead:
                 registers[register] = None
-        return self.result(registers)
 
     def copied(self, tasks: Iterable[int], put: Callable[[torch.Tensor], torch.Tensor], device: torch.device) -> dict[int, Function]:
         """Return the functions of some tasks for another device, with copies by `put` of the constants that they read."""
@@ -324,7 +329,11 @@ class Compiled:
 
     def result(self, registers: Registers) -> Any:
         """Return the result of the module from the values that are kept."""
-        return tree_unflatten(list(self._result(registers)), self.program.calls.program.call_spec.out_spec)
+        return self.program.result(self.outputs(registers))
+
+    def outputs(self, registers: Registers) -> Sequence[Any]:
+        """Return what the last operator reads, from the values that are kept."""
+        return tuple(self._result(registers))
 
     def read(self, node: Node, registers: Registers) -> Any:
         """Return the value of an argument, of a node that another task reads, or of a constant; None for elements that none reads."""
@@ -358,7 +367,7 @@ class Compiled:
     # ------------------------------------------------------------------ values
 
     def _roots(self, task: int) -> list[Node]:
-        return [node for node in self.program.calls.nodes[task] if node.op == "call_function"]
+        return [node for node in self.program.nodes[task] if node.op == "call_function"]
 
     def _live(self, steps: Sequence[Node], roots: Iterable[Node], begun: Node | None = None) -> tuple[Node, ...]:
         """Return the steps of a task that its own nodes need, without numbers: these are known once the arguments are."""
@@ -390,7 +399,7 @@ class Compiled:
                                 kept.add((source, k))
                     elif source.op == "placeholder" and source not in self.program.constants:
                         beside[source] = None
-        place = {node: k for k, node in enumerate(self.program.calls.program.graph.nodes)}
+        place = {node: k for k, node in enumerate(self.program.operators.nodes)}
         leaves = sorted(readers, key=lambda leaf: (self._owner[leaf[0]], place[leaf[0]], leaf[1]))
         self._leaves = leaves
         self.register: dict[Leaf, int] = {leaf: r for r, leaf in enumerate(leaves)}

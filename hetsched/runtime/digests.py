@@ -63,7 +63,7 @@ class Computations:
                 f"%{number[node]} = {node.target}({self._plain(args)}, {self._plain(kwargs)}) -> {self._described(self._value(node))}"
             )
         if not lines:
-            lines = [f"input {self._described(self._value(node))}" for node in self.program.calls.nodes[task]]
+            lines = [f"input {self._described(self._value(node))}" for node in self.program.nodes[task]]
         return "\n".join(lines)
 
     def _short(self, task: int, op: str) -> str:
@@ -78,7 +78,7 @@ class Computations:
             numbers = [repr(value) for value in steps[0].args if not isinstance(value, Node | list | tuple | None) or _is_numbers(value)]
         parts = [" , ".join(dict.fromkeys(map(self._shape, own_of))) for own_of in (given, weights)] + [" ".join(numbers)]
         if not steps:
-            parts = [", ".join(map(self._shape, self.program.calls.nodes[task]))]
+            parts = [", ".join(map(self._shape, self.program.nodes[task]))]
         return " ; ".join([f"{op} {parts[0]}".strip(), *(part for part in parts[1:] if part)])
 
     def _shape(self, node: Node) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from datetime import timedelta
 from itertools import count
 from typing import Any, Literal, Protocol
@@ -170,6 +170,7 @@ def make_engine(
     copies: bool,
     launch: Launched | None,
     queues: Sequence[Queues | None],
+    commit: Callable[[Boxes], None],
 ) -> Engine:
     """Return an engine for a plan.
 
@@ -185,9 +186,11 @@ def make_engine(
         Of this process.
     queues : sequence of Queues or None
         Of each device that has streams; only threads have such.
+    commit : callable
+        See `Threads`; only threads run programs with updates.
     """
     if engine == "threads":
-        return Threads(plan, compiled.tasks(plan.gathered), places, timeout, copies, queues)
+        return Threads(plan, compiled.tasks(plan.gathered), places, timeout, copies, queues, commit)
     for name, place, streams in zip(plan.devices, places, queues, strict=True):
         if streams is not None:
             raise UnsupportedFeature(f"device {name!r} is {place.device}; those of several processes are of the CPU so far: use threads")

@@ -24,7 +24,7 @@ from hetsched.errors import InvalidArgument, InvalidProblem, OutOfMemory, Unsupp
 from hetsched.problem.problem import Problem
 from hetsched.runtime.accelerator import full_precision
 from hetsched.runtime.boundary import Boundary
-from hetsched.runtime.checking import checked_places, checked_problem, checked_program
+from hetsched.runtime.checking import check_updates, checked_places, checked_problem, checked_program
 from hetsched.runtime.code import Boxes, Compiled
 from hetsched.runtime.engines import Finished, Launched, launched, make_engine
 from hetsched.runtime.places import Where, free_memory
@@ -92,7 +92,7 @@ class Executor:
     ----------
     module : torch.nn.Module or Program
         On the CPU, as the arguments and the result of a call are. A `Program` has to be given for tasks that are fused or whose batch
-        is fixed.
+        is fixed, a `TrainingProgram` for training steps, which run on CPU threads of one process so far.
     example_args : tuple (or one tensor), optional
         Positional arguments for the capture of a module.
     decision : Schedule or Decision
@@ -155,8 +155,8 @@ class Executor:
     UnsupportedFeature
         A task has several batches and a value of which the inputs cannot be told apart; folded weights have changed; the values of
         a run need more than 90 % of the free memory; the module is not on the CPU; a CUDA device has no kernel for an operator, or
-        is one of several processes; or this system cannot pin threads to cores. The module has what other processes cannot have, or
-        processes have ended.
+        is one of several processes; training steps have another engine than threads, or a CUDA device; or this system cannot pin
+        threads to cores. The module has what other processes cannot have, or processes have ended.
     OutOfMemory
         The weights do not fit into the memory of a CUDA device.
     """
@@ -190,6 +190,7 @@ class Executor:
             decision, problem, timeout = launch.agreed((decision, problem, timeout))
         self.problem, self.decision, makespan = checked_problem(self.program, decision, problem)
         places = checked_places(self.problem.cluster.names, devices)
+        check_updates(self.program, engine, places)
         self.compiled = Compiled(self.program, fold)
         self._queues = queues_of(places, graphs)
         self._several = engine != "threads"
@@ -201,7 +202,9 @@ class Executor:
         self._warn_of_short_tasks()
         warn_unequal(places)
         self._prepare_devices()
-        self._engine = make_engine(engine, self.compiled, self.plan, places, ranks, self.timeout, copies, launch, self._queues)
+        self._engine = make_engine(
+            engine, self.compiled, self.plan, places, ranks, self.timeout, copies, launch, self._queues, self._boundary.commit
+        )
         self._alone: list[FloatArray] = []
         self._graphs = graphs
         self._captured: Any = None
@@ -267,13 +270,13 @@ class Executor:
         with self._alone_here():
             made = self._prepared(decision)
             timeout = _timeout(self._given_timeout, makespan)
-            engine.replace(made.plan, self.compiled.tasks(made.plan.gathered), timeout)
+            engine.replace(made.plan, self.compiled.tasks(made.plan.gathered), timeout, made.boundary.commit)
             self.decision, self.plan, self._boundary = decision, made.plan, made.boundary
             self.timeout, self._alone = timeout, []
 
     @checked(InvalidArgument)
     def measure(self, *args: Any, runs: int = 30, profile: bool = True, machine: Machine | None = None, **kwargs: Any) -> Timeline:
-        """Return the times of `runs` runs, after 5 others to warm up.
+        """Return the times of `runs` runs, after 5 others to warm up; the state of a training is then as before.
 
         Parameters
         ----------
@@ -291,7 +294,7 @@ class Executor:
             raise UnsupportedFeature("tasks in graphs have no times of their own; measure an executor with graphs=False, or a stream")
         times: list[RunTimes] = []
         alone: list[FloatArray] = []
-        with self._alone_here():
+        with self._alone_here(), self.program.kept():
             self._engine.synchronise(first=True)
             for number in range(-WARM_UP, runs):
                 turn = self._run(args, kwargs, cpu=True)
@@ -400,7 +403,8 @@ class Executor:
         """Wait for the calls of other threads to end, and keep them waiting."""
         if self._streaming == threading.get_ident():
             raise UnsupportedFeature("a stream of this executor is in progress; take all its results, or close it, before other calls")
-        with self._one_at_a_time, full_precision() if any(self._queues) else contextlib.nullcontext():
+        precision = full_precision() if any(self._queues) else contextlib.nullcontext()
+        with self._one_at_a_time, precision, self.program.in_use():
             self._engine.renew()
             yield
 
@@ -465,6 +469,10 @@ class Executor:
 
     def _depth(self, given: int | None = None) -> int:
         """Return the checked depth of a stream; by default, so many inputs in progress as keep the busiest device busy."""
+        if self.program.updates:
+            raise UnsupportedFeature(
+                "a training step needs the parameters of the step before, so that steps cannot be a stream; call one by one"
+            )
         if self._graphs and given not in (None, 1):
             raise UnsupportedFeature(f"depth is {given}; graphs have one input in progress: give 1, or make the executor with graphs=False")
         if given is None and self._graphs:
@@ -555,7 +563,7 @@ class Executor:
         if len(seconds) and seconds.mean() < SHORT_TASK:
             warn(
                 f"the tasks take {1e6 * seconds.mean():.3g} us each, of which dispatching them is a part that counts; "
-                "fuse them by capture(fuse=True) and Program(fuse=True)"
+                + ("give a larger batch" if self.program.updates else "fuse them by capture(fuse=True) and Program(fuse=True)")
             )
 
 

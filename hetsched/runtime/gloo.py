@@ -214,7 +214,7 @@ class Mail:
         for send in sorted(coming):  # the plan's order, which each device keeps
             self.arrivals.setdefault((int(plan.device[plan.sends[send].batch]), False), []).append(coming[send])
         if serial:
-            steps, locks = serial_steps(plan, (steps, locks), token=self._tokens(first + len(plan.sends)))
+            steps, locks = serial_steps(plan, tasks, (steps, locks), token=self._tokens(first + len(plan.sends)))
         self.work: Work = steps, locks
         self.buffers = {own.buffer.untyped_storage().data_ptr() for arrivals in self.arrivals.values() for own in arrivals}
 

@@ -92,7 +92,7 @@ class PlacedRun:
         self.where = where
         self.workers = list({worker.name: worker for worker in where}.values())
         program, compiled = where[0].program, where[0].compiled
-        order = program.graph.topological_order.tolist()
+        order = program.order
         self.jobs = [(worker, list(tasks)) for worker, tasks in itertools.groupby(order, key=lambda i: where[i])]
         self.reads = compiled.reads
         self.home = [where[value.task] for value in compiled.values]

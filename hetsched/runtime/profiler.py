@@ -20,6 +20,7 @@ from hetsched.costs.protocol import Measured, Placement, devices_of
 from hetsched.errors import InvalidProblem, UnsupportedFeature
 from hetsched.problem.cluster import Device
 from hetsched.runtime.accelerator import full_precision
+from hetsched.runtime.checking import check_updates
 from hetsched.runtime.code import Compiled
 from hetsched.runtime.digests import Computations
 from hetsched.runtime.placed import PlacedRun, Worker
@@ -109,6 +110,7 @@ class ModuleProfiler:
         if not places:
             raise InvalidProblem("devices is empty; name at least one, for instance {'cpu': 1}")
         base = self._program(module, {own.device for _, own in places.values()}, dynamic_batch, fuse)
+        check_updates(base, "threads", [own for _, own in places.values()])
         compiled = Compiled(base, fold)
         queues = queues_of([own for _, own in places.values()])
         for (name, (where, own)), streams in zip(places.items(), queues, strict=True):
@@ -170,10 +172,11 @@ class ModuleProfiler:
         try:
             with full_precision():
                 given = {worker.name: worker.call(self._given, worker, inputs) for worker in dict.fromkeys(where)}
-                run = PlacedRun(where, given)
-                memory = np.array(run(run.start(), allocated), np.float64)
-                works = np.array([bool(work.steps) for work in where[0].program.work])  # inputs have none
-                times = self._repeated(lambda: np.array([clock() for clock in run(run.start(), timed)]).reshape(-1, 2))
+                run, program = PlacedRun(where, given), where[0].program
+                works = np.array([bool(work.steps) for work in program.work])  # inputs have none
+                with program.in_use(), program.kept():
+                    memory = np.array(run(run.start(), allocated), np.float64)
+                    times = self._repeated(lambda: np.array([clock() for clock in run(run.start(), timed)]).reshape(-1, 2))
         except torch.OutOfMemoryError as error:
             remedy = "measure a smaller batch, or place it on more devices"
             raise UnsupportedFeature(f"a batch of {inputs} does not fit into the memory of its devices; {remedy}") from error

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
 from torch.export.graph_signature import InputKind
-from torch.fx import Node
+from torch.fx import Graph, Node
 from torch.fx.node import map_arg
-from torch.utils._pytree import tree_flatten
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from hetsched.arguments import checked
 from hetsched.errors import InvalidProblem, UnsupportedFeature
 from hetsched.frontends.torch import calls
 from hetsched.problem.graph import TaskGraph
+from hetsched.problem.problem import Problem
 from hetsched.runtime.code import Compiled
+from hetsched.runtime.functional import draws
+from hetsched.schedule.decision import Decision
 
 Values = dict[Node, Any]
 
@@ -53,6 +57,9 @@ class Program:
         Work and bytes are those of one input item.
     calls : Calls
         The exported program, and the nodes of each task.
+    operators : torch.fx.Graph
+    nodes : tuple of tuples of Node
+        The operators of each task.
     constants : dict of Node to value
         Parameters, buffers, and values computed from these alone; computed once, so later changes of parameters have no effect.
     work : tuple of Work
@@ -91,18 +98,52 @@ class Program:
         if changed:
             raise UnsupportedFeature(f"the module changes {changed[0]!r} when it runs; call its eval() first, or remove the change")
         for node in self._exported.graph.nodes:
-            if _draws(node, self._exported.graph_module):
+            if draws(node.target, node.args, node.kwargs):
                 raise UnsupportedFeature(f"{node.name!r} draws random numbers at every call; call eval(), or pass them as an argument")
         self.constants: Values = {}
         self._make_constants()
-        self._owner = {node: i for i, nodes in enumerate(self.calls.nodes) for node in nodes}
-        self.work = tuple(self._work(nodes) for nodes in self.calls.nodes)
+        self._divide(self._exported.graph, self.calls.nodes)
+
+    def _divide(self, operators: Graph, nodes: tuple[tuple[Node, ...], ...]) -> None:
+        """Set the computation of each task, whose own nodes are given."""
+        self.operators, self.nodes = operators, nodes
+        self._owner = {node: i for i, own in enumerate(nodes) for node in own}
+        self.work = tuple(map(self._work, nodes))
         self.last = self._work((self._output,))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         values = self.inputs(args, kwargs)
         with torch.no_grad():
             return self.compiled.run(self.compiled.start(values))
+
+    def result(self, values: Sequence[Any]) -> Any:
+        """Return the result of a call from what the last operator reads."""
+        return tree_unflatten(list(values), self._exported.call_spec.out_spec)
+
+    # ------------------------------------------------------------------ what a training step does otherwise
+
+    updates: frozenset[int] = frozenset()
+    """The tasks that change the state of a training: they run last, when all others have ended."""
+
+    @property
+    def order(self) -> list[int]:
+        """A topological order of the tasks, in which updates are last."""
+        return sorted(self.graph.topological_order.tolist(), key=self.updates.__contains__)
+
+    def arranged(self, problem: Problem, decision: Decision) -> Decision:
+        """Return a decision as it is run; raise an error of this package if it cannot be."""
+        return decision
+
+    def in_use(self) -> AbstractContextManager[None]:
+        """Raise `UnsupportedFeature` if another call is in progress that does not permit a second one."""
+        return nullcontext()
+
+    def kept(self) -> AbstractContextManager[None]:
+        """Return a context at whose end the state is as at its begin."""
+        return nullcontext()
+
+    def commit(self, values: Sequence[Any]) -> None:
+        """Change the state that no update changes, given what the last operator reads."""
 
     @cached_property
     def compiled(self) -> Compiled:
@@ -182,8 +223,7 @@ class Program:
 
     @property
     def _output(self) -> Node:
-        node: Node = self._exported.graph.output_node()
-        return node
+        return self.operators.output_node()
 
     def _make_constants(self) -> None:
         """Set the values of parameters, buffers and nodes computed from these alone."""
@@ -219,12 +259,3 @@ class Program:
 
     def _arguments(self, node: Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
         return map_arg((node.args, node.kwargs), self.constants.__getitem__)
-
-
-def _draws(node: Node, module: torch.fx.GraphModule) -> bool:
-    """Return whether a call draws random numbers; dropout of probability 0, also in attention, does not."""
-    if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
-        return False
-    normal = node.normalized_arguments(module, normalize_to_only_use_kwargs=True)
-    given: Mapping[str, Any] = {} if normal is None else normal.kwargs
-    return given.get("dropout_p", given.get("p", given.get("dropout", 1.0))) != 0 and given.get("train", True) is not False

@@ -82,6 +82,8 @@ class Streams:
 def runner(program: Program) -> Threads | Streams:
     """Return the runner of stages for the device of a program."""
     kind = program.device.type
+    if program.updates:
+        raise UnsupportedFeature("training steps do not run by stages; give the program to an Executor")
     if kind not in ("cpu", "cuda"):
         raise UnsupportedFeature(f"the program is on a {kind} device; stages run on cpu or cuda")
     return Streams(program) if kind == "cuda" else Threads(program)

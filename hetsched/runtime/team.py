@@ -10,7 +10,7 @@ from _thread import LockType, allocate_lock
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -24,21 +24,27 @@ from hetsched.runtime.plan import Drop, Gather, Plan, Run, Send, Wait
 from hetsched.runtime.plan import Step as PlanStep
 from hetsched.runtime.streams import Begin, Enqueue, Fetch, Finish, Handoff, Join, Post, Queues, Stopped, Synchronise, Timer, segmented
 
-RUN, WAIT, SEND, SHIP, DROP, TAKE, PASS, GATHER, ENQUEUE, FETCH, CALL = range(11)
+RUN, WAIT, SEND, SHIP, DROP, TAKE, PASS, GATHER, ENQUEUE, FETCH, CALL, COMMIT = range(12)
 """Kinds of steps: SHIP sends a value to another process; TAKE and PASS hand on the turn of runs in which one device acts at a time.
-ENQUEUE, FETCH and CALL are tasks, waits and others of devices with streams: functions of the turn, see `streams`."""
+ENQUEUE, FETCH and CALL are tasks, waits and others of devices with streams: functions of the turn, see `streams`. At a COMMIT
+all devices wait for each other, after which the run cannot be aborted."""
 POLL = 1e-4
 """Seconds after which a device of a stream of inputs that has nothing else to do looks for the end of other devices' work."""
+PAUSE = 1e-3
+"""Seconds between two looks at whether a run that cannot be aborted has ended."""
 LONGEST_END = 5.0
 """Seconds in which threads have to end when an executor is closed."""
 Step = tuple[int, Any, int, int, Any, int]
-"""A kind; a function, a lock or None; the batch or value; a device that receives, of GATHER the batch; a send, of RUN the values to
-release before; the group of inputs. Large tensors take up to a millisecond to release: the time belongs
-to the next task of the device."""
+"""A kind; a function, a lock, of COMMIT one for each device, or None; the batch or value; a device that receives, of GATHER the batch; a
+send, of RUN the values to release before; the group of inputs. Large tensors take up to a millisecond to release: the time belongs to the
+next task of the device."""
 
 
 Work = tuple[list[list[Step]], list[LockType]]
 """The steps of each device, and their locks."""
+
+
+AnyStep = TypeVar("AnyStep", bound=PlanStep)
 
 
 @dataclass
@@ -69,6 +75,9 @@ class Turn:
     """What is called when all devices have ended well, before the next run with the same steps."""
     posting: Callable[[int], None] | None = None
     """What is called with the device to which a value has been sent."""
+    commit: Callable[[Boxes], None] | None = None
+    """What is called with all registers when every device is at its COMMIT."""
+    committed: bool = False
     guard: threading.RLock = field(default_factory=threading.RLock)
     """Reentrant, for handlers of signals that cancel a run."""
 
@@ -86,7 +95,7 @@ class Turn:
         """Whether each device has to look again whether an event is done."""
         self.timers = self.timers or [None] * count
         self.done = [_held() for _ in range(count)]
-        self.left, self.news = count - len(self.absent), _held()
+        self.left, self.news, self.arrived = count - len(self.absent), _held(), 0
         for k in self.absent:
             self.ended[k] = 0
             self.done[k].release()
@@ -94,9 +103,12 @@ class Turn:
             self.news.release()
 
     def abort(self, error: BaseException, failed: tuple[int, int] | None = None) -> None:
-        """Let every device stop at its next task, because of the first error that is given; nothing happens after the run."""
+        """Let every device stop at its next task, because of the first error that is given; nothing happens after the run.
+
+        Once the run is committed, only the error of a task has an effect.
+        """
         with self.guard:
-            if self.over or self.error is not None:
+            if self.over or self.error is not None or (self.committed and failed is None):
                 return
             self.stop = True
             for lock in (*self.locks, self.news):
@@ -111,6 +123,15 @@ class Turn:
         with self.guard:
             self.over = not self.stop
         return True
+
+    def complete(self) -> None:
+        """If the run is committed, wait for its end, whatever happens meanwhile."""
+        while self.committed and self.error is None and not self.over:
+            with contextlib.suppress(BaseException):  # a second interrupt
+                if self.left:
+                    time.sleep(PAUSE)
+                else:
+                    self.over = True
 
     def settle(self, timeout: float) -> None:
         """After an error, wait until all devices have ended, but no longer than that; then forget all values."""
@@ -222,12 +243,30 @@ class Turn:
                     raise Stopped
             elif kind == PASS:
                 self.release(what)
+            elif kind == COMMIT:
+                self._commit(what)
+                what[k].acquire()
+                if self.stop:
+                    raise Stopped
             else:
                 pause = what(self, until)
                 if pause is None:
                     return False
                 waited += pause
         return True
+
+    def _commit(self, locks: Sequence[LockType]) -> None:
+        """Count a device that has arrived; the last one commits the run and releases all."""
+        with self.guard:
+            if self.stop:
+                raise Stopped
+            self.arrived += 1
+            if self.arrived == len(locks):
+                if self.commit is not None:
+                    self.commit(self.registers)
+                self.committed = True
+                for lock in locks:
+                    lock.release()
 
     def release(self, lock: LockType) -> None:
         """Release the lock of a hand-off."""
@@ -438,14 +477,16 @@ def warn_unequal(places: Sequence[Place]) -> None:
 
 
 def parallel_steps(plan: Plan, tasks: Tasks, queues: Sequence[Queues | None] = ()) -> Work:
-    """Return the steps of each device and their locks, one for each send."""
+    """Return the steps of each device and their locks: one for each send and, if there are updates, for each device."""
     queues = queues or [None] * len(plan.steps)
     index = {send: place for place, send in enumerate(plan.sends)}
     locks = [_held() for _ in plan.sends]
+    commits = [_held() for _ in plan.steps] if tasks.updates else []
     steps: list[list[Step]] = []
     for k, own in enumerate(plan.steps):
         made = _Steps(plan, tasks, k, queues[k])
-        for step in own:
+        early, late = _parted(plan, tasks, own)
+        for step in early:
             group = plan.group[step.batch]
             if isinstance(step, Send):
                 send = index[step]
@@ -464,9 +505,22 @@ def parallel_steps(plan: Plan, tasks: Tasks, queues: Sequence[Queues | None] = (
                     made.steps.append((FETCH, Fetch(across, send, locks[send]), step.value, 0, send, group))
             else:
                 made.add(step)
+        if commits:
+            made.steps.append((COMMIT, commits, 0, 0, 0, 0))
+        for step in late:
+            made.add(step)
         streams = queues[k]
         steps.append(made.ended() if streams is None or not streams.graphs else segmented(made.ended(), CALL, k, streams))
-    return steps, locks
+    return steps, [*locks, *commits]
+
+
+def _parted(plan: Plan, tasks: Tasks, steps: Sequence[AnyStep]) -> tuple[list[AnyStep], list[AnyStep]]:
+    """Return the steps before updates begin, and the updates with what is released from then on."""
+    early, late = list[AnyStep](), list[AnyStep]()
+    for step in steps:
+        last = isinstance(step, Run) and int(plan.task[step.batch]) in tasks.updates
+        (late if last or (late and isinstance(step, Drop)) else early).append(step)
+    return early, late
 
 
 def _across(send: Send, k: int, group: int, queues: Sequence[Queues | None]) -> Handoff | None:
@@ -476,9 +530,9 @@ def _across(send: Send, k: int, group: int, queues: Sequence[Queues | None]) -> 
 
 
 def serial_steps(
-    plan: Plan, work: Work, queues: Sequence[Queues | None] = (), token: Callable[[int, int, LockType], Any] | None = None
+    plan: Plan, tasks: Tasks, work: Work, queues: Sequence[Queues | None] = (), token: Callable[[int, int, LockType], Any] | None = None
 ) -> Work:
-    """Return steps in which one device acts at a time, in the plan's order; with their locks.
+    """Return the steps of `parallel_steps` so that one device acts at a time, in the plan's order with updates last; with their locks.
 
     `token` is called with a device, the next one and a lock; what it returns is released by the first one, so that the other one can
     acquire the lock. By default that is the lock.
@@ -489,22 +543,30 @@ def serial_steps(
     left = [iter(own) for own in steps]
     device = plan.device.tolist()
     current = -1
-    for batch in (step.batch for step in plan.order):
-        k = device[batch]
-        if current not in (-1, k):
-            acted = queues[current]
-            if acted is not None:
-                made[current].append((CALL, Synchronise(acted), 0, 0, 0, 0))
-            locks.append(_held())
-            given = locks[-1] if token is None else token(current, k, locks[-1])
-            made[current].append((PASS, given, 0, 0, 0, 0))
-            made[k].append((TAKE, locks[-1], 0, 0, 0, 0))
-        current = k
-        for step in left[k]:
-            made[k].append(step)
-            if step[0] in (RUN, SEND, SHIP, ENQUEUE) or isinstance(step[1], Post):
-                break
-    return [[*own, *rest] for own, rest in zip(made, left, strict=True)], locks
+    for part in _parted(plan, tasks, plan.order):
+        for batch in (step.batch for step in part):
+            k = device[batch]
+            if current not in (-1, k):
+                acted = queues[current]
+                if acted is not None:
+                    made[current].append((CALL, Synchronise(acted), 0, 0, 0, 0))
+                locks.append(_held())
+                given = locks[-1] if token is None else token(current, k, locks[-1])
+                made[current].append((PASS, given, 0, 0, 0, 0))
+                made[k].append((TAKE, locks[-1], 0, 0, 0, 0))
+            current = k
+            _move(left[k], made[k], lambda step: step[0] in (RUN, SEND, SHIP, ENQUEUE) or isinstance(step[1], Post))
+        for rest, own in zip(left, made, strict=True):  # no device waits for its turn before all are at their COMMIT
+            _move(rest, own, lambda step: step[0] == COMMIT)
+    return made, locks
+
+
+def _move(source: Iterator[Step], target: list[Step], last: Callable[[Step], bool]) -> None:
+    """Move the steps up to the next one that is the last of its part, or all if there is none."""
+    for step in source:
+        target.append(step)
+        if last(step):
+            break
 
 
 class _Steps:

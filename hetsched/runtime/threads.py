@@ -14,7 +14,7 @@ from hetsched.runtime.code import Boxes, Tasks
 from hetsched.runtime.places import Place, affinities, warn_of_moved
 from hetsched.runtime.plan import Plan
 from hetsched.runtime.streams import Fetch, Queues, Segment, Timer
-from hetsched.runtime.team import ENQUEUE, FETCH, PASS, RUN, TAKE, WAIT, Stream, Team, Turn, Work, parallel_steps, serial_steps
+from hetsched.runtime.team import COMMIT, ENQUEUE, FETCH, PASS, RUN, TAKE, WAIT, Stream, Team, Turn, Work, parallel_steps, serial_steps
 
 GRACE = 1.0
 """Seconds for other devices to end their tasks after one has failed."""
@@ -35,14 +35,23 @@ class Threads:
         Whether a device copies each value that it receives.
     queues : sequence of Queues or None, optional
         Of each device whose work is enqueued on streams, these.
+    commit : callable, optional
+        What is called with all registers before updates begin.
     """
 
     def __init__(
-        self, plan: Plan, tasks: Tasks, places: Sequence[Place | None], timeout: float, copies: bool, queues: Sequence[Queues | None] = ()
+        self,
+        plan: Plan,
+        tasks: Tasks,
+        places: Sequence[Place | None],
+        timeout: float,
+        copies: bool,
+        queues: Sequence[Queues | None] = (),
+        commit: Callable[[Boxes], None] | None = None,
     ) -> None:
         self.plan, self.tasks, self.places, self.timeout, self.copies = plan, tasks, tuple(places), timeout, copies
         self.absent = tuple(k for k, place in enumerate(places) if place is None)
-        self.queues = tuple(queues) or (None,) * len(places)
+        self.queues, self.commit = tuple(queues) or (None,) * len(places), commit
         self.turn: Turn | Stream | None = None
         """What runs now."""
         self._works: dict[int, Work] = {}
@@ -79,13 +88,13 @@ class Threads:
         """Return steps and locks for one run at a time: -1 for runs of one task at a time, others for all inputs of a stream."""
         if number not in self._works:
             work = parallel_steps(self.plan, self.tasks, self.queues)
-            self._works[number] = serial_steps(self.plan, work, self.queues) if number < 0 else work
+            self._works[number] = serial_steps(self.plan, self.tasks, work, self.queues) if number < 0 else work
         return self._works[number]
 
-    def replace(self, plan: Plan, tasks: Tasks, timeout: float) -> None:
+    def replace(self, plan: Plan, tasks: Tasks, timeout: float, commit: Callable[[Boxes], None]) -> None:
         """Run another plan of the same devices, on the same threads."""
         self.team()
-        self.plan, self.tasks, self.timeout = plan, tasks, timeout
+        self.plan, self.tasks, self.timeout, self.commit = plan, tasks, timeout, commit
         self._works.clear()
 
     def run(self, boxes: Boxes, *, serial: bool = False, cpu: bool = False) -> Turn:
@@ -213,7 +222,7 @@ class Threads:
     def _turn_of(self, boxes: Boxes, number: int, cpu: bool = False, timed: bool = False) -> Turn:
         """Return the turn that takes the steps of a `work` on the registers."""
         steps, locks = self.work(number)
-        kinds = {place.device.type for place in self.places if place is not None}
+        kinds = {place.device.type for place in self.places if place is not None and not self.tasks.updates}
         casts = {kind: (kind, torch.get_autocast_dtype(kind)) for kind in kinds if torch.is_autocast_enabled(kind)}
         return Turn(
             steps,
@@ -226,6 +235,7 @@ class Threads:
             [None if place is None else casts.get(place.device.type) for place in self.places],
             [None if own is None or not timed else Timer(own) for own in self.queues],
             self.absent,
+            commit=self.commit,
         )
 
     def _await(self, turn: Turn, work: Turn | Stream, limit: float, what: str) -> None:
@@ -233,8 +243,10 @@ class Threads:
         try:
             if not self._wait(turn, limit):
                 turn.abort(timed_out(what, limit, self._doing(turn)))
+                turn.complete()
         except BaseException as error:  # KeyboardInterrupt
             turn.abort(error)
+            turn.complete()
             if turn.over:
                 raise
         if not turn.over:
@@ -295,6 +307,8 @@ class Threads:
             with contextlib.suppress(AttributeError):
                 error.device = self.plan.devices[device]  # type: ignore[attr-defined]
             error.add_note(where)
+        if turn.committed:
+            error.add_note("some parameters have been updated already; load the states of module and optimiser again")
         return error
 
     def _out_of_memory(self, error: BaseException, k: int, where: str) -> BaseException:
@@ -328,6 +342,8 @@ class Threads:
                 told.append(f"{device!r} waits for {value.name!r} of task {names[value.task]!r} from {giver!r}")
             elif turn.ends[k] is not None:
                 told.append(f"{device!r} has begun all its tasks")
+            elif kind == COMMIT:
+                told.append(f"{device!r} waits for the other devices before its updates")
             elif kind == TAKE:
                 told.append(f"{device!r} waits for its turn")
             else:

@@ -19,7 +19,7 @@ torch = pytest.importorskip("torch")
 if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
     pytest.skip("this build of torch has no gloo", allow_module_level=True)
 
-from hetsched.runtime import Executor, Program, Ranks  # noqa: E402
+from hetsched.runtime import Executor, Program, Ranks, TrainingProgram  # noqa: E402
 from hetsched.testing.profiles import examples  # noqa: E402
 from tests.runtime.acting import EXIT, EXIT_SOON, RAISE, SLEEP, STOP, UNPICKLABLE, Fault, Obeys, order  # noqa: E402
 from tests.runtime.test_executor import _one_thread, cluster, problem_of, runs, split_runs, state, within  # noqa: E402, F401  # the fixture
@@ -298,6 +298,15 @@ def test_autocast_and_streams_are_refused(processes):
         ):
             run(order())
         assert value(run(order())) == 6
+
+
+def test_training_steps_are_refused(processes):
+    model = torch.nn.Linear(3, 3)
+    program = TrainingProgram(model, torch.ones(2, 3), optimiser=torch.optim.SGD(model.parameters()))
+    problem = problem_of(program.graph)
+    decision = hs.Decision.whole(problem, np.zeros(program.graph.n_tasks, int), program.graph.topological_order)
+    with pytest.raises(hs.UnsupportedFeature, match="^engine is <2 ranks>, and training steps run on CPU threads of one process so far"):
+        Executor(program, None, decision, devices={"d0": 1, "d1": 1}, problem=problem, engine=processes)
 
 
 def test_an_operator_of_the_script_is_refused(processes, monkeypatch):
