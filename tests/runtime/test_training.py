@@ -618,7 +618,7 @@ def test_other_engines_than_threads_on_the_cpu_are_refused():
     with world.engine(), pytest.raises(hs.UnsupportedFeature, match=f"^device 'd1' is cuda:0, {rule}give it a number of threads$"):
         Executor(training.program, None, decision, devices={"d0": 1, "d1": "cuda:0"}, problem=problem)
     with world.engine(), pytest.raises(hs.UnsupportedFeature, match=f"^device 'd1' is cuda:0, {rule}give it a number of threads$"):
-        hs.runtime.profile(training.program, devices={"d0": 1, "d1": "cuda:0"})
+        hs.runtime.profile(training.program, batch(), devices={"d0": 1, "d1": "cuda:0"})
 
 
 class Twice(nn.Module):
