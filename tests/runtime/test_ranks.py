@@ -35,7 +35,7 @@ def pair():
 @pytest.fixture
 def processes(pair):
     """Return two ranks, started again if a test before has ended them."""
-    if "ended" in repr(pair):
+    if "ended" in repr(pair) or not all(process.alive for process in pair._state.processes):
         pair.restart()
     return pair
 
