@@ -167,7 +167,7 @@ class Threads:
             with self._started(team, stream):
                 more = True
                 while True:
-                    while more and free:
+                    while more and free and (not taken or not stream.closed):  # devices have left a closed stream
                         own = next(boxes, None)
                         if own is None:
                             more = False

@@ -550,6 +550,23 @@ def test_a_run_and_a_stream_are_cancelled_from_another_thread(how, call):
     assert not thread.is_alive()
 
 
+def test_a_stream_that_is_cancelled_takes_no_more_inputs():
+    with executor() as run:
+        taken = []
+
+        def items():
+            for number in range(8):
+                taken.append(number)
+                if number == 1:
+                    run.cancel()
+                    time.sleep(0.2)  # until the devices have left the stream
+                yield X
+
+        with pytest.raises(hs.Cancelled):
+            within(lambda: list(run.stream(items(), depth=8)))
+        assert taken == [0, 1]
+
+
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs signals of threads")
 def test_an_interrupt_ends_the_run():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # the processes of pytest-xdist ignore it
