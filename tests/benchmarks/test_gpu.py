@@ -75,6 +75,7 @@ def check(rows: list[gpu.Row]) -> None:
     assert all(row["left"] == [] for row in rows if row["what"] == "end")
 
 
+@pytest.mark.slow
 def test_two_sections_run_with_what_a_bare_machine_has(tmp_path: Path) -> None:
     file = tmp_path / "x.jsonl"
     done = bare("--device", "cpu", "--quick", "--only", "engine", "--out", str(file))
