@@ -88,7 +88,7 @@ class Timeout(HetschedError, TimeoutError):
 
 
 class OutOfMemory(HetschedError, MemoryError):
-    """A device of an executor has no memory for a value; the message has the task, the plan's need and what is free."""
+    """A device of an executor has no memory for a value; the message has the device and, of a run, the task and the need of the plan."""
 
 
 class Cancelled(HetschedError):

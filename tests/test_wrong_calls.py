@@ -680,6 +680,8 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     "runtime.Executor.profiled.problem": lambda: executor().problem,
     "runtime.Executor.replace.decision": lambda: executor().decision,
     "runtime.TrainingProgram.module": trained,
+    "runtime.TrainingProgram.random_numbers.step": lambda: 0,
+    "Monitor.without_compiling.work": lambda: dict,
     "runtime.TrainingProgram.example_args": tensor,
     "runtime.TrainingProgram.optimiser": optimiser,
     "runtime.Program.inputs.args": lambda: (tensor(),),
@@ -805,6 +807,7 @@ SELVES: dict[str, Callable[[], Any]] = {
     "ModuleProfiler": lambda: torch_profiler(),
     "Executor": lambda: executor(),
     "Ranks": lambda: ranks(),
+    "runtime.Ranks.close": lambda: hs.runtime.Ranks(1),
     "runtime.Executor.close": lambda: executor.__wrapped__(),
     "StagedProgram": lambda: hs.runtime.StagedProgram(torch_program(), torch_stages()),
     "Method": lambda: hs.methods()["heft"],
@@ -870,9 +873,7 @@ def executor() -> Any:
 
 @functools.cache
 def ranks() -> Any:
-    made = hs.runtime.Ranks.__new__(hs.runtime.Ranks)  # without processes
-    made.count = 1
-    return made
+    return hs.runtime.Ranks(1)
 
 
 @functools.cache

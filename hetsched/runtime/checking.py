@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
 from hetsched.errors import InvalidArgument, InvalidProblem, InvalidSchedule, UnsupportedFeature
 from hetsched.problem.cluster import Cluster
@@ -64,6 +65,12 @@ def checked_problem(program: Program, decision: Schedule | Decision, problem: Pr
         cluster = Cluster(decision.devices, bandwidth=float("inf"), latency=HAND_OFF)
         problem = Problem(program.graph, cluster, durations=table, batch_sizes=sizes, inputs=decision.n_inputs, batching="free")
     return problem, program.arranged(problem, decision.decision), float(decision.makespan)
+
+
+def check_autocast() -> None:
+    """Raise `UnsupportedFeature` in a context of autocast, where values have other types than those that processes exchange."""
+    if torch.is_autocast_enabled("cpu"):
+        raise UnsupportedFeature("autocast changes the types of values, which the ranks fix beforehand; run without it, or on threads")
 
 
 def check_updates(program: Program, engine: Any, places: Sequence[Place]) -> None:

@@ -17,7 +17,7 @@ from hetsched.costs.timeline import RunTimes
 from hetsched.errors import InvalidArgument, InvalidProblem, UnsupportedFeature
 from hetsched.runtime.code import Boxes, Compiled
 from hetsched.runtime.places import Place
-from hetsched.runtime.plan import Plan
+from hetsched.runtime.plan import Plan, Run
 from hetsched.runtime.program import Program
 from hetsched.runtime.ranks import Ranks, Spawned
 from hetsched.runtime.streams import Queues
@@ -80,13 +80,7 @@ class Engine(Protocol):
 
 
 class Launched:
-    """This process as one of the ranks that a launcher, such as torchrun, has started.
-
-    Raises
-    ------
-    InvalidArgument
-        The launcher has set no rank.
-    """
+    """This process as one of the ranks that a launcher, such as torchrun, has started."""
 
     def __init__(self) -> None:
         from hetsched.runtime.gloo import dist
@@ -207,8 +201,9 @@ def make_engine(
             "weights": weights_digest(compiled.program),
         }
         launch.check_equal({**facts, "ranks": repr(rank_of), "copies": str(copies)})
-        last = max((step.batch for step in plan.order if any(v.kept and v.task == plan.task[step.batch] for v in plan.values)), default=0)
-        home = rank_of[int(plan.device[last])]
+        kept = {value.task for value in plan.values if value.kept}
+        runs = (step.batch for step in reversed(plan.order) if isinstance(step, Run))
+        home = rank_of[int(plan.device[next(batch for batch in runs if int(plan.task[batch]) in kept)])]
         return Member(plan, tasks, places, rank_of, Group(launch.store, launch.rank, launch.size), timeout, copies, home)
     own = [{int(plan.task[b]) for b, k in enumerate(plan.device.tolist()) if rank_of[k] == rank} for rank in range(max(rank_of) + 1)]
     portable = [compiled.portable(tasks, chosen) for chosen in own]

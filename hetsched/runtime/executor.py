@@ -240,6 +240,7 @@ class Executor:
 
     def timed(self, *args: Any, **kwargs: Any) -> tuple[Any, Timeline]:
         """Return the result of the module, and the times of this run."""
+        self._refuse_untimed()
         with self._alone_here():
             turn = self._run(args, kwargs, cpu=True)
             return self._gathered(turn), self._timeline([turn.times()])
@@ -265,9 +266,15 @@ class Executor:
         """
         _, decision, makespan = checked_problem(self.program, decision, self.problem)
         engine = self._engine
-        if type(engine) is not Threads or any(self._queues):
-            raise UnsupportedFeature("the decision is replaced only where all devices are CPU threads of this process; make a new executor")
         with self._alone_here():
+            if isinstance(engine, Threads):
+                engine.team()  # refuses if it is closed
+            if decision == self.decision:
+                return
+            if type(engine) is not Threads or any(self._queues):
+                raise UnsupportedFeature(
+                    "the decision is replaced only where all devices are CPU threads of this process; make a new executor"
+                )
             made = self._prepared(decision)
             timeout = _timeout(self._given_timeout, makespan)
             engine.replace(made.plan, self.compiled.tasks(made.plan.gathered), timeout, made.boundary.commit)
@@ -290,8 +297,7 @@ class Executor:
             Overheads that the timeline keeps, so that `compare` makes the forecast with them.
         """
         runs = check_count(runs, "runs", error=InvalidArgument)
-        if self._graphs:
-            raise UnsupportedFeature("tasks in graphs have no times of their own; measure an executor with graphs=False, or a stream")
+        self._refuse_untimed()
         times: list[RunTimes] = []
         alone: list[FloatArray] = []
         with self._alone_here(), self.program.kept():
@@ -306,7 +312,7 @@ class Executor:
                         alone.append(single.finish - single.start)
             self._engine.synchronise(first=False)
             self._alone = alone
-        return self._timeline(times, machine)
+            return self._timeline(times, machine)
 
     @checked
     def profiled(self, problem: Problem) -> Problem:
@@ -511,6 +517,10 @@ class Executor:
                     f"{self.plan.peak_bytes[k]:.3g} bytes there; place tasks on other devices"
                 ) from error.with_traceback(None)
             queues.buffers.fill(self._across(self.plan, k))
+
+    def _refuse_untimed(self) -> None:
+        if self._graphs:
+            raise UnsupportedFeature("tasks in graphs have no times of their own; measure an executor with graphs=False, or a stream")
 
     def _refuse_graphs(self) -> None:
         """Raise `UnsupportedFeature` if no device has graphs, or a value has no fixed shape."""

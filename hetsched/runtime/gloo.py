@@ -6,7 +6,7 @@ import contextlib
 import platform
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ import torch.distributed
 
 from hetsched.arrays import IntArray
 from hetsched.errors import PeerLost, UnsupportedFeature
+from hetsched.runtime.checking import check_autocast
 from hetsched.runtime.code import Boxes, Tasks
 from hetsched.runtime.places import Place
 from hetsched.runtime.plan import Plan
@@ -29,6 +30,8 @@ dist: Any = torch.distributed
 """Its stubs lack much of what the process groups have."""
 LOOK = 0.1
 """Seconds between two looks for a rank that has given up."""
+SKEW = 0.3
+"""Seconds at the end of a time-out in which a rank does not look for others: theirs may be over a little earlier."""
 ABORT = "abort"
 """The key of the store under which the first rank that gives up writes why."""
 LONGEST = timedelta(days=1)
@@ -360,13 +363,18 @@ class Member(Threads):
 
     def run(self, boxes: Boxes, *, serial: bool = False, cpu: bool = False) -> Turn:
         """Take all steps once; with `serial` or `cpu` the turn has the times of all ranks."""
-        if torch.is_autocast_enabled("cpu"):
-            raise UnsupportedFeature("autocast changes the types of values, which the ranks fix beforehand; run without it, or on threads")
+        check_autocast()
         turn = super().run(boxes, serial=serial, cpu=cpu)
         if serial or cpu:
             with self._giving_up():
                 self._merge(turn)
         return turn
+
+    def stream(self, boxes: Iterator[Boxes], depth: int) -> Generator[Turn, None, None]:
+        """Return the turns of a stream of registers; if that ends early, messages are on their way, and there is no other run."""
+        check_autocast()
+        with self._giving_up():
+            yield from super().stream(boxes, depth)
 
     def restart(self) -> NoReturn:
         """Refuse: what has started this process has to start all of them again."""
@@ -404,7 +412,8 @@ class Member(Threads):
         while (left := end - time.perf_counter()) > 0:
             if turn.wait(min(left, LOOK)):
                 return True
-            self.group.check()
+            if left > SKEW:
+                self.group.check()
         return False
 
     def _await(self, turn: Turn, work: Turn | Stream, limit: float, what: str) -> None:

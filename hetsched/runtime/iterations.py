@@ -47,13 +47,18 @@ class Observation(NamedTuple):
         Raises
         ------
         InvalidSchedule
-            The timeline is of another decision, or a task has several batches.
+            The timeline is of another placement, or a task has several batches.
         """
         schedule = timeline.schedule
         batches, transfers, size = schedule.batches, schedule.transfers, len(schedule.devices)
-        same = np.array_equal(batches.task, decision.task) and np.array_equal(batches.device, decision.device)
+        placed = [np.lexsort((own.device, own.task)) for own in (batches, decision)]  # an executor may reorder tasks, as of training steps
+        same = len(batches) == len(decision.task) and all(
+            np.array_equal(batches[name][placed[0]], getattr(decision, name)[placed[1]]) for name in ("task", "device")
+        )
         if not same or len(np.unique(decision.task)) < len(decision.task):
-            raise InvalidSchedule("the timeline is of another decision, or a task has several batches; give that of the run, with one each")
+            raise InvalidSchedule(
+                "the timeline is of another placement, or a task has several batches; give that of the run, with one each"
+            )
         task_seconds = np.empty(len(batches))
         task_seconds[batches.task] = batches.finish - batches.start
         _, first = np.unique(timeline.shipment, return_index=True)

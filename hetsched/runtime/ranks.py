@@ -23,6 +23,7 @@ from hetsched.arguments import check_count, checked
 from hetsched.costs.timeline import RunTimes
 from hetsched.errors import Cancelled, InvalidArgument, PeerLost, Timeout, UnsupportedFeature
 from hetsched.processes import Channel, Process, ProcessDied, Ready
+from hetsched.runtime.checking import check_autocast
 from hetsched.runtime.code import Boxes, PortableTasks
 from hetsched.runtime.places import Place
 from hetsched.runtime.plan import Plan
@@ -57,9 +58,9 @@ class _Load:
 
 @dataclass(frozen=True)
 class _Drop:
-    """A request to end the engine of an executor."""
+    """A request to end the engines of executors."""
 
-    key: int
+    keys: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,8 @@ class Ranks:
     def __init__(self, count: int) -> None:
         self.count = check_count(count, "count", error=InvalidArgument)
         self.generation = 0
+        self.dropped: list[int] = []
+        """Keys of plans that the processes are to forget."""
         self._state = _State()
         self._one_at_a_time = threading.Lock()
         weakref.finalize(self, self._state.close)
@@ -162,6 +165,7 @@ class Ranks:
         with self._one_at_a_time:
             self._state.end()
             self._state.start(self.count)
+            self.dropped.clear()
             self.generation += 1
             try:
                 self._state.answers(self.count, START, "the start")
@@ -191,15 +195,22 @@ class Ranks:
                     if self._state.closed
                     else "the ranks have ended in an earlier run; call restart()"
                 )
+            keys = tuple(self.dropped)
+            del self.dropped[: len(keys)]
+            if keys:
+                self._request([_Drop(keys)] * self.count, timeout)
             return self._request(messages, timeout)
 
     def _request(self, messages: Sequence[Any], timeout: float) -> list[bytes]:
-        bodies = [pickle.dumps(message, pickle.HIGHEST_PROTOCOL) for message in messages]
         state = self._state
         state.forget_cancel()
         state.busy = True
         try:
-            for process, body in zip(list(state.processes), bodies, strict=True):
+            bodies = [pickle.dumps(message, pickle.HIGHEST_PROTOCOL) for message in messages]
+            processes = list(state.processes)
+            if not processes:
+                raise Cancelled("the ranks were closed")
+            for process, body in zip(processes, bodies, strict=True):
                 process.send(body)
             return state.answers(self.count, timeout, "the run")
         except BaseException:
@@ -354,7 +365,7 @@ class Spawned:
     ) -> None:
         self.plan, self.ranks, self.timeout, self.processes, self._owned = plan, tuple(ranks), timeout, processes, owned
         self._key = next(self._keys)
-        self._generation, self._cancelled = -1, False
+        self._generation, self._cancelled, self._closed = -1, False, False
         self._contents = [_pickled((plan, own, list(places), self.ranks, timeout, copies)) for own in tasks]
         self._load()
 
@@ -366,8 +377,7 @@ class Spawned:
         """Take all steps once, and return the registers with the values that the result reads, and the times if they are taken."""
         if self._cancelled:
             raise Cancelled("the run was cancelled")
-        if torch.is_autocast_enabled("cpu"):
-            raise UnsupportedFeature("autocast changes the types of values, which the ranks fix beforehand; run without it, or on threads")
+        check_autocast()
         self._load()
         own = [[box if rank == r else [] for box, rank in zip(boxes, self.ranks, strict=True)] for r in range(self.processes.count)]
         limit = self.timeout * (len(self.ranks) if serial else 1)
@@ -382,7 +392,9 @@ class Spawned:
 
     def stream(self, boxes: Iterator[Boxes], depth: int) -> Generator[NoReturn, None, None]:
         """Refuse."""
-        raise UnsupportedFeature("streams of inputs run on threads so far; call the executor for each input, or give engine='threads'")
+        raise UnsupportedFeature(
+            "streams of inputs run on threads and under torchrun; call the executor for each input, or give engine='threads'"
+        )
 
     def synchronise(self, first: bool) -> None:
         """Do nothing: the processes of a host have one clock."""
@@ -398,17 +410,27 @@ class Spawned:
 
     def restart(self) -> None:
         """Start new processes."""
+        self._check_open()
         self.processes.restart()
 
     def close(self) -> None:
-        """End the ranks' threads, and their processes if they are its own."""
+        """End the processes if they are its own; shared ones forget the plan at their next request.
+
+        It may be called by the garbage collector, in any thread, so it takes no lock.
+        """
+        self._closed = True
         if self._owned:
             self.processes.close()
         elif self._generation == self.processes.generation:
-            with contextlib.suppress(UnsupportedFeature, PeerLost, Timeout, Cancelled):
-                self.processes.request([_Drop(self._key)] * self.processes.count, PATIENCE)
+            self._generation = -1
+            self.processes.dropped.append(self._key)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise UnsupportedFeature("the executor is closed; make a new one")
 
     def _load(self) -> None:
+        self._check_open()
         if self._generation != self.processes.generation:
             self.processes.request([_Load(self._key, content) for content in self._contents], START)
             self._generation = self.processes.generation
@@ -425,7 +447,7 @@ def _pickled(content: Any) -> bytes:
 
 
 def serve(log: int) -> None:
-    """Answer the requests of the process that has started this one, until it ends or an error is answered."""
+    """Answer the requests of the process that has started this one, until it ends."""
     channel = Channel(log)
     from hetsched.runtime.gloo import Group, Member, dist
     from hetsched.runtime.messages import message_times
@@ -448,8 +470,9 @@ def serve(log: int) -> None:
                 assert group is not None
                 answer = _pickled(message_times(group, START))
             elif isinstance(request, _Drop):
-                if request.key in members:
-                    members.pop(request.key).close()
+                for key in request.keys:
+                    if key in members:
+                        members.pop(key).close()
             else:
                 answer = _ran(members[request.key], request)
             channel.send(_Done(answer))

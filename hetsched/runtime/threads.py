@@ -331,14 +331,14 @@ class Threads:
         for k, device in enumerate(self.plan.devices):
             if k in self.absent:
                 continue
-            kind, _, which, *_ = turn.steps[k][turn.at[k]] if turn.steps[k] else (PASS, None, 0)
+            kind, _, which, _, send, _ = turn.steps[k][turn.at[k]] if turn.steps[k] else (PASS, None, 0, 0, 0, 0)
             if turn.ended[k] >= 0:
                 told.append(f"{device!r} has ended")
             elif kind in (RUN, ENQUEUE):
                 told.append(f"{device!r} is in task {names[int(self.plan.task[which])]!r}")
             elif kind in (WAIT, FETCH):
-                value, send = self.plan.values[which], self.plan.sends[turn.steps[k][turn.at[k]][4]]
-                giver = self.plan.devices[int(self.plan.device[send.batch])]
+                value = self.plan.values[which]
+                giver = self.plan.devices[int(self.plan.device[self.plan.sends[send].batch])]
                 told.append(f"{device!r} waits for {value.name!r} of task {names[value.task]!r} from {giver!r}")
             elif turn.ends[k] is not None:
                 told.append(f"{device!r} has begun all its tasks")

@@ -211,7 +211,9 @@ class TrainingProgram(Program):
 
     def commit(self, values: Sequence[Any]) -> None:
         """Begin the end of a step: set the buffers that it changes; only updates follow."""
-        for buffer, value in zip(self._changed, values[1:], strict=True):
+        old = {buffer.untyped_storage().data_ptr() for buffer in self._changed}  # one buffer may get the former value of another
+        made = [value.clone() if value.untyped_storage().data_ptr() in old else value for value in values[1:]]
+        for buffer, value in zip(self._changed, made, strict=True):
             buffer.copy_(value)
         self.step += 1
         vars(self.optimiser)["_opt_called"] = True  # for schedulers of learning rates, which else warn

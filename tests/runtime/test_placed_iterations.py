@@ -124,7 +124,7 @@ def test_an_observation_of_a_run_counts_a_message_once() -> None:
     assert observation.task_seconds.tolist() == [3, 1, 2]
     assert observation.transfer_seconds.tolist() == [2.5, 2.5]
     for other in (hs.Decision.whole(problem, [0, 1, 0], [0, 1, 2]), hs.Decision([0, 0, 1], [0, 1, 1])):
-        with pytest.raises(hs.InvalidSchedule, match="the timeline is of another decision, or a task has several batches"):
+        with pytest.raises(hs.InvalidSchedule, match="the timeline is of another placement, or a task has several batches"):
             Observation.of_timeline(0, other, timeline)
 
 

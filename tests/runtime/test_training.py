@@ -111,6 +111,21 @@ class Average(nn.Linear):
         return y - self.average - self.sum / self.count
 
 
+class Earlier(nn.Linear):
+    """Its buffers get the former values of one another."""
+
+    def __init__(self, swap):
+        super().__init__(WIDTH, WIDTH)
+        self.swap = swap
+        for name in ("now", "before"):
+            self.register_buffer(name, torch.rand(WIDTH))
+
+    def forward(self, x):
+        y = super().forward(x)
+        self.before, self.now = self.now, self.before if self.swap else y.detach().mean((0, 1))
+        return y - self.before
+
+
 def linear(bias=True):
     return nn.Linear(WIDTH, WIDTH, bias=bias)
 
@@ -123,6 +138,8 @@ def attention(dropout):
 LAYERS = {
     "linear": linear,
     "no bias": lambda: linear(bias=False),
+    "shifted buffers": lambda: Earlier(swap=False),
+    "swapped buffers": lambda: Earlier(swap=True),
     "skip": lambda: Lambda(lambda m, x: x + m.inner(x), inner=linear()),
     "attention": lambda: attention(0.0),
     "attention with dropout": lambda: attention(0.3),
@@ -606,6 +623,16 @@ def test_decisions_that_break_the_rules_of_a_step_are_refused():
     many = training.problem(inputs=2, batching="once", batch_sizes=[2])
     with pytest.raises(hs.InvalidProblem, match="the problem has 2 inputs; the example of a training step as a whole is one"):
         training.executor(hs.solve(many, "heft").schedule, many)
+
+
+def test_iterations_make_steps():
+    training = deep()
+    with training.executor() as placed:
+        made = hs.runtime.iterate(placed, placed.decision, 2, items=[training.data(0), training.data(1)])
+    assert len(made.seconds) == 2
+    training.plain()
+    training.plain()
+    training.check_states()
 
 
 def test_other_engines_than_threads_on_the_cpu_are_refused():

@@ -62,7 +62,7 @@ def run(
     gantt: Gantt = None,
     json: JSON = False,
 ) -> None:
-    r"""Run a PyTorch model by a schedule on CPU devices of this machine, and compare the run with its forecast.
+    r"""Run a PyTorch model by a schedule on devices of this machine, and compare the run with its forecast.
 
     The model is captured, each task is measured on each device unless a profile is given, and the problem of these times is solved.
     Runs of the schedule alternate with runs of one task at a time, from which the forecast is made. Inputs are random numbers; whole
