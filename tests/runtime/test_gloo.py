@@ -249,7 +249,8 @@ import os
 with obeying("gloo") as run:
     made = run(order())
     timeline = run.measure(order(), runs=2)
-    print("rank", os.environ["RANK"], made is not None and value(made), timeline.durations.shape, flush=True)
+    text = f"rank {os.environ['RANK']} {made is not None and value(made)} {timeline.durations.shape}\\n"
+    os.write(1, text.encode())  # at once, so that those of two ranks are not mixed
     if sys.argv[1:] == ["fail"]:
         run(order(4, acting.EXIT))
 """

@@ -235,7 +235,7 @@ def test_processes_of_an_executor_end_with_it():
     run.close()
     assert not any(os.path.exists(f"/proc/{pid}") for pid in pids)
     assert not os.path.exists(folder)
-    with pytest.raises(hs.UnsupportedFeature, match="the ranks are closed; make new ones"):
+    with pytest.raises(hs.UnsupportedFeature, match="the executor is closed; make a new one"):
         run(order())
 
 
