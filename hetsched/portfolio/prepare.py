@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from multiprocessing import get_context
 from typing import NoReturn
@@ -106,11 +106,14 @@ def serve(log: int) -> NoReturn:
     channel = Channel(log)
     while True:
         name = channel.requests.get()
-        common = {BOUNDS: prepare_bounds, COARSENING: _prepare_coarsening}.get(part(registered()[name]))
-        if common is None:
-            _prepare_family([name])
-        else:
-            common()
+        method = registered()[name]
+        common = {BOUNDS: prepare_bounds, COARSENING: _prepare_coarsening}.get(part(method))
+        # A constructive method is here because its arguments are too large for the interpreter, which takes those of a tiny problem.
+        with _compiling() if method.kind is Kind.CONSTRUCTIVE else nullcontext():
+            if common is None:
+                _prepare_family([name])
+            else:
+                common()
         channel.send(Ready())
 
 
