@@ -203,7 +203,7 @@ def make_engine(
         launch.check_equal({**facts, "ranks": repr(rank_of), "copies": str(copies)})
         kept = {value.task for value in plan.values if value.kept}
         runs = (step.batch for step in reversed(plan.order) if isinstance(step, Run))
-        home = rank_of[int(plan.device[next(batch for batch in runs if int(plan.task[batch]) in kept)])]
+        home = rank_of[int(plan.device[next((batch for batch in runs if int(plan.task[batch]) in kept), 0)])]
         return Member(plan, tasks, places, rank_of, Group(launch.store, launch.rank, launch.size), timeout, copies, home)
     own = [{int(plan.task[b]) for b, k in enumerate(plan.device.tolist()) if rank_of[k] == rank} for rank in range(max(rank_of) + 1)]
     portable = [compiled.portable(tasks, chosen) for chosen in own]
