@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import inspect
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -27,6 +28,9 @@ from hetsched.frontends.flops import Formula, Formulas
 from hetsched.frontends.training import arguments, capture_training, record
 
 __all__ = ["capture", "capture_training", "record"]
+
+_ONE_AT_A_TIME = threading.RLock()
+"""``torch.export`` keeps its state in globals, which two exports in two threads would spoil for each other."""
 
 
 @checked(InvalidProblem)
@@ -118,7 +122,7 @@ def calls(
     args = arguments(example_args)
     kwargs = dict(example_kwargs or {})
     batch = _batch_size(args, kwargs) if dynamic_batch else None
-    with warnings.catch_warnings():
+    with _ONE_AT_A_TIME, warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # torch.export warns of its own use of pytree
         program = _export(model, args, kwargs, batch)
     return read(program, formulas or Formulas(), fuse=fuse)

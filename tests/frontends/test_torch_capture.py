@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -406,6 +407,14 @@ def test_models_whose_items_depend_on_each_other_are_refused_but_can_be_captured
     with pytest.raises(hs.UnsupportedFeature, match=message):
         capture(model, torch.zeros(3, 4))
     assert capture(model, torch.zeros(3, 4), dynamic_batch=False).n_tasks == 3
+
+
+def test_threads_may_capture_at_once():
+    """With `torch.export` alone most of these fail."""
+    with ThreadPoolExecutor(4) as pool:
+        graphs = list(pool.map(lambda width: capture(Lambda(lambda m, x: torch.relu(x), width=width), torch.zeros(3, width)), range(2, 18)))
+    assert [graph.n_tasks for graph in graphs] == [graphs[0].n_tasks] * 16
+    assert [int(graph.weight_bytes.sum()) for graph in graphs] == [4 * (width * width + width) for width in range(2, 18)]
 
 
 def test_other_messages():

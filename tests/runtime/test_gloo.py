@@ -245,7 +245,10 @@ from tests.runtime.test_ranks import obeying, value
 from tests.runtime import acting
 import sys
 import os
+import signal
 
+if sys.argv[1:] == ["fail"]:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun ends the others when one has failed; here they say why they fail
 with obeying("gloo") as run:
     made = run(order())
     timeline = run.measure(order(), runs=2)
@@ -270,4 +273,4 @@ def test_torchrun(tmp_path, fail):
     assert "rank 0 6.0 (2, 8)" in done.stdout
     assert "rank 1 False (2, 8)" in done.stdout
     if fail:
-        assert "hetsched.errors.PeerLost: rank 1 is lost: Connection closed by peer" in done.stderr
+        assert "hetsched.errors.PeerLost: rank 1 is lost: Connection" in done.stderr
