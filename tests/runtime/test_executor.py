@@ -30,7 +30,7 @@ from hetsched.testing import decisions  # noqa: E402
 from hetsched.testing.profiles import examples  # noqa: E402
 from tests.torch_modules import arguments, modules, tensors  # noqa: E402
 
-BOUND = 5.0
+BOUND = 60.0
 """Seconds in which every fault has to end."""
 HOOKS: dict[int, object] = {}
 """What the operator `act` does, by its number."""

@@ -28,7 +28,7 @@ from hetsched.workloads.language import Decoder  # noqa: E402
 from tests.runtime.fake_device import World  # noqa: E402
 
 WIDTH = 4
-BOUND = 5.0
+BOUND = 60.0
 """Seconds in which every fault has to end."""
 HOOKS: list[object] = []
 """What the operator `act` does in the forward pass."""
