@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import functools
+import random
 from typing import Any
 
 import torch
+from hypothesis import settings
 from hypothesis import strategies as st
+
+from hetsched.runtime import Program
 
 nn, F = torch.nn, torch.nn.functional
 SHAPE = (4, 8, 8)
 """Every tensor between two steps has this shape, for each item of the batch."""
+FEW = settings().max_examples // 4 if settings().derandomize else 0
+"""How many programs `captured` has in this profile; 0 for always new ones: a capture takes longer than most tests of it."""
 
 
 class Steps(nn.Module):
@@ -93,6 +100,25 @@ def modules(draw: Any, most: int = 10) -> Any:
     results = draw(st.lists(number, max_size=2))
     torch.manual_seed(draw(st.integers(0, 10**6)))
     return Steps(steps, results).eval()
+
+
+@functools.cache
+def _captured(number: int) -> tuple[Steps, Program]:
+    rng = random.Random(number)
+    steps = [(rng.choice(OPERATORS), rng.randrange(100), rng.randrange(100)) for _ in range(1 + rng.randrange(10))]
+    with torch.random.fork_rng():
+        torch.manual_seed(number)
+        module = Steps(steps, [rng.randrange(100) for _ in range(rng.randrange(3))]).eval()
+        return module, Program(module, arguments(), fuse=number % 2 == 1)
+
+
+@st.composite
+def captured(draw: Any) -> tuple[Steps, Program]:
+    """Draw a module and its program, fused or not: of `FEW` that all tests share and none may change, or new ones."""
+    if FEW:
+        return _captured(draw(st.integers(0, FEW - 1)))
+    module = draw(modules())
+    return module, Program(module, arguments(), fuse=draw(st.booleans()))
 
 
 def arguments(count: int = 2) -> Any:

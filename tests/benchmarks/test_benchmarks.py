@@ -243,6 +243,7 @@ def test_real_graphs_write_their_tables_and_their_plot(shared_data: Path, docs: 
     assert (docs / "images" / "real_graphs.svg").exists()
 
 
+@pytest.mark.slow
 def test_bounds_write_their_table(shared_data: Path, docs: Path):
     bounds.main(["--quick", "--docs", str(docs), "--data", str(shared_data / "peer")])
     page = (docs / "benchmarks.md").read_text()

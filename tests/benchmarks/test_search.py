@@ -45,6 +45,7 @@ def test_the_picture_is_drawn(tmp_path: Path) -> None:
     assert "annealing" in path.read_text()
 
 
+@pytest.mark.slow
 def test_it_runs_to_its_end(shared_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--quick", "--time-limit", "0.3", "--methods", "heft", "annealing", "--instances", "mk01", "--seeds", "0"]
     search.main([*words, "--data", str(shared_data), "--json", str(tmp_path / "found.json")])

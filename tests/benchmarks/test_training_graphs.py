@@ -14,6 +14,7 @@ import training_graphs
 import hetsched as hs
 
 
+@pytest.mark.slow
 def test_it_writes_its_tables(docs: Path):
     training_graphs.main(["--quick", "--docs", str(docs), "--json", str(docs / "found.json")])
     page = (docs / "benchmarks.md").read_text()

@@ -18,6 +18,7 @@ def stack(run: Run) -> str:
     return "stack.json"
 
 
+@pytest.mark.slow
 def test_processes_solve_the_modules(run: Run, stack: str) -> None:
     result = run("solve", stack, "--method", "split", "--workers", 1, "--json")
     assert result.exit_code == 0, result.stderr

@@ -193,6 +193,7 @@ def test_demo_prints_draws_writes_and_proves(run: Any, network: str) -> None:
     assert schedule.makespan <= hs.solve(problem, "heft").makespan
 
 
+@pytest.mark.slow
 def test_demo_json(run: Any) -> None:
     facts = json.loads(run("demo", "--network", "googlenet", "--json").stdout)
     schedule = hs.read("schedule.json")

@@ -142,6 +142,7 @@ app(["solve", "problem.json", "--method", "slow"], prog_name="hetsched")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no pseudo-terminals here")
 def test_a_solve_is_followed_on_a_terminal(problem: hs.Problem) -> None:
     import pty

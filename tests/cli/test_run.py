@@ -75,6 +75,7 @@ def test_a_run_as_json(run: Any) -> None:
     assert facts["comparison"]["runs"] == 3
 
 
+@pytest.mark.slow
 def test_a_schedule_for_the_period_runs_on_a_stream(run: Any) -> None:
     words = ["run", "net_to_run:make", "--input", "2,64", "--runs", "3", "--no-pin", "--objective", "period", "--method", "load-search"]
     told = run(*words, "--devices", "a,b", "--time-limit", "0.2").stdout
@@ -176,6 +177,7 @@ def test_a_gpu_that_torch_does_not_have_is_refused(run: Any) -> None:
     assert "device 'cuda:99' is cuda:99, but torch has" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_run_on_cpu_and_gpu_is_compared(run: Any) -> None:
     from tests.runtime.fake_device import World
 

@@ -42,6 +42,7 @@ def test_an_executor_of_threads(problem: hs.Problem, optimum: float) -> None:
         proves(hs.solve(problem, "split", executor=executor, options=SPLIT), optimum)
 
 
+@pytest.mark.slow
 def test_an_executor_of_processes(problem: hs.Problem, optimum: float) -> None:
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(2, mp_context=context) as executor:

@@ -138,11 +138,10 @@ def test_a_small_network_by_hand():
     ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else None,
 )
 def test_shapes_are_those_of_one_input(layer, size, shape):
-    for batch in (1, 3):
-        graph = capture(nn.Sequential(layer).eval(), torch.zeros(batch, *size))
-        assert graph.shape[1] == shape
-        if shape is not None and graph.flops[1]:
-            assert graph.flops[1] == 2 * shape.rows * shape.columns * shape.reduction
+    graph = capture(nn.Sequential(layer).eval(), torch.zeros(3, *size))
+    assert graph.shape[1] == shape
+    if shape is not None and graph.flops[1]:
+        assert graph.flops[1] == 2 * shape.rows * shape.columns * shape.reduction
     fused = capture(nn.Sequential(layer, nn.ReLU()).eval(), torch.zeros(2, *size), fuse=True)
     if shape is not None:
         assert shape in fused.shape, "fusion keeps it"
@@ -412,9 +411,9 @@ def test_models_whose_items_depend_on_each_other_are_refused_but_can_be_captured
 def test_threads_may_capture_at_once():
     """With `torch.export` alone most of these fail."""
     with ThreadPoolExecutor(4) as pool:
-        graphs = list(pool.map(lambda width: capture(Lambda(lambda m, x: torch.relu(x), width=width), torch.zeros(3, width)), range(2, 18)))
-    assert [graph.n_tasks for graph in graphs] == [graphs[0].n_tasks] * 16
-    assert [int(graph.weight_bytes.sum()) for graph in graphs] == [4 * (width * width + width) for width in range(2, 18)]
+        graphs = list(pool.map(lambda width: capture(Lambda(lambda m, x: torch.relu(x), width=width), torch.zeros(3, width)), range(2, 8)))
+    assert [graph.n_tasks for graph in graphs] == [graphs[0].n_tasks] * 6
+    assert [int(graph.weight_bytes.sum()) for graph in graphs] == [4 * (width * width + width) for width in range(2, 8)]
 
 
 def test_other_messages():

@@ -137,7 +137,7 @@ def test_a_solve_on_the_terminal_survives_too(number: int, tmp_path: Path) -> No
 
 def test_a_solver_that_ignores_its_limit_is_ended(started: list[apart._Child], monkeypatch: pytest.MonkeyPatch) -> None:
     signal_when_at_work(monkeypatch, signal.SIGSTOP, 0.0)
-    outcome = solvers.hard().solve("highs", time_limit=2.0)
+    outcome = solvers.hard().solve("highs", time_limit=1.0)
     assert outcome.stopped == "time limit"
     assert outcome.proven == ""
     started[0].process.process.wait(timeout=60)

@@ -108,6 +108,7 @@ def test_optima_between_multiples_of_the_unit_are_bounded_and_found() -> None:
     assert outcome.bound >= 1.5
 
 
+@pytest.mark.slow
 def test_thousands_of_intervals_and_any_weights_fit_64_bits() -> None:
     """CP-SAT refuses models whose sum of domains, or objective, exceeds 64 bits."""
     model = Model()

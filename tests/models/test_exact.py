@@ -103,6 +103,7 @@ def test_published_optima(problem: hs.Problem, optimum: float, solver: str) -> N
     assert solution.status == "optimal"
 
 
+@pytest.mark.slow
 def test_presolve_of_cp_sat_cuts_no_optimum_off() -> None:
     """CP-SAT 9.15 by default proves 465.7 here (google/or-tools issue 5293), 3 % above the optimum."""
     solution = BatchedMakespan(instances.module("er", 32, 1, unrelated=True)).solve("cpsat", time_limit=60)
@@ -174,11 +175,11 @@ def test_unsupported_problems_are_refused(change: dict[str, str], message: str) 
         BatchedMakespan(topcuoglu().replace(**change))
 
 
-def test_methods_are_registered_and_stream_into_the_monitor() -> None:
-    for name in ("milp", "milp:highs", "cpsat", "moirai"):
-        solution = hs.solve(arabnejad(), name, time_limit=60)
-        assert (solution.makespan, solution.status) == (113.0, "optimal")
-        assert (np.diff(solution.history.bound) >= 0).all()
+@pytest.mark.parametrize("name", ["milp:highs", "cpsat", *(pytest.param(name, marks=pytest.mark.slow) for name in ("milp", "moirai"))])
+def test_methods_are_registered_and_stream_into_the_monitor(name: str) -> None:
+    solution = hs.solve(arabnejad(), name, time_limit=60)
+    assert (solution.makespan, solution.status) == (113.0, "optimal")
+    assert (np.diff(solution.history.bound) >= 0).all()
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def test_quick_methods_run_at_any_limit_and_little_runs_after_the_end(looks):
     assert run.late <= 20
 
 
-@pytest.mark.parametrize("limit", [0.1, 3.0])
+@pytest.mark.parametrize("limit", [0.1, pytest.param(3.0, marks=pytest.mark.slow)])
 def test_with_the_time_the_workers_end(limit, pools):
     solution = hs.solve(tangle(300), time_limit=limit)
     assert solution.stopped == "time limit"
@@ -94,6 +94,7 @@ def test_tiny_problems_are_proven_here(alone):
     assert (solution.status, solution.makespan, solution.stopped) == ("optimal", 73, "optimal")
 
 
+@pytest.mark.slow
 def test_small_problems_are_proven_in_a_worker():
     problem = tangle(21)
     assert model_size.TINY < model_size.columns(problem)
@@ -107,7 +108,7 @@ def test_without_a_limit_it_ends_by_itself():
 
 
 def test_the_history_names_the_method_of_each_schedule(alone):
-    monitor = search.Monitor(tangle(), search.Budget(evaluations=1500))
+    monitor = search.Monitor(tangle(20), search.Budget(evaluations=1500))
     monitor.run("auto")
     solution = monitor.solution("auto")
     assert set(solution.history.source.tolist()) & set(instances.list_schedulers())
@@ -118,6 +119,7 @@ def test_the_history_names_the_method_of_each_schedule(alone):
     assert solution.methods.seconds.sum() <= monitor.elapsed, "each second is one method's"
 
 
+@pytest.mark.slow
 def test_large_graphs_are_placed_as_well(alone):
     graph = hs.TaskGraph([f"t{i}" for i in range(search.LARGE + 1)], weight_bytes=1.0)
     cluster = hs.Cluster([hs.Device(name, memory_bytes=600.0) for name in "uv"], bandwidth=1.0)
@@ -126,7 +128,7 @@ def test_large_graphs_are_placed_as_well(alone):
 
 
 def test_members_can_be_chosen_excluded_and_weighted(alone):
-    problem = tangle()
+    problem = tangle(20)
     assert ran(hs.solve(problem, evaluations=100, options={"members": "heft, olb"})) == {"heft", "olb"}
     assert ran(hs.solve(problem, evaluations=100, options={"members": ["olb"]})) == {"olb"}
     without = ran(hs.solve(problem, evaluations=1500, options={"exclude": ["heft", "annealing"]}))

@@ -262,7 +262,7 @@ def test_a_script_needs_no_main_guard(script: Callable[..., Script]) -> None:
 def test_workers_end_with_the_process_they_work_for(script: Callable[..., Script], members: list[str]) -> None:
     run = script(members=members, workers=1)
     run.read_until(lambda line: line == f"given {members[1]}")
-    time.sleep(1.5)  # so that the worker is busy
+    time.sleep(0.5)  # so that the worker is busy
     assert all(map(alive, run.pids))
     run.process.kill()
     until(lambda: not any(map(alive, run.pids)))

@@ -28,7 +28,7 @@ from hetsched.runtime.plan import Gather  # noqa: E402
 from hetsched.runtime.team import OWN_THREADS, Stream, Turn  # noqa: E402
 from hetsched.testing import decisions  # noqa: E402
 from hetsched.testing.profiles import examples  # noqa: E402
-from tests.torch_modules import arguments, modules, tensors  # noqa: E402
+from tests.torch_modules import arguments, captured, tensors  # noqa: E402
 
 BOUND = 60.0
 """Seconds in which every fault has to end."""
@@ -127,8 +127,7 @@ X = torch.zeros(1, 3)
 @st.composite
 def programs(draw):
     """Draw a module, a program of it, and a generator of random numbers."""
-    module = draw(modules())
-    return module, Program(module, arguments(), fuse=draw(st.booleans())), np.random.default_rng(draw(st.integers(0, 10**6)))
+    return *draw(captured()), np.random.default_rng(draw(st.integers(0, 10**6)))
 
 
 @st.composite
@@ -698,6 +697,7 @@ def test_threads_end_if_making_them_is_interrupted(monkeypatch):
     assert threading.active_count() <= before
 
 
+@pytest.mark.slow
 def test_a_profile_may_take_as_long_for_each_device():
     with executor(timeout=0.6) as run:
         HOOKS.update(dict.fromkeys(range(6), lambda: time.sleep(0.12)))

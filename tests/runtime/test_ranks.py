@@ -180,7 +180,8 @@ def test_a_rank_that_was_killed_before_the_run_is_named(processes):
         assert value(within(lambda: run(order()))) == 6
 
 
-@pytest.mark.parametrize("kind", [pytest.param(STOP, marks=pytest.mark.slow), SLEEP], ids=["stopped", "asleep"])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [STOP, SLEEP], ids=["stopped", "asleep"])
 def test_a_rank_that_hangs_ends_with_the_step_of_each_device(processes, kind):
     with obeying(processes, timeout=0.5) as run:
         with pytest.raises(hs.Timeout, match="the run took longer than 0.5 s") as info:

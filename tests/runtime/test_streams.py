@@ -24,7 +24,7 @@ from hetsched.runtime.team import Turn  # noqa: E402
 from hetsched.testing import decisions  # noqa: E402
 from hetsched.testing.profiles import examples  # noqa: E402
 from tests.runtime.fake_device import FakeDevice, FakeEvent, FakeStream, FakeTensor, World  # noqa: E402
-from tests.torch_modules import arguments, modules, tensors  # noqa: E402
+from tests.torch_modules import arguments, captured, tensors  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -44,8 +44,7 @@ def equal(made, wanted):
 @st.composite
 def runs(draw):
     """Draw a module, and a problem and decision for 1 to 2 fake devices and 0 to 2 threads, with batches or without."""
-    module = draw(modules())
-    program = Program(module, arguments(), fuse=draw(st.booleans()))
+    module, program = draw(captured())
     fakes, cpus = draw(st.integers(1, 2)), draw(st.integers(0, 2))
     names = [*(f"gpu{k}" for k in range(fakes)), *(f"cpu{k}" for k in range(cpus))]
     inputs, split = draw(st.integers(1, 3)), draw(st.booleans())
@@ -394,6 +393,7 @@ def test_weights_that_were_copied_must_not_change():
 # ---------------------------------------------------------------------- profiles
 
 
+@pytest.mark.slow
 def test_a_profile_of_devices_leads_to_a_run_that_is_compared():
     layers = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 2)
     module, x = nn.Sequential(*layers).eval(), torch.randn(2, 3, 8, 8)

@@ -284,6 +284,7 @@ def test_each_layer_on_two_devices(name):
             training.check(placed)
 
 
+@pytest.mark.slow
 @examples(20)
 @given(models(), st.data())
 def test_measuring_and_profiling_leave_the_state_as_it_was(model, data):

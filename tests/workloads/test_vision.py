@@ -57,6 +57,7 @@ def test_inception_units_are_those_of_the_paper():
     assert (counts.transitions, counts.schedules) == (5040, 4_410_136)  # the paper: 4.9e3, 3.8e6
 
 
+@pytest.mark.slow
 def test_squeezenet_units_are_those_of_the_paper():
     graph = capture(vision.squeezenet, vision.images(224), fuse=True)
     assert graph.n_tasks == 50 + 1
