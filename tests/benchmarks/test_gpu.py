@@ -349,6 +349,7 @@ def operators(network: str, batch: int) -> list[gpu.Row]:
     ]
 
 
+@pytest.mark.slow
 def test_operators_are_fitted_on_half_of_the_networks(tmp_path: Path) -> None:
     device = hs.costs.device("v100", "gpu0")
     rows = [gpu_sections.of(device, "gpu0"), *operators("x", 1), *operators("y", 4)]

@@ -52,6 +52,7 @@ def test_solve_writes_and_lists_them(run: Any, problem: hs.Problem) -> None:
     assert json.loads(run("solve", "problem.json", "--method", "heft", *PICTURES, "--json").stdout)["written"] == FILES
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_demo")
 def test_demo_writes_and_lists_them(run: Any) -> None:
     shown = run("demo", "--network", "googlenet", *PICTURES)

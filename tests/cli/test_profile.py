@@ -93,6 +93,7 @@ def test_a_run_takes_its_profile_from_the_file(run: Any) -> None:
     assert "net.json has batches of 2, and the inputs are a batch of 3; profile these, or two other sizes" in done.stderr
 
 
+@pytest.mark.slow
 def test_two_profiles_are_compared(run: Any) -> None:
     profiled(run, "--devices", "a,b", "-o", "old.json")
     profiled(run, "--devices", "a,b", "-o", "new.json")
