@@ -59,9 +59,10 @@ class ReleaseTimes:
     @checked
     def subset(self, t: int, width: int) -> TaskSubset | None:
         """Return the subset of `width` modules up to t and the tasks that they read, or None if it is too large."""
+        return self._subset(check_count(t, "t", 0, len(self.modules) - 1), check_count(width, "width"))
+
+    def _subset(self, t: int, width: int) -> TaskSubset | None:
         if (t, width) not in self._subsets:
-            check_count(t, "t", 0, len(self.modules) - 1)
-            check_count(width, "width")
             first = max(0, t - width + 1)
             edges = self.edges[self.pointer[first] : self.pointer[t + 1]]
             tasks = np.union1d(np.concatenate(self.modules[first : t + 1]), self.single_input.problem.graph.source[edges])
@@ -71,6 +72,9 @@ class ReleaseTimes:
     @checked
     def entries(self, subset: TaskSubset, t: int, width: int) -> Ends:
         """Return the tasks of earlier modules in a subset."""
+        return self._entries(subset, t, width)
+
+    def _entries(self, subset: TaskSubset, t: int, width: int) -> Ends:
         return tuple(subset.tasks[self.module[subset.tasks] <= t - width].tolist())
 
     @checked
@@ -87,7 +91,7 @@ class ReleaseTimes:
         for t in range(len(self.modules)):
             if budget.over:
                 return
-            subset = self.subset(t, width)
+            subset = self._subset(t, width)
             if subset is None:
                 self._follow_levels(t)
                 continue
@@ -101,20 +105,20 @@ class ReleaseTimes:
         """Return the sets of ends for each boundary: first single ones, then the entries of subsets."""
         selected: list[list[Ends]] = [[] for _ in self.modules]
         for t in range(len(self.modules) - 1, -1, -1):
-            subset = None if budget.over else self.subset(t, width)
+            subset = None if budget.over else self._subset(t, width)
             if subset is None:
                 continue
             inside = {ends for ends in selected[t] if all(self.module[i] > t - width for i in ends)}
             selected[t] = [(i,) for i in self.ends(t)] + sorted(inside, key=lambda ends: (-len(ends), ends))[:_SETS]
             if t >= width:
                 for ends in (None, *selected[t]):
-                    entries = self.entries(subset if ends is None else subset.ancestry(ends), t, width)
+                    entries = self._entries(subset if ends is None else subset.ancestry(ends), t, width)
                     if len(entries) > 1:
                         selected[t - width].append(entries)
         return selected
 
     def _raise_ends(self, t: int, width: int, ends: Ends, budget: RefutationBudget) -> None:
-        subset = self.subset(t, width)
+        subset = self._subset(t, width)
         assert subset is not None
         part = subset.ancestry(ends)
         sinks = [i for i in ends if not part.before[part.place[i]].any()]
@@ -125,9 +129,9 @@ class ReleaseTimes:
             for k in np.flatnonzero(np.isfinite(start + self.single_input.least[i])).tolist() if len(sinks) > 1 or len(ends) == 1 else []:
                 if budget.over:
                     break
-                nodes = self.alternatives(part, t, width, [(i, k)])
+                nodes = self._alternatives(part, t, width, [(i, k)])
                 length = self.single_input.least[i, k]
-                start[k] = max(start[k], part.least(nodes, budget, start[k] + length) - length)
+                start[k] = max(start[k], part._least(nodes, budget, start[k] + length) - length)
             raised[i] = start
         if len(ends) == 1:
             self.release[ends[0]] = raised[ends[0]]
@@ -139,14 +143,20 @@ class ReleaseTimes:
         self, subset: TaskSubset, t: int, width: int, pins: list[tuple[int, int]], delivery: FloatArray | None = None
     ) -> list[FloatArray]:
         """Return nodes of which one holds, one for each entry of the subset that may finish last and each of its devices."""
-        entries = self.entries(subset, t, width)
+        subset.node(self.release, delivery, pins)  # it refuses wrong ones
+        return self._alternatives(subset, t, width, pins, delivery)
+
+    def _alternatives(
+        self, subset: TaskSubset, t: int, width: int, pins: list[tuple[int, int]], delivery: FloatArray | None = None
+    ) -> list[FloatArray]:
+        entries = self._entries(subset, t, width)
         last = {i: self.release[i] for i in entries} if len(entries) == 1 else self.last.get((t - width, entries), {})
         if not last:
-            return [subset.node(self.release, delivery, pins)]
+            return [subset._node(self.release, delivery, pins)]
         nodes = []
         for i, start in last.items():
             for k in np.flatnonzero(np.isfinite(start + self.single_input.least[i])).tolist():
-                node = subset.node(self.release, delivery, [*pins, (i, k)])
+                node = subset._node(self.release, delivery, [*pins, (i, k)])
                 node[1, subset.place[i], k] = max(node[1, subset.place[i], k], start[k])
                 nodes.append(node)
         return nodes

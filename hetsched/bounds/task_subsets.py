@@ -166,16 +166,25 @@ class TaskSubset:
         Releases (earliest starts) and deliveries (times from the finish to the end) are those of all tasks of
         the problem, [n, K]; a pin is a task and its only device.
         """
-        lower = np.zeros((3, *self._levels.shape[1:]))
-        lower[0] = self.single_input.least[self.tasks]
-        for task, device in check_rows(pins, "pins", "task", "device"):
+        rows = check_rows(pins, "pins", "task", "device")
+        for task, device in rows:
             if task not in self.place:
                 raise InvalidArgument(f"pins has task {shown(task)}; it must be one of the subset")
-            check_count(device, "a pin's device", 0, lower.shape[2] - 1)
-            _keep(lower[0], self.mates[self.place[task]], device)
-        for row, given in ((1, release), (2, delivery)):
+            check_count(device, "a pin's device", 0, self.single_input.problem.n_devices - 1)
+        for name, given in (("release", release), ("delivery", delivery)):
             if given is not None:
-                lower[row] = check_array(given, "release" if row == 1 else "delivery", self.single_input.least.shape)[self.tasks]
+                check_array(given, name, self.single_input.least.shape)
+        return self._node(release, delivery, rows)
+
+    def _node(self, release: FloatArray | None, delivery: FloatArray | None, pins: Iterable[tuple[int, int]]) -> FloatArray:
+        lower = np.zeros((3, *self._levels.shape[1:]))
+        lower[0] = self.single_input.least[self.tasks]
+        for task, device in pins:
+            _keep(lower[0], self.mates[self.place[task]], device)
+        if release is not None:
+            lower[1] = release[self.tasks]
+        if delivery is not None:
+            lower[2] = delivery[self.tasks]
         lower[0][np.isinf(lower[1:]).any(axis=0)] = np.inf
         lower[1:, np.isinf(lower[0])] = 0.0
         return lower
@@ -224,6 +233,9 @@ class TaskSubset:
         """
         for node in nodes:
             self._check(node)
+        return self._least(nodes, budget, known, best)
+
+    def _least(self, nodes: list[FloatArray], budget: RefutationBudget, known: float = 0.0, best: float = math.inf) -> float:
         low = [max(self._path(node), known) for node in nodes]
         for x in sorted(range(len(nodes)), key=low.__getitem__):
             if low[x] >= best:
