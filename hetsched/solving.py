@@ -10,7 +10,6 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
-from functools import partial
 from typing import Any
 
 from hetsched.arguments import TEXT, checked, rule
@@ -21,6 +20,7 @@ from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
 from hetsched.search import Budget, Event, Kind, Method, Monitor, find_method, registered
+from hetsched.search.monitor import bounds_end
 from hetsched.search.solution import Bound, Solution
 from hetsched.stopping import Stop, reason, terminate
 from hetsched.verification.verify import verify
@@ -189,8 +189,8 @@ def _run(monitor: Monitor, chosen: list[tuple[str, dict[str, Any]]], start: Solu
     """Run the quick bounds and the methods; return the first failure, or None.
 
     A constructive method takes less time than the bounds, and does not use them. It waits only for the proof that there is no
-    schedule; the other bounds are computed at once only if it finds none, or if progress is reported. Under a time limit bounds whose
-    kernels are not compiled yet are left to the first use of the solution's proof, as those of a constructive method are.
+    schedule; the other bounds are computed at once only if it finds none, or if progress is reported. If little time is left for
+    bounds whose kernels are not compiled yet, they are left to the first use of the solution's proof, which compiles nothing then.
     """
     from hetsched.bounds import best
 
@@ -201,10 +201,7 @@ def _run(monitor: Monitor, chosen: list[tuple[str, dict[str, Any]]], start: Solu
     try:
         monitor.warm_start(start)
         if first:
-            if math.isinf(monitor.deadline.end):
-                _raise_bound(monitor, bounds)
-            elif not monitor.without_compiling(partial(_raise_bound, monitor, bounds)):
-                monitor.deferred = best.quick(problem, monitor.objective)
+            _raise_bound(monitor, bounds)
         elif not _any_assignment_is_valid(problem):
             _raise_bound(monitor, itertools.islice(bounds, 1))
         for name, options in chosen:
@@ -242,8 +239,15 @@ def _any_assignment_is_valid(problem: Problem) -> bool:
 
 
 def _raise_bound(monitor: Monitor, bounds: Iterable[Bound]) -> None:
-    """Compute bounds until the solve has to stop."""
-    for bound in bounds:
-        monitor.raise_bound(bound)
-        if monitor.should_stop:
-            break
+    """Compute bounds until the solve has to stop; those for whose kernels there is no time are left to the proof of the solution."""
+
+    def compute() -> None:
+        for bound in bounds:
+            monitor.raise_bound(bound)
+            if monitor.should_stop:
+                break
+
+    if not bounds_end(compute, monitor.time_left):
+        from hetsched.bounds import best
+
+        monitor.deferred = best.quick(monitor.problem, monitor.objective)

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
 TOLERANCE = 1e-9
+COMPILING = 10.0
+"""Seconds that have to be left to compile the kernels of bounds, which takes some two on an idle machine."""
+_NO_KERNELS = Bound(0.0, "none", "there was no time to compile the kernels of bounds; `hetsched prepare` does it once for all")
 _UNLIMITED = Budget()
 
 
@@ -327,14 +330,7 @@ class Monitor:
     @checked
     def without_compiling(self, work: Callable[[], object]) -> bool:
         """Return whether work ends without a kernel that would have to be compiled, or interpreted for longer than the time left."""
-        from hetsched.compiled import NotCompiled, without_compiling
-
-        try:
-            with without_compiling(lambda: self.time_left):
-                work()
-        except NotCompiled:
-            return False
-        return True
+        return _ends_without_compiling(work, lambda: self.time_left)
 
     def _construct(self, *, last: bool = False) -> None:
         """Offer the schedules of the constructive methods from which searches start, until the solve has to stop.
@@ -430,9 +426,15 @@ class Monitor:
         if math.isinf(self.bound.value):
             stopped = Stop.INFEASIBLE  # also if that was proven after another limit
 
-        def proof() -> Bound:
+        left = max(self.time_left, 0.0)
+
+        def compute() -> None:
             for bound in self.deferred:
                 self.raise_bound(bound)
+
+        def proof() -> Bound:
+            if not bounds_end(compute, left) and self.bound.name == NO_BOUND.name:
+                return replace(_NO_KERNELS, objective=self.objective)
             return self.bound
 
         return Solution(
@@ -470,3 +472,22 @@ class MethodFunction(Protocol):
     """A scheduling method: it offers decisions to the monitor until it is done or has to stop."""
 
     def __call__(self, problem: Problem, monitor: Monitor, /, **options: Any) -> None: ...
+
+
+def bounds_end(work: Callable[[], object], left: float) -> bool:
+    """Return whether work on bounds ends; with less than `COMPILING` seconds left, no kernel is compiled for it."""
+    if left < COMPILING:
+        return _ends_without_compiling(work, lambda: left)
+    work()
+    return True
+
+
+def _ends_without_compiling(work: Callable[[], object], left: Callable[[], float]) -> bool:
+    from hetsched.compiled import NotCompiled, without_compiling
+
+    try:
+        with without_compiling(left):
+            work()
+    except NotCompiled:
+        return False
+    return True

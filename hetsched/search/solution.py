@@ -101,9 +101,10 @@ class Solution(Frozen):
     value : float
         The schedule's value under it in seconds, inf without a schedule.
     proof : Bound
-        The best lower bound, with its name and evidence. After a single constructive method without `on_progress`, and under a
-        time limit where their kernels were not compiled yet, the bounds are computed when `proof`, or what follows from it, is
-        first read; they are then not part of `history`.
+        The best lower bound, with its name and evidence. After a single constructive method without `on_progress`, and if a
+        time limit left no time to compile their kernels, the bounds are computed when `proof`, or what follows from it, is
+        first read; they are then not part of `history`. With less than 10 s of the limit left they are so only if no kernel
+        has to be compiled for them; `evidence` says if one had to be.
     status : Status
     method : str
         The method that found the schedule, or without one the method requested.

@@ -154,6 +154,20 @@ def test_without_any_kernel_in_time_the_first_list_schedule_is_the_answer(
     assert any(note.startswith(name) and "not compiled within the time" in note for note in notes)
 
 
+@pytest.mark.parametrize("options", [{}, {"on_progress": lambda event: None}], ids=["read later", "at the begin"])
+def test_bounds_are_compiled_only_if_ten_seconds_are_left(
+    compiler: type[Compiler], nothing_compiled: None, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.warns(RuntimeWarning, match="compiling the kernels of 'etf'"):
+        solution = hs.solve(topcuoglu(), "etf", time_limit=5.0, **options)
+    assert solution.schedule is not None
+    assert (solution.status, solution.bound, solution.gap) == ("feasible", 0.0, 1.0)
+    assert solution.proof.evidence.startswith("there was no time to compile the kernels of bounds; `hetsched prepare`")
+    for kernel in compiled.KERNELS:
+        monkeypatch.setattr(kernel, "_compiled", False)
+    assert hs.solve(topcuoglu(), "etf", time_limit=60.0, **options).bound == 54.0
+
+
 def test_without_a_limit_a_method_compiles_its_kernels_itself(compiler: type[Compiler]) -> None:
     run("annealing", evaluations=200)
     token = in_process.set(True)
