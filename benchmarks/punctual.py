@@ -47,7 +47,7 @@ FEATURES = {
     COLD: LIMITS[1:2],
 }
 """Additional features of a problem, and its limits; `COLD` is a plain one with nothing compiled or imported."""
-LARGEST_COLD = 3000
+LARGEST_COLD = 20000
 WARM, TRIES = (10, 300), 5
 """Tasks of the problems that are solved before measurements, and their largest number."""
 

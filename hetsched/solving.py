@@ -20,7 +20,7 @@ from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
 from hetsched.search import Budget, Event, Kind, Method, Monitor, find_method, registered
-from hetsched.search.monitor import bounds_end
+from hetsched.search.monitor import ends_in_time
 from hetsched.search.solution import Bound, Solution
 from hetsched.stopping import Stop, reason, terminate
 from hetsched.verification.verify import verify
@@ -247,7 +247,7 @@ def _raise_bound(monitor: Monitor, bounds: Iterable[Bound]) -> None:
             if monitor.should_stop:
                 break
 
-    if not bounds_end(compute, monitor.time_left):
+    if not ends_in_time(compute, monitor.time_left):
         from hetsched.bounds import best
 
         monitor.deferred = best.quick(monitor.problem, monitor.objective)

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from hetsched.analysis.model_size import columns_up_to
 from hetsched.arguments import checked
-from hetsched.errors import UnsupportedFeature
+from hetsched.errors import OutOfTime, UnsupportedFeature
 from hetsched.modeling import backends
 from hetsched.modeling.backends import BackendInfo, info
 from hetsched.modeling.settings import SolveSettings
 from hetsched.problem.problem import Problem
 from hetsched.search import LOADS, Auto, Kind, Monitor, Role, Supports, always, method
+from hetsched.search.monitor import ends_in_time
 from hetsched.stopping import NEVER, Deadline
 
 if TYPE_CHECKING:
@@ -74,8 +75,14 @@ def _solve(
         with monitor.as_source(start.method):
             monitor.offer(start.schedule.decision)
     shortest = min(best, start.makespan, upper)
-    formulation = kind(problem, faithful=faithful, upper=shortest, symmetry=symmetry, deadline=monitor.deadline)
-    formulation.run(monitor, solver, settings, start=monitor.best)
+    made: list[Formulation] = []
+
+    def make() -> None:
+        made.append(kind(problem, faithful=faithful, upper=shortest, symmetry=symmetry, deadline=monitor.deadline))
+
+    if not ends_in_time(make, monitor.time_left):
+        raise OutOfTime("there was no time to compile the kernels of windows; `hetsched prepare` does it once for all")
+    made[0].run(monitor, solver, settings, start=monitor.best)
 
 
 def _by_solver(backend: BackendInfo) -> None:

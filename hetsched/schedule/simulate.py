@@ -102,7 +102,7 @@ class TimedDecision:
         from hetsched.schedule import kernels
 
         problem, decision, arcs = self.problem, self.decision, self.arcs
-        if problem.links.contended and decision.transfer_order is None:
+        if problem.links.contended and decision.transfer_order is None and arcs.moving.any():
             start, arc_start = kernels.first_come_first_served(
                 duration, decision.device, arcs.source, arcs.target, arcs.seconds, problem.links
             )

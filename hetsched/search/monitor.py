@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 TOLERANCE = 1e-9
 COMPILING = 10.0
-"""Seconds that have to be left to compile the kernels of bounds, which takes some two on an idle machine."""
+"""Seconds that have to be left to compile the kernels of bounds and windows, which takes some two on an idle machine."""
 _NO_KERNELS = Bound(0.0, "none", "there was no time to compile the kernels of bounds; `hetsched prepare` does it once for all")
 _UNLIMITED = Budget()
 
@@ -433,7 +433,7 @@ class Monitor:
                 self.raise_bound(bound)
 
         def proof() -> Bound:
-            if not bounds_end(compute, left) and self.bound.name == NO_BOUND.name:
+            if not ends_in_time(compute, left) and self.bound.name == NO_BOUND.name:
                 return replace(_NO_KERNELS, objective=self.objective)
             return self.bound
 
@@ -474,8 +474,8 @@ class MethodFunction(Protocol):
     def __call__(self, problem: Problem, monitor: Monitor, /, **options: Any) -> None: ...
 
 
-def bounds_end(work: Callable[[], object], left: float) -> bool:
-    """Return whether work on bounds ends; with less than `COMPILING` seconds left, no kernel is compiled for it."""
+def ends_in_time(work: Callable[[], object], left: float) -> bool:
+    """Return whether work that needs kernels ends; with less than `COMPILING` seconds left, none is compiled for it."""
     if left < COMPILING:
         return _ends_without_compiling(work, lambda: left)
     work()
