@@ -47,7 +47,6 @@ FEATURES = {
     COLD: LIMITS[1:2],
 }
 """Additional features of a problem, and its limits; `COLD` is a plain one with nothing compiled or imported."""
-LARGEST_COLD = 20000
 WARM, TRIES = (10, 300), 5
 """Tasks of the problems that are solved before measurements, and their largest number."""
 
@@ -180,7 +179,7 @@ def wanted(arguments: argparse.Namespace) -> list[Case]:
         for feature in FEATURES
         for method in arguments.methods
         for limit in FEATURES[feature]
-        if limit in arguments.limits and (feature != COLD or tasks <= LARGEST_COLD)
+        if limit in arguments.limits
     ]
 
 

@@ -15,7 +15,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
@@ -40,6 +40,8 @@ ELEMENT = 3e-6
 """Seconds of the interpreter for an element of a linear kernel, about: so measured with HEFT, 20,000 tasks and four devices."""
 LATE = 0.3
 """Seconds by which a call of the interpreter may pass the end of the time."""
+COMPILING = 10.0
+"""Seconds that have to be left to compile the kernels of bounds and windows, which takes some two on an idle machine."""
 _DIGEST = hashlib.sha256
 _TOLD = "HETSCHED_KERNELS_NOT_KEPT"
 """The environment variable in which the process that said so leaves its number to those it starts."""
@@ -216,6 +218,11 @@ def without_compiling(time_left: Callable[[], float]) -> Iterator[None]:
         yield
     finally:
         _time_left.reset(token)
+
+
+def kernels_in_time(left: float) -> AbstractContextManager[None]:
+    """Return a context that raises `NotCompiled` where a kernel would have to be compiled with less than `COMPILING` seconds left."""
+    return without_compiling(lambda: left) if left < COMPILING else nullcontext()
 
 
 @contextmanager

@@ -20,7 +20,6 @@ from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
 from hetsched.search import Budget, Event, Kind, Method, Monitor, find_method, registered
-from hetsched.search.monitor import ends_in_time
 from hetsched.search.solution import Bound, Solution
 from hetsched.stopping import Stop, reason, terminate
 from hetsched.verification.verify import verify
@@ -218,7 +217,7 @@ def _run(monitor: Monitor, chosen: list[tuple[str, dict[str, Any]]], start: Solu
                 monitor.note(f"{name} failed: {type(error).__name__}: {error}")
         if not first and monitor.best is None:
             _raise_bound(monitor, bounds)
-        elif not first:
+        elif not first and not monitor.deferred:
             monitor.deferred = bounds
         if math.isinf(monitor.bound.value):
             from hetsched.models.shortage import shortage
@@ -241,13 +240,14 @@ def _any_assignment_is_valid(problem: Problem) -> bool:
 def _raise_bound(monitor: Monitor, bounds: Iterable[Bound]) -> None:
     """Compute bounds until the solve has to stop; those for whose kernels there is no time are left to the proof of the solution."""
 
-    def compute() -> None:
-        for bound in bounds:
-            monitor.raise_bound(bound)
-            if monitor.should_stop:
-                break
+    from hetsched.bounds import best
+    from hetsched.compiled import NotCompiled, kernels_in_time
 
-    if not ends_in_time(compute, monitor.time_left):
-        from hetsched.bounds import best
-
+    try:
+        with kernels_in_time(monitor.time_left):
+            for bound in bounds:
+                monitor.raise_bound(bound)
+                if monitor.should_stop:
+                    break
+    except NotCompiled:
         monitor.deferred = best.quick(monitor.problem, monitor.objective)

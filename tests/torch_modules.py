@@ -105,10 +105,10 @@ def modules(draw: Any, most: int = 10) -> Any:
 @functools.cache
 def _captured(number: int) -> tuple[Steps, Program]:
     rng = random.Random(number)
-    steps = [(rng.choice(OPERATORS), rng.randrange(100), rng.randrange(100)) for _ in range(1 + rng.randrange(10))]
+    steps = [(rng.choice(OPERATORS), rng.randrange(100), rng.randrange(100)) for _ in range(rng.randint(1, 10))]
     with torch.random.fork_rng():
         torch.manual_seed(number)
-        module = Steps(steps, [rng.randrange(100) for _ in range(rng.randrange(3))]).eval()
+        module = Steps(steps, [rng.randrange(100) for _ in range(rng.randint(0, 2))]).eval()
         return module, Program(module, arguments(), fuse=number % 2 == 1)
 
 

@@ -143,8 +143,7 @@ class ReleaseTimes:
         self, subset: TaskSubset, t: int, width: int, pins: list[tuple[int, int]], delivery: FloatArray | None = None
     ) -> list[FloatArray]:
         """Return nodes of which one holds, one for each entry of the subset that may finish last and each of its devices."""
-        subset.node(self.release, delivery, pins)  # it refuses wrong ones
-        return self._alternatives(subset, t, width, pins, delivery)
+        return self._alternatives(subset, t, width, subset._check_limits(self.release, delivery, pins), delivery)
 
     def _alternatives(
         self, subset: TaskSubset, t: int, width: int, pins: list[tuple[int, int]], delivery: FloatArray | None = None

@@ -166,6 +166,12 @@ class TaskSubset:
         Releases (earliest starts) and deliveries (times from the finish to the end) are those of all tasks of
         the problem, [n, K]; a pin is a task and its only device.
         """
+        return self._node(release, delivery, self._check_limits(release, delivery, pins))
+
+    def _check_limits(
+        self, release: FloatArray | None, delivery: FloatArray | None, pins: Iterable[tuple[int, int]]
+    ) -> list[tuple[int, int]]:
+        """Return the pins as rows; refuse wrong arguments of `node`."""
         rows = check_rows(pins, "pins", "task", "device")
         for task, device in rows:
             if task not in self.place:
@@ -174,7 +180,7 @@ class TaskSubset:
         for name, given in (("release", release), ("delivery", delivery)):
             if given is not None:
                 check_array(given, name, self.single_input.least.shape)
-        return self._node(release, delivery, rows)
+        return rows
 
     def _node(self, release: FloatArray | None, delivery: FloatArray | None, pins: Iterable[tuple[int, int]]) -> FloatArray:
         lower = np.zeros((3, *self._levels.shape[1:]))

@@ -13,7 +13,6 @@ from hetsched.modeling.backends import BackendInfo, info
 from hetsched.modeling.settings import SolveSettings
 from hetsched.problem.problem import Problem
 from hetsched.search import LOADS, Auto, Kind, Monitor, Role, Supports, always, method
-from hetsched.search.monitor import ends_in_time
 from hetsched.stopping import NEVER, Deadline
 
 if TYPE_CHECKING:
@@ -61,6 +60,7 @@ def _solve(
 
     Unsupported settings are refused before any work.
     """
+    from hetsched.compiled import NotCompiled, kernels_in_time
     from hetsched.models.formulation import quick
     from hetsched.models.redundant import check_criterion
 
@@ -75,14 +75,12 @@ def _solve(
         with monitor.as_source(start.method):
             monitor.offer(start.schedule.decision)
     shortest = min(best, start.makespan, upper)
-    made: list[Formulation] = []
-
-    def make() -> None:
-        made.append(kind(problem, faithful=faithful, upper=shortest, symmetry=symmetry, deadline=monitor.deadline))
-
-    if not ends_in_time(make, monitor.time_left):
-        raise OutOfTime("there was no time to compile the kernels of windows; `hetsched prepare` does it once for all")
-    made[0].run(monitor, solver, settings, start=monitor.best)
+    try:
+        with kernels_in_time(monitor.time_left):
+            formulation = kind(problem, faithful=faithful, upper=shortest, symmetry=symmetry, deadline=monitor.deadline)
+    except NotCompiled:
+        raise OutOfTime("there was no time to compile the kernels of windows; `hetsched prepare` does it once for all") from None
+    formulation.run(monitor, solver, settings, start=monitor.best)
 
 
 def _by_solver(backend: BackendInfo) -> None:

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
 TOLERANCE = 1e-9
-COMPILING = 10.0
-"""Seconds that have to be left to compile the kernels of bounds and windows, which takes some two on an idle machine."""
 _NO_KERNELS = Bound(0.0, "none", "there was no time to compile the kernels of bounds; `hetsched prepare` does it once for all")
 _UNLIMITED = Budget()
 
@@ -330,7 +328,14 @@ class Monitor:
     @checked
     def without_compiling(self, work: Callable[[], object]) -> bool:
         """Return whether work ends without a kernel that would have to be compiled, or interpreted for longer than the time left."""
-        return _ends_without_compiling(work, lambda: self.time_left)
+        from hetsched.compiled import NotCompiled, without_compiling
+
+        try:
+            with without_compiling(lambda: self.time_left):
+                work()
+        except NotCompiled:
+            return False
+        return True
 
     def _construct(self, *, last: bool = False) -> None:
         """Offer the schedules of the constructive methods from which searches start, until the solve has to stop.
@@ -428,13 +433,16 @@ class Monitor:
 
         left = max(self.time_left, 0.0)
 
-        def compute() -> None:
-            for bound in self.deferred:
-                self.raise_bound(bound)
-
         def proof() -> Bound:
-            if not ends_in_time(compute, left) and self.bound.name == NO_BOUND.name:
-                return replace(_NO_KERNELS, objective=self.objective)
+            from hetsched.compiled import NotCompiled, kernels_in_time
+
+            try:
+                with kernels_in_time(left):
+                    for bound in self.deferred:
+                        self.raise_bound(bound)
+            except NotCompiled:
+                if self.bound.name == NO_BOUND.name:
+                    return replace(_NO_KERNELS, objective=self.objective)
             return self.bound
 
         return Solution(
@@ -472,22 +480,3 @@ class MethodFunction(Protocol):
     """A scheduling method: it offers decisions to the monitor until it is done or has to stop."""
 
     def __call__(self, problem: Problem, monitor: Monitor, /, **options: Any) -> None: ...
-
-
-def ends_in_time(work: Callable[[], object], left: float) -> bool:
-    """Return whether work that needs kernels ends; with less than `COMPILING` seconds left, none is compiled for it."""
-    if left < COMPILING:
-        return _ends_without_compiling(work, lambda: left)
-    work()
-    return True
-
-
-def _ends_without_compiling(work: Callable[[], object], left: Callable[[], float]) -> bool:
-    from hetsched.compiled import NotCompiled, without_compiling
-
-    try:
-        with without_compiling(left):
-            work()
-    except NotCompiled:
-        return False
-    return True

@@ -138,10 +138,11 @@ def test_a_small_network_by_hand():
     ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else None,
 )
 def test_shapes_are_those_of_one_input(layer, size, shape):
-    graph = capture(nn.Sequential(layer).eval(), torch.zeros(3, *size))
-    assert graph.shape[1] == shape
-    if shape is not None and graph.flops[1]:
-        assert graph.flops[1] == 2 * shape.rows * shape.columns * shape.reduction
+    for batch in (1, 3):
+        graph = capture(nn.Sequential(layer).eval(), torch.zeros(batch, *size))
+        assert graph.shape[1] == shape
+        if shape is not None and graph.flops[1]:
+            assert graph.flops[1] == 2 * shape.rows * shape.columns * shape.reduction
     fused = capture(nn.Sequential(layer, nn.ReLU()).eval(), torch.zeros(2, *size), fuse=True)
     if shape is not None:
         assert shape in fused.shape, "fusion keeps it"

@@ -273,4 +273,4 @@ def test_torchrun(tmp_path, fail):
     assert "rank 0 6.0 (2, 8)" in done.stdout
     assert "rank 1 False (2, 8)" in done.stdout
     if fail:
-        assert "hetsched.errors.PeerLost: rank 1 is lost: Connection" in done.stderr
+        assert "hetsched.errors.PeerLost: rank 1 is lost: Connection closed by peer" in done.stderr
