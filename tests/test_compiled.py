@@ -12,7 +12,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from numba.core import caching
+from numba.core import caching, config
 
 from hetsched import compiled
 
@@ -26,8 +26,10 @@ def twice(x):
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> Path:
-    """Return a module with one kernel, whose code is kept in `__pycache__` beside it."""
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a module with one kernel, whose code is kept in `__pycache__` beside it, whatever cache folder the caller has set."""
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.setattr(config, "CACHE_DIR", "")
     path = tmp_path / "kernels.py"
     path.write_text(SOURCE)
     return path
