@@ -48,8 +48,6 @@ PAPER = {"inception_v3": "59, 8.1", "nmt": "154, 6.4", "transformer, heads apart
 """Celeritas' Table 2: nodes and CCR after fusion."""
 ROOM = 1.2
 """Memory of a device as a multiple of a quarter of the claims of all tasks: the graph fits all devices together, but none alone."""
-MOST_LP = 3000
-"""The most tasks for m-sct, whose linear program takes minutes above it."""
 CALLS = ("swin 1.8B", "gpt3 330M", "alphafold2 87M")
 CALL_METHODS = ("best-device", "heft", "m-sct", "celeritas", "multilevel")
 FRESH = """
@@ -124,10 +122,6 @@ def steps(names: Sequence[str], seconds: float, methods: Sequence[str]) -> tuple
     for name in names:
         problem, best, rows[name] = training_problem(name), {}, {}
         for method in (*methods, *GIVEN_TIME):
-            if method == "m-sct" and problem.n_tasks > MOST_LP:
-                times[method].append("-")
-                placed[method].append("-")
-                continue
             limit = seconds if method in GIVEN_TIME else None
             if limit is None:
                 hs.solve(problem, method)  # compiles kernels
@@ -186,9 +180,6 @@ def fused(names: Sequence[str], seconds: float) -> tuple[str, dict[str, Any]]:
             for what, variant in (("original", problem), ("fused", coarse_graph.coarse)):
                 cells = []
                 for method in CALL_METHODS:
-                    if method == "m-sct" and variant.n_tasks > MOST_LP:
-                        cells.append("-")
-                        continue
                     solved = hs.solve(variant, method, time_limit=seconds if method == "multilevel" else None)
                     over = solved.best_effort
                     cells.append(

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import hetsched as hs
+from hetsched.modeling import backends as backends_of_solvers
 from hetsched.modeling.backends import scip
 from hetsched.modeling.model import Model
 from hetsched.testing import backends
@@ -34,6 +35,15 @@ class TestCpSat(backends.BackendSuite):
 def test_an_unknown_solver_is_refused() -> None:
     with pytest.raises(hs.UnsupportedFeature, match="unknown solver 'gurobi'; choose from scip, highs, cpsat"):
         Model().solve("gurobi")
+
+
+def test_the_preferred_solver_is_the_first_that_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backends_of_solvers, "_installed", lambda solver: solver.name != "highs")
+    assert backends_of_solvers.preferred(["highs", "scip"]) == "scip"
+    assert backends_of_solvers.preferred(["scip", "highs"]) == "scip"
+    assert backends_of_solvers.preferred(["highs"]) == "highs", "its backend says how to install it"
+    with pytest.raises(hs.UnsupportedFeature, match="unknown solver 'gurobi'"):
+        backends_of_solvers.preferred(["gurobi"])
 
 
 class Interrupt:

@@ -7,7 +7,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from hetsched.arguments import checked
@@ -73,18 +73,24 @@ def known() -> tuple[BackendInfo, ...]:
 @checked(UnsupportedFeature)
 def info(name: str, *, threads: int | None = None) -> BackendInfo:
     """Return the declaration of a solver, without loading it; the errors are those of `backend`."""
-    if name not in _known():
-        raise UnsupportedFeature(f"unknown solver {name!r}; choose from {', '.join(_known())}")
-    declared = _known()[name]
+    declared = _declared(name)
     check_threads(name, threads, several=declared.capabilities.threads)
     if not _installed(declared):
         raise MissingDependency(declared.requires, declared.extra)
     return declared
 
 
-def preferred() -> str:
-    """Return the name of the default solver: the first by turn that is installed."""
-    return min(known(), key=lambda solver: (not _installed(solver), solver.turn)).name
+@checked(UnsupportedFeature)
+def preferred(among: Sequence[str] | None = None) -> str:
+    """Return the name of the default solver: the first of `among`, or else of all by turn, that is installed."""
+    choice = [_declared(name) for name in among] if among else sorted(known(), key=lambda solver: solver.turn)
+    return next(filter(_installed, choice), choice[0]).name
+
+
+def _declared(name: str) -> BackendInfo:
+    if name not in _known():
+        raise UnsupportedFeature(f"unknown solver {name!r}; choose from {', '.join(_known())}")
+    return _known()[name]
 
 
 def _installed(solver: BackendInfo) -> bool:
