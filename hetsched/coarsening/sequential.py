@@ -60,7 +60,9 @@ def operation_fusion(problem: Problem, *, order: Order = "cpd-topo", window: int
     """Merge intervals of a topological order with the least mean transfers between them: optimal operation fusion.
 
     Intervals of a topological order make no cycle. Kernighan's dynamic program finds the optimal break points in time
-    proportional to edges + tasks x window.
+    proportional to edges + tasks x window. They are optimal without co-location labels: clusters that labels bind together are
+    divided further where they would have no device or need too much memory (`settled`). The methods ``celeritas`` and
+    ``order-place`` fuse the graph without its labels instead.
 
     Parameters
     ----------

@@ -29,19 +29,6 @@ def fused(problem: Problem, monitor: Monitor, **options: Any) -> Coarsening:
         return Coarsening.through(problem, ())
 
 
-def offer_lifted(monitor: Monitor, coarsening: Coarsening, decide: Callable[[Problem, Monitor], None]) -> None:
-    """Run a method on a coarse problem, and offer the lifted schedule, or best effort, on the fine problem."""
-    inner = Monitor(coarsening.coarse, seed=monitor.seed, parent=monitor, objective=monitor.objective)
-    decide(coarsening.coarse, inner)
-    monitor.evaluated(inner.evaluations)
-    solution = inner.solution(monitor.source)
-    for message in solution.messages:
-        monitor.note(message)
-    schedule = solution.schedule if solution.best_effort is None else solution.best_effort.schedule
-    if schedule is not None:
-        monitor.offer(coarsening.lift(schedule.decision))
-
-
 def offer_devices(monitor: Monitor, device: IntArray) -> None:
     """Offer the decision of `listed` for given devices of tasks, [n]; over the memory it becomes a best effort."""
     offer_within(monitor, listed(monitor.problem, device))

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
+from hetsched import coarsening
 from hetsched.analysis.levels import unit_sums
 from hetsched.arrays import readonly, row_starts
 from hetsched.coarsening.coarse import mean_durations, mean_transfers
@@ -91,6 +92,33 @@ def test_adjusting_follows_algorithm_2(problem):
             slots[best].append((start[i], finish[i]))
     for i, name in enumerate(graph.names):
         assert monitor.best.device_of(name) == problem.cluster.names[device[i]]
+
+
+@given(problems(n_tasks=st.integers(1, 10), colocation=True, **plain), st.sampled_from(["celeritas", "order-place"]), st.integers(1, 4))
+def test_co_located_tasks_follow_the_first_that_is_placed(problem, method, window):
+    free = problem.replace(
+        graph=problem.graph.replace(colocation=None), durations=np.where(problem.eligible[:, :, None], problem.durations, np.nan)
+    )
+    options = {"window": window}
+    alone, together = (hs.solve(each, method, options=options).schedule for each in (free, problem))
+    fused = coarsening.operation_fusion(free, window=window)
+    position = {c: x for x, c in enumerate(coarsening.topological_order(fused.coarse).tolist())}
+    chosen = {}
+    for _, _, i in sorted((position[fused.cluster[i]], x, i) for x, i in enumerate(problem.graph.topological_order.tolist())):
+        chosen.setdefault(problem.unit[i], alone.device_of(problem.graph.names[i]))
+    for i, name in enumerate(problem.graph.names):
+        assert together.device_of(name) == chosen[problem.unit[i]]
+    assert hs.verify(problem, together) == []
+
+
+def test_labels_do_not_divide_clusters_and_the_memory_is_repaired():
+    """Two clusters fill one device each, but a label draws the last task to the first device, which lacks the memory for it."""
+    problem = chain(4, memory=3.0, devices=2, colocation=["x", None, None, "x"], weight=[1.0, 1.0, 1.0, 2.0])
+    solution = hs.solve(problem, "order-place", options={"window": 2, "memory": 1.0})
+    devices = [solution.schedule.device_of(f"t{i}") for i in range(4)]
+    assert devices[0] == devices[3]
+    assert hs.verify(problem, solution.schedule) == []
+    assert any("4 bytes on 'd0', 1 more than there are" in message for message in solution.messages)
 
 
 def first_slot(taken, ready, length):
