@@ -11,21 +11,34 @@ import numpy as np
 from hetsched.arguments import checked, shown
 from hetsched.arrays import IntArray
 from hetsched.coarsening.coarse import Coarsening, contract, settled
-from hetsched.errors import UnsupportedFeature
+from hetsched.errors import UnsupportedFeature, warn
 from hetsched.problem.graph import Shape
 from hetsched.problem.problem import CostModel, Problem
 
 Rule = tuple[str, ...]
 
+SYNONYMS: Mapping[str, str] = {
+    "conv": "conv2d",
+    "bn": "batch_norm",
+    "Conv": "conv2d",
+    "BatchNormalization": "batch_norm",
+    "Relu": "relu",
+    "Add": "add",
+    "MatMul": "matmul",
+    "Gemm": "linear",
+    "LayerNormalization": "layer_norm",
+    "Gelu": "gelu",
+}
+"""Operator types of ONNX and of Moirai's paper, with those captured from PyTorch: rules match both."""
+_NORMALISED: tuple[Rule, ...] = (("conv2d", "batch_norm"), ("conv2d", "batch_norm", "relu"), ("conv2d", "batch_norm", "add", "relu"))
+_CONVOLVED: tuple[Rule, ...] = (("conv2d", "relu"), ("conv2d", "add", "relu"))
+
 RULES: Mapping[str, tuple[Rule, ...]] = {
-    "moirai": (("conv", "bn"), ("conv", "bn", "relu"), ("conv", "bn", "add", "relu")),
+    "moirai": (*_NORMALISED, *_CONVOLVED),  # the latter are the former where the norm is part of the convolution, as in captures
     "cudnn": (
-        ("conv2d", "relu"),
+        *_NORMALISED,
+        *_CONVOLVED,
         ("conv2d", "add"),
-        ("conv2d", "add", "relu"),
-        ("conv2d", "batch_norm"),
-        ("conv2d", "batch_norm", "relu"),
-        ("conv2d", "batch_norm", "add", "relu"),
         ("conv2d", "silu"),
         ("conv2d", "sigmoid"),
         ("linear", "relu"),
@@ -37,20 +50,17 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         ("add", "relu"),
     ),
     "onnxruntime": (
-        ("Conv", "BatchNormalization"),
-        ("Conv", "Relu"),
-        ("Conv", "BatchNormalization", "Relu"),
-        ("Conv", "Add"),
-        ("Conv", "Add", "Relu"),
-        ("Conv", "BatchNormalization", "Add", "Relu"),
-        ("MatMul", "Add"),
-        ("Gemm", "Relu"),
-        ("Add", "LayerNormalization"),
-        ("Add", "Gelu"),
-        ("Add", "Relu"),
+        *_NORMALISED,
+        *_CONVOLVED,
+        ("conv2d", "add"),
+        ("matmul", "add"),
+        ("linear", "relu"),
+        ("add", "layer_norm"),
+        ("add", "gelu"),
+        ("add", "relu"),
     ),
 }
-"""Sets of rules by name: operator types in the order of execution, as captured from PyTorch for cuDNN, or as in ONNX."""
+"""Sets of rules by name: operator types in the order of execution, as captured from PyTorch (see `SYNONYMS`)."""
 
 
 @checked(UnsupportedFeature)
@@ -68,7 +78,7 @@ def fuse(problem: Problem, rules: str | Iterable[Sequence[str]] = "cudnn", *, co
     Parameters
     ----------
     rules : str or sequences of operator types
-        A name of `RULES`, or other rules.
+        A name of `RULES`, or other rules. A warning says so if they match nothing.
     costs : CostModel, optional
         Cost model of the fused graph; default: the sum of the members' durations, an upper estimate.
 
@@ -78,6 +88,13 @@ def fuse(problem: Problem, rules: str | Iterable[Sequence[str]] = "cudnn", *, co
     """
     chosen = _rules(rules)
     groups = _groups(problem, chosen)
+    if not groups and problem.n_tasks:
+        name = repr(rules) if isinstance(rules, str) else "given"
+        have, want = (shown(sorted(set(words))) for words in (problem.graph.op, sum(chosen, ())))
+        warn(
+            f"no sequence of operators matches the {name} rules, and nothing is fused: the graph has the types {have}, the rules have {want}",
+            UserWarning,
+        )
     number = np.arange(problem.n_tasks)
     for group in groups:
         number[group] = group[0]
@@ -93,7 +110,11 @@ def _rules(rules: str | Iterable[Sequence[str]]) -> set[Rule]:
     sequences = [tuple(rule) if isinstance(rule, Iterable) else () for rule in rules if not isinstance(rule, str)]
     if not sequences or any(len(rule) < 2 or not all(isinstance(op, str) and op for op in rule) for rule in sequences):
         raise UnsupportedFeature(f"rules is {shown(rules)}; each rule is two operator types or more, such as ('conv2d', 'relu')")
-    return set(sequences)
+    return {_canonical(rule) for rule in sequences}
+
+
+def _canonical(types: Iterable[str]) -> Rule:
+    return tuple(SYNONYMS.get(name, name) for name in types)
 
 
 def _groups(problem: Problem, rules: set[Rule]) -> list[list[int]]:
@@ -101,10 +122,10 @@ def _groups(problem: Problem, rules: set[Rule]) -> list[list[int]]:
     graph = problem.graph
     pieces = {rule[a:b] for rule in rules for a in range(len(rule)) for b in range(a + 1, len(rule) + 1)}
     part = {i: [i] for i in range(graph.n_tasks)}
-    only = np.diff(graph.succ_ptr) == 1
+    only, op = np.diff(graph.succ_ptr) == 1, _canonical(graph.op)
 
     def types(group: list[int]) -> Rule:
-        return tuple(graph.op[i] for i in group)
+        return tuple(op[i] for i in group)
 
     changed = True
     while changed:  # a later join may complete an earlier part

@@ -153,7 +153,7 @@ def _prepare_coarsening() -> None:
         settled(level.problem, level.cluster, most_claim=1.0)
     operation_fusion(problem)
     acyclic(problem, np.arange(problem.n_tasks) % 2)
-    fuse(problem)
+    fuse(problem.replace(graph=problem.graph.replace(op="relu")), [("relu", "relu")])
     for name in ("split", "multilevel"):
         prepare_methods([name], problem)
         mark_prepared(name)

@@ -32,6 +32,7 @@ def without_gaps(problem):
     return problem.transfers is None or bool(np.isfinite(problem.transfers).all())
 
 
+@pytest.mark.filterwarnings("ignore:no sequence of operators matches")
 @pytest.mark.parametrize("name", COARSENINGS)
 @examples(40)
 @given(problem=problems(n_tasks=st.integers(0, 9), **features).filter(without_gaps), data=st.data())

@@ -52,6 +52,7 @@ def test_figure_7():
     assert "conv bn add relu" in coarse.coarse.graph.op
 
 
+@pytest.mark.filterwarnings("ignore:no sequence of operators matches")
 def test_connections():
     direct = made({"c": "conv", "b": "bn", "r": "relu"}, [("c", "b"), ("b", "r")])
     assert parts(direct, "moirai")[0] == {"c b r"}
@@ -132,3 +133,25 @@ def test_only_edges_merge():
     assert merged.coarse.n_tasks == 1  # each edge is the only one at one of its ends; merging all makes no cycle
     diamond = problem.replace(graph=hs.TaskGraph("abcdef", [("a", "c"), ("a", "d"), ("b", "c"), ("b", "d"), ("c", "e"), ("d", "f")]))
     assert coarsening.degree_one(diamond).cluster.tolist() == [0, 1, 2, 3, 2, 3]
+
+
+@pytest.mark.parametrize("rules", coarsening.RULES)
+def test_rules_match_captured_operators_and_those_of_onnx(rules):
+    """In captures batch norms are part of convolutions."""
+    googlenet = hs.workloads.networks.load("googlenet")
+    assert set(googlenet.op) >= {"conv2d", "relu"}
+    fused = coarsening.fuse(hs.Problem(googlenet, hs.workloads.clusters.diviml(), costs=hs.costs.Roofline()), rules)
+    convolutions = googlenet.op.count("conv2d")
+    assert fused.coarse.graph.op.count("conv2d relu") == convolutions
+    assert fused.coarse.n_tasks == googlenet.n_tasks - convolutions
+    exported = made({"c": "Conv", "b": "BatchNormalization", "r": "Relu"}, [("c", "b"), ("b", "r")])
+    assert parts(exported, rules)[0] == {"c b r"}
+
+
+@pytest.mark.parametrize(("rules", "name"), [("cudnn", "'cudnn'"), ([("softmax", "relu")], "given")])
+def test_rules_that_match_nothing_say_so(rules, name):
+    problem = made({"s": "softmax", "m": "matmul"}, [("s", "m")])
+    with pytest.warns(
+        UserWarning, match=rf"no sequence of operators matches the {name} rules, .* the graph has the types \['matmul', 'softmax'\]"
+    ):
+        assert coarsening.fuse(problem, rules).coarse.n_tasks == 2
