@@ -92,7 +92,7 @@ def fuse(problem: Problem, rules: str | Iterable[Sequence[str]] = "cudnn", *, co
         name = repr(rules) if isinstance(rules, str) else "given"
         have, want = (shown(sorted(set(words))) for words in (problem.graph.op, sum(chosen, ())))
         warn(
-            f"no sequence of operators matches the {name} rules, and nothing is fused: the graph has the types {have}, the rules have {want}",
+            f"no sequence of operators matches the {name} rules, nothing is fused: the graph has the types {have}, the rules have {want}",
             UserWarning,
         )
     number = np.arange(problem.n_tasks)

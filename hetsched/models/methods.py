@@ -126,9 +126,11 @@ for _backend in backends.known():
 def moirai(
     problem: Problem, monitor: Monitor, *, solver: str = "scip", gap: float = 0.0, threads: int | None = None, faithful: bool = True
 ) -> None:
-    """Solve Moirai's formulation; ``faithful=False`` adds redundant load rows."""
+    """Solve Moirai's formulation, that of ``communication="port"``; ``faithful=False`` adds redundant load rows."""
     from hetsched.models.moirai import CongestionAware
 
+    if problem.communication != "port":
+        monitor.note(f"under communication={problem.communication!r} equation (8) has no rows; Moirai's own problem has 'port'")
     _solve(CongestionAware, problem, monitor, solver, gap=gap, threads=threads, faithful=faithful)
 
 

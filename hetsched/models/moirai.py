@@ -28,7 +28,7 @@ from hetsched.search import Supports
 
 
 class Flows(Component):
-    """A flow node for each edge, after its source and before its target: `FlowVariables`; Moirai (4a), (5), (6).
+    """A flow node for each edge, after its source and before its target: `FlowVariables`; Moirai (4a), (7).
 
     ``pair[e, u, v]`` is 1 if the source runs on u and the target on v (it replaces z and u of the paper);
     ``leave[e]`` and ``arrive[e]`` are the start and finish of the transfer.
@@ -42,7 +42,7 @@ class Flows(Component):
         leave = model.time("leave", graph.n_edges, upper=f.ticks)
         arrive = model.time("arrive", graph.n_edges, upper=f.ticks)
         moving = (pair * seconds).sum(axis=(1, 2))
-        model.add(arrive == leave + moving, tag="(6)")
+        model.add(arrive == leave + moving, tag="(7)")
         model.add(leave >= f.times.finish[graph.source], tag="(4a)")
         model.add(f.times.start[graph.target] >= arrive, tag="(4a)")
         f.provide(FlowVariables(pair, leave, arrive, moving, seconds))
@@ -66,7 +66,7 @@ class Flows(Component):
 
 
 class LiteralFlows(Flows):
-    """The flow nodes as printed in Moirai: ``z[e]``, whether the devices differ, and ``u[e, k', k'']``, the channel, with rows (6)."""
+    """The flow nodes as printed in Moirai: ``z[e]``, whether the devices differ, and ``u[e, k', k'']``, the channel, with rows (7)."""
 
     differ: Expression
     """[E] binaries: 1 if the ends are on different devices."""
@@ -79,11 +79,11 @@ class LiteralFlows(Flows):
         self.differ = model.binary("z", n_edges)
         wide = self.differ.reshape(-1, 1)
         for rows in (wide >= source - target, wide >= target - source, wide <= 2 - source - target):
-            model.add(rows, tag="(6)")
+            model.add(rows, tag="(7)")
         channel = model.binary("u", (n_edges, k, k), upper=apart & np.isfinite(times))
-        model.add(channel.sum(axis=(1, 2)) == self.differ, tag="(6)")
+        model.add(channel.sum(axis=(1, 2)) == self.differ, tag="(7)")
         u, v = np.nonzero(apart)
-        model.add(channel[:, u, v] >= source[:, u] + target[:, v] - 1, tag="(6)")
+        model.add(channel[:, u, v] >= source[:, u] + target[:, v] - 1, tag="(7)")
         return channel
 
     def fill_choice(self, f: Formulation, values: Values) -> None:
@@ -94,7 +94,7 @@ class LiteralFlows(Flows):
 
 
 class Contention(Component):
-    """At most one flow at a time in each resource of links: a channel, Moirai (7), (8), or a port of a device or node."""
+    """At most one flow at a time in each resource of links: a port of a device, Moirai (8), a port of a node, or a channel."""
 
     ports: tuple[tuple[Expression, BoolArray], ...] = ()
     """For sending and receiving ports: [E, R] binaries, and which flows hold a resource, [R, E, K, K]; empty for channels."""
@@ -108,8 +108,9 @@ class Contention(Component):
         if groups is None:
             u, v = np.nonzero(~np.eye(k, dtype=bool))
             intervals = f.model.interval(flows.leave, flows.seconds[:, u, v], end=flows.arrive, presence=flows.pair[:, u, v])
-            f.model.no_overlap(intervals, pairs, tag="(7)-(8)")
+            f.model.no_overlap(intervals, pairs, tag="one on a channel")
             return
+        rule = "(8)" if problem.communication == "port" else "one"
         real = (flows.seconds > 0) & ~np.eye(k, dtype=bool)  # a transfer of zero length needs no port
         for name, group in zip(("send", "receive"), groups, strict=False):
             holds = real & group[:, None]
@@ -120,7 +121,7 @@ class Contention(Component):
             place = np.full(problem.graph.n_edges, -1)
             place[taking] = np.arange(len(taking))
             kept = pairs[(place[pairs] >= 0).all(axis=1)]
-            f.model.no_overlap(intervals, place[kept], tag=f"one {name}s")
+            f.model.no_overlap(intervals, place[kept], tag=f"{rule} {name}s")
             self.ports = (*self.ports, (used, holds))
 
     def _pairs(self, f: Formulation) -> IntArray:
@@ -144,9 +145,9 @@ class Contention(Component):
 class CongestionAware(Formulation):
     """Moirai, equations (4) to (8), for one input: tasks and transfers are scheduled together.
 
-    Every edge is a flow node of the augmented graph; with ``communication="channel"`` flows on one
-    directed channel exclude one another, with ``"port"`` those that leave or reach one device, with
-    ``"node"`` those that leave or reach one node.
+    Every edge is a flow node of the augmented graph. With ``communication="port"`` flows that leave, or reach, one device
+    exclude one another: equation (8), as its published rows have it. With ``"node"`` those that leave or reach one node do,
+    with ``"channel"`` those on one directed channel.
     """
 
     name = "moirai"
@@ -155,9 +156,9 @@ class CongestionAware(Formulation):
     def recipe(self) -> Iterator[Component]:
         yield Placement()
         yield SharedTiming()
-        yield LiteralFlows() if self.faithful else Flows()  # (4a), (5), (6)
+        yield LiteralFlows() if self.faithful else Flows()  # (4a), (7)
         if self.problem.links.contended:
-            yield Contention()  # (7), (8)
+            yield Contention()  # (8)
         yield NonOverlap()
         yield StaticMemory()
         yield Makespan()

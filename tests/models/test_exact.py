@@ -121,6 +121,21 @@ def test_moirai_example(shared_data: Path, communication: str) -> None:
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("faithful", [False, True])
+@pytest.mark.parametrize(("communication", "makespan"), [("delay", 13.0), ("channel", 13.0), ("port", 22.0)])
+def test_equation_8_excludes_two_flows_that_leave_one_device(solver: str, faithful: bool, communication: str, makespan: float) -> None:
+    """A sends to B and to C, on devices of their own, for 10 s each: one channel each, but one port."""
+    graph = hs.TaskGraph("ABC", [("A", "B", 10.0), ("A", "C", 10.0)], devices=[["u"], ["v"], ["w"]])
+    cluster, durations = hs.Cluster(["u", "v", "w"], bandwidth=1.0), np.array([1.0, 2.0, 1.0])[:, None] * np.ones((3, 3))
+    problem = hs.Problem(graph, cluster, durations=durations, communication=communication)
+    formulation = CongestionAware(problem, faithful=faithful)
+    assert formulation.model.solve(solver).objective / formulation.second == pytest.approx(makespan)
+    assert ("(8) sends" in formulation.model.describe()) == (communication == "port")
+    notes = hs.solve(problem, "moirai").messages
+    assert any("equation (8) has no rows; Moirai's own problem has 'port'" in note for note in notes) == (communication != "port")
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
 def test_transfers_that_take_no_time_need_no_port(solver: str) -> None:
     graph = hs.TaskGraph(["a", "b", "c", "d"], [("a", "c", 10), ("b", "d", 3)], devices=[["d0"], ["d0"], ["d1"], ["d1", "d2"]])
     bandwidth = np.ones((3, 3))
