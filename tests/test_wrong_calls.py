@@ -422,10 +422,6 @@ def hosted() -> hs.Problem:
     return problem().replace(cluster=cluster)
 
 
-def related() -> hs.Problem:
-    return problem().replace(durations=[[1, 2], [2, 4], [3, 6]])
-
-
 CAPABILITIES = ("continuous", "unbounded", "threads", "intervals", "incremental", "deterministic")
 EXPRESSIONS = {
     "AssignmentVariables": ("x", "on", "busy", "duration", "batches"),
@@ -563,7 +559,6 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     "modeling.Expression.constant": lambda: np.zeros(1),
     **{f"models.{name}.{method}.values": functools.partial(encoded, name) for name in FORMULATIONS for method in ("decode", "offer")},
     "models.components.shared_resources.links": lambda: problem().links,
-    "models.getf.related.problem": related,
     "report.write_gantt.path": lambda: "gantt.svg",
     "schedule.objectives.host_times.problem": lambda: hosted(),
     "schedule.objectives.max_load.problem": lambda: hosted(),

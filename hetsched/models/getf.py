@@ -1,4 +1,4 @@
-"""GETF: a group of devices of similar speed for each task by a rounded linear program, then earliest start first."""
+"""GETF: a group of devices of similar speed for each task by a rounded program, then earliest start first."""
 
 from __future__ import annotations
 
@@ -7,52 +7,44 @@ from typing import Any
 
 import numpy as np
 
+from hetsched.analysis.levels import unit_sums
 from hetsched.arguments import check_array, checked
 from hetsched.arrays import FloatArray, IntArray
-from hetsched.errors import InvalidArgument, InvalidProblem, UnsupportedFeature
+from hetsched.errors import InvalidArgument, InvalidProblem
 from hetsched.modeling.model import Model
 from hetsched.problem.problem import Problem
 from hetsched.search import Monitor
 from hetsched.stopping import NEVER, Deadline
 
-RELATED = 1e-6  # relative tolerance between durations and work / speed
-
 
 @checked
-def related(problem: Problem) -> tuple[FloatArray, FloatArray]:
-    """Return (work [n], speed [K]) with durations = work / speed; raise `UnsupportedFeature` for unrelated devices."""
+def mean_speeds(problem: Problem) -> FloatArray:
+    """Return the speed of each device, [K]: the inverse geometric mean of its durations relative to those of all devices.
+
+    A task counts with the devices that run it. Of related devices, with durations = work / speed, these are the speeds.
+    """
     durations = problem.whole_durations
-    usable = problem.eligible & np.isfinite(durations)
-    complete = np.where(usable & (durations > 0), durations, 1.0)
-    if not usable.all() or ((durations > 0).any(axis=1) & (durations == 0).any(axis=1)).any():
-        raise UnsupportedFeature("getf is for related devices on which every task can run; use moirai or milp for others")
-    taking = (durations > 0).all(axis=1)
-    logs = np.log(complete[taking])
-    speed = np.exp(-(logs - logs.mean(axis=1, keepdims=True)).mean(axis=0)) if taking.any() else np.ones(problem.n_devices)
-    work = (durations * speed).mean(axis=1)
-    worst = np.abs(durations * speed - work[:, None]).max(axis=1, initial=0.0)
-    off = np.flatnonzero(worst > RELATED * np.maximum(work, 1e-300))
-    if len(off):
-        raise UnsupportedFeature(
-            f"getf is for related devices, with durations = work / speed, but those of task {problem.graph.names[off[0]]!r} "
-            "are in other proportions; use moirai or milp for unrelated devices"
-        )
-    return work, speed
+    counted = problem.eligible & np.isfinite(durations) & (durations > 0)
+    logs = np.log(np.where(counted, durations, 1.0))
+    own = logs.sum(axis=1, keepdims=True) / np.maximum(1, counted.sum(axis=1, keepdims=True))
+    relative = np.where(counted, logs - own, 0.0).sum(axis=0) / np.maximum(1, counted.sum(axis=0))
+    return np.asarray(np.exp(-relative))
 
 
 @checked
-def group_program(problem: Problem, work: FloatArray, speed: FloatArray, deadline: Deadline = NEVER) -> tuple[Model, Any]:
-    """Return the linear program of the group assignment and its fractions x[u, k] of co-location units.
+def group_program(problem: Problem, *, integral: bool = False, deadline: Deadline = NEVER) -> tuple[Model, Any]:
+    """Return the program of the group assignment and its fractions x[u, k] of co-location units, or with `integral` its binaries.
 
     It minimises T such that every unit is fully assigned, completion times of tasks respect precedence, and the load
-    of each device and every completion time are at most T. Times are shares of the work on the slowest device.
+    of each device and every completion time are at most T. Times are shares of the longest durations of all tasks.
     """
-    check_array(work, "work", (problem.n_tasks,))
-    check_array(speed, "speed", (problem.n_devices,))
     graph, model = problem.graph, Model(deadline=deadline)
-    seconds = work[:, None] / speed
-    scale = 1.0 / max(float(seconds.max(axis=1).sum()), 1e-300)
-    x = model.continuous("x", (problem.n_units, problem.n_devices), upper=1.0)
+    usable = problem.eligible & np.isfinite(problem.whole_durations)
+    seconds = np.where(usable, problem.whole_durations, 0.0)
+    scale = 1.0 / max(float(seconds.max(axis=1, initial=0.0).sum()), 1e-300)
+    unable = unit_sums(problem, (~usable).astype(np.float64)) > 0
+    shape, upper = (problem.n_units, problem.n_devices), np.where(unable, 0.0, 1.0)
+    x = model.binary("x", shape, upper=~unable) if integral else model.continuous("x", shape, upper=upper)
     completion = model.continuous("completion", problem.n_tasks)
     taken = x[problem.unit] * (seconds * scale)
     length = taken.sum(axis=1)
@@ -102,18 +94,19 @@ def chosen_groups(fractions: FloatArray, group: IntArray, speed: FloatArray) -> 
     return np.array([low + int(np.argmax(total[low:])) for low in floor.tolist()], np.int64).reshape(len(fractions))
 
 
-def getf(problem: Problem, monitor: Monitor, solver: str) -> None:
-    """Assign tasks to groups of devices of similar speed by a rounded linear program, then schedule by earliest start within them."""
-    work, speed = related(problem)
-    model, x = group_program(problem, work, speed, monitor.deadline)
+def getf(problem: Problem, monitor: Monitor, solver: str, *, integral: bool) -> None:
+    """Assign tasks to groups of devices of similar speed by a program, then schedule by earliest start within them."""
+    speed = mean_speeds(problem)
+    model, x = group_program(problem, integral=integral, deadline=monitor.deadline)
     outcome = model.solve(solver, deadline=monitor.deadline, seed=monitor.seed, stop=lambda: monitor.should_stop).raise_for_failure()
     if outcome.values is None:
         monitor.note(f"the group assignment has no solution: {outcome.detail or outcome.stopped}")
         return
     group = speed_groups(speed)
-    chosen = chosen_groups(x.value(outcome.values), group, speed)[problem.unit]
+    kept = chosen_groups(x.value(outcome.values), group, speed)[problem.unit][:, None] == group
+    kept[~(kept & problem.eligible & np.isfinite(problem.whole_durations)).any(axis=1)] = True
     try:
-        narrowed = problem.replace(durations=np.where((chosen[:, None] == group)[:, :, None], problem.durations, np.nan))
+        narrowed = problem.replace(durations=np.where(kept[:, :, None], problem.durations, np.nan))
     except InvalidProblem as reason:  # no paths between groups
         monitor.note(f"the chosen groups permit no schedule: {reason}")
         return

@@ -154,14 +154,18 @@ def pesto(problem: Problem, monitor: Monitor, *, solver: str = "scip", gap: floa
     summary="group assignment by linear program, then earliest start first",
     source=GETF,
     kind=Kind.EXACT,
-    supports=Supports(inputs="whole", besides="unrelated devices"),
+    supports=Supports(inputs="whole"),
     turn=490,
 )
-def getf(problem: Problem, monitor: Monitor, *, solver: str = "scip") -> None:
-    """Round the linear program's fractions to groups of devices of similar speed."""
+def getf(problem: Problem, monitor: Monitor, *, solver: str = "scip", integral: bool = False) -> None:
+    """Round the linear program's fractions to groups of devices of similar speed.
+
+    Unrelated devices, which the paper does not have, are grouped by their mean speeds; a task that no device of its group runs
+    keeps all its devices. With ``integral=True`` the assignment is a MILP, as in Moirai's comparison.
+    """
     from hetsched.models.getf import getf as run
 
-    run(problem, monitor, solver)
+    run(problem, monitor, solver, integral=integral)
 
 
 @method(

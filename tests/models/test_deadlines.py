@@ -118,10 +118,7 @@ def test_missing_memory_is_explained_as_long_as_there_is_time() -> None:
 @pytest.mark.parametrize("method", [*EXACT, "getf", "m-sct", "split", "contiguous"])
 @pytest.mark.parametrize("looks", [0, 3, 15, 40])
 def test_a_method_without_time_has_a_message(method: str, looks: int) -> None:
-    problem = tangle(300)
-    if method == "getf":  # devices of one speed each
-        problem = problem.replace(durations=problem.durations[:, :1, 0] / np.array([1.0, 2.0, 3.0]))
-    run = watched(problem, method, looks)
+    run = watched(tangle(300), method, looks)
     assert run.late <= 60
     if looks < 10:  # later a solver may run, with its own clock
         assert run.monitor.solution(method).stopped == "time limit"

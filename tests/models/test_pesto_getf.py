@@ -94,8 +94,9 @@ def related(draw: st.DrawFn) -> hs.Problem:
 @few
 @given(problem=related())
 def test_getf_solves_problems_on_related_devices(problem: hs.Problem) -> None:
-    work, speed = getf.related(problem)
-    assert work[:, None] / speed == pytest.approx(problem.durations[:, :, 0], rel=1e-9)
+    speed = getf.mean_speeds(problem)
+    work = problem.durations[:, :, 0] * speed
+    assert work == pytest.approx(np.repeat(work[:, :1], problem.n_devices, axis=1), rel=1e-9)
     solution = hs.solve(problem, "getf")
     assert solution.schedule is not None
     group = getf.speed_groups(speed)
@@ -115,9 +116,33 @@ def test_groups_take_half_of_a_unit_and_the_most_speed() -> None:
     assert getf.chosen_groups(fractions, group, np.array([2.0, 2.0, 3.0])).tolist() == [1, 0]
 
 
-def test_getf_refuses_unrelated_devices() -> None:
-    with pytest.raises(hs.UnsupportedFeature, match=r"those of task '.+' are in other proportions; use moirai or milp"):
-        hs.solve(topcuoglu(), "getf")
+@few
+@given(problem=problems(**plain, inputs=1), integral=st.booleans())
+def test_getf_on_unrelated_devices_stays_in_the_chosen_groups(problem: hs.Problem, integral: bool) -> None:
+    """Tasks that no device of their group runs keep all their devices."""
+    model, x = getf.group_program(problem, integral=integral)
+    values = model.solve("scip").values
+    fractions, speed = x.value(values), getf.mean_speeds(problem)
+    if integral:
+        assert sorted(set(fractions.round(6).ravel().tolist())) in ([0.0, 1.0], [1.0], [])
+    group = getf.speed_groups(speed)
+    chosen = getf.chosen_groups(fractions, group, speed)[problem.unit]
+    solution = hs.solve(problem, "getf", options={"integral": integral})
+    if solution.schedule is None:
+        assert solution.messages
+        return
+    for i, k in zip(solution.schedule.batches.task.tolist(), solution.schedule.batches.device.tolist(), strict=True):
+        inside = [d for d in range(problem.n_devices) if group[d] == chosen[i] and problem.eligible[i, d]]
+        assert k in inside or not inside
+
+
+def test_speeds_of_unrelated_devices_are_geometric_means() -> None:
+    """One task is four times as long on v, the other as long on both: v has half of the speed of u."""
+    durations = np.array([[1.0, 4.0], [3.0, 3.0]])
+    problem = hs.Problem(hs.TaskGraph("ab", [("a", "b")]), hs.Cluster(["u", "v"], bandwidth=1.0), durations=durations)
+    speed = getf.mean_speeds(problem)
+    assert speed[0] / speed[1] == pytest.approx(2.0)
+    assert hs.solve(topcuoglu(), "getf").schedule is not None
 
 
 @few
