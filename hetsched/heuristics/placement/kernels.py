@@ -46,26 +46,26 @@ class Members(NamedTuple):
 
 
 class Balance(NamedTuple):
-    """Work and ideal loads, in seconds."""
+    """Costs and the ideal load of every device, in seconds."""
 
-    work: FloatArray
-    """[n_units]: work of each unit."""
-    ideal: FloatArray
-    """[K]: ideal load of each device."""
+    cost: FloatArray
+    """[n_units, K]: seconds of each unit on each device; inf where it cannot run."""
+    ideal: float
     slack: float
     """Permitted deviation from the ideal to either side."""
 
 
 class Partition(NamedTuple):
-    """The device of each unit, and the load of each device; see `partition`."""
+    """The device of each unit, and the load of each device by the units that count; see `partition`."""
 
     device: IntArray
     load: FloatArray
 
 
-def partition(device: IntArray, work: FloatArray, n_devices: int) -> Partition:
-    """Return the partition with the given device, which is copied, and work of each unit."""
-    return Partition(device.copy(), np.bincount(device, work, n_devices).astype(np.float64))
+def partition(device: IntArray, cost: FloatArray, units: IntArray) -> Partition:
+    """Return the partition with the given devices, which are copied; the loads are the costs [n_units, K] of `units`."""
+    own = device[units]
+    return Partition(device.copy(), np.bincount(own, cost[units, own], cost.shape[1]).astype(np.float64))
 
 
 @nearly_linear
@@ -330,31 +330,21 @@ def small_communication(
 @nearly_linear
 @builder
 def repartition(
-    arrays: ProblemArrays,
-    order: IntArray,
-    members: Members,
-    transfer: FloatArray,
-    durations: FloatArray,
-    balance: Balance,
-    partition: Partition,
+    arrays: ProblemArrays, order: IntArray, members: Members, weight: FloatArray, balance: Balance, partition: Partition
 ) -> int:
-    """Make one pass over all units and move those whose incoming communication decreases, or that balance loads.
+    """Make one pass over the units in `order`, and move those whose incoming communication decreases, or that balance loads.
 
     The device of least communication is chosen among those whose load stays within the slack of the ideal. Changes the
-    devices and loads of `partition`; returns the number of units moved.
+    devices and loads of `partition`; returns the number of units moved. `weight` [E] is that of each edge.
     """
     unit, member_ptr, tasks = members
-    work, ideal, slack = balance
+    cost, ideal, slack = balance
     device, load = partition
     pred_ptr, pred, pred_edge = arrays.pred_ptr, arrays.pred, arrays.pred_edge
-    size = len(ideal)
-    seen, incoming = np.zeros(len(device), np.bool_), np.empty(size)
+    size = len(load)
+    incoming = np.empty(size)
     moved = 0
-    for task in order:
-        u = unit[task]
-        if seen[u]:
-            continue
-        seen[u] = True
+    for u in order:
         q = device[u]
         for r in range(size):
             incoming[r] = 0.0
@@ -363,21 +353,56 @@ def repartition(
             for y in range(pred_ptr[i], pred_ptr[i + 1]):
                 other = unit[pred[y]]
                 if other != u:
-                    incoming[device[other]] += transfer[pred_edge[y]]
-        relieves = load[q] - work[u] > ideal[q]
+                    incoming[device[other]] += weight[pred_edge[y]]
+        left = load[q] - cost[u, q]
         closer, most, balancing, nearest = q, incoming[q], -1, -1.0
         for r in range(size):
-            if r == q or durations[task, r] == np.inf:
+            if r == q or cost[u, r] == np.inf:
                 continue
+            then = load[r] + cost[u, r]
             # D = external - internal decreases by twice the difference of the communication from r and from q
-            if incoming[r] > most and load[r] + work[u] - ideal[r] <= slack and ideal[q] - (load[q] - work[u]) <= slack:
+            if incoming[r] > most and then - ideal <= slack and ideal - left <= slack:
                 closer, most = r, incoming[r]
-            if relieves and load[r] + work[u] < ideal[r] and incoming[r] > nearest:
+            if left > ideal and then < ideal and incoming[r] > nearest:
                 balancing, nearest = r, incoming[r]
         to = closer if closer != q else balancing
         if to >= 0 and to != q:
             device[u] = to
-            load[q] -= work[u]
-            load[to] += work[u]
+            load[q] = left
+            load[to] += cost[u, to]
             moved += 1
     return moved
+
+
+@nearly_linear
+@builder
+def follow(arrays: ProblemArrays, order: IntArray, members: Members, weight: FloatArray, cost: FloatArray, placed: Partition) -> None:
+    """Place the units in `order` that have no device, -1, each where the most weight of its edges to placed units is.
+
+    Ties go to the device of the earliest finish of its load with the unit. Changes the devices and loads of `placed`.
+    """
+    unit, member_ptr, tasks = members
+    device, load = placed
+    size = len(load)
+    near = np.empty(size)
+    for u in order:
+        for k in range(size):
+            near[k] = 0.0
+        for x in range(member_ptr[u], member_ptr[u + 1]):
+            i = tasks[x]
+            for y in range(arrays.pred_ptr[i], arrays.pred_ptr[i + 1]):
+                k = device[unit[arrays.pred[y]]]
+                if k >= 0:
+                    near[k] += weight[arrays.pred_edge[y]]
+            for y in range(arrays.succ_ptr[i], arrays.succ_ptr[i + 1]):
+                k = device[unit[arrays.succ[y]]]
+                if k >= 0:
+                    near[k] += weight[arrays.succ_edge[y]]
+        best = -1
+        for k in range(size):
+            if cost[u, k] == np.inf:
+                continue
+            if best < 0 or near[k] > near[best] or (near[k] == near[best] and load[k] + cost[u, k] < load[best] + cost[u, best]):
+                best = k
+        device[u] = best
+        load[best] += cost[u, best]

@@ -73,15 +73,17 @@ def by_speed(problem: Problem) -> IntArray:
 
 
 def shares(problem: Problem) -> FloatArray:
-    """Return the share of the work that each device should have, in proportion to its speed, [K].
+    """Return the share of the work that each device should have, in proportion to its speed, [K]."""
+    speed = speeds(problem)
+    return np.asarray(speed / speed.sum() if speed.sum() > 0 else np.full(problem.n_devices, 1 / problem.n_devices))
 
-    Its speed is the work of the tasks that it can run, by their mean durations, over its seconds for them.
-    """
+
+def speeds(problem: Problem) -> FloatArray:
+    """Return the speed of each device, [K]: the work of the tasks that it can run, by mean durations, over its seconds for them."""
     seconds, work = problem.whole_durations, mean_durations(problem)
     able = np.isfinite(seconds)
     own = np.where(able, seconds, 0.0).sum(axis=0)
-    speed = np.where(own > 0, (able * work[:, None]).sum(axis=0) / np.where(own > 0, own, 1.0), 0.0)
-    return np.asarray(speed / speed.sum() if speed.sum() > 0 else np.full(problem.n_devices, 1 / problem.n_devices))
+    return np.where(own > 0, (able * work[:, None]).sum(axis=0) / np.where(own > 0, own, 1.0), 0.0)
 
 
 def filled(problem: Problem, order: IntArray, need: FloatArray, limit: FloatArray) -> IntArray:

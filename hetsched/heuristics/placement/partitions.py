@@ -49,7 +49,11 @@ def block(problem: Problem, monitor: Monitor) -> None:
 
 def blocks(problem: Problem) -> IntArray:
     """Return the device of each task in a block partition, [n]."""
-    work = unit_sums(problem, mean_durations(problem))
+    return blocks_of(problem, unit_sums(problem, mean_durations(problem)))
+
+
+def blocks_of(problem: Problem, work: FloatArray) -> IntArray:
+    """Return the device of each task in a block partition of the given work of units, [n]."""
     return filled(problem, problem.graph.topological_order, work, work.sum() * shares(problem))
 
 
@@ -63,11 +67,16 @@ def blocks(problem: Problem) -> IntArray:
 )
 def random_partition(problem: Problem, monitor: Monitor) -> None:
     """Offer one random partition; ignores memory."""
+    offer_devices(monitor, drawn(problem, monitor.rng)[problem.unit])
+
+
+def drawn(problem: Problem, rng: np.random.Generator) -> IntArray:
+    """Return a device for each unit at random, [n_units], in proportion to speed."""
     first = np.unique(problem.unit, return_index=True)[1]
     weight = np.where(np.isfinite(problem.whole_durations[first]), np.maximum(shares(problem), 1e-12), 0.0)
     reach = weight.cumsum(axis=1)
-    drawn = monitor.rng.random(problem.n_units) * reach[:, -1]
-    offer_devices(monitor, (drawn[:, None] >= reach).sum(axis=1).clip(max=problem.n_devices - 1)[problem.unit])
+    at = rng.random(problem.n_units) * reach[:, -1]
+    return np.asarray((at[:, None] >= reach).sum(axis=1).clip(max=problem.n_devices - 1))
 
 
 @method(
