@@ -34,7 +34,7 @@ def celeritas(problem: Problem, monitor: Monitor, *, window: int = 200, memory: 
     A cluster changes the device if its start is earlier by more than a transfer back. It has at most `window` tasks and the
     share `memory` of the smallest device's memory. If it fits no device, it is placed on the one with the most memory left: a best
     effort. Co-location labels do not divide clusters: all tasks of a label follow the first that is placed, and the memory is
-    repaired if this exceeds it.
+    repaired if this exceeds it. Under peak memory, which cannot be repaired so, labels do divide clusters.
     """
     _offer_fused(monitor, adjusting, window, memory)
 
@@ -70,9 +70,10 @@ def filling(problem: Problem, monitor: Monitor) -> None:
 
 
 def _offer_fused(monitor: Monitor, decide: Callable[[Problem, Monitor], None], window: int, memory: float) -> None:
-    """Run a method on the coarse problem without labels, and offer the lifted schedule, or best effort, with them."""
+    """Run a method on the coarse problem, without labels, and offer the lifted schedule, or best effort, with them."""
     problem = monitor.problem
-    coarsening = fused(_without_labels(problem), monitor, window=window, memory=memory)
+    labelled = problem.n_units < problem.n_tasks and problem.memory != "peak"
+    coarsening = fused(_without_labels(problem) if labelled else problem, monitor, window=window, memory=memory)
     inner = Monitor(coarsening.coarse, seed=monitor.seed, parent=monitor, objective=monitor.objective)
     decide(coarsening.coarse, inner)
     monitor.evaluated(inner.evaluations)
@@ -83,7 +84,7 @@ def _offer_fused(monitor: Monitor, decide: Callable[[Problem, Monitor], None], w
     if schedule is None:
         return
     lifted = coarsening.lift(schedule.decision)
-    if problem.n_units == problem.n_tasks:
+    if not labelled:
         monitor.offer(lifted)
         return
     place = np.argsort(topological_order(coarsening.coarse))[coarsening.cluster]
@@ -100,8 +101,6 @@ def _offer_fused(monitor: Monitor, decide: Callable[[Problem, Monitor], None], w
 
 def _without_labels(problem: Problem) -> Problem:
     """Return the problem without co-location labels; each task has the devices that run a batch of all inputs of its label."""
-    if problem.n_units == problem.n_tasks:
-        return problem
     unable = unit_sums(problem, np.isinf(problem.whole_durations).astype(np.float64))[problem.unit] > 0
     unable &= ~unable.all(axis=1, keepdims=True)
     durations = np.where(unable[:, :, None], np.nan, stated(problem.usable_durations))
