@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from hetsched.analysis.closure import ancestors, unordered
-from hetsched.arrays import BoolArray, FloatArray, IntArray
-from hetsched.modeling.expression import Expression, stack
+from hetsched.arrays import BoolArray, FloatArray, IntArray, row_starts
+from hetsched.modeling.expression import Expression
 from hetsched.models.components import (
     Makespan,
     NonOverlap,
@@ -115,7 +115,7 @@ class Contention(Component):
         for name, group in zip(("send", "receive"), groups, strict=False):
             holds = real & group[:, None]
             used = f.model.binary(name, (problem.graph.n_edges, len(group)))
-            f.model.add(used == stack([(flows.pair * held).sum(axis=(1, 2)) for held in holds]), tag=name)
+            f.model.add(used == _holders(flows.pair, holds), tag=name)
             taking = np.flatnonzero(holds.any(axis=(0, 2, 3)))
             intervals = f.model.interval(flows.leave[taking], flows.moving[taking], end=flows.arrive[taking], presence=used[taking])
             place = np.full(problem.graph.n_edges, -1)
@@ -140,6 +140,20 @@ class Contention(Component):
     def fill(self, f: Formulation, schedule: Schedule, values: Values) -> None:
         for used, holds in self.ports:
             values[used] = (values[f.flows.pair] * holds).sum(axis=(2, 3)).T
+
+
+def _holders(pair: Expression, holds: BoolArray) -> Expression:
+    """Return the sums of the columns pair[e, u, v] of which each holds a resource, [E, R]; `holds` is [R, E, K, K]."""
+    e, r, u, v = np.nonzero(np.moveaxis(holds, 0, 1))
+    shape = holds.shape[1], holds.shape[0]
+    terms = pair[e, u, v]  # one term each
+    return Expression(
+        shape,
+        row_starts(np.bincount(e * shape[1] + r, minlength=shape[0] * shape[1])),
+        terms.column,
+        terms.coefficient,
+        np.zeros(shape).ravel(),
+    )
 
 
 class CongestionAware(Formulation):
