@@ -135,7 +135,7 @@ def restart(
                 drawn = of_finish * rng.random()
                 if p.durations[i, p.column[k]] < np.inf:
                     rule.bias[i, k] = drawn * p.durations[i, p.column[k]]
-        if in_order(p, rule, placement) >= 0:
+        if in_order(p, rule, placement, None) >= 0:
             continue
         place_whole(t, s, placement.device, by_start(t.arrays, p.durations, p.column, placement.device, placement.sequence))
         makespan, _, _ = state_kernels.evaluate(t, s, 0, limit)

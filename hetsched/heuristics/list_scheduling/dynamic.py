@@ -17,6 +17,7 @@ from hetsched.search import Auto, Kind, Monitor, Role, Supports, always, method
 if TYPE_CHECKING:
     from hetsched.heuristics.list_scheduling.kernels import Placed
     from hetsched.heuristics.list_scheduling.pair_kernels import PairOrder, Pairs
+    from hetsched.heuristics.list_scheduling.transfer_kernels import Transfers
 
 MANY = "the choice among many ready tasks"
 FEW, FOR_EACH, LASTING, PART = 32, 2, 16, 4
@@ -34,6 +35,7 @@ def _by_choice(
     order: Callable[[], PairOrder] | None = None,
     level: FloatArray = _NO_LEVEL,
     median: FloatArray = _NO_MEDIAN,
+    contention: bool | None = None,
 ) -> None:
     """Offer the placement of a rule of ``dynamic_kernels``; `order` returns the order of arrived tasks, None for a rule without one."""
     from hetsched.heuristics.list_scheduling import dynamic_kernels, pair_kernels
@@ -45,14 +47,14 @@ def _by_choice(
         few = min(max(FEW, FOR_EACH * size) * (LASTING if rule == dynamic_kernels.MIN_MIN else 1), n // PART)
     known = None if order is None else cache(order)
 
-    def place(need: FloatArray) -> Placed:
+    def place(need: FloatArray, transfers: Transfers | None) -> Placed:
         data, preferences = list_problem(problem, need), dynamic_kernels.Preferences.begin(n, size)
         pairs: Pairs | None = None
 
         def work(state: dynamic_kernels.Choosing, most: int) -> int:
             nonlocal pairs
             if pairs is None:
-                result = dynamic_kernels.by_choice(data, choice, state, preferences, few, most)
+                result = dynamic_kernels.by_choice(data, choice, state, preferences, transfers, few if transfers is None else n, most)
                 if result != dynamic_kernels.WIDE:
                     return result
                 pairs = pair_kernels.Pairs.begin(problem.unit, need, size)
@@ -61,7 +63,7 @@ def _by_choice(
 
         return in_slices(work, dynamic_kernels.Choosing.begin(n, size, len(need)), monitor.deadline, MANY)
 
-    offer(monitor, place)
+    offer(monitor, place, contention)
 
 
 def one_order(priority: FloatArray, n_devices: int, *, waits: bool) -> PairOrder:
@@ -112,12 +114,16 @@ def orders(row: IntArray, key: FloatArray, terms: Sequence[FloatArray], scale: f
     turn=60,
     auto=Auto(),
 )
-def etf(problem: Problem, monitor: Monitor) -> None:
+def etf(problem: Problem, monitor: Monitor, *, contention: bool | None = None) -> None:
     """Place the (task, device) pair of earliest start; ties go to the higher static level, the lower task, the lower device."""
     from hetsched.heuristics.list_scheduling import dynamic_kernels
 
     level = static_level(problem)
-    _by_choice(problem, monitor, dynamic_kernels.ETF, lambda: one_order(level, problem.n_devices, waits=False), level[:, None])
+
+    def order() -> PairOrder:
+        return one_order(level, problem.n_devices, waits=False)
+
+    _by_choice(problem, monitor, dynamic_kernels.ETF, order, level[:, None], contention=contention)
 
 
 @method(
@@ -130,7 +136,7 @@ def etf(problem: Problem, monitor: Monitor) -> None:
     turn=70,
     auto=Auto(),
 )
-def dls(problem: Problem, monitor: Monitor) -> None:
+def dls(problem: Problem, monitor: Monitor, *, contention: bool | None = None) -> None:
     """Place the pair of highest dynamic level: static level - start + (median duration - duration on the device)."""
     from hetsched.heuristics.list_scheduling import dynamic_kernels
 
@@ -142,7 +148,7 @@ def dls(problem: Problem, monitor: Monitor) -> None:
         scale = (level + np.where(np.isfinite(gain), np.abs(gain), 0.0)).max(initial=0.0)
         return orders(problem.device_class, level + gain, (level, gain), float(scale))
 
-    _by_choice(problem, monitor, dynamic_kernels.DLS, order, level, median)
+    _by_choice(problem, monitor, dynamic_kernels.DLS, order, level, median, contention=contention)
 
 
 def _median_durations(durations: FloatArray) -> FloatArray:
@@ -163,7 +169,7 @@ def _median_durations(durations: FloatArray) -> FloatArray:
     turn=80,
     auto=Auto(),
 )
-def bil(problem: Problem, monitor: Monitor) -> None:
+def bil(problem: Problem, monitor: Monitor, *, contention: bool | None = None) -> None:
     """Place the ready task of largest k-th smallest basic imaginary makespan on the device of least revised one.
 
     k is the number of ready tasks, or of devices if there are fewer of these. The revised makespan adds the task's duration,
@@ -178,7 +184,7 @@ def bil(problem: Problem, monitor: Monitor) -> None:
         key = np.where(np.isfinite(level), level, -np.inf)
         return orders(np.arange(problem.n_devices), key, (level,), float(key.max(initial=0.0)))
 
-    _by_choice(problem, monitor, dynamic_kernels.BIL, order, level)
+    _by_choice(problem, monitor, dynamic_kernels.BIL, order, level, contention=contention)
 
 
 @method(
@@ -190,7 +196,7 @@ def bil(problem: Problem, monitor: Monitor) -> None:
     turn=150,
     auto=Auto(),
 )
-def min_min(problem: Problem, monitor: Monitor) -> None:
+def min_min(problem: Problem, monitor: Monitor, *, contention: bool | None = None) -> None:
     """Place the ready task of least minimum completion time."""
     from hetsched.heuristics.list_scheduling import dynamic_kernels
 
@@ -198,7 +204,7 @@ def min_min(problem: Problem, monitor: Monitor) -> None:
         durations = problem.class_whole_durations
         return orders(problem.device_class, -durations, (durations,), float(durations.max(initial=0.0, where=np.isfinite(durations))))
 
-    _by_choice(problem, monitor, dynamic_kernels.MIN_MIN, order)
+    _by_choice(problem, monitor, dynamic_kernels.MIN_MIN, order, contention=contention)
 
 
 @method(
@@ -210,11 +216,11 @@ def min_min(problem: Problem, monitor: Monitor) -> None:
     turn=160,
     auto=Auto(),
 )
-def max_min(problem: Problem, monitor: Monitor) -> None:
+def max_min(problem: Problem, monitor: Monitor, *, contention: bool | None = None) -> None:
     """Place the ready task of largest minimum completion time."""
     from hetsched.heuristics.list_scheduling import dynamic_kernels
 
-    _by_choice(problem, monitor, dynamic_kernels.MAX_MIN)
+    _by_choice(problem, monitor, dynamic_kernels.MAX_MIN, contention=contention)
 
 
 @method(
@@ -226,8 +232,8 @@ def max_min(problem: Problem, monitor: Monitor) -> None:
     turn=170,
     auto=Auto(),
 )
-def sufferage(problem: Problem, monitor: Monitor) -> None:
+def sufferage(problem: Problem, monitor: Monitor, *, contention: bool | None = None) -> None:
     """Place the ready task of largest difference between its second-least and least completion times."""
     from hetsched.heuristics.list_scheduling import dynamic_kernels
 
-    _by_choice(problem, monitor, dynamic_kernels.SUFFERAGE)
+    _by_choice(problem, monitor, dynamic_kernels.SUFFERAGE, contention=contention)

@@ -9,6 +9,7 @@ import numpy as np
 from hetsched.arrays import FloatArray, IntArray
 from hetsched.compiled import inner, kernel, nearly_linear
 from hetsched.heuristics.list_scheduling.kernels import MEMORY_SLACK, NONE, ListProblem, arrivals
+from hetsched.heuristics.list_scheduling.transfer_kernels import Transfers, book, refresh
 
 # Rules by which a dynamic list scheduler selects among the ready tasks.
 ETF, DLS, BIL, MIN_MIN, MAX_MIN, SUFFERAGE = 0, 1, 2, 3, 4, 5
@@ -184,8 +185,12 @@ def put(p: ListProblem, s: Choosing, i: int, k: int, step: int, waits: bool) -> 
 
 @nearly_linear
 @kernel
-def by_choice(p: ListProblem, choice: Choice, s: Choosing, preferences: Preferences, few: int, most: int) -> int:
+def by_choice(
+    p: ListProblem, choice: Choice, s: Choosing, preferences: Preferences, transfers: Transfers | None, few: int, most: int
+) -> int:
     """Run a slice of steps; each appends the ready task to the device that are best by the rule.
+
+    With `transfers`, at first as `new_transfers` returns them, transfers are planned too; else they disturb one another nowhere.
 
     The slice ends after `most` ready tasks have been examined, or when more than `few` are ready. Returns -1 if all tasks are
     placed, the task that fits nowhere, ``MORE`` or ``WIDE``; state and preferences are then those that the next slice needs.
@@ -207,6 +212,8 @@ def by_choice(p: ListProblem, choice: Choice, s: Choosing, preferences: Preferen
         for position in range(n_ready):
             i = s.ready_tasks[position]
             stale = preferred[i] < 0 or preferred[i] == last_device or other[i] == last_device or p.unit[i] == last_unit
+            if transfers is not None:  # numba compiles this only for arguments with transfers
+                stale = refresh(arrays, transfers, i, s.device, s.finish, s.ready[i]) or stale
             if (stale or choice.rule == BIL) and not prefer(p, choice, s, preferences, i, n_ready):
                 return int(i)
             if chosen < 0 or goes_before(preferences, i, chosen):
@@ -214,6 +221,8 @@ def by_choice(p: ListProblem, choice: Choice, s: Choosing, preferences: Preferen
         i, k = chosen, preferred[chosen]
         n_ready -= 1
         s.ready_tasks[place] = s.ready_tasks[n_ready]
+        if transfers is not None:
+            book(arrays, transfers, i, k, s.device, s.finish)
         put(p, s, i, k, step, False)
         last_device, last_unit = k, p.unit[i]
         for x in range(arrays.succ_ptr[i], arrays.succ_ptr[i + 1]):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hetsched.heuristics.list_scheduling.dynamic_kernels import Choosing
     from hetsched.heuristics.list_scheduling.kernels import ListProblem, Placed
     from hetsched.heuristics.list_scheduling.static_kernels import Rule
+    from hetsched.heuristics.list_scheduling.transfer_kernels import Transfers
 
 
 def descending(order: IntArray) -> FloatArray:
@@ -27,27 +28,72 @@ def descending(order: IntArray) -> FloatArray:
     return priority
 
 
-def offer(monitor: Monitor, place: Callable[[FloatArray], Any]) -> None:
-    """Offer the placement ``place(need)``, from optimistic to conservative claims; note why where none fits."""
+def plans(problem: Problem, contention: bool | None) -> tuple[bool, ...]:
+    """Return, for each placement that a list scheduler offers, whether transfers are planned in it; see ``transfer_kernels``.
+
+    Where transfers contend, `contention` says whether they are planned; with None both placements are offered, because neither is
+    always the better one.
+    """
+    if not problem.links.contended:
+        return (False,)
+    return (False, True) if contention is None else (contention,)
+
+
+def offer(monitor: Monitor, place: Callable[[FloatArray, Transfers | None], Any], contention: bool | None = False) -> None:
+    """Offer the placements ``place(need, transfers)``, from optimistic to conservative claims; note why where none fits.
+
+    `transfers`, where they are planned, see `plans`, is changed in place.
+    """
     problem = monitor.problem
     for need in memory_needs(problem):
-        device, sequence, stuck = place(need)
-        if stuck >= 0:
-            _explain(monitor, need, device, stuck)
-        elif np.isfinite(monitor.offer(Decision.whole(problem, device, sequence))):
+        fits = False
+        for planned in plans(problem, contention):
+            transfers = _new_transfers(problem) if planned else None
+            device, sequence, stuck = place(need, transfers)
+            if stuck >= 0:
+                _explain(monitor, need, device, stuck)
+            else:
+                fits = bool(np.isfinite(monitor.offer(decision_of(problem, (device, sequence, stuck), transfers)))) or fits
+            if monitor.should_stop:
+                return
+        if fits:
             return
-        if monitor.should_stop:
-            return
+
+
+def _new_transfers(problem: Problem) -> Transfers:
+    from hetsched.heuristics.list_scheduling import transfer_kernels
+
+    return transfer_kernels.new_transfers(problem.arrays)
+
+
+def decision_of(problem: Problem, placed: Placed, transfers: Transfers | None) -> Decision:
+    """Return the decision of a placement of all tasks, with the order of its transfers if they are planned."""
+    device, sequence, _ = placed
+    decision = Decision.whole(problem, device, sequence)
+    if transfers is None:
+        return decision
+    edge, start, finish = (column[: transfers.sizes[0]] for column in transfers[:3])
+    moved, batch = edge[np.lexsort((finish, start))], np.argsort(decision.task)
+    order = np.column_stack([moved, batch[problem.graph.source[moved]], batch[problem.graph.target[moved]]])
+    return Decision(decision.task, decision.device, decision.item_ptr, decision.items, transfer_order=order)
 
 
 def offer_in_order(
-    monitor: Monitor, priority: FloatArray, *, criterion: str, insertion: bool, bias: FloatArray | None = None, only: IntArray | None = None
+    monitor: Monitor,
+    priority: FloatArray,
+    *,
+    criterion: str,
+    insertion: bool,
+    bias: FloatArray | None = None,
+    only: IntArray | None = None,
+    contention: bool | None = None,
 ) -> None:
     """Offer the placement of ``static_kernels.in_order`` with a priority per task, [n].
 
     `criterion` is minimised over the devices: ``"finish"`` (plus `bias` [n, K], if given), ``"start"``, ``"duration"``, or
     ``"available"`` (the time at which the device becomes idle); or ``"adjust"``, the start, if it is earlier by more than
-    `bias` [n, 1] than on the device of the previous task. `only` [n] is a preferred device per task, -1 for none.
+    `bias` [n, 1] than on the device of the previous task. `only` [n] is a preferred device per task, -1 for none. `contention` is as
+    for `plans`.
     """
     from hetsched.heuristics.list_scheduling import static_kernels
 
@@ -61,7 +107,7 @@ def offer_in_order(
     bias = np.empty((0, 0)) if bias is None else bias
     only = np.empty(0, np.int64) if only is None else only
     rule = static_kernels.Rule(code, insertion, priority, bias, only)
-    offer(monitor, lambda need: place_in_order(list_problem(monitor.problem, need), rule))
+    offer(monitor, lambda need, transfers: place_in_order(list_problem(monitor.problem, need), rule, transfers), contention)
 
 
 def list_problem(problem: Problem, need: FloatArray, durations: FloatArray | None = None) -> ListProblem:
@@ -73,12 +119,12 @@ def list_problem(problem: Problem, need: FloatArray, durations: FloatArray | Non
     return ListProblem(problem.arrays, durations, column, problem.unit, np.array(need), problem.cluster.memory_bytes)
 
 
-def place_in_order(data: ListProblem, rule: Rule) -> Placed:
-    """Return the placement of ``static_kernels.in_order``."""
+def place_in_order(data: ListProblem, rule: Rule, transfers: Transfers | None = None) -> Placed:
+    """Return the placement of ``static_kernels.in_order``, which changes `transfers` in place."""
     from hetsched.heuristics.list_scheduling import static_kernels
 
     state = static_kernels.new_state(len(data.durations), len(data.column), len(data.need))
-    stuck = static_kernels.in_order(data, rule, state)
+    stuck = static_kernels.in_order(data, rule, state, transfers)
     return state.device, state.sequence, stuck
 
 

@@ -83,9 +83,9 @@ def _by_index(problem: Problem) -> FloatArray:
     turn=120,
     auto=Auto(),
 )
-def met(problem: Problem, monitor: Monitor) -> None:
+def met(problem: Problem, monitor: Monitor, *, contention: bool | None = None) -> None:
     """Place ready tasks in index order, each on its fastest device."""
-    offer_in_order(monitor, _by_index(problem), criterion="duration", insertion=False)
+    offer_in_order(monitor, _by_index(problem), criterion="duration", insertion=False, contention=contention)
 
 
 @method(
@@ -97,9 +97,9 @@ def met(problem: Problem, monitor: Monitor) -> None:
     turn=130,
     auto=Auto(),
 )
-def mct(problem: Problem, monitor: Monitor) -> None:
+def mct(problem: Problem, monitor: Monitor, *, contention: bool | None = None) -> None:
     """Append ready tasks in index order, each to the device of its earliest finish."""
-    offer_in_order(monitor, _by_index(problem), criterion="finish", insertion=False)
+    offer_in_order(monitor, _by_index(problem), criterion="finish", insertion=False, contention=contention)
 
 
 @method(
@@ -111,9 +111,9 @@ def mct(problem: Problem, monitor: Monitor) -> None:
     turn=140,
     auto=Auto(),
 )
-def olb(problem: Problem, monitor: Monitor) -> None:
+def olb(problem: Problem, monitor: Monitor, *, contention: bool | None = None) -> None:
     """Place ready tasks in index order, each on the device that becomes idle first."""
-    offer_in_order(monitor, _by_index(problem), criterion="available", insertion=False)
+    offer_in_order(monitor, _by_index(problem), criterion="available", insertion=False, contention=contention)
 
 
 @method(
@@ -125,9 +125,9 @@ def olb(problem: Problem, monitor: Monitor) -> None:
     turn=110,
     auto=Auto(),
 )
-def greedy(problem: Problem, monitor: Monitor) -> None:
+def greedy(problem: Problem, monitor: Monitor, *, contention: bool | None = None) -> None:
     """Append tasks in breadth-first topological order, each to the device of its earliest finish."""
-    offer_in_order(monitor, descending(problem.graph.topological_order), criterion="finish", insertion=False)
+    offer_in_order(monitor, descending(problem.graph.topological_order), criterion="finish", insertion=False, contention=contention)
 
 
 @method(

@@ -14,6 +14,7 @@ from hetsched.search import ALL, Auto, Kind, Monitor, Role, Supports, always, me
 
 if TYPE_CHECKING:
     from hetsched.heuristics.list_scheduling.kernels import Placed
+    from hetsched.heuristics.list_scheduling.transfer_kernels import Transfers
 
 
 def mean_code(name: str) -> int:
@@ -40,11 +41,11 @@ def ranks(problem: Problem, mean_communication: str = "paper") -> tuple[FloatArr
     return ranking_kernels.upward(arrays, order, weight, transfer), ranking_kernels.downward(arrays, order, weight, transfer)
 
 
-def place_heft(problem: Problem, need: FloatArray, mean_communication: str = "paper") -> Any:
-    """Return the placement of HEFT: (device per task, sequence of tasks, task that fits nowhere or -1)."""
+def place_heft(problem: Problem, need: FloatArray, mean_communication: str = "paper", transfers: Transfers | None = None) -> Any:
+    """Return the placement of HEFT: (device per task, sequence of tasks, task that fits nowhere or -1); `transfers` are changed."""
     from hetsched.heuristics.list_scheduling import static_kernels
 
-    return static_kernels.heft(list_problem(problem, need), problem.graph.topological_order, mean_code(mean_communication))
+    return static_kernels.heft(list_problem(problem, need), problem.graph.topological_order, mean_code(mean_communication), transfers)
 
 
 @method(
@@ -58,9 +59,9 @@ def place_heft(problem: Problem, need: FloatArray, mean_communication: str = "pa
     turn=20,
     auto=Auto(),
 )
-def heft(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper") -> None:
+def heft(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper", contention: bool | None = None) -> None:
     """Insert tasks by descending upward rank, each into the gap of its earliest finish."""
-    offer(monitor, lambda need: place_heft(problem, need, mean_communication))
+    offer(monitor, lambda need, transfers: place_heft(problem, need, mean_communication, transfers), contention)
 
 
 @method(
@@ -72,7 +73,7 @@ def heft(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper
     turn=50,
     auto=Auto(),
 )
-def cpop(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper") -> None:
+def cpop(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper", contention: bool | None = None) -> None:
     """Place ready tasks by upward + downward rank; those of the critical path on the device that is fastest for the path.
 
     A critical task that cannot run there is placed at its earliest finish, like the others.
@@ -82,7 +83,7 @@ def cpop(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper
     upward, downward = ranks(problem, mean_communication)
     priority = upward + downward
     only = ranking_kernels.critical_device(problem.arrays, problem.whole_durations, priority)
-    offer_in_order(monitor, priority, criterion="finish", insertion=True, only=only)
+    offer_in_order(monitor, priority, criterion="finish", insertion=True, only=only, contention=contention)
 
 
 @method(
@@ -95,13 +96,13 @@ def cpop(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper
     turn=40,
     auto=Auto(),
 )
-def peft(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper") -> None:
+def peft(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper", contention: bool | None = None) -> None:
     """Place ready tasks by descending mean optimistic cost, each on the device of least finish + optimistic cost."""
     from hetsched.analysis import ranking_kernels
 
     transfer = ranking_kernels.mean_transfers(problem.arrays, mean_code(mean_communication))
     costs = ranking_kernels.optimistic_costs(problem.arrays, problem.graph.topological_order, problem.whole_durations, transfer)
-    offer_in_order(monitor, costs.mean(axis=1), criterion="finish", insertion=True, bias=costs)
+    offer_in_order(monitor, costs.mean(axis=1), criterion="finish", insertion=True, bias=costs, contention=contention)
 
 
 @method(
@@ -131,7 +132,7 @@ def lookahead(problem: Problem, monitor: Monitor, *, mean_communication: str = "
     most = min(most_children, int(np.diff(graph.succ_ptr).max(initial=0)))
     children = lookahead_kernels.Children(graph.succ[order], graph.succ_edge[order], most)
 
-    def place(need: FloatArray) -> Placed:
+    def place(need: FloatArray, _transfers: Transfers | None) -> Placed:
         state = static_kernels.new_state(problem.n_tasks, problem.n_devices, len(need))
         trial = lookahead_kernels.new_trial(problem.n_tasks, problem.n_devices, graph.n_edges, most)
         stuck = lookahead_kernels.lookahead(list_problem(problem, need), rank, children, state, trial)
@@ -151,9 +152,9 @@ def lookahead(problem: Problem, monitor: Monitor, *, mean_communication: str = "
     turn=100,
     auto=Auto(),
 )
-def hlfet(problem: Problem, monitor: Monitor) -> None:
+def hlfet(problem: Problem, monitor: Monitor, *, contention: bool | None = None) -> None:
     """Append ready tasks by descending static level (mean durations, no communication), each at its earliest start."""
-    offer_in_order(monitor, static_level(problem), criterion="start", insertion=False)
+    offer_in_order(monitor, static_level(problem), criterion="start", insertion=False, contention=contention)
 
 
 @method(
@@ -165,7 +166,7 @@ def hlfet(problem: Problem, monitor: Monitor) -> None:
     turn=90,
     auto=Auto(),
 )
-def mcp(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper") -> None:
+def mcp(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper", contention: bool | None = None) -> None:
     """Insert ready tasks by ascending latest start, each at its earliest start.
 
     The paper compares the sorted latest starts of a task and all its descendants. This implementation
@@ -176,7 +177,7 @@ def mcp(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper"
     upward, _ = ranks(problem, mean_communication)
     latest = upward.max(initial=0.0) - upward
     order = np.lexsort((ranking_kernels.second_latest_start(problem.arrays, latest), latest))
-    offer_in_order(monitor, descending(order), criterion="start", insertion=True)
+    offer_in_order(monitor, descending(order), criterion="start", insertion=True, contention=contention)
 
 
 def static_level(problem: Problem, weight: FloatArray | None = None) -> FloatArray:

@@ -12,6 +12,7 @@ from hetsched.arrays import FloatArray, IntArray
 from hetsched.compiled import builder, inner, kernel, linear
 from hetsched.heuristics.list_scheduling.gap_kernels import Gaps, fill_gap, first_gap, new_gaps
 from hetsched.heuristics.list_scheduling.kernels import MEMORY_SLACK, NONE, ListProblem, Placed, arrivals
+from hetsched.heuristics.list_scheduling.transfer_kernels import Transfers, book, planned_arrivals
 
 # Criteria that a static list scheduler minimises over the devices.
 FINISH, START, DURATION, AVAILABLE, ADJUST = 0, 1, 2, 3, 4
@@ -240,8 +241,11 @@ def _best_device(p: ListProblem, rule: Rule, s: ListState, i: int, latest: int) 
 
 @linear
 @kernel
-def in_order(p: ListProblem, rule: Rule, s: ListState) -> int:
-    """Place the ready task of highest priority on its best device until all are placed; return the task that fits nowhere, or -1."""
+def in_order(p: ListProblem, rule: Rule, s: ListState, transfers: Transfers | None) -> int:
+    """Place the ready task of highest priority on its best device until all are placed; return the task that fits nowhere, or -1.
+
+    With `transfers`, as `new_transfers` returns them, transfers are planned too; else they disturb one another nowhere.
+    """
     clear(p, s, rule.insertion)
     gaps, following, head, latest, placed = s.gaps, s.following, s.head, NONE, 0
     taken, is_sorted = 0, _sort(p, s, rule.priority)
@@ -252,11 +256,16 @@ def in_order(p: ListProblem, rule: Rule, s: ListState) -> int:
             taken += 1
         else:
             queued = heap_kernels.pop(s.keys, s.items, 0, queued)
-        arrivals(p.arrays, i, s.device, s.finish, s.ready)
+        if transfers is None:  # numba compiles one of the two branches
+            arrivals(p.arrays, i, s.device, s.finish, s.ready)
+        else:
+            planned_arrivals(p.arrays, transfers, i, s.device, s.finish, s.ready)
         k, start, gap = _best_device(p, rule, s, i, latest)
         if k < 0:
             return int(i)
         latest = k
+        if transfers is not None:
+            book(p.arrays, transfers, i, k, s.device, s.finish)
         s.device[i], s.finish[i] = k, start + p.durations[i, p.column[k]]
         if s.unit_device[p.unit[i]] < 0:
             s.unit_device[p.unit[i]] = k
@@ -284,10 +293,10 @@ def in_order(p: ListProblem, rule: Rule, s: ListState) -> int:
 
 @linear
 @builder
-def heft(p: ListProblem, order: IntArray, mean: int) -> Placed:
+def heft(p: ListProblem, order: IntArray, mean: int, transfers: Transfers | None) -> Placed:
     """Return the placement of HEFT: ranks, order and placement in one call, the one whose speed is measured."""
     weight, transfer = ranking_kernels.mean_durations(p.durations, p.column), ranking_kernels.mean_transfers(p.arrays, mean)
     rank = ranking_kernels.upward(p.arrays, order, weight, transfer)
     state = new_state(len(rank), len(p.column), len(p.need))
-    stuck = in_order(p, Rule(FINISH, True, rank, np.empty((0, 0)), np.empty(0, np.int64)), state)
+    stuck = in_order(p, Rule(FINISH, True, rank, np.empty((0, 0)), np.empty(0, np.int64)), state, transfers)
     return state.device, state.sequence, stuck

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -10,7 +11,7 @@ from hetsched.arrays import FloatArray, IntArray, readonly
 from hetsched.coarsening.coarse import mean_durations, mean_transfers
 from hetsched.errors import UnsupportedFeature
 from hetsched.heuristics.list_scheduling.dynamic import MANY, one_order
-from hetsched.heuristics.list_scheduling.offers import descending, in_slices, list_problem
+from hetsched.heuristics.list_scheduling.offers import decision_of, descending, in_slices, list_problem, plans
 from hetsched.heuristics.placement.offers import filled, listed, offer_by_claims
 from hetsched.modeling.backends import preferred
 from hetsched.modeling.expression import Expression
@@ -57,9 +58,9 @@ def m_topo(problem: Problem, monitor: Monitor) -> None:
     supports=Supports(inputs="whole"),
     turn=240,
 )
-def m_etf(problem: Problem, monitor: Monitor, *, claims: Literal["all", "first"] = "all") -> None:
-    """Place the (task, device) pair of earliest start at each step, within memory; `claims` is as for m-sct."""
-    _reserving(monitor, np.full(problem.n_tasks, -1), claims)
+def m_etf(problem: Problem, monitor: Monitor, *, claims: Literal["all", "first"] = "all", contention: bool | None = None) -> None:
+    """Place the (task, device) pair of earliest start at each step, within memory; the options are as for m-sct."""
+    _reserving(monitor, np.full(problem.n_tasks, -1), claims, contention)
 
 
 @method(
@@ -72,7 +73,14 @@ def m_etf(problem: Problem, monitor: Monitor, *, claims: Literal["all", "first"]
     supports=Supports(inputs="whole"),
     turn=270,
 )
-def m_sct(problem: Problem, monitor: Monitor, *, solver: str | None = None, claims: Literal["all", "first"] = "all") -> None:
+def m_sct(
+    problem: Problem,
+    monitor: Monitor,
+    *,
+    solver: str | None = None,
+    claims: Literal["all", "first"] = "all",
+    contention: bool | None = None,
+) -> None:
     """Schedule as m-etf, but reserve the device of a task for its favourite child until that child is placed.
 
     Until then the device runs only other tasks that wait for no data there. The linear program chooses at most one favourite
@@ -85,10 +93,12 @@ def m_sct(problem: Problem, monitor: Monitor, *, solver: str | None = None, clai
     claims : "all" or "first"
         The memory claimed by a co-location label when its first task is placed: that of all its tasks, or of the first alone, as
         in Baechi, which can exceed the capacity.
+    contention : bool, optional
+        Whether transfers are planned, see `plans`.
     """
     favourite = favourite_children(problem, monitor, preferred(SOLVERS) if solver is None else solver)
     if favourite is not None:
-        _reserving(monitor, favourite, claims)
+        _reserving(monitor, favourite, claims, contention)
 
 
 def favourite_children(problem: Problem, monitor: Monitor, solver: str) -> IntArray | None:
@@ -119,8 +129,9 @@ def favourite_children(problem: Problem, monitor: Monitor, solver: str) -> IntAr
     return favourite
 
 
-def _reserving(monitor: Monitor, favourite: IntArray, claims: str) -> None:
+def _reserving(monitor: Monitor, favourite: IntArray, claims: str, contention: bool | None) -> None:
     from hetsched.heuristics.list_scheduling import dynamic_kernels, pair_kernels
+    from hetsched.heuristics.list_scheduling.transfer_kernels import new_transfers
     from hetsched.heuristics.placement import kernels
 
     problem = monitor.problem
@@ -132,16 +143,19 @@ def _reserving(monitor: Monitor, favourite: IntArray, claims: str) -> None:
     choice = dynamic_kernels.Choice(dynamic_kernels.ETF, np.empty((0, 0)), np.empty(0))
     order = one_order(np.zeros(problem.n_tasks), problem.n_devices, waits=True)
 
-    def place(need: FloatArray) -> Decision | None:
+    def place(planned: bool, need: FloatArray) -> Decision | None:
         claimed = need if claims == "all" else alone
-        data, pairs = list_problem(problem, claimed), pair_kernels.Pairs.begin(problem.unit, claimed, problem.n_devices)
+        data, transfers = list_problem(problem, claimed), new_transfers(problem.arrays) if planned else None
         reservations = kernels.Reservations(favourite, np.full(problem.n_devices, -1))
+        pairs = pair_kernels.Pairs.begin(problem.unit, claimed, problem.n_devices)
 
         def work(state: dynamic_kernels.Choosing, most: int) -> int:
-            return kernels.small_communication(data, choice, order, state, pairs, reservations, most)
+            if transfers is None:
+                return kernels.small_communication(data, choice, order, state, pairs, reservations, most)
+            return kernels.small_planned_communication(data, state, reservations, transfers, most)
 
         state = dynamic_kernels.Choosing.begin(problem.n_tasks, problem.n_devices, problem.n_units)
-        device, sequence, stuck = in_slices(work, state, monitor.deadline, MANY)
-        return None if stuck >= 0 else Decision.whole(problem, device, sequence)
+        placed = in_slices(work, state, monitor.deadline, MANY)
+        return None if placed[2] >= 0 else decision_of(problem, placed, transfers)
 
-    offer_by_claims(monitor, place)
+    offer_by_claims(monitor, *(partial(place, planned) for planned in plans(problem, contention)))

@@ -22,6 +22,7 @@ from hetsched.heuristics.list_scheduling.pair_kernels import (
     leave,
     readmit,
 )
+from hetsched.heuristics.list_scheduling.transfer_kernels import Transfers, book, refresh
 from hetsched.problem.problem import ProblemArrays
 
 ALL_RULES, UNRESERVED, OVER_MEMORY = 0, 1, 2
@@ -320,6 +321,71 @@ def small_communication(
         if put(p, s, i, k, step, order.waits) and over:
             readmit(p, choice, order, s, pairs, i, k)
         n_ready = join_children(p, choice, order, s, pairs, i, n_ready)
+    return NONE
+
+
+@inner
+def _earliest_planned(rules: int, p: ListProblem, s: Choosing, reservations: Reservations, n_ready: int) -> tuple[int, int]:
+    """Return what `_earliest` does, by a look at all ready tasks."""
+    earliest, chosen, device = np.inf, NONE, NONE
+    for k in range(len(s.used)):
+        kept = reservations.favourite[reservations.last[k]] if reservations.last[k] >= 0 and rules == ALL_RULES else NONE
+        reserved = kept >= 0 and s.device[kept] < 0
+        for position in range(n_ready):
+            i = s.ready_tasks[position]
+            ready = s.ready[i, k]
+            if p.durations[i, p.column[k]] == np.inf or ready == np.inf or not admissible(p, s, i, k):
+                continue
+            if reserved and i != kept and ready > s.available[k]:
+                continue
+            start = max(ready, s.available[k])
+            if start < earliest or (start == earliest and i < chosen):
+                earliest, chosen, device = start, i, k
+    return chosen, device
+
+
+@nearly_linear
+@kernel
+def small_planned_communication(p: ListProblem, s: Choosing, reservations: Reservations, transfers: Transfers, most: int) -> int:
+    """Run a slice of `small_communication` with planned transfers, under which each ready task is looked at in each step."""
+    arrays, at, n_ready = p.arrays, s.at, s.at[1]
+    if at[0] < 0:
+        for i in range(len(s.device)):
+            s.waiting[i] = arrays.pred_ptr[i + 1] - arrays.pred_ptr[i]
+            if s.waiting[i] == 0:
+                s.ready_tasks[n_ready] = i
+                n_ready += 1
+    looks = 0
+    for step in range(max(0, at[0]), len(s.device)):
+        if looks > most:
+            at[0], at[1] = step, n_ready
+            return MORE
+        looks += n_ready * len(s.used)
+        for position in range(n_ready):
+            i = s.ready_tasks[position]
+            refresh(arrays, transfers, i, s.device, s.finish, s.ready[i])
+        i, k = NONE, NONE
+        for rules in range(ALL_RULES, OVER_MEMORY):
+            if i < 0:
+                i, k = _earliest_planned(rules, p, s, reservations, n_ready)
+        if i < 0:
+            i, k = _roomiest(p, s, n_ready)
+        if i < 0:
+            return int(s.ready_tasks[0])
+        position = 0
+        while s.ready_tasks[position] != i:
+            position += 1
+        n_ready -= 1
+        s.ready_tasks[position] = s.ready_tasks[n_ready]
+        reservations.last[k] = i
+        book(arrays, transfers, i, k, s.device, s.finish)
+        put(p, s, i, k, step, True)
+        for x in range(arrays.succ_ptr[i], arrays.succ_ptr[i + 1]):
+            j = arrays.succ[x]
+            s.waiting[j] -= 1
+            if s.waiting[j] == 0:
+                s.ready_tasks[n_ready] = j
+                n_ready += 1
     return NONE
 
 

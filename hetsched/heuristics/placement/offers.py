@@ -41,10 +41,15 @@ def offer_within(monitor: Monitor, decision: Decision | None) -> bool:
     return decision is not None and math.isfinite(monitor.offer(decision))
 
 
-def offer_by_claims(monitor: Monitor, place: Callable[[FloatArray], Decision | None]) -> None:
-    """Offer ``place(need)`` for the bytes that units claim, [n_units], optimistic before conservative, until one fits."""
+def offer_by_claims(monitor: Monitor, *places: Callable[[FloatArray], Decision | None]) -> None:
+    """Offer each ``place(need)`` for the bytes that units claim, [n_units], optimistic before conservative, until one fits."""
     for need in memory_needs(monitor.problem):
-        if offer_within(monitor, place(need)) or monitor.should_stop:
+        fits = False
+        for place in places:
+            fits = offer_within(monitor, place(need)) or fits
+            if monitor.should_stop:
+                return
+        if fits:
             return
 
 
