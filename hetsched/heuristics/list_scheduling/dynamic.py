@@ -25,6 +25,8 @@ FEW, FOR_EACH, LASTING, PART = 32, 2, 16, 4
 times as many for Min-Min, under which the best devices of few tasks change in a step; never more than 1 / `PART` of all tasks."""
 MOST_PAIRS = 20_000_000
 """The most pairs of a task and a device for ``pair_kernels``, which needs up to 50 bytes for each."""
+MOST_PLANNED = 2000
+"""The most tasks for which BIL, Max-Min and Sufferage, which need the transfers of all ready tasks in each step, plan them unasked."""
 _NO_LEVEL, _NO_MEDIAN = np.empty((0, 0)), np.empty(0)
 
 
@@ -63,7 +65,9 @@ def _by_choice(
 
         return in_slices(work, dynamic_kernels.Choosing.begin(n, size, len(need)), monitor.deadline, MANY)
 
-    offer(monitor, place, contention)
+    if contention is None and n > MOST_PLANNED and rule not in (dynamic_kernels.ETF, dynamic_kernels.DLS, dynamic_kernels.MIN_MIN):
+        contention = False
+    offer(monitor, place, contention, again=True)
 
 
 def one_order(priority: FloatArray, n_devices: int, *, waits: bool) -> PairOrder:

@@ -9,7 +9,7 @@ import numpy as np
 from hetsched.arrays import FloatArray, IntArray
 from hetsched.compiled import inner, kernel, nearly_linear
 from hetsched.heuristics.list_scheduling.kernels import MEMORY_SLACK, NONE, ListProblem, arrivals
-from hetsched.heuristics.list_scheduling.transfer_kernels import Transfers, book, refresh
+from hetsched.heuristics.list_scheduling.transfer_kernels import BOOKED, Transfers, book, refresh
 
 # Rules by which a dynamic list scheduler selects among the ready tasks.
 ETF, DLS, BIL, MIN_MIN, MAX_MIN, SUFFERAGE = 0, 1, 2, 3, 4, 5
@@ -17,6 +17,8 @@ ETF, DLS, BIL, MIN_MIN, MAX_MIN, SUFFERAGE = 0, 1, 2, 3, 4, 5
 MORE, SLICE = -2, 4_000_000
 """Return value at the end of a slice that is not the last, and looks at a ready task or a device in a slice, which take a tenth of
 a second."""
+PLANNING = 4
+"""Looks that take as long as to plan a transfer."""
 WIDE = -3
 """Return value of `by_choice` where more tasks are ready than it is to examine."""
 
@@ -183,6 +185,29 @@ def put(p: ListProblem, s: Choosing, i: int, k: int, step: int, waits: bool) -> 
     return bool(first)
 
 
+@inner
+def _hopeless(choice: Choice, preferences: Preferences, transfers: Transfers, i: int, chosen: int) -> bool:
+    """Return whether task i is selected after another one whatever its transfers."""
+    hope, score = transfers.hope[i], preferences.score[chosen]
+    tie = choice.level[i, 0] if choice.rule == ETF else 0.0
+    later = tie < preferences.tie[chosen] or (tie == preferences.tie[chosen] and i > chosen)
+    return bool(hope < score or (hope == score and later))
+
+
+@inner
+def _hope(p: ListProblem, choice: Choice, s: Choosing, transfers: Transfers, i: int) -> float:
+    """Return an upper bound of the score of task i from now on, inf under rules whose score may grow as starts become later."""
+    if choice.rule != ETF and choice.rule != DLS and choice.rule != MIN_MIN:
+        return np.inf
+    best = -np.inf
+    for k in range(len(s.used)):
+        duration = p.durations[i, p.column[k]]
+        if duration < np.inf:
+            start = transfers.least[i, k] if duration == 0.0 else max(transfers.least[i, k], s.available[k])
+            best = max(best, device_value(choice, i, k, start, duration, 0.0))
+    return best
+
+
 @nearly_linear
 @kernel
 def by_choice(
@@ -213,9 +238,21 @@ def by_choice(
             i = s.ready_tasks[position]
             stale = preferred[i] < 0 or preferred[i] == last_device or other[i] == last_device or p.unit[i] == last_unit
             if transfers is not None:  # numba compiles this only for arguments with transfers
-                stale = refresh(arrays, transfers, i, s.device, s.finish, s.ready[i]) or stale
+                if chosen >= 0 and (stale or transfers.checked[i] < transfers.sizes[BOOKED]):
+                    hopeless = _hopeless(choice, preferences, transfers, i, chosen)
+                    if not hopeless:
+                        transfers.hope[i] = _hope(p, choice, s, transfers, i)
+                        hopeless = _hopeless(choice, preferences, transfers, i, chosen)
+                    if hopeless:
+                        preferred[i] = NONE
+                        continue
+                if refresh(arrays, transfers, i, s.device, s.finish, s.ready[i]):
+                    stale = True
+                    looks += PLANNING * len(s.used) * (arrays.pred_ptr[i + 1] - arrays.pred_ptr[i])
             if (stale or choice.rule == BIL) and not prefer(p, choice, s, preferences, i, n_ready):
                 return int(i)
+            if transfers is not None and stale:
+                transfers.hope[i] = _hope(p, choice, s, transfers, i)
             if chosen < 0 or goes_before(preferences, i, chosen):
                 chosen, place = i, position
         i, k = chosen, preferred[chosen]

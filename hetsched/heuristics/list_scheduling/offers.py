@@ -39,16 +39,18 @@ def plans(problem: Problem, contention: bool | None) -> tuple[bool, ...]:
     return (False, True) if contention is None else (contention,)
 
 
-def offer(monitor: Monitor, place: Callable[[FloatArray, Transfers | None], Any], contention: bool | None = False) -> None:
+def offer(
+    monitor: Monitor, place: Callable[[FloatArray, Transfers | None], Any], contention: bool | None = False, *, again: bool = False
+) -> None:
     """Offer the placements ``place(need, transfers)``, from optimistic to conservative claims; note why where none fits.
 
-    `transfers`, where they are planned, see `plans`, is changed in place.
+    `transfers`, where they are planned, see `plans`, is changed in place; `again` is as for ``new_transfers``.
     """
     problem = monitor.problem
     for need in memory_needs(problem):
         fits = False
         for planned in plans(problem, contention):
-            transfers = _new_transfers(problem) if planned else None
+            transfers = _new_transfers(problem, again) if planned else None
             device, sequence, stuck = place(need, transfers)
             if stuck >= 0:
                 _explain(monitor, need, device, stuck)
@@ -60,10 +62,10 @@ def offer(monitor: Monitor, place: Callable[[FloatArray, Transfers | None], Any]
             return
 
 
-def _new_transfers(problem: Problem) -> Transfers:
+def _new_transfers(problem: Problem, again: bool) -> Transfers:
     from hetsched.heuristics.list_scheduling import transfer_kernels
 
-    return transfer_kernels.new_transfers(problem.arrays)
+    return transfer_kernels.new_transfers(problem.arrays, again)
 
 
 def decision_of(problem: Problem, placed: Placed, transfers: Transfers | None) -> Decision:

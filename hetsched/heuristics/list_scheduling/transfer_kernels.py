@@ -53,17 +53,24 @@ class Transfers(NamedTuple):
     """[most parents]: edge and resources of each tentative slot, -1 for none, in order of time."""
     slot_start: FloatArray
     slot_finish: FloatArray
+    idle: FloatArray
+    """[E, K] or [0, 0]: the earliest start, tentative slots left out, found last for the transfer of an edge to a device, or 0. It is
+    a lower bound from then on, because planned transfers stay."""
+    least: FloatArray
+    """[n, K] or [0, 0]: the lower bound of an arrival that follows from `idle`, or 0."""
+    hope: FloatArray
+    """[n] or [0]: an upper bound of the score of a task, see ``dynamic_kernels``, or inf."""
 
 
 @linear
 @builder
-def new_transfers(arrays: ProblemArrays) -> Transfers:
-    """Return no planned transfers, with scratch for a problem."""
+def new_transfers(arrays: ProblemArrays, again: bool) -> Transfers:
+    """Return no planned transfers, with scratch for a problem; `again` says whether arrivals are computed repeatedly, by `refresh`."""
     n, n_edges, n_resources, most = len(arrays.pred_ptr) - 1, len(arrays.pred), arrays.links.n_resources, 0
     for i in range(n):
         most = max(most, arrays.pred_ptr[i + 1] - arrays.pred_ptr[i])
     # A transfer adds a gap to at most two resources, each has one more than that, and room for twice as many, and for as many before.
-    pool = 4 * FEWEST * n_edges
+    pool, size = 4 * FEWEST * n_edges, len(arrays.links.resource)
     return Transfers(
         np.empty(n_edges, np.int64),
         np.empty(n_edges),
@@ -84,6 +91,9 @@ def new_transfers(arrays: ProblemArrays) -> Transfers:
         np.empty(most, np.int64),
         np.empty(most),
         np.empty(most),
+        np.zeros((n_edges, size)) if again else np.empty((0, 0)),
+        np.zeros((n, size)) if again else np.empty((0, 0)),
+        np.full(n if again else 0, np.inf),
     )
 
 
@@ -108,14 +118,25 @@ def _idle_from(t: Transfers, r: int, ready: float, seconds: float) -> float:
 
 
 @inner
+def _both_idle_from(t: Transfers, one: int, other: int, ready: float, seconds: float) -> float:
+    """Return the earliest time from `ready` at which two resources are idle for some seconds."""
+    start = _idle_from(t, one, ready, seconds)
+    while other != one:
+        before, start = start, _idle_from(t, other, start, seconds)
+        if start == before:
+            break
+        before, start = start, _idle_from(t, one, start, seconds)
+        if start == before:
+            break
+    return start
+
+
+@inner
 def _slot(t: Transfers, one: int, other: int, ready: float, seconds: float, slots: int) -> float:
-    """Return the earliest time from `ready` at which two resources are idle for some seconds, tentative slots considered."""
+    """Return the same with tentative slots, from a time at which both are idle without these."""
     start, seen = ready, 0
     while True:
         before = start
-        start = _idle_from(t, one, start, seconds)
-        if other != one:
-            start = _idle_from(t, other, start, seconds)
         while seen < slots:
             if t.slot_finish[seen] > start and (t.slot_one[seen] == one or t.slot_other[seen] == other):
                 if t.slot_start[seen] >= start + seconds:
@@ -124,6 +145,7 @@ def _slot(t: Transfers, one: int, other: int, ready: float, seconds: float, slot
             seen += 1
         if start == before:
             return start
+        start = _both_idle_from(t, one, other, start, seconds)
 
 
 @inner
@@ -147,7 +169,7 @@ def plan(arrays: ProblemArrays, t: Transfers, i: int, k: int, device: IntArray, 
 
     Returns the earliest time at which all data are on the device, inf if they cannot reach it, and the number of slots.
     """
-    links, ready, slots = arrays.links, 0.0, 0
+    links, ready, slots, least, again = arrays.links, 0.0, 0, 0.0, len(t.idle) > 0
     factor = multiplier(links, arrays.inputs)
     for y in range(arrays.pred_ptr[i + 1] - arrays.pred_ptr[i]):
         x = t.parent[y]
@@ -155,11 +177,15 @@ def plan(arrays: ProblemArrays, t: Transfers, i: int, k: int, device: IntArray, 
         seconds = link_seconds(links, arrays.pred_edge[x], h, k, factor)
         if seconds == np.inf:
             return np.inf, 0
-        start = done
+        start, soonest = done, done
         if seconds > 0.0:
             one, other = links.resource[h, k, 0], links.resource[h, k, 1]
             if one >= 0:
-                start = _slot(t, one, other, done, seconds, slots)
+                e = arrays.pred_edge[x]
+                soonest = _both_idle_from(t, one, other, max(done, t.idle[e, k]) if again else done, seconds)
+                if again:
+                    t.idle[e, k] = soonest
+                start = _slot(t, one, other, soonest, seconds, slots)
             z = slots
             while z > 0 and t.slot_start[z - 1] > start:
                 t.slot_edge[z], t.slot_one[z], t.slot_other[z] = t.slot_edge[z - 1], t.slot_one[z - 1], t.slot_other[z - 1]
@@ -168,7 +194,9 @@ def plan(arrays: ProblemArrays, t: Transfers, i: int, k: int, device: IntArray, 
             t.slot_edge[z], t.slot_one[z], t.slot_other[z] = arrays.pred_edge[x], one, other
             t.slot_start[z], t.slot_finish[z] = start, start + seconds
             slots += 1
-        ready = max(ready, start + seconds)
+        ready, least = max(ready, start + seconds), max(least, soonest + seconds)
+    if again:
+        t.least[i, k] = least
     return ready, slots
 
 

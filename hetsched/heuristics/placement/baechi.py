@@ -145,7 +145,7 @@ def _reserving(monitor: Monitor, favourite: IntArray, claims: str, contention: b
 
     def place(planned: bool, need: FloatArray) -> Decision | None:
         claimed = need if claims == "all" else alone
-        data, transfers = list_problem(problem, claimed), new_transfers(problem.arrays) if planned else None
+        data, transfers = list_problem(problem, claimed), new_transfers(problem.arrays, True) if planned else None
         reservations = kernels.Reservations(favourite, np.full(problem.n_devices, -1))
         pairs = pair_kernels.Pairs.begin(problem.unit, claimed, problem.n_devices)
 

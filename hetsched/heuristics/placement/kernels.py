@@ -9,7 +9,7 @@ import numpy as np
 from hetsched import heap_kernels
 from hetsched.arrays import FloatArray, IntArray
 from hetsched.compiled import builder, inner, kernel, nearly_linear
-from hetsched.heuristics.list_scheduling.dynamic_kernels import MORE, Choice, Choosing, put
+from hetsched.heuristics.list_scheduling.dynamic_kernels import MORE, PLANNING, Choice, Choosing, put
 from hetsched.heuristics.list_scheduling.kernels import MEMORY_SLACK, NONE, ListProblem, arrivals
 from hetsched.heuristics.list_scheduling.pair_kernels import (
     PairOrder,
@@ -325,23 +325,32 @@ def small_communication(
 
 
 @inner
-def _earliest_planned(rules: int, p: ListProblem, s: Choosing, reservations: Reservations, n_ready: int) -> tuple[int, int]:
-    """Return what `_earliest` does, by a look at all ready tasks."""
-    earliest, chosen, device = np.inf, NONE, NONE
+def _earliest_planned(
+    rules: int, p: ListProblem, s: Choosing, reservations: Reservations, transfers: Transfers, n_ready: int
+) -> tuple[int, int, int]:
+    """Return what `_earliest` does, by a look at all ready tasks, and the number of transfers planned for that."""
+    earliest, chosen, device, planned = np.inf, NONE, NONE, 0
     for k in range(len(s.used)):
         kept = reservations.favourite[reservations.last[k]] if reservations.last[k] >= 0 and rules == ALL_RULES else NONE
         reserved = kept >= 0 and s.device[kept] < 0
         for position in range(n_ready):
             i = s.ready_tasks[position]
+            soonest = max(transfers.least[i, k], s.available[k])
+            if soonest > earliest or (soonest == earliest and i > chosen):
+                continue
+            if p.durations[i, p.column[k]] == np.inf or not admissible(p, s, i, k):
+                continue
+            if refresh(p.arrays, transfers, i, s.device, s.finish, s.ready[i]):
+                planned += len(s.used) * (p.arrays.pred_ptr[i + 1] - p.arrays.pred_ptr[i])
             ready = s.ready[i, k]
-            if p.durations[i, p.column[k]] == np.inf or ready == np.inf or not admissible(p, s, i, k):
+            if ready == np.inf:
                 continue
             if reserved and i != kept and ready > s.available[k]:
                 continue
             start = max(ready, s.available[k])
             if start < earliest or (start == earliest and i < chosen):
                 earliest, chosen, device = start, i, k
-    return chosen, device
+    return chosen, device, planned
 
 
 @nearly_linear
@@ -361,14 +370,15 @@ def small_planned_communication(p: ListProblem, s: Choosing, reservations: Reser
             at[0], at[1] = step, n_ready
             return MORE
         looks += n_ready * len(s.used)
-        for position in range(n_ready):
-            i = s.ready_tasks[position]
-            refresh(arrays, transfers, i, s.device, s.finish, s.ready[i])
         i, k = NONE, NONE
         for rules in range(ALL_RULES, OVER_MEMORY):
             if i < 0:
-                i, k = _earliest_planned(rules, p, s, reservations, n_ready)
+                i, k, planned = _earliest_planned(rules, p, s, reservations, transfers, n_ready)
+                looks += PLANNING * planned
         if i < 0:
+            for position in range(n_ready):
+                j = s.ready_tasks[position]
+                refresh(arrays, transfers, j, s.device, s.finish, s.ready[j])
             i, k = _roomiest(p, s, n_ready)
         if i < 0:
             return int(s.ready_tasks[0])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched.arrays import readonly
-from hetsched.heuristics.list_scheduling import dynamic_kernels, static_kernels
+from hetsched.heuristics.list_scheduling import dynamic, dynamic_kernels, static_kernels
 from hetsched.heuristics.list_scheduling.kernels import Placed
 from hetsched.heuristics.list_scheduling.offers import decision_of, in_slices, list_problem, plans
 from hetsched.heuristics.list_scheduling.static import ranks, static_level
@@ -21,7 +21,6 @@ from hetsched.problem.links import CONTENDED, MODELS
 from hetsched.stopping import NEVER
 from hetsched.testing import problems
 from hetsched.testing.profiles import examples
-from tests.golden import topcuoglu
 
 CLEAR = {"inputs": 1, "memory": "static", "tight": False, "colocation": False, "missing_links": False}
 PLANNING = ("heft", "cpop", "peft", "hlfet", "mcp", "etf", "dls", "bil", "min-min", "max-min", "sufferage")
@@ -107,12 +106,21 @@ def heft_by_the_book(problem: hs.Problem) -> Plan:
     return plan
 
 
-def etf_by_the_book(problem: hs.Problem) -> Plan:
+def choices_by_the_book(problem: hs.Problem, rule: int) -> Plan:
+    """Return the plan of ETF, DLS with a median duration of 1, or Min-Min."""
     plan, level = Plan(problem), static_level(problem)
+
+    def value(i: int, k: int) -> float:
+        start, duration = plan.start(i, k, insertion=False), problem.whole_durations[i, k]
+        if rule == dynamic_kernels.ETF:
+            return -start
+        return level[i] - start + (1.0 - duration) if rule == dynamic_kernels.DLS else -(start + duration)
+
     while plan.ready:
-        pairs = [(plan.start(i, k, insertion=False), -level[i], i, k) for i in plan.ready for k in plan.able(i)]
-        start, _, i, k = min(pairs)
-        plan.put(i, k, start)
+        values = {i: max((value(i, k), -k) for k in plan.able(i)) for i in plan.ready}
+        i = min(values, key=lambda i: (-values[i][0], -level[i] if rule == dynamic_kernels.ETF else 0.0, i))
+        k = -values[i][1]
+        plan.put(i, k, plan.start(i, k, insertion=False))
     return plan
 
 
@@ -134,7 +142,7 @@ def m_sct_by_the_book(problem: hs.Problem, favourite: list[int]) -> Plan:
 
 def planned_heft(problem: hs.Problem, need: np.ndarray) -> tuple[Placed, np.ndarray, Transfers]:
     """Return the placement, the planned finish of each task, and the planned transfers of HEFT."""
-    state, transfers = static_kernels.new_state(problem.n_tasks, problem.n_devices, problem.n_units), new_transfers(problem.arrays)
+    state, transfers = static_kernels.new_state(problem.n_tasks, problem.n_devices, problem.n_units), new_transfers(problem.arrays, False)
     rank, _ = ranks(problem)
     rule = static_kernels.Rule(static_kernels.FINISH, True, rank, np.empty((0, 0)), np.empty(0, np.int64))
     stuck = static_kernels.in_order(list_problem(problem, need), rule, state, transfers)
@@ -144,7 +152,7 @@ def planned_heft(problem: hs.Problem, need: np.ndarray) -> tuple[Placed, np.ndar
 def planned_choices(problem: hs.Problem, need: np.ndarray, rule: int) -> tuple[Placed, np.ndarray, Transfers]:
     """Return the same for a rule that compares all ready tasks, with the mean duration, and static levels, in the place of others."""
     n, size = problem.n_tasks, problem.n_devices
-    level, transfers = static_level(problem)[:, None], new_transfers(problem.arrays)
+    level, transfers = static_level(problem)[:, None], new_transfers(problem.arrays, True)
     level = np.tile(level, size) if rule == dynamic_kernels.BIL else np.array(level)
     choice, state = dynamic_kernels.Choice(rule, level, np.ones(n)), dynamic_kernels.Choosing.begin(n, size, problem.n_units)
     data, preferences = list_problem(problem, need), dynamic_kernels.Preferences.begin(n, size)
@@ -157,7 +165,7 @@ def planned_choices(problem: hs.Problem, need: np.ndarray, rule: int) -> tuple[P
 
 def planned_favourites(problem: hs.Problem, need: np.ndarray, favourite: list[int]) -> tuple[Placed, np.ndarray, Transfers]:
     """Return the same for m-sct with given favourite children."""
-    n, size, transfers = problem.n_tasks, problem.n_devices, new_transfers(problem.arrays)
+    n, size, transfers = problem.n_tasks, problem.n_devices, new_transfers(problem.arrays, True)
     data, state = list_problem(problem, need), dynamic_kernels.Choosing.begin(n, size, problem.n_units)
     reservations = placement_kernels.Reservations(readonly(np.array(favourite, np.int64)), np.full(size, -1))
 
@@ -199,9 +207,10 @@ def test_heft_is_edge_scheduling_of_the_definition(problem):
     assert_equal(planned_heft(problem, np.zeros(problem.n_units)), heft_by_the_book(problem))
 
 
-@given(clear)
-def test_etf_is_edge_scheduling_of_the_definition(problem):
-    assert_equal(planned_choices(problem, np.zeros(problem.n_units), dynamic_kernels.ETF), etf_by_the_book(problem))
+@pytest.mark.parametrize("rule", [dynamic_kernels.ETF, dynamic_kernels.DLS, dynamic_kernels.MIN_MIN])
+@given(problem=clear)
+def test_choices_are_edge_scheduling_of_the_definition(problem, rule):
+    assert_equal(planned_choices(problem, np.zeros(problem.n_units), rule), choices_by_the_book(problem, rule))
 
 
 @given(clear, st.data())
@@ -223,7 +232,8 @@ def test_many_transfers_are_those_of_the_definition(seed, communication):
     problem = layered(seed, communication)
     need = np.zeros(problem.n_units)
     assert_equal(planned_heft(problem, need), heft_by_the_book(problem))
-    assert_equal(planned_choices(problem, need, dynamic_kernels.ETF), etf_by_the_book(problem))
+    for rule in (dynamic_kernels.ETF, dynamic_kernels.DLS, dynamic_kernels.MIN_MIN):
+        assert_equal(planned_choices(problem, need, rule), choices_by_the_book(problem, rule))
     assert_equal(planned_favourites(problem, need, [-1] * problem.n_tasks), m_sct_by_the_book(problem, [-1] * problem.n_tasks))
 
 
@@ -293,7 +303,16 @@ def test_transfers_are_planned_where_they_contend(name, communication):
         planned = [decision.transfer_order is not None for decision in decisions]
         assert planned == list(plans(problem, contention))
         assert planned == ([False] if communication not in CONTENDED else [False, True] if contention is None else [contention])
-    assert hs.solve(topcuoglu(), "heft", options={"contention": True}).makespan == 80
+
+
+@pytest.mark.parametrize("name", ["bil", "max-min", "sufferage", "etf", "heft"])
+def test_rules_that_need_all_transfers_in_each_step_plan_those_of_large_graphs_only_where_they_are_asked_to(name, monkeypatch):
+    problem, options = layered(1, "port"), {"contention": True}
+    before = hs.solve(problem, name)
+    monkeypatch.setattr(dynamic, "MOST_PLANNED", problem.n_tasks - 1)
+    assert hs.solve(problem, name).methods.evaluations.tolist() == [2 if name in ("etf", "heft") else 1]
+    assert before.methods.evaluations.tolist() == [2]
+    assert hs.solve(problem, name, options=options).makespan >= before.makespan
 
 
 def fork(communication: str, transfer: float, lengths: list[float], pinned: bool = False) -> hs.Problem:
