@@ -48,6 +48,7 @@ SUITES = {
     "analysis/ranking_kernels.py": (f"{LISTS}test_static.py::test_basic_imaginary_levels_follow_the_recursion_of_the_paper",),
     f"{LISTS}kernels.py": (f"{LISTS}test_static.py",),
     f"{LISTS}batch_kernels.py": (f"{LISTS}test_batched.py::test_with_one_input_latencies_count_as_in_the_methods_they_extend",),
+    f"{LISTS}transfer_kernels.py": (f"{LISTS}test_contention.py::test_many_transfers_are_those_of_the_definition",),
     f"{LISTS}lookahead_kernels.py": (f"{LISTS}test_lookahead.py::test_it_is_the_algorithm_of_the_book",),
     f"{SEARCH}disjunctive_kernels.py": (f"{SEARCH}test_tabu.py::test_a_value_is_the_makespan_where_nothing_contends", STATES[1]),
     f"{SEARCH}move_kernels.py": (f"{SEARCH}test_annealing.py::test_the_critical_chain_follows_the_latest_arrival",),

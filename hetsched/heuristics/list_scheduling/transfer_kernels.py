@@ -98,6 +98,14 @@ def new_transfers(arrays: ProblemArrays, again: bool) -> Transfers:
 
 
 @inner
+def clear_transfers(t: Transfers) -> None:
+    """Forget the transfers planned, in scratch of arrivals that are computed once."""
+    t.sizes[BOOKED], t.sizes[POOL] = 0, 0
+    for r in range(len(t.number)):
+        t.number[r], t.room[r] = 0, 0
+
+
+@inner
 def _idle_from(t: Transfers, r: int, ready: float, seconds: float) -> float:
     """Return the earliest time from `ready` at which resource r is idle for some seconds."""
     if t.number[r] == 0:
