@@ -1,4 +1,7 @@
-"""List schedulers with dynamic priorities, which compare all ready tasks at each step: ETF, DLS, BIL, Min-Min, Max-Min, Sufferage."""
+"""List schedulers with dynamic priorities, which compare all ready tasks at each step: ETF, DLS, BIL, Min-Min, Max-Min, Sufferage.
+
+The option `contention` is that of `plans`, except that by default BIL, Max-Min and Sufferage plan transfers of small graphs only.
+"""
 
 from __future__ import annotations
 

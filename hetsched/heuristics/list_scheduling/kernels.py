@@ -1,6 +1,6 @@
 """Numba kernels and records shared by list schedulers, which place tasks on devices one after another.
 
-Every task is one batch of all inputs. Contention is ignored: the simulator re-times the decision.
+Every task is one batch of all inputs. Here transfers do not disturb one another; ``transfer_kernels`` plans those that contend.
 When the first member of a co-location unit is placed, the device of the unit is fixed, and the unit
 claims the memory of all its members there.
 """

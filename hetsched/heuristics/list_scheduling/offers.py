@@ -32,7 +32,7 @@ def plans(problem: Problem, contention: bool | None) -> tuple[bool, ...]:
     """Return, for each placement that a list scheduler offers, whether transfers are planned in it; see ``transfer_kernels``.
 
     Where transfers contend, `contention` says whether they are planned; with None both placements are offered, because neither is
-    always the better one.
+    always the better one: so the schedule is never worse than without contention in the plan.
     """
     if not problem.links.contended:
         return (False,)

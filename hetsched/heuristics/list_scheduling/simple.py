@@ -1,4 +1,4 @@
-"""Baselines without lookahead: best single device, MET, MCT, OLB, greedy, packing."""
+"""Baselines without lookahead: best single device, MET, MCT, OLB, greedy, packing. The option `contention` is that of `plans`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""List schedulers with static priorities: HEFT, CPOP, PEFT, HLFET, MCP."""
+"""List schedulers with static priorities: HEFT, CPOP, PEFT, HLFET, MCP. The option `contention` is that of `plans`."""
 
 from __future__ import annotations
 
@@ -60,7 +60,11 @@ def place_heft(problem: Problem, need: FloatArray, mean_communication: str = "pa
     auto=Auto(),
 )
 def heft(problem: Problem, monitor: Monitor, *, mean_communication: str = "paper", contention: bool | None = None) -> None:
-    """Insert tasks by descending upward rank, each into the gap of its earliest finish."""
+    """Insert tasks by descending upward rank, each into the gap of its earliest finish.
+
+    Where transfers contend, `contention` says whether they are planned, each in the earliest slot in which its resources are idle;
+    with None both placements are offered.
+    """
     offer(monitor, lambda need, transfers: place_heft(problem, need, mean_communication, transfers), contention)
 
 

@@ -69,7 +69,7 @@ def new_transfers(arrays: ProblemArrays, again: bool) -> Transfers:
     n, n_edges, n_resources, most = len(arrays.pred_ptr) - 1, len(arrays.pred), arrays.links.n_resources, 0
     for i in range(n):
         most = max(most, arrays.pred_ptr[i + 1] - arrays.pred_ptr[i])
-    # A transfer adds a gap to at most two resources, each has one more than that, and room for twice as many, and for as many before.
+    # A resource with g gaps has had room for less than 4 g in all. A transfer adds a gap to two resources, each of which has one before.
     pool, size = 4 * FEWEST * n_edges, len(arrays.links.resource)
     return Transfers(
         np.empty(n_edges, np.int64),
