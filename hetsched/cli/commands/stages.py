@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from json import loads
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -11,11 +12,16 @@ from hetsched.cli.files import Outputs, check_writable, cost_model, read_graph
 from hetsched.cli.options import JSON, Costs, Dtype, Gantt, Inputs, Trace
 from hetsched.cli.pictures import Pictures
 from hetsched.cli.terminal import Working, say, say_json, say_rows
-from hetsched.errors import one_line
+from hetsched.errors import InvalidProblem, one_line
 from hetsched.report.units import seconds
 
 if TYPE_CHECKING:
+    from hetsched.models.ios import Progress
     from hetsched.schedule.stages import StageSchedule
+
+Strategies = Literal["concurrent", "merge", "both"]
+PROVEN = 1e-6
+"""The largest relative difference of a latency and its bound that is none."""
 
 
 def stages(
@@ -26,6 +32,24 @@ def stages(
     inputs: Inputs = 1,
     groups: Annotated[int, typer.Option(help="The most groups of a stage; 0 for no limit.", metavar="NUMBER", min=0)] = 8,
     group_size: Annotated[int, typer.Option(help="The most tasks of a group; 0 for no limit.", metavar="NUMBER", min=0)] = 3,
+    strategies: Annotated[
+        Strategies,
+        typer.Option(help="Stages of parallel groups, stages merged into one operator (the others then have one task), or either."),
+    ] = "both",
+    blocks: Annotated[
+        str,
+        typer.Option(
+            help="Where stages end at the latest. yes: at tasks that come before or after every other; no: nowhere; or a JSON file, a list "
+            "of the names of each block's tasks, in the order of execution, for networks whose cells read more than the cell before.",
+            metavar="yes|no|FILE",
+        ),
+    ] = "yes",
+    time_limit: Annotated[
+        float | None,
+        typer.Option(
+            help="Cut the blocks that are not begun after this many seconds into small parts; a note names them.", metavar="SECONDS"
+        ),
+    ] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the stages here.", metavar="FILE")] = None,
     trace: Trace = None,
     gantt: Gantt = None,
@@ -35,10 +59,11 @@ def stages(
 
     In a stage groups of tasks run in parallel, and the tasks of a group one after another; or convolutions of one tensor
     are merged into one. IOS finds the best stages of each block of the graph, for a model of the device whose seconds are
-    estimates, compared with measurements on a V100 only. A block too wide for that is divided, and a note reports it. Each
-    line is a stage: its start, its duration and its groups.
+    estimates, compared with measurements on a V100 only. A block too wide for that is divided, and a note reports it; its stages
+    need not be the best, and the bound, below which no stages are, then leaves it out. Each line is a stage: its start, its
+    duration and its groups.
 
-    Example: [bold]hetsched stages problem.json --device a100 -o stages.json[/bold]
+    Example: [bold]hetsched stages problem.json --device a100 --strategies concurrent -o stages.json[/bold]
     """
     from hetsched import report, verify_stages
     from hetsched.costs import Contention, devices
@@ -48,11 +73,27 @@ def stages(
     pictures = Pictures(None, trace, gantt)
     check_writable(output, *pictures.paths, sources=[graph])
     pictures.check()
+    limited = _blocks(blocks)
     tasks = read_graph(graph)
     most_groups, most_tasks = groups or None, group_size or None
-    with Working("computing stages"):
+    with Working("computing stages") as working:
+
+        def show(progress: Progress) -> None:
+            working.update(
+                f"computing stages: block {progress.block + 1} of {progress.blocks}, {progress.asked:,} stages", "computing stages"
+            )
+
         cost = Contention(tasks, devices.device(device), inputs=inputs, costs=cost_model(costs, dtype))
-        best = ios.stages(tasks, cost, groups=most_groups, group_size=most_tasks)
+        best = ios.stages(
+            tasks,
+            cost,
+            groups=most_groups,
+            group_size=most_tasks,
+            strategies=strategies,
+            blocks=limited,
+            time_limit=time_limit,
+            on_progress=show,
+        )
         baselines = {"sequential": ios.sequential(tasks, cost).latency, "greedy": ios.greedy(tasks, cost).latency}
     measured = f", within about {100 * cost.error:.0f} % where it was measured" if (device, costs) == ("v100", "analytic") else ""
     violations = verify_stages(tasks, best, groups=most_groups, group_size=most_tasks, cost=cost)
@@ -67,14 +108,26 @@ def stages(
             {"start": start, "seconds": row["latency"], "strategy": str(row["strategy"]), "groups": best.groups(s)}
             for s, (start, row) in enumerate(zip(best.start.tolist(), best.stages, strict=True))
         ]
-        say_json({"latency": best.latency, **baselines, "stages": rows, "messages": list(best.messages), "written": outputs.written})
+        say_json(
+            {
+                "latency": best.latency,
+                "bound": best.bound,
+                **baselines,
+                "stages": rows,
+                "messages": list(best.messages),
+                "written": outputs.written,
+            }
+        )
     else:
+        number = len(limited if isinstance(limited, list) else ios.blocks(tasks) if limited else [tasks])
+        proven = best.bound is not None and best.bound >= best.latency * (1 - PROVEN)
         say_rows(
             [
-                ("graph", f"{plural(tasks.n_tasks, 'task')}, {plural(tasks.n_edges, 'edge')}, {plural(len(ios.blocks(tasks)), 'block')}"),
+                ("graph", f"{plural(tasks.n_tasks, 'task')}, {plural(tasks.n_edges, 'edge')}, {plural(number, 'block')}"),
                 ("latency", f"{seconds(best.latency)} in {plural(len(best), 'stage')} on {device}, by the model{measured}"),
                 ("in turn", f"{seconds(baselines['sequential'])}, one task a stage"),
                 ("greedy", f"{seconds(baselines['greedy'])}, all ready tasks in a stage"),
+                *([] if proven else [("bound", f"{seconds(best.bound or 0.0)}; the stages are not proven to be the best")]),
                 ("verified", "yes, by the independent check"),
                 *(("note", message) for message in best.messages),
                 *(("wrote", name) for name in outputs.written),
@@ -87,6 +140,19 @@ def stages(
             )
         )
     outputs.finish()
+
+
+def _blocks(text: str) -> bool | list[list[str]]:
+    """Return the argument `blocks` of `hetsched.stages` from its word or file."""
+    if text in ("yes", "no"):
+        return text == "yes"
+    try:
+        value = loads(Path(text).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InvalidProblem(f"--blocks is {text!r}; give yes, no or a JSON file with the names of each block's tasks ({error})") from None
+    if not (isinstance(value, list) and all(isinstance(block, list) and all(isinstance(name, str) for name in block) for block in value)):
+        raise InvalidProblem(f"{text} holds no blocks; it must be a list of lists of names of tasks")
+    return value
 
 
 def _groups(best: StageSchedule, s: int) -> str:

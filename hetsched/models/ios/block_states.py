@@ -22,6 +22,9 @@ MOST_TRANSITIONS = 1 << 23
 OF_A_PART = 64
 """Divisor of these limits for the parts of a block that exceeds them, whose solution is not optimal and should be fast."""
 
+MOST_OF_A_PART = 16
+"""The most tasks of a part of a block that is begun after the search was stopped."""
+
 MOST_KEPT = 1 << 21
 """The most transitions of a block that are cached for isomorphic blocks."""
 
@@ -75,7 +78,7 @@ class Block:
         self.graph, self.tasks, self.share = graph, check_indices(tasks, "tasks", graph.n_tasks), share
         self.names = tuple(graph.names[i] for i in tasks.tolist())
         ptr, pred, pairs = within(graph, tasks)
-        key = ptr.tobytes(), pred.tobytes(), groups or _NO_LIMIT, group_size or _NO_LIMIT
+        key = ptr.tobytes(), pred.tobytes(), unlimited(groups), unlimited(group_size)
         walk = _walked.get(key)
         if walk is None:
             walk = self._walk(ptr, pred, pairs, *key[2:])
@@ -118,6 +121,11 @@ class Block:
                 )
         tail, head, stage = (readonly(column[: reached.transitions]) for column in arcs)
         return _Walk(states.number, tail, head, stage, readonly(trie.parent[: reached.nodes]), readonly(trie.last[: reached.nodes]))
+
+
+def unlimited(most: int | None) -> int:
+    """Return a limit of stages as a number."""
+    return _NO_LIMIT if most is None else most
 
 
 def _doubled(values: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:

@@ -6,30 +6,38 @@ import math
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from hetsched.analysis.chains import chains
 from hetsched.analysis.ideals import Ideals
-from hetsched.arguments import checked
+from hetsched.arguments import COUNT, checked
 from hetsched.arrays import IntArray
-from hetsched.models.ios.block_states import lattice, within
+from hetsched.errors import UnsupportedFeature
+from hetsched.models.ios.block_states import lattice, unlimited, within
 from hetsched.problem.graph import TaskGraph, plural
+
+Rule = Literal["all", "published"]
 
 
 class Counts:
-    """The size of the stage problem of a graph, without limits on stages; each number is computed at its first use.
+    """The size of the stage problem of a graph; each number is computed at its first use.
 
     Parameters
     ----------
     graph : TaskGraph
         One block; `blocks` divides a network.
+    rule : "all" or "published"
+        Which endings count, see `counts`.
+    groups, group_size : int or None
+        The limits of a stage, as in `hetsched.stages`.
     """
 
-    @checked
-    def __init__(self, graph: TaskGraph) -> None:
-        self.graph = graph
+    @checked(UnsupportedFeature, groups=COUNT, group_size=COUNT)
+    def __init__(self, graph: TaskGraph, *, rule: Rule = "all", groups: int | None = None, group_size: int | None = None) -> None:
+        self.graph, self.rule, self.groups, self.group_size = graph, rule, groups, group_size
 
     def __repr__(self) -> str:
         return f"<Counts of {plural(self.graph.n_tasks, 'task')}, width {self.width}>"
@@ -45,7 +53,7 @@ class Counts:
 
     @property
     def bound(self) -> float:
-        """The paper's bound on the transitions, C(n/d + 2, 2)^d with the real n/d, with empty endings; inf if it overflows."""
+        """The paper's bound on transitions, C(n/d + 2, 2)^d with the real n/d, with empty endings, without limits; inf if it overflows."""
         n, d = self.graph.n_tasks, max(1, self.width)
         exact = (Fraction(n + 2 * d, d) * Fraction(n + d, d) / 2) ** d
         try:
@@ -60,19 +68,20 @@ class Counts:
 
     @cached_property
     def transitions(self) -> int:
-        """Pairs of a state and a non-empty ending of it.
+        """Pairs of a state and a non-empty ending of it that counts.
 
-        Connected components are counted separately: the numbers of pairs of states, one a subset of the other, multiply.
+        Without a limit on groups, connected components are counted separately: the numbers of pairs of states that differ by an
+        ending that counts, or not at all, multiply.
         """
         pairs, states = 1, 1
-        for tasks in _pieces(self.graph):
+        for tasks in _pieces(self.graph) if self.groups is None else [self.graph.topological_order]:
             ideals, own, _ = self._walk(tasks, 1)
             pairs, states = pairs * (own + ideals.number), states * ideals.number
         return pairs - states
 
     @cached_property
     def schedules(self) -> int:
-        """Ordered partitions of the tasks into stages, without strategies."""
+        """Ordered partitions of the tasks into stages that count, without strategies."""
         n = self.graph.n_tasks
         bits = (math.lgamma(n + 1) - (n + 1) * math.log(math.log(2))) / math.log(2)  # ordered partitions without edges
         digits = self._walk(self.graph.topological_order, int(bits) // 32 + 2)[2]
@@ -81,19 +90,39 @@ class Counts:
     def _walk(self, tasks: IntArray, digits: int) -> tuple[Ideals, int, npt.NDArray[np.uint64]]:
         from hetsched.models.ios import kernels
 
-        states = lattice(self.graph, tasks, within(self.graph, tasks)[2])
-        pairs, ways = kernels.count(states, digits)
+        ptr, pred, edges = within(self.graph, tasks)
+        states = lattice(self.graph, tasks, edges)
+        limits = kernels.Limits(unlimited(self.groups), unlimited(self.group_size))
+        pairs, ways = kernels.count(states, kernels.Predecessors(ptr, pred), limits, self.rule == "published", digits)
         return states, int(pairs), ways
 
 
-@checked
-def counts(graph: TaskGraph) -> Counts:
+@checked(UnsupportedFeature, groups=COUNT, group_size=COUNT)
+def counts(graph: TaskGraph, *, rule: Rule = "all", groups: int | None = None, group_size: int | None = None) -> Counts:
     """Return the size of the stage problem of a graph: width, bound, transitions, schedules.
 
     Transitions and schedules are exact whole numbers. Their times are proportional to the transitions of the largest
-    connected component and of the graph; both raise `UnsupportedFeature` for more than 2^22 states.
+    connected component (with a limit on groups, of the graph) and of the graph; both raise `UnsupportedFeature` for more than
+    2^22 states.
+
+    Parameters
+    ----------
+    graph : TaskGraph
+        One block; `blocks` divides a network.
+    rule : "all" or "published"
+        "all" counts every ending, as `hetsched.stages` searches and the paper defines. "published" counts the endings in which
+        each group consists of one task and all its descendants in the ending, the only ones that the authors' program finds; the
+        paper's Table 1 has these numbers.
+    groups, group_size : int or None
+        The most groups of a stage, and the most tasks of a group, as in `hetsched.stages`, whose search considers `transitions`
+        with these limits. None, the default here, for no limit, as in the paper's table. `width` and `bound` are without limits.
+
+    References
+    ----------
+    Y. Ding, L. Zhu, Z. Jia, G. Pekhimenko, S. Han, "IOS: Inter-Operator Scheduler for CNN Acceleration", MLSys 2021, section 4.2 and
+    Table 1; issue 10 of github.com/mit-han-lab/inter-operator-scheduler, on the endings that its program leaves out.
     """
-    return Counts(graph)
+    return Counts(graph, rule=rule, groups=groups, group_size=group_size)
 
 
 def _pieces(graph: TaskGraph) -> Iterator[IntArray]:

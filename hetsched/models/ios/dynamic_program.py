@@ -18,7 +18,7 @@ from hetsched.arguments import COUNT, checked, shown
 from hetsched.arrays import FloatArray, IntArray
 from hetsched.errors import Infeasible, InvalidArgument, InvalidProblem, UnsupportedFeature
 from hetsched.modeling.dynamic import TOLERANCE, DynamicProgram, Evaluation, Query
-from hetsched.models.ios.block_states import OF_A_PART, Block, described
+from hetsched.models.ios.block_states import MOST_OF_A_PART, OF_A_PART, Block, described
 from hetsched.problem.graph import TaskGraph, named
 from hetsched.schedule.stages import StageCost, StageSchedule
 from hetsched.stopping import Deadline, Stop
@@ -77,11 +77,13 @@ def stages(
         all stages; it differs only by stages with consecutive tasks of two blocks. Or the names of the tasks of each block,
         in the order of execution, for networks whose cells read more than the cell before, such as NASNet.
     time_limit : float, optional
-        Seconds, for expensive costs; needs a `bound` or `propose`. Blocks that are not finished by then have the best stages so far, at
-        least those that are best by the bounds or the model, whose costs are always evaluated.
+        Seconds; needs a `bound`, `propose`, or a `cost` with a method `table`. With a bound or a model, for expensive costs, blocks that
+        are not finished by then have the best stages so far, at least those that are best by the bounds or the model, whose
+        costs are always evaluated. With a table alone a block that was begun is finished, and later ones of more than 16 tasks
+        are cut into parts.
     on_progress : callable, optional
-        Called with a `Progress` after each cost evaluated by itself; with a `bound` or `propose`, returning True stops as the time
-        limit does.
+        Called with a `Progress` after each cost evaluated by itself and each table of costs; with a `bound`, `propose` or a table,
+        returning True stops as the time limit does.
 
     Returns
     -------
@@ -89,7 +91,7 @@ def stages(
         The optimum, to 1e-6 with a bound, with the number of costs `asked` for of those `possible`. Its own `bound` is
         further below its latency only if the search was stopped, or if a block has too many states or transitions; with `propose`
         it is 0. Such a block is halved, between levels if possible, until its parts are small enough, and no stage crosses a cut. The other
-        blocks stay optimal, and `messages` name those that were cut, whose stages need not be.
+        blocks stay optimal, and `messages` name those that were cut, whose stages need not be and which add nothing to the bound.
 
     Raises
     ------
@@ -111,7 +113,9 @@ def stages(
         parts = _given(graph, blocks)
     if bound is not None and propose is not None:
         raise UnsupportedFeature("a bound proves the optimum and a model proposes schedules; give `bound` or `propose`")
-    if time_limit is not None and bound is None and propose is None:
+    every = bound is None and propose is None  # cost is evaluated
+    tabled = every and getattr(cost, "table", None) is not None
+    if time_limit is not None and every and not tabled:
         raise UnsupportedFeature(f"time_limit is {time_limit!r}; costs that may be left out need a bound, or a model that proposes")
     deadline = Deadline.after(time_limit)
     best_stages: list[_Stage] = []
@@ -130,9 +134,10 @@ def stages(
     messages = []
     for number, tasks in enumerate(parts):
         bounds = []
-        for block in _within_reach(graph, tasks, groups, group_size):
+        late = tabled and is_over()
+        for block in _within_reach(graph, tasks, groups, group_size, most=MOST_OF_A_PART if late else None):
             search = _Search(block, cost, strategies, bound if propose is None else propose, partial(report, number))
-            best, own = search.best(is_over) if propose is None else search.proposed(finalists, is_over)
+            best, own = search.best() if every else search.best(is_over) if propose is None else search.proposed(finalists, is_over)
             best_stages += best
             bounds.append(own)
             evaluated += len(search.costs)
@@ -140,27 +145,31 @@ def stages(
         if len(bounds) == 1:
             lower += bounds[0]
         else:
-            messages.append(f"{described(graph, tasks)} is too wide to be solved as one and was cut into {len(bounds)} parts")
+            reason = "was begun after the search was stopped" if late else "is too wide to be solved as one"
+            messages.append(f"{described(graph, tasks)} {reason} and was cut into {len(bounds)} parts")
     return _schedule(graph, best_stages, evaluated, possible, lower, messages)
 
 
-def _within_reach(graph: TaskGraph, tasks: IntArray, groups: int | None, group_size: int | None, share: int = 1) -> Iterator[Block]:
-    """Yield a part of a graph as a block or, if it has too many states or transitions, as several, in the order of execution."""
-    try:
-        block = Block(graph, tasks, groups, group_size, share)
-    except UnsupportedFeature:
-        if len(tasks) == 1:
-            raise
-    else:
-        yield block
-        return
+def _within_reach(
+    graph: TaskGraph, tasks: IntArray, groups: int | None, group_size: int | None, share: int = 1, most: int | None = None
+) -> Iterator[Block]:
+    """Yield a part of a graph as a block or, if it has too many states, transitions or tasks, as several, in the order of execution."""
+    if most is None or len(tasks) <= most:
+        try:
+            block = Block(graph, tasks, groups, group_size, share)
+        except UnsupportedFeature:
+            if len(tasks) == 1:
+                raise
+        else:
+            yield block
+            return
     level = _levels(graph)[tasks]
     tasks, level = tasks[np.argsort(level, kind="stable")], np.sort(level)
     middle = len(tasks) // 2
     ends = np.flatnonzero(np.diff(level)) + 1
     cut = int(ends[np.abs(ends - middle).argmin()]) if len(ends) else middle
     for part in (tasks[:cut], tasks[cut:]):
-        yield from _within_reach(graph, part, groups, group_size, OF_A_PART)
+        yield from _within_reach(graph, part, groups, group_size, OF_A_PART, most)
 
 
 class Progress(NamedTuple):
@@ -264,8 +273,9 @@ class _Search:
         self.costs: dict[int, float] = {}  # evaluated costs, by kind
         self.possible = len(self.stages)
         self.lower = self._table(cost if bound is None else bound)
-        if bound is None:
+        if bound is None and not self.costs:  # of a table
             self.costs = dict(enumerate(self.lower.tolist()))
+            self.report(self)
         finite = np.isfinite(self.lower)
         if self.lazy:
             self.possible = int(finite.sum())

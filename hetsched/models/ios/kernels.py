@@ -189,14 +189,23 @@ def stages(reached: Reached, lattice: Ideals, before: Predecessors, limits: Limi
 
 
 @builder
-def count(lattice: Ideals, digits: int) -> tuple[int, npt.NDArray[np.uint64]]:
-    """Return the number of pairs of a state and a non-empty ending of it, and of schedules in digits of base 2^32, the lowest first."""
+def count(lattice: Ideals, before: Predecessors, limits: Limits, one_first: bool, digits: int) -> tuple[int, npt.NDArray[np.uint64]]:
+    """Return the number of pairs of a state and a non-empty ending of it, and of schedules in digits of base 2^32, the lowest first.
+
+    With `one_first` an ending counts only if each group has one task without predecessors in it. Until the groups of a stage
+    are joined by a task, this holds, and from then on it does not, since a walk adds tasks in topological order.
+    """
     ptr, element, larger = lattice
-    states = len(ptr) - 1
+    pred_ptr, pred = before
+    most_groups, most_tasks = limits
+    n, states = len(pred_ptr) - 1, len(ptr) - 1
+    grouped = one_first or min(most_groups, most_tasks) < n
     ways = np.zeros((states, digits), np.uint64)
     ways[0, 0] = 1
     pairs = 0
-    state, place, least = np.empty(states, np.int64), np.empty(states, np.int64), np.empty(states, np.int64)
+    state, place, least = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
+    task, position, touched = np.empty(n, np.int64), np.full(n, n), np.empty(n, np.bool_)
+    group, groups = np.empty((n + 1, n), np.int32), np.zeros(n + 1, np.int64)
     for first in range(states):
         carry = np.uint64(0)
         for d in range(digits):
@@ -211,10 +220,22 @@ def count(lattice: Ideals, digits: int) -> tuple[int, npt.NDArray[np.uint64]]:
                 depth -= 1
                 continue
             place[depth] = at
-            pairs += 1
-            head = larger[at]
-            for d in range(digits):
-                ways[head, d] += ways[first, d]
+            y, head = element[at], larger[at]
+            if grouped:
+                if _join(depth, y, task, position, group, pred_ptr, pred, touched) > most_tasks:
+                    continue
+                number = 0
+                for d in range(depth + 1):
+                    number += group[depth + 1, d] == d
+                if one_first and (number < groups[depth] or number > most_groups):
+                    continue
+                task[depth], position[y], groups[depth + 1] = y, depth, number
+            else:
+                number = 0
+            if number <= most_groups:
+                pairs += 1
+                for d in range(digits):
+                    ways[head, d] += ways[first, d]
             depth += 1
-            state[depth], place[depth], least[depth] = head, ptr[head + 1], element[at]
+            state[depth], place[depth], least[depth] = head, ptr[head + 1], y
     return pairs, ways[states - 1]

@@ -394,6 +394,56 @@ def test_counts_are_those_of_brute_force(graph):
     assert counts.transitions <= counts.chain_bound <= counts.bound * (1 + 1e-12)
 
 
+def published(graph, part):
+    """Return whether each group of a stage is one of its tasks and all descendants of that task in the stage."""
+    arcs = [(a, b) for a, b in graph.edges.tolist() if a in part and b in part]
+    first = part - {b for _, b in arcs}
+    reached = []
+    for task in first:
+        own = {task}
+        while more := {b for a, b in arcs if a in own} - own:
+            own |= more
+        reached.append(own)
+    return sum(map(len, reached)) == len(part)  # no task is reached from two
+
+
+@given(GRAPHS, st.sampled_from(["all", "published"]), LIMITS, LIMITS)
+@examples(100)
+def test_counts_under_a_rule_and_limits_are_those_of_brute_force(graph, rule, groups, size):
+    def stages(state):
+        return [part for part in endings(graph, state) if allowed(graph, part, groups, size) and (rule == "all" or published(graph, part))]
+
+    @cache
+    def ways(state):
+        return sum(ways(state - part) for part in stages(state)) if state else 1
+
+    everything = frozenset(range(graph.n_tasks))
+    states = {everything - part for part in endings(graph, everything)} | {everything}
+    counts = counting.counts(graph, rule=rule, groups=groups, group_size=size)
+    assert counts.transitions == sum(len(stages(state)) for state in states)
+    assert counts.schedules == ways(everything)
+    block = ios.Block(graph, graph.topological_order, groups, size)
+    assert counts.transitions <= len(block.tail)
+    assert counts.transitions == len(block.tail) or rule == "published"
+
+
+def test_a_join_of_two_groups_is_what_the_rules_differ_by():
+    graph = hs.TaskGraph(list("abc"), [("a", "c"), ("b", "c")])  # {a, b, c} is no stage of the program
+    every, some = (counting.counts(graph, rule=rule) for rule in ("all", "published"))
+    assert (every.transitions, every.schedules) == (9, 6)
+    assert (some.transitions, some.schedules) == (8, 5)
+    assert (every.width, every.bound) == (some.width, some.bound)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [({"groups": 0}, "groups is 0"), ({"group_size": 1.5}, "group_size is 1.5"), ({"rule": "some"}, "choose one of 'all', 'published'")],
+)
+def test_counts_of_what_cannot_be_are_refused(settings, message):
+    with pytest.raises(hs.UnsupportedFeature, match=message):
+        counting.counts(diamonds(1), **settings)
+
+
 @given(GRAPHS)
 def test_chains_are_chains(graph):
     below, chain = ancestors(graph), chains(graph)
@@ -436,6 +486,58 @@ def test_wirings_of_randwire(shared_data: Path, file):
     if graph.n_tasks == 16:
         unlimited = ios.Block(graph, graph.topological_order, None, None)
         assert len(unlimited.tail) == counts.transitions
+
+
+# Table 1 of the paper, to all of its digits: tasks, width, bound, transitions and schedules of the largest blocks, and these two
+# by the rule of the authors' program in full.
+
+INCEPTION = [
+    *("x one", "x three", "three wide", "three tall", "x reduce", "reduce double", "double wide2", "double tall2", "x pool"),
+    *("pool project", "one cat", "wide cat", "tall cat", "wide2 cat", "tall2 cat", "project cat"),
+]
+FIRE = ["x squeeze", "x bypass", "squeeze one", "squeeze three", "one cat", "three cat", "cat add", "bypass add"]
+
+
+def block_of(arcs: list[str]) -> hs.TaskGraph:
+    """Return the graph of a block whose input is x, which is no operator of it."""
+    pairs = [tuple(arc.split()) for arc in arcs]
+    return hs.TaskGraph(list(dict.fromkeys(b for _, b in pairs)), [pair for pair in pairs if pair[0] != "x"])
+
+
+def randwire_block(shared_data: Path) -> hs.TaskGraph:
+    graph = wiring(shared_data / "ios" / "ws-32-4-0.75-4.txt")
+    arcs = [(graph.names[i], graph.names[j]) for i, j in graph.edges.tolist()]
+    return hs.TaskGraph([*graph.names, "sum"], arcs + [(name, "sum") for name in set(graph.names) - {i for i, _ in arcs}])
+
+
+def nasnet_block(_: Path) -> hs.TaskGraph:
+    graph = hs.workloads.units.nasnet_large()
+    return part(graph, [name for name in graph.names if name.startswith("cells.2.")])
+
+
+@pytest.mark.parametrize(
+    ("make", "sizes", "table", "counted", "every"),
+    [
+        (lambda _: block_of(INCEPTION), (11, 6), ("2.6e+04", "4.9e+03", "3.8e+06"), (4_871, 3_757_392), (5_040, 4_410_136)),
+        (
+            randwire_block,
+            (33, 8),
+            ("3.7e+09", "1.2e+06", "9.2e+22"),
+            (1_170_663, 91_973_106_270_886_052_032_664),
+            (3_560_808, 118_464_662_394_143_512_150_016),
+        ),
+        (nasnet_block, (18, 8), ("5.2e+06", "3.1e+05", "7.2e+12"), (307_841, 7_150_961_274_600), (335_331, 8_839_301_008_800)),
+        (lambda _: block_of(FIRE), (6, 3), ("2.2e+02", "5.1e+01", "1.3e+02"), (51, 131), (60, 152)),
+    ],
+    ids=["inception_v3", "randwire", "nasnet", "squeezenet"],
+)
+def test_table_1(request, make, sizes, table, counted, every):
+    graph = make(request.getfixturevalue("shared_data") if make is randwire_block else Path())
+    here, ours = counting.counts(graph, rule="published"), counting.counts(graph)
+    assert (graph.n_tasks, here.width) == sizes
+    assert tuple(f"{number:.1e}" for number in (here.bound, here.transitions, here.schedules)) == table
+    assert (here.transitions, here.schedules) == counted
+    assert (ours.transitions, ours.schedules) == every
 
 
 # ---------------------------------------------------------------------- blocks given by the caller
@@ -551,6 +653,28 @@ def test_time_limits_that_cannot_be_kept_are_refused(limit, bound, rule):
     cost = Table(0)
     with pytest.raises(hs.UnsupportedFeature, match=rf"time_limit is .*; {rule}"):
         hs.stages(hs.TaskGraph(["a"]), cost, bound=cost.bound if bound else None, time_limit=limit)
+
+
+@given(GRAPHS, LIMITS, LIMITS, st.integers(0, 1000), st.integers(0, 3), st.integers(1, 3))
+def test_a_search_in_a_table_that_is_stopped_cuts_the_blocks_left(graph, groups, size, seed, after, most):
+    """Every block after the first `after` of more than `most` tasks is cut; the others keep their optimum, which is their bound."""
+    limits, reports = {"groups": groups, "group_size": size}, []
+
+    def watch(progress):
+        reports.append(progress)
+        return progress.block >= after - 1
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(ios, "MOST_OF_A_PART", most)
+        stages = hs.stages(graph, Tabled(seed), on_progress=watch, time_limit=0.0 if after == 0 else None, **limits)
+    assert hs.verify_stages(graph, stages, cost=Table(seed).worth, **limits) == []
+    cut = [x for x, block in enumerate(ios.blocks(graph)) if x >= after and len(block) > most]
+    assert len(stages.messages) == len(cut)
+    assert all("was begun after the search was stopped and was cut into" in message for message in stages.messages)
+    own = [hs.stages(part(graph, block), Table(seed), blocks=False, **limits).latency for block in ios.blocks(graph)]
+    assert stages.bound == pytest.approx(sum(value for x, value in enumerate(own) if x not in cut))
+    assert stages.bound <= sum(own) * (1 + 1e-9) <= stages.latency * (1 + 2e-9)
+    assert reports[-1].asked == stages.asked == stages.possible
 
 
 def test_without_a_bound_every_cost_is_reported():
