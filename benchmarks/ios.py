@@ -1,9 +1,9 @@
 """Stages on one device for the four networks of the paper on IOS, by the contention model and measured.
 
-    python benchmarks/ios.py [--quick] [--networks inception_v3 squeezenet]
+    python benchmarks/ios.py [--quick] [--counts] [--networks inception_v3 squeezenet]
 
-Latency of IOS's strategies and of sequential and greedy stages; size of the largest block; time of the search and number of
-stages; limits on stages; block by block; schedules made for one batch size or device run on another;
+Size of the largest block as the authors divide the networks; latency of IOS's strategies and of sequential and greedy stages; time of
+the search and number of stages; limits on stages; block by block; schedules made for one batch size or device run on another;
 throughput over batch sizes. Then stages measured on this machine, on a GPU if there is one. Needs torch.
 """
 
@@ -24,19 +24,32 @@ import numpy as np
 import hetsched as hs
 from hetsched.models.ios import counting
 from hetsched.models.ios import dynamic_program as ios
+from hetsched.workloads import units
 
-REGION = "ios"
+REGION, COUNTS = "ios", "ios_counts"
 NETWORKS = ("inception_v3", "randwire", "nasnet_a", "squeezenet")
 SIZE = {"inception_v3": 299}
 """Height and width of the images; default 224."""
 STRATEGIES = ("merge", "concurrent", "both")
-PAPER_COUNTS = {
-    "inception_v3": "11, 6, 2.6e4, 4.9e3, 3.8e6",
-    "randwire": "33, 8, 3.7e9, 1.2e6, 9.2e22",
-    "nasnet_a": "18, 8, 5.2e6, 3.1e5, 7.2e12",
-    "squeezenet": "6, 3, 2.2e2, 51, 1.3e2",
+
+
+class Printed(NamedTuple):
+    """What the paper prints of a network."""
+
+    operators: int
+    """Table 2."""
+    size: str
+    """Table 1: tasks, width and bound of the largest block."""
+    counts: str
+    """Table 1: its transitions and schedules."""
+
+
+PAPER = {
+    "inception_v3": Printed(119, "11, 6, 2.6e4", "4.9e3, 3.8e6"),
+    "randwire": Printed(120, "33, 8, 3.7e9", "1.2e6, 9.2e22"),
+    "nasnet_a": Printed(374, "18, 8, 5.2e6", "3.1e5, 7.2e12"),
+    "squeezenet": Printed(50, "6, 3, 2.2e2", "51, 1.3e2"),
 }
-"""Table 1 of the paper: tasks, width, bound, transitions, schedules."""
 AUTHORS = {
     "inception_v3": (6.2, 4.62, 5.39, 4.11, 4.03),
     "randwire": (8.49, 6.27, 8.54, 6.02, 6.02),
@@ -75,8 +88,12 @@ def network(name: str, data: Path) -> Network:
 
 def wirings(data: Path) -> list[list[tuple[int, int]]]:
     """Return the edges of the three stages of 32 nodes."""
-    texts = [(data / f"ws-32-4-0.75-{x}.txt").read_text().splitlines()[2:] for x in (3, 4, 5)]
-    return [[(int(i), int(j)) for i, j in map(str.split, lines)] for lines in texts]
+    return [wiring(data / f"ws-32-4-0.75-{x}.txt") for x in (3, 4, 5)]
+
+
+def wiring(path: Path) -> list[tuple[int, int]]:
+    """Return the edges of a stage, which follow the numbers of nodes and edges."""
+    return [(int(i), int(j)) for i, j in map(str.split, path.read_text().splitlines()[2:])]
 
 
 def cells(graph: hs.TaskGraph) -> list[tuple[str, ...]]:
@@ -123,20 +140,38 @@ def strategies(networks: dict[str, Network]) -> str:
     return figures.table(["milliseconds (times sequential)", "sequential", "greedy", "IOS-Merge", "IOS-Parallel", "IOS-Both"], lines)
 
 
+def divided(name: str, data: Path) -> Network:
+    """Return a network and its blocks as the authors' program has them: with all their wirings, or the larger NASNet."""
+    if name == "randwire":
+        graph = units.randwire([wiring(data / f"ws-{x}.txt") for x in ("16-4-0.75-2", "32-4-0.75-3", "32-4-0.75-4", "32-4-0.75-5")])
+        return Network(graph, ios.blocks(graph))
+    if name == "nasnet_a":
+        graph = units.nasnet_large()
+        return Network(graph, cells(graph))
+    return network(name, data)
+
+
 def sizes(networks: dict[str, Network]) -> str:
-    """Return Table 1: the largest block of each network, compared with the paper's."""
+    """Return Table 1: the block of the most transitions of each network, by both rules, beside the paper's."""
     lines = []
     for name, net in networks.items():
-        blocks = [block if name != "nasnet_a" else inner(block) for block in net.blocks]
-        counts = max((counting.counts(part(net.graph, block)) for block in blocks), key=lambda count: count.bound)
-        numbers = (counts.graph.n_tasks, counts.width, counts.bound, counts.transitions, counts.schedules)
-        lines.append([name, ", ".join(f"{number:.1e}" if number > 1000 else f"{number:.0f}" for number in numbers), PAPER_COUNTS[name]])
-    return figures.table(["tasks, width, bound, transitions, schedules", "here", "paper"], lines)
+        operators = sum(op not in ("input", "linear") for op in net.graph.op)
+        blocks = [part(net.graph, block) for block in net.blocks]
+        block = max(blocks, key=lambda block: counting.counts(block, rule="published").transitions)
+        ours, theirs, pruned = (
+            counting.counts(block, **options) for options in ({}, {"rule": "published"}, {"groups": 8, "group_size": 3})
+        )
+        paper = PAPER[name]
+        own = f"{block.n_tasks}, {ours.width}, {ours.bound:.2g}"
+        cells = [f"{operators} / {paper.operators}", f"{own} / {paper.size}", f"{theirs.transitions:,}, {scientific(theirs.schedules)}"]
+        lines.append([name, *cells, paper.counts, f"{ours.transitions:,}, {scientific(ours.schedules)}", f"{pruned.transitions:,}"])
+    head = ["here / paper", "operators", "tasks, width, bound of the block", "transitions, schedules, published rule", "the paper's"]
+    return figures.table([*head, "every ending", "transitions, every ending, r = 3, s = 8"], lines)
 
 
-def inner(cell: Sequence[str]) -> tuple[str, ...]:
-    """Return a cell of NASNet without the convolutions at its entry and its concatenation, as the paper counts."""
-    return tuple(name for name in cell if not name.endswith("/cat") and ".here." not in name and ".there." not in name)
+def scientific(count: int) -> str:
+    """Return a count, to four digits if it has more than six."""
+    return f"{count:,}" if count < 10**6 else f"{count:.3e}"
 
 
 def search(networks: dict[str, Network]) -> tuple[str, float]:
@@ -265,8 +300,14 @@ def main(words: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--repeats", type=int, default=10, help="runs of a stage, and of the whole (default: %(default)s)")
     parser.add_argument("--data", type=Path, default=instances.DATA / "ios", help="folder of RandWire's wirings (default: %(default)s)")
+    parser.add_argument("--counts", action="store_true", help="count the largest blocks, and nothing else")
     arguments: argparse.Namespace = figures.parse(parser, words, region=REGION)
+    if arguments.docs is not None:
+        figures.replaced(arguments.docs / "benchmarks.md", COUNTS, "")
     names = arguments.networks or (NETWORKS[-1:] if arguments.quick else NETWORKS)
+    figures.publish(arguments, COUNTS, sizes({name: divided(name, arguments.data) for name in names}), {})
+    if arguments.counts:
+        return
     networks = {}
     for name in names:
         networks[name] = network(name, arguments.data)
@@ -280,8 +321,6 @@ def main(words: Sequence[str] | None = None) -> None:
         [
             f"Taken on: {figures.machine()}.",
             strategies(networks),
-            "### Largest blocks",
-            sizes(networks),
             "### Search",
             f"All searches together take {figures.number(total)} s (target: 1 s for the four networks), kernels compiled.",
             evaluated,

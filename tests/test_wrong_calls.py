@@ -704,6 +704,7 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     "workloads.networks.module.name": lambda: "googlenet",
     "workloads.transformers.block.model": lambda: "125M",
     "workloads.transformers.module.model": lambda: "125M",
+    "workloads.units.randwire.wirings": lambda: [[(0, 1)]],
     "search.Method.name": lambda: "x",
     "search.Method.source": lambda: "",
     "Cluster.devices": lambda: ["x"],

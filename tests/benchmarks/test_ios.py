@@ -18,13 +18,21 @@ def test_it_writes_its_tables(docs: Path, capsys: pytest.CaptureFixture[str]):
     ios.main(["--quick", "--docs", str(docs), "--repeats", "1"])
     page = (docs / "benchmarks.md").read_text()
     assert "kept ios" in page
-    assert "| squeezenet | 6, 3, 216, 60, 152 | 6, 3, 2.2e2, 51, 1.3e2 |" in page
-    for title in ("Largest blocks", "Search", "Block by block: squeezenet", "Batch sizes: squeezenet", "Measured"):
+    assert "kept ios_counts" in page
+    assert "| squeezenet | 50 / 50 | 6, 3, 2.2e+02 / 6, 3, 2.2e2 | 51, 131 | 51, 1.3e2 | 60, 152 | 51 |" in page
+    for title in ("Search", "Block by block: squeezenet", "Batch sizes: squeezenet", "Measured"):
         assert f"### {title}" in page
     row = next(line for line in page.splitlines() if line.startswith("| squeezenet | ") and "x)" in line)
     speeds = [float(cell.split("(")[1].rstrip("x) |")) for cell in row.split(" | ")[1:]]
     assert speeds[0] == 1
     assert speeds[4] == max(speeds)
+
+
+def test_counts_alone_are_those_of_table_1_and_leave_the_other_region(docs: Path):
+    ios.main(["--counts", "--docs", str(docs), "--networks", "nasnet_a"])
+    page = (docs / "benchmarks.md").read_text()
+    assert "| nasnet_a | 374 / 374 | 18, 8, 5.2e+06 / 18, 8, 5.2e6 | 307,841, 7.151e+12 | 3.1e5, 7.2e12 | 335,331, 8.839e+12 | " in page
+    assert "### Search" not in page
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hetsched.analysis.ideals import Ideals, ideals
-from hetsched.arguments import check_indices, checked
+from hetsched.arguments import COUNT, check_indices, checked
 from hetsched.arrays import IntArray, readonly, row_starts
 from hetsched.errors import UnsupportedFeature
 from hetsched.problem.graph import TaskGraph, named, plural
@@ -73,7 +73,7 @@ class Block:
         `names`. Stage 0 is empty; some others are in no transition.
     """
 
-    @checked
+    @checked(share=COUNT)
     def __init__(self, graph: TaskGraph, tasks: IntArray, groups: int | None, group_size: int | None, share: int = 1) -> None:
         self.graph, self.tasks, self.share = graph, check_indices(tasks, "tasks", graph.n_tasks), share
         self.names = tuple(graph.names[i] for i in tasks.tolist())
