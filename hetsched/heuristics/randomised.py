@@ -55,16 +55,19 @@ def random_heft(
     states = States(problem)
     state = states.empty()
     arrays, own = randomised_kernels.stretched(problem)
-    transfers = transfer_kernels.new_transfers(problem.arrays, False) if plans(problem, contention)[-1] else None
     given = list_problem(problem, need)
-    if transfers is None:
-        given = given._replace(arrays=arrays)
     placement = static_kernels.new_state(problem.n_tasks, problem.n_devices, len(need))
+    transfers = transfer_kernels.new_transfers(problem.arrays, False) if plans(problem, contention)[-1] else None
     restarts = randomised_kernels.Restarts(rank, float(rank_noise), float(finish_noise), float(transfer_noise))
+
+    def restart(runs: int, limit: float) -> tuple[int, float]:
+        if transfers is not None:
+            return randomised_kernels.restart_planned(given, placement, transfers, restarts, monitor.rng, runs, limit)
+        unplanned = given._replace(arrays=arrays)
+        return randomised_kernels.restart(states.tables, state, unplanned, own, restarts, monitor.rng, runs, limit)
+
     for runs in bursts(monitor, weight=float(problem.n_devices)):
-        made, makespan = randomised_kernels.restart(
-            states.tables, state, given, own, placement, transfers, restarts, monitor.rng, runs, shortest
-        )
+        made, makespan = restart(runs, shortest)
         if math.isinf(makespan):
             monitor.evaluated(made)
         else:

@@ -9,7 +9,7 @@ import numpy as np
 from hetsched.arrays import FloatArray, IntArray
 from hetsched.compiled import builder, inner
 from hetsched.heuristics.list_scheduling.kernels import ListProblem
-from hetsched.heuristics.list_scheduling.static_kernels import FINISH, ListState, Rule, in_order
+from hetsched.heuristics.list_scheduling.static_kernels import FINISH, ListState, Rule, in_order, in_planned_order, new_state
 from hetsched.heuristics.list_scheduling.transfer_kernels import Transfers, clear_transfers
 from hetsched.heuristics.local_search import state_kernels
 from hetsched.heuristics.local_search.state_kernels import SearchData, SearchState
@@ -115,48 +115,61 @@ def _stretch(own: Stretched, links: LinkTable, factor: float) -> None:
 
 
 @builder
-def restart(
-    t: SearchData,
-    s: SearchState,
-    p: ListProblem,
-    own: Stretched,
-    placement: ListState,
-    transfers: Transfers | None,
-    restarts: Restarts,
-    rng: np.random.Generator,
-    runs: int,
-    limit: float,
-) -> tuple[int, float]:
-    """Place all tasks again up to `runs` times, until a makespan is below `limit`.
+def _draw(p: ListProblem, rule: Rule, restarts: Restarts, of_rank: float, of_finish: float, rng: np.random.Generator) -> None:
+    """Write priorities and finishes with noise of the given amplitudes into `rule`."""
+    for i in range(len(p.durations)):
+        rule.priority[i] = restarts.rank[i] * (1.0 + of_rank * (2.0 * rng.random() - 1.0))
+        for k in range(len(p.column)):
+            drawn = of_finish * rng.random()
+            if p.durations[i, p.column[k]] < np.inf:
+                rule.bias[i, k] = drawn * p.durations[i, p.column[k]]
 
-    With `transfers` these are planned, and the result is in `placement` and `transfers`; otherwise the links of `p` are stretched
-    through `own`, and the result is in `s`. Returns the number of runs and the makespan of the last one; inf if none was below the
-    limit.
+
+@builder
+def restart_planned(
+    p: ListProblem, s: ListState, transfers: Transfers, restarts: Restarts, rng: np.random.Generator, runs: int, limit: float
+) -> tuple[int, float]:
+    """Place all tasks again with planned transfers up to `runs` times, until a makespan is below `limit`.
+
+    Returns the number of runs and the makespan of the last one, which is in `s` and `transfers`; inf if none was below the limit.
     """
     n, size = len(p.durations), len(p.column)
     rule = Rule(FINISH, True, np.empty(n), np.zeros((n, size)), np.empty(0, np.int64))
     for run in range(runs):
         of_rank, of_finish = restarts.rank_noise * rng.random(), restarts.finish_noise * rng.random()
-        if transfers is None:
-            # Longer transfers stand for contention.
-            _stretch(own, t.arrays.links, (1.0 + restarts.transfer_noise) ** rng.random() if t.arrays.links.contended else 1.0)
-        else:
-            clear_transfers(transfers)
-        for i in range(n):
-            rule.priority[i] = restarts.rank[i] * (1.0 + of_rank * (2.0 * rng.random() - 1.0))
-            for k in range(size):
-                drawn = of_finish * rng.random()
-                if p.durations[i, p.column[k]] < np.inf:
-                    rule.bias[i, k] = drawn * p.durations[i, p.column[k]]
-        if in_order(p, rule, placement, transfers) >= 0:
+        _draw(p, rule, restarts, of_rank, of_finish, rng)
+        clear_transfers(transfers)
+        if in_planned_order(p, rule, s, transfers) >= 0:
             continue
         makespan = 0.0
-        if transfers is None:
-            place_whole(t, s, placement.device, by_start(t.arrays, p.durations, p.column, placement.device, placement.sequence))
-            makespan, _, _ = state_kernels.evaluate(t, s, 0, limit)
-        else:
-            for i in range(n):
-                makespan = max(makespan, placement.finish[i])
+        for i in range(n):
+            makespan = max(makespan, s.finish[i])
+        if makespan < limit:
+            return run + 1, makespan
+    return runs, np.inf
+
+
+@builder
+def restart(
+    t: SearchData, s: SearchState, p: ListProblem, own: Stretched, restarts: Restarts, rng: np.random.Generator, runs: int, limit: float
+) -> tuple[int, float]:
+    """Place all tasks again up to `runs` times, until a makespan is below `limit`.
+
+    The links of `p` are stretched through `own`. Returns the number of runs and the makespan of the last one, which is in `s`;
+    inf if none was below the limit.
+    """
+    n, size = len(p.durations), len(p.column)
+    placement = new_state(n, size, len(p.need))
+    rule = Rule(FINISH, True, np.empty(n), np.zeros((n, size)), np.empty(0, np.int64))
+    for run in range(runs):
+        of_rank, of_finish = restarts.rank_noise * rng.random(), restarts.finish_noise * rng.random()
+        # Longer transfers stand for contention.
+        _stretch(own, t.arrays.links, (1.0 + restarts.transfer_noise) ** rng.random() if t.arrays.links.contended else 1.0)
+        _draw(p, rule, restarts, of_rank, of_finish, rng)
+        if in_order(p, rule, placement) >= 0:
+            continue
+        place_whole(t, s, placement.device, by_start(t.arrays, p.durations, p.column, placement.device, placement.sequence))
+        makespan, _, _ = state_kernels.evaluate(t, s, 0, limit)
         if makespan < limit:
             return run + 1, makespan
     return runs, np.inf

@@ -58,8 +58,10 @@ def _by_choice(
 
         def work(state: dynamic_kernels.Choosing, most: int) -> int:
             nonlocal pairs
+            if transfers is not None:
+                return dynamic_kernels.by_planned_choice(data, choice, state, preferences, transfers, most)
             if pairs is None:
-                result = dynamic_kernels.by_choice(data, choice, state, preferences, transfers, few if transfers is None else n, most)
+                result = dynamic_kernels.by_choice(data, choice, state, preferences, few, most)
                 if result != dynamic_kernels.WIDE:
                     return result
                 pairs = pair_kernels.Pairs.begin(problem.unit, need, size)

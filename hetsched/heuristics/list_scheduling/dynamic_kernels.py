@@ -208,18 +208,11 @@ def _hope(p: ListProblem, choice: Choice, s: Choosing, transfers: Transfers, i: 
     return best
 
 
-@nearly_linear
-@kernel
-def by_choice(
+@inner
+def _by_choice(
     p: ListProblem, choice: Choice, s: Choosing, preferences: Preferences, transfers: Transfers | None, few: int, most: int
 ) -> int:
-    """Run a slice of steps; each appends the ready task to the device that are best by the rule.
-
-    With `transfers`, at first as `new_transfers` returns them, transfers are planned too; else they disturb one another nowhere.
-
-    The slice ends after `most` ready tasks have been examined, or when more than `few` are ready. Returns -1 if all tasks are
-    placed, the task that fits nowhere, ``MORE`` or ``WIDE``; state and preferences are then those that the next slice needs.
-    """
+    """Run `by_choice` without transfers, which numba compiles without the branches for them, or `by_planned_choice` with them."""
     arrays, preferred, other = p.arrays, preferences.device, preferences.other
     at, n_ready, last_device, last_unit = s.at, s.at[1], s.at[2], s.at[3]
     if at[0] < 0:
@@ -237,7 +230,7 @@ def by_choice(
         for position in range(n_ready):
             i = s.ready_tasks[position]
             stale = preferred[i] < 0 or preferred[i] == last_device or other[i] == last_device or p.unit[i] == last_unit
-            if transfers is not None:  # numba compiles this only for arguments with transfers
+            if transfers is not None:
                 if chosen >= 0 and (stale or transfers.checked[i] < transfers.sizes[BOOKED]):
                     hopeless = _hopeless(choice, preferences, transfers, i, chosen)
                     if not hopeless:
@@ -268,3 +261,21 @@ def by_choice(
             if s.waiting[j] == 0:
                 n_ready = _make_ready(p, s, j, n_ready)
     return NONE
+
+
+@nearly_linear
+@kernel
+def by_choice(p: ListProblem, choice: Choice, s: Choosing, preferences: Preferences, few: int, most: int) -> int:
+    """Run a slice of steps; each appends the ready task to the device that are best by the rule.
+
+    The slice ends after `most` ready tasks have been examined, or when more than `few` are ready. Returns -1 if all tasks are
+    placed, the task that fits nowhere, ``MORE`` or ``WIDE``; state and preferences are then those that the next slice needs.
+    """
+    return _by_choice(p, choice, s, preferences, None, few, most)
+
+
+@nearly_linear
+@kernel
+def by_planned_choice(p: ListProblem, choice: Choice, s: Choosing, preferences: Preferences, transfers: Transfers, most: int) -> int:
+    """Do the same with planned transfers, however many tasks are ready; `transfers` are at first as `new_transfers` returns them."""
+    return _by_choice(p, choice, s, preferences, transfers, len(s.device), most)

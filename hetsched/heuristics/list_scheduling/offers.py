@@ -122,11 +122,14 @@ def list_problem(problem: Problem, need: FloatArray, durations: FloatArray | Non
 
 
 def place_in_order(data: ListProblem, rule: Rule, transfers: Transfers | None = None) -> Placed:
-    """Return the placement of ``static_kernels.in_order``, which changes `transfers` in place."""
+    """Return the placement of ``static_kernels.in_order``, or `in_planned_order`, which changes `transfers` in place."""
     from hetsched.heuristics.list_scheduling import static_kernels
 
     state = static_kernels.new_state(len(data.durations), len(data.column), len(data.need))
-    stuck = static_kernels.in_order(data, rule, state, transfers)
+    if transfers is None:
+        stuck = static_kernels.in_order(data, rule, state)
+    else:
+        stuck = static_kernels.in_planned_order(data, rule, state, transfers)
     return state.device, state.sequence, stuck
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from hetsched.arrays import FloatArray
 from hetsched.errors import UnsupportedFeature
-from hetsched.heuristics.list_scheduling.offers import descending, list_problem, offer, offer_in_order
+from hetsched.heuristics.list_scheduling.offers import descending, list_problem, offer, offer_in_order, place_in_order
 from hetsched.problem.problem import Problem
 from hetsched.search import ALL, Auto, Kind, Monitor, Role, Supports, always, method
 
@@ -45,7 +45,12 @@ def place_heft(problem: Problem, need: FloatArray, mean_communication: str = "pa
     """Return the placement of HEFT: (device per task, sequence of tasks, task that fits nowhere or -1); `transfers` are changed."""
     from hetsched.heuristics.list_scheduling import static_kernels
 
-    return static_kernels.heft(list_problem(problem, need), problem.graph.topological_order, mean_code(mean_communication), transfers)
+    data = list_problem(problem, need)
+    if transfers is None:
+        return static_kernels.heft(data, problem.graph.topological_order, mean_code(mean_communication))
+    rank, _ = ranks(problem, mean_communication)
+    rule = static_kernels.Rule(static_kernels.FINISH, True, rank, np.empty((0, 0)), np.empty(0, np.int64))
+    return place_in_order(data, rule, transfers)
 
 
 @method(

@@ -9,7 +9,7 @@ import numpy as np
 from hetsched import heap_kernels
 from hetsched.analysis import ranking_kernels
 from hetsched.arrays import FloatArray, IntArray
-from hetsched.compiled import builder, inner, kernel, linear
+from hetsched.compiled import builder, inner, kernel, linear, nearly_linear
 from hetsched.heuristics.list_scheduling.gap_kernels import Gaps, fill_gap, first_gap, new_gaps
 from hetsched.heuristics.list_scheduling.kernels import MEMORY_SLACK, NONE, ListProblem, Placed, arrivals
 from hetsched.heuristics.list_scheduling.transfer_kernels import Transfers, book, planned_arrivals
@@ -239,13 +239,9 @@ def _best_device(p: ListProblem, rule: Rule, s: ListState, i: int, latest: int) 
     return chosen, chosen_start, chosen_gap
 
 
-@linear
-@kernel
-def in_order(p: ListProblem, rule: Rule, s: ListState, transfers: Transfers | None) -> int:
-    """Place the ready task of highest priority on its best device until all are placed; return the task that fits nowhere, or -1.
-
-    With `transfers`, as `new_transfers` returns them, transfers are planned too; else they disturb one another nowhere.
-    """
+@inner
+def _in_order(p: ListProblem, rule: Rule, s: ListState, transfers: Transfers | None) -> int:
+    """Run `in_order` without transfers, which numba compiles without the branches for them, or `in_planned_order` with them."""
     clear(p, s, rule.insertion)
     gaps, following, head, latest, placed = s.gaps, s.following, s.head, NONE, 0
     taken, is_sorted = 0, _sort(p, s, rule.priority)
@@ -256,7 +252,7 @@ def in_order(p: ListProblem, rule: Rule, s: ListState, transfers: Transfers | No
             taken += 1
         else:
             queued = heap_kernels.pop(s.keys, s.items, 0, queued)
-        if transfers is None:  # numba compiles one of the two branches
+        if transfers is None:
             arrivals(p.arrays, i, s.device, s.finish, s.ready)
         else:
             planned_arrivals(p.arrays, transfers, i, s.device, s.finish, s.ready)
@@ -292,11 +288,25 @@ def in_order(p: ListProblem, rule: Rule, s: ListState, transfers: Transfers | No
 
 
 @linear
+@kernel
+def in_order(p: ListProblem, rule: Rule, s: ListState) -> int:
+    """Place the ready task of highest priority on its best device until all are placed; return the task that fits nowhere, or -1."""
+    return _in_order(p, rule, s, None)
+
+
+@nearly_linear
+@kernel
+def in_planned_order(p: ListProblem, rule: Rule, s: ListState, transfers: Transfers) -> int:
+    """Do the same with planned transfers; `transfers` are at first as `new_transfers` returns them."""
+    return _in_order(p, rule, s, transfers)
+
+
+@linear
 @builder
-def heft(p: ListProblem, order: IntArray, mean: int, transfers: Transfers | None) -> Placed:
+def heft(p: ListProblem, order: IntArray, mean: int) -> Placed:
     """Return the placement of HEFT: ranks, order and placement in one call, the one whose speed is measured."""
     weight, transfer = ranking_kernels.mean_durations(p.durations, p.column), ranking_kernels.mean_transfers(p.arrays, mean)
     rank = ranking_kernels.upward(p.arrays, order, weight, transfer)
     state = new_state(len(rank), len(p.column), len(p.need))
-    stuck = in_order(p, Rule(FINISH, True, rank, np.empty((0, 0)), np.empty(0, np.int64)), state, transfers)
+    stuck = in_order(p, Rule(FINISH, True, rank, np.empty((0, 0)), np.empty(0, np.int64)), state)
     return state.device, state.sequence, stuck

@@ -145,7 +145,7 @@ def planned_heft(problem: hs.Problem, need: np.ndarray) -> tuple[Placed, np.ndar
     state, transfers = static_kernels.new_state(problem.n_tasks, problem.n_devices, problem.n_units), new_transfers(problem.arrays, False)
     rank, _ = ranks(problem)
     rule = static_kernels.Rule(static_kernels.FINISH, True, rank, np.empty((0, 0)), np.empty(0, np.int64))
-    stuck = static_kernels.in_order(list_problem(problem, need), rule, state, transfers)
+    stuck = static_kernels.in_planned_order(list_problem(problem, need), rule, state, transfers)
     return (state.device, state.sequence, stuck), state.finish, transfers
 
 
@@ -158,7 +158,7 @@ def planned_choices(problem: hs.Problem, need: np.ndarray, rule: int) -> tuple[P
     data, preferences = list_problem(problem, need), dynamic_kernels.Preferences.begin(n, size)
 
     def work(state: dynamic_kernels.Choosing, most: int) -> int:
-        return dynamic_kernels.by_choice(data, choice, state, preferences, transfers, n, most)
+        return dynamic_kernels.by_planned_choice(data, choice, state, preferences, transfers, most)
 
     return in_slices(work, state, NEVER, ""), state.finish, transfers
 
