@@ -57,7 +57,11 @@ def rwnn(
         Strongly dependent: the first `channels` tasks of a module are its inputs and the last ones
         its outputs, and every path of the module starts in an input and ends in an output (a task
         that the wiring leaves without predecessor gets a random input as one, likewise the outputs).
-        Weakly dependent: inputs and outputs are `channels` tasks each, drawn at random.
+        Weakly dependent: inputs and outputs are `channels` tasks each, the first task and others drawn at random, and the last
+        task and others. In every module but the first a task that the wiring leaves without predecessor reads a random task
+        before it in the module; in every module but the last one without successor is read by a random task after it. So only
+        the first module has tasks without predecessors, and only the last such without successors. The paper says that "module
+        inputs and outputs are randomly sampled for their dependencies"; that every task of a network has an input is added here.
     seed : int
         The same arguments and seed give the same graph.
     probability, neighbours, rewiring, attachments
@@ -94,7 +98,14 @@ def rwnn(
             inputs, ends = np.arange(channels), np.arange(n - channels, n)
             arcs = np.concatenate([arcs, _anchors(arcs, n, channels, rng)])
         else:
-            inputs, ends = rng.choice(n, channels, replace=False), rng.choice(n, channels, replace=False)
+            inputs = rng.permutation(np.append(0, 1 + rng.choice(n - 1, channels - 1, replace=False)))
+            ends = rng.permutation(np.append(rng.choice(n - 1, channels - 1, replace=False), n - 1))
+            if m:
+                loose = np.setdiff1d(np.arange(n), np.append(arcs[:, 1], inputs))
+                arcs = np.concatenate([arcs, np.column_stack([rng.integers(loose), loose])])
+            if m < modules - 1:
+                loose = np.setdiff1d(np.arange(n), np.append(arcs[:, 0], ends))
+                arcs = np.concatenate([arcs, np.column_stack([loose, rng.integers(loose + 1, n)])])
         if m:
             parts.append(np.column_stack([outputs, inputs + m * n]))
         parts.append(arcs + m * n)

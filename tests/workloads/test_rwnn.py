@@ -91,9 +91,17 @@ def test_every_path_of_a_strongly_dependent_module_runs_between_its_ends(kwargs)
 
 
 def test_weakly_dependent_ends_are_anywhere():
-    graph = hs.workloads.rwnn("er", 10, modules=40, channels=2, dependence="wdep")
+    graph = hs.workloads.rwnn("er", 10, modules=100, channels=2, dependence="wdep")
     crossing = graph.edges[graph.source // 10 < graph.target // 10]
     assert set((crossing[:, 0] % 10).tolist()) == set((crossing[:, 1] % 10).tolist()) == set(range(10))
+
+
+@given(arguments())
+def test_every_task_but_inputs_and_outputs_of_the_network_has_both(kwargs):
+    graph = hs.workloads.rwnn(**kwargs)
+    module = module_of(graph)
+    assert set(module[np.bincount(graph.target, minlength=graph.n_tasks) == 0].tolist()) == {0}
+    assert set(module[np.bincount(graph.source, minlength=graph.n_tasks) == 0].tolist()) == {kwargs["modules"] - 1}
 
 
 @given(st.integers(2, 60), st.floats(0, 1), st.integers(0, 10**6))
@@ -108,10 +116,13 @@ def test_erdos_renyi_pairs_are_distinct_and_in_order(n, probability, seed):
 
 
 def test_numbers_of_edges_are_those_of_the_random_graphs():
-    er = hs.workloads.rwnn("er", 100, modules=20, dependence="wdep").n_edges - 19
+    def edges(kind):
+        return sum(hs.workloads.rwnn(kind, 100, modules=1, dependence="wdep", seed=seed).n_edges for seed in range(20))
+
+    er = edges("er")
     assert abs(er - 20 * 0.2 * 4950) < 5 * np.sqrt(20 * 4950 * 0.2 * 0.8)
-    assert hs.workloads.rwnn("ws", 100, modules=20, dependence="wdep").n_edges == 20 * 200 + 19
-    assert hs.workloads.rwnn("ba", 100, modules=20, dependence="wdep").n_edges == 20 * 5 * 95 + 19
+    assert edges("ws") == 20 * 200
+    assert edges("ba") == 20 * 5 * 95
     assert hs.workloads.rwnn("er", 9, modules=1, probability=1.0).n_edges == 36
 
 
