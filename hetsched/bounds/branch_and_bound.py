@@ -23,11 +23,11 @@ NODES = (30, 300, 3000, 30_000, 300_000)
 """Nodes of one refutation in each pass."""
 
 
-def branch(problem: Problem, monitor: Monitor, upper: float = math.inf, nodes: int = NODES[-1]) -> None:
+def branch(problem: Problem, monitor: Monitor, upper: float = math.inf, nodes: int = NODES[-1], search: bool = True) -> None:
     """Shorten schedules and raise the bound by branch and bound over all tasks; see the method ``"branch"``."""
     if problem.n_tasks > LARGEST:
         raise UnsupportedFeature(f"branch takes up to {LARGEST} tasks, but there are {problem.n_tasks}; use method 'split' or a search")
-    if nodes > 1:
+    if search and nodes > 1:
         for start in select(role=Role.START, problem=problem):
             monitor.run(start.name)
     subset = TaskSubset(SingleInputProblem(problem), np.arange(problem.n_tasks), np.arange(problem.graph.n_edges))
@@ -41,7 +41,7 @@ def branch(problem: Problem, monitor: Monitor, upper: float = math.inf, nodes: i
     )
     low = 0.0
     for number, most in enumerate(NODES):
-        if number == 1 and monitor.best is not None and nodes > NODES[0]:
+        if search and number == 1 and monitor.best is not None and nodes > NODES[0]:
             _search(problem, monitor)
         if monitor.should_stop or budget.over:
             return

@@ -40,7 +40,9 @@ def bounds(problem: Problem, monitor: Monitor, *, quick: bool = False) -> None:
     supports=Supports(inputs="one", besides=f"more than {branch_and_bound.LARGEST} tasks"),
     turn=500,
 )
-def branch(problem: Problem, monitor: Monitor, *, upper: float | None = None, nodes: int = branch_and_bound.NODES[-1]) -> None:
+def branch(
+    problem: Problem, monitor: Monitor, *, upper: float | None = None, nodes: int = branch_and_bound.NODES[-1], search: bool = True
+) -> None:
     """Shorten the best schedule and raise the bound until they meet, or for about ten seconds.
 
     A node of the search has the possible devices of tasks and their earliest starts if the makespan is
@@ -54,5 +56,7 @@ def branch(problem: Problem, monitor: Monitor, *, upper: float | None = None, no
         Seconds; only shorter schedules are searched for.
     nodes : int
         The most nodes of one refutation; with 1 there are no branches, and no search for schedules.
+    search : bool
+        Whether list schedulers and a short search find schedules first; otherwise it begins with that of the start.
     """
-    branch_and_bound.branch(problem, monitor, math.inf if upper is None else upper, nodes)
+    branch_and_bound.branch(problem, monitor, math.inf if upper is None else upper, nodes, search)

@@ -15,6 +15,7 @@ from hetsched.analysis.modules import LARGEST, falls_apart
 from hetsched.arguments import COUNT, Rule
 from hetsched.decomposition.parts import PartialDecision
 from hetsched.decomposition.series import Series, cut
+from hetsched.decomposition.sweeps import Sweeps
 from hetsched.errors import UnsupportedFeature
 from hetsched.heuristics.repair import repair
 from hetsched.modeling.backends import in_process, preferred
@@ -34,7 +35,9 @@ _WORKERS = Rule("a whole number, at least 1, or None for one a core", COUNT.or_n
 SECONDS = 1.0
 """Time limit of a search for a module."""
 SHARE = 0.5
-"""Share of the time for the modules if a search follows."""
+"""Share of the time for modules and windows if a search follows."""
+JOINED = 0.25
+"""Share of that for the modules, if windows follow."""
 
 
 @dataclass(frozen=True)
@@ -120,11 +123,14 @@ def split(
     largest: int = LARGEST,
     workers: int | None = None,
     symmetry: str | None = "tasks",
+    improve: bool = True,
 ) -> None:
     """Solve each module for the pairs of end devices that matter, and join the best.
 
     With several channels between modules, several inputs, memory limits or co-location labels it is a
-    heuristic: the joint decision is simulated, with modules that overlap, and improved by annealing.
+    heuristic: the joint decision is simulated, with modules that overlap. For one input windows of the schedule, of one to
+    three consecutive modules or of as many tasks in the order of their starts, are solved again by branch and bound with all
+    other decisions kept, until none is shorter.
 
     Parameters
     ----------
@@ -143,6 +149,9 @@ def split(
     symmetry : str or None
         Criterion by which solvers order identical devices: "batches", "tasks" or "time". With None symmetries
         are ignored, and exchangeable pairs of devices are evaluated separately.
+    improve : bool
+        Whether a search of the complete problem, which has a name of its own in the history, follows where the split is a
+        heuristic. It has half of the time.
     """
     _WORKERS.check(workers, "workers", UnsupportedFeature)
     for start in select(role=Role.START, problem=problem):
@@ -160,18 +169,21 @@ def split(
         if executor is None and workers > 1:
             here = in_process.get()
             executor = stack.enter_context(concurrent.futures.ThreadPoolExecutor(workers, initializer=in_process.set, initargs=(here,)))
+        end = monitor.deadline.part(SHARE if heuristic and improve else 1.0)
         path = series.program.solve(
             evaluate,
-            deadline=monitor.deadline.part(SHARE if heuristic else 1.0),
+            deadline=end.part(JOINED) if heuristic else end,
             executor=executor,
             parallel=workers,
             on_progress=news,
             stop=lambda: monitor.should_stop,
         )
-    news(path)
-    for trouble in path.troubles:
-        monitor.note(trouble)
-    if heuristic and not monitor.should_stop:
+        news(path)
+        for trouble in path.troubles:
+            monitor.note(trouble)
+        if heuristic and problem.inputs == 1 and monitor.best is not None:
+            Sweeps(problem, monitor, [module.tasks[module.given :] for module in series.modules], executor, workers, end).run()
+    if heuristic and improve and not monitor.should_stop:
         monitor.run(select(kind=Kind.SEARCH, objective="makespan", auto=True)[0].name)
 
 
