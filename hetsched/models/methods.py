@@ -95,14 +95,26 @@ def _by_solver(backend: BackendInfo) -> None:
         cuts: bool = True,
         upper: float | None = None,
         symmetry: str | None = "tasks",
+        faithful: bool = False,
     ) -> None:
-        limit = math.inf if upper is None else upper
-        _solve(fitting(problem), problem, monitor, backend.name, gap=gap, threads=threads, cuts=cuts, upper=limit, symmetry=symmetry)
+        _solve(
+            fitting(problem),
+            problem,
+            monitor,
+            backend.name,
+            gap=gap,
+            threads=threads,
+            cuts=cuts,
+            upper=math.inf if upper is None else upper,
+            symmetry=symmetry,
+            faithful=faithful,
+        )
 
     function.__name__ = function.__qualname__ = f"by_{backend.name}"
     function.__doc__ = f"""Solve by {backend.title} to a relative gap, among schedules of at most `upper` seconds.
 
-    `symmetry` ("batches", "tasks" or "time") orders identical devices, nodes and inputs; None does not.
+    `symmetry` ("batches", "tasks" or "time") orders identical devices, nodes and inputs; None does not. `faithful` solves
+    the paper's literal form instead of the tightened one.
     """
     method(
         backend.method,

@@ -57,6 +57,16 @@ def test_the_literal_form_is_as_good_for_one_input(problem: hs.Problem) -> None:
     agrees(problem, BatchedMakespan(problem, faithful=True), "scip")
 
 
+@pytest.mark.parametrize("method", ["milp", "milp:highs", "cpsat"])
+@pytest.mark.parametrize("communication", ["delay", "channel"])
+def test_methods_solve_the_literal_form_too(method: str, communication: str) -> None:
+    problem = instances.module("er", 5, seed=1).replace(communication=communication)
+    literal, tightened = (hs.solve(problem, method, time_limit=60, options={"faithful": faithful}) for faithful in (True, False))
+    assert literal.status == tightened.status == "optimal"
+    assert literal.makespan == pytest.approx(tightened.makespan, rel=1e-6)
+    assert literal.proof.evidence != tightened.proof.evidence  # a model of other rows
+
+
 @few
 @given(problem=problems(**quiet, inputs=st.integers(2, 3), communication="per-input"))
 def test_the_literal_form_is_never_better_for_several(problem: hs.Problem) -> None:
