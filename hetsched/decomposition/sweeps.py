@@ -26,6 +26,8 @@ NODES = (300, 3000)
 """Nodes of one refutation in a window, of the first sweeps and of those after them."""
 WIDTHS = (1, 2, 3)
 """Consecutive modules of a window."""
+FREE = 36
+"""The most free tasks of a window, but one module may have more."""
 MOST = 300
 """The most tasks of a window's problem."""
 PART = 1 / 20
@@ -148,12 +150,13 @@ class Sweeps:
         """Yield the windows of a sweep."""
         count = len(self.modules) - width + 1 if by_modules else self.problem.n_tasks // self._step
         for x in range(max(1, count)):
-            yield Place(by_modules, width, x)
+            if not by_modules or width == 1 or sum(map(len, self.modules[x : x + width])) <= FREE:
+                yield Place(by_modules, width, x)
 
     @cached_property
     def _step(self) -> int:
-        """Half of the tasks of the mean module."""
-        return math.ceil(self.problem.n_tasks / len(self.modules) / 2)
+        """Half of the tasks of the mean module, and at most a sixth of those of a window."""
+        return min(math.ceil(self.problem.n_tasks / len(self.modules) / 2), FREE // 6)
 
     def _tasks(self, place: Place) -> IntArray:
         """Return the free tasks of a window of the best schedule."""
