@@ -69,12 +69,70 @@ def test_limits_and_devices_count(run: Any, folder: Path) -> None:
     assert latency("--device", "h100") != latency("--device", "p4")
 
 
+def test_strategies_and_blocks_are_those_of_the_function(run: Any, folder: Path) -> None:
+    whole = graph((1, 1))
+    hs.documents.write(whole, "graph.json")
+    cost = hs.costs.Contention(whole, hs.costs.device("v100"))
+    own = [["in", "left"], ["right", "out"]]
+    Path("blocks.json").write_text(json.dumps(own))
+
+    def found(*words: object) -> dict[str, Any]:
+        return json.loads(run("stages", "graph.json", "--json", *words).stdout)
+
+    for strategies in ("concurrent", "merge", "both"):
+        for word, blocks in (("yes", True), ("no", False), ("blocks.json", own)):
+            facts = found("--strategies", strategies, "--blocks", word)
+            best = hs.stages(whole, cost, strategies=strategies, blocks=blocks)
+            assert (facts["latency"], facts["bound"]) == (best.latency, best.bound)
+            assert all(row["strategy"] != {"merge": "concurrent", "concurrent": "merge"}.get(strategies) or len(row["groups"]) == 1
+                       for row in facts["stages"])  # fmt: skip
+    assert found("--strategies", "both")["latency"] < found("--strategies", "both", "--blocks", "blocks.json")["latency"]
+    assert "2 blocks" in run("stages", "graph.json", "--blocks", "blocks.json").stdout
+    assert "1 block" in run("stages", "graph.json", "--blocks", "no").stdout
+    assert "bound" not in run("stages", "graph.json").stdout
+
+
+def test_blocks_after_the_time_limit_are_cut_with_a_note_and_a_bound(run: Any, folder: Path) -> None:
+    pairs = [(f"t{i}", f"u{i}") for i in range(9)]
+    names = [name for pair in zip(*pairs, strict=True) for name in pair]
+    hs.documents.write(hs.TaskGraph(names, pairs, op="conv2d", output_bytes=1e4, flops=1e8), "wide.json")
+    shown = run("stages", "wide.json", "--time-limit", 0, "--group-size", 1, "--groups", 2)
+    message = "the block of 18 tasks 't0', 't1' and 16 more was begun after the search was stopped and was cut into 2 parts"
+    assert message in " ".join(shown.stdout.split())
+    assert "bound     0 s; the stages are not proven to be the best" in shown.stdout
+    free = run("stages", "wide.json", "--time-limit", 600, "--group-size", 1, "--groups", 2)
+    assert "cut into" not in free.stdout
+    assert "not proven" not in free.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "--blocks is 'blocks.json'; give yes, no or a JSON file with the names of each block's tasks ("),
+        ("[[", "--blocks is 'blocks.json'; give yes, no or a JSON file with the names of each block's tasks ("),
+        ('["in", "left"]', "blocks.json holds no blocks; it must be a list of lists of names of tasks"),
+        ('[["in", 1]]', "blocks.json holds no blocks; it must be a list of lists of names of tasks"),
+        ('[["in", "left"]]', "'right', 'out' are in none of the blocks"),
+        ('[["left", "right", "out"], ["in"]]', "give blocks in the order of execution"),
+    ],
+)
+def test_blocks_that_are_none_are_refused(run: Any, folder: Path, text: str | None, message: str) -> None:
+    hs.documents.write(graph(), "graph.json")
+    if text is not None:
+        Path("blocks.json").write_text(text)
+    refused = run("stages", "graph.json", "--blocks", "blocks.json")
+    assert refused.exit_code == 2
+    assert message in refused.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["stages", "schedule.json"], "schedule.json holds a schedule, but a task graph or a problem is needed here"),
         (["stages", "problem.json", "--device", "abacus"], "device kind 'abacus' is not in the catalogue"),
         (["stages", "problem.json", "--groups", "-1"], "--groups"),
+        (["stages", "problem.json", "--strategies", "all"], "--strategies"),
+        (["stages", "problem.json", "--time-limit", "-1"], "time_limit is -1"),
         (["stages", "problem.json", "-o", "problem.json"], "problem.json would be overwritten"),
         (["stages", "problem.json", "--gantt", "stages.txt"], "'stages.txt' does not end in .png, .svg or .pdf"),
     ],

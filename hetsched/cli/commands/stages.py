@@ -63,7 +63,7 @@ def stages(
     need not be the best, and the bound, below which no stages are, then leaves it out. Each line is a stage: its start, its
     duration and its groups.
 
-    Example: [bold]hetsched stages problem.json --device a100 --strategies concurrent -o stages.json[/bold]
+    Example: [bold]hetsched stages problem.json --device a100 -o stages.json[/bold]
     """
     from hetsched import report, verify_stages
     from hetsched.costs import Contention, devices
