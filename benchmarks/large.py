@@ -196,14 +196,14 @@ def fresh(names: Sequence[str]) -> tuple[str, dict[str, Any]]:
 
 
 def fused(names: Sequence[str], seconds: float) -> tuple[str, dict[str, Any]]:
-    """Return the times of original and fused graphs on Moirai's two clusters, with its rule (8) of congestion and its static memory."""
+    """Return the times of original and fused graphs on Moirai's two clusters, with its rule (8) of congestion and peak memory."""
     lines, rows = [], {}
     for name in names:
         graph = training_graphs.calls()[name].capture()
         for where in ("moirai_inter", "moirai_intra"):
             cluster = clusters.load(where)
             costs = hs.costs.Roofline()
-            problem = hs.Problem(graph, cluster, costs=costs, communication="port", memory="static")
+            problem = hs.Problem(graph, cluster, costs=costs, communication="port", memory="peak")
             coarse_graph = coarsening.fuse(problem, costs=costs)
             for what, variant in (("original", problem), ("fused", coarse_graph.coarse)):
                 cells = []

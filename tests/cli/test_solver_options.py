@@ -94,7 +94,7 @@ def test_several_methods_share_the_options(run: Any, problem: hs.Problem, ran: A
         ("--threads 2 --option threads=2 --method cpsat", "--option threads=2 is given too; leave one of them out"),
         (
             "--gap 0.1 --method heft",
-            "method 'heft' takes no option 'gap'; its options: mean_communication='paper'; choose an exact method "
+            "method 'heft' takes no option 'gap'; its options: mean_communication='paper', contention=None; choose an exact method "
             "by --solver scip, highs or cpsat instead",
         ),
         ("--gap 0.1", "method 'auto' takes no option 'gap'; its options: members=None, exclude=(), workers=None, seconds=10.0, "),
