@@ -186,16 +186,16 @@ def put(p: ListProblem, s: Choosing, i: int, k: int, step: int, waits: bool) -> 
 
 
 @inner
-def _hopeless(choice: Choice, preferences: Preferences, transfers: Transfers, i: int, chosen: int) -> bool:
+def _surely_later(choice: Choice, preferences: Preferences, transfers: Transfers, i: int, chosen: int) -> bool:
     """Return whether task i is selected after another one whatever its transfers."""
-    hope, score = transfers.hope[i], preferences.score[chosen]
+    upper, score = transfers.upper_score[i], preferences.score[chosen]
     tie = choice.level[i, 0] if choice.rule == ETF else 0.0
     later = tie < preferences.tie[chosen] or (tie == preferences.tie[chosen] and i > chosen)
-    return bool(hope < score or (hope == score and later))
+    return bool(upper < score or (upper == score and later))
 
 
 @inner
-def _hope(p: ListProblem, choice: Choice, s: Choosing, transfers: Transfers, i: int) -> float:
+def _upper_score(p: ListProblem, choice: Choice, s: Choosing, transfers: Transfers, i: int) -> float:
     """Return an upper bound of the score of task i from now on, inf under rules whose score may grow as starts become later."""
     if choice.rule != ETF and choice.rule != DLS and choice.rule != MIN_MIN:
         return np.inf
@@ -232,11 +232,11 @@ def _by_choice(
             stale = preferred[i] < 0 or preferred[i] == last_device or other[i] == last_device or p.unit[i] == last_unit
             if transfers is not None:
                 if chosen >= 0 and (stale or transfers.checked[i] < transfers.sizes[BOOKED]):
-                    hopeless = _hopeless(choice, preferences, transfers, i, chosen)
-                    if not hopeless:
-                        transfers.hope[i] = _hope(p, choice, s, transfers, i)
-                        hopeless = _hopeless(choice, preferences, transfers, i, chosen)
-                    if hopeless:
+                    later_anyway = _surely_later(choice, preferences, transfers, i, chosen)
+                    if not later_anyway:
+                        transfers.upper_score[i] = _upper_score(p, choice, s, transfers, i)
+                        later_anyway = _surely_later(choice, preferences, transfers, i, chosen)
+                    if later_anyway:
                         preferred[i] = NONE
                         continue
                 if refresh(arrays, transfers, i, s.device, s.finish, s.ready[i]):
@@ -245,7 +245,7 @@ def _by_choice(
             if (stale or choice.rule == BIL) and not prefer(p, choice, s, preferences, i, n_ready):
                 return int(i)
             if transfers is not None and stale:
-                transfers.hope[i] = _hope(p, choice, s, transfers, i)
+                transfers.upper_score[i] = _upper_score(p, choice, s, transfers, i)
             if chosen < 0 or goes_before(preferences, i, chosen):
                 chosen, place = i, position
         i, k = chosen, preferred[chosen]

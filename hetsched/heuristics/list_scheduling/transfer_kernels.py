@@ -58,7 +58,7 @@ class Transfers(NamedTuple):
     a lower bound from then on, because planned transfers stay."""
     least: FloatArray
     """[n, K] or [0, 0]: the lower bound of an arrival that follows from `idle`, or 0."""
-    hope: FloatArray
+    upper_score: FloatArray
     """[n] or [0]: an upper bound of the score of a task, see ``dynamic_kernels``, or inf."""
 
 
