@@ -15,6 +15,7 @@ import numpy as np
 
 from hetsched.arrays import IntArray
 from hetsched.decomposition.windows import Window, window
+from hetsched.modeling.jobs import Jobs
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.search import Budget, Monitor, find_method
@@ -34,7 +35,6 @@ PART = 1 / 20
 """The part of the time left that a window may take."""
 BETTER = 1e-9
 """Relative difference of makespans that counts."""
-_WAKE = 0.05  # seconds between readings of the clock while the executor works
 
 
 class Place(NamedTuple):
@@ -124,10 +124,10 @@ class Sweeps:
         deadline: Deadline,
     ) -> None:
         self.problem, self.monitor, self.modules, self.deadline = problem, monitor, modules, deadline
-        self.executor, self.parallel = executor, parallel
+        self.parallel = parallel
+        self.jobs: Jobs[_Job] = Jobs(executor, self._learn, monitor.note)
         self.settled: dict[Place, tuple[float, float]] = {}
         """The makespan for which a window found nothing shorter, and the nodes it had; inf where it was closed."""
-        self.waiting: dict[concurrent.futures.Future[Arranged], _Job] = {}
 
     def run(self) -> None:
         """Sweep until no window is shorter, or the solve has to stop."""
@@ -139,8 +139,7 @@ class Sweeps:
                     for width, by_modules in itertools.product(WIDTHS, (True, False)):
                         self._sweep(self._places(by_modules, width), nodes)
         finally:
-            for future in self.waiting:
-                future.cancel()
+            self.jobs.cancel()
 
     @property
     def _over(self) -> bool:
@@ -173,10 +172,10 @@ class Sweeps:
             if self._over or (makespan == self.monitor.incumbent and most >= nodes):
                 continue
             self._submit(place, nodes)
-            while len(self.waiting) >= self.parallel and not self._over:
-                self._collect()
-        while self.waiting and not self._over:
-            self._collect()
+            while len(self.jobs) >= self.parallel and not self._over:
+                self.jobs.collect(self.deadline)
+        while self.jobs and not self._over:
+            self.jobs.collect(self.deadline)
 
     def _submit(self, place: Place, nodes: int) -> None:
         """Have a window of the best schedule solved."""
@@ -189,29 +188,7 @@ class Sweeps:
         budget = Budget(self.deadline.part(PART).limit, None if limit is None else max(1, limit - monitor.evaluations))
         seed = int(monitor.rng.integers(2**31))
         job = _Job(place, chosen, Arrange(chosen.problem, chosen.start, schedule.makespan, nodes, budget, seed, monitor))
-        if self.executor is None:
-            self._learn(job, job.arrange())
-            return
-        try:
-            self.waiting[self.executor.submit(job.arrange)] = job
-        except Exception as error:  # a broken pool or a lost connection: the work can be done here
-            self._here(job, error)
-
-    def _collect(self) -> None:
-        """Wait for at least one window, and take the schedules of all that have ended."""
-        left = max(0.0, min(self.deadline.left, _WAKE))
-        for future in concurrent.futures.wait(self.waiting, left, concurrent.futures.FIRST_COMPLETED).done:
-            job = self.waiting.pop(future)
-            try:
-                found = future.result()
-            except Exception as error:  # an error of the window itself is raised again here
-                self._here(job, error)
-            else:
-                self._learn(job, found)
-
-    def _here(self, job: _Job, error: Exception) -> None:
-        self.monitor.note(f"the executor failed ({type(error).__name__}: {error}); its work was done in this process")
-        self._learn(job, job.arrange())
+        self.jobs.submit(job, job.arrange)
 
     def _learn(self, job: _Job, found: Arranged) -> None:
         """Offer the joint decision of a window that is shorter, or record that it is not."""

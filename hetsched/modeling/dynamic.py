@@ -17,6 +17,7 @@ from hetsched.arguments import check_array, checked
 from hetsched.arrays import FloatArray, IntArray
 from hetsched.errors import InvalidModel
 from hetsched.modeling.expression import Expression
+from hetsched.modeling.jobs import Jobs
 from hetsched.modeling.model import Model
 from hetsched.stopping import NEVER, Deadline, Stop
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 TOLERANCE = 1e-6
 """Relative difference of a cost's bounds at which it counts as known."""
 _SHARES = 4.0  # the first evaluations together get 1 / _SHARES of the time left
-_WAKE = 0.05  # seconds between readings of the clock while the executor works
 
 
 class Query(NamedTuple):
@@ -299,7 +299,7 @@ class _Run:
         on_progress: Callable[[Path], object] | None,
         stop: Callable[[], object] | None,
     ) -> None:
-        self.program, self.evaluate, self.executor = program, evaluate, executor
+        self.program, self.evaluate = program, evaluate
         self.parallel = (parallel or os.cpu_count() or 1) if executor is not None else 1
         self.deadline, self.on_progress, self.stop = deadline, on_progress, stop
         self.lower, self.upper, self.answers = program.lower.copy(), program.upper.copy(), list(program.answers)
@@ -307,8 +307,8 @@ class _Run:
         self.known = np.where(self.done, self.upper, self.lower)  # cost of each finished kind, lower bound of others
         self.tries = np.zeros(program.n_kinds, np.int64)
         self.evaluated = 0
-        self.waiting: dict[concurrent.futures.Future[Evaluation], Query] = {}
         self.troubles: dict[str, None] = {}
+        self.jobs: Jobs[Query] = Jobs(executor, self._learn, self.troubles.setdefault)
         self.stopped = Stop.NONE
 
     def run(self) -> Path:
@@ -318,16 +318,13 @@ class _Run:
                 path = self._open_path()
                 if not path:
                     self.stopped = Stop.FINISHED
-                elif self.executor is None:
-                    query = self._query(path[0], len(path))
-                    self._learn(query, self.evaluate(query))
                 else:
-                    for t in self._wanted(path):
-                        self._submit(self.executor, t, len(path))
-                    self._collect()
+                    for t in path[:1] if self.jobs.executor is None else self._wanted(path):
+                        query = self._query(t, len(path))
+                        self.jobs.submit(query, self.evaluate, query)
+                    self.jobs.collect(self.deadline)
         finally:
-            for future in self.waiting:
-                future.cancel()
+            self.jobs.cancel()
         return self.state()
 
     def state(self) -> Path:
@@ -363,14 +360,14 @@ class _Run:
         """Return the transitions to submit: those of the path, and up to the limit the most promising others."""
         kind = self.program.kind
         busy = np.zeros(self.program.n_kinds, np.bool_)
-        busy[[kind[query.transition] for query in self.waiting.values()]] = True
+        busy[[kind[query.transition] for query in self.jobs.running]] = True
         selected = [t for t in path if not busy[kind[t]]]
-        if self.parallel - len(self.waiting) <= len(selected):
+        if self.parallel - len(self.jobs) <= len(selected):
             return selected
         through = self.program.around(self.known) + self.known[kind]
         open_ones = np.flatnonzero(~self.done[kind] & ~busy[kind] & (through < self.value))
         promising = open_ones[np.argsort(through[open_ones], kind="stable")]
-        return self._one_of_each(np.concatenate([np.array(selected, np.int64), promising]))[: self.parallel - len(self.waiting)]
+        return self._one_of_each(np.concatenate([np.array(selected, np.int64), promising]))[: self.parallel - len(self.jobs)]
 
     def _query(self, t: int, shared: int) -> Query:
         """Return the query for a transition, whose time is shared by `shared` open ones."""
@@ -384,29 +381,6 @@ class _Run:
         self.evaluated += not tries
         self.tries[kind] += 1
         return Query(t, seconds, self.value - rest, tries, self.answers[kind])
-
-    def _submit(self, executor: concurrent.futures.Executor, t: int, shared: int) -> None:
-        query = self._query(t, shared)
-        try:
-            self.waiting[executor.submit(self.evaluate, query)] = query
-        except Exception as error:  # a broken pool or a lost connection: the work can be done here
-            self._here(query, error)
-
-    def _collect(self) -> None:
-        """Wait for at least one evaluation, and record all that have ended."""
-        left = max(0.0, min(self.deadline.left, _WAKE))
-        for future in concurrent.futures.wait(self.waiting, left, concurrent.futures.FIRST_COMPLETED).done:
-            query = self.waiting.pop(future)
-            try:
-                evaluation = future.result()
-            except Exception as error:  # an error of the evaluation itself is raised again here
-                self._here(query, error)
-            else:
-                self._learn(query, evaluation)
-
-    def _here(self, query: Query, error: Exception) -> None:
-        self.troubles.setdefault(f"the executor failed ({type(error).__name__}: {error}); its work was done in this process")
-        self._learn(query, self.evaluate(query))
 
     def _learn(self, query: Query, evaluation: Evaluation) -> None:
         t, kind = query.transition, int(self.program.kind[query.transition])
