@@ -88,11 +88,16 @@ print(json.dumps({f"{kernel.__module__}.{kernel.__name__}": [str(types) for type
 
 @pytest.mark.slow
 def test_prepare_compiles_every_kernel_for_one_signature(tmp_path):
-    """It covers explicit transfers, contention, several inputs, read-only and new arrays; the cache is empty."""
+    """It covers explicit transfers, contention, several inputs, read-only and new arrays; the cache is empty.
+
+    Two kernels that others call are compiled twice on purpose: without planned transfers (None) and with them.
+    """
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", SIGNATURES], env=environment, capture_output=True, text=True, check=True)
     signatures = json.loads(done.stdout.splitlines()[-1])
     assert len(signatures) > 150
-    assert {name: types for name, types in signatures.items() if len(types) > 1} == {}
+    planning = {name for name, types in signatures.items() if len(types) == 2 and ", none" in types[0] and "Transfers" in types[1]}
+    assert planning == {f"hetsched.heuristics.list_scheduling.{name}" for name in ("static_kernels._in_order", "dynamic_kernels._by_choice")}
+    assert {name: types for name, types in signatures.items() if len(types) > 1 and name not in planning} == {}
     left = {name for name, types in signatures.items() if not types}
     assert {name for name in left if not name.startswith("hetsched.runtime.")} == {"hetsched.models.ios.kernels.copy"}  # of large blocks
