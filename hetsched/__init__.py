@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         heuristics,
         modeling,
         models,
+        papers,
         report,
         runtime,
         search,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
         UnsupportedFeature,
     )
     from hetsched.models.ios.dynamic_program import stages
+    from hetsched.papers.reproducing import reproduce
     from hetsched.problem.cluster import Cluster, Device
     from hetsched.problem.graph import Shape, TaskGraph
     from hetsched.problem.problem import Problem
@@ -68,6 +70,7 @@ _HOMES = {
         "heuristics",
         "modeling",
         "models",
+        "papers",
         "report",
         "runtime",
         "search",
@@ -93,6 +96,7 @@ _HOMES = {
         "UnsupportedFeature",
     ],
     "models.ios.dynamic_program": ["stages"],
+    "papers.reproducing": ["reproduce"],
     "problem.cluster": ["Cluster", "Device"],
     "problem.graph": ["Shape", "TaskGraph"],
     "problem.problem": ["Problem"],
@@ -149,8 +153,10 @@ __all__ = [
     "methods",
     "modeling",
     "models",
+    "papers",
     "read",
     "report",
+    "reproduce",
     "runtime",
     "search",
     "simulate",

@@ -97,7 +97,9 @@ def test_prepare_compiles_every_kernel_for_one_signature(tmp_path):
     signatures = json.loads(done.stdout.splitlines()[-1])
     assert len(signatures) > 150
     planning = {name for name, types in signatures.items() if len(types) == 2 and ", none" in types[0] and "Transfers" in types[1]}
-    assert planning == {f"hetsched.heuristics.list_scheduling.{name}" for name in ("static_kernels._in_order", "dynamic_kernels._by_choice")}
+    assert planning == {
+        f"hetsched.heuristics.list_scheduling.{name}" for name in ("static_kernels._in_order", "dynamic_kernels._by_choice")
+    }
     assert {name: types for name, types in signatures.items() if len(types) > 1 and name not in planning} == {}
     left = {name for name, types in signatures.items() if not types}
     assert {name for name in left if not name.startswith("hetsched.runtime.")} == {"hetsched.models.ios.kernels.copy"}  # of large blocks

@@ -708,6 +708,7 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     "search.Method.name": lambda: "x",
     "search.Method.source": lambda: "",
     "Cluster.devices": lambda: ["x"],
+    "reproduce.paper": lambda: "ios",
     "models.Formulation.encode.decision": solution,
 }
 KEYWORDS: dict[str, dict[str, Callable[[], Any]]] = {
@@ -723,6 +724,7 @@ KEYWORDS: dict[str, dict[str, Callable[[], Any]]] = {
     "costs.Profile.problem": {"memory": lambda: "static"},
     "costs.Recorder": {"profiler": Profiler},
     "runtime.network": {"example_args": tensor},
+    "reproduce": {"results": lambda: Path("nowhere"), "stored": lambda: True},
     "runtime.MeasuredStages.write": {"path": lambda: "stages.json"},
     "costs.Deviations": {
         "task": lambda: ["a"],

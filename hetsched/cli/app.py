@@ -30,6 +30,7 @@ from hetsched.cli.commands import (
     modules,
     prepare,
     profile,
+    reproduce,
     run,
     schema,
     show,
@@ -60,6 +61,7 @@ ORDER = (
     "stages",
     "model",
     "methods",
+    "reproduce",
     "prepare",
     "schema",
 )  # the order of a first session
@@ -186,6 +188,7 @@ app.command("coarsen", cls=Command)(coarsen.coarsen)
 app.command("stages", cls=Command)(stages.stages)
 app.command("model", cls=Command)(model.model)
 app.command("methods", cls=Command)(methods.methods)
+app.command("reproduce", cls=Command)(reproduce.reproduce)
 app.command("schema", cls=Command)(schema.schema)
 app.command("prepare", cls=Command)(prepare.prepare)
 

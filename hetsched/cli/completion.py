@@ -105,3 +105,10 @@ def coarsenings(incomplete: str) -> list[str]:
     from hetsched.coarsening import RULES
 
     return _beginning(incomplete, ["celeritas", "heavy-edges", "degree-one", "module", *RULES])
+
+
+def papers(incomplete: str) -> list[str]:
+    """Return the papers whose items `reproduce` measures."""
+    from hetsched.papers.registry import PAPERS
+
+    return _beginning(incomplete, [*PAPERS, "all"])

@@ -1,0 +1,111 @@
+"""Reports as Markdown, and as text for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from hetsched.papers.items import Claim, Table
+
+if TYPE_CHECKING:
+    from hetsched.papers.reproducing import Reproduction
+
+
+def number(value: float, digits: int = 3) -> str:
+    """Return a number to some significant digits, without an exponent, with thousands separated."""
+    exponent = int(f"{value:.{digits - 1}e}".partition("e")[2])
+    return f"{value:,.{max(0, digits - 1 - exponent)}f}".replace(",", "\N{NO-BREAK SPACE}")
+
+
+def percent(share: float) -> str:
+    """Return a share as a number of percent."""
+    return f"{100 * share:.1f} %"
+
+
+def text(reproduction: Reproduction) -> Iterator[str]:
+    """Yield the lines of a reproduction for a terminal."""
+    yield f"{reproduction.paper.name} {reproduction.item.name}: {reproduction.item.title}"
+    yield f"differs from the paper: {reproduction.item.differs}"
+    yield f"taken on: {reproduction.taken or 'nothing is measured yet'}"
+    for table in reproduction.report.tables:
+        yield ""
+        yield from ([table.title] if table.title else [])
+        yield from _aligned(table)
+    for note in reproduction.report.notes:
+        yield from ("", note)
+    for claim in reproduction.report.claims:
+        yield ""
+        yield f"claim: {claim.text}"
+        yield f"{claim.verdict}: {claim.reason}"
+
+
+def _aligned(table: Table) -> Iterator[str]:
+    rows = [table.head, *table.rows]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(table.head))]
+    for row in rows:
+        cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+        yield "  ".join(cells).rstrip()
+
+
+def page(reproductions: Sequence[Reproduction]) -> str:
+    """Return a Markdown page: all claims with their verdicts, then each item."""
+    parts = ["# The papers, item by item", _INTRODUCTION, "## Claims", _claims(reproductions)]
+    seen = set()
+    for reproduction in reproductions:
+        paper = reproduction.paper
+        if paper.name not in seen:
+            seen.add(paper.name)
+            parts += [f"## {paper.title}", f"{paper.source}. `hetsched reproduce {paper.name}`."]
+        parts += list(_section(reproduction))
+    return "\n\n".join(parts) + "\n"
+
+
+_INTRODUCTION = (
+    "This page is made by `hetsched reproduce` of the results in the folder beside it: each table and figure of the five papers that is "
+    "measured here, beside the paper's own figures, and each claim with a verdict: *held*, *not held* or *cannot be seen here*. What "
+    "differs from the paper's experiment stands before the figures. Durations are those of cost models or made by a generator unless an "
+    "item says that they are measured, so milliseconds compare within a table, not with the paper's."
+)
+
+
+def _section(reproduction: Reproduction) -> Iterator[str]:
+    item, report = reproduction.item, reproduction.report
+    yield f"### {item.title}"
+    yield f"`hetsched reproduce {reproduction.paper.name} {item.name}`. Differs from the paper: {item.differs}"
+    if not reproduction.taken:
+        yield "Nothing is measured."
+        return
+    scale = " Quick cases only." if reproduction.setting.quick else ""
+    yield f"Taken on: {reproduction.taken}.{scale}"
+    for table in report.tables:
+        yield from ([f"**{table.title}**"] if table.title else [])
+        yield markdown(table)
+    yield from report.notes
+    if report.claims:
+        yield "\n".join(f"- {claim.text}: **{claim.verdict}**. {claim.reason}" for claim in report.claims)
+
+
+def markdown(table: Table) -> str:
+    """Return a Markdown table, its first column left-aligned, the others right-aligned."""
+    rule = ["---"] + ["---:"] * (len(table.head) - 1)
+    return "\n".join(f"| {' | '.join(line)} |" for line in (table.head, rule, *table.rows))
+
+
+def _claims(reproductions: Sequence[Reproduction]) -> str:
+    rows: list[list[str]] = []
+    papers = {reproduction.paper.name: reproduction.paper for reproduction in reproductions}
+    for name, paper in papers.items():
+        decided = [(f"{one.item.name}", claim) for one in reproductions if one.paper.name == name for claim in one.report.claims]
+        rows += [_claim_row(name, item, claim) for item, claim in decided]
+        rows += [_claim_row(name, "", claim) for claim in paper.unseen]
+    return markdown(Table(["paper", "item", "claim", "verdict", "because"], rows))
+
+
+def _claim_row(paper: str, item: str, claim: Claim) -> list[str]:
+    return [paper, item, claim.text, str(claim.verdict), claim.reason]
+
+
+def counted(claims: Iterable[Claim]) -> str:
+    """Return how many claims have each verdict."""
+    verdicts = [claim.verdict for claim in claims]
+    return ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in dict.fromkeys(verdicts))

@@ -1,0 +1,151 @@
+"""Reproduce tables and figures of the papers."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hetsched.arguments import COUNT, checked
+from hetsched.errors import InvalidArgument, MissingDependency
+from hetsched.papers import measuring, rendering
+from hetsched.papers.items import Item, Paper, Report, Setting
+from hetsched.papers.registry import find_paper
+from hetsched.papers.results import Results
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """An item of a paper as measured here.
+
+    Attributes
+    ----------
+    paper, item
+        What was reproduced; `Item.differs` is what differs from the paper's experiment.
+    setting : Setting
+        Quick or in full.
+    report : Report
+        Tables, the paper's figures beside ours, and the claims with their verdicts.
+    taken : str
+        The machines and dates of the measurements; empty if nothing is measured.
+    """
+
+    paper: Paper
+    item: Item
+    setting: Setting
+    report: Report
+    taken: str
+
+    def __str__(self) -> str:
+        return "\n".join(rendering.text(self))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return JSON values: paper, item, title, differs, quick, taken, tables, notes and claims."""
+        tables = [
+            {"title": table.title, "head": list(table.head), "rows": [list(row) for row in table.rows]} for table in self.report.tables
+        ]
+        claims = [{"text": claim.text, "verdict": str(claim.verdict), "reason": claim.reason} for claim in self.report.claims]
+        return {
+            "paper": self.paper.name,
+            "item": self.item.name,
+            "title": self.item.title,
+            "differs": self.item.differs,
+            "quick": self.setting.quick,
+            "taken": self.taken,
+            "tables": tables,
+            "notes": list(self.report.notes),
+            "claims": claims,
+        }
+
+
+@checked(InvalidArgument, jobs=COUNT)
+def reproduce(
+    paper: str,
+    items: str | Sequence[str] | None = None,
+    *,
+    quick: bool = False,
+    results: str | os.PathLike[str] | None = None,
+    data: str | os.PathLike[str] | None = None,
+    fresh: bool = False,
+    stored: bool = False,
+    jobs: int = 1,
+    on_progress: Callable[[measuring.Progress], object] | None = None,
+) -> list[Reproduction]:
+    """Measure tables and figures of a paper, and compare them with the paper's own figures and claims.
+
+    Parameters
+    ----------
+    paper : str
+        ``"diviml"``, ``"moirai"``, ``"celeritas"``, ``"tavarageri"`` or ``"ios"``.
+    items : str or sequence of str, optional
+        For example ``"table-1"``; default all items of the paper.
+    quick : bool
+        Small cases, about a minute for an item; the verdicts then say less. In full an item may take hours.
+    results : path, optional
+        Folder in which results are stored as they are measured, and found again by a later call. Default: they are kept for
+        this call only.
+    data : path, optional
+        Folder of data that the papers' authors have published, for the items that read some.
+    fresh : bool
+        Discard the stored results of the paper and measure again.
+    stored : bool
+        Measure nothing: report what `results` has.
+    jobs : int
+        Cases measured at once, each in one thread of a process of its own.
+    on_progress : callable, optional
+        Called with a `Progress` after each case.
+
+    Returns
+    -------
+    list of Reproduction
+        One for each item, in the paper's order. ``print`` shows its tables and verdicts.
+
+    Raises
+    ------
+    InvalidArgument
+        There is no such paper or item, or `stored` without `results`.
+    MissingDependency
+        An item needs a library that is not installed.
+    InvalidProblem
+        The stored results are damaged.
+    HetschedError
+        A case failed; the results of the others are stored.
+    """
+    found = find_paper(paper)
+    chosen = _chosen(found, items)
+    if stored and results is None:
+        raise InvalidArgument("stored is True without results; give the folder of the results to report")
+    if stored and fresh:
+        raise InvalidArgument("stored and fresh are both True; stored reports the results that fresh would discard, so choose one")
+    setting = Setting(quick, None if data is None else Path(data))
+    cases = {item.name: list(item.cases(setting)) for item in chosen}
+    store = Results(None if results is None else Path(results) / f"{paper}.jsonl", fresh=fresh)
+    if not stored:
+        for item in chosen:
+            for module, extra in item.needs:
+                if importlib.util.find_spec(module) is None:
+                    raise MissingDependency(module, extra)
+        every = [case for item in chosen for case in cases[item.name]]
+        unique = [case for place, case in enumerate(every) if case not in every[:place]]
+        measuring.measure(found, unique, store, jobs=jobs, data=setting.data, on_progress=on_progress)
+    return [_reproduction(found, item, setting, cases[item.name], store) for item in chosen]
+
+
+def _reproduction(paper: Paper, item: Item, setting: Setting, cases: list[dict[str, Any]], store: Results) -> Reproduction:
+    rows = store.rows(cases)
+    report = item.report(rows, setting) if rows or not cases else Report()
+    return Reproduction(paper, item, setting, report, store.taken(cases))
+
+
+def _chosen(paper: Paper, items: str | Sequence[str] | None) -> list[Item]:
+    if items is None:
+        return list(paper.items)
+    names = [items] if isinstance(items, str) else list(items)
+    known = [item.name for item in paper.items]
+    for name in names:
+        if name not in known:
+            raise InvalidArgument(f"{name!r} is not an item of {paper.name!r}; choose from {', '.join(known)}")
+    return [paper.item(name) for name in known if name in names]
