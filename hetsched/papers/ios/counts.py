@@ -104,9 +104,9 @@ TABLE_1 = Item(
     "table-1",
     "Tables 1 and 2: networks, and the searches in their largest blocks",
     "the graphs are built or captured here, NASNet-A large and RandWire by `hetsched.workloads.units`. The authors' program finds only "
-    "stages in which each group is one operator and all its descendants in the stage, an error that it keeps so that its figures "
-    "can be had again (issue 10 of github.com/mit-han-lab/inter-operator-scheduler); the paper's definition allows every ending, which `hs.stages` "
-    "considers. RandWire needs the wirings of that program: `--data` names the folder with its files `ws-*.txt`.",
+    "stages in which each group is one operator and all its descendants in the stage, an error that it keeps so that its figures can be "
+    "had again (issue 10 of github.com/mit-han-lab/inter-operator-scheduler); the paper's definition allows every ending, as `hs.stages` "
+    "does. RandWire needs the wirings of that program: `--data` names the folder with its files `ws-*.txt`.",
     cases,
     report,
     needs=(("torch", "torch"),),
