@@ -224,6 +224,11 @@ class Cluster(Frozen):
         """Total latency from h to k in seconds, shape [K, K]."""
         return self._routes[1]
 
+    @cached_property
+    def connected(self) -> bool:
+        """Whether there is a route for every ordered pair of devices."""
+        return bool((self.route_bandwidth > 0).all())
+
     @checked(InvalidProblem)
     def route(self, source: str, target: str) -> tuple[str, ...]:
         """Return the device names along the route from `source` to `target`; empty if there is none."""

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hetsched import documents
-from hetsched.arguments import checked, whole
+from hetsched.arguments import checked, number, whole
 from hetsched.arrays import BoolArray, FloatArray, Frozen, IntArray, readonly, row_starts
 from hetsched.errors import InvalidProblem
 from hetsched.problem.cluster import Cluster
@@ -367,7 +367,7 @@ class Problem(Frozen):
 
     # ------------------------------------------------------------------ transfer times
 
-    @checked(InvalidProblem)
+    @checked(InvalidProblem, size=number(0.0))
     def transfer_time(self, size: float, source: str, target: str) -> float:
         """Return the seconds that `size` bytes take between two devices, inf without a path.
 
@@ -375,7 +375,7 @@ class Problem(Frozen):
         ignored here: they belong to edges, see `transfer_times`.
         """
         h, k = self._device(source), self._device(target)
-        return float(self._route_times(np.float64(size), h, k))
+        return 0.0 if h == k else float(self._route_times(np.float64(size), h, k))
 
     def transfer_times(self, edge: Any, source: Any, target: Any, count: Any = 1) -> FloatArray:
         """Return the seconds of transfers, element by element.
@@ -393,8 +393,7 @@ class Problem(Frozen):
             0 within a device, inf where there is no path.
         """
         try:
-            edge, source, target, count = np.broadcast_arrays(edge, source, target, count)
-            factor = np.ones(count.shape) if self.links.per_input else count.astype(np.float64)
+            factor = np.ones(np.shape(count)) if self.links.per_input else np.asarray(count, np.float64)
             if self.transfers is None:
                 return np.asarray(self._route_times(self.graph.edge_bytes[edge] * factor, source, target))
             return np.asarray(np.nan_to_num(self.transfers[edge, source, target] * factor, nan=np.inf))
@@ -403,10 +402,12 @@ class Problem(Frozen):
             raise InvalidProblem(f"no transfer times: {' '.join(str(error).split())}; {rule}") from error
 
     def _route_times(self, size: Any, h: Any, k: Any) -> Any:
-        bandwidth = self.cluster.route_bandwidth[h, k]
+        latency, bandwidth = self.cluster.route_latency[h, k], self.cluster.route_bandwidth[h, k]
+        if self.cluster.connected:  # within a device the latency is 0 and the bandwidth infinite
+            return latency + size / bandwidth
         with np.errstate(divide="ignore", invalid="ignore"):
             moving = np.where(size > 0, size / bandwidth, 0.0)
-        return np.where(np.equal(h, k), 0.0, self.cluster.route_latency[h, k] + moving)
+        return latency + moving
 
     def _device(self, name: str) -> int:
         try:

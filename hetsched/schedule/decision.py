@@ -107,6 +107,8 @@ class Decision(Frozen):
         order = check_indices(sequence, "sequence", problem.n_tasks, InvalidSchedule)
         devices = check_array(device, "device", (problem.n_tasks,), np.int64, error=InvalidSchedule)
         count = problem.inputs
+        if count == 1:
+            return cls(order, devices[order])
         return cls(order, devices[order], np.arange(len(order) + 1) * count, np.tile(np.arange(count), len(order)))
 
     @classmethod

@@ -124,7 +124,7 @@ class Monitor:
         self.executor = executor
         self.best: Schedule | None = None
         self.incumbent = math.inf
-        self.bound = replace(NO_BOUND, objective=objective)
+        self.bound = NO_BOUND if objective == NO_BOUND.objective else replace(NO_BOUND, objective=objective)
         self.source = ""
         self.evaluations = 0
         self.nodes = 0
@@ -414,18 +414,18 @@ class Monitor:
     def solution(self, asked: str) -> Solution:
         """Return the solution; `asked` is its method's name if there is no schedule."""
         events = self._events
-        history = Columns(
-            time=[event.time for event in events],
-            incumbent=[event.incumbent for event in events],
-            bound=[event.bound for event in events],
+        history = Columns._unchecked(
+            time=np.array([event.time for event in events], np.float64),
+            incumbent=np.array([event.incumbent for event in events], np.float64),
+            bound=np.array([event.bound for event in events], np.float64),
             source=texts(event.source for event in events),
         )
         efforts = {name: effort for name, effort in self._efforts.items() if name}
-        methods = Columns(
+        methods = Columns._unchecked(
             method=texts(efforts),
-            makespan=[effort.value for effort in efforts.values()],
+            makespan=np.array([effort.value for effort in efforts.values()], np.float64),
             evaluations=np.array([effort.evaluations for effort in efforts.values()], np.int64),
-            seconds=[effort.seconds for effort in efforts.values()],
+            seconds=np.array([effort.seconds for effort in efforts.values()], np.float64),
         )
         stopped = self.stopped or (Stop.TIME_LIMIT if self._cut_short else Stop.FINISHED)
         if math.isinf(self.bound.value):

@@ -42,46 +42,48 @@ class Facts:
         self.makespan = float(np.fmax.reduce(self.finish, initial=0.0))
         self.tolerance = TOLERANCE * self.makespan
         n_rows = np.diff(schedule.item_ptr)
-        # One row for each (batch, input), even if a batch lists an input twice.
-        rows = distinct(np.repeat(np.arange(len(self.task)), n_rows) * problem.inputs + schedule.items)
-        self.row_batch, self.row_item = np.divmod(rows, problem.inputs)
-        self.count = np.bincount(self.row_batch, minlength=len(self.task))
+        if problem.inputs == 1 and (n_rows == 1).all():
+            self.row_batch, self.row_item = np.arange(len(n_rows)), np.zeros(len(n_rows), np.int64)
+            self.count, cell = n_rows, self.task
+        else:  # one row for each (batch, input), even if a batch lists an input twice
+            rows = distinct(np.repeat(np.arange(len(self.task)), n_rows) * problem.inputs + schedule.items)
+            self.row_batch, self.row_item = np.divmod(rows, problem.inputs)
+            self.count = np.bincount(self.row_batch, minlength=len(self.task))
+            cell = self.task[self.row_batch] * problem.inputs + self.row_item
         self.repeats = n_rows - self.count
-        cell = self.task[self.row_batch] * problem.inputs + self.row_item
         self.copies = np.bincount(cell, minlength=problem.n_tasks * problem.inputs)
         self.once = bool((self.copies == 1).all())  # every input of every task
         self.move_edge, self.move_source, self.move_target = (_integers(transfers[name]) for name in ("edge", "source", "target"))
         self.move_start, self.move_finish = _times(transfers)
         edge, self.source_row, target_row = self._shared_inputs(cell)
-        pairs = self.row_batch[self.source_row] * len(self.task) + self.row_batch[target_row]
-        moves = self.move_source * len(self.task) + self.move_target
+        source, target, count = self.row_batch[self.source_row], self.row_batch[target_row], np.ones(len(edge), np.int64)
+        keys, moves = source * len(self.task) + target, self.move_source * len(self.task) + self.move_target
         if problem.inputs == 1 and self.once:  # the arcs are the edges, in their order
-            keys, arc_of_move = pairs, self.move_edge
-            first = self.arc_of = np.arange(problem.graph.n_edges)
-            count = np.ones(len(keys), np.int64)
+            self.arc_of, arc_of_move = edge, self.move_edge
         else:
-            keys, first, self.arc_of, count = np.unique(pairs, return_index=True, return_inverse=True, return_counts=True)
-            arc_of_move = _places(keys, moves)
-        source, target = self.row_batch[self.source_row[first]], self.row_batch[target_row[first]]
+            keys, first, self.arc_of, count = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
+            edge, source, target, arc_of_move = edge[first], source[first], target[first], _places(keys, moves)
         h, k = self.device[source], self.device[target]
-        seconds = problem.transfer_times(edge[first], h, k, count)
+        remote, seconds = h != k, problem.transfer_times(edge, h, k, count)
         transfer, self.arc_of_move = np.full(len(keys), -1), np.full(len(moves), -1)
         if len(keys):
-            rows = np.flatnonzero((keys[arc_of_move] == moves) & (edge[first][arc_of_move] == self.move_edge) & (h != k)[arc_of_move])
+            rows = np.flatnonzero((keys[arc_of_move] == moves) & (edge[arc_of_move] == self.move_edge) & remote[arc_of_move])
             transfer[arc_of_move[rows[::-1]]] = rows[::-1]  # of several for one arc, the first
             self.arc_of_move[transfer[transfer >= 0]] = np.flatnonzero(transfer >= 0)
-        self.arcs = Arcs(edge[first], source, target, count, seconds, h != k, transfer)
-        size = np.searchsorted(problem.batch_sizes, self.count)
-        fits = (size < len(problem.batch_sizes)) & (problem.batch_sizes[np.minimum(size, len(problem.batch_sizes) - 1)] == self.count)
-        seconds = problem.table[self.task, problem.column[self.device]]
-        self.duration = np.where(fits, seconds[np.arange(len(size)), np.where(fits, size, 0)], np.nan)
-        self.runs_there = np.any(np.isfinite(seconds), axis=1)
+        self.arcs = Arcs(edge, source, target, count, seconds, remote, transfer)
+        place = np.minimum(np.searchsorted(problem.batch_sizes, self.count), len(problem.batch_sizes) - 1)
+        durations = problem.table[self.task, problem.column[self.device]]
+        fits = problem.batch_sizes[place] == self.count
+        self.duration = np.where(fits, durations[np.arange(len(place)), place], np.nan)
+        self.runs_there = np.isfinite(durations).any(axis=1)
 
     def _shared_inputs(self, cell: IntArray) -> tuple[IntArray, IntArray, IntArray]:
         """Return (edge, row of the source, row of the target) for every edge, input and copy of both."""
         graph, inputs = self.problem.graph, self.problem.inputs
-        edge = np.repeat(np.arange(graph.n_edges), inputs)
-        ahead, behind = ((ends[:, None] * inputs + np.arange(inputs)).ravel() for ends in graph.edges.T)
+        edge, ends = np.arange(graph.n_edges), graph.edges.T
+        if inputs > 1:
+            edge, ends = np.repeat(edge, inputs), [(column[:, None] * inputs + np.arange(inputs)).ravel() for column in ends]
+        ahead, behind = ends
         if self.once:
             row = np.empty_like(cell)
             row[cell] = np.arange(len(cell))
@@ -140,6 +142,8 @@ def _times(columns: Columns) -> tuple[FloatArray, FloatArray]:
     """Return starts and finishes; both are NaN, which breaks no other rule, if either is not finite."""
     start, finish = (np.asarray(columns[name], np.float64) for name in ("start", "finish"))
     proper = np.isfinite(start) & np.isfinite(finish)
+    if proper.all():
+        return start, finish
     return np.where(proper, start, np.nan), np.where(proper, finish, np.nan)
 
 

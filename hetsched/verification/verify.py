@@ -166,6 +166,8 @@ def _of_batches(facts: Facts, rule: str, message: str, amount: float, *batches: 
 
 
 def _coverage(facts: Facts) -> Iterator[Violation]:
+    if facts.once and facts.count.all() and not facts.repeats.any():
+        return
     names = facts.problem.graph.names
     copies = facts.copies.reshape(len(names), facts.problem.inputs)
     for i in _rows(np.any(copies == 0, axis=1)):
@@ -267,8 +269,15 @@ def _time(facts: Facts) -> Iterator[Violation]:
 
 def _improper(columns: Columns, tolerance: float) -> Iterator[tuple[int, float, float, float]]:
     """Yield (row, start, finish, amount) of invalid times."""
-    finite = np.isfinite(columns.start) & np.isfinite(columns.finish)
-    before = -np.minimum(columns.start, columns.finish)
+    start, finish = columns.start, columns.finish
+    if (
+        -tolerance <= start.min(initial=0.0)
+        and -tolerance <= finish.min(initial=0.0)
+        and max(start.max(initial=0.0), finish.max(initial=0.0)) < np.inf
+    ):
+        return
+    finite = np.isfinite(start) & np.isfinite(finish)
+    before = -np.minimum(start, finish)
     for x in _rows(~finite | (before > tolerance)):
         yield x, float(columns.start[x]), float(columns.finish[x]), float(before[x]) if finite[x] else np.inf
 
@@ -282,6 +291,10 @@ def _duration(facts: Facts) -> Iterator[Violation]:
 
 def _overlaps(resource: IntArray, start: FloatArray, finish: FloatArray, tolerance: float) -> Iterator[tuple[int, int, float]]:
     """Yield (earlier, later, seconds) for each half-open interval that starts while its resource is in use."""
+    begins, free = start[1:], finish[:-1]
+    later = (begins >= start[:-1]) & (free - begins <= tolerance) & (resource[1:] == resource[:-1]) | (resource[1:] > resource[:-1])
+    if later.all() and (finish >= start).all():
+        return  # listed by resource and start, as the simulator's schedules are
     busy = np.flatnonzero(finish > start)
     order = busy[np.lexsort((finish[busy], start[busy], resource[busy]))]
     before, after = order[:-1], order[1:]
