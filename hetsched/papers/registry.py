@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 
+from hetsched.arguments import checked
 from hetsched.errors import InvalidArgument
 from hetsched.papers.items import Paper
 
@@ -16,6 +17,7 @@ def papers() -> list[Paper]:
     return [find_paper(name) for name in PAPERS]
 
 
+@checked
 def find_paper(name: str) -> Paper:
     """Return a paper by name.
 

@@ -75,15 +75,15 @@ class Facts:
         durations = problem.table[self.task, problem.column[self.device]]
         fits = problem.batch_sizes[place] == self.count
         self.duration = np.where(fits, durations[np.arange(len(place)), place], np.nan)
-        self.runs_there = np.isfinite(durations).any(axis=1)
+        self.runs_there = np.any(np.isfinite(durations), axis=1)
 
     def _shared_inputs(self, cell: IntArray) -> tuple[IntArray, IntArray, IntArray]:
         """Return (edge, row of the source, row of the target) for every edge, input and copy of both."""
         graph, inputs = self.problem.graph, self.problem.inputs
-        edge, ends = np.arange(graph.n_edges), graph.edges.T
+        edge, (ahead, behind) = np.arange(graph.n_edges), graph.edges.T
         if inputs > 1:
-            edge, ends = np.repeat(edge, inputs), [(column[:, None] * inputs + np.arange(inputs)).ravel() for column in ends]
-        ahead, behind = ends
+            edge = np.repeat(edge, inputs)
+            ahead, behind = ((ends[:, None] * inputs + np.arange(inputs)).ravel() for ends in (ahead, behind))
         if self.once:
             row = np.empty_like(cell)
             row[cell] = np.arange(len(cell))
