@@ -6,7 +6,7 @@ import contextlib
 import platform
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -34,8 +34,12 @@ SKEW = 0.3
 """Seconds at the end of a time-out in which a rank does not look for others: theirs may be over a little earlier."""
 ABORT = "abort"
 """The key of the store under which the first rank that gives up writes why."""
-LONGEST = timedelta(days=1)
-"""Of a transfer; the engine has its own time-out, which is shorter."""
+LONGEST = 86_400.0
+"""Seconds of a transfer for which a thread of the engine waits; the engine has its own time-out, which is shorter."""
+SHORTEST = 1e-3
+"""Seconds for which a transfer is waited for at least: gloo takes 0 for no limit."""
+Waiting = Callable[[float], None]
+"""Wait for a transfer, some seconds at most."""
 PINGS = 50
 PING = 2**30
 """The tag of messages that compare clocks."""
@@ -79,7 +83,7 @@ class Group:
         options._devices = [
             dist.ProcessGroupGloo.create_device(hostname=address) if address else dist.ProcessGroupGloo.create_default_device()
         ]
-        options._timeout = LONGEST
+        options._timeout = timedelta(seconds=LONGEST)
         self._gloo = dist.ProcessGroupGloo(store, rank, size, options)
         self.one_host = len(set(self.exchange("host", host()))) == 1
 
@@ -88,15 +92,17 @@ class Group:
         self.store.set(f"{key}/{self.rank}", text)
         return [self.store.get(f"{key}/{rank}").decode() for rank in range(self.size)]
 
-    def send(self, value: torch.Tensor, to: int, tag: int) -> Callable[[], None]:
-        """Begin to send a contiguous tensor; return the function that waits until it has left. Both raise `PeerLost`."""
-        work = self._call(to, lambda: self._gloo.send([value], to, tag))
-        return lambda: self._call(to, work.wait)
+    def send(self, value: torch.Tensor, to: int, tag: int) -> Waiting:
+        """Begin to send a contiguous tensor; return the function that waits some seconds until it has left. Both raise `PeerLost`."""
+        return self._begun(to, lambda: self._gloo.send([value], to, tag))
 
-    def receive(self, buffer: torch.Tensor, source: int, tag: int) -> Callable[[], None]:
-        """Begin to receive a contiguous tensor; return the function that waits for its arrival. Both raise `PeerLost`."""
-        work = self._call(source, lambda: self._gloo.recv([buffer], source, tag))
-        return lambda: self._call(source, work.wait)
+    def receive(self, buffer: torch.Tensor, source: int, tag: int) -> Waiting:
+        """Begin to receive a contiguous tensor; return the function that waits some seconds for it. Both raise `PeerLost`."""
+        return self._begun(source, lambda: self._gloo.recv([buffer], source, tag))
+
+    def _begun(self, rank: int, begin: Callable[[], Any]) -> Waiting:
+        work = self._call(rank, begin)
+        return lambda seconds: self._call(rank, lambda: work.wait(timedelta(seconds=max(seconds, SHORTEST))))
 
     def largest(self, numbers: IntArray, timeout: float) -> IntArray:
         """Return the largest of the ranks' numbers, each; every rank has to call this, within the seconds of the time-out."""
@@ -106,11 +112,11 @@ class Group:
         self._call(-1, lambda: self._gloo.allreduce([own], options).wait())
         return np.array(own.numpy(), np.int64)
 
-    def offset(self) -> tuple[int, float]:
+    def offset(self, timeout: float) -> tuple[int, float]:
         """Return the nanoseconds to add to this rank's clock for that of rank 0, and the error in seconds.
 
         On one host all processes have the same clock. Otherwise each rank in turn asks rank 0 for its clock; every rank has to
-        call this.
+        call this, and answers each question within `timeout` seconds.
         """
         if self.one_host:
             return 0, 0.0
@@ -120,13 +126,13 @@ class Group:
             pings = []
             for _ in range(PINGS if self.rank in (0, rank) else 0):
                 if self.rank == 0:
-                    self.receive(stamp, rank, PING)()
+                    self.receive(stamp, rank, PING)(timeout)
                     stamp[0] = self.clock()
-                    self.send(stamp, rank, PING)()
+                    self.send(stamp, rank, PING)(timeout)
                 else:
                     sent = self.clock()
-                    self.send(stamp, 0, PING)()
-                    self.receive(stamp, 0, PING)()
+                    self.send(stamp, 0, PING)(timeout)
+                    self.receive(stamp, 0, PING)(timeout)
                     pings.append((sent, int(stamp[0]), self.clock()))
             if rank == self.rank:
                 own = clock_offset(pings)
@@ -154,6 +160,13 @@ class Group:
             self.check()
             why = str(error).rpartition("] ")[2].split(". ")[0]
             raise PeerLost(f"{f'rank {rank}' if rank >= 0 else 'a rank'} is lost: {why}; start the processes again", rank) from None
+
+
+def wait_for(waits: Iterable[Waiting], timeout: float) -> None:
+    """Wait for several transfers, no longer than that in all."""
+    end = time.perf_counter() + timeout
+    for wait in waits:
+        wait(end - time.perf_counter())
 
 
 class Arrival(NamedTuple):
@@ -194,7 +207,7 @@ class Mail:
         self.arrivals: dict[tuple[int, bool], list[Arrival]] = {}
         """By the device that sends, in its order, values and turns apart."""
         self._ranks = ranks
-        self._sent: list[Callable[[], None]] = []
+        self._sent: list[Waiting] = []
         steps, locks = parallel_steps(plan, tasks)
         coming: dict[int, Arrival] = {}
         for k, own in enumerate(steps):
@@ -229,10 +242,9 @@ class Mail:
             pairs = [(own, self.group.receive(own.buffer, rank, own.tag)) for own in arrivals]
             threading.Thread(target=_receive, args=(turn, pairs), name=f"hetsched-from-{device}", daemon=True).start()
 
-    def settle(self) -> None:
-        """Wait until everything has been sent."""
-        for sent in self._sent:
-            sent()
+    def settle(self, timeout: float) -> None:
+        """Wait until everything has been sent, no longer than that."""
+        wait_for(self._sent, timeout)
         self._sent.clear()
 
     def _ship_value(self, layout: Any, name: str, to: int, tag: int, value: torch.Tensor) -> None:
@@ -247,7 +259,7 @@ class Mail:
     def _ship(self, to: int, tag: int, packed: torch.Tensor) -> None:
         sent = self.group.send(packed, to, tag)  # it keeps the tensor
         if self.serial:
-            sent()
+            sent(LONGEST)
         else:
             self._sent.append(sent)
 
@@ -267,11 +279,11 @@ class Mail:
         return token
 
 
-def _receive(turn: Turn, pairs: Sequence[tuple[Arrival, Callable[[], None]]]) -> None:
+def _receive(turn: Turn, pairs: Sequence[tuple[Arrival, Waiting]]) -> None:
     """Wait for the messages of a device, one after another, and put each where it is read."""
     try:
         for arrival, wait in pairs:
-            wait()
+            wait(LONGEST)
             if turn.stop:
                 return
             k = arrival.device
@@ -342,7 +354,7 @@ class Member(Threads):
 
     def synchronise(self, first: bool) -> None:
         """Compare the clocks of the ranks before the first and after the last of several measured runs."""
-        offset, error = self.group.offset()
+        offset, error = self.group.offset(self.timeout)
         if first:
             self._offset, self._clock_errors = offset, []
         largest = self.group.largest(np.array([1e9 * error + abs(offset - self._offset)], np.int64), self.timeout)
@@ -383,7 +395,7 @@ class Member(Threads):
     def _turn_of(self, boxes: Boxes, number: int, cpu: bool = False, timed: bool = False) -> Turn:
         turn = super()._turn_of(boxes, number, cpu, timed)
         mail = self._mail[number]
-        turn.after = mail.settle
+        turn.after = partial(mail.settle, self.timeout)
         with self._giving_up():
             mail.post(turn)
             if cpu:
@@ -441,8 +453,7 @@ class Member(Threads):
                 assert layout is not None
                 buffer, own[register] = layout.buffer()
                 waits.append(self.group.receive(buffer, rank, tag))
-        for wait in waits:
-            wait()
+        wait_for(waits, self.timeout)
 
     def _merge(self, turn: Turn) -> None:
         """Give the turn the times of all ranks, by the clock of rank 0."""

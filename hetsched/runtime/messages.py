@@ -45,14 +45,14 @@ def message_times(group: Group, timeout: float) -> IntArray:
         for target in range(group.size):
             if source != target and group.rank in (source, target):
                 for s, size in enumerate(SIZES):
-                    wall, cpu = _round_trips(group, source, target, size)
+                    wall, cpu = _round_trips(group, source, target, size, timeout)
                     table[source, target, s, 1 if group.rank == source else 2] = cpu
                     table[source, target, s, 0] = wall if group.rank == source else 0
             group.largest(np.zeros(1, np.int64), timeout)  # one pair at a time
     return group.largest(table.ravel(), timeout).reshape(table.shape)
 
 
-def _round_trips(group: Group, source: int, target: int, size: int) -> tuple[int, int]:
+def _round_trips(group: Group, source: int, target: int, size: int, timeout: float) -> tuple[int, int]:
     """Return the median nanoseconds of a round trip, and those of this process's CPU time."""
     there, back = torch.zeros(size, dtype=torch.uint8), torch.zeros(1, dtype=torch.uint8)
     walls, cpus = [], []
@@ -60,11 +60,11 @@ def _round_trips(group: Group, source: int, target: int, size: int) -> tuple[int
         begin, spent = time.perf_counter_ns(), time.process_time_ns()
         if group.rank == source:
             arrived = group.receive(back, target, MESSAGE)
-            group.send(there, target, MESSAGE)()
-            arrived()
+            group.send(there, target, MESSAGE)(timeout)
+            arrived(timeout)
         else:
-            group.receive(there, source, MESSAGE)()
-            group.send(back, source, MESSAGE)()
+            group.receive(there, source, MESSAGE)(timeout)
+            group.send(back, source, MESSAGE)(timeout)
         walls.append(time.perf_counter_ns() - begin)
         cpus.append(time.process_time_ns() - spent)
     return int(np.median(walls[WARM_UP:])), int(np.median(cpus[WARM_UP:]))

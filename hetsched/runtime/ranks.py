@@ -139,6 +139,15 @@ class Ranks:
         ----------
         ranks : mapping of str to int
             The rank of each device.
+
+        Raises
+        ------
+        InvalidArgument
+            There is no device, or no such rank.
+        Timeout, PeerLost
+            The measurement took too long, or a process ended; the others have ended too.
+        UnsupportedFeature
+            The processes have ended before.
         """
         from hetsched.runtime.messages import message_costs
 
@@ -153,9 +162,9 @@ class Ranks:
         self.cancel()
         self._state.end()
 
-    def cancel(self) -> None:
-        """End the processes, and what another thread runs on them, with `Cancelled` there."""
-        if self._state.busy:
+    def cancel(self, key: int | None = None) -> None:
+        """End the processes, and what another thread runs on them, with `Cancelled` there; with `key` only a run of that plan."""
+        if self._state.busy and key in (None, self._state.key):
             self._state.inbox.put((-1, Cancelled("the run was cancelled")))
 
     def restart(self) -> None:
@@ -204,7 +213,7 @@ class Ranks:
     def _request(self, messages: Sequence[Any], timeout: float) -> list[bytes]:
         state = self._state
         state.forget_cancel()
-        state.busy = True
+        state.key, state.busy = getattr(messages[0], "key", None), True
         try:
             bodies = [pickle.dumps(message, pickle.HIGHEST_PROTOCOL) for message in messages]
             processes = list(state.processes)
@@ -228,6 +237,8 @@ class _State:
         self.inbox: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
         self.folder = ""
         self.closed = self.busy = False
+        self.key: int | None = None
+        """The plan of the last request, if it was of one."""
 
     def start(self, count: int) -> None:
         """Start processes, with an empty inbox and folder."""
@@ -406,7 +417,7 @@ class Spawned:
     def cancel(self) -> None:
         """End what another thread runs, with `Cancelled` there, and the processes."""
         self._cancelled = True
-        self.processes.cancel()
+        self.processes.cancel(self._key)
 
     def restart(self) -> None:
         """Start new processes."""

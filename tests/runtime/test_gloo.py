@@ -137,9 +137,9 @@ def test_stamps_of_hosts_with_other_clocks_are_made_one(monkeypatch):
 
     offset = Group.offset
 
-    def offset_of(group):
+    def offset_of(group, timeout):
         group.clock = clock_of(group)
-        return offset(group)
+        return offset(group, timeout)
 
     monkeypatch.setattr(Member, "_merge", merge)
     monkeypatch.setattr(Member, "_align", lambda member: None)
@@ -213,6 +213,41 @@ def test_a_rank_that_hangs_ends_the_others():
     first, _ = together(call)
     assert isinstance(first, hs.Timeout)
     assert "'d0' waits for" in str(first)
+
+
+@pytest.mark.parametrize("hung", [0, 1])
+def test_a_rank_that_hangs_after_its_last_task_ends_the_others(monkeypatch, hung):
+    """It neither sends what the result reads nor takes it; the other one has a value of which the message is too large to be stored."""
+    wake, collect = threading.Event(), Member._collect
+
+    def late(member, turn):
+        if member.group.rank == hung:
+            wake.wait(BOUND)
+        collect(member, turn)
+
+    monkeypatch.setattr(Member, "_collect", late)
+
+    class Both(torch.nn.Module):
+        def forward(self, x):
+            return x.relu(), x.relu().sigmoid()
+
+    program = Program(Both(), torch.ones(1, 2**23))
+    problem = hs.Problem(program.graph, hs.Cluster(["d0", "d1"], bandwidth=1e9), durations=np.ones((program.graph.n_tasks, 2)))
+    device = np.arange(program.graph.n_tasks) // (program.graph.n_tasks - 1)
+    decision = hs.Decision.whole(problem, device, program.graph.topological_order)
+
+    def call(rank):
+        with Executor(program, None, decision, devices={"d0": 1, "d1": 1}, problem=problem, engine="gloo", timeout=1.0) as run:
+            try:
+                return run(torch.ones(1, 2**23))
+            finally:
+                if rank != hung:
+                    wake.set()
+
+    other = together(call)[1 - hung]
+    assert isinstance(other, hs.PeerLost), other
+    assert f"rank {hung} is lost: Timed out waiting" in str(other)
+    assert str(other).endswith("start the processes again")
 
 
 @pytest.mark.parametrize("what", ["weights", "fold"])

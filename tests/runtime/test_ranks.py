@@ -216,6 +216,18 @@ def test_a_run_is_ended_from_outside(processes, how):
         assert value(within(lambda: run(order()))) == 6
 
 
+def test_cancelling_an_executor_leaves_the_run_of_another_on_the_same_processes(processes, monkeypatch):
+    with obeying(processes) as run, obeying(processes) as idle:
+        answers = processes._state.answers
+
+        def meanwhile(*args):
+            idle.cancel()
+            return answers(*args)
+
+        monkeypatch.setattr(processes._state, "answers", meanwhile)
+        assert value(within(lambda: run(order()))) == 6
+
+
 def test_a_closed_executor_leaves_the_processes_to_others(processes):
     with obeying(processes) as other:
         run = obeying(processes)
