@@ -123,7 +123,7 @@ def test_results_are_not_overwritten_by_the_next_run(processes):
     with obeying(processes) as run:
         first = run(order())
         kept = first.clone()
-        run(order() + 5)
+        run(order() + torch.tensor([5.0, 0.0, 0.0]))  # the other columns are acts
         assert torch.equal(first, kept)
 
 
