@@ -36,7 +36,7 @@ EVALUATIONS = 50
 """Limit for each method."""
 LONGEST = "local_search"
 """The family whose kernels take longest to compile; it begins first."""
-OPTIONS = {"evolution": {"size": 2, "effort": 5}}
+OPTIONS = {"evolution": {"size": 2, "effort": 5}, "policy-gradient": {"groups": 4, "samples": 10}}
 """Options with which a method reaches all of its kernels within the limit."""
 
 

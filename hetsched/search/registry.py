@@ -43,6 +43,7 @@ BUILT_IN = (
     "heuristics.placement.partitions",
     "heuristics.placement.clustering",
     "heuristics.placement.repartition",
+    "heuristics.placement.policy_gradient",
     "heuristics.multilevel",
     "models.methods",
     "decomposition.split",

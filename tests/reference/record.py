@@ -57,7 +57,7 @@ from tests.public import doors
 
 HERE = Path(__file__).parent
 SEEDS = (0, 1, 2)
-SEEDED = {"annealing", "ea", "evolution", "load-search", "multilevel", "random-heft", "random-partition", "sa", "tabu"}
+SEEDED = {"annealing", "ea", "evolution", "load-search", "multilevel", "policy-gradient", "random-heft", "random-partition", "sa", "tabu"}
 """Methods whose answer depends on the seed."""
 EXACT = ("assignment", "branch", "cpsat", "getf", "load-milp", "milp", "milp:highs", "moirai", "pesto", "split")
 """Methods whose answer is compared to the tolerance of solvers."""
