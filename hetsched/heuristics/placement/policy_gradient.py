@@ -139,7 +139,9 @@ class _Training:
             alike = alike + 1 if spread < ALIKE else 0
             network = None if alike == PATIENCE else network
         self._offer()
-        if self.monitor.best is None:
+        if batches == 1 and not drawn:
+            self.monitor.deadline.check("the first placement")
+        elif self.monitor.best is None:
             self.monitor.note("no placement was drawn that fits the memory along paths that exist; more time, or a search, may find one")
 
     def _may_load(self) -> bool:

@@ -220,6 +220,14 @@ def test_large_graphs_are_coarsened():
     assert solution.makespan < hs.solve(problem, "random-partition").makespan
 
 
+def test_a_limit_that_ends_before_the_first_placement_is_said():
+    monitor = Monitor(layered(12, 2), Budget(time_limit=1.0), clock=SteppingClock(0.6))
+    monitor.run("policy-gradient")
+    assert monitor.evaluations == 0
+    (message,) = monitor.solution("policy-gradient").messages
+    assert "the first placement" in message
+
+
 # ---------------------------------------------------------------------- torch
 
 
