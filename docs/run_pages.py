@@ -120,7 +120,7 @@ def not_run(command: str) -> bool:
 def needs_torch(text: str) -> bool:
     """Return whether a page needs torch."""
     return any(
-        re.search(r"^(import|from) torch|frontends\.torch|^\$ hetsched capture", block.text, re.MULTILINE) is not None
+        re.search(r"^(import|from) torch|frontends\.torch|^\$ hetsched capture|policy-gradient", block.text, re.MULTILINE) is not None
         for block in blocks(text)
     )
 
