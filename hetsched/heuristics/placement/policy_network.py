@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -21,17 +22,20 @@ DECAYS, TINY = (0.9, 0.999), 1e-8
 FORBIDDEN = -1e9
 """Logit of a device that is not allowed: its probability is 0, and its product with the logarithm is a number."""
 
+_LOCK = threading.Lock()
+"""The number of threads is global: two solves in two threads would each restore what the other has set."""
+
 
 @contextmanager
 def _own_modes() -> Iterator[None]:
-    """Compute gradients in one thread, whatever the caller's modes are, and restore these."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # so that no sum depends on their number
-    try:
-        with torch.inference_mode(False), torch.enable_grad():
+    """Compute gradients in one thread, so that no sum depends on their number, whatever the caller's modes are; restore these."""
+    with _LOCK, torch.inference_mode(False), torch.enable_grad():
+        threads = torch.get_num_threads()
+        try:
+            torch.set_num_threads(1)
             yield
-    finally:
-        torch.set_num_threads(threads)
+        finally:
+            torch.set_num_threads(threads)
 
 
 class PolicyNetwork:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -253,6 +254,19 @@ def test_torch_is_left_as_it_was_and_its_modes_change_nothing():
         torch.set_default_dtype(torch.float32)
         torch.set_num_threads(threads)
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_two_solves_in_two_threads_leave_the_number_of_threads_as_it_was():
+    problem, threads = layered(12, 2), torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            one, other = pool.map(lambda _: hs.solve(problem, "policy-gradient", evaluations=3000).schedule, range(2))
+            after = pool.submit(torch.get_num_threads).result()
+        assert one == other
+        assert torch.get_num_threads() == after == 2
+    finally:
+        torch.set_num_threads(threads)
 
 
 def test_a_limit_too_short_to_load_torch_leaves_what_was_drawn_and_says_so(monkeypatch):
