@@ -322,10 +322,12 @@ def fill_flows(f: Formulation, pair: Expression, edges: IntArray, values: Values
 def shared_resources(links: LinkTable) -> tuple[BoolArray, ...] | None:
     """Return the pairs of devices that hold each resource: those held first [R, K, K], then those held second; None if no pairs share one.
 
-    It is one group where some resource is held first by one pair and second by another.
+    It is one group where some resource is held first by one pair and second by another; no pair holds any within a single node.
     """
     one, other = np.moveaxis(links.resource, 2, 0)
     held = np.unique(one[one >= 0], return_counts=True)
+    if not len(held[0]):
+        return ()
     if (one == other).all() and (held[1] == 1).all():
         return None
     groups = [held[0], np.unique(other[other >= 0])]

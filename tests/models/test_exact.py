@@ -231,3 +231,16 @@ def test_a_model_too_large_for_linear_rows_is_refused_and_the_incumbent_kept() -
     solution = hs.solve(problem, "milp", time_limit=30)
     assert solution.schedule is not None
     assert any("more than 500,000; use cpsat" in message for message in solution.messages)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_transfers_within_the_only_node_do_not_wait_for_one_another(solver: str) -> None:
+    """A and B run one after another on u and send for 10 s each: D ends at 2 + 10 + 1 s, and only with a channel at 22 s."""
+    graph = hs.TaskGraph("ABCD", [("A", "C", 10.0), ("B", "D", 10.0)], devices=[["u"], ["u"], ["v"], ["v"]])
+    cluster = hs.Cluster([hs.Device("u", node="n"), hs.Device("v", node="n")], bandwidth=1.0)
+    problem = hs.Problem(graph, cluster, durations=np.ones((4, 2)), communication="node")
+    for communication, makespan, period in (("node", 13.0, 2.0), ("channel", 22.0, 20.0)):
+        formulation = CongestionAware(problem.replace(communication=communication), upper=30.0)
+        assert formulation.model.solve(solver).objective / formulation.second == pytest.approx(makespan)
+        load = hs.solve(problem.replace(communication=communication), "load-milp", objective="period")
+        assert (load.value, load.status) == (period, "optimal")
