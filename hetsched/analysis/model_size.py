@@ -17,13 +17,21 @@ def assignments(problem: Problem) -> int:
 
 
 def flows(problem: Problem) -> int:
-    """Return the number of (edge, source device, target device): the columns of transfers."""
+    """Return the number of (edge, source device, target device): the columns of transfers of one input."""
     return problem.graph.n_edges * problem.n_devices**2
+
+
+def timed_flows(problem: Problem) -> int:
+    """Return the number of columns of transfers that contend.
+
+    Several inputs have one each for an edge and two devices, and so have the existence and the two times of the transfer.
+    """
+    return flows(problem) * (1 if problem.inputs == 1 else problem.inputs + 3)
 
 
 def columns(problem: Problem) -> int:
     """Return the approximate number of columns of a formulation of the makespan, without those for orders of tasks."""
-    return assignments(problem) + (flows(problem) if problem.links.contended else 0)
+    return assignments(problem) + (timed_flows(problem) if problem.links.contended else 0)
 
 
 def columns_up_to(n: int) -> When:

@@ -6,6 +6,7 @@ import numpy as np
 
 from hetsched.arrays import BoolArray, FloatArray, IntArray
 from hetsched.problem.problem import Problem
+from hetsched.schedule.arcs import arcs_of
 from hetsched.schedule.decision import Decision
 
 Times = tuple[FloatArray, FloatArray]
@@ -23,62 +24,48 @@ def decode(problem: Problem, x: BoolArray, times: Times | None = None, transfers
     times : two float arrays, [n] or [n, K], optional
         Start and finish of tasks. The order respects precedence even if these times, within a solver's tolerance,
         do not.
-    transfers : two float arrays [E], optional
-        Start and finish of the transfer of each edge, for one input, which order the transfers.
+    transfers : two float arrays, [E] or [E, K, K], optional
+        Start and finish of the transfer of each edge, or from each device to each, which order the transfers.
     """
     if times is None:
         order = problem.graph.topological_order
         place, device = np.nonzero(np.any(x, axis=2)[order])
         return _listed(x, order[place], device)
-    decision = _by_times(problem, x, *times)
-    return decision if transfers is None else _with_transfers(problem, decision, *transfers)
+    return _by_times(problem, x, times, transfers)
 
 
-def _listed(x: BoolArray, task: IntArray, device: IntArray) -> Decision:
+def _listed(x: BoolArray, task: IntArray, device: IntArray, transfer_order: IntArray | None = None) -> Decision:
     """Return the decision with one batch for each pair of `task` and `device`, in that order."""
     items = [np.flatnonzero(x[i, u]) for i, u in zip(task.tolist(), device.tolist(), strict=True)]
     pointers = np.cumsum([0, *(len(group) for group in items)])
-    return Decision(task, device, pointers, np.concatenate([np.zeros(0, np.int64), *items]))
+    return Decision(task, device, pointers, np.concatenate([np.zeros(0, np.int64), *items]), transfer_order=transfer_order)
 
 
-def _by_times(problem: Problem, x: BoolArray, start: FloatArray, finish: FloatArray) -> Decision:
-    task, device = np.nonzero(x.any(axis=2))
-    begin = start[task] if start.ndim == 1 else start[task, device]
-    end = finish[task] if finish.ndim == 1 else finish[task, device]
-    graph = problem.graph
-    rank = graph.rank
+def _by_times(problem: Problem, x: BoolArray, times: Times, transfers: Times | None) -> Decision:
+    """Return the decision in the order of times: one order of batches and transfers, so that it has no cycle."""
+    decision = _listed(x, *np.nonzero(x.any(axis=2)))
+    task, device = decision.task, decision.device
     batch = np.full((problem.n_tasks, problem.n_devices), -1)
     batch[task, device] = np.arange(len(task))
-    of_item = np.where(x, batch[:, :, None], -1).max(axis=1)
-    begin, end = begin.copy(), end.copy()
-    for j in graph.topological_order.tolist():
-        for i in graph.pred[graph.pred_ptr[j] : graph.pred_ptr[j + 1]].tolist():
-            for moment in (begin, end):
-                np.maximum.at(moment, of_item[j], moment[of_item[i]])
-    order = np.lexsort((rank[task], end, begin))
-    return _listed(x, task[order], device[order])
-
-
-def _with_transfers(problem: Problem, decision: Decision, leave: FloatArray, arrive: FloatArray) -> Decision:
-    """Return the decision with its transfers ordered by their times and by precedence."""
-    graph = problem.graph
-    batch = np.empty(problem.n_tasks, np.int64)
-    batch[decision.task] = np.arange(decision.n_batches)
-    source, target = batch[graph.source], batch[graph.target]
-    apart = np.flatnonzero(decision.device[source] != decision.device[target])
-    leave, arrive = leave.copy(), arrive.copy()
-    into, out = _edges_by(graph.target, problem.n_tasks), _edges_by(graph.source, problem.n_tasks)
-    for i in graph.topological_order.tolist():
-        if len(into[i]) and len(out[i]):
-            for moment in (leave, arrive):
-                moment[out[i]] = np.maximum(moment[out[i]], moment[into[i]].max())
-    rank = graph.rank[graph.source]
-    order = apart[np.lexsort((rank[apart], arrive[apart], leave[apart]))]
-    transfer_order = np.column_stack([order, source[order], target[order]])
-    return Decision(decision.task, decision.device, decision.item_ptr, decision.items, transfer_order=transfer_order)
-
-
-def _edges_by(end: IntArray, n: int) -> list[IntArray]:
-    """Return the edges of each task, those whose `end` it is."""
-    order = np.argsort(end, kind="stable")
-    return np.split(order, np.searchsorted(end[order], np.arange(1, n)))
+    arcs = arcs_of(problem, decision, np.where(x, batch[:, :, None], -1).max(axis=1))
+    moments = [moment[task] if moment.ndim == 1 else moment[task, device] for moment in times]
+    moved = [np.full(len(arcs.edge), -np.inf) for _ in times]
+    for along, given in zip(moved, transfers or (), strict=False):
+        every = given if given.ndim == 1 else given[arcs.edge, device[arcs.source], device[arcs.target]]
+        along[:] = np.where(arcs.moving, every, -np.inf)
+    rank = problem.graph.rank[task]
+    forward = np.argsort(rank[arcs.source], kind="stable").tolist()
+    source, target = arcs.source.tolist(), arcs.target.tolist()
+    for moment, along in zip(moments, moved, strict=True):
+        for a in forward:
+            along[a] = max(along[a], moment[source[a]])
+            moment[target[a]] = max(moment[target[a]], along[a])
+    order = np.lexsort((rank, *moments[::-1]))
+    if transfers is None:
+        return _listed(x, task[order], device[order])
+    number = np.empty(len(task), np.int64)
+    number[order] = np.arange(len(task))
+    moving = np.flatnonzero(arcs.moving)
+    moving = moving[np.lexsort((rank[arcs.source[moving]], *(moment[moving] for moment in moved[::-1])))]
+    rows = arcs.edge[moving], number[arcs.source[moving]], number[arcs.target[moving]]
+    return _listed(x, task[order], device[order], np.column_stack(rows))

@@ -110,7 +110,7 @@ class Formulation(ABC):
         components: Iterable[Component] | None = None,
         deadline: Deadline = NEVER,
     ) -> None:
-        self.check(problem)
+        self.check(problem, faithful=faithful)
         columns = self.columns(problem)
         deadline.require(COLUMN * columns, f"making a model of about {columns:,} columns")
         if components is not None and symmetry is not None:
@@ -140,8 +140,8 @@ class Formulation(ABC):
 
     @classmethod
     @checked
-    def check(cls, problem: Problem) -> None:
-        """Raise `UnsupportedFeature` if the formulation does not cover the problem."""
+    def check(cls, problem: Problem, *, faithful: bool = False) -> None:
+        """Raise `UnsupportedFeature` if the formulation, or with `faithful` its literal form, does not cover the problem."""
         refusal = cls.supports.refusal(problem)
         if refusal:
             raise UnsupportedFeature(f"{cls.name}: {refusal}")

@@ -28,7 +28,7 @@ ONE_STATIC = Supports(inputs="one", memory=("static",))
 
 @checked
 def fitting(problem: Problem) -> type[Formulation]:
-    """Return the formulation for a problem: Moirai's if transfers contend, else DiviML's."""
+    """Return the formulation for a problem: Moirai's, with batches for several inputs, if transfers contend, else DiviML's."""
     from hetsched.models.batched import BatchedMakespan
     from hetsched.models.moirai import CongestionAware
 
@@ -64,7 +64,7 @@ def _solve(
     from hetsched.models.formulation import quick
     from hetsched.models.redundant import check_criterion
 
-    kind.check(problem)
+    kind.check(problem, faithful=faithful)
     info(solver, threads=threads)
     settings = SolveSettings(monitor.deadline, gap, threads, monitor.seed, cuts)
     if symmetry is not None:
@@ -114,7 +114,7 @@ def _by_solver(backend: BackendInfo) -> None:
     function.__doc__ = f"""Solve by {backend.title} to a relative gap, among schedules of at most `upper` seconds.
 
     `symmetry` ("batches", "tasks" or "time") orders identical devices, nodes and inputs; None does not. `faithful` solves
-    the paper's literal form instead of the tightened one.
+    the paper's literal form instead of the tightened one; with contention there is one for one input only.
     """
     method(
         backend.method,
@@ -124,7 +124,7 @@ def _by_solver(backend: BackendInfo) -> None:
         deterministic=backend.deterministic,
         solver=backend.name,
         needs=backend.requires,
-        supports=Supports(contended_batches=False, memory=("static",)),
+        supports=STATIC,
         turn=430 + backend.turn,
         auto=None if backend.proves_up_to is None else Auto(when=columns_up_to(backend.proves_up_to)),
     )(function)
@@ -134,16 +134,20 @@ for _backend in backends.known():
     _by_solver(_backend)
 
 
-@method("moirai", summary="Moirai's MILP as printed, solved by SCIP", source=MOIRAI, kind=Kind.EXACT, supports=ONE_STATIC, turn=470)
+@method("moirai", summary="Moirai's MILP as printed, solved by SCIP", source=MOIRAI, kind=Kind.EXACT, supports=STATIC, turn=470)
 def moirai(
-    problem: Problem, monitor: Monitor, *, solver: str = "scip", gap: float = 0.0, threads: int | None = None, faithful: bool = True
+    problem: Problem, monitor: Monitor, *, solver: str = "scip", gap: float = 0.0, threads: int | None = None, faithful: bool | None = None
 ) -> None:
-    """Solve Moirai's formulation, that of ``communication="port"``; ``faithful=False`` adds redundant load rows."""
+    """Solve Moirai's formulation, that of ``communication="port"``.
+
+    `faithful` is by default True for one input; several inputs, which the paper does not have, need the tightened form.
+    """
     from hetsched.models.moirai import CongestionAware
 
     if problem.communication != "port":
         monitor.note(f"under communication={problem.communication!r} equation (8) has no rows; Moirai's own problem has 'port'")
-    _solve(CongestionAware, problem, monitor, solver, gap=gap, threads=threads, faithful=faithful)
+    literal = problem.inputs == 1 if faithful is None else faithful
+    _solve(CongestionAware, problem, monitor, solver, gap=gap, threads=threads, faithful=literal)
 
 
 @method(
@@ -151,7 +155,7 @@ def moirai(
     summary="Moirai's MILP on Pesto's two devices, tightened",
     source=PESTO,
     kind=Kind.EXACT,
-    supports=Supports(inputs="one", communication=("channel",), memory=("static",), besides="other than two devices"),
+    supports=Supports(communication=("channel",), memory=("static",), besides="other than two devices"),
     turn=480,
 )
 def pesto(problem: Problem, monitor: Monitor, *, solver: str = "scip", gap: float = 0.0, threads: int | None = None) -> None:

@@ -17,11 +17,11 @@ class Pesto(CongestionAware):
     """
 
     name = "pesto"
-    supports = Supports(inputs="one", communication=("channel",), memory=("static",))
+    supports = Supports(communication=("channel",), memory=("static",))
 
     @classmethod
     @checked
-    def check(cls, problem: Problem) -> None:
-        super().check(problem)
+    def check(cls, problem: Problem, *, faithful: bool = False) -> None:
+        super().check(problem, faithful=faithful)
         if problem.n_devices != 2:
             raise UnsupportedFeature(f"{cls.name} places on two devices, not {problem.n_devices}; use CongestionAware (method 'moirai')")

@@ -11,7 +11,7 @@ from hetsched.analysis.closure import ancestors
 from hetsched.analysis.load import head_tail_set
 from hetsched.analysis.symmetry import exchanges
 from hetsched.arguments import checked
-from hetsched.arrays import FloatArray
+from hetsched.arrays import FloatArray, IntArray
 from hetsched.errors import UnsupportedFeature
 from hetsched.models.formulation import Component, Formulation
 from hetsched.problem.problem import Problem
@@ -22,10 +22,10 @@ CRITERIA = ("batches", "tasks", "time")
 
 
 class LoadCuts(Component):
-    """Redundant rows for one input: heads before, loads during, tails after.
+    """Redundant rows: heads before, loads during, tails after.
 
     On each device u, with heads h and tails q that hold on every device: all work, and the work with
-    ``h >= a`` and ``q >= b`` for some a and b, fits between a and the makespan less b; the work of all
+    ``h >= a`` and ``q >= b`` for some a and b, fits between a and the makespan less b; for one input the work of all
     ancestors of a task on u fits before its start, that of its descendants after its finish. These last rows
     are omitted if they have more than `terms` terms, for then they cost more than they gain.
     """
@@ -35,8 +35,6 @@ class LoadCuts(Component):
         self.levels, self.terms = levels, terms
 
     def add_to(self, f: Formulation) -> None:
-        if f.problem.inputs > 1:
-            return
         problem, model, makespan = f.problem, f.model, f.objective.expression
         levels = f.levels
         heads_tails = head_tail_set(levels)
@@ -46,12 +44,12 @@ class LoadCuts(Component):
             model.add(makespan >= (heads_tails.head + heads_tails.load + heads_tails.tail) * f.second, tag="load", cut=True)
         head = np.where(np.isfinite(levels.least), levels.starts, np.inf).min(axis=1) * f.second
         tail = np.where(np.isfinite(levels.least), levels.tails, np.inf).min(axis=1) * f.second
-        for a in _steps(head, self.levels):
-            for b in _steps(tail, self.levels):
-                chosen = np.flatnonzero((head >= a) & (tail >= b))
-                if len(chosen) > 1:
-                    begin, rest = float(head[chosen].min()), float(tail[chosen].min())
-                    model.add(makespan - f.assign.duration[chosen].sum(axis=0) >= begin + rest, tag="load", cut=True)
+        for chosen in between(head, tail, self.levels):
+            if len(chosen) > 1:
+                begin, rest = float(head[chosen].min()), float(tail[chosen].min())
+                model.add(makespan - f.assign.duration[chosen].sum(axis=0) >= begin + rest, tag="load", cut=True)
+        if problem.inputs > 1:
+            return
         before = ancestors(problem.graph)
         if 2 * problem.n_devices * before.sum() > self.terms:
             return
@@ -138,6 +136,13 @@ def symmetry_order(criterion: str | None) -> Iterator[Component]:
     if criterion is not None:
         yield DeviceOrder(criterion)
         yield InputOrder()
+
+
+def between(head: FloatArray, tail: FloatArray, count: int) -> Iterator[IntArray]:
+    """Yield what begins at some level of `head` or later, and ends before some level of `tail`; up to `count` levels of each."""
+    for a in _steps(head, count):
+        for b in _steps(tail, count):
+            yield np.flatnonzero((head >= a) & (tail >= b))
 
 
 def _steps(levels: FloatArray, count: int) -> FloatArray:

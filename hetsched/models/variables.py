@@ -61,20 +61,25 @@ class TimeVariables:
 @checked
 @dataclass(frozen=True, eq=False)
 class FlowVariables:
-    """Transfers, one for each edge, in model time."""
+    """Transfers, in model time: one for each edge, or one for each edge and pair of devices."""
 
-    made_by: ClassVar[str] = "Flows or LiteralFlows"
+    made_by: ClassVar[str] = "Flows, LiteralFlows or BatchFlows"
 
     pair: Expression
-    """[E, K, K] binaries: the source runs on the first device, the target on the second."""
+    """[E, K, K] binaries: the first device runs the source and the second the target, on some common input."""
     leave: Expression
-    """[E]"""
+    """[E] if `shared`, else [E, K, K]."""
     arrive: Expression
-    """[E]"""
+    """Of the shape of `leave`."""
     moving: Expression
-    """[E]: time from `leave` to `arrive`."""
+    """Time from `leave` to `arrive`."""
     seconds: FloatArray
-    """[E, K, K] model time, 0 without a path."""
+    """[E, K, K] model time of the longest transfer, 0 without a path."""
+
+    @property
+    def shared(self) -> bool:
+        """Whether an edge has one transfer for all pairs of devices."""
+        return self.leave.ndim == 1
 
 
 @checked
