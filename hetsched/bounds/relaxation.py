@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hetsched.analysis.levels import Levels
-from hetsched.analysis.model_size import columns
+from hetsched.analysis.model_size import assignments, columns
 from hetsched.analysis.modules import falls_apart
 from hetsched.arguments import checked
 from hetsched.arrays import FloatArray
@@ -38,7 +38,8 @@ def small(problem: Problem) -> bool:
     A formulation has one batch of a task on a device, so for several inputs and ``batching="free"`` there is none.
     """
     one_batch = problem.inputs == 1 or problem.batching == "once"
-    return one_batch and 0 < columns(problem) <= LARGEST and not falls_apart(problem)
+    size = columns(problem) if problem.inputs == 1 else assignments(problem)  # contention of several inputs may be omitted
+    return one_batch and 0 < size <= LARGEST and not falls_apart(problem)
 
 
 @checked
@@ -71,7 +72,10 @@ def dual_bound(problem: Problem, *, levels: Levels | None = None, best: Bound = 
 
 @checked
 def relax_to_modelable(problem: Problem) -> Problem:
-    """Return the problem without what no formulation states: peak memory, contention of several inputs. It is no harder."""
+    """Return the problem without what no formulation states, peak memory, and without contention of several inputs in a large one.
+
+    It is no harder.
+    """
     if problem.inputs > 1 and problem.batching == "free":
         raise UnsupportedFeature("formulations have one batch of a task on a device; for batching='free' their bounds do not hold")
     if problem.memory == "peak":
@@ -79,7 +83,7 @@ def relax_to_modelable(problem: Problem) -> Problem:
         devices = [Device(device.name, kind=device.kind, node=device.node) for device in cluster.devices]
         roomy = Cluster(devices, bandwidth=cluster.bandwidth, latency=cluster.latency)
         problem = problem.replace(memory="static", cluster=roomy)
-    if problem.inputs > 1 and problem.links.contended:
+    if problem.inputs > 1 and problem.links.contended and columns(problem) > LARGEST:
         problem = problem.replace(communication="delay")
     return problem
 

@@ -115,8 +115,6 @@ class Supports:
     batching: tuple[str, ...] = ("once", "free")
     communication: tuple[str, ...] | None = None
     """Communication models; None for all."""
-    contended_batches: bool = True
-    """Whether several inputs are supported if transfers contend."""
     memory: tuple[str, ...] = ("static", "peak")
     besides: str = ""
     """Further problems that the method itself refuses, in a few words."""
@@ -142,11 +140,6 @@ class Supports:
         if self.communication is not None and problem.communication not in self.communication:
             remedy = f"use problem.replace(communication={self.communication[0]!r}), or a search method"
             return f"communication={problem.communication!r} is not supported; {remedy}"
-        if not self.contended_batches and inputs > 1 and problem.links.contended:
-            return (
-                f"{inputs} inputs are not supported with communication={problem.communication!r}; "
-                "use communication 'delay' or 'per-input', one input, or a search method"
-            )
         return ""
 
     @property
@@ -155,8 +148,6 @@ class Supports:
         features = []
         if self.inputs == "one":
             features.append("several inputs")
-        elif not self.contended_batches:
-            features.append("several inputs with contention")
         if self.inputs == "whole":
             features.append("tasks without a batch of all inputs")
         features += [f"{value} memory" for value in ("static", "peak") if value not in self.memory]

@@ -53,8 +53,11 @@ def test_what_no_formulation_supports_is_relaxed_or_refused() -> None:
     small = hs.Cluster([hs.Device("x", memory_bytes=5)])
     peak = hs.Problem(graph, small, durations=[[1]], memory="peak")
     assert relaxation.relax_to_modelable(peak).cluster.memory_bytes.tolist() == [math.inf]
-    contended = hs.Problem(graph, small, durations=[[1]], inputs=2, communication="port", batch_sizes=[2])
-    assert relaxation.relax_to_modelable(contended).communication == "delay"
+    for n, communication in ((2, "port"), (60, "delay")):
+        chain = hs.TaskGraph([f"t{i}" for i in range(n)], [(f"t{i}", f"t{i + 1}") for i in range(n - 1)])
+        cluster = hs.Cluster(["x", "y"], bandwidth=1.0)
+        contended = hs.Problem(chain, cluster, durations=np.ones((n, 2)), inputs=2, communication="port", batch_sizes=[2])
+        assert relaxation.relax_to_modelable(contended).communication == communication
     free = hs.Problem(graph, small, durations=[[1]], inputs=2, batch_sizes=[1], batching="free")
     assert not relaxation.small(free)
     with pytest.raises(UnsupportedFeature, match="batching='free'"):

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
-from hetsched.models import BatchedMakespan, CongestionAware, Formulation
+from hetsched.models import BatchedMakespan, CongestionAware, Formulation, components, moirai
 from hetsched.problem.links import CONTENDED, UNCONTENDED
 from hetsched.testing import brute_force, decisions, problems
 from hetsched.testing.profiles import examples
@@ -49,6 +49,70 @@ def test_batched_makespan_finds_the_optimum(solver: str, problem: hs.Problem) ->
 @given(problem=problems(**quiet, inputs=1, communication=st.sampled_from(["delay", *CONTENDED])))
 def test_congestion_aware_finds_the_optimum(solver: str, problem: hs.Problem) -> None:
     agrees(problem, CongestionAware(problem), solver)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@few
+@given(problem=problems(**quiet, n_devices=st.integers(2, 3), inputs=st.integers(2, 3), communication=st.sampled_from(CONTENDED)))
+def test_congestion_aware_finds_the_optimum_of_batches(solver: str, problem: hs.Problem) -> None:
+    agrees(problem, CongestionAware(problem), solver)
+
+
+@few
+@given(problem=problems(**quiet, inputs=st.integers(2, 3), communication=st.sampled_from(UNCONTENDED)))
+def test_flows_between_batches_are_as_good_as_precedence_where_nothing_contends(problem: hs.Problem) -> None:
+    agrees(problem, CongestionAware(problem), "cpsat")
+
+
+@few
+@given(problem=problems(**quiet | {"batching": "free"}, inputs=2, communication=st.sampled_from(CONTENDED)))
+def test_several_batches_on_a_device_are_neither_excluded_nor_modelled(problem: hs.Problem) -> None:
+    solution, optimum = CongestionAware(problem).solve("cpsat", time_limit=60), brute_force(problem)
+    if optimum is None:
+        assert solution.schedule is None
+        return
+    assert solution.bound <= optimum.makespan * (1 + 1e-9)
+    assert solution.makespan >= optimum.makespan * (1 - 1e-9)
+    assert solution.schedule is None or hs.verify(problem, solution.schedule) == []
+
+
+def sent(communication: str, nodes: str) -> hs.Problem:
+    """Return a problem of two inputs that u sends to v, w or both, in 2 s and 10 s more for each input."""
+    graph = hs.TaskGraph(["a", "b"], [("a", "b", 10.0)], devices=[["u"], ["v", "w"]])
+    devices = [hs.Device(name, node=node) for name, node in zip("uvw", nodes, strict=True)]
+    cluster = hs.Cluster(devices, bandwidth=1.0, latency=2.0)
+    return hs.Problem(graph, cluster, durations=np.ones((2, 3, 2)), inputs=2, batch_sizes=[1, 2], communication=communication)
+
+
+@pytest.mark.parametrize("method", ["milp", "milp:highs", "cpsat", "moirai"])
+@pytest.mark.parametrize(
+    ("communication", "nodes", "makespan"), [("channel", "xyz", 14.0), ("port", "xyz", 24.0), ("node", "xyy", 24.0), ("node", "xxy", 14.0)]
+)
+def test_inputs_travel_together_where_their_transfers_would_wait(method: str, communication: str, nodes: str, makespan: float) -> None:
+    """One batch of b on each of v and w ends at 1 + 12 + 1 = 14 s if both transfers run at the same time, else at 1 + 12 + 12 + 1 =
+    26 s; one batch of both inputs at 1 + 22 + 1 = 24 s. Both leave the port of u; two channels are apart, as are a node and its outside.
+    """
+    problem = sent(communication, nodes)
+    solution = hs.solve(problem, method, time_limit=60)
+    assert (solution.makespan, solution.status) == (pytest.approx(makespan), "optimal")
+    assert hs.verify(problem, solution.schedule) == []
+    assert len(solution.schedule.transfers) == (1 if makespan == 24 else 2)
+    optimum = brute_force(problem)
+    assert optimum is not None
+    assert optimum.makespan == pytest.approx(makespan)
+
+
+def test_the_literal_form_has_no_flows_between_batches() -> None:
+    problem = sent("port", "xyz")
+    for solve in (lambda: CongestionAware(problem, faithful=True), lambda: hs.solve(problem, "moirai", options={"faithful": True})):
+        with pytest.raises(hs.UnsupportedFeature, match="moirai has a literal form for one input, not for 2; use faithful=False"):
+            solve()
+    with pytest.raises(hs.UnsupportedFeature, match="one transfer for each edge is enough for one input only; use BatchFlows"):
+        CongestionAware(problem, components=[components.Placement(), components.Timing(), moirai.Flows()])
+    with pytest.raises(hs.UnsupportedFeature, match="depend on the start of each batch; use Timing"):
+        CongestionAware(
+            problem.replace(inputs=1), upper=99.0, components=[components.Placement(), components.SharedTiming(), moirai.BatchFlows()]
+        )
 
 
 @few
@@ -88,11 +152,9 @@ def test_leaving_cuts_out_changes_no_optimum(problem: hs.Problem) -> None:
 
 @given(problem=problems(**quiet, inputs=st.integers(1, 3)), data=st.data())
 def test_every_valid_decision_is_a_solution_of_the_model(problem: hs.Problem, data: st.DataObject) -> None:
-    kinds: list[type[Formulation]] = []
+    kinds: list[type[Formulation]] = [CongestionAware]
     if not problem.links.contended:
         kinds.append(BatchedMakespan)
-    if problem.inputs == 1:
-        kinds.append(CongestionAware)
     schedule = hs.simulate(problem, data.draw(decisions(problem)))
     if hs.verify(problem, schedule):
         return

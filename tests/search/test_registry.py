@@ -158,11 +158,6 @@ def test_a_search_that_joins_auto_gets_its_share_of_the_evaluations() -> None:
             {"communication": "port"},
             "communication='port' is not supported; use problem.replace(communication='delay')",
         ),
-        (
-            Supports(contended_batches=False),
-            {"communication": "channel", "inputs": 2},
-            "2 inputs are not supported with communication='channel'; use communication 'delay' or 'per-input'",
-        ),
     ],
 )
 def test_a_refusal_names_value_rule_and_remedy(supports: Supports, problem: dict[str, object], message: str) -> None:
