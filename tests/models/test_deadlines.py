@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import hetsched as hs
+from hetsched.analysis import model_size
 from hetsched.analysis.modules import modules
 from hetsched.errors import OutOfTime
 from hetsched.heuristics.local_search.search import StateSearch
@@ -50,9 +51,10 @@ def least_time(work: Any) -> tuple[int, Any]:
             looks += 1
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_no_component_begins_after_the_end(kind: type[Formulation]) -> None:
-    problem = tangle(10)
+@pytest.mark.parametrize(
+    ("kind", "problem"), [*((kind, tangle(10)) for kind in KINDS), (CongestionAware, tangle(10, inputs=2).replace(communication="port"))]
+)
+def test_no_component_begins_after_the_end(kind: type[Formulation], problem: hs.Problem) -> None:
     looks, made = least_time(lambda deadline: kind(problem, deadline=deadline))
     assert looks >= len(made.components)
     alike = kind(problem)
@@ -103,6 +105,23 @@ def test_all_pairs_are_not_compared_where_there_is_no_time_to() -> None:
         BatchedMakespan(problem, deadline=deadline)
     with pytest.raises(OutOfTime, match=r"comparing [\d,]+ transfers with one another takes about"):
         CongestionAware(problem.replace(communication="port"), deadline=deadline)
+
+
+def test_transfers_between_batches_are_neither_made_nor_compared_where_there_is_no_time_to() -> None:
+    problem = tangle(500, inputs=2).replace(communication="port")
+    assert model_size.columns(problem) == CongestionAware.columns(problem)
+    with pytest.raises(OutOfTime, match=r"making a model of about [\d,]+ columns takes about"):
+        CongestionAware(problem, deadline=Deadline.after(0.01, SteppingClock()))
+    with pytest.raises(OutOfTime, match=r"comparing 1,992 transfers with one another takes about"):
+        CongestionAware(problem, upper=1e6, deadline=Deadline.after(0.07, SteppingClock()))
+
+
+@pytest.mark.parametrize("communication", ["channel", "port", "node"])
+@pytest.mark.parametrize("inputs", [1, 2, 3])
+def test_the_columns_of_a_model_are_about_as_many_as_estimated(communication: str, inputs: int) -> None:
+    problem = tangle(20, inputs).replace(communication=communication)
+    made = CongestionAware(problem, upper=1e6).model.program.n_columns
+    assert 0.5 <= model_size.columns(problem) / made <= 1.1
 
 
 def test_missing_memory_is_explained_as_long_as_there_is_time() -> None:

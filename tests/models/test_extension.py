@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched.modeling.expression import Expression
-from hetsched.models import BatchedMakespan, Component, Formulation, components, redundant
+from hetsched.models import BatchedMakespan, Component, CongestionAware, Formulation, components, redundant
 from hetsched.testing import brute_force, task_graphs
 from hetsched.testing.profiles import examples
 
@@ -81,6 +81,16 @@ class Frugal(Formulation):
         yield redundant.LoadCuts()
 
 
+class QuietLink(Component):
+    """Nothing is sent from one device to another."""
+
+    def __init__(self, sender: int, receiver: int) -> None:
+        self.sender, self.receiver = sender, receiver
+
+    def add_to(self, f: Formulation) -> None:
+        f.model.add(f.flows.moving[:, self.sender, self.receiver] <= 0, tag="quiet")
+
+
 def first_layer(problem: hs.Problem) -> list[int]:
     """Return the tasks without parents."""
     return np.flatnonzero(np.diff(problem.graph.pred_ptr) == 0).tolist()
@@ -136,6 +146,22 @@ def test_a_formulation_from_outside_finds_its_optimum(solver: str, problem: hs.P
     assert hs.verify(problem, schedule) == []
     assert schedule.busy_time @ WATTS <= budget * (1 + 1e-6)
     assert all(schedule.device_of(problem.graph.names[task]) == "cpu" for task in first_layer(problem))
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@examples(6)
+@given(problem=cases(), communication=st.sampled_from(["channel", "port"]))
+def test_rows_of_the_user_on_transfers_between_batches(solver: str, problem: hs.Problem, communication: str) -> None:
+    durations = problem.durations * np.array([1.0, 1.5])
+    graph = hs.TaskGraph(problem.graph.names, problem.graph.edges, edge_bytes=1.0 + np.arange(problem.graph.n_edges))
+    both, one = np.full((2, 2), 2.0), np.array([[0.0, 0.0], [2.0, 0.0]])
+    batches = {"durations": durations, "inputs": 2, "batch_sizes": [1, 2], "communication": communication}
+    formulation = CongestionAware(hs.Problem(graph, hs.Cluster(["cpu", "gpu"], bandwidth=both), **batches), upper=200.0)
+    formulation.add(QuietLink(0, 1))
+    outcome = formulation.model.solve(solver, time_limit=60)
+    optimum = brute_force(hs.Problem(graph, hs.Cluster(["cpu", "gpu"], bandwidth=one), **batches))
+    assert optimum is not None
+    assert outcome.objective / formulation.second == pytest.approx(optimum.makespan, rel=2e-6)
 
 
 def test_an_objective_of_the_user_weighs_time_and_energy() -> None:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched.analysis.symmetry import exchanges
-from hetsched.models import BatchedMakespan, CongestionAware, formulate
+from hetsched.bounds import relaxation
+from hetsched.models import formulate
 from hetsched.testing import brute_force, decisions, task_graphs
 from hetsched.testing.profiles import examples
 
@@ -69,23 +70,22 @@ def test_identical_devices_and_nodes_are_found() -> None:
 
 @pytest.mark.parametrize("criterion", CRITERIA)
 @few
-@given(problem=alike() | alike(inputs=2) | alike(communication="channel"))
+@given(problem=alike() | alike(inputs=2) | alike(communication="channel") | alike(inputs=2, communication="port"))
 def test_symmetry_rows_change_no_optimum(criterion: str, problem: hs.Problem) -> None:
     optimum = brute_force(problem)
     assert optimum is not None
     # Without a start: the rows alone must admit an optimum.
-    kind = CongestionAware if problem.communication == "channel" else BatchedMakespan
-    outcome = kind(problem, upper=optimum.makespan * 1.5 + 1, symmetry=criterion)
+    outcome = formulate(problem, upper=optimum.makespan * 1.5 + 1, symmetry=criterion)
     solved = outcome.model.solve("cpsat", time_limit=60)
     assert solved.values is not None
     assert solved.objective / outcome.second == pytest.approx(optimum.makespan, rel=2e-6, abs=1e-9)
 
 
 @pytest.mark.parametrize("criterion", CRITERIA)
-@given(problem=alike() | alike(inputs=2), data=st.data())
+@given(problem=alike() | alike(inputs=2) | alike(inputs=2, communication="port"), data=st.data())
 def test_every_schedule_has_a_canonical_form_that_keeps_the_rows(criterion: str, problem: hs.Problem, data: st.DataObject) -> None:
     schedule = hs.simulate(problem, data.draw(decisions(problem)))
-    formulation = BatchedMakespan(problem, upper=schedule.makespan * 1.5 + 1e-6, symmetry=criterion)
+    formulation = formulate(problem, upper=schedule.makespan * 1.5 + 1e-6, symmetry=criterion)
     assume(formulation.representable(schedule))
     values = formulation.encode(schedule)
     assert formulation.model.violations(values) == []
@@ -93,14 +93,26 @@ def test_every_schedule_has_a_canonical_form_that_keeps_the_rows(criterion: str,
 
 
 @few
-@given(problem=alike() | alike(inputs=2))
+@given(problem=alike() | alike(inputs=2) | alike(inputs=2, communication="channel") | alike(inputs=2, communication="node"))
 def test_load_rows_change_no_optimum(problem: hs.Problem) -> None:
     optimum = brute_force(problem)
     assert optimum is not None
     for cuts in (True, False):
-        formulation = BatchedMakespan(problem, upper=optimum.makespan * 1.5 + 1)
+        formulation = formulate(problem, upper=optimum.makespan * 1.5 + 1)
         solved = formulation.model.solve("highs", time_limit=60, cuts=cuts)
         assert solved.objective / formulation.second == pytest.approx(optimum.makespan, rel=2e-6, abs=1e-9)
+
+
+def test_flows_of_a_port_have_to_fit_one_after_another() -> None:
+    """u runs a for 1 s, then sends 3 inputs to b, on v or w, for 10 s each, and b runs for 1 s: 32 s, however b's inputs are batched."""
+    graph = hs.TaskGraph(["a", "b"], [("a", "b", 10.0)], devices=[["u"], ["v", "w"]])
+    durations, cluster = np.ones((2, 3, 3)), hs.Cluster(["u", "v", "w"], bandwidth=1.0)
+    problem = hs.Problem(graph, cluster, durations=durations, inputs=3, batch_sizes=[1, 2, 3], communication="port")
+    formulation = formulate(problem)
+    assert relaxation.relax(formulation).value == pytest.approx(32.0)
+    lines = formulation.model.describe()
+    assert "flow load Linear (cut)" in lines
+    assert "flow load" not in formulate(problem.replace(communication="delay")).model.describe()
 
 
 def test_an_unknown_criterion_is_refused() -> None:
