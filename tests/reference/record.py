@@ -103,6 +103,8 @@ FORMULATIONS: list[tuple[str, str, dict[str, Any]]] = [
     ("CongestionAware", "channel 12", {"faithful": True}),
     ("CongestionAware", "port 15", {"symmetry": "tasks"}),
     ("CongestionAware", "links 10", {}),
+    ("CongestionAware", "several inputs 9", {}),
+    ("CongestionAware", "several inputs 12", {"symmetry": "tasks"}),
     ("Pesto", "channel 15", {}),
     ("Assignment", "constraints 3", {}),
     ("Assignment", "several inputs 28", {"symmetry": "tasks"}),
