@@ -140,7 +140,7 @@ def moirai(
 ) -> None:
     """Solve Moirai's formulation, that of ``communication="port"``.
 
-    `faithful` is by default True for one input; several inputs, which the paper does not have, need the tightened form.
+    ``faithful=False`` adds redundant load rows; it is the default for several inputs, which the paper does not have.
     """
     from hetsched.models.moirai import CongestionAware
 
