@@ -173,13 +173,13 @@ def program() -> Any:
 
 
 def single_input() -> Any:
-    from hetsched.bounds.task_subsets import SingleInputProblem
+    from hetsched.analysis.task_subsets import SingleInputProblem
 
     return SingleInputProblem(problem())
 
 
 def subset() -> Any:
-    from hetsched.bounds.task_subsets import TaskSubset
+    from hetsched.analysis.task_subsets import TaskSubset
 
     return TaskSubset(single_input(), np.array([0, 1]), np.array([0]))
 
@@ -192,7 +192,7 @@ def release_times() -> Any:
 
 
 def refutation_budget() -> Any:
-    from hetsched.bounds.task_subsets import RefutationBudget
+    from hetsched.analysis.task_subsets import RefutationBudget
 
     return RefutationBudget()
 
@@ -485,11 +485,11 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     "bounds.release_times.ReleaseTimes.modules": lambda: [np.array([0]), np.array([1, 2])],
     "bounds.release_times.ReleaseTimes.raise_.budget": refutation_budget,
     "bounds.release_times.ReleaseTimes.join.budget": refutation_budget,
-    "bounds.task_subsets.TaskSubset.least.budget": refutation_budget,
-    "bounds.task_subsets.TaskSubset.refute.budget": refutation_budget,
-    "bounds.task_subsets.TaskSubset.tasks": lambda: np.array([0, 1]),
-    "bounds.task_subsets.TaskSubset.ancestry.tasks": lambda: [1],
-    "bounds.task_subsets.TaskSubset.node.pins": lambda: [(0, 0)],
+    "analysis.task_subsets.TaskSubset.least.budget": refutation_budget,
+    "analysis.task_subsets.TaskSubset.refute.budget": refutation_budget,
+    "analysis.task_subsets.TaskSubset.tasks": lambda: np.array([0, 1]),
+    "analysis.task_subsets.TaskSubset.ancestry.tasks": lambda: [1],
+    "analysis.task_subsets.TaskSubset.node.pins": lambda: [(0, 0)],
     "coarsening.Coarsening.cluster": lambda: coarsened().cluster,
     "coarsening.acyclic.cluster": lambda: [0, 1, 1],
     "coarsening.contract.cluster": lambda: [0, 1, 1],
@@ -783,7 +783,7 @@ SELVES: dict[str, Callable[[], Any]] = {
     "DynamicProgram": program,
     "Expression": lambda: columns(model()),
     "Model": lambda: columns_of(8),
-    "bounds.task_subsets.TaskSubset.schedule": lambda: refuted(),
+    "analysis.task_subsets.TaskSubset.schedule": lambda: refuted(),
     "Outcome": lambda: model().solve(),
     "BatchedMakespan": formulation,
     "Formulation": formulation,

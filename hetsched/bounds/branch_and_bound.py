@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from hetsched.bounds.task_subsets import RefutationBudget, SingleInputProblem, TaskSubset
+from hetsched.analysis.task_subsets import RefutationBudget, SingleInputProblem, TaskSubset
 from hetsched.errors import UnsupportedFeature
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision

@@ -41,13 +41,13 @@ import numpy.typing as npt
 
 from hetsched.analysis.levels import Levels
 from hetsched.analysis.modules import modules as partition
+from hetsched.analysis.task_subsets import RefutationBudget
 from hetsched.arguments import checked
 from hetsched.arrays import IntArray
 from hetsched.bounds.batches import handover
 from hetsched.bounds.combinatorial import critical_path
 from hetsched.bounds.destructive import destructive
 from hetsched.bounds.release_times import ReleaseTimes
-from hetsched.bounds.task_subsets import RefutationBudget
 from hetsched.errors import InvalidProblem
 from hetsched.problem.cluster import Cluster, Device
 from hetsched.problem.graph import TaskGraph, named, plural

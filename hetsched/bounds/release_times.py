@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from hetsched.analysis import levels
+from hetsched.analysis.task_subsets import RefutationBudget, SingleInputProblem, TaskSubset
 from hetsched.arguments import check_count, check_indices, checked
 from hetsched.arrays import FloatArray, IntArray
-from hetsched.bounds.task_subsets import RefutationBudget, SingleInputProblem, TaskSubset
 from hetsched.problem.problem import Problem
 
 LARGEST = 120

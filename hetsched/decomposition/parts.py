@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -29,15 +28,7 @@ class PartialDecision(NamedTuple):
         return cls(schedule.decision, schedule.transfers.edge[np.argsort(schedule.transfers.start, kind="stable")])
 
 
-def subproblem(
-    problem: Problem,
-    tasks: IntArray,
-    *,
-    edges: IntArray | None = None,
-    durations: FloatArray | None = None,
-    order: IntArray | None = None,
-    claim: FloatArray | None = None,
-) -> Problem:
+def subproblem(problem: Problem, tasks: IntArray, *, edges: IntArray | None = None, durations: FloatArray | None = None) -> Problem:
     """Return the problem of some tasks, a relaxation of `problem` for these.
 
     Its tasks are in the order of `tasks`. Tasks have only the devices that they have in `problem`. Peak
@@ -51,10 +42,6 @@ def subproblem(
         The edges between the tasks, ascending; default: computed.
     durations : array [m, K, B], optional
         Seconds in place of those of `problem`; NaN where a task cannot run.
-    order : int array [o, 2], optional
-        Positions in `tasks` of further pairs in a fixed order, edges without bytes.
-    claim : float array [K], optional
-        Bytes of each device that other tasks need.
 
     Raises
     ------
@@ -63,29 +50,18 @@ def subproblem(
     """
     graph, cluster = problem.graph, problem.cluster
     edges = within(graph, tasks) if edges is None else edges
-    by_task = np.argsort(tasks)
-    ends = by_task[np.searchsorted(tasks[by_task], graph.edges[edges])]
-    edge_bytes, transfers = graph.edge_bytes[edges], None if problem.transfers is None else problem.transfers[edges]
-    if order is not None:
-        order = order[~np.isin(order @ [len(tasks), 1], ends @ [len(tasks), 1])]
-        ends, edge_bytes = np.concatenate([ends, order]), np.concatenate([edge_bytes, np.zeros(len(order))])
-        if transfers is not None:
-            transfers = np.concatenate([transfers, np.zeros((len(order), *transfers.shape[1:]))])
-    room = np.full(problem.n_devices, math.inf) if problem.memory == "peak" else cluster.memory_bytes
-    room = room if claim is None else np.maximum(room - claim, 0.0)
-    if (room != cluster.memory_bytes).any():
+    order = np.argsort(tasks)
+    ends = order[np.searchsorted(tasks[order], graph.edges[edges])]
+    if problem.memory == "peak":
         cluster = Cluster(
-            [
-                Device(device.name, kind=device.kind, node=device.node, memory_bytes=left)
-                for device, left in zip(cluster.devices, room.tolist(), strict=True)
-            ],
+            [Device(device.name, kind=device.kind, node=device.node) for device in cluster.devices],
             bandwidth=cluster.bandwidth,
             latency=cluster.latency,
         )
     alone = TaskGraph(
         [graph.names[i] for i in tasks],
         ends,
-        edge_bytes=edge_bytes,
+        edge_bytes=graph.edge_bytes[edges],
         op=[graph.op[i] for i in tasks],
         weight_bytes=graph.weight_bytes[tasks],
         input_bytes=graph.input_bytes[tasks],
@@ -100,7 +76,7 @@ def subproblem(
         inputs=problem.inputs,
         batching=problem.batching,
         communication=problem.communication,
-        transfers=transfers,
+        transfers=None if problem.transfers is None else problem.transfers[edges],
     )
 
 

@@ -35,9 +35,9 @@ _WORKERS = Rule("a whole number, at least 1, or None for one a core", COUNT.or_n
 SECONDS = 1.0
 """Time limit of a search for a module."""
 SHARE = 0.5
-"""Share of the time for modules and windows if a search follows."""
-JOINED = 0.25
-"""Share of that for the modules, if windows follow."""
+"""Share of the time for modules and windows if a search follows, and of the evaluations for windows."""
+JOINED = 0.1
+"""Share of the time of modules and windows for the modules, if windows follow."""
 
 
 @dataclass(frozen=True)
@@ -128,9 +128,10 @@ def split(
     """Solve each module for the pairs of end devices that matter, and join the best.
 
     With several channels between modules, several inputs, memory limits or co-location labels it is a
-    heuristic: the joint decision is simulated, with modules that overlap. For one input windows of the schedule, of one to
-    three consecutive modules or of as many tasks in the order of their starts, are solved again by branch and bound with all
-    other decisions kept, until none is shorter.
+    heuristic: the joint decision is simulated, with modules that overlap. Then windows of the schedule, tasks that start one
+    after another or are connected, are solved again by branch and bound with all other decisions kept, until many in a row are
+    not shorter. With several inputs they begin with the schedule of HEFT, one batch of each task, and one or two
+    tasks of a window may be divided into other batches.
 
     Parameters
     ----------
@@ -151,7 +152,7 @@ def split(
         are ignored, and exchangeable pairs of devices are evaluated separately.
     improve : bool
         Whether a search of the complete problem, which has a name of its own in the history, follows where the split is a
-        heuristic. It has half of the time.
+        heuristic. It has half of the time or of the evaluations.
     """
     _WORKERS.check(workers, "workers", UnsupportedFeature)
     for start in select(role=Role.START, problem=problem):
@@ -181,8 +182,11 @@ def split(
         news(path)
         for trouble in path.troubles:
             monitor.note(trouble)
-        if heuristic and problem.inputs == 1 and monitor.best is not None:
-            Sweeps(problem, monitor, [module.tasks[module.given :] for module in series.modules], executor, workers, end).run()
+        if heuristic and (first := _first(problem, monitor)) is not None:
+            evaluations = None if monitor.budget.evaluations is None else monitor.budget.evaluations - monitor.evaluations
+            if evaluations is not None and improve:
+                evaluations = int(SHARE * evaluations)
+            Sweeps(problem, monitor, first, executor, workers, end, evaluations).run()
     if heuristic and improve and not monitor.should_stop:
         monitor.run(select(kind=Kind.SEARCH, objective="makespan", auto=True)[0].name)
 
@@ -196,6 +200,14 @@ def _evaluator(series: Series, monitor: Monitor, solver: str, symmetry: str | No
     budget = Budget(None if proves or share is not None else SECONDS, share)
     seed = int(monitor.rng.integers(2**31))
     return Evaluate(series, chosen.name, options, proves, budget, seed, monitor)
+
+
+def _first(problem: Problem, monitor: Monitor) -> Schedule | None:
+    """Return the schedule with which windows begin: for several inputs that of HEFT, with one batch of each task, if there is one."""
+    whole = None
+    if problem.inputs > 1 and not monitor.should_stop and not find_method("heft").supports.refusal(problem):
+        whole = monitor.subsolve(problem, "heft", time_limit=monitor.time_limit()).schedule
+    return monitor.best if whole is None else whole
 
 
 class _News:

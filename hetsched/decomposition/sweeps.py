@@ -3,56 +3,47 @@
 from __future__ import annotations
 
 import concurrent.futures
-import importlib
-import itertools
-import math
-from collections.abc import Iterator
+import time
 from dataclasses import dataclass, field
-from functools import cached_property
+from itertools import islice, product
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from hetsched.arrays import IntArray
-from hetsched.decomposition.windows import Window, window
+from hetsched.analysis.task_subsets import RefutationBudget
+from hetsched.arrays import BoolArray, FloatArray, IntArray
+from hetsched.decomposition.windows import BETTER, Batches, Window, WindowOfBatches
+from hetsched.errors import InvalidSchedule
 from hetsched.modeling.jobs import Jobs
 from hetsched.problem.problem import Problem
-from hetsched.schedule.decision import Decision
-from hetsched.search import Budget, Monitor, find_method
+from hetsched.schedule.schedule import Schedule
+from hetsched.schedule.simulate import simulate
+from hetsched.search import Monitor
 from hetsched.stopping import Deadline
 
-METHOD = "branch"
-"""The method that solves a window."""
-NODES = (300, 3000)
-"""Nodes of one refutation in a window, of the first sweeps and of those after them."""
-WIDTHS = (1, 2, 3)
-"""Consecutive modules of a window."""
-FREE = 36
-"""The most free tasks of a window, but one module may have more."""
-MOST = 300
-"""The most tasks of a window's problem."""
+LEVELS = ((8, 30), (12, 100), (20, 300), (36, 3000))
+"""The most tasks of a window and nodes of one refutation, of the first windows and of those after them."""
+PATIENCE = 4
+"""Windows for each task, one after another, that are not shorter at the end of a level."""
+AT_ONCE = 0.5
+"""Share of the windows of tasks that start one after another; the others have connected tasks."""
+DIVIDED = 2
+"""The most tasks of a window whose batches change."""
+ALIKE = 0.5
+"""Share of the changed batches that have the inputs of those of a parent or child."""
+WHOLE = 0.4
+"""Share of the other changed batches that are one of all inputs."""
+MOST_BATCHES, MOST_DIVISIONS = 3, 1000
+"""The most batches of a task after a change, and the most changes of each number of them."""
 PART = 1 / 20
 """The part of the time left that a window may take."""
-BETTER = 1e-9
-"""Relative difference of makespans that counts."""
-
-
-class Place(NamedTuple):
-    """The place of a window."""
-
-    by_modules: bool
-    """Whether it consists of modules, else of as many tasks in the order of their starts."""
-    width: int
-    first: int
-    """The first module, or the number of half modules before the first task."""
 
 
 class Arranged(NamedTuple):
     """The result of a window."""
 
-    decision: Decision | None
-    """That of a schedule shorter than the start."""
-    evaluations: int
+    found: tuple[IntArray, FloatArray] | None
+    """Devices and starts of a shorter schedule."""
     closed: bool
     """Whether there is proven to be no shorter one."""
 
@@ -61,140 +52,187 @@ class Arranged(NamedTuple):
 class Arrange:
     """Solves a window for a schedule shorter than a given one; may be sent to another process, where it has no monitor."""
 
-    problem: Problem
-    start: Decision
+    window: Window
     shorter: float
-    """The makespan to be undercut."""
+    """The makespan to be undercut, in seconds."""
     nodes: int
-    budget: Budget
-    seed: int
+    seconds: float | None
     monitor: Monitor | None = field(default=None, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "monitor": None, "home": find_method(METHOD).function.__module__}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        importlib.import_module(state.pop("home"))  # the import registers the method
-        self.__dict__.update(state)
+        return {**self.__dict__, "monitor": None}
 
     def __call__(self) -> Arranged:
-        monitor = Monitor(self.problem, self.budget, seed=self.seed, parent=self.monitor)
-        options = {"upper": self.shorter, "nodes": self.nodes, "search": False}
-        solution = monitor.run_alone(METHOD, self.start, options)
-        better = solution.schedule is not None and solution.makespan < self.shorter * (1 - BETTER)
-        closed = solution.bound >= min(self.shorter, solution.makespan) * (1 - BETTER)
-        return Arranged(solution.schedule.decision if better and solution.schedule is not None else None, monitor.evaluations, closed)
+        monitor = self.monitor
+        deadline = Deadline.after(self.seconds, time.monotonic if monitor is None else monitor.clock)
+        stop = None if monitor is None else lambda: monitor.should_stop
+        budget = RefutationBudget(nodes=self.nodes, deadline=deadline, stop=stop)
+        found = self.window.shorter(self.shorter, budget)
+        return Arranged(found, found is None and not budget.open)
 
 
 class _Job(NamedTuple):
     """A window that is being solved."""
 
-    place: Place
-    window: Window
+    key: bytes
+    """The free tasks, if their batches are those of the schedule."""
+    window: WindowOfBatches
     arrange: Arrange
 
 
 class Sweeps:
-    """The sweeps of one solve over the best schedule of its monitor, for one input.
+    """The sweeps of one solve over a schedule.
 
-    A window has one to three consecutive modules, or as many tasks in the order of their starts. Windows are solved one after
-    another, or several at a time; one that finds a schedule shorter than the best makes it the best.
+    The free tasks of a window start one after another, or are connected. With several inputs one or two of them may be divided
+    into other batches. Windows are drawn at random and solved one after another, or several at a time; a shorter schedule
+    takes the place of the one before. From level to level windows have more tasks and are solved with more nodes.
 
     Parameters
     ----------
     problem : Problem
     monitor : Monitor
-        It has a best schedule.
-    modules : list of int arrays
-        The tasks of each module.
+    schedule : Schedule
+        The first schedule; it need not be the best of the monitor.
     executor : concurrent.futures.Executor, optional
-        Solves windows at the same time.
+        The executor that solves windows; without one this process does.
     parallel : int
-        The most windows at a time.
+        The most windows solved at a time.
     deadline : Deadline
+    evaluations : int, optional
+        The most evaluations: one for each window, and one for each shorter schedule.
     """
 
     def __init__(
         self,
         problem: Problem,
         monitor: Monitor,
-        modules: list[IntArray],
+        schedule: Schedule,
         executor: concurrent.futures.Executor | None,
         parallel: int,
         deadline: Deadline,
+        evaluations: int | None = None,
     ) -> None:
-        self.problem, self.monitor, self.modules, self.deadline = problem, monitor, modules, deadline
-        self.parallel = parallel
-        self.jobs: Jobs[_Job] = Jobs(executor, self._learn, monitor.note)
-        self.settled: dict[Place, tuple[float, float]] = {}
-        """The makespan for which a window found nothing shorter, and the nodes it had; inf where it was closed."""
+        self.problem, self.monitor, self.parallel, self.deadline = problem, monitor, parallel, deadline
+        self.last = np.inf if evaluations is None else monitor.evaluations + evaluations
+        self.jobs = Jobs[_Job](executor, self._learn, monitor.note)
+        self.divisions = _divisions(problem)
+        self.settled: set[bytes] = set()
+        """Windows that have no shorter schedule."""
+        self.failures = 0
+        self._take(schedule)
+
+    def _take(self, schedule: Schedule) -> None:
+        self.batches, self.makespan = Batches(self.problem, schedule), schedule.makespan
+        self.order = self.batches.tasks_by_start()
+        self.settled.clear()
+        self.failures = 0
 
     def run(self) -> None:
-        """Sweep until no window is shorter, or the solve has to stop."""
+        """Run sweeps until no window is shorter, or the solve has to stop."""
         try:
-            for nodes in NODES:
-                before = math.inf
-                while self.monitor.incumbent < before * (1 - BETTER) and not self._over:
-                    before = self.monitor.incumbent
-                    for width, by_modules in itertools.product(WIDTHS, (True, False)):
-                        self._sweep(self._places(by_modules, width), nodes)
+            before = np.inf
+            while self.makespan < before * (1 - BETTER) and not self._over:
+                before = self.makespan
+                for most, nodes in LEVELS:
+                    self._level(most, nodes)
+                    self.settled.clear()
         finally:
             self.jobs.cancel()
 
     @property
     def _over(self) -> bool:
-        return self.monitor.should_stop or self.deadline.over
+        return self.monitor.should_stop or self.deadline.over or self.monitor.evaluations >= self.last
 
-    def _places(self, by_modules: bool, width: int) -> Iterator[Place]:
-        """Yield the windows of a sweep."""
-        count = len(self.modules) - width + 1 if by_modules else self.problem.n_tasks // self._step
-        for x in range(max(1, count)):
-            if not by_modules or width == 1 or sum(map(len, self.modules[x : x + width])) <= FREE:
-                yield Place(by_modules, width, x)
-
-    @cached_property
-    def _step(self) -> int:
-        """Half of the tasks of the mean module, and at most a sixth of those of a window."""
-        return min(math.ceil(self.problem.n_tasks / len(self.modules) / 2), FREE // 6)
-
-    def _tasks(self, place: Place) -> IntArray:
-        """Return the free tasks of a window of the best schedule."""
-        if place.by_modules:
-            return np.concatenate(self.modules[place.first : place.first + place.width])
-        assert self.monitor.best is not None
-        batches = self.monitor.best.batches
-        order = batches.task[np.lexsort((self.problem.graph.rank[batches.task], batches.start))]
-        return order[self._step * place.first :][: self._step * (1 + place.width)]
-
-    def _sweep(self, places: Iterator[Place], nodes: int) -> None:
-        for place in places:
-            makespan, most = self.settled.get(place, (math.inf, 0.0))
-            if self._over or (makespan == self.monitor.incumbent and most >= nodes):
-                continue
-            self._submit(place, nodes)
+    def _level(self, most: int, nodes: int) -> None:
+        """Solve windows of a level until none of many is shorter."""
+        self.failures = 0
+        while self.failures < PATIENCE * self.problem.n_tasks and not self._over:
+            self._submit(most, nodes)
             while len(self.jobs) >= self.parallel and not self._over:
                 self.jobs.collect(self.deadline)
         while self.jobs and not self._over:
             self.jobs.collect(self.deadline)
 
-    def _submit(self, place: Place, nodes: int) -> None:
-        """Have a window of the best schedule solved."""
-        monitor, schedule = self.monitor, self.monitor.best
-        assert schedule is not None
-        chosen = window(self.problem, schedule, self._tasks(place))
-        if chosen.problem.n_tasks > MOST:
+    def _submit(self, most: int, nodes: int) -> None:
+        """Have a window solved, unless it is known to have no shorter schedule."""
+        tasks = self._tasks(most)
+        divided = self._divided(tasks)
+        key = b"" if divided else np.sort(tasks).tobytes()
+        if key in self.settled:
+            self.failures += 1
             return
-        limit = monitor.budget.evaluations
-        budget = Budget(self.deadline.part(PART).limit, None if limit is None else max(1, limit - monitor.evaluations))
-        seed = int(monitor.rng.integers(2**31))
-        job = _Job(place, chosen, Arrange(chosen.problem, chosen.start, schedule.makespan, nodes, budget, seed, monitor))
-        self.jobs.submit(job, job.arrange)
+        window = self.batches.window(tasks, divided)
+        arrange = Arrange(window.window, self.makespan, nodes, self.deadline.part(PART).limit, self.monitor)
+        self.jobs.submit(_Job(key, window, arrange), arrange)
 
-    def _learn(self, job: _Job, found: Arranged) -> None:
-        """Offer the joint decision of a window that is shorter, or record that it is not."""
-        self.monitor.evaluated(found.evaluations)
-        before = self.monitor.incumbent
-        if found.decision is not None and not self.monitor.should_stop:
-            self.monitor.offer(job.window.joined(found.decision))
-        if found.decision is None or (job.arrange.shorter == before == self.monitor.incumbent):
-            self.settled[job.place] = job.arrange.shorter, math.inf if found.closed else job.arrange.nodes
+    def _tasks(self, most: int) -> IntArray:
+        """Draw the free tasks of a window."""
+        rng, n = self.monitor.rng, len(self.order)
+        most = min(most, n)
+        size = int(rng.integers(min(3, most), most + 1))
+        first = int(rng.integers(n))
+        if rng.random() < AT_ONCE:
+            return self.order[min(max(0, first - size // 2), n - size) :][:size]
+        tasks = [int(self.order[first])]
+        for _ in range(4 * size):
+            near = self._neighbours(tasks[rng.integers(len(tasks))])
+            if len(near) and len(tasks) < size and (other := int(near[rng.integers(len(near))])) not in tasks:
+                tasks.append(other)
+        return np.array(tasks)
+
+    def _neighbours(self, task: int) -> IntArray:
+        graph = self.problem.graph
+        before = graph.pred[graph.pred_ptr[task] : graph.pred_ptr[task + 1]]
+        return np.concatenate([before, graph.succ[graph.succ_ptr[task] : graph.succ_ptr[task + 1]]])
+
+    def _divided(self, tasks: IntArray) -> dict[int, BoolArray]:
+        """Draw other batches for some tasks of a window."""
+        if not self.divisions:
+            return {}
+        rng, result = self.monitor.rng, {}
+        for task in rng.choice(tasks, min(len(tasks), int(rng.integers(DIVIDED + 1))), replace=False).tolist():
+            if self.problem.graph.colocation[task] is not None:
+                continue
+            near = self._neighbours(task)
+            if len(near) and rng.random() < ALIKE:
+                division = self.batches.inputs[self.batches.task == near[rng.integers(len(near))]]
+            else:
+                division = self.divisions[0 if rng.random() < WHOLE else int(rng.integers(len(self.divisions)))]
+            if self._possible(task, division):
+                result[task] = division
+        return result
+
+    def _possible(self, task: int, division: BoolArray) -> bool:
+        """Return whether some device runs each batch of a task."""
+        sizes = np.searchsorted(self.problem.batch_sizes, division.sum(axis=1))
+        return bool(np.isfinite(self.problem.usable_durations[task][:, sizes]).any(axis=0).all())
+
+    def _learn(self, job: _Job, arranged: Arranged) -> None:
+        """Take the joint decision of a window if it is shorter, or record that it is not."""
+        self.monitor.evaluated(1)
+        self.failures += 1
+        decision = None if arranged.found is None else job.window.joined(*arranged.found)
+        if decision is not None:
+            try:
+                makespan = self.monitor.offer(decision)
+            except InvalidSchedule:  # batches that became one wait for one another
+                return
+            if makespan < self.makespan * (1 - BETTER):
+                best = self.monitor.best
+                self._take(best if best is not None and makespan == self.monitor.incumbent else simulate(self.problem, decision))
+        elif arranged.closed and job.key and job.arrange.shorter == self.makespan:
+            self.settled.add(job.key)
+
+
+def _divisions(problem: Problem) -> list[BoolArray]:
+    """Return divisions of several inputs into batches, of consecutive inputs; that into one batch of all, if there is one, first."""
+    if problem.inputs == 1:
+        return []
+    sizes = [size for size in problem.batch_sizes.tolist() if size <= problem.inputs]
+    chosen = [
+        (*first, last)
+        for count in range(1, MOST_BATCHES + 1)
+        for first in islice(product(sizes, repeat=count - 1), MOST_DIVISIONS)
+        if (last := problem.inputs - sum(first)) in sizes
+    ]
+    return [np.repeat(np.arange(len(counts)), counts) == np.arange(len(counts))[:, None] for counts in chosen]

@@ -2,173 +2,259 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 
-from hetsched.arguments import check_indices, checked
-from hetsched.arrays import BoolArray, FloatArray, IntArray
-from hetsched.decomposition.parts import subproblem
-from hetsched.errors import UnsupportedFeature
-from hetsched.problem.problem import Problem, stated
+from hetsched.analysis import levels
+from hetsched.analysis.task_subsets import GivenTasks, RefutationBudget, TaskSubset
+from hetsched.arrays import BoolArray, FloatArray, IntArray, row_starts
+from hetsched.problem.problem import Problem
+from hetsched.schedule.arcs import of_schedule
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
 
+BETTER = 1e-9
+"""Relative difference of makespans that counts."""
+_STEP = 1e-7
+"""Relative step to the next horizon below a schedule found."""
+
 
 class Window(NamedTuple):
-    """Some tasks of a schedule of one input, and the tasks about the same time, as a problem of their own.
+    """Batches at about the same time in a schedule, each a task of one input, in topological order.
 
-    The other tasks of the schedule come before or after. A task that is before and read later, or is the last on its device,
-    is in the problem too, with the time until its end as its duration; the tasks after are likewise, with the time
-    from their start to the end of the schedule. So the makespan is that of the complete schedule where transfers do not
-    contend.
+    All other batches of the schedule come before or after. What comes before is given by the earliest starts, what comes
+    after by the time from a finish to the end; so the makespan is that of the complete schedule where transfers do not contend.
     """
 
-    problem: Problem
-    tasks: IntArray
-    """The tasks of the window's problem, by their numbers in the complete problem."""
-    middle: BoolArray
-    """Which of these are neither before nor after."""
-    before: IntArray
-    """The tasks before, in the order of the schedule."""
-    after: IntArray
-    """The tasks after, in the order of the schedule."""
-    device: IntArray
-    """The device of each task of the complete problem in the schedule."""
-    start: Decision
-    """The decision of the schedule, for the window's problem."""
+    batches: GivenTasks
+    """Those that are not free have one device."""
+    source: IntArray
+    target: IntArray
+    """Batches of the arcs between them."""
+    lag: FloatArray
+    """[arcs, K, K]: transfer times in seconds."""
+    release: FloatArray
+    """[m, K]: the earliest start of each batch on each device, in seconds."""
+    delivery: FloatArray
+    """[m, K]: the least seconds from the finish of each batch on each device to the end of the schedule."""
+    order: IntArray
+    """[o, 2]: pairs of batches that are not free, in the order of the schedule."""
 
-    @checked
-    def joined(self, decision: Decision) -> Decision:
-        """Return the decision of the complete problem for one of the window's problem."""
-        kept = self.middle[decision.task]
-        task = np.concatenate([self.before, self.tasks[decision.task[kept]], self.after])
-        device = np.concatenate([self.device[self.before], decision.device[kept], self.device[self.after]])
-        return Decision(task, device)
+    def shorter(self, horizon: float, budget: RefutationBudget) -> tuple[IntArray, FloatArray] | None:
+        """Return devices and starts of the shortest schedule found of less than `horizon` seconds, or None.
+
+        It is the shortest of all, and None means that there is none, if ``budget.open`` is still 0 and transfers do not contend.
+        """
+        subset = TaskSubset.of_given(self.batches, self.source, self.target, self.lag)
+        subset.before[self.order[:, 0], self.order[:, 1]] = True
+        found: list[tuple[IntArray, FloatArray]] = []
+        budget.found = lambda subset: found.append(subset.schedule())
+        node, answer = subset.node(self.release, self.delivery), horizon
+        while True:
+            answer = subset.refute(node, answer * (1 - _STEP), budget)
+            if isinstance(answer, bool) or answer <= 0.0:
+                return found[-1] if found else None
 
 
-@checked
-def window(problem: Problem, schedule: Schedule, tasks: IntArray) -> Window:
-    """Return the window of some tasks: their devices and orders are free, those of all others are as in the schedule.
-
-    A free task that shares a co-location label with one that is not keeps its device.
-    Tasks of the schedule farther from the free ones than these take together are before or after them.
+class Batches:
+    """The batches of a schedule in the order of their starts.
 
     Parameters
     ----------
     problem : Problem
     schedule : Schedule
         A schedule of the problem.
-    tasks : int array
-        The free tasks.
 
-    Raises
-    ------
-    UnsupportedFeature
-        The problem has several inputs.
+    Attributes
+    ----------
+    task, device : int array [B]
+    start, finish : array [B]
+        Seconds.
+    tail : array [B]
+        Seconds from the start of a batch to the end of the schedule, if it starts as late as it can.
+    inputs : bool array [B, L]
+        Whether a batch has an input.
     """
-    if problem.inputs > 1:
-        raise UnsupportedFeature(f"the problem has {problem.inputs} inputs; a window is of a schedule of one input")
-    return _Split(problem, schedule, check_indices(tasks, "tasks", problem.n_tasks)).window()
+
+    def __init__(self, problem: Problem, schedule: Schedule) -> None:
+        rows, ends = schedule.batches, np.diff(schedule.item_ptr)
+        order = np.lexsort((problem.graph.rank[rows.task], rows.start))
+        self.problem, self.schedule = problem, schedule
+        self.task, self.device, self.start, self.finish = (column[order] for column in (rows.task, rows.device, rows.start, rows.finish))
+        inputs = np.zeros((len(rows), problem.inputs), bool)
+        inputs[np.repeat(np.arange(len(rows)), ends), schedule.items] = True
+        self.inputs = inputs[order]
+        self.labelled = np.bincount(problem.unit, minlength=problem.n_units)[problem.unit] > 1
+        """[n]: whether a task is co-located with another."""
+        everything = np.where(problem.eligible, (problem.static_bytes @ [1.0, problem.inputs])[:, None], 0.0).sum(axis=0)
+        self.scarce = problem.memory == "static" and bool((everything > problem.cluster.memory_bytes).any())
+        """Whether memory may be exceeded."""
+        self.tail = self._tails(order)
+
+    def _tails(self, order: IntArray) -> FloatArray:
+        arcs = of_schedule(self.problem, self.schedule)[1]
+        place = np.argsort(order)
+        by_source = np.argsort(place[arcs.source], kind="stable")
+        first = np.searchsorted(place[arcs.source][by_source], np.arange(len(order) + 1)).tolist()
+        target, seconds = place[arcs.target][by_source].tolist(), arcs.seconds[by_source].tolist()
+        tail, following = [0.0] * len(order), [0.0] * self.problem.n_devices
+        device, length = self.device.tolist(), (self.finish - self.start).tolist()
+        for b in range(len(order) - 1, -1, -1):
+            longest = following[device[b]] if length[b] > 0 else 0.0
+            for a in range(first[b], first[b + 1]):
+                longest = max(longest, seconds[a] + tail[target[a]])
+            tail[b] = longest + length[b]
+            if length[b] > 0:
+                following[device[b]] = tail[b]
+        return np.array(tail)
+
+    def tasks_by_start(self) -> IntArray:
+        """Return the tasks in the order of their first batches."""
+        tasks, first = np.unique(self.task, return_index=True)
+        return tasks[np.argsort(first)]
+
+    def window(self, tasks: IntArray, divisions: Mapping[int, BoolArray] | None = None) -> WindowOfBatches:
+        """Return the window of some tasks, which may have other batches than in the schedule.
+
+        The devices of batches of several inputs with a co-location label are kept.
+
+        Parameters
+        ----------
+        tasks : int array
+            The free tasks.
+        divisions : mapping of task to bool array [batches, L], optional
+            The batches of free tasks without a co-location label, by their inputs. Default: as in the schedule.
+        """
+        return WindowOfBatches(self, tasks, {} if divisions is None else divisions)
 
 
-class _Split:
-    """The tasks of a schedule by their place: free, before, after, and those in between."""
+class WindowOfBatches:
+    """A window, and the batches of the schedule that it belongs to.
 
-    def __init__(self, problem: Problem, schedule: Schedule, free: IntArray) -> None:
-        self.problem, self.makespan = problem, schedule.makespan
-        n, batches = problem.n_tasks, schedule.batches
-        self.device, self.begin, self.end = np.empty(n, np.int64), np.empty(n), np.empty(n)
-        self.device[batches.task], self.begin[batches.task], self.end[batches.task] = batches.device, batches.start, batches.finish
-        self.real = self.end > self.begin
-        self.free = np.zeros(n, bool)
-        self.free[free] = True
-        low, high = self.begin[free].min(initial=np.inf), self.end[free].max(initial=0.0)
-        reach = high - low
-        self.before = ~self.free & (self.end <= low - reach) & (self.begin < low)
-        self.after = ~self.free & (self.begin >= high + reach) & (self.end > high)
-        self.sequence = schedule.decision.task  # by device, then in its order
+    Attributes
+    ----------
+    window : Window
+    task : int array [m]
+        The task of each batch of the window.
+    inputs : bool array [m, L]
+        Their inputs.
+    """
 
-    def window(self) -> Window:
-        """Return the window."""
-        problem, graph = self.problem, self.problem.graph
-        source, target = graph.source, graph.target
-        first, last = np.zeros((2, problem.n_tasks), bool)  # those before and after that are in the window's problem
-        first[source[self.before[source] & ~self.before[target]]] = True
-        last[target[self.after[target] & ~self.after[source]]] = True
-        for k in range(problem.n_devices):
-            here = self.sequence[(self.device[self.sequence] == k) & self.real[self.sequence]]
-            first[here[self.before[here]][-1:]] = True
-            last[here[self.after[here]][:1]] = True
-        middle = ~(self.before | self.after)
-        chosen = middle | first | last
-        tasks = np.flatnonzero(chosen)
-        durations = stated(problem.usable_durations[tasks])
-        fixed = np.zeros(problem.n_units, bool)
-        fixed[problem.unit[~self.free]] = True
-        pinned = np.flatnonzero(fixed[problem.unit[tasks]])
-        elsewhere = np.arange(problem.n_devices) != self.device[tasks[pinned], None]
-        durations[pinned] = np.where(elsewhere[:, :, None], np.nan, durations[pinned])
-        place = np.full(problem.n_tasks, -1)
-        place[tasks] = np.arange(len(tasks))
-        order: list[tuple[int, int]] = []
-        rows = []
-        tail = self._tails() if last.any() else self.begin
-        for k in range(problem.n_devices):
-            heads = self._row(k, first, self.end)
-            ends = self._row(k, last, tail)[::-1]
-            _lengthen(durations, place[heads], k, np.diff(self.end[heads], prepend=0.0))
-            _lengthen(durations, place[ends], k, -np.diff(tail[ends], append=0.0))
-            here = self.sequence[(self.device[self.sequence] == k) & self.real[self.sequence]]
-            between = here[middle[here] & ~self.free[here]]
-            rows += [heads, self.sequence[(self.device[self.sequence] == k) & middle[self.sequence]], ends]
-            order += pairwise(np.concatenate([heads, between, ends]).tolist())
-        both = chosen[source] & chosen[target] & ~(self.before[source] & self.before[target]) & ~(self.after[source] & self.after[target])
-        omitted = ~chosen
-        claim = np.bincount(self.device[omitted], problem.static_bytes[omitted].sum(axis=1), problem.n_devices).astype(np.float64)
-        alone = subproblem(
-            problem,
-            tasks,
-            edges=np.flatnonzero(both),
-            durations=durations,
-            order=place[np.array(order, np.int64).reshape(-1, 2)],
-            claim=claim,
+    def __init__(self, batches: Batches, tasks: IntArray, divisions: Mapping[int, BoolArray]) -> None:
+        self.batches, problem = batches, batches.problem
+        free = np.isin(batches.task, tasks)
+        low, high = batches.start[free].min(initial=np.inf), batches.finish[free].max(initial=0.0)
+        before = ~free & (batches.finish <= low) & (batches.start < low)
+        after = ~free & (batches.start >= high) & (batches.finish > high)
+        divided = np.isin(batches.task, list(divisions))
+        self.before, self.after = np.flatnonzero(before), np.flatnonzero(after)
+        self.kept = np.flatnonzero(~(before | after | divided))
+        new = np.repeat(np.array(list(divisions), np.int64), [len(division) for division in divisions.values()])
+        task = np.concatenate([batches.task[self.kept], new])
+        by_rank = np.argsort(problem.graph.rank[task], kind="stable")
+        self.task, self.inputs = task[by_rank], np.concatenate([batches.inputs[self.kept], *divisions.values()])[by_rank]
+        self.place = np.argsort(by_rank)[: len(self.kept)]
+        """The places of the batches kept among those of the window."""
+        self.window = self._window(free)
+
+    def _window(self, free: BoolArray) -> Window:
+        batches, kept, m = self.batches, self.kept, len(self.task)
+        problem, devices = batches.problem, np.arange(batches.problem.n_devices)
+        rows = np.concatenate([self.before, self.after])
+        edge, source, target, count = self._arcs(
+            np.concatenate([self.task, batches.task[rows]]), np.concatenate([self.inputs, batches.inputs[rows]])
         )
-        kept = np.concatenate(rows)
-        return Window(
-            alone,
-            tasks,
-            middle[tasks],
-            self.sequence[self.before[self.sequence]],
-            self.sequence[self.after[self.sequence]],
-            self.device,
-            Decision(place[kept], self.device[kept]),
-        )
+        limits = []
+        for ahead, outside, first in ((True, self.before, m), (False, self.after, m + len(self.before))):
+            ours, others, times = (target, source, batches.finish) if ahead else (source, target, batches.tail)
+            limit = np.tile(self._latest(outside, times), (m, 1))
+            arcs = np.flatnonzero((others >= first) & (others < first + len(outside)) & (ours < m))
+            other = outside[others[arcs] - first]
+            there = batches.device[other, None]
+            lag = problem.transfer_times(edge[arcs, None], there if ahead else devices, devices if ahead else there, count[arcs, None])
+            np.maximum.at(limit, ours[arcs], times[other, None] + lag)
+            limits.append(limit)
+        release, delivery = limits
+        inside = np.flatnonzero((source < m) & (target < m))
+        edge, source, target, count = edge[inside], source[inside], target[inside], count[inside]
+        lag = problem.transfer_times(edge[:, None, None], devices[:, None], devices, count[:, None, None])
+        fixed = kept[~free[kept] & (batches.finish[kept] > batches.start[kept])]
+        order = [self.place[np.searchsorted(kept, fixed[batches.device[fixed] == k])] for k in devices]
+        pairs = np.concatenate([np.column_stack([row[:-1], row[1:]]) for row in order])
+        return Window(self._given(free, rows), source, target, lag, release, delivery, pairs)
 
-    def _row(self, k: int, chosen: BoolArray, key: FloatArray) -> IntArray:
-        """Return the chosen tasks on a device by ascending key."""
-        here = np.flatnonzero(chosen & (self.device == k))
-        return here[np.argsort(key[here], kind="stable")]
+    def _given(self, free: BoolArray, rows: IntArray) -> GivenTasks:
+        """Return the batches of the window; `rows` are the others."""
+        batches, kept = self.batches, self.kept
+        problem = batches.problem
+        sizes = self.inputs.sum(axis=1)
+        least = problem.usable_durations[self.task, :, np.searchsorted(problem.batch_sizes, sizes)]
+        labelled = batches.labelled[batches.task[kept]]
+        fixed = ~free[kept]
+        if problem.inputs > 1:
+            fixed |= labelled
+        elif labelled.any():  # a task that shares a label with one that is not free keeps its device
+            held = np.zeros(problem.n_units, bool)
+            held[problem.unit[batches.task[~free]]] = True
+            fixed |= held[problem.unit[batches.task[kept]]]
+        pinned = self.place[fixed]
+        least[pinned] = np.where(np.arange(problem.n_devices) == batches.device[kept[fixed], None], least[pinned], np.inf)
+        unit = problem.unit[self.task] if problem.inputs == 1 else np.arange(len(self.task))
+        weight, activation = problem.static_bytes.T
+        room = np.full(problem.n_devices, np.inf)
+        if batches.scarce:
+            claim = weight[batches.task[rows]] + activation[batches.task[rows]] * batches.inputs[rows].sum(axis=1)
+            left = problem.cluster.memory_bytes - np.bincount(batches.device[rows], claim, problem.n_devices)
+            room = np.maximum(left, 0.0) * levels.CAPACITY
+        return GivenTasks(least, unit, weight[self.task] + activation[self.task] * sizes, room)
 
-    def _tails(self) -> FloatArray:
-        """Return the time from the start of each task after to the end of the schedule, if it starts as late as it can."""
-        problem, graph = self.problem, self.problem.graph
-        lag = problem.transfer_times(np.arange(graph.n_edges), self.device[graph.source], self.device[graph.target])
-        tail = np.zeros(problem.n_tasks)
-        following = np.zeros(problem.n_devices)
-        here = np.flatnonzero(self.after)
-        for i in here[np.lexsort((graph.rank[here], self.end[here], self.begin[here]))][::-1].tolist():
-            row = slice(graph.succ_ptr[i], graph.succ_ptr[i + 1])
-            longest = (lag[graph.succ_edge[row]] + tail[graph.succ[row]]).max(initial=0.0)
-            if self.real[i]:
-                longest = max(longest, following[self.device[i]])
-            tail[i] = longest + self.end[i] - self.begin[i]
-            if self.real[i]:
-                following[self.device[i]] = tail[i]
-        return tail
+    def _latest(self, rows: IntArray, times: FloatArray) -> FloatArray:
+        """Return the latest of some times on each device, without batches that take none."""
+        batches = self.batches
+        result = np.zeros(batches.problem.n_devices)
+        rows = rows[batches.finish[rows] > batches.start[rows]]
+        np.maximum.at(result, batches.device[rows], times[rows])
+        return result
 
+    def _arcs(self, task: IntArray, inputs: BoolArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+        """Return edges with their batches, source and target, and the number of common inputs, for tasks and inputs of batches."""
+        graph = self.batches.problem.graph
+        by_task = np.argsort(task, kind="stable")
+        first = np.searchsorted(task[by_task], np.arange(graph.n_tasks + 1))
+        number = np.diff(first)
+        times = number[graph.source] * number[graph.target]
+        edge = np.repeat(np.arange(graph.n_edges), times)
+        pair = np.arange(len(edge)) - np.repeat(np.cumsum(times) - times, times)
+        behind = graph.target[edge]
+        source = by_task[first[graph.source[edge]] + pair // number[behind]]
+        target = by_task[first[behind] + pair % number[behind]]
+        if inputs.shape[1] == 1:
+            return edge, source, target, np.ones(len(edge), np.int64)
+        count = (inputs[source] & inputs[target]).sum(axis=1)
+        both = count > 0
+        return edge[both], source[both], target[both], count[both]
 
-def _lengthen(durations: FloatArray, rows: IntArray, k: int, seconds: FloatArray) -> None:
-    """Set the durations of tasks on a device."""
-    durations[rows, k] = np.where(np.isfinite(durations[rows, k]), np.maximum(seconds, 0.0)[:, None], np.nan)
+    def joined(self, device: IntArray, start: FloatArray) -> Decision | None:
+        """Return the decision of the complete problem for devices and starts of the window's batches.
+
+        Batches of a task on one device become one where the problem permits only one; None if it has no batch of that size.
+        """
+        batches, problem = self.batches, self.batches.problem
+        order = np.lexsort((problem.graph.rank[self.task], start))
+        rows = [(batches.task, batches.device, batches.inputs, row) for row in (self.before, self.after)]
+        parts = [rows[0], (self.task, device, self.inputs, order), rows[1]]
+        task, devices, inputs = (np.concatenate([part[column][part[3]] for part in parts]) for column in range(3))
+        if problem.batching == "once" and problem.inputs > 1:
+            pair = task * problem.n_devices + devices
+            last = len(pair) - 1 - np.unique(pair[::-1], return_index=True, return_inverse=True)[1]
+            which = np.unique(pair, return_inverse=True)[1]
+            merged = np.zeros((len(last), problem.inputs), bool)
+            np.logical_or.at(merged, which, inputs)
+            kept = np.argsort(last)
+            task, devices, inputs = task[last[kept]], devices[last[kept]], merged[kept]
+            place = np.searchsorted(problem.batch_sizes, inputs.sum(axis=1))
+            if not (place < problem.n_sizes).all() or np.isinf(problem.usable_durations[task, devices, place]).any():
+                return None
+        return Decision(task, devices, row_starts(inputs.sum(axis=1)), np.nonzero(inputs)[1])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 import hetsched as hs
-from hetsched.bounds.task_subsets import RefutationBudget, SingleInputProblem, TaskSubset
+from hetsched.analysis.task_subsets import RefutationBudget, SingleInputProblem, TaskSubset
 from hetsched.errors import UnsupportedFeature
 from hetsched.problem.links import UNCONTENDED
 from hetsched.testing import brute_force, conformance, problems

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched.analysis import levels
+from hetsched.analysis.task_subsets import RefutationBudget
 from hetsched.arrays import IntArray
 from hetsched.bounds import batches
 from hetsched.bounds.destructive import destructive
 from hetsched.bounds.modular import modular, reverse
 from hetsched.bounds.release_times import ReleaseTimes
-from hetsched.bounds.task_subsets import RefutationBudget
 from hetsched.errors import InvalidProblem, UnsupportedFeature
 from hetsched.stopping import NEVER, Deadline
 from hetsched.testing import brute_force, decisions, problems

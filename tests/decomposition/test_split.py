@@ -7,12 +7,11 @@ import math
 import instances
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched.decomposition.series import Series, cut
-from hetsched.decomposition.windows import window
 from hetsched.problem.links import CONTENDED, MODELS, UNCONTENDED
 from hetsched.testing import brute_force, conformance, problems
 from hetsched.testing.profiles import examples
@@ -162,54 +161,6 @@ def test_identical_modules_between_identical_devices_are_solved_once(made):
     assert solution.status == "optimal"
 
 
-@st.composite
-def windows(draw):
-    """Draw a problem of one input, a schedule of it and some of its tasks."""
-    problem = draw(problems(batching="once", n_tasks=st.integers(2, 7), inputs=1))
-    name = draw(st.sampled_from(["heft", "best-device", "olb"]))
-    schedule = hs.solve(problem, name).schedule
-    assume(schedule is not None)
-    tasks = draw(st.lists(st.integers(0, problem.n_tasks - 1), min_size=1, max_size=3, unique=True))
-    return problem, schedule, np.array(tasks)
-
-
-def devices(problem, decision):
-    """Return the device of each task."""
-    device = np.empty(problem.n_tasks, np.int64)
-    device[decision.task] = decision.device
-    return device
-
-
-@few
-@given(windows())
-def test_a_window_is_as_long_as_its_schedule_and_changes_no_other_decision(made):
-    problem, schedule, tasks = made
-    chosen = window(problem, schedule, tasks)
-    if not problem.links.contended:
-        assert hs.simulate(chosen.problem, chosen.start).makespan == pytest.approx(schedule.makespan, rel=1e-9)
-    free = np.isin(np.arange(problem.n_tasks), tasks)
-    shared = np.isin(problem.unit, problem.unit[~free])
-    solution = hs.solve(chosen.problem, "branch", start=chosen.start, options={"search": False})
-    for decision in (chosen.start, solution.schedule.decision):
-        joined = chosen.joined(decision)
-        assert (devices(problem, joined) == devices(problem, schedule.decision))[shared].all()
-        for k in range(problem.n_devices):
-            took = schedule.batches.finish > schedule.batches.start
-            outside = schedule.batches.task[took][~free[schedule.batches.task[took]]]
-            rows = [order.task[(order.device == k) & np.isin(order.task, outside)].tolist() for order in (joined, schedule.decision)]
-            assert rows[0] == rows[1]
-        assert [row for row in hs.verify(problem, hs.simulate(problem, joined)) if "memory" not in row.rule] == []
-    if not problem.links.contended:
-        assert hs.simulate(problem, chosen.joined(chosen.start)).makespan <= schedule.makespan * (1 + 1e-9)
-
-
-def test_a_window_of_several_inputs_is_refused():
-    problem = instances.profiled(4, 2, inputs=4)
-    schedule = hs.solve(problem, "bheft").schedule
-    with pytest.raises(hs.errors.UnsupportedFeature, match="the problem has 4 inputs; a window is of a schedule of one input"):
-        window(problem, schedule, np.array([0]))
-
-
 @few
 @given(series(), st.integers(2, 3))
 def test_without_a_search_the_split_is_no_longer_than_its_starts(problem, channels):
@@ -220,16 +171,16 @@ def test_without_a_search_the_split_is_no_longer_than_its_starts(problem, channe
         assert solution.makespan <= min(solution.methods.makespan) * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("communication", MODELS)
-def test_windows_shorten_the_schedules_of_overlapping_modules(communication):
+@pytest.mark.parametrize(("communication", "inputs"), [*((name, 1) for name in MODELS), ("delay", 16), ("per-input", 16), ("port", 16)])
+def test_windows_shorten_the_schedules_of_overlapping_modules(communication, inputs):
     """At each step the schedule is shorter than before; the split alone answers the same twice."""
-    stack = instances.profiled(6, 4, channels=2)
+    stack = instances.profiled(6, 4, channels=2, inputs=inputs)
     problem = stack.replace(communication=communication)
-    options = {"channels": 2, "largest": 8, "improve": False}
+    options = {"channels": 2, "largest": 8, "improve": False, "solver": "annealing" if inputs > 1 else None}
     one, other = (hs.solve(problem, "split", evaluations=400, options=options) for _ in range(2))
     assert one.schedule == other.schedule
-    assert (np.diff(one.history.incumbent) <= 0).all()
-    assert one.makespan < hs.solve(problem, "heft").makespan
+    assert (one.history.incumbent[1:] <= one.history.incumbent[:-1]).all()
+    assert one.makespan < hs.solve(problem, "bheft").makespan
     assert hs.verify(problem, one.schedule) == []
     assert "annealing" not in one.methods.method
     assert "annealing" in hs.solve(problem, "split", evaluations=400, options={**options, "improve": True}).methods.method

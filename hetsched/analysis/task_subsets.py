@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,6 +38,9 @@ class SingleInputProblem:
         Seconds of the shortest batch, inf where a task cannot run.
     rank : int array [n]
         Positions of the tasks in the topological order.
+    unit : int array [n]
+        Co-location unit of each task.
+    n_devices : int
     bytes : array [n]
         Bytes of a task in the memory of its device in every schedule.
     room : array [K]
@@ -46,6 +50,7 @@ class SingleInputProblem:
     @checked
     def __init__(self, problem: Problem, least: FloatArray | None = None) -> None:
         self.problem = problem
+        self.unit, self.n_devices = problem.unit, problem.n_devices
         self.least = levels.least_durations(problem) if least is None else check_array(least, "least", problem.durations.shape[:2])
         self.rank = problem.graph.rank
         self.bytes = problem.graph.weight_bytes if problem.memory == "peak" else problem.static_bytes.sum(axis=1)
@@ -89,6 +94,24 @@ class RefutationBudget:
         return self.work >= self.most or self.deadline.over or (self.stop is not None and self.stop())
 
 
+class GivenTasks(NamedTuple):
+    """Tasks of one input that are given by their numbers alone; like those of a `SingleInputProblem`, in topological order."""
+
+    least: FloatArray
+    """[n, K]: seconds, inf where a task cannot run."""
+    unit: IntArray
+    """[n]: tasks of one number run on one device."""
+    bytes: FloatArray
+    """[n]: bytes of a task in the memory of its device."""
+    room: FloatArray
+    """[K]: bytes of each device; inf where they do not matter."""
+
+    @property
+    def n_devices(self) -> int:
+        """Number of devices."""
+        return len(self.room)
+
+
 class TaskSubset:
     """Some tasks of a problem, in topological order, with edges between them.
 
@@ -102,6 +125,8 @@ class TaskSubset:
     edges : int array
         Edges between the tasks, or some of them.
     """
+
+    single_input: SingleInputProblem | GivenTasks
 
     @checked
     def __init__(self, single_input: SingleInputProblem, tasks: IntArray, edges: IntArray) -> None:
@@ -117,18 +142,32 @@ class TaskSubset:
         by_task = np.argsort(self.tasks)
         source, target = (by_task[np.searchsorted(self.tasks, ends[edges], sorter=by_task)] for ends in (graph.source, graph.target))
         by_target = np.argsort(target, kind="stable")
-        self.pred, self.edges = source[by_target], edges[by_target]
-        self.pointer = np.searchsorted(target[by_target], np.arange(len(tasks) + 1))
-        self.before = np.zeros((len(tasks), len(tasks)), bool)
-        for j, pointer in enumerate(self.pointer[:-1].tolist()):
-            for p in self.pred[pointer : self.pointer[j + 1]].tolist():
-                self.before[:, j] |= self.before[:, p]
-                self.before[p, j] = True
+        self.edges = edges[by_target]
+        self._connect(source[by_target], target[by_target])
         self._complete(single_input.lag(self.edges))
 
+    @classmethod
+    def of_given(cls, given: GivenTasks, source: IntArray, target: IntArray, lag: FloatArray) -> TaskSubset:
+        """Return the subset of all given tasks, with edges between them and their transfer times, [e, K, K]; not checked."""
+        new = cls.__new__(cls)
+        new.single_input, new.tasks = given, np.arange(len(given.least))
+        new.edges = np.argsort(target, kind="stable")
+        new._connect(source[new.edges], target[new.edges])
+        new._complete(np.ascontiguousarray(lag[new.edges]))
+        return new
+
+    def _connect(self, source: IntArray, target: IntArray) -> None:
+        """Set the edges, which are sorted by their targets, and the ancestors."""
+        m = len(self.tasks)
+        self.pred, self.pointer = source, np.searchsorted(target, np.arange(m + 1))
+        self.before = np.zeros((m, m), bool)
+        for p, j in zip(source.tolist(), target.tolist(), strict=True):
+            self.before[:, j] |= self.before[:, p]
+            self.before[p, j] = True
+
     def _complete(self, lag: FloatArray) -> None:
-        m, size = len(self.tasks), self.single_input.problem.n_devices
-        self.lag, self.unit = lag, self.single_input.problem.unit[self.tasks]
+        m, size = len(self.tasks), self.single_input.n_devices
+        self.lag, self.unit = lag, self.single_input.unit[self.tasks]
         self.place = {i: x for x, i in enumerate(self.tasks.tolist())}
         self.mates = [np.flatnonzero(self.unit == unit) for unit in self.unit]
         """Co-located tasks of each task, including itself."""
@@ -176,7 +215,7 @@ class TaskSubset:
         for task, device in rows:
             if task not in self.place:
                 raise InvalidArgument(f"pins has task {shown(task)}; it must be one of the subset")
-            check_count(device, "a pin's device", 0, self.single_input.problem.n_devices - 1)
+            check_count(device, "a pin's device", 0, self.single_input.n_devices - 1)
         for name, given in (("release", release), ("delivery", delivery)):
             if given is not None:
                 check_array(given, name, self.single_input.least.shape)
@@ -202,7 +241,7 @@ class TaskSubset:
         return self._starts(node)
 
     def _starts(self, node: FloatArray) -> FloatArray:
-        from hetsched.bounds import branch_and_bound_kernels as kernels
+        from hetsched.analysis import branch_and_bound_kernels as kernels
 
         start: FloatArray = np.empty_like(node[0])
         kernels.forward(self.pointer, self.pred, self.lag, node[0], node[1], start)
@@ -215,7 +254,7 @@ class TaskSubset:
         return self._path(node)
 
     def _path(self, node: FloatArray) -> float:
-        from hetsched.bounds import branch_and_bound_kernels as kernels
+        from hetsched.analysis import branch_and_bound_kernels as kernels
 
         tail = np.empty_like(node[0])
         kernels.backward(self.pointer, self.pred, self.lag, node[0], node[2], tail)
@@ -281,11 +320,11 @@ class TaskSubset:
         return self._refute(node, horizon, budget)
 
     def _refute(self, node: FloatArray, horizon: float, budget: RefutationBudget) -> bool | float:
-        from hetsched.bounds import branch_and_bound_kernels as kernels
+        from hetsched.analysis import branch_and_bound_kernels as kernels
 
         self._ints[3] = self._ints[4] = np.arange(len(self.tasks))
         stack = [(node.copy(), self.before.copy())]
-        left, work = budget.nodes, len(self.tasks) ** 2 * self.single_input.problem.n_devices
+        left, work = budget.nodes, len(self.tasks) ** 2 * self.single_input.n_devices
         while stack:
             if left == 0 or budget.over:
                 budget.open += 1
@@ -324,7 +363,7 @@ class TaskSubset:
 
     def _branches(self, state: FloatArray, before: BoolArray, kind: int, task: int, other: int) -> list[tuple[FloatArray, BoolArray]]:
         """Return the two branches of a node, the more promising last."""
-        from hetsched.bounds import branch_and_bound_kernels as kernels
+        from hetsched.analysis import branch_and_bound_kernels as kernels
 
         second, behind = state.copy(), before.copy()
         if kind == kernels.DEVICE:

@@ -1,0 +1,105 @@
+"""Windows of a schedule, against the schedule and all other schedules of their batches."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given
+from hypothesis import strategies as st
+
+import hetsched as hs
+from hetsched.analysis.task_subsets import RefutationBudget
+from hetsched.decomposition.windows import Batches
+from hetsched.testing import brute_force, problems
+from hetsched.testing.profiles import examples
+
+LONGER = 1 + 1e-6
+
+
+@st.composite
+def windows(draw, **settings):
+    """Draw a problem, the batches of a schedule of it, some of its tasks and other batches of one of these."""
+    problem = draw(problems(n_tasks=st.integers(2, 6), **settings))
+    name = draw(st.sampled_from(["heft", "best-device", "olb"] if problem.inputs == 1 else ["bheft", "bmet"]))
+    schedule = hs.solve(problem, name).schedule
+    assume(schedule is not None)
+    tasks = np.array(draw(st.lists(st.integers(0, problem.n_tasks - 1), min_size=1, max_size=4, unique=True)))
+    divisions = {}
+    chosen = int(tasks[0])
+    if problem.inputs > 1 and problem.graph.colocation[chosen] is None and draw(st.booleans()):
+        first = draw(st.integers(1, problem.inputs))
+        batch = np.repeat([0, 1], [first, problem.inputs - first])
+        division = batch == np.arange(batch[-1] + 1)[:, None]
+        sizes = division.sum(axis=1)
+        if np.isin(sizes, problem.batch_sizes).all():
+            least = problem.usable_durations[chosen][:, np.searchsorted(problem.batch_sizes, sizes)]
+            divisions = {chosen: division} if np.isfinite(least).any(axis=0).all() else {}
+    return problem, Batches(problem, schedule), tasks, divisions
+
+
+def others(problem, decision, tasks):
+    """Return tasks, devices and inputs of the batches of all other tasks, in their order on each device."""
+    order = np.lexsort((np.arange(decision.n_batches), decision.device))
+    rows = [
+        (int(decision.task[b]), int(decision.device[b]), decision.items[decision.item_ptr[b] : decision.item_ptr[b + 1]].tolist())
+        for b in order
+    ]
+    return [row for row in rows if row[0] not in tasks]
+
+
+def simulated(problem, decision):
+    """Return the schedule of a decision, or None if its batches wait for one another."""
+    try:
+        return hs.simulate(problem, decision)
+    except hs.errors.InvalidSchedule as error:
+        if "deadlocks" not in str(error):
+            raise
+    return None
+
+
+@examples(30, HealthCheck.filter_too_much)
+@given(windows())
+def test_a_window_contains_its_schedule_and_keeps_all_other_decisions(made):
+    problem, batches, tasks, divisions = made
+    schedule, part = batches.schedule, batches.window(tasks, divisions)
+    tight = problem.memory == "static" and np.isfinite(problem.cluster.memory_bytes).any()
+    found = part.window.shorter(schedule.makespan * LONGER, RefutationBudget(nodes=20_000))
+    if found is None:
+        assert divisions or problem.links.contended or tight
+        return
+    decision = part.joined(*found)
+    if problem.inputs > 1 and problem.batching == "once":  # batches of one task that move to one device become one
+        if decision is not None and (joined := simulated(problem, decision)) is not None:
+            assert [row for row in hs.verify(problem, joined) if "memory" not in row.rule] == []
+        return
+    joined = hs.simulate(problem, decision)
+    if (schedule.batches.finish > schedule.batches.start).all():
+        assert others(problem, decision, tasks) == others(problem, schedule.decision, tasks)
+    assert [row for row in hs.verify(problem, joined) if "memory" not in row.rule] == []
+    if not problem.links.contended:
+        assert joined.makespan <= schedule.makespan * LONGER
+
+
+@examples(15, HealthCheck.filter_too_much)
+@given(windows(inputs=1, communication="delay", memory="static", batching="once"))
+def test_the_window_of_all_tasks_is_the_problem(made):
+    problem, batches, _, _ = made
+    everything = batches.window(np.arange(problem.n_tasks))
+    budget = RefutationBudget(nodes=20_000)
+    found = everything.window.shorter(batches.schedule.makespan * LONGER, budget)
+    assume(not budget.open and found is not None)
+    assert hs.simulate(problem, everything.joined(*found)).makespan == pytest.approx(brute_force(problem).makespan, rel=1e-5)
+
+
+def test_batches_of_a_task_on_one_device_become_one():
+    graph = hs.TaskGraph(["a", "b"], [("a", "b", 1.0)])
+    times = np.array([[[1.0, 1.5], [9.0, 9.5]], [[1.0, 1.5], [2.0, 3.0]]])
+    problem = hs.Problem(graph, hs.Cluster(["x", "y"], bandwidth=1.0), durations=times, inputs=2, batch_sizes=[1, 2])
+    batches = Batches(problem, hs.simulate(problem, hs.Decision([0, 1], [0, 0], [0, 2, 4], [0, 1, 0, 1])))
+    divided = batches.window(np.array([0, 1]), {0: np.eye(2, dtype=bool)})
+    assert divided.task.tolist() == [0, 0, 1]
+    decision = divided.joined(np.array([0, 0, 0]), np.array([0.0, 1.0, 2.0]))
+    assert decision.task.tolist() == [0, 1]
+    assert hs.simulate(problem, decision).makespan == 3.0
+    free = Batches(problem.replace(batching="free"), batches.schedule).window(np.array([0, 1]), {0: np.eye(2, dtype=bool)})
+    assert free.joined(np.array([0, 0, 0]), np.array([0.0, 1.0, 2.0])).task.tolist() == [0, 0, 1]
