@@ -18,7 +18,7 @@ from hetsched.problem.graph import TaskGraph
 from hetsched.problem.problem import Problem, stated
 from hetsched.stopping import Deadline
 
-_LARGEST = 4000
+LARGEST = 4000
 """The most tasks for which all ancestors are computed."""
 _ITERATIONS = 20
 
@@ -48,7 +48,7 @@ def handover(problem: Problem, modules: list[IntArray], deadline: Deadline) -> H
 
     A batch may hold other inputs besides: q inputs in it cost as much as the cheapest batch of at least q.
     """
-    if problem.n_tasks > _LARGEST:
+    if problem.n_tasks > LARGEST:
         return Handover(0.0, 0, 0)
     return _Chain(problem, modules, deadline).best()
 

@@ -35,18 +35,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Executor
 
 import numpy as np
 import numpy.typing as npt
 
 from hetsched.analysis.levels import Levels
 from hetsched.analysis.modules import modules as partition
-from hetsched.analysis.task_subsets import RefutationBudget
+from hetsched.analysis.task_subsets import RefutationBudget, SingleInputProblem
 from hetsched.arguments import checked
 from hetsched.arrays import IntArray
-from hetsched.bounds.batches import handover
+from hetsched.bounds.batches import LARGEST, handover
 from hetsched.bounds.combinatorial import critical_path
 from hetsched.bounds.destructive import destructive
+from hetsched.bounds.recursive import recursive
 from hetsched.bounds.release_times import ReleaseTimes
 from hetsched.errors import InvalidProblem
 from hetsched.problem.cluster import Cluster, Device
@@ -59,6 +61,8 @@ _SMALL = 2000
 """The most tasks of a graph that by default is divided at more than one channel."""
 TYPICAL = 16
 """The most tasks of a module if the channels permit."""
+LITERAL_NODES = 1000
+"""Nodes of one refutation in the literal form."""
 _WORK = 5e6
 """Limit of the work without a time limit: about a second."""
 _PASSES = (
@@ -87,6 +91,8 @@ def modular(
     best: Bound = NO_BOUND,
     deadline: Deadline = NEVER,
     modules: Iterable[npt.ArrayLike] | None = None,
+    literal: bool = False,
+    executor: Executor | None = None,
 ) -> Bound:
     """Return the best bound found module by module: on heads, on tails, and on inputs that follow one another.
 
@@ -106,6 +112,11 @@ def modular(
         of `hetsched.analysis.modules`, of at most 16 tasks if four channels allow.
     deadline : Deadline
         The end; without one the work takes about a second.
+    literal : bool
+        The recursion as DiviML prints it, see `hetsched.bounds.recursive`, instead; it takes as long as `LITERAL_NODES` nodes of
+        each part of a module need. For more than 4000 tasks it is the critical path.
+    executor : concurrent.futures.Executor, optional
+        With `literal` parts of modules are bounded side by side.
 
     Raises
     ------
@@ -118,8 +129,14 @@ def modular(
     result = Bound(proof.value, "modular", proof.evidence)
     if math.isinf(proof.value) or not problem.n_tasks or deadline.over:
         return result
+    parts = parts or _default(problem.graph)
+    if literal:
+        if problem.n_tasks > LARGEST:
+            return result
+        value = recursive(SingleInputProblem(problem, levels.least), parts, LITERAL_NODES, deadline, executor=executor)
+        return Bound(value, "modular", f"DiviML's recursion over {plural(len(parts), 'module')}")
     budget = RefutationBudget(deadline=deadline, most=_WORK if math.isinf(deadline.end) else math.inf)
-    for passed in _every(levels, parts or _default(problem.graph), budget):
+    for passed in _every(levels, parts, budget):
         result = max(result, passed, key=lambda candidate: candidate.value)
     return result
 

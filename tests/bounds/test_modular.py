@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import math
 
 import instances
@@ -91,6 +92,39 @@ def test_it_is_never_above_a_schedule(data: st.DataObject, problem: hs.Problem) 
     assert modular(problem, modules=data.draw(partitions(problem.graph))).value <= makespan * (1 + 1e-9)
 
 
+@examples(40)
+@given(data=st.data(), problem=problems(n_tasks=st.integers(2, 7), inputs=st.integers(1, 2)))
+def test_the_recursion_is_never_above_the_optimum(data: st.DataObject, problem: hs.Problem) -> None:
+    try:
+        optimum = brute_force(problem, limit=30_000)
+    except UnsupportedFeature:
+        return
+    literal = modular(problem, modules=data.draw(partitions(problem.graph)), literal=True)
+    assert literal.value <= (math.inf if optimum is None else optimum.makespan) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("dependence", ["sdep", "wdep"])
+@pytest.mark.parametrize(("channels", "seed"), [(1, 0), (2, 1), (3, 2)])
+def test_the_recursion_is_at_most_the_bound_by_heads_and_tails(dependence: str, channels: int, seed: int) -> None:
+    """Three modules of six tasks; an executor's answer is that without one."""
+    problem = instances.profiled(6, 3, channels=channels, dependence=dependence, seed=seed)
+    modules = [np.arange(6) + 6 * t for t in range(3)] if channels > 1 else None
+    literal, ours = modular(problem, modules=modules, literal=True), modular(problem, modules=modules)
+    makespan = hs.solve(problem, "split", evaluations=3000).makespan
+    assert 0 < literal.value <= ours.value * (1 + 1e-6)
+    assert ours.value <= makespan * (1 + 1e-9)
+    assert literal.evidence.startswith("DiviML's recursion over ")
+    with concurrent.futures.ThreadPoolExecutor(2) as executor:
+        assert modular(problem, modules=modules, literal=True, executor=executor).value == literal.value
+
+
+def test_the_recursion_adds_up_modules() -> None:
+    """On forks and joins through single tasks it is exact: 1 + 5 (3 + 3 + 1); the critical path has 5 (3 + 1) + 1."""
+    problem, modules = forks(5)
+    assert modular(problem, modules=modules, literal=True).value == pytest.approx(36, rel=1e-6)
+    assert levels.critical_path(problem).length == 21
+
+
 @pytest.mark.parametrize("turned", [False, True])
 def test_a_task_without_readers_does_not_delay_the_rest(turned: bool) -> None:
     """A dangling task of 100 s in the first module, and o -> g takes 51 s: the sum of the modules would be 150."""
@@ -101,6 +135,7 @@ def test_a_task_without_readers_does_not_delay_the_rest(turned: bool) -> None:
         problem, modules = reverse(problem), modules[::-1]
     assert brute_force(problem).makespan == 100  # type: ignore[union-attr]
     assert modular(problem, modules=modules).value == 100
+    assert modular(problem, modules=modules, literal=True).value == 51
     several = problem.replace(inputs=2, durations=problem.durations, batch_sizes=[2])
     assert batches.handover(several, modules, NEVER).value <= brute_force(several).makespan  # type: ignore[union-attr]
 
