@@ -38,6 +38,8 @@ SHARE = 0.5
 """Share of the time for modules and windows if a search follows, and of the evaluations for windows."""
 JOINED = 0.1
 """Share of the time of modules and windows for the modules, if windows follow."""
+MOST_DEVICES = 64
+"""The most devices with windows, whose transfer times are stored for all pairs."""
 
 
 @dataclass(frozen=True)
@@ -182,7 +184,7 @@ def split(
         news(path)
         for trouble in path.troubles:
             monitor.note(trouble)
-        if heuristic and (first := _first(problem, monitor)) is not None:
+        if heuristic and problem.n_devices <= MOST_DEVICES and (first := _first(problem, monitor)) is not None:
             evaluations = None if monitor.budget.evaluations is None else monitor.budget.evaluations - monitor.evaluations
             if evaluations is not None and improve:
                 evaluations = int(SHARE * evaluations)
