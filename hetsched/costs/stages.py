@@ -16,7 +16,7 @@ from hetsched.costs.analytic import Analytic
 from hetsched.costs.protocol import KernelModel, Kernels
 from hetsched.errors import InvalidArgument, InvalidProblem
 from hetsched.problem.cluster import Device
-from hetsched.problem.graph import Shape, TaskGraph
+from hetsched.problem.graph import TaskGraph
 
 if TYPE_CHECKING:
     from hetsched.costs.stage_kernels import Neighbours
@@ -31,6 +31,8 @@ _FITTED = {
 """The fitted parameters and their ranges."""
 PART = 1 - 1e-9
 """A task that reads less than this much of an output reads a part of it."""
+FUSED = 2
+"""Multiplications and additions for each element of a convolution's output that may be fused with it: bias, normalisation, activation."""
 
 
 class Contention:
@@ -48,7 +50,8 @@ class Contention:
     parts of its output. A task that reads a part of an output (an edge of less than `output_bytes`) takes `strided` times as long in
     batches of more than one input, where the part is not contiguous; a merged stage bears that of its readers. Its cost is inf if
     shapes are unknown, if operators, strides or sizes differ, or if the tasks do not read the same tasks; tasks without
-    predecessors are assumed to read different tensors. A `Shape` does not tell dilation, which excludes merging.
+    predecessors are assumed to read different tensors, or if one has more work than the convolution of its shape and what may
+    be fused with it: a separable convolution, which is two. A `Shape` does not tell dilation, which excludes merging.
 
     Parameters
     ----------
@@ -168,7 +171,7 @@ class Contention:
         from hetsched.costs import stage_kernels
 
         sorts: dict[object, int] = {}
-        kinds = [_merging(self.graph.op[i], self.graph.shape[i]) for i in own.tolist()]
+        kinds = [_merging(self.graph, i) for i in own.tolist()]
         sort = [
             -1 if kind is None else sorts.setdefault((self._parents[i], kind), len(sorts))
             for i, kind in zip(own.tolist(), kinds, strict=True)
@@ -246,7 +249,7 @@ class Contention:
 
     def _merged(self, places: list[int]) -> float:
         graph = self.graph
-        sorts = {(self._parents[i], _merging(graph.op[i], graph.shape[i])) for i in places}
+        sorts = {(self._parents[i], _merging(graph, i)) for i in places}
         ((parents, kind),) = sorts if len(sorts) == 1 else ((frozenset(), None),)
         shapes = [shape for i in places if (shape := graph.shape[i]) is not None]
         if kind is None or not parents:
@@ -282,9 +285,12 @@ def _chain(n: int) -> npt.NDArray[np.int32]:
     return parents
 
 
-def _merging(op: str, shape: Shape | None) -> tuple[object, ...] | None:
+def _merging(graph: TaskGraph, i: int) -> tuple[object, ...] | None:
     """Return what is equal for convolutions that can be merged if they read the same tensors; None for what cannot be merged."""
+    op, shape = graph.op[i], graph.shape[i]
     if shape is None or shape.groups != 1 or not shape.kernel or not op.startswith("conv"):
+        return None
+    if graph.flops[i] > 2.0 * shape.rows * shape.columns * (shape.reduction + FUSED):
         return None
     return op, shape.rows, shape.stride, len(shape.kernel), round(shape.reduction / math.prod(shape.kernel))
 

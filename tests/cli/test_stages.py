@@ -13,13 +13,13 @@ import hetsched as hs
 
 def graph(strides: tuple[int, int] = (1, 2)) -> hs.TaskGraph:
     """Return two convolutions in parallel that are too small for a device, between two others."""
-    shapes = [hs.Shape(49, 64, 576, (3, 3), (stride, stride)) for stride in (1, *strides, 1)]
+    shapes = [hs.Shape(196, 256, 1152, (3, 3), (stride, stride)) for stride in (1, *strides, 1)]
     return hs.TaskGraph(
         ["in", "left", "right", "out"],
         [("in", "left"), ("in", "right"), ("left", "out"), ("right", "out")],
         op="conv2d",
         output_bytes=1e4,
-        flops=1e8,
+        flops=2 * 196 * 256 * 1152,
         shape=shapes,
     )
 

@@ -166,10 +166,11 @@ def reference(cost, groups, body, work, move):
 CONV = hs.Shape(25, 8, 4 * 9, (3, 3), (1, 1))
 
 
-def convolutions(second=CONV, *, edges=(("x", "a"), ("x", "b")), ops=("input", "conv", "conv"), first=CONV, **more):
+def convolutions(second=CONV, *, edges=(("x", "a"), ("x", "b")), ops=("input", "conv", "conv"), first=CONV, fused=0, **more):
     shapes = [None, first, second]
     made = [100.0 * 4, *(4.0 * (shape or CONV).rows * (shape or CONV).columns for shape in shapes[1:])]
     flops = [0.0, *(2.0 * math.prod((shape or CONV)[:3]) for shape in shapes[1:])]
+    flops[1] += 2.0 * fused * first.rows * first.columns
     graph = hs.TaskGraph(["x", "a", "b"], list(edges), op=ops, output_bytes=made, input_bytes=[0, 400.0, 400.0], flops=flops, shape=shapes)
     return Contention(graph, DEVICE, costs=hs.costs.Roofline(), **{**SETTINGS, **more})
 
@@ -184,7 +185,7 @@ def test_a_merged_stage_bears_what_its_readers_lose():
     edges, ops = [("x", "a"), ("x", "b"), ("a", "c"), ("b", "c")], ["input", "conv", "conv", "cat"]
     names = ["x", "a", "b", "c"]
     graph = hs.TaskGraph(
-        names, edges, op=ops, output_bytes=[400.0, 800.0, 800.0, 1600.0], flops=[0, 1e6, 1e6, 4e6], shape=[None, CONV, CONV, None]
+        names, edges, op=ops, output_bytes=[400.0, 800.0, 800.0, 1600.0], flops=[0, 14400, 14400, 4e6], shape=[None, CONV, CONV, None]
     )
     one, two, none = (
         Contention(graph, DEVICE, inputs=inputs, costs=hs.costs.Roofline(), strided=strided, **SETTINGS)
@@ -211,6 +212,7 @@ def test_the_smaller_kernel_is_padded():
         convolutions(CONV._replace(reduction=3 * 9)),
         convolutions(CONV._replace(groups=2), first=CONV._replace(groups=2)),
         convolutions(CONV._replace(kernel=()), first=CONV._replace(kernel=())),
+        convolutions(fused=9),
         convolutions(edges=()),
         convolutions(edges=[("x", "a")]),
         convolutions(edges=[("x", "a"), ("a", "b")]),
@@ -220,6 +222,10 @@ def test_the_smaller_kernel_is_padded():
 )
 def test_what_cannot_be_merged_is_infinite(cost):
     assert cost(("a", "b"), "merge") == cost.bound(("a", "b"), "merge") == math.inf
+
+
+def test_bias_and_activation_do_not_hinder_merging():
+    assert convolutions(fused=2)(("a", "b"), "merge") == convolutions()(("a", "b"), "merge")
 
 
 def test_the_search_merges_where_it_pays():

@@ -44,6 +44,12 @@ def stages(
             metavar="yes|no|FILE",
         ),
     ] = "yes",
+    part_size: Annotated[
+        int,
+        typer.Option(
+            help="Cut blocks of more tasks into parts of this many, as IOS's authors do; 0 for no limit.", metavar="NUMBER", min=0
+        ),
+    ] = 0,
     time_limit: Annotated[
         float | None,
         typer.Option(
@@ -91,6 +97,7 @@ def stages(
             group_size=most_tasks,
             strategies=strategies,
             blocks=limited,
+            part_size=part_size or None,
             time_limit=time_limit,
             on_progress=show,
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
+from itertools import chain
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 Strategies = Literal["concurrent", "merge", "both"]
 
 
-@checked(UnsupportedFeature, groups=COUNT, group_size=COUNT, finalists=COUNT)
+@checked(UnsupportedFeature, groups=COUNT, group_size=COUNT, finalists=COUNT, part_size=COUNT)
 def stages(
     graph: TaskGraph,
     cost: StageCost,
@@ -41,6 +42,7 @@ def stages(
     propose: StageCost | None = None,
     finalists: int = 5,
     blocks: bool | Sequence[Iterable[str]] = True,
+    part_size: int | None = None,
     time_limit: float | None = None,
     on_progress: Callable[[Progress], object] | None = None,
 ) -> StageSchedule:
@@ -76,6 +78,8 @@ def stages(
         Whether stages are limited to the blocks of `hetsched.models.ios.blocks`, as in the paper. If not, the optimum is over
         all stages; it differs only by stages with consecutive tasks of two blocks. Or the names of the tasks of each block,
         in the order of execution, for networks whose cells read more than the cell before, such as NASNet.
+    part_size : int, optional
+        Cut a block of more tasks, in topological order, into parts of this many, as the authors' program does (100 by default).
     time_limit : float, optional
         Seconds; needs a `bound`, `propose`, or a `cost` with a method `table`. With a bound or a model, for expensive costs, blocks that
         are not finished by then have the best stages so far, at least those that are best by the bounds or the model, whose
@@ -89,8 +93,8 @@ def stages(
     -------
     StageSchedule
         The optimum, to 1e-6 with a bound, with the number of costs `asked` for of those `possible`. Its own `bound` is
-        further below its latency only if the search was stopped, or if a block has too many states or transitions; with `propose`
-        it is 0. Such a block is halved, between levels if possible, until its parts are small enough, and no stage crosses a cut. The other
+        further below its latency only if the search was stopped, or if a block is cut; with `propose` it is 0. A block of too many
+        states or transitions is halved, between levels if possible, until its parts are small enough, and no stage crosses a cut. The other
         blocks stay optimal, and `messages` name those that were cut, whose stages need not be and which add nothing to the bound.
 
     Raises
@@ -135,7 +139,9 @@ def stages(
     for number, tasks in enumerate(parts):
         bounds = []
         late = tabled and is_over()
-        for block in _within_reach(graph, tasks, groups, group_size, most=MOST_OF_A_PART if late else None):
+        pieces = [tasks] if part_size is None else np.split(tasks, range(part_size, len(tasks), part_size))
+        most = MOST_OF_A_PART if late else None
+        for block in chain.from_iterable(_within_reach(graph, piece, groups, group_size, most=most) for piece in pieces):
             search = _Search(block, cost, strategies, bound if propose is None else propose, partial(report, number))
             best, own = search.best() if every else search.best(is_over) if propose is None else search.proposed(finalists, is_over)
             best_stages += best
@@ -145,7 +151,8 @@ def stages(
         if len(bounds) == 1:
             lower += bounds[0]
         else:
-            reason = "was begun after the search was stopped" if late else "is too wide to be solved as one"
+            large = f"has more than {part_size} tasks" if len(pieces) > 1 else "is too wide to be solved as one"
+            reason = "was begun after the search was stopped" if late else large
             messages.append(f"{described(graph, tasks)} {reason} and was cut into {len(bounds)} parts")
     return _schedule(graph, best_stages, evaluated, possible, lower, messages)
 

@@ -338,6 +338,7 @@ def test_an_empty_graph():
         ({"cost": lambda tasks, strategy: math.nan}, hs.InvalidProblem, "must be a number"),
         ({"cost": lambda tasks, strategy: INF}, hs.Infeasible, "infinite cost"),
         ({"bound": lambda tasks, strategy: 1e3}, hs.InvalidProblem, "a bound must never exceed the cost"),
+        ({"part_size": 0}, hs.UnsupportedFeature, "part_size is 0"),
     ],
 )
 def test_what_cannot_be_is_refused(settings, error, message):
@@ -554,6 +555,22 @@ def test_given_blocks_are_scheduled_one_by_one(graph, seed, data):
     assert stages.latency >= hs.stages(graph, cost, blocks=False).latency
     alone = sum(hs.stages(part(graph, names), cost, blocks=False).latency for names in parts)
     assert stages.latency == pytest.approx(alone)
+
+
+@given(GRAPHS, st.integers(0, 1000), st.integers(1, 6), st.booleans())
+def test_parts_of_a_size_are_blocks_of_as_many_consecutive_tasks(graph, seed, size, blocks):
+    cost = Table(seed)
+    whole = [[graph.index[name] for name in block] for block in ios.blocks(graph)] if blocks else [graph.topological_order.tolist()]
+    parts = [[graph.names[i] for i in block[a : a + size]] for block in whole for a in range(0, len(block), size)]
+    stages, given = hs.stages(graph, cost, blocks=blocks, part_size=size), hs.stages(graph, cost, blocks=parts)
+    assert [stages.groups(s) for s in range(len(stages))] == [given.groups(s) for s in range(len(given))]
+    assert stages.latency == given.latency
+    assert hs.verify_stages(graph, stages, groups=8, group_size=3, cost=cost) == []
+    cut = [block for block in whole if len(block) > size]
+    assert len(stages.messages) == len(cut)
+    assert all(f"has more than {size} tasks and was cut into" in message for message in stages.messages)
+    if not cut:
+        assert stages.bound == pytest.approx(stages.latency)
 
 
 def part(graph, names):
