@@ -6,8 +6,7 @@ Three sources: times of a core of this machine, measured first unless a profile 
 of IOS measured on a V100; and their AutoTVM logs, kernels tuned for the convolutions of four networks on a V100 at batch 1. Constants of
 `Analytic` are fitted on half of the networks and compared on the other half; beside them are the roofline as it is, and one that is
 fitted in the same way. With --write the constants for CPUs are those of all networks, and `hetsched/costs/families.json` is written,
-with the errors of what was held. Then stages: latencies of Inception-v3's schedules that the IOS authors measured on a V100, of which
-some fit the constants of `Contention`, and the others are compared with it. Needs torch and scipy.
+with the errors of what was held. Needs torch and scipy.
 """
 
 from __future__ import annotations
@@ -15,8 +14,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import datetime
-import inspect
-import itertools
 import json
 import os
 import warnings
@@ -35,6 +32,7 @@ from truth import network
 import hetsched as hs
 from hetsched.costs.analytic import CLASSES, DENSE, Analytic, Family, class_of
 from hetsched.costs.profile_comparison import spearman
+from hetsched.papers.ios import published
 
 REGION = "costs"
 DATA = instances.DATA / "ios"
@@ -44,8 +42,11 @@ SMALLER = 112
 """A second size of the images."""
 QUICK = 48
 BATCHES = (1, 4)
-SEQUENTIAL = {"inception_v3": {1: 6.25e-3, 16: 17.95e-3, 32: 30.54e-3, 64: 55.67e-3, 128: 108.55e-3}, "squeezenet": {1: 0.86e-3}}
-"""Seconds of all operators one after another on a V100, as the authors of IOS measured them; of three runs at batch 1 the median."""
+SEQUENTIAL = {
+    "inception_v3": {batch: 1e-3 * ms for batch, ms in published.SEQUENTIAL.items()},
+    "squeezenet": {1: 1e-3 * published.FIGURE_6["squeezenet"][0]},
+}
+"""Seconds of all operators one after another on a V100, as the authors of IOS measured them."""
 V100 = Family(
     source="prototype fit on Inception-v3's operators in ONNX Runtime on a V100, measured by the authors of PPipe; not refitted here",
     date="entered 2026-11-24",
@@ -330,105 +331,6 @@ def whole_networks() -> list[list[str]]:
     return lines
 
 
-# ---------------------------------------------------------------------- stages
-
-AUTHORS = Path(__file__).resolve().parents[1] / "tests" / "costs" / "ios_authors.json"
-"""What the authors of IOS measured on a V100, ms: latencies of Inception-v3 by schedule and batch size, and one operator after another."""
-FITTED = (("1", 1), ("1", 32), ("32", 1), ("32", 32))
-"""The schedules and batch sizes that the constants are fitted to, besides the sequential latencies."""
-CONSTANTS = {"launch": (1e-6, 1e-4), "host": (1e-7, 1e-4), "interference": (1e-3, 4.0), "strided": (1.0, 2.0)}
-"""The fitted constants and their ranges."""
-ORDER = 2.0
-"""Weight of the ratios of latencies, by which schedules are ordered, relative to that of latencies."""
-APART = 0.02
-"""Schedules whose measured latencies differ by less are not a pair to be ordered."""
-Cell = tuple[str, int]
-Stages = tuple[hs.TaskGraph, list[tuple[str, ...]]]
-
-
-def schedule(path: Path) -> Stages:
-    """Return the graph of a schedule of IOS with merged convolutions as they are, and the tasks of each stage."""
-    document = json.loads(path.read_text())
-    made = {document["input"]["name"]: document["input"]["output_shape"]}
-    columns: dict[str, list[Any]] = {name: [] for name in ("tasks", "op", "output_bytes", "input_bytes", "weight_bytes", "flops", "shape")}
-    edges, stages = [], []
-    columns["tasks"], columns["op"] = list(made), ["input"]
-    columns["output_bytes"], columns["shape"] = [4.0 * np.prod(*made.values())], [None]
-    for name in ("input_bytes", "weight_bytes", "flops"):
-        columns[name] = [0.0]
-    for block in document["blocks"]:
-        for node in (*block["inner_nodes"], block["exit_node"]):
-            channels, height, width = made[node["name"]] = node["output_shape"]
-            parts = [(source, 4.0 * (end - begin) * np.prod(made[source][1:])) for terms in node["inputs"] for source, begin, end in terms]
-            kernel, stride, outputs = tuple(node.get("kernel", ())), tuple(node.get("stride", ())), 4.0 * channels * height * width
-            shape, flops, weights, op = None, 0.0, 0.0, "cat"
-            if node["type"] == "conv":
-                reduction = sum(terms[0][2] - terms[0][1] for terms in node["inputs"]) * np.prod(kernel)
-                shape, op = hs.Shape(height * width, channels, reduction, kernel, stride), "conv2d"
-                flops, weights = 2.0 * height * width * channels * reduction, 4.0 * channels * (reduction + 1)
-            elif node["type"] == "pool":
-                op = "adaptive_avg_pool2d" if node["pool_type"].startswith("global") else f"{node['pool_type']}_pool2d"
-                shape = hs.Shape(height * width, channels, np.prod(kernel), kernel, stride)
-            edges += [(source, node["name"], size) for source, size in parts]
-            row = (node["name"], op, outputs, sum(size for _, size in parts), weights, flops, shape)
-            for column, value in zip(columns.values(), row, strict=True):
-                column.append(value)
-        stages += [tuple(name for group in stage for name in group) for stage in block["stages"]]
-    return hs.TaskGraph(edges=edges, **columns), stages
-
-
-def latency(stages: Stages, batch: int, constants: dict[str, float]) -> float:
-    """Return the milliseconds of a schedule by the contention model."""
-    graph, rows = stages
-    cost = hs.costs.Contention(graph, hs.costs.device("v100"), inputs=batch, costs=Analytic(families={"cuda float32": V100}), **constants)
-    return 1e3 * sum(cost(tasks, "concurrent") for tasks in rows)
-
-
-def contention(folder: Path) -> tuple[list[str], dict[str, float]]:
-    """Return the texts on stages, and the numbers of their last line."""
-    authors = json.loads(AUTHORS.read_text())
-    measured: dict[Cell, float] = {(name, int(batch)): ms for name, row in authors["schedules"].items() for batch, ms in row.items()}
-    alone: dict[Cell, float] = {("sequential", int(batch)): ms for batch, ms in authors["sequential"].items()}
-    schedules = {name: schedule(folder / "schedules" / f"{name}.json") for name in authors["schedules"]}
-    graph = hs.runtime.Program(*network("inception_v3", NETWORKS["inception_v3"], 1), fuse=True).graph
-    schedules["sequential"] = graph, [(graph.names[i],) for i in graph.topological_order.tolist()]
-    measured |= alone
-    used = [*alone, *FITTED]
-    compared = [(one, other) for one, other in itertools.combinations(used, 2) if one[1] == other[1]]
-
-    def misses(logs: Any) -> Any:
-        constants = dict(zip(CONSTANTS, np.exp(logs).tolist(), strict=True))
-        missed = {cell: np.log(latency(schedules[cell[0]], cell[1], constants) / measured[cell]) for cell in used}
-        return [*missed.values(), *(ORDER * (missed[one] - missed[other]) for one, other in compared)]
-
-    default = inspect.signature(hs.costs.Contention).parameters
-    low, high = np.log(list(CONSTANTS.values())).T
-    start = np.clip(np.log([default[name].default for name in CONSTANTS]), low, high)
-    found = np.exp(least_squares(misses, start, bounds=(low, high), diff_step=1e-3).x).tolist()
-    constants = dict(zip(CONSTANTS, found, strict=True))
-    made = {cell: latency(schedules[cell[0]], cell[1], constants) for cell in measured}
-    shown = {cell: f"{made[cell]:.2f} / {ms:.2f} ({made[cell] / ms - 1:+.1%})".replace("%", " %") for cell, ms in measured.items()}
-    batches = sorted({batch for _, batch in measured})
-    lines = [
-        [name, *(f"*{text}*" if (name, b) in used else text for b in batches for text in [shown.get((name, b), "")])] for name in schedules
-    ]
-    held = [abs(made[cell] / ms - 1) for cell, ms in measured.items() if cell not in used]
-    pairs = [
-        (made[one] > made[other]) == (measured[one] > measured[other])
-        for one, other in itertools.combinations([cell for cell in measured if cell not in alone], 2)
-        if one[1] == other[1] and abs(np.log(measured[one] / measured[other])) >= np.log(1 + APART)
-    ]
-    text = (
-        f"Fitted to the cells in italics: launch {1e6 * constants['launch']:.1f} us, host {1e6 * constants['host']:.1f} us, interference "
-        f"{constants['interference']:.2f}, strided {constants['strided']:.2f}. Held cells: median "
-        f"{percent(float(np.median(held)))}, largest {percent(max(held))}. Of {len(pairs)} pairs of schedules that differ by "
-        f"{percent(APART)} or more at one batch size, {sum(pairs)} are in the order that was measured."
-    )
-    head = ("model / measured, ms; made for", *(f"run at batch {batch}" for batch in batches))
-    numbers = {"median": float(np.median(held)), "most": max(held), "pairs": float(len(pairs)), "right": float(sum(pairs)), **constants}
-    return ["### Stages on a V100", text, figures.table(head, lines)], numbers
-
-
 def with_errors(family: Family, held: Errors) -> Family:
     """Return a family with the factors within which are 90 % of the operators that were held."""
     kinds = [kind for kind in CLASSES if held.kinds.count(kind) >= 5]
@@ -441,7 +343,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--write", action="store_true", help="write the constants of all networks to hetsched/costs/families.json")
     parser.add_argument("--profile", type=Path, help="a profile of the networks on one device named core, instead of measuring")
     parser.add_argument("--keep", type=Path, help="write the measured profile here")
-    parser.add_argument("--data", type=Path, default=DATA, help="folder of the AutoTVM logs and the schedules (default: %(default)s)")
+    parser.add_argument("--data", type=Path, default=DATA, help="folder of the AutoTVM logs (default: %(default)s)")
     arguments: argparse.Namespace = figures.parse(parser, words, region=REGION)
     profile = measured(arguments.quick) if arguments.profile is None else hs.read(arguments.profile)
     assert isinstance(profile, hs.costs.Profile)
@@ -476,11 +378,6 @@ def main(words: Sequence[str] | None = None) -> None:
         numbers["v100"] = {"median": held.median, "most": held.most}
     else:
         texts.append(f"AutoTVM logs: not in {arguments.data}.")
-    if (arguments.data / "schedules").is_dir():
-        more, numbers["stages"] = contention(arguments.data)
-        texts += more
-    else:
-        texts.append(f"Schedules of IOS: not in {arguments.data}.")
     if arguments.write:
         FAMILIES.write_bytes(msgspec.json.format(msgspec.json.encode(families), indent=1) + b"\n")
         print(f"written to {FAMILIES}")

@@ -619,7 +619,7 @@ def listed(graph: hs.TaskGraph, schedule: hs.StageSchedule) -> list[list[Any]]:
 
 def cells_of_nasnet(graph: hs.TaskGraph) -> Any:
     """Return the blocks of NASNet."""
-    from ios import cells
+    from hetsched.papers.ios.networks import cells
 
     return cells(graph)
 

@@ -83,7 +83,7 @@ class Contention:
     Notes
     -----
     The defaults of `launch`, `host`, `interference` and `strided` are fitted to latencies of Inception-v3 on a V100 that the authors of
-    IOS measured with their engine, see "Stages on a V100" in the benchmarks; `fitted` finds other ones. `error` is the largest
+    IOS measured with their engine, see `hetsched reproduce ios table-3`; `fitted` finds other ones. `error` is the largest
     relative error of latencies that were held out of the fit: what differs by less is not told apart. Nothing was compared on other
     devices.
 

@@ -1,4 +1,4 @@
-"""Tables 1 and 2: the sizes of the networks and of the searches in their largest blocks."""
+"""Tables 1 and 2, and Figure 1: the sizes of the networks, of the searches in their largest blocks, and of convolutions."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hetsched.models.ios import counting
-from hetsched.papers.ios.networks import NETWORKS, largest, network, wirings
+from hetsched.papers.ios.networks import NETWORKS, available, largest, network
 from hetsched.papers.items import Case, Claim, Item, Report, Row, Setting, Table, Verdict
+from hetsched.papers.rendering import number
 
 
 class Printed(NamedTuple):
@@ -32,7 +33,7 @@ PRINTED = {
 
 def cases(setting: Setting) -> list[Case]:
     """Return a case a network; RandWire needs the authors' wirings."""
-    return [{"what": "counts", "network": name} for name in NETWORKS if name != "randwire" or wirings(setting.data) is not None]
+    return [{"what": "counts", "network": name} for name in available(NETWORKS, setting.data)]
 
 
 def measure(case: Case, data: Path | None) -> Row:
@@ -111,4 +112,59 @@ TABLE_1 = Item(
     report,
     needs=(("torch", "torch"),),
     time="20 seconds",
+)
+
+
+# ---------------------------------------------------------------------- Figure 1
+
+VGG = ((224, 3, 64), (224, 64, 64), (112, 64, 128), (112, 128, 128), (56, 128, 256), *[(56, 256, 256)] * 2)
+VGG += ((28, 256, 512), *[(28, 512, 512)] * 2, *[(14, 512, 512)] * 3)
+"""Side, and channels in and out, of the 3x3 convolutions of VGG-16 (Simonyan and Zisserman, ICLR 2015, configuration D)."""
+MFLOPS = {"vgg_16": 2330, "nasnet_a": 82}
+"""MFLOP of a convolution on average, in the paper."""
+
+
+def convolution_cases(setting: Setting) -> list[Case]:
+    """Return a case a network."""
+    return [{"what": "convolutions", "network": name} for name in MFLOPS]
+
+
+def measure_convolutions(case: Case, data: Path | None) -> Row:
+    """Return the number of convolutions of a network and their work; a separable convolution is two."""
+    if case["network"] == "vgg_16":
+        own = [2 * side**2 * 9 * inputs * outputs for side, inputs, outputs in VGG]
+        return {"convolutions": len(own), "flops": sum(own)}
+    graph = network(case["network"], data).graph
+    shapes = {i: shape for i, shape in enumerate(graph.shape) if shape is not None and graph.op[i] == "conv2d"}
+    separable = sum(graph.flops[i] > 2 * shape.rows * shape.columns * shape.reduction for i, shape in shapes.items())
+    return {"convolutions": int(len(shapes) + separable), "flops": float(graph.flops[list(shapes)].sum())}
+
+
+def convolution_report(rows: Sequence[Row], setting: Setting) -> Report:
+    """Return the average work of a convolution."""
+    mean = {row["network"]: row["flops"] / row["convolutions"] / 1e6 for row in rows}
+    lines = [
+        [row["network"], str(row["convolutions"]), number(row["flops"] / 1e9), number(mean[row["network"]]), str(MFLOPS[row["network"]])]
+        for row in rows
+    ]
+    text = "A convolution has 2330 MFLOP on average in VGG and 82 MFLOP in NASNet (introduction)"
+    claim = Claim(text, Verdict.UNSEEN, "not measured")
+    if len(mean) == len(MFLOPS):
+        reason = ", ".join(f"{value:.0f} MFLOP ({name})" for name, value in mean.items())
+        claim = Claim.decided(text, all(abs(mean[name] / paper - 1) < _CLOSE for name, paper in MFLOPS.items()), reason)
+    return Report([Table(("network", "convolutions", "GFLOP", "MFLOP of one", "the paper"), lines)], [claim])
+
+
+_CLOSE = 0.15
+"""The paper does not say which VGG, nor how it counts."""
+
+FIGURE_1 = Item(
+    "figure-1",
+    "Figure 1: work of a convolution over the years",
+    "only the convolutions, of VGG-16 and NASNet-A large; the paper does not say which VGG it counts. The peaks of GPUs that it draws are "
+    "those of "
+    "data sheets.",
+    convolution_cases,
+    convolution_report,
+    time="seconds",
 )

@@ -1,0 +1,348 @@
+"""The items of the paper on IOS: what is measured, and the verdicts of made-up results."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hetsched as hs
+from hetsched.models.ios import dynamic_program as ios
+from hetsched.papers import Setting, Verdict, find_paper
+from hetsched.papers.ios import authors, batches, here, limits, networks, published, sample, specialisation, strategies
+from hetsched.workloads import units
+
+IOS = find_paper("ios")
+HELD, NOT_HELD, UNSEEN = Verdict.HELD, Verdict.NOT_HELD, Verdict.UNSEEN
+
+
+def verdicts(item: str, rows: list[dict[str, Any]]) -> list[Verdict]:
+    return [claim.verdict for claim in IOS.item(item).report(rows, Setting()).claims]
+
+
+def small() -> networks.Network:
+    """Return a NASNet of few cells."""
+    graph = units.nasnet_large(cells=1)
+    return networks.Network(graph, networks.cells(graph))
+
+
+def test_quick_cases_are_some_of_all_and_need_no_data_unless_they_say_so(shared_data: Path) -> None:
+    expected = {"figure-6": 2, "figure-14": 2, "figure-9": 6, "search-cost": 4, "figure-11": 6, "table-3": 0, "figure-10": 1, "table-1": 3}
+    for item in IOS.items:
+        quick, full = item.cases(Setting(quick=True)), item.cases(Setting())
+        assert len(quick) == expected.get(item.name, len(quick)) <= len(full)
+        if item.name != "measured":
+            assert all(case in full for case in quick)
+    if not shared_data.is_dir():
+        pytest.skip("the authors' data are not here")
+    more = {item.name: len(item.cases(Setting(data=shared_data))) - len(item.cases(Setting())) for item in IOS.items}
+    assert {name: count for name, count in more.items() if count} == {
+        "table-1": 1,
+        "figure-6": 1,
+        "figure-14": 1,
+        "search-cost": 2,
+        "table-3": 4,
+        "figure-10": 1,
+    }
+
+
+def test_the_published_figures_have_all_their_entries() -> None:
+    for table in (published.FIGURE_6, published.AGAIN):
+        assert set(table) == set(networks.NETWORKS) == set(published.SEARCH)
+        assert all(len(row) == len(published.WAYS) for row in table.values())
+    assert all(set(row) == {(r, s) for r in (1, 2, 3) for s in (3, 8)} for row in published.FIGURE_9.values())
+    assert all(len(row) == len(batches.BATCHES) for row in published.FIGURE_11.values())
+    assert len(authors.MEASURED) == 12
+    assert set(published.SEQUENTIAL) == set(batches.BATCHES)
+
+
+def test_nasnet_has_the_counts_of_table_1_and_the_convolutions_of_figure_1() -> None:
+    row = IOS.measure({"what": "counts", "network": "nasnet_a"}, None)
+    assert (row["operators"], row["tasks"], row["width"]) == (374, 18, 8)
+    assert row["published"][0] == 307_841
+    rows = [case | IOS.measure(case, None) for case in IOS.item("figure-1").cases(Setting())]
+    assert [row["convolutions"] for row in rows] == [13, 488]
+    assert verdicts("figure-1", rows) == [HELD]
+    assert verdicts("figure-1", [rows[0], rows[1] | {"flops": 2 * rows[1]["flops"]}]) == [NOT_HELD]
+    assert verdicts("figure-1", rows[:1]) == [UNSEEN]
+
+
+@pytest.mark.slow
+def test_cells_of_nasnet_are_blocks_that_can_be_scheduled() -> None:
+    vision = pytest.importorskip("hetsched.workloads.vision")
+    graph = hs.frontends.torch.capture(lambda: vision.nasnet_a(10, cells=1, filters=8), vision.images(64), fuse=True)
+    cells = networks.cells(graph)
+    assert len(cells) == 1 + 7 + 1
+    assert sorted(name for cell in cells for name in cell) == sorted(graph.names)
+    best = hs.stages(graph, lambda tasks, strategy: 1.0 if strategy == "concurrent" else 9.0, blocks=cells, groups=2, group_size=1)
+    assert hs.verify_stages(graph, best, groups=2, group_size=1) == []
+
+
+def test_a_schedule_costs_what_its_stages_do() -> None:
+    net = small()
+    cost = net.cost()
+    best = net.best(cost)
+    assert networks.ran(best, cost) == pytest.approx(best.latency) == pytest.approx(net.latency("both", cost))
+    assert networks.ran(best, net.cost(inputs=32)) > best.latency
+    assert net.latency("merge", cost) == pytest.approx(net.latency("sequential", cost), rel=0.05), "separable convolutions are not merged"
+
+
+@pytest.mark.parametrize("limit", [(8, 3), (3, 1), (None, None)])
+def test_the_stages_that_are_measured_are_those_that_the_search_asks_for(limit: tuple[int | None, int | None]) -> None:
+    graph = sample.sample()
+    net = networks.Network(graph, ios.blocks(graph))
+    cost, seconds = net.cost(), []
+
+    def asked(tasks: tuple[str, ...], strategy: str) -> float:
+        seconds.append(cost(tasks, strategy))
+        return seconds[-1]
+
+    groups, group_size = limit
+    hs.stages(graph, asked, groups=groups, group_size=group_size)
+    finite = [value for value in seconds if value < math.inf]
+    found = limits.evaluated(net, cost, groups, group_size)
+    assert found.number == len(finite)
+    assert found.seconds == pytest.approx(math.fsum(finite))
+
+
+# ---------------------------------------------------------------------- Figure 2
+
+
+def test_the_sample_network_has_the_work_that_the_paper_states() -> None:
+    graph = sample.sample()
+    peak = hs.costs.device("v100").peak_flops["float32"]
+    for ms, part in sample.PAPER.values():
+        assert graph.flops.sum() / (1e-3 * ms) / peak == pytest.approx(part, rel=0.02)
+    row = IOS.measure({"what": "sample"}, None)
+    totals = {way: sum(stage[2] for stage in stages) for way, stages in row["stages"].items()}
+    assert totals["IOS"] == min(totals.values())
+    assert all(sorted(name for tasks, *_ in stages for name in tasks) == sorted([*"abcd", "concat"]) for stages in row["stages"].values())
+
+
+@pytest.mark.parametrize(("ms", "verdict"), [((0.48, 0.37, 0.33), HELD), ((0.65, 0.37, 0.33), UNSEEN)])
+def test_a_model_that_misses_the_sample_decides_nothing(ms: tuple[float, ...], verdict: Verdict) -> None:
+    ways = dict(zip(("sequential", "greedy", "IOS"), ms, strict=True)) | {"the paper's": ms[-1]}
+    row = {"stages": {way: [[["a"], 3.6e9, 1e-3 * value]] for way, value in ways.items()}, "peak": 15.7e12}
+    assert verdicts("figure-2", [row]) == [verdict, UNSEEN]
+
+
+# ---------------------------------------------------------------------- Figures 6 and 14
+
+
+def speeds(**changed: tuple[float, ...]) -> list[dict[str, Any]]:
+    """Return rows with the paper's latencies, except for some networks."""
+    return [
+        {"network": name, "seconds": {way: 1e-3 * ms for way, ms in zip(published.WAYS, changed.get(name, row), strict=True)}}
+        for name, row in published.FIGURE_6.items()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        (speeds(), [HELD, HELD, HELD]),
+        (speeds(nasnet_a=(22.95, 16.0, 22.94, 16.04, 16.04)), [UNSEEN, HELD, HELD]),  # greedy is as fast
+        (speeds(squeezenet=(0.86, 0.93, 0.74, 0.82, 0.73)), [UNSEEN, HELD, HELD]),  # as far off as NASNet's margin
+        (speeds(squeezenet=(0.86, 0.84, 0.74, 0.82, 0.73)), [UNSEEN, UNSEEN, HELD]),
+        (speeds(randwire=(8.49, 6.27, 7.0, 6.02, 5.0)), [UNSEEN, UNSEEN, NOT_HELD]),
+        (speeds()[:1], [UNSEEN] * 3),
+        ([], [UNSEEN] * 3),
+    ],
+)
+def test_verdicts_of_figure_6(rows: list[dict[str, Any]], expected: list[Verdict]) -> None:
+    assert verdicts("figure-6", rows) == expected
+    assert verdicts("figure-14", rows) == [UNSEEN]
+
+
+def test_the_strategies_of_a_network_are_measured() -> None:
+    row = strategies.measure({"what": "strategies", "network": "nasnet_a", "device": "v100"}, None)
+    assert row["seconds"]["both"] == min(row["seconds"].values())
+    table = IOS.item("figure-6").report([{"network": "nasnet_a"} | row], Setting()).tables[0]
+    assert [line[0] for line in table.rows] == ["nasnet_a", "nasnet_a, the paper", "nasnet_a, the authors again"]
+    assert "(1.00x)" in table.rows[0][1]
+
+
+# ---------------------------------------------------------------------- Figure 9 and the cost of the search
+
+
+def searched(**changed: float) -> list[dict[str, Any]]:
+    """Return rows with the paper's figures, its seconds all for measuring, and some numbers multiplied."""
+    rows = []
+    for name, table in published.FIGURE_9.items():
+        for (r, s), (cost, ms) in table.items():
+            row = {
+                "seconds": 1e-3 * ms,
+                "sequential": 1e-3 * published.FIGURE_6[name][0],
+                "stages": 100 * r * s,
+                "measuring_s": cost,
+                "cpu_s": 0.1,
+            }
+            rows.append({"network": name, "r": r, "s": s, **{key: value * changed.get(key, 1) for key, value in row.items()}})
+    return rows
+
+
+def test_verdicts_of_figure_9() -> None:
+    assert verdicts("figure-9", searched()) == [HELD, HELD]
+    assert verdicts("figure-9", searched(measuring_s=5)) == [HELD, NOT_HELD]
+    assert verdicts("figure-9", searched(sequential=1.5)) == [HELD, UNSEEN]
+    assert verdicts("figure-9", searched(seconds=-1)) == [NOT_HELD, UNSEEN]
+    assert verdicts("figure-9", searched()[:6]) == [UNSEEN, UNSEEN]
+
+
+def test_verdicts_of_the_cost_of_the_search() -> None:
+    def rows(limited: float, free: float) -> list[dict[str, Any]]:
+        about = {"stages": 5, "cpu_s": 1.0, "messages": []}
+        cases = [{"network": name, "r": r, "s": None, **about} for name in networks.NETWORKS for r in (3, None)]
+        return [case | {"measuring_s": limited if case["r"] else free} for case in cases]
+
+    assert verdicts("search-cost", rows(50, 10_000)) == [HELD, HELD]
+    assert verdicts("search-cost", rows(70, 10_000)) == [NOT_HELD, HELD]
+    assert verdicts("search-cost", rows(50, 15_000)) == [HELD, NOT_HELD]
+    assert verdicts("search-cost", rows(50, 15_000)[:3]) == [UNSEEN, UNSEEN]
+
+
+# ---------------------------------------------------------------------- Table 3 and Figure 10
+
+
+def fits() -> list[dict[str, Any]]:
+    constants = {"launch": 1e-5, "host": 1e-5, "interference": 0.5, "strided": 1.4}
+    cells = [[*cell, ms] for cell, ms in (authors.MEASURED | authors.ALONE).items()]
+    return [{"what": "authors' schedules", "fitted to": half, "constants": constants, "ms": cells} for half in specialisation.HALVES]
+
+
+def ours(own: float, other: float) -> list[dict[str, Any]]:
+    ms = [[own if x == y else other for y in range(3)] for x in range(3)]
+    return [{"what": "our schedules", "fitted to": half, "ms": ms} for half in specialisation.HALVES]
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        (fits() + ours(1.0, 1.2), [HELD, HELD, UNSEEN]),
+        (fits() + ours(1.0, 1.05), [UNSEEN, UNSEEN, UNSEEN]),
+        (fits() + ours(1.2, 1.0), [NOT_HELD, UNSEEN, UNSEEN]),
+        (fits(), [UNSEEN] * 3),
+        ([], [UNSEEN] * 3),
+    ],
+)
+def test_verdicts_of_table_3(rows: list[dict[str, Any]], expected: list[Verdict]) -> None:
+    assert verdicts("table-3", rows) == expected
+
+
+def test_cells_have_the_latency_of_the_fit_that_has_not_seen_them() -> None:
+    first, second = fits()
+    second = second | {"ms": [[name, batch, ms + 1000] for name, batch, ms in second["ms"]]}
+    (table,) = IOS.item("table-3").report([first, second], Setting()).tables
+    row = next(row for row in table.rows if row[0] == "1")
+    assert row[1].startswith("1004.04 / 4.04 (")
+    assert row[-1].startswith("105.87 / 105.87 (+0.0 %)")
+    assert {cell for half in specialisation.HALVES.values() for cell in half} == set(authors.MEASURED)
+
+
+@pytest.mark.parametrize(
+    ("ms", "block", "counts", "expected"),
+    [
+        ([[1.0, 1.08], [1.28, 1.0]], [2, 4], (20, 30), [HELD, HELD, HELD]),
+        ([[1.0, 1.08], [1.28, 1.0]], [3, 4], (30, 20), [NOT_HELD, HELD, NOT_HELD]),
+        ([[1.0, 0.8], [1.28, 1.0]], [2, 4], (30, 30), [UNSEEN, UNSEEN, NOT_HELD]),
+    ],
+)
+def test_verdicts_of_figure_10(ms: list[list[float]], block: list[int], counts: tuple[int, int], expected: list[Verdict]) -> None:
+    every = {"merged": [0, 1], "network": [[1, counts[0]], [32, counts[1]]], "ms": ms}
+    theirs = {"whose": "authors", "block": [2, 4]} | every
+    assert verdicts("figure-10", [theirs, {"whose": "ours", "block": block} | every]) == expected
+    assert verdicts("figure-10", [theirs]) == [UNSEEN] * 3
+
+
+def test_the_schedules_of_the_authors_are_read(shared_data: Path) -> None:
+    folder = authors.folder(shared_data)
+    if folder is None:
+        pytest.skip("the authors' schedules are not here")
+    row = specialisation.measure_block({"what": "last block", "whose": "authors"}, shared_data)
+    assert (row["block"], row["merged"]) == ([2, 4], [0, 1]), "as Figure 10 draws them"
+    for name in published.SPECIALISED:
+        made = authors.schedule(folder / f"{name}.json")
+        tasks = [name for stage in made.stages for name in stage]
+        assert sorted(["0", *tasks]) == sorted(made.graph.names)
+        assert made.graph.op[0] == "input"
+    assert made.graph.flops.sum() == pytest.approx(11.4e9, rel=0.25), "Inception-v3; merged kernels are padded"
+    defaults = authors.seconds(("1", 1), folder, {})
+    assert 1e3 * defaults == pytest.approx(published.SPECIALISED["1"][1], rel=hs.costs.Contention.error)
+
+
+@pytest.mark.slow
+def test_the_defaults_of_the_contention_model_are_the_fit_to_the_authors_latencies(shared_data: Path) -> None:
+    pytest.importorskip("torch")
+    folder = authors.folder(shared_data)
+    if folder is None:
+        pytest.skip("the authors' schedules are not here")
+    found = authors.fitted(authors.FITTED, folder)
+    cost = hs.costs.Contention(hs.TaskGraph(["a"]), hs.costs.device("v100"))
+    assert {name: getattr(cost, name) for name in found} == pytest.approx(found, rel=0.02)
+    errors = [
+        abs(1e3 * authors.seconds(cell, folder, found) / ms - 1) for cell, ms in authors.MEASURED.items() if cell not in authors.FITTED
+    ]
+    assert max(errors) <= hs.costs.Contention.error
+
+
+# ---------------------------------------------------------------------- Figures 11 and 16
+
+
+def throughput(gain: float, beyond: float) -> list[dict[str, Any]]:
+    own = dict(zip(batches.BATCHES, published.FIGURE_11["both"], strict=True))
+    own[batches.BEYOND] = 2 * own[128] / beyond
+    return [{"batch": batch, "seconds": {"sequential": gain * ms, "greedy": ms, "both": ms}} for batch, ms in own.items()]
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        (throughput(1.2, 1.02), [HELD, UNSEEN, NOT_HELD]),  # from 64 to 128 the authors' throughput does not grow
+        (throughput(1.07, 1.02), [UNSEEN, UNSEEN, NOT_HELD]),
+        (throughput(1.2, 1.02)[:3], [UNSEEN] * 3),
+    ],
+)
+def test_verdicts_of_figure_11(rows: list[dict[str, Any]], expected: list[Verdict]) -> None:
+    assert verdicts("figure-11", rows) == expected
+
+
+@pytest.mark.parametrize(
+    ("speed", "expected"),
+    [
+        ([1.3] * 5 + [2.2] * 6, [HELD, HELD, HELD, HELD]),
+        ([1.6] * 11, [HELD, UNSEEN, UNSEEN, HELD]),
+        ([1.6] * 10 + [1.05], [NOT_HELD, UNSEEN, UNSEEN, HELD]),
+        ([2.3] * 5 + [1.15] * 6, [HELD, NOT_HELD, HELD, HELD]),
+        ([1.3] * 11, [HELD, UNSEEN, UNSEEN, UNSEEN]),
+    ],
+)
+def test_verdicts_of_figure_16(speed: list[float], expected: list[Verdict]) -> None:
+    blocks = [["begin", 1, 1.0, 1.0], *([f"b{x}", 9, 10 * value, 10.0] for x, value in enumerate(speed)), ["end", 1, 1.0, 1.0]]
+    assert verdicts("figure-16", [{"blocks": blocks}]) == expected
+
+
+# ---------------------------------------------------------------------- measured here
+
+
+def runs(kind: str, best: float, spread: float = 0.01) -> list[dict[str, Any]]:
+    seconds = {way: [value * (1 + spread * x) for x in range(-2, 3)] for way, value in zip(here.WAYS, (1, 1, 1.2, best), strict=True)}
+    about = {"kind": kind, "device": "one", "possible": 9, "measured": 5, "searched_s": 1.0, "sum": 0.5}
+    return [{"network": "squeezenet", "seconds": seconds, **about}]
+
+
+def test_verdicts_of_what_is_measured_here() -> None:
+    assert verdicts("measured", runs("cuda", 0.8)) == [HELD]
+    assert verdicts("measured", runs("cuda", 1.1)) == [NOT_HELD]
+    assert verdicts("measured", runs("cuda", 0.99, 0.1)) == [UNSEEN]
+    assert verdicts("measured", runs("cpu", 0.8)) == [UNSEEN]
+    assert verdicts("measured", []) == [UNSEEN]
+
+
+@pytest.mark.slow
+def test_stages_are_measured_here() -> None:
+    pytest.importorskip("torch")
+    row = IOS.measure({"what": "here", "network": "squeezenet", "runs": 1}, None)
+    assert set(row["seconds"]) == set(here.WAYS)
+    assert 0 < row["measured"] <= row["possible"]
