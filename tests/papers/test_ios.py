@@ -7,11 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched.models.ios import dynamic_program as ios
 from hetsched.papers import Setting, Verdict, find_paper
 from hetsched.papers.ios import authors, batches, here, limits, networks, published, sample, specialisation, strategies
+from hetsched.testing.profiles import examples
+from hetsched.testing.strategies import task_graphs
 from hetsched.workloads import units
 
 IOS = find_paper("ios")
@@ -102,9 +106,26 @@ def test_the_stages_that_are_measured_are_those_that_the_search_asks_for(limit: 
     groups, group_size = limit
     hs.stages(graph, asked, groups=groups, group_size=group_size)
     finite = [value for value in seconds if value < math.inf]
-    found = limits.evaluated(net, cost, groups, group_size)
+    found, _ = limits.evaluated(net, cost, groups, group_size)
     assert found.number == len(finite)
     assert found.seconds == pytest.approx(math.fsum(finite))
+
+
+@given(task_graphs(n_tasks=st.integers(1, 8), colocation=False, pins=False))
+@examples(60)
+def test_stages_are_told_whose_groups_begin_with_one_task(graph: hs.TaskGraph) -> None:
+    block = hs.models.ios.Block(graph, graph.topological_order, None, None)
+    told = limits.rooted(graph, block)
+    for stage in range(1, len(block.parent)):
+        groups = ios.connected(graph, block.members(stage))
+        begins = [sum(all(graph.names[i] not in group for i in parents(graph, name)) for name in group) for group in groups]
+        assert told[stage] == all(count == 1 for count in begins)
+
+
+def parents(graph: hs.TaskGraph, name: str) -> list[int]:
+    i = graph.index[name]
+    found: list[int] = graph.pred[graph.pred_ptr[i] : graph.pred_ptr[i + 1]].tolist()
+    return found
 
 
 # ---------------------------------------------------------------------- Figure 2
@@ -172,13 +193,8 @@ def searched(**changed: float) -> list[dict[str, Any]]:
     rows = []
     for name, table in published.FIGURE_9.items():
         for (r, s), (cost, ms) in table.items():
-            row = {
-                "seconds": 1e-3 * ms,
-                "sequential": 1e-3 * published.FIGURE_6[name][0],
-                "stages": 100 * r * s,
-                "measuring_s": cost,
-                "cpu_s": 0.1,
-            }
+            row = {"seconds": 1e-3 * ms, "sequential": 1e-3 * published.FIGURE_6[name][0], "stages": 100 * r * s, "published": 50}
+            row |= {"measuring_s": cost, "every_s": 2 * cost, "cpu_s": 0.1}
             rows.append({"network": name, "r": r, "s": s, **{key: value * changed.get(key, 1) for key, value in row.items()}})
     return rows
 
@@ -193,7 +209,7 @@ def test_verdicts_of_figure_9() -> None:
 
 def test_verdicts_of_the_cost_of_the_search() -> None:
     def rows(limited: float, free: float) -> list[dict[str, Any]]:
-        about = {"stages": 5, "cpu_s": 1.0, "messages": []}
+        about = {"stages": 5, "every_s": 1e9, "published": 4, "cpu_s": 1.0, "messages": []}
         cases = [{"network": name, "r": r, "s": None, **about} for name in networks.NETWORKS for r in (3, None)]
         return [case | {"measuring_s": limited if case["r"] else free} for case in cases]
 
